@@ -1,0 +1,121 @@
+// Package engine is the seam between the store and what keeps its rows: Pebble in the process, or a
+// Cassandra cluster. It speaks of wide rows only; samples, slots and chunks are the store's words.
+//
+//	           Write                    Scan
+//	storage ───────────► partition ◄───────────── storage
+//	                     ├ row  clustering key → value
+//	                     ├ row
+//	                     └ row      Drop(window) removes partitions
+//
+// An engine promises little, so that both kinds can keep it: no order between partitions, no transaction
+// over two of them, no answer about what a failed write has left behind.
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// Limits, checked by every engine before a write. They fit Cassandra's defaults.
+const (
+	// MaxValue is the greatest size of a row's value, bytes.
+	MaxValue = 512 << 10
+	// MaxBatch is the greatest size of a batch, bytes: its values plus its keys.
+	MaxBatch = 1 << 20
+	// MaxKeyText is the greatest size of one KindText field, bytes.
+	MaxKeyText = 16 << 10
+)
+
+var (
+	// ErrBadKey says that a key doesn't fit its table's declaration.
+	ErrBadKey = errors.New("engine: key doesn't fit its table")
+	// ErrTooLarge says that a value or a batch is over its limit; nothing was written.
+	ErrTooLarge = errors.New("engine: too large")
+	// ErrLocked says that another process has the engine's files open.
+	ErrLocked = errors.New("engine: in use by another process")
+	// ErrClosed says that the engine was closed.
+	ErrClosed = errors.New("engine: closed")
+	// ErrUnavailable says that the engine can't answer now; trying again later makes sense.
+	ErrUnavailable = errors.New("engine: unavailable")
+)
+
+// Engine keeps wide rows. All methods may be called from many goroutines at once.
+type Engine interface {
+	// Write applies batches and returns nil when every one of them is durable: on stable storage, or on
+	// as many nodes as the consistency level asks for. Each batch is applied atomically; between
+	// batches nothing is promised. After an error every batch may have been applied, may be applied
+	// later, or never. Writing nothing returns nil. The engine keeps no reference to batches.
+	Write(ctx context.Context, batches []Batch) error
+
+	// Scan yields the rows of one partition in the order of their clustering keys. It sees every write
+	// that had returned nil before Scan began to be iterated. A partition without rows yields nothing.
+	// After an error, which comes with a zero Row, nothing more is yielded. A row's key and value are
+	// valid until the next one is asked for: keep copies.
+	Scan(ctx context.Context, r Range) iter.Seq2[Row, error]
+
+	// Drop removes all rows of the partitions whose keys start with prefix, at once or in the
+	// background; engines that expire rows by themselves do nothing.
+	Drop(ctx context.Context, t *Table, prefix Key) error
+
+	// CompareAndSet writes value in a row of a Conditional table if the row's value is old (nil: there
+	// is no row). It returns whether it did, and the row's value as found when it did not. After an
+	// error the value may have been set or not.
+	CompareAndSet(ctx context.Context, t *Table, partition, clustering Key, old, value []byte) (ok bool, found []byte, err error)
+
+	// Close releases everything. Calls under way may return ErrClosed. Closing twice is an error.
+	Close() error
+}
+
+// Batch is an atomic write to one partition, at most MaxBatch bytes.
+type Batch struct {
+	Table     *Table
+	Partition Key
+	Mutations []Mutation
+}
+
+// Op is what a mutation does.
+type Op uint8
+
+const (
+	// Put writes the row.
+	Put Op = iota
+	// Delete removes the row Clustering, if it was written with this Timestamp or an earlier one.
+	Delete
+	// DeleteRange removes the rows from Clustering to To, both included, which differ in the last field
+	// only (an integer), if they were written with this Timestamp or an earlier one.
+	DeleteRange
+)
+
+// Mutation writes or deletes within a batch's partition.
+type Mutation struct {
+	Op         Op
+	Clustering Key
+	To         Key
+	// Timestamp decides between writes to one row, microseconds. At one timestamp a delete wins.
+	Timestamp int64
+	// Expires is when the row may vanish, seconds since 1970; 0: never. It is the same for every row
+	// of a partition.
+	Expires int64
+	Value   []byte
+}
+
+// Range names the rows of one partition whose clustering keys lie between From and To, both included
+// and compared field by field as far as they go: To = (1) includes every row whose first field is 1.
+// An empty From or To sets no bound.
+type Range struct {
+	Table     *Table
+	Partition Key
+	From, To  Key
+	// KeysOnly leaves the rows' values nil where that saves reading them.
+	KeysOnly bool
+	// Limit is the greatest number of rows to yield; 0: all.
+	Limit int
+}
+
+// Row is what Scan yields.
+type Row struct {
+	// Clustering is the row's whole clustering key.
+	Clustering Key
+	Value      []byte
+}

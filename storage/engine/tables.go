@@ -1,0 +1,60 @@
+package engine
+
+// The tables. Windows come first in the partition keys of what expires: retention drops a window with one
+// range, and on Pebble a day's writes stay in neighbouring blocks.
+//
+//	table     partition key                                 clustering key
+//	stage     slot, partition                               writer, seq            samples not yet sealed
+//	pending   partition, hour                               slot, writer, seq      work on old slots, by hour of arrival
+//	low       partition                                     what                   where the waiting work begins
+//	sealed    window, tenant                                slot, partition, id    one row a seal
+//	raw       window, class, tenant, metric, shard          kind, series, start, version
+//	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
+//	metadata  window, tenant                                metric, content        type, unit, help
+//	store     name                                          item                   format, periods
+//	bounds    tenant                                        what                   first slot of a tenant
+//
+// IDs 0 and 255 stay unused, so that an engine may keep rows of its own outside of the tables.
+var (
+	// Stage holds blobs of samples that are durable and not yet sealed.
+	Stage = &Table{ID: 1, Name: "stage",
+		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
+		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
+	// Pending names blobs that were written for a slot that had ended more than a day ago.
+	Pending = &Table{ID: 2, Name: "pending",
+		Partition:  []Field{{"partition", KindInt}, {"hour", KindInt}},
+		Clustering: []Field{{"slot", KindInt}, {"writer", KindID}, {"seq", KindInt}}}
+	// Low holds a partition's marks: LowSlot and LowHour.
+	Low = &Table{ID: 3, Name: "low", Converging: true,
+		Partition:  []Field{{"partition", KindInt}},
+		Clustering: []Field{{"what", KindText}}}
+	// Sealed holds one row a seal: a cached window is valid while the set of its rows is the same.
+	Sealed = &Table{ID: 4, Name: "sealed",
+		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
+		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}, {"id", KindID}}}
+	// Raw holds labels (KindLabels) and chunks (KindChunk) of a metric's series.
+	Raw = &Table{ID: 5, Name: "raw",
+		Partition:  []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}},
+		Clustering: []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}, {"version", KindID}}}
+	// Catalog lists the names of metrics and labels, and the values of labels, of a window.
+	Catalog = &Table{ID: 8, Name: "catalog",
+		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
+		Clustering: []Field{{"value", KindText}}}
+	// Metadata holds what senders said of a metric: type, unit, help.
+	Metadata = &Table{ID: 9, Name: "metadata",
+		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
+		Clustering: []Field{{"metric", KindText}, {"content", KindID}}}
+	// Store holds the format version and the periods.
+	Store = &Table{ID: 12, Name: "store", Conditional: true,
+		Partition:  []Field{{"name", KindText}},
+		Clustering: []Field{{"item", KindText}}}
+	// Bounds holds a tenant's first slot.
+	Bounds = &Table{ID: 13, Name: "bounds", Converging: true,
+		Partition:  []Field{{"tenant", KindText}},
+		Clustering: []Field{{"what", KindText}}}
+)
+
+// IDs reserved for tables to come: 6 and 7 (r5m, r1h), 10 (delete), 11 (lease).
+
+// Tables lists every table.
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, Catalog, Metadata, Store, Bounds}

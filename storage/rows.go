@@ -1,0 +1,115 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Kinds of rows in table raw, its first clustering field. Never reused.
+const (
+	kindLabels = 0 // the labels of a series; start is 0 and version is noVersion
+	kindChunk  = 1 // a chunk; start is the slot's start, version the hash of the value
+)
+
+// Kinds of rows in table catalog. Never reused.
+const (
+	catalogMetric = 0 // value: a metric's name; the row holds its number of shards
+	catalogLabel  = 1 // value: a label's name
+	catalogValue  = 2 // value: a value of the label that the partition names
+)
+
+// classDefault is the only retention class yet.
+const classDefault = 0
+
+// resolutionRaw is the resolution field of catalog rows of raw data.
+const resolutionRaw = 0
+
+var noVersion = string(make([]byte, engine.IDLen))
+
+func rawPartition(window int64, tenant, metric string, shard int64) engine.Key {
+	return engine.Key{engine.Int(window), engine.Int(classDefault), engine.Text(tenant), engine.Text(metric), engine.Int(shard)}
+}
+
+func labelsKey(series string) engine.Key {
+	return engine.Key{engine.Int(kindLabels), engine.Text(series), engine.Int(0), engine.Text(noVersion)}
+}
+
+func chunkKey(series string, start int64, version string) engine.Key {
+	return engine.Key{engine.Int(kindChunk), engine.Text(series), engine.Int(start), engine.Text(version)}
+}
+
+func catalogPartition(window int64, tenant string, kind int64, label string) engine.Key {
+	return engine.Key{engine.Int(window), engine.Int(resolutionRaw), engine.Text(tenant), engine.Int(kind), engine.Text(label), engine.Int(0)}
+}
+
+func sealedPartition(window int64, tenant string) engine.Key {
+	return engine.Key{engine.Int(window), engine.Text(tenant)}
+}
+
+func stagePartition(slot int64, partition int) engine.Key {
+	return engine.Key{engine.Int(slot), engine.Int(int64(partition))}
+}
+
+func pendingPartition(partition int, hour int64) engine.Key {
+	return engine.Key{engine.Int(int64(partition)), engine.Int(hour)}
+}
+
+const labelsVersion = 1
+
+var errBadLabels = errors.New("storage: malformed labels")
+
+// appendLabels appends the labels of a series, without its metric's name, which stands in the row's key:
+//
+//	+---------+-----------+------+-----------+-------+----
+//	| version | name len  | name | value len | value | …
+//	| 1 byte  | uvarint   |      | uvarint   |       |
+//	+---------+-----------+------+-----------+-------+----
+func appendLabels(dst []byte, ls labels.Labels) []byte {
+	dst = append(dst, labelsVersion)
+	ls.Range(func(l labels.Label) {
+		if l.Name != labels.MetricName {
+			dst = appendString(appendString(dst, l.Name), l.Value)
+		}
+	})
+	return dst
+}
+
+// parseLabels is the inverse of appendLabels.
+func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
+	if len(b) == 0 || b[0] != labelsVersion {
+		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", errBadLabels)
+	}
+	b = b[1:]
+	builder.Reset()
+	builder.Add(labels.MetricName, metric)
+	for len(b) > 0 {
+		var name, value []byte
+		var err error
+		if name, b, err = takeString(b); err != nil {
+			return labels.EmptyLabels(), err
+		}
+		if value, b, err = takeString(b); err != nil {
+			return labels.EmptyLabels(), err
+		}
+		builder.Add(string(name), string(value))
+	}
+	builder.Sort()
+	return builder.Labels(), nil
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func takeString(b []byte) (s, rest []byte, err error) {
+	n, w := binary.Uvarint(b)
+	if w <= 0 || n > uint64(len(b)-w) {
+		return nil, nil, fmt.Errorf("%w: truncated", errBadLabels)
+	}
+	return b[w : w+int(n)], b[w+int(n):], nil
+}

@@ -1,0 +1,55 @@
+// Package tenant says who a request belongs to, and what that tenant may use.
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Default is the tenant of a request that names none.
+const Default = "default"
+
+// Header carries the tenant in a request, as Mimir's and Cortex' users know it.
+const Header = "X-Scope-OrgID"
+
+// MaxLen is the greatest length of a tenant's name, bytes.
+const MaxLen = 150
+
+// ErrInvalid says that a tenant's name can't be used.
+var ErrInvalid = errors.New("tenant: invalid name")
+
+type key struct{}
+
+// Into returns a context that carries the tenant.
+func Into(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, key{}, name)
+}
+
+// From returns the tenant that ctx carries, or Default.
+func From(ctx context.Context) string {
+	if name, ok := ctx.Value(key{}).(string); ok {
+		return name
+	}
+	return Default
+}
+
+// Check says why name can't name a tenant: letters, digits and !-_.*'() are allowed, up to MaxLen bytes,
+// but neither "." nor "..".
+func Check(name string) error {
+	if name == "" || len(name) > MaxLen {
+		return fmt.Errorf("%w: %d bytes, must have 1 to %d", ErrInvalid, len(name), MaxLen)
+	}
+	if name == "." || name == ".." {
+		return fmt.Errorf("%w: %q", ErrInvalid, name)
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case c == '!', c == '-', c == '_', c == '.', c == '*', c == '\'', c == '(', c == ')':
+		default:
+			return fmt.Errorf("%w: %q has %q; letters, digits and !-_.*'() are allowed", ErrInvalid, name, c)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package storage
+
+import (
+	"crypto/sha256"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// SeriesID names a series for ever: the first 16 bytes of the SHA-256 of its series set. Two processes
+// that never met give a series the same id, and nobody has to hand out numbers.
+type SeriesID [16]byte
+
+// String returns the raw bytes, as key fields carry them.
+func (id SeriesID) String() string { return string(id[:]) }
+
+// AppendSeriesSet appends the canonical text of a series: the metric's name, then its other labels in
+// order, as name,k=v,k=v; the characters , = \ in names and values are escaped with \.
+func AppendSeriesSet(dst []byte, ls labels.Labels) []byte {
+	dst = appendEscaped(dst, ls.Get(labels.MetricName))
+	ls.Range(func(l labels.Label) {
+		if l.Name == labels.MetricName {
+			return
+		}
+		dst = append(dst, ',')
+		dst = appendEscaped(dst, l.Name)
+		dst = append(dst, '=')
+		dst = appendEscaped(dst, l.Value)
+	})
+	return dst
+}
+
+func appendEscaped(dst []byte, s string) []byte {
+	if !strings.ContainsAny(s, `,=\`) {
+		return append(dst, s...)
+	}
+	for i := range len(s) {
+		if c := s[i]; c == ',' || c == '=' || c == '\\' {
+			dst = append(dst, '\\', c)
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// seriesIDOf returns the id of a series set.
+func seriesIDOf(seriesSet []byte) SeriesID {
+	sum := sha256.Sum256(seriesSet)
+	return SeriesID(sum[:16])
+}
+
+// SeriesIDOf returns the id of the series with these labels.
+func SeriesIDOf(ls labels.Labels) SeriesID {
+	return seriesIDOf(AppendSeriesSet(nil, ls))
+}
+
+// Period fixes how time and series are cut. It is written once when a store is created.
+type Period struct {
+	// SlotMS is the width of a slot, milliseconds: a multiple of an hour, and a divisor of RawWindowMS.
+	SlotMS int64 `json:"slot_ms"`
+	// RawWindowMS is the width of a window of raw rows, milliseconds.
+	RawWindowMS int64 `json:"raw_window_ms"`
+	// Partitions is how many partitions the series are spread over.
+	Partitions int `json:"partitions"`
+}
+
+// Slot k holds the timestamps (k·SlotMS, (k+1)·SlotMS]: left-open and right-closed, as PromQL's ranges are.
+func (p Period) slotOf(t int64) int64       { return floorDiv(t-1, p.SlotMS) }
+func (p Period) slotStart(slot int64) int64 { return slot * p.SlotMS }
+func (p Period) slotEnd(slot int64) int64   { return (slot + 1) * p.SlotMS }
+
+// Window w holds the slots that start in [w·RawWindowMS, (w+1)·RawWindowMS).
+func (p Period) windowOf(slot int64) int64    { return floorDiv(slot*p.SlotMS, p.RawWindowMS) }
+func (p Period) windowOfTime(t int64) int64   { return floorDiv(t-1, p.RawWindowMS) }
+func (p Period) windowEnd(window int64) int64 { return (window + 1) * p.RawWindowMS }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// partitionOf spreads series over n partitions by jump consistent hashing: when n grows, only as many
+// series move as must (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
+func partitionOf(hash uint64, n int) int {
+	var b, j int64 = -1, 0
+	for j < int64(n) {
+		b = j
+		hash = hash*2862933555777941757 + 1
+		j = int64(float64(b+1) * (float64(1<<31) / float64((hash>>33)+1)))
+	}
+	return int(b)
+}
