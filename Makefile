@@ -1,0 +1,70 @@
+# Cassia: `make run` starts it, `make test` tests it. Both need nothing but Go.
+
+GO         ?= go
+TESTFLAGS  ?=
+PROMETHEUS := bin/prometheus
+EXPORTER   := bin/node_exporter
+
+# What the tests start: a real Prometheus and a real node exporter. Name your own to use those instead.
+export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
+export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
+
+.PHONY: all build run test test-short race invariants bench bench-compare prometheus node-exporter vet fmt lint clean
+
+all: build
+
+# Builds bin/cassia.
+build:
+	$(GO) build -o bin/cassia ./cmd/cassia
+
+# Starts Cassia on :9201 with its data in ./data.
+run: build
+	./bin/cassia serve
+
+# Everything, the real Prometheus and kill -9 included: some minutes.
+test: prometheus node-exporter
+	$(GO) test -timeout 30m $(TESTFLAGS) ./...
+
+# The tests that start no other programs.
+test-short:
+	$(GO) test -short $(TESTFLAGS) ./...
+
+# The quick tests under the race detector (it needs a C compiler).
+race:
+	$(GO) test -race -short -timeout 30m $(TESTFLAGS) ./...
+
+# The quick tests with the costly assertions switched on.
+invariants:
+	$(GO) test -tags invariants -short -timeout 30m $(TESTFLAGS) ./...
+
+bench:
+	$(GO) test -run '^$$' -bench . $(TESTFLAGS) ./...
+
+# The same load into Prometheus and Cassia, one after the other: prints a table of figures.
+bench-compare: build prometheus
+	$(GO) run ./cmd/internal/bench/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(COMPAREFLAGS)
+
+prometheus:
+ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))
+	cd docker/prometheus && $(GO) build -tags remove_all_sd -o ../../$(PROMETHEUS) github.com/prometheus/prometheus/cmd/prometheus
+endif
+
+node-exporter:
+ifeq ($(CASSIA_TEST_NODE_EXPORTER),$(CURDIR)/$(EXPORTER))
+	GO="$(GO)" docker/node-exporter.sh $(EXPORTER)
+endif
+
+vet:
+	$(GO) vet ./...
+	$(GO) vet -tags invariants ./...
+
+# Names what gofmt would change.
+fmt:
+	@test -z "$$(gofmt -l adapter cmd downsample promql storage)" || { gofmt -l adapter cmd downsample promql storage; exit 1; }
+
+# staticcheck, by version, with staticcheck.conf.
+lint:
+	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+clean:
+	rm -rf bin
