@@ -1,0 +1,148 @@
+package tidy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// law says what the packages in a folder may import of our own, besides what lies in the same folder. The
+// longest folder that matches a package counts.
+type law struct {
+	folder string
+	may    []string
+	// apart: the folders right below never import each other, they are siblings.
+	apart bool
+}
+
+// The houses: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble, cassandra}.
+var laws = []law{
+	{folder: "cmd", may: []string{"adapter", "promql", "downsample", "storage"}},
+	{folder: "adapter", may: storageWithoutDrivers, apart: true},
+	{folder: "promql", may: storageWithoutDrivers},
+	{folder: "downsample", may: storageWithoutDrivers},
+	{folder: "storage", may: storageWithoutDrivers},
+	{folder: "storage/engine"},
+	{folder: "storage/pebble", may: []string{"storage/engine"}},
+	{folder: "storage/cassandra", may: []string{"storage/engine"}},
+	{folder: "storage/chunk"},
+	{folder: "storage/tenant"},
+	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
+	{folder: "storage/rollup", may: []string{"storage/chunk"}},
+}
+
+// "=storage" means the package itself and nothing below it.
+var storageWithoutDrivers = []string{
+	"=storage", "storage/engine", "storage/chunk", "storage/index", "storage/rollup", "storage/tenant",
+}
+
+// drivers may also be opened by the tests of any house: those need a real engine under them.
+var drivers = []string{"storage/pebble", "storage/cassandra"}
+
+// onlyIn says which outside libraries have one home.
+var onlyIn = map[string]string{
+	"github.com/cockroachdb/pebble": "storage/pebble",
+	"github.com/gocql/gocql":        "storage/cassandra",
+}
+
+func within(pkg, folder string) bool {
+	if exact, ok := strings.CutPrefix(folder, "="); ok {
+		return pkg == exact
+	}
+	return pkg == folder || strings.HasPrefix(pkg, folder+"/")
+}
+
+func lawOf(pkg string) (law, bool) {
+	var best law
+	for _, l := range laws {
+		if within(pkg, l.folder) && len(l.folder) > len(best.folder) {
+			best = l
+		}
+	}
+	return best, best.folder != ""
+}
+
+// broken says why a file of package from may not import package to, both relative to the module; empty: it may.
+func broken(from, to string, test bool) string {
+	l, ok := lawOf(from)
+	if !ok {
+		return fmt.Sprintf("no house is known for %s: put code into adapter, cmd, downsample, promql or storage", from)
+	}
+	if test {
+		for _, folder := range drivers {
+			if within(to, folder) {
+				return ""
+			}
+		}
+	}
+	if other, _ := lawOf(to); other.folder == l.folder {
+		if l.apart && child(from, l.folder) != child(to, l.folder) && child(to, l.folder) != "" {
+			return fmt.Sprintf("%s and %s are siblings: move what both need below them, or pass it in from cmd", from, to)
+		}
+		return ""
+	}
+	for _, folder := range l.may {
+		if within(to, folder) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s may not import %s (imports go cmd → adapter, promql, downsample → storage → storage/engine ← drivers):"+
+		" declare a small interface where it is used, and let cmd pass the other side in", from, to)
+}
+
+// child names the folder right below folder that pkg lies in.
+func child(pkg, folder string) string {
+	rest := strings.TrimPrefix(strings.TrimPrefix(pkg, folder), "/")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	for _, f := range goFiles(t) {
+		for _, imported := range f.imports() {
+			if to, ours := strings.CutPrefix(imported, modulePath); ours {
+				require.Empty(t, broken(f.dir(), to, f.test), "in %s", f.path)
+			}
+			for library, home := range onlyIn {
+				if within(imported, library) || strings.HasPrefix(imported, library+"/") {
+					require.True(t, within(f.dir(), home),
+						"%s imports %s, which only %s may: use storage/engine instead", f.path, imported, home)
+				}
+			}
+		}
+	}
+}
+
+func TestLawOfImports(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		test, ok bool
+	}{
+		{"cmd/cassia", "storage/pebble", false, true},
+		{"cmd/cassia", "cmd/internal/bench", false, true},
+		{"adapter/remotewrite", "storage", false, true},
+		{"adapter/remotewrite", "storage/tenant", false, true},
+		{"adapter/remotewrite", "storage/pebble", false, false},
+		{"adapter/remotewrite", "storage/pebble", true, true},
+		{"adapter/remotewrite", "adapter/remoteread", false, false},
+		{"adapter/remotewrite", "promql", false, false},
+		{"promql", "downsample", false, false},
+		{"promql/api", "promql", false, true},
+		{"downsample", "cmd/internal/bench", false, false},
+		{"storage", "downsample", false, false},
+		{"storage", "storage/engine", false, true},
+		{"storage", "storage/pebble", false, false},
+		{"storage/engine", "storage", false, false},
+		{"storage/engine/enginetest", "storage/engine", false, true},
+		{"storage/pebble", "storage", false, false},
+		{"storage/pebble", "storage/cassandra", false, false},
+		{"storage/pebble", "storage/engine/enginetest", true, true},
+		{"storage/chunk", "storage", false, false},
+		{"tools", "storage", false, false},
+	} {
+		reason := broken(c.from, c.to, c.test)
+		require.Equal(t, c.ok, reason == "", "%s → %s (test file: %v): %s", c.from, c.to, c.test, reason)
+	}
+}

@@ -1,0 +1,54 @@
+package tidy
+
+import (
+	"go/ast"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A longer file or function usually holds two things that deserve names of their own.
+const (
+	maxFileLines     = 500
+	maxFunctionLines = 70
+)
+
+// longFiles are longer than maxFileLines, each with its reason.
+var longFiles = map[string]string{}
+
+// longFunctions are longer than maxFunctionLines, each with its reason. Tests may be longer: their tables count.
+var longFunctions = map[string]string{}
+
+func TestFilesAndFunctionsAreShort(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.generated {
+			continue
+		}
+		if longFiles[f.path] == "" {
+			require.LessOrEqual(t, f.lines, maxFileLines,
+				"%s has %d lines: find the second noun or verb in it and give it a file", f.path, f.lines)
+		}
+		if f.test {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || longFunctions[f.path+" "+fn.Name.Name] != "" {
+				continue
+			}
+			lines := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1
+			require.LessOrEqual(t, lines, maxFunctionLines,
+				"%s: %s has %d lines: give the steps in it names", f.path, fn.Name.Name, lines)
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range goFiles(t) {
+		documented[f.dir()] = documented[f.dir()] || f.ast.Doc != nil
+	}
+	for dir, ok := range documented {
+		require.True(t, ok, "%s: begin one of its files (or a doc.go) with a comment that says what the package is", dir)
+	}
+}

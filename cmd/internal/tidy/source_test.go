@@ -1,0 +1,105 @@
+package tidy
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// root is the repository's top folder, seen from this package.
+const root = "../../.."
+
+// modulePath begins every import of our own.
+const modulePath = "github.com/cassia-db/cassia/"
+
+// goFile is one parsed file of this module.
+type goFile struct {
+	// path is relative to the repository's top, with slashes.
+	path      string
+	test      bool
+	generated bool
+	lines     int
+	ast       *ast.File
+	fset      *token.FileSet
+}
+
+// dir is the package's folder.
+func (f goFile) dir() string { return path.Dir(f.path) }
+
+// skipped folders hold no source of this module.
+func skipped(rel string, entry fs.DirEntry) bool {
+	name := entry.Name()
+	return name == ".git" || rel == "bin" || rel == "data" || name == "node_modules"
+}
+
+// walk calls do with every regular file of the repository that isn't ignored.
+func walk(t *testing.T, do func(rel string, content []byte)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if entry.IsDir() {
+			if skipped(rel, entry) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		content, err := os.ReadFile(name)
+		if os.IsNotExist(err) { // a test beside this one has just removed it
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		do(rel, content)
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// goFiles parses every Go file of the module.
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var files []goFile
+	walk(t, func(rel string, content []byte) {
+		if !strings.HasSuffix(rel, ".go") || strings.Contains(rel, "/testdata/") {
+			return
+		}
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, rel, content, parser.ParseComments|parser.SkipObjectResolution)
+		require.NoError(t, err)
+		files = append(files, goFile{
+			path: rel, test: strings.HasSuffix(rel, "_test.go"), generated: ast.IsGenerated(parsed),
+			lines: bytes.Count(content, []byte("\n")), ast: parsed, fset: fset,
+		})
+	})
+	require.NotEmpty(t, files)
+	return files
+}
+
+// imports returns the paths that f imports.
+func (f goFile) imports() []string {
+	var out []string
+	for _, spec := range f.ast.Imports {
+		out = append(out, strings.Trim(spec.Path.Value, `"`))
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package tidy
+
+import (
+	"bytes"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// machinePath finds what exists on one machine only: homes, working folders, and what lies beside the checkout.
+var machinePath = regexp.MustCompile(`(^|[\s"'=(` + "`" + `])(/(home|Users|root|work)/[\w.-]|\.\./shared\b)`)
+
+// registryHosts serve packages; which of them a machine asks is its own business, so nothing here names one.
+var registryHosts = [][]byte{
+	[]byte("proxy.golang" + ".org"), []byte("deb.debian" + ".org"), []byte("registry.npmjs" + ".org"),
+	[]byte("repo.maven.apache" + ".org"), []byte("repo1.maven" + ".org"),
+}
+
+func TestNothingNamesAMachine(t *testing.T) {
+	walk(t, func(rel string, content []byte) {
+		if bytes.IndexByte(content, 0) >= 0 {
+			return // not text
+		}
+		found := machinePath.Find(content)
+		require.Empty(t, string(found), "%s names a place that exists on one machine only: use a relative path or a flag", rel)
+		for _, host := range registryHosts {
+			require.False(t, bytes.Contains(content, host), "%s names the host %s: leave it to the package client", rel, host)
+		}
+	})
+}
+
+func TestMachinePath(t *testing.T) {
+	for text, wrong := range map[string]bool{
+		`cd "/home/` + `ann/cassia"`: true, "see /root/" + "go/pkg": true, "in ../" + "shared/data": true,
+		"https://example.com/home/ann": false, "the root / of all work": false, "/var/lib/cassia": false,
+	} {
+		require.Equal(t, wrong, machinePath.MatchString(text), text)
+	}
+}
+
+// serveFlags finds the names in calls of Flag("name", "help") in the sources of the binary's server.
+func serveFlags(t *testing.T) []string {
+	var names []string
+	for _, f := range goFiles(t) {
+		server := strings.HasPrefix(f.path, "cmd/internal/config/") || strings.HasPrefix(f.path, "cmd/cassia/serve")
+		if f.test || !server {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 2 {
+				return true
+			}
+			fun, ok := call.Fun.(*ast.SelectorExpr)
+			name, literal := call.Args[0].(*ast.BasicLit)
+			if ok && literal && fun.Sel.Name == "Flag" {
+				names = append(names, strings.Trim(name.Value, `"`))
+			}
+			return true
+		})
+	}
+	return names
+}
+
+func TestEveryFlagStandsInTheReadme(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if os.IsNotExist(err) {
+		return
+	}
+	require.NoError(t, err)
+	flags := serveFlags(t)
+	require.NotEmpty(t, flags, "the flags of cassia serve have moved: tell serveFlags where they are")
+	for _, name := range flags {
+		require.Contains(t, string(readme), "--"+name, "say in README.md what the flag does")
+	}
+}
+
+// TestOnePrometheus holds the version of the real Prometheus in the tests to that of the library.
+func TestOnePrometheus(t *testing.T) {
+	version := regexp.MustCompile(`(?m)^\s*github\.com/prometheus/prometheus (v\S+)`)
+	var found []string
+	for _, name := range []string{"go.mod", "docker/prometheus/go.mod"} {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		match := version.FindSubmatch(content)
+		require.NotNil(t, match, "%s requires no Prometheus", name)
+		found = append(found, string(match[1]))
+	}
+	require.Equal(t, found[0], found[1], "give docker/prometheus/go.mod the version in go.mod, and run go mod tidy there")
+}
