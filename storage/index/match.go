@@ -1,0 +1,240 @@
+package index
+
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// Match returns the positions, ascending, of the series that all matchers match, with Prometheus' meaning: a
+// series without a label has the empty value for it. No matchers match every series.
+func (s *Set) Match(ms []*labels.Matcher) []uint32 {
+	if len(s.series) == 0 {
+		return nil
+	}
+	conditions := make([]condition, 0, len(ms))
+	for _, m := range ms {
+		c := condition{m: m, negative: m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp}
+		if m.Name == labels.MetricName { // the same for all
+			if !m.Matches(s.series[0].Get(labels.MetricName)) {
+				return nil
+			}
+			continue
+		}
+		if c.plan(); c.always {
+			continue
+		}
+		conditions = append(conditions, c)
+	}
+	switch {
+	case len(conditions) == 0:
+		return s.all()
+	case len(s.series) <= smallSet:
+		return s.test(s.all(), conditions)
+	}
+	slices.SortStableFunc(conditions, func(a, b condition) int { return int(a.way) - int(b.way) })
+	return s.solve(conditions)
+}
+
+// way is how the values that a matcher names are found, the cheapest first.
+type way uint8
+
+const (
+	byLookup way = iota // the values are known
+	byPrefix            // they share a prefix
+	byScan              // every value must be tested
+)
+
+// condition is a matcher, prepared. named stands for the values that its positive form matches: v for both
+// a="v" and a!="v".
+type condition struct {
+	m        *labels.Matcher
+	way      way
+	negative bool
+	// everyValue says that all values but the empty one are named.
+	everyValue bool
+	// always says that every series passes.
+	always bool
+	// missing says that a series without the label passes.
+	missing bool
+	lookups []string
+}
+
+func (c *condition) plan() {
+	m := c.m
+	c.missing = m.Matches("")
+	switch m.Type {
+	case labels.MatchEqual, labels.MatchNotEqual:
+		if m.Value != "" {
+			c.lookups = []string{m.Value}
+		}
+	case labels.MatchRegexp, labels.MatchNotRegexp:
+		switch {
+		case m.Value == ".*" || m.Value == ".+":
+			c.everyValue = true
+			c.always = m.Type == labels.MatchRegexp && m.Value == ".*"
+		case len(m.SetMatches()) > 0:
+			c.lookups = m.SetMatches()
+		case m.Prefix() != "":
+			c.way = byPrefix
+		default:
+			c.way = byScan
+		}
+	}
+}
+
+// passes says whether a value, which the label may lack ("") or have, passes.
+func (c *condition) passes(ls labels.Labels) bool { return c.m.Matches(ls.Get(c.m.Name)) }
+
+func (s *Set) all() []uint32 {
+	positions := make([]uint32, len(s.series))
+	for i := range positions {
+		positions[i] = uint32(i)
+	}
+	return positions
+}
+
+// test keeps the candidates that pass all conditions, in place.
+func (s *Set) test(candidates []uint32, conditions []condition) []uint32 {
+	kept := candidates[:0]
+next:
+	for _, p := range candidates {
+		for i := range conditions {
+			if !conditions[i].passes(s.series[p]) {
+				continue next
+			}
+		}
+		kept = append(kept, p)
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
+}
+
+// solve applies the conditions one after the other, which come the cheapest first.
+func (s *Set) solve(conditions []condition) []uint32 {
+	if few, ok := s.fewest(conditions); ok {
+		return s.test(few, conditions)
+	}
+	left := fullBitmap(len(s.series))
+	count := len(s.series)
+	for i := range conditions {
+		c := &conditions[i]
+		if s.testIsCheaper(c, count) {
+			s.testAll(c, left)
+		} else {
+			s.apply(c, left)
+		}
+		if count = left.count(); count == 0 {
+			return nil
+		}
+		if count <= fewSeries {
+			return s.test(left.appendTo(make([]uint32, 0, count)), conditions[i+1:])
+		}
+	}
+	return left.appendTo(make([]uint32, 0, count))
+}
+
+// fewest looks for a condition that leaves over few series by a look-up alone.
+func (s *Set) fewest(conditions []condition) ([]uint32, bool) {
+	var best []uint32
+	found := false
+	for i := range conditions {
+		c := &conditions[i]
+		if c.way != byLookup || c.negative || c.missing || c.everyValue {
+			continue
+		}
+		col := s.column(c.m.Name)
+		named := 0
+		for _, v := range c.lookups {
+			if at, ok := slices.BinarySearch(col.values, v); ok {
+				named += len(col.of(at))
+			}
+		}
+		if named > fewSeries || (found && named >= len(best)) {
+			continue
+		}
+		best, found = best[:0], true
+		for _, v := range c.lookups {
+			if at, ok := slices.BinarySearch(col.values, v); ok {
+				best = append(best, col.of(at)...)
+			}
+		}
+	}
+	slices.Sort(best)
+	return slices.Compact(best), found // a regular expression may name a value twice
+}
+
+// testIsCheaper says whether testing the series that are left costs less than looking at the label's values.
+func (s *Set) testIsCheaper(c *condition, left int) bool {
+	if !s.hasColumn(c.m.Name) {
+		return left <= len(s.series)/8 // making the column looks at every series
+	}
+	switch c.way {
+	case byPrefix:
+		from, to := s.column(c.m.Name).prefixed(c.m.Prefix())
+		return left < to-from
+	case byScan:
+		return left < len(s.column(c.m.Name).values)
+	default:
+		return false
+	}
+}
+
+func (s *Set) testAll(c *condition, left bitmap) {
+	for _, p := range left.appendTo(nil) {
+		if !c.passes(s.series[p]) {
+			left.remove(p)
+		}
+	}
+}
+
+// apply removes from left what doesn't pass. Each series has one value or none, so that all series with the
+// label are the named ones plus the others.
+func (s *Set) apply(c *condition, left bitmap) {
+	col := s.column(c.m.Name)
+	named := newBitmap(len(s.series))
+	s.addNamed(c, col, named)
+	if c.negative == c.missing { // a="v": only the named pass; a!="v": all but the named pass
+		if c.negative {
+			left.andNot(named)
+		} else {
+			left.and(named)
+		}
+		return
+	}
+	others := newBitmap(len(s.series))
+	others.add(col.positions)
+	others.andNot(named)
+	if c.negative { // a!~"v|": the label must be there, with another value
+		left.and(others)
+	} else { // a=~"v|": the label may be missing
+		left.andNot(others)
+	}
+}
+
+// addNamed adds the series whose value is named.
+func (s *Set) addNamed(c *condition, col *column, named bitmap) {
+	if c.everyValue {
+		named.add(col.positions)
+		return
+	}
+	from, to := 0, len(col.values)
+	switch c.way {
+	case byLookup:
+		for _, v := range c.lookups {
+			if at, ok := slices.BinarySearch(col.values, v); ok {
+				named.add(col.of(at))
+			}
+		}
+		return
+	case byPrefix:
+		from, to = col.prefixed(c.m.Prefix())
+	}
+	for i := from; i < to; i++ {
+		if c.m.Matches(col.values[i]) != c.negative {
+			named.add(col.of(i))
+		}
+	}
+}
