@@ -1,0 +1,158 @@
+package engine
+
+import "fmt"
+
+// CheckBatches says why batches can't be written. Every engine asks it before it writes anything, so that
+// all of them refuse the same, and a refusal leaves nothing behind.
+func CheckBatches(batches []Batch) error {
+	for i := range batches {
+		if err := CheckBatch(&batches[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckBatch says why one batch can't be written.
+func CheckBatch(b *Batch) error {
+	t := b.Table
+	if t == nil {
+		return fmt.Errorf("%w: a batch without a table", ErrBadWrite)
+	}
+	if t.Conditional {
+		return fmt.Errorf("%w: %s is written by CompareAndSet only", ErrBadWrite, t)
+	}
+	if err := CheckKey(t.Partition, b.Partition, false); err != nil {
+		return fmt.Errorf("partition of %s: %w", t, err)
+	}
+	size := keySize(t.Partition, b.Partition)
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		if err := checkMutation(t, m); err != nil {
+			return fmt.Errorf("row of %s: %w", t, err)
+		}
+		size += keySize(t.Clustering, m.Clustering) + keySize(t.Clustering, m.To) + len(m.Value)
+	}
+	if size > MaxBatch {
+		return fmt.Errorf("%w: a batch for %s has %d bytes, at most %d fit", ErrTooLarge, t, size, MaxBatch)
+	}
+	return nil
+}
+
+func checkMutation(t *Table, m *Mutation) error {
+	if err := CheckKey(t.Clustering, m.Clustering, false); err != nil {
+		return err
+	}
+	switch m.Op {
+	case Put:
+		return checkValue(m.Value)
+	case Delete, DeleteRange:
+		if t.Converging {
+			return fmt.Errorf("%w: rows of a converging table are never deleted one by one", ErrBadWrite)
+		}
+		if m.Op == DeleteRange {
+			return checkDeleteRange(t, m)
+		}
+		return nil
+	default:
+		return fmt.Errorf("%w: unknown operation %d", ErrBadWrite, m.Op)
+	}
+}
+
+func checkValue(value []byte) error {
+	if len(value) > MaxValue {
+		return fmt.Errorf("%w: a value has %d bytes, at most %d fit", ErrTooLarge, len(value), MaxValue)
+	}
+	return nil
+}
+
+func checkDeleteRange(t *Table, m *Mutation) error {
+	if err := CheckKey(t.Clustering, m.To, false); err != nil {
+		return err
+	}
+	last := len(t.Clustering) - 1
+	if f := t.Clustering[last]; f.Kind != KindInt {
+		return fmt.Errorf("%w: a range can't be deleted by %s, which is no integer", ErrBadWrite, f.Name)
+	}
+	if Compare(m.Clustering[:last], m.To[:last]) != 0 {
+		return fmt.Errorf("%w: a deleted range may differ in %s only", ErrBadWrite, t.Clustering[last].Name)
+	}
+	if m.Clustering[last].Int > m.To[last].Int {
+		return fmt.Errorf("%w: a deleted range ends before it begins: %d > %d", ErrBadWrite, m.Clustering[last].Int, m.To[last].Int)
+	}
+	return nil
+}
+
+// CheckRange says why a range can't be scanned.
+func CheckRange(r *Range) error {
+	if r.Table == nil {
+		return fmt.Errorf("%w: a range without a table", ErrBadKey)
+	}
+	if err := CheckKey(r.Table.Partition, r.Partition, false); err != nil {
+		return fmt.Errorf("partition of %s: %w", r.Table, err)
+	}
+	for _, bound := range []Key{r.From, r.To} {
+		if err := CheckKey(r.Table.Clustering, bound, true); err != nil {
+			return fmt.Errorf("bound in %s: %w", r.Table, err)
+		}
+	}
+	return nil
+}
+
+// CheckDrop says why the partitions of t that start with prefix can't be dropped.
+func CheckDrop(t *Table, prefix Key) error {
+	if t == nil {
+		return fmt.Errorf("%w: a drop without a table", ErrBadKey)
+	}
+	if err := CheckKey(t.Partition, prefix, true); err != nil {
+		return fmt.Errorf("partitions of %s: %w", t, err)
+	}
+	return nil
+}
+
+// CheckCompareAndSet says why a row of t can't be set by CompareAndSet.
+func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error {
+	if t == nil || !t.Conditional {
+		return fmt.Errorf("%w: only conditional tables have CompareAndSet", ErrBadWrite)
+	}
+	if err := CheckKey(t.Partition, partition, false); err != nil {
+		return fmt.Errorf("partition of %s: %w", t, err)
+	}
+	if err := CheckKey(t.Clustering, clustering, false); err != nil {
+		return fmt.Errorf("row of %s: %w", t, err)
+	}
+	return checkValue(value)
+}
+
+// keySize is what a key counts for in MaxBatch, bytes, whatever an engine makes of it.
+func keySize(fields []Field, key Key) int {
+	n := 0
+	for i, v := range key {
+		if fields[i].Kind == KindInt {
+			n += 8
+		} else {
+			n += len(v.Text)
+		}
+	}
+	return n
+}
+
+// Compare orders two keys of the same fields, field by field as far as both go: a key and a prefix of it
+// are equal.
+func Compare(a, b Key) int {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i].Int != b[i].Int:
+			if a[i].Int < b[i].Int {
+				return -1
+			}
+			return 1
+		case a[i].Text != b[i].Text:
+			if a[i].Text < b[i].Text {
+				return -1
+			}
+			return 1
+		}
+	}
+	return 0
+}

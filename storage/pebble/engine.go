@@ -1,0 +1,235 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// formatVersion is the version of everything this package writes: key encodings, value prefixes, the
+// merger. It stands in a row of its own, under a table ID that no table has.
+const formatVersion = "1"
+
+// formatKey holds formatVersion.
+const formatKey = "\x00format"
+
+// maxCommits bounds the Write calls that are on their way to the disk.
+const maxCommits = 64
+
+var (
+	errBadFormat = errors.New("pebble: unknown format")
+	errUnclosed  = errors.New("pebble: the log failed before; the files stay open until the process ends")
+)
+
+// Engine keeps wide rows in Pebble. It is an engine.Engine, and a prometheus.Collector.
+type Engine struct {
+	db      *pebbledb.DB
+	fs      vfs.FS
+	dir     string
+	reserve uint64
+	log     *slog.Logger
+	events  *events
+	onFatal func(error)
+
+	commits chan struct{} // bounds commits under way
+	cas     chan struct{} // held while a row is compared and set
+
+	failOnce sync.Once
+	failure  error         // why nothing can be written any more; set before failed is closed
+	failed   chan struct{} // closed when nothing can be written any more
+
+	mu     sync.Mutex
+	uses   int           // calls under way
+	idle   chan struct{} // closed when closing and no call is under way
+	closed atomic.Bool
+	lock   *pebbledb.Lock
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Open opens the engine in dir, or creates it there. It returns engine.ErrLocked if another Engine has it
+// open, in this process or another.
+func Open(dir string, opts Options) (*Engine, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.FS == nil {
+		// The lock is by name within a process: one directory must not have two names.
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("pebble: path of %s: %w", dir, err)
+		}
+		dir = abs
+	}
+	e := &Engine{
+		dir: dir, reserve: opts.ReserveBytes, log: opts.Logger, events: newEvents(), onFatal: opts.OnFatal,
+		commits: make(chan struct{}, maxCommits),
+		cas:     make(chan struct{}, 1),
+		failed:  make(chan struct{}),
+		idle:    make(chan struct{}),
+	}
+	if err := e.open(opts); err != nil {
+		if e.db != nil {
+			err = errors.Join(err, e.db.Close())
+		}
+		if e.lock != nil {
+			err = errors.Join(err, e.lock.Close())
+		}
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) open(opts Options) (err error) {
+	// Pebble calls Fatalf, and so panics, when it can't write its manifest while it opens.
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case fatalError:
+			err = fmt.Errorf("pebble: open %s: %w", e.dir, p.err)
+		default:
+			panic(p)
+		}
+	}()
+	osFS := opts.FS
+	if osFS == nil {
+		osFS = vfs.Default
+	}
+	if err := osFS.MkdirAll(e.dir, 0o755); err != nil {
+		return fmt.Errorf("pebble: create %s: %w", e.dir, err)
+	}
+	if e.lock, err = lockDirectory(e.dir, osFS); err != nil {
+		return err
+	}
+	e.fs = osFS
+	l := &logger{log: opts.Logger, fail: e.fail}
+	p := opts.pebbleOptions(l, e.events.listener(opts.Logger), e.lock)
+	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
+		return fmt.Errorf("pebble: open %s: %w", e.dir, err)
+	}
+	return e.checkFormat()
+}
+
+// lockDirectory takes the lock on dir.
+func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
+	lock, err := pebbledb.LockDirectory(dir, osFS)
+	var path *fs.PathError
+	switch {
+	case err == nil:
+		return lock, nil
+	case errors.As(err, &path):
+		// The lock file itself couldn't be made: a matter of rights or space, not of another process.
+		return nil, fmt.Errorf("pebble: lock %s: %w", dir, err)
+	default:
+		return nil, fmt.Errorf("%w: the data in %s is open already; stop the process that uses it, or give this one another directory (%w)",
+			engine.ErrLocked, dir, err)
+	}
+}
+
+// checkFormat refuses files that a newer release wrote, and marks new ones.
+func (e *Engine) checkFormat() error {
+	found, err := e.get([]byte(formatKey))
+	if err != nil {
+		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
+	}
+	if found == nil {
+		return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync)
+	}
+	if string(found) != formatVersion {
+		return fmt.Errorf("%w: %s has format %q, this release knows %q", errBadFormat, e.dir, found, formatVersion)
+	}
+	return nil
+}
+
+// use registers a call, so that Close waits for it; every use that returns nil is followed by a release.
+func (e *Engine) use() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() {
+		return engine.ErrClosed
+	}
+	e.uses++
+	return nil
+}
+
+func (e *Engine) release() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.uses--
+	if e.closed.Load() && e.uses == 0 {
+		close(e.idle)
+	}
+}
+
+// fail records that nothing can be written any more. Only the first reason counts: others follow from it.
+func (e *Engine) fail(err error) {
+	e.failOnce.Do(func() {
+		e.failure = err
+		close(e.failed)
+		e.log.Error("pebble can't write any more and takes no writes until this process starts anew; look at the disk, then restart",
+			"dir", e.dir, "err", err)
+		if e.onFatal != nil {
+			e.onFatal(err)
+		}
+	})
+}
+
+// failedErr returns why nothing can be written any more, or nil.
+func (e *Engine) failedErr() error {
+	select {
+	case <-e.failed:
+		return fmt.Errorf("%w: writing to %s failed before, the process must start anew: %w", engine.ErrUnavailable, e.dir, e.failure)
+	default:
+		return nil
+	}
+}
+
+// Close implements engine.Engine. It waits for calls under way; scans end at their next row.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed.Swap(true) {
+		e.mu.Unlock()
+		return engine.ErrClosed
+	}
+	if e.uses == 0 {
+		close(e.idle)
+	}
+	e.mu.Unlock()
+	if e.failedErr() != nil {
+		// A commit that went wrong may hold Pebble's locks for ever: closing would wait with it. The
+		// process is about to end, and nothing that was acknowledged is missing in the files.
+		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
+	}
+	<-e.idle
+	err := errors.Join(e.db.Close(), e.lock.Close())
+	if err != nil {
+		return fmt.Errorf("pebble: close %s: %w", e.dir, err)
+	}
+	return nil
+}
+
+// translate gives Pebble's errors the engine's names.
+func translate(op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, pebbledb.ErrClosed):
+		return engine.ErrClosed
+	case pebbledb.IsCorruptionError(err):
+		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrCorrupt, err)
+	default:
+		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrUnavailable, err)
+	}
+}

@@ -1,0 +1,217 @@
+package pebble
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/bits"
+	"unsafe"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// The encodings of key fields; doc.go draws them. They are part of the format: see formatVersion.
+const (
+	// One-byte integers, -120…119, are their value plus intZero.
+	intZero     = 0x80
+	intSmallMin = -120
+	intSmallMax = 119
+	// Tags 0xf8…0xff and 0x07…0x00 say that 1…8 bytes follow, of a positive or a negative integer.
+	intPositive = 0xf7 // plus the number of bytes that follow
+	intNegative = 0x08 // minus the number of bytes that follow
+
+	textEnd     = 0x00
+	textEscape  = 0x01
+	escapedEnd  = 0x01 // after textEscape: a byte 0x00
+	escapedSelf = 0x02 // after textEscape: a byte 0x01
+)
+
+var errBadKey = errors.New("not a key of this table")
+
+// appendKey appends key's encoding to dst. The key must fit fields, perhaps as a prefix.
+func appendKey(dst []byte, fields []engine.Field, key engine.Key) []byte {
+	for i := range key {
+		switch fields[i].Kind {
+		case engine.KindInt:
+			dst = appendInt(dst, key[i].Int)
+		case engine.KindText:
+			dst = appendText(dst, key[i].Text)
+		case engine.KindID:
+			dst = append(dst, key[i].Text...)
+		}
+	}
+	return dst
+}
+
+// appendPartition appends the bytes with which every row key of a partition begins, and no other.
+func appendPartition(dst []byte, t *engine.Table, partition engine.Key) []byte {
+	return appendKey(append(dst, t.ID), t.Partition, partition)
+}
+
+func appendInt(dst []byte, v int64) []byte {
+	if intSmallMin <= v && v <= intSmallMax {
+		return append(dst, byte(v+intZero))
+	}
+	n := intBytes(v)
+	if v > 0 {
+		dst = append(dst, byte(intPositive+n))
+	} else {
+		dst = append(dst, byte(intNegative-n))
+	}
+	for shift := 8 * (n - 1); shift >= 0; shift -= 8 {
+		dst = append(dst, byte(v>>shift))
+	}
+	return dst
+}
+
+// intBytes is how many low bytes of v tell it from others of its sign: at least one.
+func intBytes(v int64) int {
+	u := uint64(v)
+	if v < 0 {
+		u = ^u
+	}
+	return (bits.Len64(u|1) + 7) / 8
+}
+
+func appendText(dst []byte, s string) []byte {
+	for {
+		i := indexEscaped(s)
+		if i < 0 {
+			return append(append(dst, s...), textEnd)
+		}
+		dst = append(dst, s[:i]...)
+		if s[i] == textEnd {
+			dst = append(dst, textEscape, escapedEnd)
+		} else {
+			dst = append(dst, textEscape, escapedSelf)
+		}
+		s = s[i+1:]
+	}
+}
+
+func indexEscaped(s string) int {
+	for i := range len(s) {
+		if s[i] <= textEscape {
+			return i
+		}
+	}
+	return -1
+}
+
+// afterPrefix appends the smallest bytes that are greater than everything that begins with prefix, whose
+// first byte isn't 0xff.
+func afterPrefix(dst, prefix []byte) []byte {
+	n := len(prefix)
+	for prefix[n-1] == 0xff {
+		n--
+	}
+	dst = append(dst, prefix[:n]...)
+	dst[len(dst)-1]++
+	return dst
+}
+
+// keyDecoder decodes keys, reusing its memory.
+type keyDecoder struct {
+	key     engine.Key
+	scratch []byte
+}
+
+// decode returns the key that b holds. It is valid until the next call, and as long as b is unchanged: its
+// texts refer to b, which saves copying an id for every row.
+func (d *keyDecoder) decode(fields []engine.Field, b []byte) (engine.Key, error) {
+	d.key = d.key[:0]
+	d.scratch = d.scratch[:0]
+	rest := b
+	for _, f := range fields {
+		var v engine.Value
+		var err error
+		switch f.Kind {
+		case engine.KindInt:
+			v.Int, rest, err = takeInt(rest)
+		case engine.KindText:
+			v.Text, rest, err = d.takeText(rest)
+		case engine.KindID:
+			if len(rest) < engine.IDLen {
+				err = errBadKey
+				break
+			}
+			v.Text, rest = unsafeString(rest[:engine.IDLen]), rest[engine.IDLen:]
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: field %s of %s", err, f.Name, hex.EncodeToString(b))
+		}
+		d.key = append(d.key, v)
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes too many in %s", errBadKey, len(rest), hex.EncodeToString(b))
+	}
+	return d.key, nil
+}
+
+func takeInt(b []byte) (v int64, rest []byte, err error) {
+	if len(b) == 0 {
+		return 0, nil, errBadKey
+	}
+	tag := int(b[0])
+	b = b[1:]
+	n, negative := 0, false
+	switch {
+	case tag > intPositive:
+		n = tag - intPositive
+	case tag < intNegative:
+		n, negative = intNegative-tag, true
+	default:
+		return int64(tag) - intZero, b, nil
+	}
+	if len(b) < n {
+		return 0, nil, errBadKey
+	}
+	var u uint64
+	if negative {
+		u = ^uint64(0)
+	}
+	for _, c := range b[:n] {
+		u = u<<8 | uint64(c)
+	}
+	v = int64(u)
+	// One value has one encoding, or a row could stand under two keys.
+	small := intSmallMin <= v && v <= intSmallMax
+	if (v < 0) != negative || small || intBytes(v) != n {
+		return 0, nil, errBadKey
+	}
+	return v, b[n:], nil
+}
+
+func (d *keyDecoder) takeText(b []byte) (s string, rest []byte, err error) {
+	end := bytes.IndexByte(b, textEnd)
+	if end < 0 {
+		return "", nil, errBadKey
+	}
+	text, rest := b[:end], b[end+1:]
+	i := bytes.IndexByte(text, textEscape)
+	if i < 0 {
+		return unsafeString(text), rest, nil
+	}
+	// When scratch must grow, texts decoded before keep the array they refer to.
+	start := len(d.scratch)
+	for ; i >= 0; i = bytes.IndexByte(text, textEscape) {
+		if i+1 == len(text) {
+			return "", nil, errBadKey
+		}
+		d.scratch = append(d.scratch, text[:i]...)
+		switch text[i+1] {
+		case escapedEnd:
+			d.scratch = append(d.scratch, textEnd)
+		case escapedSelf:
+			d.scratch = append(d.scratch, textEscape)
+		default:
+			return "", nil, errBadKey
+		}
+		text = text[i+2:]
+	}
+	d.scratch = append(d.scratch, text...)
+	return unsafeString(d.scratch[start:]), rest, nil
+}
+
+func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

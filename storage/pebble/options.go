@@ -1,0 +1,152 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// FS is the file system that an engine's files are on.
+type FS = vfs.FS
+
+// Options configure an Engine. Together CacheBytes and MemTables+1 times MemTableBytes bound its memory.
+type Options struct {
+	// CacheBytes is the size of the cache of decompressed blocks. Default 256 MiB.
+	CacheBytes int64
+	// MemTableBytes is how much is collected in memory before it is written as a sorted file. Large ones
+	// save rewriting, and make the log that is replayed at start-up longer. Default 64 MiB.
+	MemTableBytes int64
+	// MemTables is how many of them may wait to be written, the one being filled included; beyond that
+	// writes wait. At least 2. Default 3.
+	MemTables int
+	// MaxOpenFiles bounds the open files. Default 1000.
+	MaxOpenFiles int
+	// BlockBytes is the size of a block before compression: the unit that is read, decompressed and
+	// cached. Large blocks compress better, small ones make single rows cheaper. Default 64 KiB.
+	BlockBytes int
+	// ZstdLevel is how hard blocks are compressed: 1 to 19. The stage's rows, which live for hours only,
+	// are compressed by something faster. Default 3.
+	ZstdLevel int
+	// Compactions is how many compactions may run at once. Default: half of the CPUs, at least 1.
+	Compactions int
+	// ReserveBytes is how much of the disk must be free for a write to be taken; below it Write returns
+	// engine.ErrUnavailable, and deletes go on. Pebble can't go on after its log has hit the end of the
+	// disk, and compactions, which give space back, need some themselves. 0: no reserve. Default 512 MiB.
+	ReserveBytes uint64
+	// DropDelay is how long the space of dropped and deleted ranges may wait to be given back. Default 1 minute.
+	DropDelay time.Duration
+	// FS is where the files are; nil: the operating system's. Tests give a CrashableFS.
+	FS FS
+	// Logger gets what an operator should know.
+	Logger *slog.Logger
+	// OnFatal, if set, is told once that the engine takes no more writes until the process starts anew,
+	// and why. Reading still works; the process should end in an orderly way. It mustn't call the engine.
+	OnFatal func(error)
+}
+
+// DefaultOptions returns the documented defaults.
+func DefaultOptions() Options {
+	return Options{
+		CacheBytes:    256 << 20,
+		MemTableBytes: 64 << 20,
+		MemTables:     3,
+		MaxOpenFiles:  1000,
+		BlockBytes:    64 << 10,
+		ZstdLevel:     3,
+		Compactions:   max(1, runtime.GOMAXPROCS(0)/2),
+		ReserveBytes:  512 << 20,
+		DropDelay:     time.Minute,
+		Logger:        slog.New(slog.DiscardHandler),
+	}
+}
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	within := func(name string, v, low, high int64) {
+		if v < low || v > high {
+			errs = append(errs, fmt.Errorf("pebble: %s is %d, it must be between %d and %d", name, v, low, high))
+		}
+	}
+	within("CacheBytes", o.CacheBytes, 1<<20, 1<<40)
+	within("MemTableBytes", o.MemTableBytes, 1<<20, 1<<30)
+	within("MemTables", int64(o.MemTables), 2, 64)
+	within("MaxOpenFiles", int64(o.MaxOpenFiles), 64, 1<<20)
+	within("BlockBytes", int64(o.BlockBytes), 1<<10, 1<<20)
+	within("ZstdLevel", int64(o.ZstdLevel), 1, 19)
+	within("Compactions", int64(o.Compactions), 1, 1<<10)
+	within("DropDelay", int64(o.DropDelay), int64(time.Millisecond), int64(24*time.Hour))
+	if o.Logger == nil {
+		errs = append(errs, errors.New("pebble: Logger is nil"))
+	}
+	return errors.Join(errs...)
+}
+
+// numLevels is the height of Pebble's tree.
+const numLevels = len(pebbledb.Options{}.Levels)
+
+// pebbleOptions translates o for Pebble.
+func (o *Options) pebbleOptions(l *logger, events *pebbledb.EventListener, lock *pebbledb.Lock) *pebbledb.Options {
+	p := &pebbledb.Options{
+		FS:                          o.FS,
+		Lock:                        lock,
+		Logger:                      l,
+		EventListener:               events,
+		Merger:                      newMerger(),
+		FormatMajorVersion:          pebbledb.FormatTableFormatV6,
+		CacheSize:                   o.CacheBytes,
+		MemTableSize:                uint64(o.MemTableBytes),
+		MemTableStopWritesThreshold: o.MemTables,
+		MaxOpenFiles:                o.MaxOpenFiles,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
+		FlushDelayDeleteRange:       o.DropDelay,
+		// Windows are written once, in order, and seldom overlap: few files in level 0 are enough to
+		// compact, and a burst of sealing must not stop writes.
+		L0CompactionThreshold: 4,
+		L0StopWritesThreshold: 64,
+		LBaseMaxBytes:         256 << 20,
+	}
+	p.TargetFileSizes[0] = 8 << 20
+	compression := o.compression()
+	for i := range p.Levels {
+		p.Levels[i].BlockSize = o.BlockBytes
+		p.Levels[i].IndexBlockSize = o.BlockBytes
+		p.Levels[i].Compression = func() *sstable.CompressionProfile { return compression }
+	}
+	p.Experimental.SpanPolicyFunc = spanPolicy
+	return p
+}
+
+// compression is zstd for the rows, and what Pebble finds fastest for its indexes. A block that shrinks by
+// less than a twentieth is kept as it is.
+func (o *Options) compression() *sstable.CompressionProfile {
+	p := *sstable.ZstdCompression
+	p.Name = fmt.Sprintf("cassia-zstd%d", o.ZstdLevel)
+	p.DataBlocks.Level = uint8(o.ZstdLevel)
+	p.ValueBlocks = p.DataBlocks
+	p.OtherBlocks = sstable.FastestCompression.OtherBlocks
+	p.MinReductionPercent = 5
+	return &p
+}
+
+// spanPolicy compresses the short-lived tables fast. It also keeps them in files of their own, so that
+// files full of deleted blobs go as a whole.
+func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
+	first, after := engine.Stage.ID, engine.Pending.ID+1
+	switch {
+	case len(start) == 0 || start[0] < first:
+		return pebbledb.SpanPolicy{}, []byte{first}, nil
+	case start[0] < after:
+		return pebbledb.SpanPolicy{PreferFastCompression: true}, []byte{after}, nil
+	default:
+		return pebbledb.SpanPolicy{}, nil, nil
+	}
+}

@@ -1,0 +1,102 @@
+package pebble
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// cancelEvery is after how many rows a scan looks whether its context has ended.
+const cancelEvery = 64
+
+// Scan implements engine.Engine: one iterator between two bounds.
+func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		if err := e.scan(ctx, &r, yield); err != nil {
+			yield(engine.Row{}, err)
+		}
+	}
+}
+
+// scan returns nil when yield wanted no more.
+func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Row, error) bool) (err error) {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	defer e.release()
+	if err := engine.CheckRange(r); err != nil {
+		return err
+	}
+	partition, lower, upper := bounds(r)
+	it, err := e.db.NewIterWithContext(ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return translate("scan "+r.Table.Name, err)
+	}
+	wanted := true
+	defer func() {
+		if cerr := it.Close(); cerr != nil && err == nil && wanted {
+			err = translate("scan "+r.Table.Name, cerr)
+		}
+	}()
+	d := keyDecoder{key: make(engine.Key, 0, len(r.Table.Clustering))}
+	for n, ok := 0, it.First(); ok; n, ok = n+1, it.Next() {
+		if r.Limit > 0 && n == r.Limit {
+			return nil
+		}
+		if n%cancelEvery == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if e.closed.Load() {
+			return engine.ErrClosed
+		}
+		row, err := decodeRow(&d, r, it, partition)
+		if err != nil {
+			return err
+		}
+		if !yield(row, nil) {
+			wanted = false
+			return nil
+		}
+	}
+	if err := it.Error(); err != nil {
+		return translate("scan "+r.Table.Name, err)
+	}
+	return nil
+}
+
+// bounds returns how many bytes of every key are the partition's, the first key of r, and the first after it.
+func bounds(r *engine.Range) (partition int, lower, upper []byte) {
+	buf := appendPartition(make([]byte, 0, 256), r.Table, r.Partition)
+	partition = len(buf)
+	lower = appendKey(buf, r.Table.Clustering, r.From)
+	upper = append(make([]byte, 0, 256), lower[:partition]...)
+	upper = appendKey(upper, r.Table.Clustering, r.To)
+	return partition, lower, afterPrefix(upper[:0], upper)
+}
+
+func decodeRow(d *keyDecoder, r *engine.Range, it *pebbledb.Iterator, partition int) (row engine.Row, err error) {
+	key := it.Key()
+	if row.Clustering, err = d.decode(r.Table.Clustering, key[partition:]); err != nil {
+		return engine.Row{}, fmt.Errorf("pebble: scan %s: %w: %w", r.Table, engine.ErrCorrupt, err)
+	}
+	if r.KeysOnly {
+		return row, nil
+	}
+	if row.Value, err = it.ValueAndErr(); err != nil {
+		return engine.Row{}, translate("scan "+r.Table.Name, err)
+	}
+	if !r.Table.Converging {
+		return row, nil
+	}
+	if len(row.Value) < timestampLen {
+		return engine.Row{}, fmt.Errorf("pebble: scan %s: %w: no timestamp in the value of %x", r.Table, engine.ErrCorrupt, key)
+	}
+	row.Value = row.Value[timestampLen:]
+	return row, nil
+}

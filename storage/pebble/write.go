@@ -1,0 +1,266 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// maxCommit is about where the batches of one Write are cut into several of Pebble's, bytes: more than half
+// of a memtable would be flushed on its own.
+const maxCommit = 8 << 20
+
+// Write implements engine.Engine. When ctx ends while the disk is busy, Write returns, and the batches may
+// still be applied.
+//
+// Deletes take no notice of their timestamps: rows that are deleted stand in tables where a key names one
+// content for ever, are deleted with the timestamp that they were written with, and never come back. Here
+// the order of the calls is the order of the writes, so a delete finds just what was written before it.
+func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	if err := engine.CheckBatches(batches); err != nil {
+		e.release()
+		return err
+	}
+	if err := e.checkReserve(batches); err != nil {
+		e.release()
+		return err
+	}
+	commits := e.encode(batches)
+	if len(commits) == 0 {
+		e.release()
+		return nil
+	}
+	return e.commit(ctx, "write", e.release, func() error {
+		for i, b := range commits {
+			// The log is one sequence: syncing its end syncs what came before.
+			sync := pebbledb.NoSync
+			if i == len(commits)-1 {
+				sync = pebbledb.Sync
+			}
+			if err := e.db.Apply(b, sync); err != nil {
+				return err
+			}
+			if err := b.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// begin is how every call starts.
+func (e *Engine) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.use()
+}
+
+// checkReserve refuses to fill the disk to its end. Deletes are taken, for they make room.
+func (e *Engine) checkReserve(batches []engine.Batch) error {
+	if e.reserve == 0 || !anyPut(batches) {
+		return nil
+	}
+	usage, err := e.fs.GetDiskUsage(e.dir)
+	if err != nil || usage.AvailBytes >= e.reserve {
+		return nil //nolint:nilerr // A file system that can't tell how full it is has no reserve.
+	}
+	return fmt.Errorf("%w: the disk of %s has %d bytes free, %d are kept in reserve; make room", engine.ErrUnavailable, e.dir, usage.AvailBytes, e.reserve)
+}
+
+func anyPut(batches []engine.Batch) bool {
+	for i := range batches {
+		for j := range batches[i].Mutations {
+			if batches[i].Mutations[j].Op == engine.Put {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// encode turns batches into Pebble's, as few as maxCommit allows.
+func (e *Engine) encode(batches []engine.Batch) []*pebbledb.Batch {
+	var commits []*pebbledb.Batch
+	var w batchWriter
+	for i := range batches {
+		if len(batches[i].Mutations) == 0 {
+			continue
+		}
+		if w.batch == nil || w.batch.Len() > maxCommit {
+			w.batch = e.db.NewBatch()
+			commits = append(commits, w.batch)
+		}
+		w.add(&batches[i])
+	}
+	return commits
+}
+
+// batchWriter adds mutations to one of Pebble's batches, which copies them.
+type batchWriter struct {
+	batch    *pebbledb.Batch
+	key, end []byte
+}
+
+func (w *batchWriter) add(b *engine.Batch) {
+	t := b.Table
+	w.key = appendPartition(w.key[:0], t, b.Partition)
+	partition := len(w.key)
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		w.key = appendKey(w.key[:partition], t.Clustering, m.Clustering)
+		// Batches of Pebble that aren't indexed grow in memory: adding to them can't go wrong.
+		switch {
+		case m.Op == engine.Delete:
+			_ = w.batch.Delete(w.key, nil)
+		case m.Op == engine.DeleteRange:
+			w.end = append(w.end[:0], w.key[:partition]...)
+			w.end = appendKey(w.end, t.Clustering, m.To)
+			// To is included. No key begins with another, so its successor by bytes ends the range.
+			w.end = append(w.end, 0)
+			_ = w.batch.DeleteRange(w.key, w.end, nil)
+		case t.Converging:
+			op := w.batch.MergeDeferred(len(w.key), timestampLen+len(m.Value))
+			copy(op.Key, w.key)
+			putTimestamp(op.Value, m.Timestamp)
+			copy(op.Value[timestampLen:], m.Value)
+			_ = op.Finish()
+		default:
+			_ = w.batch.Set(w.key, m.Value, nil)
+		}
+	}
+}
+
+// commit runs work, which writes to Pebble, and waits for it no longer than ctx, or than anything can be
+// written: a commit behind one that failed may wait for ever. It calls done when work has ended, or won't
+// begin.
+func (e *Engine) commit(ctx context.Context, op string, done func(), work func() error) error {
+	if err := e.failedErr(); err != nil {
+		done()
+		return err
+	}
+	select {
+	case e.commits <- struct{}{}:
+	case <-e.failed:
+		done()
+		return e.failedErr()
+	case <-ctx.Done():
+		done()
+		return ctx.Err()
+	}
+	result := make(chan error, 1)
+	go func() {
+		err := e.guard(op, work)
+		<-e.commits
+		done()
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.failed:
+		return e.failedErr()
+	}
+}
+
+// guard turns Pebble's panics into errors: whatever went wrong within a commit, nothing can be written
+// any more, because nobody knows what the log holds.
+func (e *Engine) guard(op string, work func() error) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+			return
+		case fatalError: // fail was told by the logger
+		case error:
+			e.fail(fmt.Errorf("%w\n%s", p, debug.Stack()))
+		default:
+			e.fail(fmt.Errorf("%v\n%s", p, debug.Stack()))
+		}
+		err = e.failedErr()
+	}()
+	if err := work(); err != nil {
+		return translate(op, err)
+	}
+	return nil
+}
+
+// Drop implements engine.Engine: one range delete, synced. The space comes back in the background, within
+// about Options.DropDelay.
+func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	if err := engine.CheckDrop(t, prefix); err != nil {
+		e.release()
+		return err
+	}
+	start := appendPartition(nil, t, prefix)
+	end := afterPrefix(nil, start)
+	return e.commit(ctx, "drop", e.release, func() error {
+		return e.db.DeleteRange(start, end, pebbledb.Sync)
+	})
+}
+
+// CompareAndSet implements engine.Engine. One at a time compares and sets: conditional tables are small
+// and seldom written.
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+	if err := e.begin(ctx); err != nil {
+		return false, nil, err
+	}
+	if err := engine.CheckCompareAndSet(t, partition, clustering, value); err != nil {
+		e.release()
+		return false, nil, err
+	}
+	select {
+	case e.cas <- struct{}{}:
+	case <-ctx.Done():
+		e.release()
+		return false, nil, ctx.Err()
+	case <-e.failed:
+		e.release()
+		return false, nil, e.failedErr()
+	}
+	done := func() {
+		<-e.cas
+		e.release()
+	}
+	key := appendKey(appendPartition(nil, t, partition), t.Clustering, clustering)
+	found, err := e.get(key)
+	if err != nil {
+		done()
+		return false, nil, translate("read "+t.Name, err)
+	}
+	if (found == nil) != (old == nil) || !bytes.Equal(found, old) {
+		done()
+		return false, found, nil
+	}
+	value = append([]byte{}, value...)
+	// The next one is let in when the row is written, not when this caller leaves: it must see the row.
+	err = e.commit(ctx, "compare and set", done, func() error {
+		return e.db.Set(key, value, pebbledb.Sync)
+	})
+	return err == nil, nil, err
+}
+
+// get returns a copy of a row's value, never nil, or nil if there is none.
+func (e *Engine) get(key []byte) ([]byte, error) {
+	value, closer, err := e.db.Get(key)
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte{}, value...), closer.Close()
+}
