@@ -1,6 +1,9 @@
 package chunk
 
 import (
+	"slices"
+	"sort"
+
 	"github.com/prometheus/prometheus/model/histogram"
 )
 
@@ -22,4 +25,89 @@ type Histogram struct {
 	T, ST int64
 	Int   *histogram.Histogram
 	Float *histogram.FloatHistogram
+}
+
+// Len returns the number of samples of both kinds.
+func (s *Samples) Len() int { return len(s.T) + len(s.H) }
+
+// Reset empties s and keeps its memory for the next samples.
+func (s *Samples) Reset() {
+	clear(s.H) // its pointers would keep histograms alive
+	s.T, s.V, s.ST, s.H = s.T[:0], s.V[:0], s.ST[:0], s.H[:0]
+}
+
+// AppendFloat adds a float sample; t and st (0: unknown) are milliseconds.
+func (s *Samples) AppendFloat(t, st int64, v float64) {
+	if st != 0 && len(s.ST) == 0 {
+		s.ST = appendZeros(s.ST, len(s.T))
+	}
+	if st != 0 || len(s.ST) > 0 {
+		s.ST = append(s.ST, st)
+	}
+	s.T = append(s.T, t)
+	s.V = append(s.V, v)
+}
+
+// AppendHistogram adds a histogram sample, which must be canonical (see Canonical).
+func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
+
+// Clip keeps the samples with minT <= t <= maxT, milliseconds, of normalized s.
+func (s *Samples) Clip(minT, maxT int64) {
+	lo, hi := bounds(len(s.T), func(i int) int64 { return s.T[i] }, minT, maxT)
+	if lo > 0 || hi < len(s.T) {
+		s.T = slices.Delete(s.T[:hi], 0, lo)
+		s.V = slices.Delete(s.V[:hi], 0, lo)
+		if len(s.ST) > 0 {
+			s.ST = slices.Delete(s.ST[:hi], 0, lo)
+			s.dropZeroST()
+		}
+	}
+	lo, hi = bounds(len(s.H), func(i int) int64 { return s.H[i].T }, minT, maxT)
+	if lo > 0 || hi < len(s.H) {
+		clear(s.H[hi:])
+		s.H = slices.Delete(s.H[:hi], 0, lo)
+	}
+}
+
+// bounds returns the half-open range of the n ascending times that lie in [minT, maxT].
+func bounds(n int, at func(int) int64, minT, maxT int64) (lo, hi int) {
+	if n == 0 || minT > maxT {
+		return 0, 0
+	}
+	if at(0) < minT {
+		lo = sort.Search(n, func(i int) bool { return at(i) >= minT })
+	}
+	hi = n
+	if at(n-1) > maxT {
+		hi = sort.Search(n, func(i int) bool { return at(i) > maxT })
+	}
+	return lo, max(lo, hi)
+}
+
+// dropZeroST empties ST if no start timestamp is known.
+func (s *Samples) dropZeroST() {
+	for _, st := range s.ST {
+		if st != 0 {
+			return
+		}
+	}
+	s.ST = s.ST[:0]
+}
+
+// timeRange returns the first and the last timestamp of non-empty, normalized s.
+func (s *Samples) timeRange() (minT, maxT int64) {
+	switch {
+	case len(s.H) == 0:
+		return s.T[0], s.T[len(s.T)-1]
+	case len(s.T) == 0:
+		return s.H[0].T, s.H[len(s.H)-1].T
+	default:
+		return min(s.T[0], s.H[0].T), max(s.T[len(s.T)-1], s.H[len(s.H)-1].T)
+	}
+}
+
+func appendZeros(dst []int64, n int) []int64 {
+	dst = slices.Grow(dst, n+1)[:len(dst)+n]
+	clear(dst[len(dst)-n:])
+	return dst
 }

@@ -1,0 +1,169 @@
+package chunk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// ErrCorrupt says that bytes are no chunk, or no histogram, that this package wrote.
+var ErrCorrupt = errors.New("chunk: corrupt")
+
+// MaxSamples is the greatest number of samples in a chunk. It bounds what a chunk of a few bytes can make
+// a reader allocate: a million equal floats need no more than that.
+const MaxSamples = 1 << 20
+
+// A chunk:
+//
+//	+---------+----------+---------+------------+---------+----------+- - - -+- - - - - - -+--------+
+//	| version | contains | floats  | histograms | min t   | max t −  | float | histogram   | crc32c |
+//	| 1 byte  | 1 byte   | uvarint | uvarint    | varint  | min t    | blocks| sub-chunks  | 4, LE  |
+//	|         |          |         |            |         | uvarint  |       |             |        |
+//	+---------+----------+---------+------------+---------+----------+- - - -+- - - - - - -+--------+
+//
+// floats and histograms are how many samples of either kind there are. The checksum (Castagnoli) is over
+// all bytes before it.
+const chunkVersion = 1
+
+// Bits of the byte contains. Never reused.
+const (
+	containsFloats          = 1 << 0
+	containsIntHistograms   = 1 << 1
+	containsFloatHistograms = 1 << 2
+	containsStarts          = 1 << 3 // start timestamps of floats
+)
+
+const checksumSize = 4
+
+// Info is what a chunk's envelope says about it.
+type Info struct {
+	// MinT and MaxT are the timestamps of the first and the last sample, milliseconds.
+	MinT, MaxT int64
+	// Count is the number of samples: Floats and Histograms.
+	Count, Floats, Histograms int
+
+	contains byte
+}
+
+// AppendChunk appends the chunk of s, which must be normalized, not empty, hold at most MaxSamples samples,
+// and of histograms only canonical ones. It panics where s is empty or too long: that is the caller's error.
+// The same samples always give the same bytes.
+func AppendChunk(dst []byte, s *Samples) []byte {
+	if s.Len() == 0 || s.Len() > MaxSamples {
+		panic(fmt.Sprintf("chunk: a chunk of %d samples", s.Len()))
+	}
+	start := len(dst)
+	minT, maxT := s.timeRange()
+	dst = append(dst, chunkVersion, contents(s))
+	dst = binary.AppendUvarint(dst, uint64(len(s.T)))
+	dst = binary.AppendUvarint(dst, uint64(len(s.H)))
+	dst = binary.AppendVarint(dst, minT)
+	dst = binary.AppendUvarint(dst, uint64(maxT)-uint64(minT))
+	if len(s.T) > 0 {
+		dst = appendFloats(dst, s, minT)
+	}
+	if len(s.H) > 0 {
+		dst = appendHistograms(dst, s.H)
+	}
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func contents(s *Samples) byte {
+	var c byte
+	if len(s.T) > 0 {
+		c |= containsFloats
+	}
+	if len(s.ST) > 0 {
+		c |= containsStarts
+	}
+	for _, h := range s.H {
+		if h.Int != nil {
+			c |= containsIntHistograms
+		} else {
+			c |= containsFloatHistograms
+		}
+	}
+	return c
+}
+
+// Header reads a chunk's envelope. It checks no checksum; Decode does.
+func Header(b []byte) (Info, error) {
+	info, _, err := header(b)
+	return info, err
+}
+
+// header also returns what lies between the envelope's head and the checksum.
+func header(b []byte) (info Info, body []byte, err error) {
+	if len(b) < 2+checksumSize {
+		return Info{}, nil, fmt.Errorf("%w: %d bytes are no chunk", ErrCorrupt, len(b))
+	}
+	if b[0] != chunkVersion {
+		return Info{}, nil, fmt.Errorf("%w: unknown version %d", ErrCorrupt, b[0])
+	}
+	info.contains = b[1]
+	b = b[2 : len(b)-checksumSize]
+	floats, b, err := takeUvarint(b, "number of floats")
+	if err != nil {
+		return Info{}, nil, err
+	}
+	histograms, b, err := takeUvarint(b, "number of histograms")
+	if err != nil {
+		return Info{}, nil, err
+	}
+	if floats > MaxSamples || histograms > MaxSamples || floats+histograms == 0 || floats+histograms > MaxSamples {
+		return Info{}, nil, fmt.Errorf("%w: %d floats and %d histograms", ErrCorrupt, floats, histograms)
+	}
+	if info.MinT, b, err = takeVarint(b, "first timestamp"); err != nil {
+		return Info{}, nil, err
+	}
+	span, b, err := takeUvarint(b, "time range")
+	if err != nil {
+		return Info{}, nil, err
+	}
+	info.MaxT = int64(uint64(info.MinT) + span)
+	if info.MaxT < info.MinT || floats+histograms-1 > span {
+		return Info{}, nil, fmt.Errorf("%w: time range of %d ms from %d ms", ErrCorrupt, span, info.MinT)
+	}
+	info.Floats, info.Histograms = int(floats), int(histograms)
+	info.Count = info.Floats + info.Histograms
+	return info, b, nil
+}
+
+// Decode appends the samples of a chunk to into; they are normalized if into was empty. It allocates
+// nothing for floats where into has the capacity. After an error into is as it was.
+func Decode(b []byte, into *Samples) error {
+	info, body, err := header(b)
+	if err != nil {
+		return err
+	}
+	payload, sum := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
+	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(sum) {
+		return fmt.Errorf("%w: checksum doesn't match", ErrCorrupt)
+	}
+	before := *into
+	if err := decodeBody(body, &info, into); err != nil {
+		*into = before
+		return err
+	}
+	return nil
+}
+
+func decodeBody(body []byte, info *Info, into *Samples) (err error) {
+	if info.Floats > 0 {
+		if body, err = decodeFloats(body, info.Floats, info, into); err != nil {
+			return err
+		}
+	}
+	if info.Histograms > 0 {
+		if body, err = decodeHistograms(body, info, into); err != nil {
+			return err
+		}
+	}
+	if len(body) != 0 {
+		return fmt.Errorf("%w: %d bytes too many", ErrCorrupt, len(body))
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package chunk
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// requireSame fails unless a and b hold the same samples, bit for bit.
+func requireSame(t testing.TB, want, got *Samples) {
+	t.Helper()
+	require.Equal(t, len(want.T), len(got.T), "number of floats")
+	for i := range want.T {
+		require.Equal(t, want.T[i], got.T[i], "timestamp %d", i)
+		require.Equal(t, math.Float64bits(want.V[i]), math.Float64bits(got.V[i]), "value %d: want %v, got %v", i, want.V[i], got.V[i])
+		require.Equal(t, startOf(want.ST, i), startOf(got.ST, i), "start timestamp %d", i)
+	}
+	require.Equal(t, len(want.H), len(got.H), "number of histograms")
+	for i := range want.H {
+		require.Equal(t, want.H[i].T, got.H[i].T, "timestamp of histogram %d", i)
+		require.Equal(t, AppendHistogramBytes(nil, want.H[i]), AppendHistogramBytes(nil, got.H[i]), "histogram %d", i)
+	}
+}
+
+func requireRoundTrip(t testing.TB, s *Samples) []byte {
+	t.Helper()
+	b := AppendChunk(nil, s)
+	var got Samples
+	require.NoError(t, Decode(b, &got))
+	requireSame(t, s, &got)
+	return b
+}
+
+func TestRoundTripShapes(t *testing.T) {
+	for _, shape := range shapes() {
+		t.Run(shape.name, func(t *testing.T) {
+			for _, n := range []int{1, 2, 3, 5, 120, 480, 1024, 1025, 5000} {
+				s := shape.samples(n, 1)
+				b := requireRoundTrip(t, s)
+				t.Logf("%5d samples: %.3f bytes a sample", n, float64(len(b))/float64(s.Len()))
+			}
+		})
+	}
+}

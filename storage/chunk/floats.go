@@ -1,0 +1,148 @@
+package chunk
+
+import (
+	"fmt"
+	"slices"
+)
+
+// blockSamples is the greatest number of floats in a block.
+const blockSamples = 1024
+
+// Floats stand in blocks of at most blockSamples: n floats in k = ⌈n/blockSamples⌉ blocks, of which block
+// i holds the samples ⌊i·n/k⌋ to ⌊(i+1)·n/k⌋. A block:
+//
+//	+------------------+ - - - - - - - - - - - - - - - - -+-----------+
+//	| timestamps       | start timestamps                 | values    |
+//	| run of integers  | 1 byte, and a run of integers    |           |
+//	+------------------+ - - - - - - - - - - - - - - - - -+-----------+
+//	                     └─ only with containsStarts ─────┘
+//
+// Timestamps are relative to the chunk's first. The byte before the start timestamps says what they are
+// relative to:
+//
+//	0  all are 0, nothing follows
+//	1  the chunk's first timestamp
+//	2  the timestamp of the sample before; of the block's first sample, its own
+const (
+	startsZero     = 0
+	startsFirst    = 1
+	startsPrevious = 2
+)
+
+func blockCount(n int) int { return (n + blockSamples - 1) / blockSamples }
+
+// appendFloats appends the blocks of the floats of s, which are not empty.
+func appendFloats(dst []byte, s *Samples, minT int64) []byte {
+	n := len(s.T)
+	k := blockCount(n)
+	for i := range k {
+		from, to := i*n/k, (i+1)*n/k
+		dst = appendTimes(dst, s.T[from:to], minT)
+		if len(s.ST) > 0 {
+			dst = appendStarts(dst, s.ST[from:to], s.T[from:to], minT)
+		}
+		dst = appendValues(dst, s.V[from:to])
+	}
+	return dst
+}
+
+func appendTimes(dst []byte, t []int64, minT int64) []byte {
+	var scratch [blockSamples]int64
+	x := scratch[:len(t)]
+	for i, t := range t {
+		x[i] = t - minT
+	}
+	return appendInts(dst, x)
+}
+
+func appendStarts(dst []byte, st, t []int64, minT int64) []byte {
+	var scratch [blockSamples]int64
+	x := scratch[:len(st)]
+	zero, following := true, 0
+	for i, start := range st {
+		zero = zero && start == 0
+		if i > 0 && start == t[i-1] {
+			following++
+		}
+		x[i] = start - minT
+	}
+	switch {
+	case zero:
+		return append(dst, startsZero)
+	case following <= len(st)/2:
+		return appendInts(append(dst, startsFirst), x)
+	}
+	for i, start := range st {
+		x[i] = start - t[max(i-1, 0)]
+	}
+	return appendInts(append(dst, startsPrevious), x)
+}
+
+// decodeFloats appends n floats to into and returns what follows in b.
+func decodeFloats(b []byte, n int, info *Info, into *Samples) ([]byte, error) {
+	k := blockCount(n)
+	first := len(into.T)
+	into.T = slices.Grow(into.T, n)[:first+n]
+	into.V = slices.Grow(into.V, n)[:first+n]
+	if info.contains&containsStarts != 0 && len(into.ST) == 0 {
+		into.ST = appendZeros(into.ST, first)
+	}
+	withStarts := info.contains&containsStarts != 0 || len(into.ST) > 0
+	if withStarts {
+		into.ST = slices.Grow(into.ST, n)[:first+n]
+		clear(into.ST[first:])
+	}
+	var scratch [blockSamples]uint64
+	var err error
+	for i := range k {
+		from, to := first+i*n/k, first+(i+1)*n/k
+		t := into.T[from:to]
+		if b, err = decodeInts(b, t, &scratch); err != nil {
+			return nil, fmt.Errorf("timestamps of block %d: %w", i, err)
+		}
+		for i := range t {
+			t[i] += info.MinT
+		}
+		if info.contains&containsStarts != 0 {
+			if b, err = decodeStarts(b, into.ST[from:to], t, info.MinT, &scratch); err != nil {
+				return nil, fmt.Errorf("start timestamps of block %d: %w", i, err)
+			}
+		}
+		if b, err = decodeValues(b, into.V[from:to], &scratch); err != nil {
+			return nil, fmt.Errorf("values of block %d: %w", i, err)
+		}
+	}
+	t := into.T[first:]
+	if t[0] < info.MinT || t[n-1] > info.MaxT || !strictlyAscending(t) {
+		return nil, fmt.Errorf("%w: timestamps are not in order", ErrCorrupt)
+	}
+	return b, nil
+}
+
+func decodeStarts(b []byte, st, t []int64, minT int64, scratch *[blockSamples]uint64) ([]byte, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%w: missing", ErrCorrupt)
+	}
+	relative, b := b[0], b[1:]
+	if relative == startsZero {
+		clear(st)
+		return b, nil
+	}
+	if relative > startsPrevious {
+		return nil, fmt.Errorf("%w: relative to unknown %d", ErrCorrupt, relative)
+	}
+	b, err := decodeInts(b, st, scratch)
+	if err != nil {
+		return nil, err
+	}
+	if relative == startsFirst {
+		for i := range st {
+			st[i] += minT
+		}
+		return b, nil
+	}
+	for i := range st {
+		st[i] += t[max(i-1, 0)]
+	}
+	return b, nil
+}

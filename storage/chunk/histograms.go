@@ -1,0 +1,209 @@
+package chunk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+// Histograms stand in sub-chunks, each a chunk as Prometheus' chunkenc writes them:
+//
+//	+----------+---------+-------------+
+//	| encoding | length  | bytes       |
+//	| 1 byte   | uvarint | of chunkenc |
+//	+----------+---------+-------------+
+//
+// How many samples a sub-chunk has stands in its bytes; there are as many sub-chunks as it takes to have all
+// histograms of the chunk. chunkenc alters histograms so that all in one chunk share a layout of buckets, so
+// a new sub-chunk begins wherever it would have to: where the type, the schema, the zero threshold, the
+// bounds or the buckets in use change, at a counter reset, and after stale markers.
+const (
+	encodingInt          = 1 // chunkenc.EncHistogram
+	encodingFloat        = 2 // chunkenc.EncFloatHistogram
+	encodingIntStarts    = 3 // chunkenc.EncHistogramST
+	encodingFloatStarts  = 4 // chunkenc.EncFloatHistogramST
+	subChunkMaxHistogram = 4096
+)
+
+var chunkencEncodings = [...]chunkenc.Encoding{
+	encodingInt:         chunkenc.EncHistogram,
+	encodingFloat:       chunkenc.EncFloatHistogram,
+	encodingIntStarts:   chunkenc.EncHistogramST,
+	encodingFloatStarts: chunkenc.EncFloatHistogramST,
+}
+
+// appendHistograms appends the sub-chunks of hs.
+func appendHistograms(dst []byte, hs []Histogram) []byte {
+	starts := false
+	for _, h := range hs {
+		starts = starts || h.ST != 0
+	}
+	for len(hs) > 0 {
+		var n int
+		dst, n = appendSubChunk(dst, hs, starts)
+		hs = hs[n:]
+	}
+	return dst
+}
+
+// appendSubChunk appends the longest sub-chunk that hs begins with, and returns how many it holds.
+func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
+	encoding := byte(encodingInt)
+	if hs[0].Float != nil {
+		encoding = encodingFloat
+	}
+	if starts {
+		encoding += encodingIntStarts - encodingInt
+	}
+	c, err := chunkenc.NewEmptyChunk(chunkencEncodings[encoding])
+	if err != nil {
+		panic(err) // the encodings are known
+	}
+	appender, err := c.Appender()
+	if err != nil {
+		panic(err) // an empty chunk always has one
+	}
+	n := 0
+	for n < min(len(hs), subChunkMaxHistogram) && (n == 0 || sameLayout(hs[0], hs[n])) && appendTo(appender, hs[n]) {
+		n++
+	}
+	b := c.Bytes()
+	dst = binary.AppendUvarint(append(dst, encoding), uint64(len(b)))
+	return append(dst, b...), n
+}
+
+// appendTo says whether the histogram could be appended without altering anything.
+func appendTo(appender chunkenc.Appender, h Histogram) bool {
+	var err error
+	if h.Int != nil {
+		_, _, _, err = appender.AppendHistogram(nil, h.ST, h.T, h.Int, true)
+	} else {
+		_, _, _, err = appender.AppendFloatHistogram(nil, h.ST, h.T, h.Float, true)
+	}
+	return err == nil
+}
+
+// sameLayout says whether b has the type and the buckets of a. Stale markers fit anywhere.
+func sameLayout(a, b Histogram) bool {
+	if (a.Int != nil) != (b.Int != nil) {
+		return false
+	}
+	if b.isStale() {
+		return true
+	}
+	if a.Int != nil {
+		return equalSpans(a.Int.PositiveSpans, b.Int.PositiveSpans) &&
+			equalSpans(a.Int.NegativeSpans, b.Int.NegativeSpans)
+	}
+	return equalSpans(a.Float.PositiveSpans, b.Float.PositiveSpans) &&
+		equalSpans(a.Float.NegativeSpans, b.Float.NegativeSpans)
+}
+
+func equalSpans(a, b []histogram.Span) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// decodeHistograms appends info.Histograms histograms to into and returns what follows in b.
+func decodeHistograms(b []byte, info *Info, into *Samples) ([]byte, error) {
+	first := len(into.H)
+	for len(into.H)-first < info.Histograms {
+		if len(b) == 0 {
+			return nil, fmt.Errorf("%w: a sub-chunk is missing", ErrCorrupt)
+		}
+		encoding := b[0]
+		if encoding == 0 || int(encoding) >= len(chunkencEncodings) {
+			return nil, fmt.Errorf("%w: sub-chunk of unknown encoding %d", ErrCorrupt, encoding)
+		}
+		size, rest, err := takeUvarint(b[1:], "sub-chunk")
+		if err != nil {
+			return nil, err
+		}
+		if size > uint64(len(rest)) {
+			return nil, fmt.Errorf("%w: sub-chunk ends early", ErrCorrupt)
+		}
+		if err := decodeSubChunk(rest[:size], encoding, info.Histograms-(len(into.H)-first), into); err != nil {
+			return nil, err
+		}
+		b = rest[size:]
+	}
+	last := info.MinT
+	for i, h := range into.H[first:] {
+		if h.T < last || h.T > info.MaxT || i > 0 && h.T == last {
+			return nil, fmt.Errorf("%w: histograms are not in order", ErrCorrupt)
+		}
+		last = h.T
+	}
+	return b, nil
+}
+
+// decodeSubChunk appends the histograms of one sub-chunk, at most limit.
+func decodeSubChunk(b []byte, encoding byte, limit int, into *Samples) error {
+	layout, err := checkSubChunk(b)
+	if err != nil {
+		return err
+	}
+	c, err := chunkenc.FromData(chunkencEncodings[encoding], b)
+	if err != nil {
+		return fmt.Errorf("%w: sub-chunk: %w", ErrCorrupt, err)
+	}
+	n := c.NumSamples()
+	if n == 0 || n > limit {
+		return fmt.Errorf("%w: sub-chunk of %d histograms", ErrCorrupt, n)
+	}
+	reset := resetHeader(c) == chunkenc.CounterReset
+	it := c.Iterator(nil)
+	for i := range n {
+		kind := it.Next()
+		if kind == chunkenc.ValNone {
+			if err = it.Err(); err == nil {
+				err = errors.New("too few histograms")
+			}
+			return fmt.Errorf("%w: sub-chunk: %w", ErrCorrupt, err)
+		}
+		h := Histogram{ST: it.AtST()}
+		if kind == chunkenc.ValHistogram {
+			h.T, h.Int = it.AtHistogram(&histogram.Histogram{PositiveSpans: layout.positive, NegativeSpans: layout.negative})
+			h.Int.CounterResetHint = storedHint(h.Int.CounterResetHint, reset && i == 0)
+			layout.positive, layout.negative = h.Int.PositiveSpans, h.Int.NegativeSpans
+		} else {
+			h.T, h.Float = it.AtFloatHistogram(&histogram.FloatHistogram{PositiveSpans: layout.positive, NegativeSpans: layout.negative})
+			h.Float.CounterResetHint = storedHint(h.Float.CounterResetHint, reset && i == 0)
+			layout.positive, layout.negative = h.Float.PositiveSpans, h.Float.NegativeSpans
+		}
+		into.H = append(into.H, h)
+	}
+	return nil
+}
+
+func resetHeader(c chunkenc.Chunk) chunkenc.CounterResetHeader {
+	if c, ok := c.(interface {
+		GetCounterResetHeader() chunkenc.CounterResetHeader
+	}); ok {
+		return c.GetCounterResetHeader()
+	}
+	return chunkenc.UnknownCounterReset
+}
+
+// storedHint is the hint that a histogram comes back with: that it is a gauge, or that a reset was
+// reported, is kept; everything else is for the reader to find out from the histograms before.
+func storedHint(hint histogram.CounterResetHint, reset bool) histogram.CounterResetHint {
+	switch {
+	case hint == histogram.GaugeType:
+		return histogram.GaugeType
+	case reset:
+		return histogram.CounterReset
+	default:
+		return histogram.UnknownCounterReset
+	}
+}

@@ -1,0 +1,239 @@
+package chunk
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/value"
+)
+
+// Which of two samples at one timestamp stands never depends on which came first. The greater wins, in
+// this order:
+//
+//	stale marker, as a float  <  stale marker, as a histogram
+//	<  other NaN, by bits     <  numbers, -0 below 0
+//	<  histogram, by the bytes of AppendHistogramBytes
+//
+// and of two that are equal, the one with the greater start timestamp.
+const (
+	rankStale = iota
+	rankStaleHistogram
+	rankNaN
+	rankNumber
+	rankHistogram
+)
+
+// Normalize sorts by time and leaves one sample a timestamp, in floats or in histograms.
+func (s *Samples) Normalize() {
+	if !strictlyAscending(s.T) {
+		s.normalizeFloats()
+	}
+	if len(s.H) == 0 {
+		return
+	}
+	if !slices.IsSortedFunc(s.H, func(a, b Histogram) int {
+		if a.T < b.T {
+			return -1
+		}
+		return 1 // equal times count as unsorted, too
+	}) {
+		s.normalizeHistograms()
+	}
+	if len(s.T) > 0 {
+		s.separate()
+	}
+}
+
+func strictlyAscending(t []int64) bool {
+	for i := 1; i < len(t); i++ {
+		if t[i] <= t[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Samples) normalizeFloats() {
+	type sample struct {
+		t, st int64
+		v     float64
+	}
+	all := make([]sample, len(s.T))
+	for i := range all {
+		all[i] = sample{t: s.T[i], v: s.V[i]}
+		if len(s.ST) > 0 {
+			all[i].st = s.ST[i]
+		}
+	}
+	slices.SortFunc(all, func(a, b sample) int {
+		if c := cmp.Compare(a.t, b.t); c != 0 {
+			return c
+		}
+		if c := compareFloats(a.v, b.v); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.st, b.st)
+	})
+	s.T, s.V, s.ST = s.T[:0], s.V[:0], s.ST[:0]
+	for i, e := range all {
+		if i+1 < len(all) && all[i+1].t == e.t {
+			continue // the last of a timestamp is the greatest
+		}
+		s.AppendFloat(e.t, e.st, e.v)
+	}
+}
+
+func (s *Samples) normalizeHistograms() {
+	var c histogramComparer
+	slices.SortFunc(s.H, func(a, b Histogram) int {
+		if order := cmp.Compare(a.T, b.T); order != 0 {
+			return order
+		}
+		return c.compare(a, b)
+	})
+	n := 0
+	for i, h := range s.H {
+		if i+1 < len(s.H) && s.H[i+1].T == h.T {
+			continue
+		}
+		s.H[n] = h
+		n++
+	}
+	clear(s.H[n:])
+	s.H = s.H[:n]
+}
+
+// separate drops floats or histograms where both have a timestamp. Both are sorted and unique.
+func (s *Samples) separate() {
+	if s.T[len(s.T)-1] < s.H[0].T || s.H[len(s.H)-1].T < s.T[0] {
+		return
+	}
+	floats, histograms, i := 0, 0, 0
+	keep := func() {
+		s.T[floats], s.V[floats] = s.T[i], s.V[i]
+		if len(s.ST) > 0 {
+			s.ST[floats] = s.ST[i]
+		}
+		floats++
+		i++
+	}
+	for _, h := range s.H {
+		for i < len(s.T) && s.T[i] < h.T {
+			keep()
+		}
+		if i < len(s.T) && s.T[i] == h.T {
+			if floatRank(s.V[i]) > histogramRank(h) {
+				continue
+			}
+			i++
+		}
+		s.H[histograms] = h
+		histograms++
+	}
+	for i < len(s.T) {
+		keep()
+	}
+	clear(s.H[histograms:])
+	s.T, s.V, s.H = s.T[:floats], s.V[:floats], s.H[:histograms]
+	if len(s.ST) > 0 {
+		s.ST = s.ST[:floats]
+		s.dropZeroST()
+	}
+}
+
+// Covers says whether every sample of other stands in s, bit for bit. Both must be normalized.
+func (s *Samples) Covers(other *Samples) bool {
+	if len(other.T) > len(s.T) || len(other.H) > len(s.H) {
+		return false
+	}
+	i := 0
+	for j, t := range other.T {
+		for i < len(s.T) && s.T[i] < t {
+			i++
+		}
+		if i == len(s.T) || s.T[i] != t || startOf(s.ST, i) != startOf(other.ST, j) ||
+			math.Float64bits(s.V[i]) != math.Float64bits(other.V[j]) {
+			return false
+		}
+	}
+	var c histogramComparer
+	i = 0
+	for _, h := range other.H {
+		for i < len(s.H) && s.H[i].T < h.T {
+			i++
+		}
+		if i == len(s.H) || s.H[i].T != h.T || c.compare(s.H[i], h) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func startOf(st []int64, i int) int64 {
+	if len(st) == 0 {
+		return 0
+	}
+	return st[i]
+}
+
+func floatRank(v float64) int {
+	switch {
+	case v == v:
+		return rankNumber
+	case value.IsStaleNaN(v):
+		return rankStale
+	default:
+		return rankNaN
+	}
+}
+
+// compareFloats is negative if b wins over a, 0 only if they are the same bit for bit.
+func compareFloats(a, b float64) int {
+	rank := floatRank(a)
+	if c := cmp.Compare(rank, floatRank(b)); c != 0 {
+		return c
+	}
+	if rank == rankNaN {
+		return cmp.Compare(math.Float64bits(a), math.Float64bits(b))
+	}
+	if rank == rankStale || a == b {
+		// Of equal numbers only zeros can differ, and of these the one with a sign bit is the lesser.
+		return -cmp.Compare(math.Float64bits(a), math.Float64bits(b))
+	}
+	return cmp.Compare(a, b)
+}
+
+func histogramRank(h Histogram) int {
+	if h.isStale() {
+		return rankStaleHistogram
+	}
+	return rankHistogram
+}
+
+// isStale says whether the histogram is a stale marker.
+func (h Histogram) isStale() bool {
+	if h.Int != nil {
+		return value.IsStaleNaN(h.Int.Sum)
+	}
+	return value.IsStaleNaN(h.Float.Sum)
+}
+
+// histogramComparer compares histograms by their bytes and keeps the memory for it.
+type histogramComparer struct{ a, b []byte }
+
+// compare is negative if b wins over a, 0 only if both are the same in all but T.
+func (c *histogramComparer) compare(a, b Histogram) int {
+	if order := cmp.Compare(histogramRank(a), histogramRank(b)); order != 0 {
+		return order
+	}
+	if a.Int != b.Int || a.Float != b.Float {
+		c.a = AppendHistogramBytes(c.a[:0], Histogram{Int: a.Int, Float: a.Float})
+		c.b = AppendHistogramBytes(c.b[:0], Histogram{Int: b.Int, Float: b.Float})
+		if order := bytes.Compare(c.a, c.b); order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(a.ST, b.ST)
+}
