@@ -1,0 +1,138 @@
+package promql
+
+import (
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// deriveHint says what a native histogram tells about counter resets, given the sample right before it if
+// that is a histogram (else nil).
+//
+// Prometheus' storage keeps one hint a chunk, and cuts a chunk where the counter was reset or can't be
+// compared; within a chunk it answers NotCounterReset, and for a chunk's first histogram always
+// UnknownCounterReset, even where it saw the reset itself, since the chunk before may be gone or changed by
+// the time of reading (prometheus issue 15346). The evaluator then compares the buckets. We answer the same
+// from the samples alone: Gauge for a gauge, NotCounterReset where Prometheus would have appended to the
+// same chunk, UnknownCounterReset elsewhere. It leaves out only the cuts that Prometheus makes for a chunk's
+// size, which tell nothing about the data.
+//
+// The rules are those of appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
+func deriveHint(before, h *chunk.Histogram) histogram.CounterResetHint {
+	hint, sum := header(h)
+	if hint == histogram.GaugeType {
+		return histogram.GaugeType
+	}
+	if before == nil || hint == histogram.CounterReset || value.IsStaleNaN(sum) {
+		return histogram.UnknownCounterReset
+	}
+	hintBefore, sumBefore := header(before)
+	if hintBefore == histogram.GaugeType || value.IsStaleNaN(sumBefore) {
+		return histogram.UnknownCounterReset
+	}
+	if continues(before, h) {
+		return histogram.NotCounterReset
+	}
+	return histogram.UnknownCounterReset
+}
+
+func header(h *chunk.Histogram) (histogram.CounterResetHint, float64) {
+	if h.Int != nil {
+		return h.Int.CounterResetHint, h.Int.Sum
+	}
+	return h.Float.CounterResetHint, h.Float.Sum
+}
+
+// continues says that b is comparable with a, and nothing in it is less than in a.
+func continues(a, b *chunk.Histogram) bool {
+	if a.Int != nil && b.Int != nil {
+		return continuesInt(a.Int, b.Int)
+	}
+	if a.Float != nil && b.Float != nil {
+		return continuesFloat(a.Float, b.Float)
+	}
+	return false
+}
+
+func continuesInt(a, b *histogram.Histogram) bool {
+	if b.Count < a.Count || b.Schema != a.Schema || b.ZeroThreshold != a.ZeroThreshold || b.ZeroCount < a.ZeroCount {
+		return false
+	}
+	if histogram.IsCustomBucketsSchema(b.Schema) && !histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues) {
+		return false
+	}
+	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, true), newBuckets(b.PositiveSpans, b.PositiveBuckets, true)) &&
+		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, true), newBuckets(b.NegativeSpans, b.NegativeBuckets, true))
+}
+
+func continuesFloat(a, b *histogram.FloatHistogram) bool {
+	if b.Count < a.Count || b.Schema != a.Schema || b.ZeroThreshold != a.ZeroThreshold || b.ZeroCount < a.ZeroCount {
+		return false
+	}
+	if histogram.IsCustomBucketsSchema(b.Schema) && !histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues) {
+		return false
+	}
+	return noneLess(newBuckets(a.PositiveSpans, a.PositiveBuckets, false), newBuckets(b.PositiveSpans, b.PositiveBuckets, false)) &&
+		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, false), newBuckets(b.NegativeSpans, b.NegativeBuckets, false))
+}
+
+// noneLess says that every bucket of a that isn't empty exists in b, with at least as high a count.
+func noneLess[N int64 | float64](a, b buckets[N]) bool {
+	inA, inB := a.next(), b.next()
+	for inA {
+		switch {
+		case inB && b.index < a.index:
+			inB = b.next()
+		case inB && b.index == a.index:
+			if a.count > b.count {
+				return false
+			}
+			inA, inB = a.next(), b.next()
+		case a.count != 0:
+			return false
+		default:
+			inA = a.next()
+		}
+	}
+	return true
+}
+
+// buckets walks through the buckets on one side of a histogram.
+type buckets[N int64 | float64] struct {
+	spans  []histogram.Span
+	counts []N
+	// deltas: each count is stored as the difference to the one before, as integer histograms do.
+	deltas bool
+
+	left  uint32 // buckets left in the span before spans[0]
+	index int64
+	count N
+}
+
+func newBuckets[N int64 | float64](spans []histogram.Span, counts []N, deltas bool) buckets[N] {
+	return buckets[N]{spans: spans, counts: counts, deltas: deltas, index: -1}
+}
+
+func (b *buckets[N]) next() bool {
+	b.index++
+	for b.left == 0 {
+		if len(b.spans) == 0 {
+			return false
+		}
+		b.index += int64(b.spans[0].Offset)
+		b.left = b.spans[0].Length
+		b.spans = b.spans[1:]
+	}
+	if len(b.counts) == 0 {
+		return false // Fewer counts than the spans promise: such a histogram isn't stored.
+	}
+	b.left--
+	if b.deltas {
+		b.count += b.counts[0]
+	} else {
+		b.count = b.counts[0]
+	}
+	b.counts = b.counts[1:]
+	return true
+}

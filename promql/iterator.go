@@ -1,0 +1,194 @@
+package promql
+
+import (
+	"math"
+	"sort"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// iterator walks through the samples of one series, floats and histograms merged by time. It implements
+// chunkenc.Iterator, and behaves like Prometheus' own: before the first Next or Seek the time is the
+// lowest there is, afterwards AtT stays where it was when the samples ended.
+type iterator struct {
+	samples chunk.Samples
+	// floats and hists count the samples passed, the current one included.
+	floats, hists int
+	typ           chunkenc.ValueType
+	t             int64
+	err           error
+
+	// hint is that of the histogram hintOf (an index into samples.H), or of none if that is -1.
+	hint   histogram.CounterResetHint
+	hintOf int
+}
+
+// iteratorFor returns an iterator for the samples that read appends, from mint on. Earlier samples only
+// serve as context for counter resets. It uses the buffers of it if that is one of ours.
+func iteratorFor(it chunkenc.Iterator, mint int64, read func(*chunk.Samples) error) chunkenc.Iterator {
+	i, ok := it.(*iterator)
+	if !ok {
+		i = &iterator{}
+	}
+	i.samples.Reset()
+	i.err = read(&i.samples)
+	i.rewind(mint)
+	return i
+}
+
+func (i *iterator) rewind(mint int64) {
+	i.typ, i.t, i.hintOf = chunkenc.ValNone, math.MinInt64, -1
+	if i.err != nil {
+		i.floats, i.hists = len(i.samples.T), len(i.samples.H)
+		return
+	}
+	i.floats = from(len(i.samples.T), 0, func(k int) bool { return i.samples.T[k] >= mint })
+	i.hists = from(len(i.samples.H), 0, func(k int) bool { return i.samples.H[k].T >= mint })
+}
+
+// Next implements chunkenc.Iterator.
+func (i *iterator) Next() chunkenc.ValueType {
+	s := &i.samples
+	switch {
+	case i.floats < len(s.T) && (i.hists == len(s.H) || s.T[i.floats] < s.H[i.hists].T):
+		i.t, i.typ = s.T[i.floats], chunkenc.ValFloat
+		i.floats++
+	case i.hists < len(s.H):
+		i.t, i.typ = s.H[i.hists].T, chunkenc.ValHistogram
+		if s.H[i.hists].Int == nil {
+			i.typ = chunkenc.ValFloatHistogram
+		}
+		i.hists++
+	default:
+		i.typ = chunkenc.ValNone
+	}
+	return i.typ
+}
+
+// Seek implements chunkenc.Iterator.
+func (i *iterator) Seek(t int64) chunkenc.ValueType {
+	if i.typ != chunkenc.ValNone && i.t >= t {
+		return i.typ
+	}
+	i.floats = from(len(i.samples.T), i.floats, func(k int) bool { return i.samples.T[k] >= t })
+	i.hists = from(len(i.samples.H), i.hists, func(k int) bool { return i.samples.H[k].T >= t })
+	return i.Next()
+}
+
+// from returns the first index in [start, n) for which reached holds, or n. Once true, reached stays true.
+// It gallops: queries mostly seek a few samples ahead, now and then a long way.
+func from(n, start int, reached func(int) bool) int {
+	if start == n || reached(start) {
+		return start
+	}
+	low, step := start, 1 // reached(low) is false
+	for low+step < n && !reached(low+step) {
+		low += step
+		step *= 2
+	}
+	high := min(low+step, n)
+	return low + 1 + sort.Search(high-low-1, func(k int) bool { return reached(low + 1 + k) })
+}
+
+// At implements chunkenc.Iterator.
+func (i *iterator) At() (int64, float64) { return i.t, i.samples.V[i.floats-1] }
+
+// AtT implements chunkenc.Iterator.
+func (i *iterator) AtT() int64 { return i.t }
+
+// AtST implements chunkenc.Iterator.
+func (i *iterator) AtST() int64 {
+	switch {
+	case i.typ == chunkenc.ValNone:
+		return 0
+	case i.typ != chunkenc.ValFloat:
+		return i.samples.H[i.hists-1].ST
+	case len(i.samples.ST) == 0:
+		return 0
+	}
+	return i.samples.ST[i.floats-1]
+}
+
+// Err implements chunkenc.Iterator.
+func (i *iterator) Err() error { return i.err }
+
+// AtHistogram implements chunkenc.Iterator. What it returns belongs to the caller; only custom bounds are
+// shared, which nobody changes.
+func (i *iterator) AtHistogram(into *histogram.Histogram) (int64, *histogram.Histogram) {
+	h := i.samples.H[i.hists-1].Int
+	if value.IsStaleNaN(h.Sum) {
+		return i.t, &histogram.Histogram{Sum: h.Sum}
+	}
+	if into == nil {
+		into = &histogram.Histogram{}
+	}
+	h.CopyTo(into)
+	into.CounterResetHint = i.resetHint()
+	if finerThanKnown(into.Schema) {
+		i.note(into.ReduceResolution(histogram.ExponentialSchemaMax))
+	}
+	return i.t, into
+}
+
+// AtFloatHistogram implements chunkenc.Iterator, for both kinds of histograms.
+func (i *iterator) AtFloatHistogram(into *histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
+	h := &i.samples.H[i.hists-1]
+	if sum := sumOf(h); value.IsStaleNaN(sum) {
+		return i.t, &histogram.FloatHistogram{Sum: sum}
+	}
+	if into == nil {
+		into = &histogram.FloatHistogram{}
+	}
+	if h.Int != nil {
+		h.Int.ToFloat(into)
+	} else {
+		h.Float.CopyTo(into)
+	}
+	into.CounterResetHint = i.resetHint()
+	if finerThanKnown(into.Schema) {
+		i.note(into.ReduceResolution(histogram.ExponentialSchemaMax))
+	}
+	return i.t, into
+}
+
+func (i *iterator) note(err error) {
+	if err != nil && i.err == nil {
+		i.err = err
+		i.floats, i.hists = len(i.samples.T), len(i.samples.H)
+	}
+}
+
+// finerThanKnown says that a histogram comes from a newer Prometheus, with a resolution that the evaluator
+// doesn't know yet. Prometheus lowers it on reading, too.
+func finerThanKnown(schema int32) bool {
+	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
+}
+
+func sumOf(h *chunk.Histogram) float64 {
+	if h.Int != nil {
+		return h.Int.Sum
+	}
+	return h.Float.Sum
+}
+
+// resetHint derives the hint of the current histogram.
+func (i *iterator) resetHint() histogram.CounterResetHint {
+	current := i.hists - 1
+	if i.hintOf == current {
+		return i.hint
+	}
+	var before *chunk.Histogram
+	if current > 0 {
+		before = &i.samples.H[current-1]
+		// A float in between begins anew. All floats passed are earlier than the current histogram.
+		if i.floats > 0 && i.samples.T[i.floats-1] > before.T {
+			before = nil
+		}
+	}
+	i.hint, i.hintOf = deriveHint(before, &i.samples.H[current]), current
+	return i.hint
+}

@@ -1,0 +1,195 @@
+package promql
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// hintContext is how much earlier than its range a query reads, so that the first native histogram in the
+// range can be compared with the one before it. It is the evaluator's default lookback: a series with
+// wider gaps counts as interrupted there, too.
+const hintContext = 5 * time.Minute
+
+// Queryable lets Prometheus' evaluator and its HTTP API read from a store. The tenant is the context's.
+type Queryable struct{ store *storage.Store }
+
+// NewQueryable returns a Queryable over store, which stays the caller's.
+func NewQueryable(store *storage.Store) *Queryable { return &Queryable{store: store} }
+
+var _ promstorage.SampleAndChunkQueryable = (*Queryable)(nil)
+
+// Querier implements promstorage.Queryable. Its errors are those of storage.Store.Ready.
+func (q *Queryable) Querier(mint, maxt int64) (promstorage.Querier, error) {
+	r, err := q.reader(mint, maxt)
+	if err != nil {
+		return nil, err
+	}
+	return querier{r}, nil
+}
+
+// ChunkQuerier implements promstorage.ChunkQueryable.
+func (q *Queryable) ChunkQuerier(mint, maxt int64) (promstorage.ChunkQuerier, error) {
+	r, err := q.reader(mint, maxt)
+	if err != nil {
+		return nil, err
+	}
+	return chunkQuerier{r}, nil
+}
+
+func (q *Queryable) reader(mint, maxt int64) (*reader, error) {
+	if err := q.store.Ready(); err != nil {
+		return nil, asPrometheus(err)
+	}
+	return &reader{store: q.store, mint: mint, maxt: maxt}, nil
+}
+
+type querier struct{ *reader }
+
+// Select implements promstorage.Querier.
+func (q querier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
+	return q.selectSeries(ctx, sorted, hints, matchers)
+}
+
+type chunkQuerier struct{ *reader }
+
+// Select implements promstorage.ChunkQuerier.
+func (q chunkQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.ChunkSeriesSet {
+	return chunkSet{q.selectSeries(ctx, sorted, hints, matchers)}
+}
+
+// reader reads a range of time of the tenant of each call's context.
+type reader struct {
+	store      *storage.Store
+	mint, maxt int64
+}
+
+// Close implements promstorage.LabelQuerier.
+func (r *reader) Close() error { return nil }
+
+// LabelNames implements promstorage.LabelQuerier.
+func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	w := &warnings{}
+	names, err := r.store.LabelNames(ctx, r.labelQuery(ctx, w, hints, matchers))
+	return names, w.annotations(), asPrometheus(err)
+}
+
+// LabelValues implements promstorage.LabelQuerier.
+func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	w := &warnings{}
+	values, err := r.store.LabelValues(ctx, name, r.labelQuery(ctx, w, hints, matchers))
+	return values, w.annotations(), asPrometheus(err)
+}
+
+// labelQuery leaves out the limit of the hints, which bounds the names or values, while Query's bounds
+// series.
+func (r *reader) labelQuery(ctx context.Context, w *warnings, _ *promstorage.LabelHints, matchers []*labels.Matcher) storage.Query {
+	return storage.Query{
+		Tenant: tenant.From(ctx), MinT: r.mint, MaxT: r.maxt, Matchers: matchers, Warn: w.add,
+	}
+}
+
+func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) promstorage.SeriesSet {
+	mint, maxt := r.rangeOf(hints)
+	w := warningsOf(ctx)
+	query := storage.Query{
+		Tenant: tenant.From(ctx), MinT: earlier(mint, hintContext), MaxT: maxt,
+		Matchers: matchers, Sorted: sorted, Warn: w.add,
+	}
+	set := &seriesSet{ctx: ctx, warnings: w, mint: mint}
+	if hints != nil {
+		query.Limit = hints.Limit
+		if hints.Func == "series" { // Only labels are wanted.
+			query.MinT = mint
+		}
+		set.shards, set.shard = hints.ShardCount, hints.ShardIndex
+		if set.shards > 0 {
+			query.Limit = 0
+		}
+	}
+	set.series, set.err = r.store.Select(ctx, query)
+	set.err = asPrometheus(set.err)
+	return set
+}
+
+// rangeOf returns the range to read: hints narrow the querier's, which spans all selectors of a query.
+// Hints of a remote reader that leaves out the times don't count.
+func (r *reader) rangeOf(hints *promstorage.SelectHints) (mint, maxt int64) {
+	if hints == nil || (hints.Start == 0 && hints.End == 0) || hints.Start > hints.End {
+		return r.mint, r.maxt
+	}
+	return max(r.mint, hints.Start), min(r.maxt, hints.End)
+}
+
+func earlier(t int64, d time.Duration) int64 {
+	if t < math.MinInt64+d.Milliseconds() {
+		return math.MinInt64
+	}
+	return t - d.Milliseconds()
+}
+
+// seriesSet implements promstorage.SeriesSet.
+type seriesSet struct {
+	ctx    context.Context
+	series []*storage.SelectedSeries
+	at     *storage.SelectedSeries
+	mint   int64
+	err    error
+	// shard of shards only, if shards isn't 0.
+	shards, shard uint64
+	warnings      *warnings
+}
+
+func (s *seriesSet) Next() bool {
+	for s.err == nil && len(s.series) > 0 {
+		if s.err = s.ctx.Err(); s.err != nil {
+			return false
+		}
+		s.at, s.series = s.series[0], s.series[1:]
+		if s.shards == 0 || labels.StableHash(s.at.Labels)%s.shards == s.shard {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *seriesSet) At() promstorage.Series            { return series{s.at, s.mint} }
+func (s *seriesSet) Err() error                        { return s.err }
+func (s *seriesSet) Warnings() annotations.Annotations { return s.warnings.annotations() }
+
+type series struct {
+	*storage.SelectedSeries
+	mint int64
+}
+
+func (s series) Labels() labels.Labels { return s.SelectedSeries.Labels }
+
+// Iterator implements promstorage.SampleIterable.
+func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	return iteratorFor(it, s.mint, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+}
+
+// notReady is what Prometheus' API answers with 503.
+type notReady struct{ err error }
+
+func (e notReady) Error() string   { return e.err.Error() }
+func (e notReady) Unwrap() []error { return []error{e.err, tsdb.ErrNotReady} }
+
+// asPrometheus marks errors that Prometheus' API treats in a way of their own.
+func asPrometheus(err error) error {
+	if errors.Is(err, storage.ErrNotReady) && !errors.Is(err, tsdb.ErrNotReady) {
+		return notReady{err}
+	}
+	return err
+}

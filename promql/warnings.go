@@ -1,0 +1,51 @@
+package promql
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// maxWarnings bounds the warnings of one query: a store with much corruption would give one a row.
+const maxWarnings = 50
+
+var errMoreWarnings = errors.New("there are more warnings; the log has them all")
+
+// warnings gathers what reading had to skip. It may be used by many goroutines.
+type warnings struct {
+	mu  sync.Mutex
+	all annotations.Annotations
+}
+
+func (w *warnings) add(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.all) >= maxWarnings {
+		err = errMoreWarnings
+	}
+	w.all.Add(err)
+}
+
+// annotations returns those gathered so far.
+func (w *warnings) annotations() annotations.Annotations {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out annotations.Annotations
+	return out.Merge(w.all)
+}
+
+type warningsKey struct{}
+
+// warningsOf returns the collector that ctx carries, or a new one.
+func warningsOf(ctx context.Context) *warnings {
+	if w, ok := ctx.Value(warningsKey{}).(*warnings); ok {
+		return w
+	}
+	return &warnings{}
+}
+
+func (w *warnings) into(ctx context.Context) context.Context {
+	return context.WithValue(ctx, warningsKey{}, w)
+}
