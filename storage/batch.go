@@ -2,43 +2,156 @@ package storage
 
 import (
 	"context"
+	"errors"
+	"math"
+	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
 // NewBatch, then Lookup or Define and Float or Histogram for each series, then Commit or Release.
-type Batch struct{}
+type Batch struct {
+	s          *Store
+	tenant     *headTenant
+	oldest     int64 // samples at or before it are refused
+	newest     int64 // samples after it are refused
+	entries    []entry
+	bytes      int64
+	histograms int
+	done       chan error
+}
+
+// entry is one sample: a float, or a histogram in its encoded form.
+type entry struct {
+	series *Series
+	t, st  int64
+	v      uint64
+	hist   []byte
+}
+
+// queuedBytes is what an entry weighs in the queue's account.
+const queuedBytes = 64
 
 // NewBatch starts a batch for a tenant.
-func (s *Store) NewBatch(tenant string) *Batch { panic("not built yet") }
+func (s *Store) NewBatch(tenant string) *Batch {
+	b := s.batches.Get().(*Batch)
+	now := s.opts.Now()
+	b.tenant = s.head.tenant(tenant)
+	b.oldest, b.newest = s.horizon(), now.Add(MaxAhead).UnixMilli()
+	return b
+}
 
 // Lookup finds a series by the bytes that the sender names it with, opaque to the store. It allocates
 // nothing. The caller keeps alias.
-func (b *Batch) Lookup(alias []byte) (*Series, bool) { panic("not built yet") }
+func (b *Batch) Lookup(alias []byte) (*Series, bool) {
+	s := b.tenant.lookup(alias)
+	return s, s != nil
+}
 
 // Define finds or creates the series with these labels, and remembers alias for it (nil: none).
 // It returns a *LabelError for labels that can't name a series, ErrTooManySeries when the head is full.
 // ls is copied where it must be kept.
-func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) { panic("not built yet") }
+func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
+	if err := b.s.opts.checkLabels(ls); err != nil {
+		return nil, err
+	}
+	ls = ls.WithoutEmpty().Copy()
+	s, err := b.s.head.define(b.tenant, ls, b.s.opts.HeadBytes)
+	if err != nil {
+		return nil, err
+	}
+	if alias != nil {
+		b.s.head.remember(alias, s)
+	}
+	return s, nil
+}
 
 // Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld, ErrTooFarAhead or nil.
-func (b *Batch) Float(ref *Series, t, st int64, v float64) error { panic("not built yet") }
+func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
+	if err := b.checkTime(t); err != nil {
+		return err
+	}
+	b.entries = append(b.entries, entry{series: ref, t: t, st: st, v: math.Float64bits(v)})
+	b.bytes += queuedBytes
+	return nil
+}
 
 // Histogram adds a native histogram sample: exactly one of h and fh is set, and belongs to the store from
 // now on. It returns an *InvalidHistogramError, ErrTooOld, ErrTooFarAhead or nil.
 func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
-	panic("not built yet")
+	if err := b.checkTime(t); err != nil {
+		return err
+	}
+	canonical, err := chunk.Canonical(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
+	if err != nil {
+		return &InvalidHistogramError{Err: err}
+	}
+	encoded, err := encodeHistogram(canonical)
+	if err != nil {
+		return err
+	}
+	b.entries = append(b.entries, entry{series: ref, t: t, st: st, hist: encoded})
+	b.bytes += queuedBytes + int64(len(encoded))
+	b.histograms++
+	return nil
 }
+
+func (b *Batch) checkTime(t int64) error {
+	if t <= b.oldest {
+		return ErrTooOld
+	}
+	if t > b.newest {
+		return ErrTooFarAhead
+	}
+	return nil
+}
+
+// Len returns how many samples the batch holds.
+func (b *Batch) Len() int { return len(b.entries) }
 
 // Commit returns nil once every sample is durable and visible to queries. ErrOverloaded says that too much
 // waits already and nothing was taken; engine.ErrUnavailable and others that durability isn't known, and the
 // sender must try again. The batch is released in any case.
-func (b *Batch) Commit(ctx context.Context) error { panic("not built yet") }
+func (b *Batch) Commit(ctx context.Context) error {
+	if len(b.entries) == 0 {
+		b.Release()
+		return nil
+	}
+	begin := time.Now()
+	if err := b.s.committer.enqueue(b); err != nil {
+		if errors.Is(err, ErrOverloaded) {
+			b.s.metrics.overloaded.Inc()
+		}
+		b.Release()
+		return err
+	}
+	n, histograms := len(b.entries), b.histograms
+	select {
+	case err := <-b.done:
+		s := b.s
+		b.Release()
+		if err == nil {
+			s.metrics.samples.WithLabelValues("float").Add(float64(n - histograms))
+			s.metrics.samples.WithLabelValues("histogram").Add(float64(histograms))
+			s.metrics.ackSeconds.Observe(time.Since(begin).Seconds())
+		}
+		return err
+	case <-ctx.Done():
+		// The committer still holds the batch: it is left to the garbage collector.
+		return ctx.Err()
+	}
+}
+
+// finish tells whoever waits for the batch how it went.
+func (b *Batch) finish(err error) { b.done <- err }
 
 // Release gives up a batch without committing it.
-func (b *Batch) Release() { panic("not built yet") }
-
-// Series is a series that the head knows, for use with the batch that returned it.
-type Series struct{}
+func (b *Batch) Release() {
+	clear(b.entries)
+	b.entries, b.bytes, b.histograms, b.tenant = b.entries[:0], 0, 0, nil
+	b.s.batches.Put(b)
+}

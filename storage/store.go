@@ -2,9 +2,11 @@ package storage
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,22 +89,124 @@ func DefaultOptions() Options {
 	}
 }
 
+func (o *Options) validate() error {
+	switch {
+	case o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0:
+		return fmt.Errorf("storage: a slot of %v is not a multiple of 1h that divides 24h", o.Slot)
+	case o.Partitions < 1 || o.Partitions > 4096:
+		return fmt.Errorf("storage: %d partitions, 1 to 4096 are possible", o.Partitions)
+	case o.Retention < 0 || o.Retention > 0 && o.Retention < o.Slot:
+		return fmt.Errorf("storage: a retention of %v is shorter than a slot of %v", o.Retention, o.Slot)
+	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
+		return errors.New("storage: a limit of bytes is not positive")
+	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
+		return fmt.Errorf("storage: limits of labels must lie in 1 to %d", engine.MaxKeyText)
+	case o.Now == nil || o.Logger == nil:
+		return errors.New("storage: Options without a clock or a logger; begin with DefaultOptions")
+	}
+	return nil
+}
+
 // Store keeps samples over an engine.
+//
+//	NewBatch ─► Commit ─► committer ─► stage rows ─► head ─► acknowledged
+//	Select   ◄─ head ◄─ sealed windows                │
+//	Seal     ◄────────── stage rows ◄────────────────┘ ─► raw rows, catalog, marks
 type Store struct {
 	opts   Options
 	period Period
 	eng    engine.Engine
+	// writer is this process' name in the stage, new at every start.
+	writer  string
+	created time.Time
+
+	head      *head
+	commitMu  sync.Mutex // held by a commit, and by whoever closes generations
+	committer *committer
+	batches   sync.Pool
+	builders  sync.Pool
+	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
+	catalog   catalogMemory
+	cache     *cache
+	metrics   *metrics
+
+	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
+	rebuildErr error
+	cancel     context.CancelFunc
 }
 
 // Open reads or creates the store's settings and begins to rebuild the head in the background; writes are
 // taken at once. It refuses an engine that was created with other settings. The engine is the caller's to
 // close, after the store.
 func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) {
-	panic("not built yet")
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	period, created, err := openSettings(ctx, eng, opts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		opts: opts, period: period, eng: eng, created: created,
+		writer: newID(), head: newHead(period.Partitions), sealMu: make([]sync.Mutex, period.Partitions),
+		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
+	}
+	s.metrics = newMetrics(s, opts.Registerer)
+	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
+	s.builders.New = func() any { return &streamBuilder{writer: s.writer} }
+	s.committer = newCommitter(s)
+	go s.committer.run()
+	var background context.Context
+	background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(s.rebuilt)
+		s.rebuildErr = s.rebuild(background)
+	}()
+	return s, nil
 }
 
 // Ready returns nil once queries can be answered, ErrNotReady before, and the reason if rebuilding failed.
-func (s *Store) Ready() error { panic("not built yet") }
+func (s *Store) Ready() error {
+	select {
+	case <-s.rebuilt:
+		return s.rebuildErr
+	default:
+		return ErrNotReady
+	}
+}
+
+// WaitReady waits until the head is rebuilt.
+func (s *Store) WaitReady(ctx context.Context) error {
+	select {
+	case <-s.rebuilt:
+		return s.rebuildErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // Close waits for commits under way and stops.
-func (s *Store) Close() error { panic("not built yet") }
+func (s *Store) Close() error {
+	s.cancel()
+	s.committer.close()
+	<-s.rebuilt
+	return nil
+}
+
+// Period returns how the store cuts time and series.
+func (s *Store) Period() Period { return s.period }
+
+// horizon returns the newest timestamp that is no longer kept, milliseconds.
+func (s *Store) horizon() int64 {
+	if s.opts.Retention == 0 {
+		return -maxTime
+	}
+	return s.opts.Now().Add(-s.opts.Retention).UnixMilli()
+}
+
+// newID returns 16 random bytes: a name that nobody else has.
+func newID() string {
+	id := make([]byte, engine.IDLen)
+	_, _ = rand.Read(id) // It never fails, or ends the process.
+	return string(id)
+}

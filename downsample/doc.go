@@ -1,0 +1,13 @@
+// Package downsample owns the schedule of the work that follows on writing: sealing slots that are over,
+// letting go of series that went quiet, and dropping windows past their retention.
+//
+//	every Interval, partition by partition, oldest slot first:
+//
+//	  Store.Waiting ──► settled? ──► Store.Seal ──► Store.Advance
+//	                       │ no
+//	                       └──► later
+//	  then Store.LetGo, Store.Expire
+//
+// A slot is settled once it ended at least Settle ago; what comes later is late, and brings its slot back
+// to work. Nothing that fails stops the loop: the work is still there on the next round.
+package downsample

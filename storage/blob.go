@@ -1,0 +1,306 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// A blob is what one commit of a stream adds to the stage: samples of many series of a slot and
+// partition. A stream is what one writer sends to one slot and partition; it is cut in epochs. The first
+// blob of an epoch that has a series' sample defines the series: its labels, and a number for it, counted
+// from 1. So the blobs of an epoch, in order, explain themselves.
+//
+//	+---------+--------------+-------------------+----------------+---------+---------+----
+//	| version | CRC-32C of   | epoch: the seq of | before: number | record  | record  | …
+//	| 1 byte  | what follows | its first blob    | of series      |         |         |
+//	|         | 4 bytes LE   | uvarint           | defined before |         |         |
+//	+---------+--------------+-------------------+----------------+---------+---------+----
+//
+// A record begins with a byte: its kind in the low three bits, and for floats the number n of the
+// value's bytes in the high five.
+//
+//	float      kind 0 | Δref varint | Δt varint | n bytes: the value's bits, without trailing zero bytes
+//	float+st   kind 1 | Δref varint | Δt varint | Δst varint | n bytes
+//	histogram  kind 2 | Δref varint | Δt varint | length uvarint | chunk.AppendHistogramBytes
+//	define     kind 3 | number of labels uvarint | (length uvarint, text) for each name and value
+//	tenant     kind 4 | length uvarint | text; whose the series defined next are
+//
+// Δref and Δt are distances from the record before (at first from 0), Δst is the distance from t.
+const blobVersion = 1
+
+const (
+	recordFloat = iota
+	recordFloatST
+	recordHistogram
+	recordDefine
+	recordTenant
+)
+
+const (
+	// blobFull is the size from which a blob takes no further record.
+	blobFull = 384 << 10
+	// maxRecord bounds one record, so that a blob stays below engine.MaxValue.
+	maxRecord = 96 << 10
+	// blobHeader is what stands before the body: version and checksum.
+	blobHeader = 5
+)
+
+var (
+	errBadBlob = errors.New("storage: malformed blob")
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// blobWriter builds one blob.
+type blobWriter struct {
+	buf    []byte
+	ref    int64
+	t      int64
+	tenant string
+}
+
+func (w *blobWriter) reset(epoch int64, before uint32) {
+	w.buf = append(w.buf[:0], blobVersion, 0, 0, 0, 0)
+	w.buf = binary.AppendUvarint(w.buf, uint64(epoch))
+	w.buf = binary.AppendUvarint(w.buf, uint64(before))
+	w.ref, w.t, w.tenant = 0, 0, ""
+}
+
+// finish closes the blob and returns its bytes, which are valid until the next reset.
+func (w *blobWriter) finish() []byte {
+	binary.LittleEndian.PutUint32(w.buf[1:], crc32.Checksum(w.buf[blobHeader:], castagnoli))
+	return w.buf
+}
+
+func (w *blobWriter) define(tenant string, ls labels.Labels) {
+	if tenant != w.tenant {
+		w.tenant = tenant
+		w.buf = appendString(append(w.buf, recordTenant), tenant)
+	}
+	w.buf = binary.AppendUvarint(append(w.buf, recordDefine), uint64(ls.Len()))
+	ls.Range(func(l labels.Label) {
+		w.buf = appendString(appendString(w.buf, l.Name), l.Value)
+	})
+}
+
+func (w *blobWriter) float(ref uint32, t, st int64, v uint64) {
+	kind := byte(recordFloat)
+	if st != 0 {
+		kind = recordFloatST
+	}
+	var value [8]byte
+	binary.BigEndian.PutUint64(value[:], v)
+	n := 8
+	for n > 0 && value[n-1] == 0 {
+		n--
+	}
+	w.buf = append(w.buf, kind|byte(n)<<3)
+	w.where(ref, t)
+	if st != 0 {
+		w.buf = binary.AppendVarint(w.buf, st-t)
+	}
+	w.buf = append(w.buf, value[:n]...)
+}
+
+func (w *blobWriter) histogram(ref uint32, t int64, encoded []byte) {
+	w.buf = append(w.buf, recordHistogram)
+	w.where(ref, t)
+	w.buf = binary.AppendUvarint(w.buf, uint64(len(encoded)))
+	w.buf = append(w.buf, encoded...)
+}
+
+func (w *blobWriter) where(ref uint32, t int64) {
+	w.buf = binary.AppendVarint(w.buf, int64(ref)-w.ref)
+	w.buf = binary.AppendVarint(w.buf, t-w.t)
+	w.ref, w.t = int64(ref), t
+}
+
+// blobSink takes the records of a blob.
+type blobSink interface {
+	// define is told each series with the number that the blob's stream gives it, before its samples.
+	define(ref uint32, tenant string, ls labels.Labels) error
+	// float and histogram take a sample. The encoded histogram is valid during the call. A ref that
+	// wasn't defined is an error of the stream, not of the blob.
+	float(ref uint32, t, st int64, v uint64) error
+	histogram(ref uint32, t int64, encoded []byte) error
+}
+
+// blobReader walks over a blob.
+type blobReader struct {
+	// epoch is the seq of the first blob of the blob's epoch; before is how many series the epoch's
+	// earlier blobs defined.
+	epoch  int64
+	before uint32
+	body   []byte
+	ref, t int64
+	next   uint32
+	tenant string
+	labels labels.ScratchBuilder
+}
+
+// open checks the blob's version and checksum and reads its head.
+func (r *blobReader) open(b []byte) error {
+	if len(b) < blobHeader {
+		return fmt.Errorf("%w: %d bytes", errBadBlob, len(b))
+	}
+	if b[0] != blobVersion {
+		return fmt.Errorf("%w: version %d is not known", errBadBlob, b[0])
+	}
+	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[blobHeader:], castagnoli); want != got {
+		return fmt.Errorf("%w: checksum %08x, computed %08x", errBadBlob, want, got)
+	}
+	r.body, r.ref, r.t, r.tenant = b[blobHeader:], 0, 0, ""
+	epoch, err := r.uvarint()
+	if err != nil {
+		return err
+	}
+	before, err := r.uvarint()
+	if err != nil {
+		return err
+	}
+	if epoch > math.MaxInt64 || before >= math.MaxUint32 {
+		return fmt.Errorf("%w: epoch %d, %d series before", errBadBlob, epoch, before)
+	}
+	r.epoch, r.before, r.next = int64(epoch), uint32(before), uint32(before)+1
+	return nil
+}
+
+// walk hands the records to sink. It stops at the first error.
+func (r *blobReader) walk(sink blobSink) error {
+	for len(r.body) > 0 {
+		head := r.body[0]
+		r.body = r.body[1:]
+		var err error
+		switch head & 7 {
+		case recordFloat, recordFloatST:
+			err = r.float(head, sink)
+		case recordHistogram:
+			err = r.histogram(sink)
+		case recordDefine:
+			err = r.define(sink)
+		case recordTenant:
+			var name []byte
+			if name, r.body, err = takeString(r.body); err == nil {
+				r.tenant = string(name)
+			}
+		default:
+			err = fmt.Errorf("%w: record of kind %d", errBadBlob, head&7)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *blobReader) float(head byte, sink blobSink) error {
+	if err := r.where(); err != nil {
+		return err
+	}
+	st, n := int64(0), int(head>>3)
+	if head&7 == recordFloatST {
+		d, err := r.varint()
+		if err != nil {
+			return err
+		}
+		st = r.t + d
+	}
+	if n > 8 || n > len(r.body) {
+		return fmt.Errorf("%w: a value of %d bytes", errBadBlob, n)
+	}
+	var v uint64
+	for _, c := range r.body[:n] {
+		v = v<<8 | uint64(c)
+	}
+	if n > 0 {
+		v <<= 8 * (8 - n)
+	}
+	r.body = r.body[n:]
+	return sink.float(uint32(r.ref), r.t, st, v)
+}
+
+func (r *blobReader) histogram(sink blobSink) error {
+	if err := r.where(); err != nil {
+		return err
+	}
+	encoded, rest, err := takeString(r.body)
+	if err != nil {
+		return err
+	}
+	r.body = rest
+	return sink.histogram(uint32(r.ref), r.t, encoded)
+}
+
+func (r *blobReader) define(sink blobSink) error {
+	n, err := r.uvarint()
+	if err != nil {
+		return err
+	}
+	r.labels.Reset()
+	for range n {
+		var name, value []byte
+		if name, r.body, err = takeString(r.body); err != nil {
+			return err
+		}
+		if value, r.body, err = takeString(r.body); err != nil {
+			return err
+		}
+		r.labels.Add(string(name), string(value))
+	}
+	ref := r.next
+	r.next++
+	r.labels.Sort()
+	return sink.define(ref, r.tenant, r.labels.Labels())
+}
+
+func (r *blobReader) where() error {
+	dref, err := r.varint()
+	if err != nil {
+		return err
+	}
+	dt, err := r.varint()
+	if err != nil {
+		return err
+	}
+	r.ref, r.t = r.ref+dref, r.t+dt
+	if r.ref < 0 || r.ref > math.MaxUint32 {
+		return fmt.Errorf("%w: series number %d", errBadBlob, r.ref)
+	}
+	return nil
+}
+
+func (r *blobReader) uvarint() (uint64, error) {
+	v, n := binary.Uvarint(r.body)
+	if n <= 0 {
+		return 0, fmt.Errorf("%w: truncated number", errBadBlob)
+	}
+	r.body = r.body[n:]
+	return v, nil
+}
+
+func (r *blobReader) varint() (int64, error) {
+	v, n := binary.Varint(r.body)
+	if n <= 0 {
+		return 0, fmt.Errorf("%w: truncated number", errBadBlob)
+	}
+	r.body = r.body[n:]
+	return v, nil
+}
+
+// parseHistogramSize is the most bytes that an encoded histogram may have.
+const maxHistogram = maxRecord - 64
+
+// encodeHistogram returns the canonical bytes of a histogram, or why it can't be stored.
+func encodeHistogram(h chunk.Histogram) ([]byte, error) {
+	b := chunk.AppendHistogramBytes(nil, h)
+	if len(b) > maxHistogram {
+		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes, at most %d fit", len(b), maxHistogram)}
+	}
+	return b, nil
+}

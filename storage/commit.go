@@ -1,0 +1,345 @@
+package storage
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// groupSamples and groupBytes bound what one commit takes from the queue.
+	groupSamples = 64 << 10
+	groupBytes   = 8 << 20
+	// stageTimestamp is the write timestamp of stage and pending rows: their keys name one content, and
+	// are deleted with the timestamp they were written with.
+	stageTimestamp = 1
+	// commitTimeout bounds how long a commit tries. It is generous: whoever waits has a deadline of its own.
+	commitTimeout = 30 * time.Second
+)
+
+// committer makes batches durable, one commit after the other. What arrives while one is under way goes
+// in the next, so that the cost of a sync is shared by all who wait for it.
+//
+//	batches ─► queue ─► blobs ─► engine.Write ─► (pending rows) ─► head ─► acknowledged
+type committer struct {
+	s *Store
+
+	mu     sync.Mutex
+	wake   sync.Cond
+	queue  []*Batch
+	queued int64 // bytes in queue
+	closed bool
+	done   chan struct{}
+
+	// gens are the generations that the commit under way adds to.
+	gens []*generation
+	rows []engine.Batch
+}
+
+func newCommitter(s *Store) *committer {
+	c := &committer{s: s, done: make(chan struct{})}
+	c.wake.L = &c.mu
+	return c
+}
+
+// enqueue hands over a batch. It fails where the queue is full.
+func (c *committer) enqueue(b *Batch) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return engine.ErrClosed
+	}
+	if c.queued > 0 && c.queued+b.bytes > c.s.opts.QueueBytes {
+		return ErrOverloaded
+	}
+	c.queue = append(c.queue, b)
+	c.queued += b.bytes
+	c.s.metrics.queueBytes.Set(float64(c.queued))
+	c.wake.Signal()
+	return nil
+}
+
+// run commits until close was called and nothing waits any more.
+func (c *committer) run() {
+	defer close(c.done)
+	for {
+		group := c.take()
+		if group == nil {
+			return
+		}
+		c.s.commitMu.Lock()
+		err := c.commit(group)
+		c.s.commitMu.Unlock()
+		for _, b := range group {
+			b.finish(err)
+		}
+	}
+}
+
+func (c *committer) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.wake.Signal()
+	c.mu.Unlock()
+	<-c.done
+}
+
+func (c *committer) take() (group []*Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.queue) == 0 {
+		if c.closed {
+			return nil
+		}
+		c.wake.Wait()
+	}
+	samples, bytes, n := 0, int64(0), 0
+	for n < len(c.queue) && (n == 0 || samples+len(c.queue[n].entries) <= groupSamples && bytes+c.queue[n].bytes <= groupBytes) {
+		samples += len(c.queue[n].entries)
+		bytes += c.queue[n].bytes
+		n++
+	}
+	group = slices.Clone(c.queue[:n])
+	c.queue = slices.Delete(c.queue, 0, n)
+	c.queued -= bytes
+	c.s.metrics.queueBytes.Set(float64(c.queued))
+	return group
+}
+
+// commit makes a group durable and then visible. The caller holds the commit lock.
+func (c *committer) commit(group []*Batch) error {
+	begin := time.Now()
+	c.gens = c.gens[:0]
+	for _, b := range group {
+		c.stage(b)
+	}
+	c.rows = c.rows[:0]
+	for _, g := range c.gens {
+		c.rows = g.builder.batches(c.rows, g.cell)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	err := c.s.eng.Write(ctx, c.rows)
+	if err == nil {
+		err = c.pend(ctx)
+	}
+	if err != nil {
+		c.fail()
+		c.s.metrics.commitErrors.Inc()
+		return err
+	}
+	c.show()
+	c.s.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
+	return nil
+}
+
+// stage adds a batch's samples to the blobs of their streams.
+func (c *committer) stage(b *Batch) {
+	period := c.s.period
+	from, to, slot := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.t <= from || e.t > to {
+			slot = period.slotOf(e.t)
+			from, to = period.slotStart(slot), period.slotEnd(slot)
+		}
+		s := e.series
+		if s.dead {
+			s = c.s.head.revive(s)
+			e.series = s
+		}
+		st := s.cur
+		if st == nil || st.gen.builder == nil || st.gen.cell.slot != slot {
+			st = c.strandFor(s, slot)
+		}
+		if e.hist == nil && st.repeats(e.t, e.st, e.v) {
+			c.s.metrics.repeats.Inc()
+			continue
+		}
+		st.gen.builder.add(st, e)
+	}
+}
+
+// strandFor finds or makes the series' strand in the open generation of the slot, and makes it current.
+func (c *committer) strandFor(s *Series, slot int64) *strand {
+	p := &c.s.head.parts[s.partition]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cell := p.cellOf(slot, s.partition)
+	if cell.open == nil {
+		cell.open = &generation{cell: cell, epoch: cell.seq + 1}
+	}
+	g := cell.open
+	if g.builder == nil {
+		g.builder = c.s.builders.Get().(*streamBuilder)
+		g.builder.reset(g)
+		c.gens = append(c.gens, g)
+	}
+	for _, st := range s.strands {
+		if st.gen == g {
+			s.cur = st
+			return st
+		}
+	}
+	st := newStrand(g, s, c.s.period.slotStart(slot))
+	s.strands = append(slices.Clone(s.strands), st)
+	g.strands = append(g.strands, st)
+	c.s.head.bytes.Add(strandBytes + 16)
+	s.cur = st
+	return st
+}
+
+// pend writes pending rows for the blobs whose slots ended more than a day ago. The blobs are durable by
+// now: a sealer may delete a pending row that has no blob. The clock is read again until the rows lie in
+// an hour that isn't long over, where sealers still look.
+func (c *committer) pend(ctx context.Context) error {
+	now := func() int64 { return c.s.opts.Now().UnixMilli() }
+	var old []*generation
+	for _, g := range c.gens {
+		if len(g.builder.blobs) > 0 && now()-c.s.period.slotEnd(g.cell.slot) > dayMS {
+			old = append(old, g)
+		}
+	}
+	for len(old) > 0 {
+		hour := floorDiv(now(), hourMS)
+		rows := make([]engine.Batch, 0, len(old))
+		for _, g := range old {
+			rows = append(rows, g.builder.pending(g.cell, hour))
+		}
+		if err := c.s.eng.Write(ctx, rows); err != nil {
+			return err
+		}
+		if floorDiv(now(), hourMS) <= hour+1 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// show makes what is durable visible to queries.
+func (c *committer) show() {
+	h := c.s.head
+	for _, g := range c.gens {
+		b := g.builder
+		p := &h.parts[g.cell.partition]
+		grew := 0
+		p.mu.Lock()
+		for _, it := range b.items {
+			if it.entry.hist != nil {
+				grew += it.strand.appendHistogram(it.entry.t, it.entry.hist)
+			} else {
+				grew += it.strand.appendFloat(it.entry.t, it.entry.st, it.entry.v)
+			}
+		}
+		for i := range b.blobs {
+			g.rows = append(g.rows, stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
+		}
+		p.mu.Unlock()
+		h.bytes.Add(int64(grew))
+		c.s.metrics.stagedBytes.Add(float64(b.bytes()))
+		g.builder = nil
+		c.s.builders.Put(b)
+	}
+}
+
+// fail closes the generations of a commit whose rows may or may not be durable: later blobs must not lean
+// on what these defined.
+func (c *committer) fail() {
+	for _, g := range c.gens {
+		p := &c.s.head.parts[g.cell.partition]
+		p.mu.Lock()
+		g.cell.closeGeneration()
+		p.mu.Unlock()
+		c.s.builders.Put(g.builder)
+		g.builder = nil
+	}
+}
+
+// streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
+type streamBuilder struct {
+	writer   string
+	gen      *generation
+	firstSeq int64
+	w        blobWriter
+	some     bool // w holds a record
+	blobs    [][]byte
+	items    []stagedItem
+}
+
+type stagedItem struct {
+	strand *strand
+	entry  *entry
+}
+
+func (b *streamBuilder) reset(g *generation) {
+	b.gen, b.firstSeq = g, g.cell.seq+1
+	b.blobs, b.items, b.some = b.blobs[:0], b.items[:0], false
+	b.w.reset(g.epoch, g.nextRef)
+}
+
+func (b *streamBuilder) add(st *strand, e *entry) {
+	if len(b.w.buf) >= blobFull {
+		b.cut()
+	}
+	if st.ref == 0 {
+		b.gen.nextRef++
+		st.ref = b.gen.nextRef
+		b.w.define(st.series.tenant.name, st.series.labels)
+	}
+	if e.hist != nil {
+		b.w.histogram(st.ref, e.t, e.hist)
+	} else {
+		b.w.float(st.ref, e.t, e.st, e.v)
+	}
+	b.some = true
+	b.items = append(b.items, stagedItem{strand: st, entry: e})
+}
+
+// cut ends the blob that is being written and begins the next.
+func (b *streamBuilder) cut() {
+	b.blobs = append(b.blobs, slices.Clone(b.w.finish()))
+	b.gen.cell.seq++
+	b.w.reset(b.gen.epoch, b.gen.nextRef)
+	b.some = false
+}
+
+// batches appends the writes of the stream's blobs.
+func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
+	if b.some {
+		b.blobs = append(b.blobs, b.w.finish())
+		c.seq++
+	}
+	for i, blob := range b.blobs {
+		dst = append(dst, engine.Batch{
+			Table: engine.Stage, Partition: stagePartition(c.slot, c.partition),
+			Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
+				Timestamp:  stageTimestamp, Value: blob,
+			}},
+		})
+	}
+	return dst
+}
+
+// pending returns the pending rows of the stream's blobs, for an hour of arrival.
+func (b *streamBuilder) pending(c *cell, hour int64) engine.Batch {
+	rows := engine.Batch{Table: engine.Pending, Partition: pendingPartition(c.partition, hour)}
+	for i := range b.blobs {
+		rows.Mutations = append(rows.Mutations, engine.Mutation{
+			Clustering: engine.Key{engine.Int(c.slot), engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
+			Timestamp:  stageTimestamp, Value: []byte{1},
+		})
+	}
+	return rows
+}
+
+func (b *streamBuilder) bytes() (n int) {
+	for _, blob := range b.blobs {
+		n += len(blob)
+	}
+	return n
+}

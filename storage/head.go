@@ -1,0 +1,387 @@
+package storage
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/index"
+)
+
+// maxTime bounds timestamps on both sides, milliseconds: some 285,000 years around 1970, so that distances
+// of distances never overflow what they're stored in.
+const maxTime = 1 << 53
+
+// head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
+//
+//	head ── headTenant ── headMetric ── Series ── strand ──┐ one a series and generation
+//	     └─ cells (slot, partition) ── generation ─────────┘ knows its stage rows
+//
+// A generation covers exactly the samples of the stage rows that it names. It is closed when sealing
+// begins or a commit fails; then the next commit opens another. It goes, with its strands, when all of its
+// rows are gone from the stage.
+type head struct {
+	bytes  atomic.Int64 // estimate of what it holds
+	series atomic.Int64
+
+	mu      sync.RWMutex
+	tenants map[string]*headTenant
+
+	// parts[p] guards the strands of the series in partition p, and the cells of p.
+	parts []headPartition
+}
+
+type headPartition struct {
+	mu    sync.RWMutex
+	cells map[int64]*cell // by slot
+	_     [40]byte        // neighbours are locked by different goroutines
+}
+
+// cell is what the head knows of a slot and partition.
+type cell struct {
+	slot      int64
+	partition int
+	// seq is the last number given to a blob. Only the committer uses it. It outlives the generations,
+	// for a number names one content for ever.
+	seq  int64
+	open *generation // nil: the next commit begins one
+	// closed generations wait to be sealed.
+	closed []*generation
+}
+
+// generation is what a stream brought from when it was opened until it was closed.
+type generation struct {
+	cell *cell
+	// epoch is the seq of its first blob; nextRef numbers its series. Only the committer uses them.
+	epoch   int64
+	nextRef uint32
+	// rows are the stage rows that its strands cover: durable, and read back or written by this process.
+	rows    []stageRow
+	strands []*strand
+	// builder collects the blobs of the commit under way; only the committer uses it.
+	builder *streamBuilder
+}
+
+type stageRow struct {
+	writer string
+	seq    int64
+}
+
+func stageRowOf(row engine.Row) stageRow {
+	return stageRow{writer: strings.Clone(row.Clustering[0].Text), seq: row.Clustering[1].Int}
+}
+
+func (r stageRow) key() engine.Key { return engine.Key{engine.Text(r.writer), engine.Int(r.seq)} }
+
+// headTenant holds the series of a tenant.
+type headTenant struct {
+	name    string
+	aliases [16]aliasShard
+
+	mu      sync.RWMutex
+	byID    map[SeriesID]*Series
+	metrics map[string]*headMetric
+}
+
+type aliasShard struct {
+	mu     sync.RWMutex
+	byHash map[uint64]*alias
+}
+
+// alias is the way in which a sender names a series.
+type alias struct {
+	key    string
+	series *Series
+	next   *alias // of the same hash
+}
+
+// headMetric holds the series of a metric; set is an index of the first of them.
+type headMetric struct {
+	series []*Series
+	mu     sync.Mutex
+	set    *index.Set
+	inSet  int
+}
+
+// Series is a series that the head knows, for use with the batch that returned it.
+type Series struct {
+	id        SeriesID
+	labels    labels.Labels
+	tenant    *headTenant
+	metric    string
+	partition int
+	bytes     int64
+
+	strands []*strand // guarded by the partition's lock
+
+	// cur is the strand that took the last sample; dead says that the series was let go of. Both belong
+	// to whoever holds the store's commit lock.
+	cur  *strand
+	dead bool
+	// aliases are the hashes of its aliases, guarded by the tenant's lock.
+	aliases []uint64
+	// written is the last window for which this process wrote the series' labels row, when it did. It
+	// belongs to whoever seals the partition.
+	written    int64
+	hasWritten bool
+}
+
+func newHead(partitions int) *head {
+	h := &head{tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}
+	for i := range h.parts {
+		h.parts[i].cells = map[int64]*cell{}
+	}
+	return h
+}
+
+func (h *head) tenant(name string) *headTenant {
+	h.mu.RLock()
+	t := h.tenants[name]
+	h.mu.RUnlock()
+	if t != nil {
+		return t
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t = h.tenants[name]; t == nil {
+		t = &headTenant{name: name, byID: map[SeriesID]*Series{}, metrics: map[string]*headMetric{}}
+		for i := range t.aliases {
+			t.aliases[i].byHash = map[uint64]*alias{}
+		}
+		h.tenants[name] = t
+	}
+	return t
+}
+
+func (t *headTenant) lookup(key []byte) *Series {
+	hash := xxhash.Sum64(key)
+	shard := &t.aliases[hash%uint64(len(t.aliases))]
+	shard.mu.RLock()
+	a := shard.byHash[hash]
+	for a != nil && a.key != string(key) {
+		a = a.next
+	}
+	shard.mu.RUnlock()
+	if a == nil {
+		return nil
+	}
+	return a.series
+}
+
+// remember makes key an alias of the series.
+func (h *head) remember(key []byte, s *Series) {
+	t, hash := s.tenant, xxhash.Sum64(key)
+	shard := &t.aliases[hash%uint64(len(t.aliases))]
+	shard.mu.Lock()
+	for a := shard.byHash[hash]; a != nil; a = a.next {
+		if a.key == string(key) {
+			shard.mu.Unlock()
+			return
+		}
+	}
+	shard.byHash[hash] = &alias{key: string(key), series: s, next: shard.byHash[hash]}
+	shard.mu.Unlock()
+	t.mu.Lock()
+	s.aliases = append(s.aliases, hash)
+	t.mu.Unlock()
+	grew := int64(len(key) + 96)
+	atomic.AddInt64(&s.bytes, grew)
+	h.bytes.Add(grew)
+}
+
+// forget removes the series' aliases.
+func (t *headTenant) forget(s *Series) {
+	for _, hash := range s.aliases {
+		shard := &t.aliases[hash%uint64(len(t.aliases))]
+		shard.mu.Lock()
+		var keep *alias
+		for a := shard.byHash[hash]; a != nil; a = a.next {
+			if a.series != s {
+				keep = &alias{key: a.key, series: a.series, next: keep}
+			}
+		}
+		if keep == nil {
+			delete(shard.byHash, hash)
+		} else {
+			shard.byHash[hash] = keep
+		}
+		shard.mu.Unlock()
+	}
+	s.aliases = nil
+}
+
+// define finds or creates the series with these labels, which are the head's from now on. A limit of
+// bytes that is reached refuses new series; 0 sets none.
+func (h *head) define(t *headTenant, ls labels.Labels, limit int64) (*Series, error) {
+	set := AppendSeriesSet(make([]byte, 0, 256), ls)
+	id := seriesIDOf(set)
+	t.mu.RLock()
+	s := t.byID[id]
+	t.mu.RUnlock()
+	if s != nil {
+		return s, nil
+	}
+	if limit > 0 && h.bytes.Load() >= limit {
+		return nil, ErrTooManySeries
+	}
+	hash := xxhash.New()
+	_, _ = hash.WriteString(t.name)
+	_, _ = hash.Write([]byte{0})
+	_, _ = hash.Write(set)
+	s = &Series{
+		id: id, labels: ls, tenant: t, metric: ls.Get(labels.MetricName),
+		partition: partitionOf(hash.Sum64(), len(h.parts)),
+		bytes:     int64(320 + len(set)),
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.byID[id]; known != nil {
+		return known, nil
+	}
+	h.insert(s)
+	return s, nil
+}
+
+// insert makes a series findable. The caller holds the tenant's lock.
+func (h *head) insert(s *Series) {
+	t := s.tenant
+	t.byID[s.id] = s
+	m := t.metrics[s.metric]
+	if m == nil {
+		m = &headMetric{}
+		t.metrics[s.metric] = m
+	}
+	m.series = append(m.series, s)
+	h.bytes.Add(atomic.LoadInt64(&s.bytes))
+	h.series.Add(1)
+}
+
+// revive brings back a series that was let go of while a batch still held it, or returns the one that
+// took its place. The caller holds the commit lock.
+func (h *head) revive(s *Series) *Series {
+	t := s.tenant
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.byID[s.id]; known != nil {
+		return known
+	}
+	s.dead, s.cur, s.hasWritten = false, nil, false
+	h.insert(s)
+	return s
+}
+
+// letGo removes the series that have no strands. The caller holds the commit lock, so that no commit
+// gives one a strand meanwhile.
+func (h *head) letGo() int {
+	gone := 0
+	h.mu.RLock()
+	tenants := make([]*headTenant, 0, len(h.tenants))
+	for _, t := range h.tenants {
+		tenants = append(tenants, t)
+	}
+	h.mu.RUnlock()
+	for _, t := range tenants {
+		t.mu.Lock()
+		for name, m := range t.metrics {
+			gone += h.letGoOf(t, name, m)
+		}
+		t.mu.Unlock()
+	}
+	return gone
+}
+
+func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
+	idle := func(s *Series) bool {
+		p := &h.parts[s.partition]
+		p.mu.RLock()
+		defer p.mu.RUnlock()
+		return len(s.strands) == 0
+	}
+	keep := make([]*Series, 0, len(m.series))
+	for _, s := range m.series {
+		if !idle(s) {
+			keep = append(keep, s)
+			continue
+		}
+		t.forget(s)
+		delete(t.byID, s.id)
+		s.dead, s.cur = true, nil
+		h.bytes.Add(-atomic.LoadInt64(&s.bytes))
+		h.series.Add(-1)
+	}
+	gone := len(m.series) - len(keep)
+	switch {
+	case len(keep) == 0:
+		delete(t.metrics, name)
+	case gone > 0:
+		t.metrics[name] = &headMetric{series: keep}
+	}
+	return gone
+}
+
+// cellOf returns the cell of a slot and partition. The caller holds the partition's lock for writing.
+func (p *headPartition) cellOf(slot int64, partition int) *cell {
+	c := p.cells[slot]
+	if c == nil {
+		c = &cell{slot: slot, partition: partition}
+		p.cells[slot] = c
+	}
+	return c
+}
+
+// closeGeneration ends the open generation of a cell, so that it can be sealed. The caller holds the
+// commit lock and the partition's.
+func (c *cell) closeGeneration() {
+	if c.open != nil {
+		c.closed = append(c.closed, c.open)
+		c.open = nil
+	}
+}
+
+// drop removes generations of a cell with their strands, and returns the bytes that this frees.
+func (h *head) drop(c *cell, gens []*generation) {
+	gone := make(map[*generation]bool, len(gens))
+	for _, g := range gens {
+		gone[g] = true
+	}
+	p := &h.parts[c.partition]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var freed int64
+	for _, g := range gens {
+		for _, st := range g.strands {
+			freed += st.bytes()
+			s := st.series
+			keep := make([]*strand, 0, len(s.strands))
+			for _, other := range s.strands {
+				if other != st {
+					keep = append(keep, other)
+				}
+			}
+			if len(keep) == 0 {
+				keep = nil
+			}
+			s.strands = keep
+		}
+	}
+	keep := c.closed[:0:0]
+	for _, g := range c.closed {
+		if !gone[g] {
+			keep = append(keep, g)
+		}
+	}
+	c.closed = keep
+	h.bytes.Add(-freed)
+}
+
+func (s *strand) bytes() int64 {
+	n := strandBytes + cap(s.tail) + cap(s.hist)
+	for _, f := range s.frozen {
+		n += cap(f.data) + 40
+	}
+	return int64(n)
+}

@@ -1,0 +1,140 @@
+package storage
+
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/index"
+)
+
+// openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
+type openSeries struct {
+	id      SeriesID
+	labels  labels.Labels
+	part    *headPartition
+	strands []*strand
+}
+
+// samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
+func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
+	o.part.mu.RLock()
+	defer o.part.mu.RUnlock()
+	for _, st := range o.strands {
+		if err := st.read(minT, maxT, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectOpen returns the series that match and have unsealed samples in [minT, maxT]. What is sealed
+// afterwards stays readable through it.
+func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64) (out []openSeries) {
+	h := s.head
+	h.mu.RLock()
+	t := h.tenants[tenant]
+	h.mu.RUnlock()
+	if t == nil {
+		return nil
+	}
+	for _, found := range t.match(ms) {
+		p := &h.parts[found.partition]
+		p.mu.RLock()
+		strands := found.strands
+		overlap := slices.ContainsFunc(strands, func(st *strand) bool { return st.some && st.maxT >= minT && st.minT <= maxT })
+		p.mu.RUnlock()
+		if overlap {
+			// The slice is replaced, never changed, when strands come or go.
+			out = append(out, openSeries{id: found.id, labels: found.labels, part: p, strands: strands})
+		}
+	}
+	return out
+}
+
+// match finds the tenant's series that match.
+func (t *headTenant) match(ms []*labels.Matcher) (out []*Series) {
+	type candidates struct {
+		metric *headMetric
+		series []*Series
+	}
+	var metrics []candidates
+	t.mu.RLock()
+	if name, ok := equalName(ms); ok {
+		if m := t.metrics[name]; m != nil {
+			metrics = append(metrics, candidates{m, m.series})
+		}
+	} else {
+		for name, m := range t.metrics {
+			if nameMatches(ms, name) {
+				metrics = append(metrics, candidates{m, m.series})
+			}
+		}
+	}
+	t.mu.RUnlock()
+	for _, c := range metrics {
+		out = append(out, c.metric.match(c.series, ms)...)
+	}
+	return out
+}
+
+// match finds those of series, the metric's at some instant, that match. Few are tested one by one; of
+// many an index is kept, which is built anew once a quarter isn't in it.
+func (m *headMetric) match(series []*Series, ms []*labels.Matcher) (out []*Series) {
+	const few = 64
+	from := 0
+	if len(series) > few {
+		m.mu.Lock()
+		if m.set == nil || m.inSet < len(series)-len(series)/4 {
+			all := make([]labels.Labels, len(series))
+			for i, s := range series {
+				all[i] = s.labels
+			}
+			m.set, m.inSet = index.New(all), len(series)
+		}
+		set, n := m.set, m.inSet
+		m.mu.Unlock()
+		if n <= len(series) { // A reader with an older view of the metric tests its series one by one.
+			for _, i := range set.Match(ms) {
+				out = append(out, series[i])
+			}
+			from = n
+		}
+	}
+	for _, s := range series[from:] {
+		if matchesAll(s.labels, ms) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func matchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
+	for _, m := range ms {
+		if !m.Matches(ls.Get(m.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// equalName returns the metric's name where a matcher asks for exactly one.
+func equalName(ms []*labels.Matcher) (string, bool) {
+	for _, m := range ms {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value, true
+		}
+	}
+	return "", false
+}
+
+// nameMatches says whether a metric's name passes the matchers of names.
+func nameMatches(ms []*labels.Matcher, name string) bool {
+	for _, m := range ms {
+		if m.Name == labels.MetricName && !m.Matches(name) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,468 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// sealWriteBytes is about how much one write of the sealer holds.
+	sealWriteBytes = 2 << 20
+	// expireGrace is how long after its retention a window may still stand.
+	expireGrace = 7 * 24 * time.Hour
+)
+
+// SealStats says what a seal did.
+type SealStats struct {
+	// Blobs is how many stage rows were worked off; 0: there was nothing to do.
+	Blobs int
+	// Series and Samples were written, in Chunks chunks of Bytes bytes.
+	Series, Samples, Chunks int
+	Bytes                   int64
+}
+
+// Seal turns what the stage holds of a slot and partition into sealed rows:
+//
+//	close the generation ─► list the stage rows ─► chunks, labels, catalog ─► mark ─► delete what was read
+//
+// Every step may be repeated; after an error the next Seal begins anew. Two seals of one slot, even by two
+// processes, end in the same rows.
+func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
+	if err := s.Ready(); err != nil {
+		return stats, fmt.Errorf("%w: %w", errNotRebuilt, err)
+	}
+	s.sealMu[w.Partition].Lock()
+	defer s.sealMu[w.Partition].Unlock()
+	if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, w.Partition)); err != nil || empty && len(w.pending) == 0 {
+		return stats, err
+	}
+	begin := time.Now()
+	gens, upTo := s.closeCell(w)
+	extra, rows, left, err := s.gather(ctx, w, gens, upTo)
+	if err != nil {
+		return stats, err
+	}
+	if expired, ok := s.expiredWindow(); ok && s.period.windowOf(w.Slot) <= expired {
+		s.skipExpired(w, append(gens, extra...))
+	} else if len(rows) > 0 {
+		sealer := &sealer{s: s, ctx: ctx, work: w, window: s.period.windowOf(w.Slot)}
+		if err := sealer.run(append(gens, extra...)); err != nil {
+			return stats, err
+		}
+		stats = sealer.stats
+	}
+	stats.Blobs = len(rows)
+	if err := s.deleteStaged(ctx, w, rows, left); err != nil {
+		return stats, err
+	}
+	s.release(w, gens)
+	if stats.Blobs == 0 {
+		return stats, nil
+	}
+	s.metrics.sealSeconds.Observe(time.Since(begin).Seconds())
+	s.metrics.sealedSamples.Add(float64(stats.Samples))
+	s.metrics.sealedChunks.Add(float64(stats.Chunks))
+	return stats, nil
+}
+
+// SealAll seals all that is staged, whatever its age.
+func (s *Store) SealAll(ctx context.Context) error {
+	if err := s.WaitReady(ctx); err != nil {
+		return err
+	}
+	for p := range s.period.Partitions {
+		work, err := s.Waiting(ctx, p)
+		if err != nil {
+			return err
+		}
+		for _, w := range work {
+			if _, err := s.Seal(ctx, w); err != nil {
+				return fmt.Errorf("storage: sealing slot %d of partition %d: %w", w.Slot, w.Partition, err)
+			}
+		}
+	}
+	s.LetGo()
+	return nil
+}
+
+// LetGo forgets the series that have nothing unsealed, and returns how many.
+func (s *Store) LetGo() int {
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
+	return s.head.letGo()
+}
+
+// skipExpired counts what came too late to be sealed at all: its window is gone.
+func (s *Store) skipExpired(w Work, gens []*generation) {
+	var samples chunk.Samples
+	for _, g := range gens {
+		for _, st := range g.strands {
+			_ = st.read(-maxTime, maxTime, &samples)
+		}
+	}
+	s.metrics.expiredSamples.Add(float64(samples.Len()))
+	s.opts.Logger.Warn("left out samples past their retention, found unsealed", "samples", samples.Len(), "slot", w.Slot, "partition", w.Partition)
+}
+
+// closeCell closes the cell's open generation and returns all closed ones, and the last seq given out so
+// far: this process' rows after it belong to generations to come.
+func (s *Store) closeCell(w Work) ([]*generation, int64) {
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
+	p := &s.head.parts[w.Partition]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.cells[w.Slot]
+	if c == nil {
+		return nil, 0
+	}
+	c.closeGeneration()
+	return slices.Clone(c.closed), c.seq
+}
+
+// gather lists the stage rows to seal. Where gens, the closed generations, lack some of them, extra is one
+// that holds them. left are the rows that can't be read: they stay. The generations may hold more than the
+// rows: that is durable too, or was sealed before.
+func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int64) (extra []*generation, rows []stageRow, left map[stageRow]bool, err error) {
+	covered := map[stageRow]bool{}
+	for _, g := range gens {
+		for _, r := range g.rows {
+			covered[r] = true
+		}
+	}
+	left = map[stageRow]bool{}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition), KeysOnly: true}) {
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("storage: listing stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		}
+		switch r := stageRowOf(row); {
+		case r.writer == s.writer && r.seq > upTo: // of a generation to come
+		case covered[r]:
+			rows = append(rows, r)
+		default:
+			left[r] = true
+		}
+	}
+	if len(left) == 0 {
+		return nil, rows, nil, nil
+	}
+	// Rows of writes whose answer was an error, or that a rebuild could not read. A stream is read from
+	// its beginning, for only so it explains itself.
+	gen, err := s.load(ctx, w, func(r stageRow) bool { return r.writer != s.writer || r.seq <= upTo })
+	if err != nil || gen == nil {
+		return nil, rows, left, err
+	}
+	for _, r := range gen.rows {
+		if left[r] {
+			delete(left, r)
+			rows = append(rows, r)
+		}
+	}
+	return []*generation{gen}, rows, left, nil
+}
+
+// release lets the head forget what is sealed.
+func (s *Store) release(w Work, gens []*generation) {
+	p := &s.head.parts[w.Partition]
+	p.mu.RLock()
+	c := p.cells[w.Slot]
+	p.mu.RUnlock()
+	if c != nil {
+		s.head.drop(c, gens)
+	}
+}
+
+// deleteStaged deletes exactly the rows that were read, and the pending rows that were listed before, but
+// not those of rows that are left.
+func (s *Store) deleteStaged(ctx context.Context, w Work, rows []stageRow, left map[stageRow]bool) error {
+	slices.SortFunc(rows, func(a, b stageRow) int {
+		return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
+	})
+	stage := engine.Batch{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}
+	for i := 0; i < len(rows); {
+		j := i + 1
+		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
+			j++
+		}
+		stage.Mutations = append(stage.Mutations, engine.Mutation{
+			Op: engine.DeleteRange, Clustering: rows[i].key(), To: rows[j-1].key(), Timestamp: stageTimestamp,
+		})
+		i = j
+	}
+	if err := s.writeInPieces(ctx, stage); err != nil {
+		return err
+	}
+	byHour := map[int64]*engine.Batch{}
+	for _, p := range w.pending {
+		if left[p.row] {
+			continue
+		}
+		b := byHour[p.hour]
+		if b == nil {
+			b = &engine.Batch{Table: engine.Pending, Partition: pendingPartition(w.Partition, p.hour)}
+			byHour[p.hour] = b
+		}
+		b.Mutations = append(b.Mutations, engine.Mutation{
+			Op: engine.Delete, Timestamp: stageTimestamp,
+			Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.writer), engine.Int(p.row.seq)},
+		})
+	}
+	for _, b := range byHour {
+		if err := s.writeInPieces(ctx, *b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeInPieces writes a batch of small mutations that needn't be applied together.
+func (s *Store) writeInPieces(ctx context.Context, b engine.Batch) error {
+	const piece = 2000
+	for from := 0; from < len(b.Mutations); from += piece {
+		part := engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:min(from+piece, len(b.Mutations))]}
+		if err := s.eng.Write(ctx, []engine.Batch{part}); err != nil {
+			return fmt.Errorf("storage: deleting worked-off rows of %s: %w", b.Table, err)
+		}
+	}
+	return nil
+}
+
+// sealer writes the sealed rows of one slot and partition.
+type sealer struct {
+	s      *Store
+	ctx    context.Context
+	work   Work
+	window int64
+	stats  SealStats
+
+	rows    []engine.Batch // what the next write holds
+	bytes   int
+	written []*Series // whose labels are among rows
+	expires int64     // of the window's rows, seconds since 1970; 0: never
+}
+
+func (x *sealer) run(gens []*generation) error {
+	if r := x.s.opts.Retention; r > 0 {
+		x.expires = (x.s.period.windowEnd(x.window) + r.Milliseconds() + expireGrace.Milliseconds()) / 1000
+	}
+	byTenant := collect(gens)
+	names := make([]string, 0, len(byTenant))
+	for name := range byTenant {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := x.tenant(name, byTenant[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collected is a series with what the generations hold of it.
+type collected struct {
+	series  *Series
+	strands []*strand
+}
+
+// collect groups the strands of generations by tenant and series, in the order of metrics and ids.
+func collect(gens []*generation) map[string][]collected {
+	at := map[*Series]int{}
+	byTenant := map[string][]collected{}
+	for _, g := range gens {
+		for _, st := range g.strands {
+			if !st.some {
+				continue
+			}
+			name := st.series.tenant.name
+			i, ok := at[st.series]
+			if !ok {
+				i = len(byTenant[name])
+				at[st.series] = i
+				byTenant[name] = append(byTenant[name], collected{series: st.series})
+			}
+			byTenant[name][i].strands = append(byTenant[name][i].strands, st)
+		}
+	}
+	for _, list := range byTenant {
+		slices.SortFunc(list, func(a, b collected) int {
+			return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]))
+		})
+	}
+	return byTenant
+}
+
+func (x *sealer) tenant(name string, list []collected) error {
+	sealedBefore, err := x.sealedBefore(name)
+	if err != nil {
+		return err
+	}
+	if err := x.s.stretchBounds(x.ctx, name, x.work.Slot); err != nil {
+		return err
+	}
+	var samples chunk.Samples
+	for i, c := range list {
+		samples.Reset()
+		for _, st := range c.strands {
+			// Closed generations don't change any more, so no lock is needed.
+			if err := st.read(-maxTime, maxTime, &samples); err != nil {
+				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)
+			}
+		}
+		samples.Normalize()
+		if err := x.series(c.series, &samples, sealedBefore); err != nil {
+			return err
+		}
+		last := i == len(list)-1
+		if x.bytes >= sealWriteBytes || last {
+			if err := x.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	mark := engine.Batch{Table: engine.Sealed, Partition: sealedPartition(x.window, name), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Int(x.work.Slot), engine.Int(int64(x.work.Partition)), engine.Text(newID())},
+		Timestamp:  x.s.period.slotEnd(x.work.Slot) * 1000, Expires: x.expires, Value: []byte{1},
+	}}}
+	if err := x.s.eng.Write(x.ctx, []engine.Batch{mark}); err != nil {
+		return fmt.Errorf("storage: marking slot %d of %q as sealed: %w", x.work.Slot, name, err)
+	}
+	return nil
+}
+
+// sealedBefore says whether the slot has a mark already: then what comes now is late, or comes again.
+func (x *sealer) sealedBefore(tenant string) (bool, error) {
+	at := engine.Key{engine.Int(x.work.Slot), engine.Int(int64(x.work.Partition))}
+	for _, err := range x.s.eng.Scan(x.ctx, engine.Range{
+		Table: engine.Sealed, Partition: sealedPartition(x.window, tenant), From: at, To: at, KeysOnly: true, Limit: 1,
+	}) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// series adds the rows of one series: its labels once a window, and its chunks.
+func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) error {
+	if sealedBefore {
+		known, err := x.covered(s, samples)
+		if err != nil {
+			return err
+		}
+		if known {
+			return nil
+		}
+	}
+	key := rawPartition(x.window, s.tenant.name, s.metric, 0)
+	if n := len(x.rows); n == 0 || x.rows[n-1].Table != engine.Raw || !slices.Equal(x.rows[n-1].Partition, key) || x.batchBytes() > engine.MaxBatch/2 {
+		x.rows = append(x.rows, engine.Batch{Table: engine.Raw, Partition: key})
+	}
+	timestamp := x.s.period.slotEnd(x.work.Slot) * 1000
+	id := s.id.String()
+	put := func(k engine.Key, value []byte) {
+		b := &x.rows[len(x.rows)-1]
+		b.Mutations = append(b.Mutations, engine.Mutation{Clustering: k, Timestamp: timestamp, Expires: x.expires, Value: value})
+		x.bytes += len(value) + 64
+	}
+	if !s.hasWritten || s.written != x.window {
+		put(labelsKey(id), appendLabels(nil, s.labels))
+	}
+	start := x.s.period.slotStart(x.work.Slot)
+	for i, piece := range pieces(samples) {
+		if i > 0 {
+			minT, _ := boundsOf(piece)
+			start = minT - 1
+		}
+		value := chunk.AppendChunk(nil, piece)
+		version := sha256.Sum256(value)
+		if x.batchBytes()+len(value) > engine.MaxBatch*3/4 {
+			x.rows = append(x.rows, engine.Batch{Table: engine.Raw, Partition: key})
+		}
+		put(chunkKey(id, start, string(version[:engine.IDLen])), value)
+		x.stats.Chunks++
+		x.stats.Bytes += int64(len(value))
+	}
+	if !s.hasWritten || s.written != x.window {
+		x.names(s)
+		x.written = append(x.written, s)
+	}
+	x.stats.Series++
+	x.stats.Samples += samples.Len()
+	return nil
+}
+
+func (x *sealer) batchBytes() (n int) {
+	for _, m := range x.rows[len(x.rows)-1].Mutations {
+		n += len(m.Value) + 128
+	}
+	return n
+}
+
+// covered says whether the sealed chunks of the slot hold all the samples already.
+func (x *sealer) covered(s *Series, samples *chunk.Samples) (bool, error) {
+	var have chunk.Samples
+	id := engine.Text(s.id.String())
+	from := engine.Key{engine.Int(kindChunk), id, engine.Int(x.s.period.slotStart(x.work.Slot))}
+	to := engine.Key{engine.Int(kindChunk), id, engine.Int(x.s.period.slotEnd(x.work.Slot) - 1)}
+	for row, err := range x.s.eng.Scan(x.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, 0), From: from, To: to}) {
+		if err != nil {
+			return false, fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
+		}
+		if err := chunk.Decode(row.Value, &have); err != nil {
+			return false, nil // The reader names it; what comes now is sealed beside it.
+		}
+	}
+	if have.Len() == 0 {
+		return false, nil
+	}
+	have.Normalize()
+	return have.Covers(samples), nil
+}
+
+// names adds the catalog rows of a series that this process hasn't written in this window yet.
+func (x *sealer) names(s *Series) {
+	add := func(kind int64, label, value string, row []byte) {
+		if !x.s.catalog.add(x.window, s.tenant.name, kind, label, value) {
+			return
+		}
+		x.rows = append(x.rows, engine.Batch{
+			Table: engine.Catalog, Partition: catalogPartition(x.window, s.tenant.name, kind, label),
+			Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.slotEnd(x.work.Slot) * 1000, Expires: x.expires, Value: row,
+			}},
+		})
+		x.bytes += len(label) + len(value) + 128
+	}
+	s.labels.Range(func(l labels.Label) {
+		if l.Name == labels.MetricName {
+			add(catalogMetric, "", l.Value, binary.AppendUvarint(nil, 1))
+		}
+		add(catalogLabel, "", l.Name, []byte{1})
+		add(catalogValue, l.Name, l.Value, []byte{1})
+	})
+}
+
+func (x *sealer) flush() error {
+	err := x.s.eng.Write(x.ctx, x.rows)
+	if err != nil {
+		// Whether they are there isn't known, so the names are written again.
+		x.s.catalog.clear()
+		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
+	}
+	for _, s := range x.written {
+		s.written, s.hasWritten = x.window, true
+	}
+	x.rows, x.bytes, x.written = nil, 0, x.written[:0]
+	return nil
+}

@@ -1,0 +1,254 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/bits"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+const (
+	// freezeAfter is how many samples a strand's tail takes before it is encoded as a chunk: enough for
+	// the block codec to find its patterns, few enough that tails stay small.
+	freezeAfter = 120
+	// strandBytes is what a strand without samples weighs in the head's account.
+	strandBytes = 232
+)
+
+// strand holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
+// append to. Samples may come in any order; frozen chunks are sorted, and may overlap.
+//
+//	series ── strand ── frozen []chunk      120 samples each, block codec
+//	                 ├─ tail               floats, byte-aligned deltas
+//	                 └─ hist               native histograms, length-prefixed
+//
+// Its fields are guarded by the lock of the series' partition, but for ref.
+type strand struct {
+	gen    *generation
+	series *Series
+
+	// ref names the series in the stream that the generation writes; 0: not defined yet. Only the
+	// committer uses it.
+	ref uint32
+
+	n, nHist   uint32 // samples in tail, in hist
+	frozen     []frozenChunk
+	tail, hist []byte
+
+	some       bool // any sample came
+	minT, maxT int64
+
+	// The tail's encoder: the sample before, and the state that the tail began with.
+	t, delta       int64
+	st             int64
+	v              uint64
+	baseT, baseDlt int64
+}
+
+type frozenChunk struct {
+	minT, maxT int64
+	data       []byte
+}
+
+var errBadTail = errors.New("storage: malformed tail of a strand")
+
+// newStrand's base is the slot's start, from where the first distance is short.
+func newStrand(gen *generation, series *Series, slotStart int64) *strand {
+	return &strand{gen: gen, series: series, t: slotStart, baseT: slotStart}
+}
+
+// appendFloat adds a sample to the tail, which is a sequence of
+//
+//	+-----------------------------------------+---------------+---------------------------+
+//	| uvarint: zigzag(ΔΔt) << 2 | st << 1 | v | varint: Δst   | lead << 4 | n, n bytes    |
+//	|                                         | if st is set  | of v xor before, if v set |
+//	+-----------------------------------------+---------------+---------------------------+
+//
+// where lead counts the zero bytes before the n significant ones. A sample that repeats its value at the
+// usual distance takes one byte. Timestamps are within ±maxTime, so that ΔΔt leaves two bits free.
+// It returns by how many bytes the strand grew.
+func (s *strand) appendFloat(t, st int64, v uint64) int {
+	before := cap(s.tail)
+	delta := t - s.t
+	head := zigzag(delta-s.delta) << 2
+	if st != s.st {
+		head |= 2
+	}
+	x := v ^ s.v
+	if x != 0 {
+		head |= 1
+	}
+	s.tail = binary.AppendUvarint(s.tail, head)
+	if st != s.st {
+		s.tail = binary.AppendVarint(s.tail, st-s.st)
+	}
+	if x != 0 {
+		s.tail = appendSignificant(s.tail, x)
+	}
+	s.t, s.delta, s.st, s.v = t, delta, st, v
+	s.n++
+	s.stretch(t)
+	grew := cap(s.tail) - before
+	if s.n >= freezeAfter {
+		grew += s.freezeTail()
+	}
+	return grew
+}
+
+// appendHistogram adds a histogram, in the encoding of chunk.AppendHistogramBytes.
+func (s *strand) appendHistogram(t int64, encoded []byte) int {
+	before := cap(s.hist)
+	s.hist = binary.AppendUvarint(s.hist, uint64(len(encoded)))
+	s.hist = append(s.hist, encoded...)
+	s.nHist++
+	s.stretch(t)
+	grew := cap(s.hist) - before
+	if s.nHist >= freezeAfter {
+		grew += s.freezeHistograms()
+	}
+	return grew
+}
+
+func (s *strand) stretch(t int64) {
+	if !s.some {
+		s.minT, s.maxT, s.some = t, t, true
+		return
+	}
+	s.minT, s.maxT = min(s.minT, t), max(s.maxT, t)
+}
+
+// repeats says whether the sample is the one that came last: a retry of what is durable already.
+func (s *strand) repeats(t, st int64, v uint64) bool {
+	return s.some && s.t == t && s.v == v && s.st == st && s.n > 0
+}
+
+// freezeTail encodes the tail as a chunk and empties it. The tail keeps its room: readers decode it under
+// the lock and never hold on to it.
+func (s *strand) freezeTail() int {
+	var samples chunk.Samples
+	if err := s.decodeTail(&samples); err != nil {
+		panic(err) // Invariant: the tail is what appendFloat wrote.
+	}
+	s.tail, s.n = s.tail[:0], 0
+	s.baseT, s.baseDlt, s.st, s.v = s.t, s.delta, 0, 0
+	return s.freeze(&samples)
+}
+
+func (s *strand) freezeHistograms() int {
+	var samples chunk.Samples
+	if err := s.decodeHistograms(&samples); err != nil {
+		panic(err) // Invariant: hist is what appendHistogram wrote.
+	}
+	freed := cap(s.hist)
+	s.hist, s.nHist = nil, 0
+	return s.freeze(&samples) - freed
+}
+
+func (s *strand) freeze(samples *chunk.Samples) int {
+	samples.Normalize()
+	minT, maxT := boundsOf(samples)
+	data := chunk.AppendChunk(nil, samples)
+	s.frozen = append(s.frozen, frozenChunk{minT: minT, maxT: maxT, data: data})
+	return cap(data) + 40
+}
+
+// read appends the strand's samples that may lie in [minT, maxT], in no particular order.
+func (s *strand) read(minT, maxT int64, into *chunk.Samples) error {
+	if !s.some || s.maxT < minT || s.minT > maxT {
+		return nil
+	}
+	for _, f := range s.frozen {
+		if f.maxT < minT || f.minT > maxT {
+			continue
+		}
+		if err := chunk.Decode(f.data, into); err != nil {
+			return err
+		}
+	}
+	if err := s.decodeTail(into); err != nil {
+		return err
+	}
+	return s.decodeHistograms(into)
+}
+
+func (s *strand) decodeTail(into *chunk.Samples) error {
+	t, delta, st, v := s.baseT, s.baseDlt, int64(0), uint64(0)
+	for b := s.tail; len(b) > 0; {
+		head, n := uint64(b[0]), 1
+		if head >= 0x80 {
+			if head, n = binary.Uvarint(b); n <= 0 {
+				return errBadTail
+			}
+		}
+		b = b[n:]
+		delta += unzigzag(head >> 2)
+		t += delta
+		if head&2 != 0 {
+			d, n := binary.Varint(b)
+			if n <= 0 {
+				return errBadTail
+			}
+			st, b = st+d, b[n:]
+		}
+		if head&1 != 0 {
+			x, n := takeSignificant(b)
+			if n <= 0 {
+				return errBadTail
+			}
+			v, b = v^x, b[n:]
+		}
+		into.AppendFloat(t, st, math.Float64frombits(v))
+	}
+	return nil
+}
+
+func (s *strand) decodeHistograms(into *chunk.Samples) error {
+	for b := s.hist; len(b) > 0; {
+		raw, rest, err := takeString(b)
+		if err != nil {
+			return errBadTail
+		}
+		h, err := chunk.ParseHistogram(raw)
+		if err != nil {
+			return err
+		}
+		into.AppendHistogram(h)
+		b = rest
+	}
+	return nil
+}
+
+func zigzag(v int64) uint64   { return uint64(v)<<1 ^ uint64(v>>63) }
+func unzigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
+
+// appendSignificant appends x, which isn't 0, as one byte that counts its leading zero bytes and its
+// significant ones, and these, most significant first. Trailing zero bytes are left out.
+func appendSignificant(dst []byte, x uint64) []byte {
+	lead := bits.LeadingZeros64(x) / 8
+	n := 8 - lead - bits.TrailingZeros64(x)/8
+	dst = append(dst, byte(lead<<4|n))
+	var buf [8]byte
+	binary.BigEndian.PutUint64(buf[:], x<<(8*lead))
+	return append(dst, buf[:n]...)
+}
+
+// takeSignificant is the inverse of appendSignificant; n is 0 where b doesn't hold one.
+func takeSignificant(b []byte) (x uint64, n int) {
+	if len(b) == 0 {
+		return 0, 0
+	}
+	lead, width := int(b[0]>>4), int(b[0]&15)
+	if width == 0 || lead+width > 8 || len(b) < 1+width {
+		return 0, 0
+	}
+	if len(b) >= 9 {
+		x = binary.BigEndian.Uint64(b[1:]) >> (64 - 8*width)
+	} else {
+		for _, c := range b[1 : 1+width] {
+			x = x<<8 | uint64(c)
+		}
+	}
+	return x << (8 * (8 - lead - width)), 1 + width
+}

@@ -1,0 +1,76 @@
+package storage
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// maxSeriesText bounds all labels of a series together, bytes: they stand in one record of a blob.
+const maxSeriesText = 64 << 10
+
+// Reasons of a LabelError.
+const (
+	ReasonDuplicateLabel    = "duplicate_label"
+	ReasonEmptyLabelName    = "empty_label_name"
+	ReasonMissingMetricName = "missing_metric_name"
+	ReasonInvalidUTF8       = "invalid_utf8"
+	ReasonTooManyLabels     = "too_many_labels"
+	ReasonLabelNameTooLong  = "label_name_too_long"
+	ReasonLabelValueTooLong = "label_value_too_long"
+	ReasonSeriesTooLong     = "series_too_long"
+)
+
+// checkLabels says why ls, which is sorted, can't name a series.
+func (o *Options) checkLabels(ls labels.Labels) error {
+	var err *LabelError
+	bad := func(reason, format string, args ...any) {
+		if err == nil {
+			err = &LabelError{Reason: reason, Detail: fmt.Sprintf(format, args...)}
+		}
+	}
+	n, bytes, last, named := 0, 0, "", false
+	ls.Range(func(l labels.Label) {
+		switch {
+		case l.Name == "":
+			bad(ReasonEmptyLabelName, "the label with the value %.64q has no name", l.Value)
+		case n > 0 && l.Name == last:
+			bad(ReasonDuplicateLabel, "label %.64q stands there twice", l.Name)
+		case !utf8.ValidString(l.Name):
+			bad(ReasonInvalidUTF8, "the name %.64q of a label isn't valid UTF-8", l.Name)
+		case !utf8.ValidString(l.Value):
+			bad(ReasonInvalidUTF8, "the value of label %.64q isn't valid UTF-8", l.Name)
+		case len(l.Name) > o.MaxLabelName:
+			bad(ReasonLabelNameTooLong, "the name %.64q of a label has %d bytes, at most %d are taken", l.Name, len(l.Name), o.MaxLabelName)
+		case len(l.Value) > o.MaxLabelValue:
+			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes, at most %d are taken", l.Name, len(l.Value), o.MaxLabelValue)
+		}
+		named = named || l.Name == labels.MetricName && l.Value != ""
+		n, bytes, last = n+1, bytes+len(l.Name)+len(l.Value), l.Name
+	})
+	if n > o.MaxLabels {
+		bad(ReasonTooManyLabels, "it has %d labels, at most %d are taken", n, o.MaxLabels)
+	}
+	if bytes > maxSeriesText {
+		bad(ReasonSeriesTooLong, "its labels have %d bytes, at most %d are taken", bytes, maxSeriesText)
+	}
+	if !named {
+		bad(ReasonMissingMetricName, "it has no %s", labels.MetricName)
+	}
+	if err == nil {
+		return nil
+	}
+	err.Series = shorten(ls)
+	return err
+}
+
+// shorten returns a series as text of a bounded length that is valid UTF-8.
+func shorten(ls labels.Labels) string {
+	const limit = 256
+	text := fmt.Sprintf("%+q", ls.String())
+	if len(text) > limit {
+		return text[:limit] + "…"
+	}
+	return text
+}

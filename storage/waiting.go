@@ -1,0 +1,173 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// What a partition's row of table low is about: the names of its rows.
+const (
+	// lowSlot marks the oldest slot whose stage may hold blobs that no pending row names.
+	lowSlot = "slot"
+	// lowHour marks the oldest hour of arrival that may hold pending rows.
+	lowHour = "hour"
+)
+
+const (
+	// youngMS is the age until which a slot is always listed. A slot's border between "no pending row
+	// needed" and "pending row needed" is dayMS; clocks may differ by less than the day between.
+	youngMS = 2 * dayMS
+	// hourLag is by how many hours the mark of pending stays behind the clock.
+	hourLag = 25
+)
+
+// Work is a slot of a partition whose stage holds, or may hold, samples.
+type Work struct {
+	Partition int
+	Slot      int64
+	pending   []pendingRow
+}
+
+// pendingRow is a row of table pending, with the hour that its partition key names.
+type pendingRow struct {
+	hour, slot int64
+	row        stageRow
+}
+
+// Waiting lists the slots of a partition that may hold unsealed samples, oldest first: all from the low
+// mark on that have begun, and those that pending rows name. Most of the young ones are empty.
+func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
+	lowest, hour, err := s.marks(ctx, partition)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.pending(ctx, partition, hour)
+	if err != nil {
+		return nil, err
+	}
+	newest := s.period.slotOf(s.opts.Now().Add(MaxAhead).UnixMilli())
+	bySlot := map[int64][]pendingRow{}
+	for slot := lowest; slot <= newest; slot++ {
+		bySlot[slot] = nil
+	}
+	for _, p := range pending {
+		bySlot[p.slot] = append(bySlot[p.slot], p)
+	}
+	work := make([]Work, 0, len(bySlot))
+	for slot, rows := range bySlot {
+		work = append(work, Work{Partition: partition, Slot: slot, pending: rows})
+	}
+	slices.SortFunc(work, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
+	return work, nil
+}
+
+// Settled says whether a slot ended at least settle before now, milliseconds.
+func (s *Store) Settled(slot, settleMS int64) bool {
+	return s.period.slotEnd(slot)+settleMS < s.opts.Now().UnixMilli()
+}
+
+// SlotEnd returns when a slot ends, milliseconds.
+func (s *Store) SlotEnd(slot int64) int64 { return s.period.slotEnd(slot) }
+
+// marks reads a partition's marks; where there are none, all work is younger than the store.
+func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err error) {
+	born := s.created.UnixMilli()
+	slot, hour = s.period.slotOf(born-youngMS), floorDiv(born, hourMS)-hourLag
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Low, Partition: lowPartition(partition)}) {
+		if err != nil {
+			return 0, 0, fmt.Errorf("storage: reading the marks of partition %d: %w", partition, err)
+		}
+		v, n := binary.Varint(row.Value)
+		if n <= 0 {
+			return 0, 0, fmt.Errorf("storage: the mark %q of partition %d is malformed", row.Clustering[0].Text, partition)
+		}
+		switch row.Clustering[0].Text {
+		case lowSlot:
+			slot = v
+		case lowHour:
+			hour = v
+		}
+	}
+	return slot, hour, nil
+}
+
+// pending reads the pending rows of a partition from an hour of arrival on.
+func (s *Store) pending(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
+	// A writer's clock may run ahead of this one by less than a day.
+	for last := floorDiv(s.opts.Now().UnixMilli()+dayMS, hourMS); hour <= last; hour++ {
+		for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(partition, hour), KeysOnly: true}) {
+			if err != nil {
+				return nil, fmt.Errorf("storage: reading pending work of partition %d: %w", partition, err)
+			}
+			rows = append(rows, pendingRow{hour: hour, slot: row.Clustering[0].Int, row: stageRow{
+				writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int,
+			}})
+		}
+	}
+	return rows, nil
+}
+
+// Advance moves a partition's marks past what is sealed: the mark of slots only over those that are older
+// than youngMS and whose stage is empty, the mark of hours only over empty ones more than a day old.
+func (s *Store) Advance(ctx context.Context, partition int) error {
+	slot, hour, err := s.marks(ctx, partition)
+	if err != nil {
+		return err
+	}
+	now := s.opts.Now().UnixMilli()
+	newSlot, newHour := slot, hour
+	for now-s.period.slotEnd(newSlot) > youngMS {
+		empty, err := s.empty(ctx, engine.Stage, stagePartition(newSlot, partition))
+		if err != nil {
+			return err
+		}
+		if !empty {
+			break
+		}
+		newSlot++
+	}
+	for newHour < floorDiv(now, hourMS)-hourLag {
+		empty, err := s.empty(ctx, engine.Pending, pendingPartition(partition, newHour))
+		if err != nil {
+			return err
+		}
+		if !empty {
+			break
+		}
+		newHour++
+	}
+	var rows []engine.Mutation
+	if newSlot > slot {
+		rows = append(rows, lowRow(lowSlot, newSlot))
+	}
+	if newHour > hour {
+		rows = append(rows, lowRow(lowHour, newHour))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return s.eng.Write(ctx, []engine.Batch{{Table: engine.Low, Partition: lowPartition(partition), Mutations: rows}})
+}
+
+// lowRow writes a mark with itself as the timestamp, so that the greatest mark wins.
+func lowRow(what string, v int64) engine.Mutation {
+	return engine.Mutation{Clustering: engine.Key{engine.Text(what)}, Timestamp: v, Value: binary.AppendVarint(nil, v)}
+}
+
+func lowPartition(partition int) engine.Key { return engine.Key{engine.Int(int64(partition))} }
+
+func (s *Store) empty(ctx context.Context, t *engine.Table, partition engine.Key) (bool, error) {
+	for _, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: partition, KeysOnly: true, Limit: 1}) {
+		if err != nil {
+			return false, fmt.Errorf("storage: looking for rows of %s: %w", t, err)
+		}
+		return false, nil
+	}
+	return true, nil
+}
