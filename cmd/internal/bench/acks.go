@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+// ErrAckLog says that an ack log can't be read.
+var ErrAckLog = errors.New("bench: bad ack log")
+
+// Acks remembers which samples were acknowledged: a bit a sample. It is safe for use by several goroutines.
+type Acks struct {
+	w     Workload
+	mu    sync.Mutex
+	bits  [][]uint64
+	count int64
+}
+
+// NewAcks returns one for w, in which nothing is acknowledged.
+func NewAcks(w Workload) *Acks { return &Acks{w: w, bits: make([][]uint64, w.Series)} }
+
+func (a *Acks) mark(refs []ref) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range refs {
+		a.markOne(r)
+	}
+}
+
+func (a *Acks) markOne(r ref) {
+	word := r.step / 64
+	if have := a.bits[r.series]; word >= len(have) {
+		a.bits[r.series] = append(have, make([]uint64, word+1-len(have))...)
+	}
+	if mask := uint64(1) << (r.step % 64); a.bits[r.series][word]&mask == 0 {
+		a.bits[r.series][word] |= mask
+		a.count++
+	}
+}
+
+// Count is how many samples were acknowledged.
+func (a *Acks) Count() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count
+}
+
+// Snapshot returns a copy that no longer changes.
+func (a *Acks) Snapshot() *Acks {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := &Acks{w: a.w, bits: make([][]uint64, len(a.bits)), count: a.count}
+	for i, b := range a.bits {
+		out.bits[i] = slices.Clone(b)
+	}
+	return out
+}
+
+func (a *Acks) has(i, k int) bool {
+	return k/64 < len(a.bits[i]) && a.bits[i][k/64]>>(k%64)&1 == 1
+}
+
+// countOf is how many samples of series i were acknowledged.
+func (a *Acks) countOf(i int) int {
+	n := 0
+	for _, word := range a.bits[i] {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// ackLine is a line of the log after the first, which holds the workload: the steps of series From to To
+// (inclusive) that were acknowledged, as pairs of first and last step.
+type ackLine struct {
+	From  int      `json:"from_series"`
+	To    int      `json:"to_series"`
+	Steps [][2]int `json:"steps"`
+}
+
+// Write writes the log: what was generated, and which of it was acknowledged.
+func (a *Acks) Write(to io.Writer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := json.NewEncoder(to)
+	if err := out.Encode(a.w); err != nil {
+		return err
+	}
+	for i := 0; i < len(a.bits); {
+		line := ackLine{From: i, To: i, Steps: a.ranges(i)}
+		for i++; i < len(a.bits) && slices.Equal(a.bits[i], a.bits[line.From]); i++ {
+			line.To = i
+		}
+		if len(line.Steps) == 0 {
+			continue
+		}
+		if err := out.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Acks) ranges(i int) [][2]int {
+	var out [][2]int
+	for k := range 64 * len(a.bits[i]) {
+		if !a.has(i, k) {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1][1] == k-1 {
+			out[n-1][1] = k
+		} else {
+			out = append(out, [2]int{k, k})
+		}
+	}
+	return out
+}
+
+// ReadAcks reads what Write wrote; it returns ErrAckLog for anything else.
+func ReadAcks(from io.Reader) (*Acks, error) {
+	in := json.NewDecoder(bufio.NewReader(from))
+	var w Workload
+	if err := in.Decode(&w); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAckLog, err)
+	}
+	if err := w.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAckLog, err)
+	}
+	a := NewAcks(w)
+	for {
+		var line ackLine
+		if err := in.Decode(&line); err == io.EOF {
+			return a, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrAckLog, err)
+		}
+		if line.From < 0 || line.From > line.To || line.To >= w.Series {
+			return nil, fmt.Errorf("%w: no series %d to %d", ErrAckLog, line.From, line.To)
+		}
+		for _, r := range line.Steps {
+			if r[0] < 0 || r[0] > r[1] || r[1] >= w.Steps {
+				return nil, fmt.Errorf("%w: no steps %d to %d", ErrAckLog, r[0], r[1])
+			}
+			for i := line.From; i <= line.To; i++ {
+				for k := r[0]; k <= r[1]; k++ {
+					a.markOne(ref{i, k})
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package bench
+
+// ref names one sample: step of a series.
+type ref struct{ series, step int }
+
+// shard gives the samples of one sender in the order of delivery: step by step, and within a step series by
+// series. A late sample comes LateSteps after its time.
+type shard struct {
+	w      Workload
+	first  int // series first, first+stride, …
+	stride int
+
+	// step and series are where the delivery stands; behind: the late samples of this step are next.
+	step, series int
+	behind       bool
+}
+
+func newShard(w Workload, number, of int) *shard {
+	return &shard{w: w, first: number, stride: of, series: number}
+}
+
+// next appends samples to refs until it holds most or, where bySteps is set, a step is over. It appends
+// nothing once all are delivered.
+func (s *shard) next(refs []ref, most int, bySteps bool) []ref {
+	last := s.w.Steps - 1
+	if s.w.LatePercent > 0 {
+		last += s.w.LateSteps
+	}
+	for len(refs) < most && s.step <= last {
+		if s.series >= s.w.Series {
+			s.series = s.first
+			s.step++
+			if bySteps && len(refs) > 0 {
+				break
+			}
+			continue
+		}
+		i := s.series
+		if !s.behind && s.step < s.w.Steps && !s.w.late(i, s.step) {
+			refs = append(refs, ref{i, s.step})
+		}
+		if !s.behind && len(refs) == most {
+			s.behind = true
+			break
+		}
+		if k := s.step - s.w.LateSteps; k >= 0 && s.w.late(i, k) {
+			refs = append(refs, ref{i, k})
+		}
+		s.behind = false
+		s.series += s.stride
+	}
+	return refs
+}

@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"math"
+	"time"
+)
+
+// latencies is a histogram of durations whose buckets grow by 1/32 of a power of two: at most 2.2% off, in
+// bounded memory.
+type latencies struct {
+	counts [32 * 40]int64
+	total  int64
+	sum    time.Duration
+	max    time.Duration
+}
+
+// bucket numbers durations from a microsecond up.
+func (l *latencies) bucket(d time.Duration) int {
+	us := float64(d) / float64(time.Microsecond)
+	return min(max(0, int(math.Log2(max(us, 1))*32)), len(l.counts)-1)
+}
+
+func (l *latencies) add(d time.Duration) {
+	l.counts[l.bucket(d)]++
+	l.total++
+	l.sum += d
+	l.max = max(l.max, d)
+}
+
+func (l *latencies) merge(other *latencies) {
+	for b, n := range other.counts {
+		l.counts[b] += n
+	}
+	l.total += other.total
+	l.sum += other.sum
+	l.max = max(l.max, other.max)
+}
+
+// quantile returns the duration that a share q of all are not longer than; 0 if there are none.
+func (l *latencies) quantile(q float64) time.Duration {
+	rank := int64(math.Ceil(q * float64(l.total)))
+	for b, n := range l.counts {
+		if rank -= n; n > 0 && rank <= 0 {
+			return min(l.max, time.Duration(math.Exp2(float64(b+1)/32)*float64(time.Microsecond)))
+		}
+	}
+	return l.max
+}
+
+func (l *latencies) mean() time.Duration {
+	if l.total == 0 {
+		return 0
+	}
+	return l.sum / time.Duration(l.total)
+}

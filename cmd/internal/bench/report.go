@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Report says what a run took.
+type Report struct {
+	Samples  int64 `json:"samples"`
+	Requests int64 `json:"requests"`
+	// Errors counts tries that failed, also those whose request was taken later.
+	Errors int64 `json:"errors"`
+	// Bytes is the size of the acknowledged requests, compressed.
+	Bytes    int64         `json:"bytes"`
+	Duration time.Duration `json:"duration_ns"`
+	// Ack is how long the server took to acknowledge a request.
+	AckMean time.Duration `json:"ack_mean_ns"`
+	AckP50  time.Duration `json:"ack_p50_ns"`
+	AckP90  time.Duration `json:"ack_p90_ns"`
+	AckP99  time.Duration `json:"ack_p99_ns"`
+	AckMax  time.Duration `json:"ack_max_ns"`
+	// ServerCPU is what the server used during the run; 0 unless its process is known. Likewise its memory at
+	// the end, and the bytes of its data.
+	ServerCPU     time.Duration `json:"server_cpu_ns,omitempty"`
+	ServerRSS     int64         `json:"server_rss_bytes,omitempty"`
+	ServerPeakRSS int64         `json:"server_peak_rss_bytes,omitempty"`
+	DirBytes      int64         `json:"dir_bytes,omitempty"`
+}
+
+// Rate is the samples a second.
+func (r Report) Rate() float64 { return float64(r.Samples) / max(r.Duration.Seconds(), 1e-9) }
+
+// CPUPerMillion is the server's CPU seconds for a million samples.
+func (r Report) CPUPerMillion() float64 {
+	return r.ServerCPU.Seconds() / max(float64(r.Samples), 1) * 1e6
+}
+
+// Write writes the report for people.
+func (r Report) Write(to io.Writer) error {
+	_, err := fmt.Fprintf(to, `samples       %d in %s (%.0f a second), %d requests of %.0f kB, %d failed tries
+acknowledged  after %s on average; 50%%: %s, 90%%: %s, 99%%: %s, longest: %s
+`, r.Samples, r.Duration.Round(time.Millisecond), r.Rate(), r.Requests, float64(r.Bytes)/1e3/max(float64(r.Requests), 1), r.Errors,
+		short(r.AckMean), short(r.AckP50), short(r.AckP90), short(r.AckP99), short(r.AckMax))
+	if err == nil && r.ServerRSS > 0 {
+		_, err = fmt.Fprintf(to, "server        %.2f CPU seconds (%.3f for a million samples), %.0f MB of memory, %.0f at most\n",
+			r.ServerCPU.Seconds(), r.CPUPerMillion(), float64(r.ServerRSS)/1e6, float64(r.ServerPeakRSS)/1e6)
+	}
+	if err == nil && r.DirBytes > 0 {
+		_, err = fmt.Fprintf(to, "on disk       %.1f MB, %.2f bytes a sample of this run\n",
+			float64(r.DirBytes)/1e6, float64(r.DirBytes)/max(float64(r.Samples), 1))
+	}
+	return err
+}
+
+func short(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+// usage is what the server has used so far, as far as it is known.
+func (r *run) usage() (Usage, error) {
+	if r.PID == 0 {
+		return Usage{}, nil
+	}
+	return ProcessUsage(r.PID)
+}
+
+func (r *run) report(before Usage) (Report, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &r.latencies
+	out := Report{
+		Samples: r.acks.Count(), Requests: r.requests.Load(), Errors: r.errors.Load(), Bytes: r.bytes.Load(),
+		Duration: time.Since(r.began), AckMean: l.mean(), AckP50: l.quantile(0.5), AckP90: l.quantile(0.9),
+		AckP99: l.quantile(0.99), AckMax: l.max,
+	}
+	after, err := r.usage()
+	if err != nil {
+		return out, err
+	}
+	out.ServerCPU, out.ServerRSS, out.ServerPeakRSS = after.CPU-before.CPU, after.RSS, after.PeakRSS
+	if r.Dir != "" {
+		out.DirBytes, err = DirBytes(r.Dir)
+	}
+	return out, err
+}
+
+// progress writes a line now and then, until done is closed.
+func (r *run) progress(done <-chan struct{}) {
+	if r.Progress == nil {
+		return
+	}
+	ticker := time.NewTicker(r.ProgressEvery)
+	defer ticker.Stop()
+	total, before := r.g.Samples(), int64(0)
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+		}
+		now := r.acks.Count()
+		fmt.Fprintf(r.Progress, "%6s  %5.1f%%  %d samples acknowledged, %.0f a second, %d failed tries\n",
+			time.Since(r.began).Round(time.Second), 100*float64(now)/float64(total), now,
+			float64(now-before)/r.ProgressEvery.Seconds(), r.errors.Load())
+		before = now
+	}
+}

@@ -1,0 +1,243 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrRefused says that the server won't take a request, however often it is sent.
+var ErrRefused = errors.New("bench: the server refused a request")
+
+// Options say where a workload goes, and how.
+type Options struct {
+	// URL takes remote write.
+	URL string
+	// Protocol defaults to V1.
+	Protocol Protocol
+	// Tenant goes into the header X-Scope-OrgID; empty: no such header.
+	Tenant string
+	// Senders send at the same time, each a request after the other. Default 4.
+	Senders int
+	// RequestSamples is the most that a request holds. Default 2000, as Prometheus'.
+	RequestSamples int
+	// Speed is how many times faster than the workload's own clock it is sent; 0: as fast as possible.
+	Speed float64
+	// Rate bounds the samples a second; 0: no bound.
+	Rate float64
+	// RetryFor is how long a request is tried again before the run fails. Default 1 minute.
+	RetryFor time.Duration
+	// Progress gets a line every ProgressEvery (default 5 s); nil: none.
+	Progress      io.Writer
+	ProgressEvery time.Duration
+	// PID is the server's process and Dir its data, if it runs on this machine, for the report.
+	PID int
+	Dir string
+	// Client defaults to one of its own.
+	Client *http.Client
+}
+
+func (o Options) withDefaults() Options {
+	if o.Protocol == "" {
+		o.Protocol = V1
+	}
+	if o.Senders <= 0 {
+		o.Senders = 4
+	}
+	if o.RequestSamples <= 0 {
+		o.RequestSamples = 2000
+	}
+	if o.RetryFor <= 0 {
+		o.RetryFor = time.Minute
+	}
+	if o.ProgressEvery <= 0 {
+		o.ProgressEvery = 5 * time.Second
+	}
+	if o.Client == nil {
+		o.Client = &http.Client{
+			Timeout:   time.Minute,
+			Transport: &http.Transport{MaxIdleConnsPerHost: o.Senders, DisableCompression: true},
+		}
+	}
+	return o
+}
+
+// run is one run under way.
+type run struct {
+	Options
+	g    *Generator
+	acks *Acks
+	// began is when it began, by this machine's clock.
+	began            time.Time
+	requests, errors atomic.Int64
+	bytes            atomic.Int64
+
+	mu        sync.Mutex
+	latencies latencies
+}
+
+// Run sends the whole workload and returns what it took. Acks learns what was acknowledged, also when the run
+// ends early because of ctx or of an error.
+func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, error) {
+	r := &run{Options: o.withDefaults(), g: g, acks: acks, began: time.Now()}
+	before, err := r.usage()
+	if err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var senders, progress sync.WaitGroup
+	for number := range r.Senders {
+		senders.Go(func() {
+			if err := r.send(ctx, newShard(g.Workload, number, r.Senders)); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	progress.Go(func() { r.progress(done) })
+	senders.Wait()
+	close(done)
+	progress.Wait()
+	report, err := r.report(before)
+	if cause := context.Cause(ctx); cause != nil {
+		return report, cause
+	}
+	return report, err
+}
+
+// send delivers a shard, request after request.
+func (r *run) send(ctx context.Context, s *shard) error {
+	enc, err := newEncoder(r.Protocol, r.g)
+	if err != nil {
+		return err
+	}
+	var own latencies
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.latencies.merge(&own)
+	}()
+	refs := make([]ref, 0, r.RequestSamples)
+	sent := 0
+	for {
+		step := s.step
+		refs = s.next(refs[:0], r.RequestSamples, r.Speed > 0)
+		if len(refs) == 0 {
+			return nil
+		}
+		if err := wait(ctx, time.Until(r.due(step, sent))); err != nil {
+			return err
+		}
+		body, err := enc.encode(refs)
+		if err != nil {
+			return err
+		}
+		took, err := r.deliver(ctx, body, enc.headers())
+		if err != nil {
+			return err
+		}
+		own.add(took)
+		r.acks.mark(refs)
+		r.requests.Add(1)
+		r.bytes.Add(int64(len(body)))
+		sent += len(refs)
+	}
+}
+
+// due is when a request may leave: not before its step is over, at the speed asked for, nor faster than the
+// rate allows, of which each sender has its part.
+func (r *run) due(step, sent int) time.Time {
+	at := r.began
+	if r.Speed > 0 {
+		over := time.Duration(step+1) * r.g.Interval()
+		at = at.Add(time.Duration(float64(over) / r.Speed))
+	}
+	if r.Rate > 0 {
+		byRate := r.began.Add(time.Duration(float64(sent) * float64(r.Senders) / r.Rate * float64(time.Second)))
+		if byRate.After(at) {
+			at = byRate
+		}
+	}
+	return at
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// Between two tries of a request.
+const (
+	firstPause = 30 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// deliver sends a request until it is acknowledged, and returns how long the try that succeeded took.
+func (r *run) deliver(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
+	giveUp := time.Now().Add(r.RetryFor)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		began := time.Now()
+		again, err := r.try(ctx, body, headers)
+		if err == nil {
+			return time.Since(began), nil
+		}
+		r.errors.Add(1)
+		if errors.Is(err, ErrRefused) || ctx.Err() != nil {
+			return 0, err
+		}
+		if time.Now().After(giveUp) {
+			return 0, fmt.Errorf("tried for %s: %w", r.RetryFor, err)
+		}
+		if err := wait(ctx, max(pause, min(again, lastPause))); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// try sends a request once. If the server says after what time to come again, that is returned with the error.
+func (r *run) try(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	request.Header.Set("User-Agent", "cassia-bench")
+	if r.Tenant != "" {
+		request.Header.Set("X-Scope-OrgID", r.Tenant)
+	}
+	response, err := r.Client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	switch status := response.StatusCode; {
+	case status/100 == 2:
+		return 0, err
+	case status == http.StatusTooManyRequests || status/100 == 5:
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		return time.Duration(seconds) * time.Second, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
+	default:
+		return 0, fmt.Errorf("%w: %s: %s", ErrRefused, response.Status, strings.TrimSpace(string(text)))
+	}
+}

@@ -1,0 +1,263 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+
+	"github.com/gogo/protobuf/proto"
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+)
+
+// maxFindings is how many wrong or missing samples are described; the others are only counted.
+const maxFindings = 10
+
+// maxReadSamples is about how many samples are read back at a time.
+const maxReadSamples = 1_000_000
+
+// maxReadBytes bounds an answer of remote read, after and before decompression.
+const maxReadBytes = 1 << 30
+
+// Reader says where to read from.
+type Reader struct {
+	// URL takes remote read.
+	URL string
+	// Tenant goes into the header X-Scope-OrgID; empty: no such header.
+	Tenant string
+	// Client defaults to http.DefaultClient.
+	Client *http.Client
+}
+
+// Finding is what a comparison found.
+type Finding struct {
+	// Acknowledged is how many samples must be there, Seen how many are. Seen is greater where requests were
+	// stored but their acknowledgement was lost.
+	Acknowledged, Seen int64
+	// Missing counts acknowledged samples that weren't there, Wrong those that were there but should not be:
+	// another value, a time at which there is none, a series that doesn't exist, a sample twice.
+	Missing, Wrong int64
+	// Examples describes the first of them.
+	Examples []string
+}
+
+// OK says whether all is as it should be.
+func (f Finding) OK() bool { return f.Missing == 0 && f.Wrong == 0 }
+
+func (f Finding) String() string {
+	return fmt.Sprintf("%d samples acknowledged, %d there, %d missing, %d wrong\n%s",
+		f.Acknowledged, f.Seen, f.Missing, f.Wrong, strings.Join(f.Examples, "\n"))
+}
+
+func (f *Finding) example(format string, args ...any) {
+	if len(f.Examples) < maxFindings {
+		f.Examples = append(f.Examples, fmt.Sprintf(format, args...))
+	}
+}
+
+// Verify reads back everything of a workload and compares it with what was acknowledged, bit by bit. Acks
+// must not change meanwhile (take a Snapshot before the first read); the server may take more samples of the
+// same workload.
+func Verify(ctx context.Context, g *Generator, acks *Acks, from Reader) (Finding, error) {
+	v := &verifier{g: g, acks: acks, from: from}
+	if v.from.Client == nil {
+		v.from.Client = http.DefaultClient
+	}
+	for target := range g.targets() {
+		if err := v.target(ctx, target); err != nil {
+			return v.found, err
+		}
+	}
+	return v.found, nil
+}
+
+type verifier struct {
+	g     *Generator
+	acks  *Acks
+	from  Reader
+	found Finding
+}
+
+// target compares the series of one target, some steps at a time.
+func (v *verifier) target(ctx context.Context, target int) error {
+	first := target * SeriesPerTarget
+	count := min(SeriesPerTarget, v.g.Series-first)
+	width := max(1, maxReadSamples/count)
+	for from := 0; from < v.g.Steps; {
+		// A read never reaches over the end of a generation: there, the labels change.
+		to := min(from+width, v.g.Steps)
+		generation := v.g.generation(target, from)
+		for v.g.generation(target, to-1) != generation {
+			to--
+		}
+		if err := v.steps(ctx, first, count, from, to); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// steps compares the steps from until before to of some series, whose labels don't change meanwhile.
+func (v *verifier) steps(ctx context.Context, first, count, from, to int) error {
+	byLabels := make(map[string]int, count)
+	for i := first; i < first+count; i++ {
+		byLabels[v.g.Labels(i, from).String()] = i
+	}
+	answer, err := v.from.read(ctx, v.g.Time(first, from), v.g.Time(first, to-1),
+		instance(first/SeriesPerTarget, v.g.generation(first/SeriesPerTarget, from)))
+	if err != nil {
+		return err
+	}
+	seen := window{first, from, NewAcks(Workload{Series: count})}
+	for _, series := range answer {
+		ls := labelsFrom(series.Labels).String()
+		i, ok := byLabels[ls]
+		if !ok {
+			v.found.Wrong++
+			v.found.example("there is a series that was never sent: %s", ls)
+			continue
+		}
+		v.compare(i, ls, series, seen)
+	}
+	for i := first; i < first+count; i++ {
+		for k := from; k < to; k++ {
+			if !v.acks.has(i, k) {
+				continue
+			}
+			v.found.Acknowledged++
+			if !seen.has(i, k) {
+				v.found.Missing++
+				v.found.example("missing: %s at %d (step %d)", v.g.Labels(i, k), v.g.Time(i, k), k)
+			}
+		}
+	}
+	v.found.Seen += seen.acks.count
+	return nil
+}
+
+// window remembers which of the samples of one read were there.
+type window struct {
+	first, from int
+	acks        *Acks
+}
+
+func (w window) has(i, k int) bool { return w.acks.has(i-w.first, k-w.from) }
+func (w window) mark(i, k int)     { w.acks.markOne(ref{i - w.first, k - w.from}) }
+
+func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen window) {
+	step := func(t int64) (int, bool) {
+		k, ok := v.g.Step(i, t)
+		if !ok || k < seen.from || seen.has(i, k) {
+			v.found.Wrong++
+			v.found.example("a sample that was never sent, or there twice: %s at %d", ls, t)
+			return 0, false
+		}
+		seen.mark(i, k)
+		return k, true
+	}
+	for _, s := range series.Samples {
+		k, ok := step(s.Timestamp)
+		if !ok {
+			continue
+		}
+		want := math.Float64bits(v.g.Value(i, k))
+		if want == negativeZero {
+			want = 0 // Prometheus' messages leave a number out that equals 0, and so lose the sign.
+		}
+		if got := math.Float64bits(s.Value) &^ signOfZero(s.Value); v.g.IsHistogram(i) || got != want {
+			v.found.Wrong++
+			v.found.example("wrong: %s at %d is %x, not %x", ls, s.Timestamp, got, want)
+		}
+	}
+	for _, h := range series.Histograms {
+		k, ok := step(h.Timestamp)
+		if ok && !v.sameHistogram(i, k, h) {
+			v.found.Wrong++
+			v.found.example("wrong: %s at %d is %s", ls, h.Timestamp, h.String())
+		}
+	}
+}
+
+const negativeZero = 1 << 63
+
+// signOfZero is the sign bit if v is -0, and else nothing.
+func signOfZero(v float64) uint64 {
+	if v == 0 {
+		return negativeZero
+	}
+	return 0
+}
+
+func (v *verifier) sameHistogram(i, k int, got prompb.Histogram) bool {
+	if !v.g.IsHistogram(i) {
+		return false
+	}
+	integer, float := v.g.Histogram(i, k)
+	if integer != nil {
+		return !got.IsFloatHistogram() && got.ToIntHistogram().Equals(integer)
+	}
+	return got.IsFloatHistogram() && got.ToFloatHistogram().Equals(float)
+}
+
+func labelsFrom(pairs []prompb.Label) labels.Labels {
+	b := labels.NewScratchBuilder(len(pairs))
+	for _, l := range pairs {
+		b.Add(l.Name, l.Value)
+	}
+	b.Sort()
+	return b.Labels()
+}
+
+// read asks for the samples of one target between two times, both included.
+func (r Reader) read(ctx context.Context, minT, maxT int64, instance string) ([]*prompb.TimeSeries, error) {
+	message, err := proto.Marshal(&prompb.ReadRequest{Queries: []*prompb.Query{{
+		StartTimestampMs: minT, EndTimestampMs: maxT,
+		Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_EQ, Name: "instance", Value: instance}},
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(snappy.Encode(nil, message)))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/x-protobuf")
+	request.Header.Set("Content-Encoding", "snappy")
+	request.Header.Set("X-Prometheus-Remote-Read-Version", "0.1.0")
+	if r.Tenant != "" {
+		request.Header.Set("X-Scope-OrgID", r.Tenant)
+	}
+	response, err := r.Client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxReadBytes))
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("bench: remote read: %s: %s", response.Status, bytes.TrimSpace(body[:min(len(body), 1000)]))
+	}
+	if n, err := snappy.DecodedLen(body); err != nil || n > maxReadBytes {
+		return nil, fmt.Errorf("bench: remote read: an answer of %d bytes: %w", n, err)
+	}
+	body, err = snappy.Decode(nil, body)
+	if err != nil {
+		return nil, fmt.Errorf("bench: remote read: %w", err)
+	}
+	var answer prompb.ReadResponse
+	if err := proto.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("bench: remote read: %w", err)
+	}
+	if len(answer.Results) != 1 {
+		return nil, fmt.Errorf("bench: remote read: %d results for one query", len(answer.Results))
+	}
+	return answer.Results[0].Timeseries, nil
+}
