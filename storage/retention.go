@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -15,10 +16,12 @@ const (
 	boundFirst = "first"
 	// boundDropped is the newest window that retention has dropped, of the tenant "".
 	boundDropped = "dropped"
+	// boundTenant begins the rows of the tenant "" that name the tenants.
+	boundTenant = "tenant:"
 )
 
 // stretchBounds makes sure that the first slot of the tenant, and of all, is at most slot. The row's
-// timestamp falls as the slot rises, so that the lowest wins.
+// timestamp falls as the slot rises, so that the lowest wins. A tenant is listed with its first bound.
 func (s *Store) stretchBounds(ctx context.Context, tenant string, slot int64) error {
 	var rows []engine.Batch
 	for _, name := range []string{tenant, ""} {
@@ -28,6 +31,11 @@ func (s *Store) stretchBounds(ctx context.Context, tenant string, slot int64) er
 		}
 		if ok && first <= slot {
 			continue
+		}
+		if name != "" && !ok {
+			rows = append(rows, engine.Batch{Table: engine.Bounds, Partition: engine.Key{engine.Text("")}, Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text(boundTenant + name)}, Timestamp: 1, Value: []byte{1},
+			}}})
 		}
 		rows = append(rows, engine.Batch{Table: engine.Bounds, Partition: engine.Key{engine.Text(name)}, Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Text(boundFirst)}, Timestamp: math.MaxInt64/2 - slot, Value: binary.AppendVarint(nil, slot),
@@ -54,6 +62,19 @@ func (s *Store) bound(ctx context.Context, tenant, what string) (v int64, ok boo
 		return v, true, nil
 	}
 	return 0, false, nil
+}
+
+// Tenants lists the tenants that have, or had, sealed rows.
+func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Bounds, Partition: engine.Key{engine.Text("")}}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing tenants: %w", err)
+		}
+		if name, ok := strings.CutPrefix(row.Clustering[0].Text, boundTenant); ok {
+			names = append(names, strings.Clone(name))
+		}
+	}
+	return names, nil
 }
 
 // expiredWindow returns the newest window whose rows may go: its end, the retention and the grace have

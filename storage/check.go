@@ -1,0 +1,234 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// CheckStats counts what Check has looked at.
+type CheckStats struct {
+	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples int
+	// Bytes are the encoded bytes of chunks.
+	Bytes int64
+	// Problems is how many were reported.
+	Problems int
+}
+
+// Check verifies what is stored: that blobs and chunks have the checksums they were written with, that
+// chunks lie where their keys say and under the hash of their content, that each series with chunks has
+// labels, that these give its id, and that the catalog names them. Each problem is reported with its row.
+// It reads everything; an error says that it could not go on.
+func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
+	c := &checker{s: s, ctx: ctx}
+	c.report = func(format string, args ...any) {
+		c.stats.Problems++
+		report(fmt.Sprintf(format, args...))
+	}
+	for p := range s.period.Partitions {
+		if err := c.stage(p); err != nil {
+			return c.stats, err
+		}
+	}
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return c.stats, err
+	}
+	newest := s.period.windowOfTime(s.opts.Now().Add(MaxAhead).UnixMilli())
+	for _, tenant := range tenants {
+		c.stats.Tenants++
+		first, ok, err := s.firstSlot(ctx, tenant)
+		if err != nil {
+			return c.stats, err
+		}
+		if !ok {
+			c.report("bounds: tenant %q is listed and has no first slot", tenant)
+			continue
+		}
+		for w := s.period.windowOf(first); w <= newest; w++ {
+			if err := c.window(tenant, w); err != nil {
+				return c.stats, err
+			}
+		}
+	}
+	return c.stats, nil
+}
+
+type checker struct {
+	s      *Store
+	ctx    context.Context
+	stats  CheckStats
+	report func(format string, args ...any)
+}
+
+// stage checks the blobs of a partition, and that no pending row lies before the marks.
+func (c *checker) stage(partition int) error {
+	work, err := c.s.Waiting(c.ctx, partition)
+	if err != nil {
+		return err
+	}
+	for _, w := range work {
+		for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+			if err != nil {
+				return err
+			}
+			c.stats.Blobs++
+			r := stageRowOf(row)
+			sink := &checkSink{c: c, work: w}
+			var reader blobReader
+			err := reader.open(row.Value)
+			if err == nil {
+				err = reader.walk(sink)
+			}
+			if err != nil {
+				c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", w.Slot, w.Partition, r.writer, r.seq, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkSink checks the records of one blob.
+type checkSink struct {
+	c    *checker
+	work Work
+}
+
+func (k *checkSink) define(_ uint32, _ string, ls labels.Labels) error {
+	return k.c.s.opts.checkLabels(ls)
+}
+
+func (k *checkSink) float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
+
+func (k *checkSink) histogram(_ uint32, t int64, encoded []byte) error {
+	if _, err := chunk.ParseHistogram(encoded); err != nil {
+		return err
+	}
+	return k.time(t)
+}
+
+func (k *checkSink) time(t int64) error {
+	if k.c.s.period.slotOf(t) != k.work.Slot {
+		return fmt.Errorf("%w: a sample at %d belongs to slot %d", errBadBlob, t, k.c.s.period.slotOf(t))
+	}
+	return nil
+}
+
+func (c *checker) window(tenant string, window int64) error {
+	marks := 0
+	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, tenant), KeysOnly: true}) {
+		if err != nil {
+			return err
+		}
+		marks++
+		if slot := row.Clustering[0].Int; c.s.period.windowOf(slot) != window {
+			c.report("sealed: window %d of tenant %q has a mark of slot %d, which isn't in it", window, tenant, slot)
+		}
+	}
+	if marks == 0 {
+		return nil
+	}
+	c.stats.Windows++
+	names, err := c.names(window, tenant, catalogLabel, "")
+	if err != nil {
+		return err
+	}
+	values := map[string]map[string]bool{}
+	for name := range names {
+		if values[name], err = c.names(window, tenant, catalogValue, name); err != nil {
+			return err
+		}
+	}
+	metrics, err := c.names(window, tenant, catalogMetric, "")
+	if err != nil {
+		return err
+	}
+	for metric := range metrics {
+		c.stats.Metrics++
+		if err := c.metric(tenant, window, metric, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checker) names(window int64, tenant string, kind int64, label string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Catalog, Partition: catalogPartition(window, tenant, kind, label), KeysOnly: true}) {
+		if err != nil {
+			return nil, err
+		}
+		out[string([]byte(row.Clustering[0].Text))] = true
+	}
+	return out, nil
+}
+
+// metric checks one wide row: labels first, then chunks, as they are ordered.
+func (c *checker) metric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
+	known := map[string]bool{}
+	var builder labels.ScratchBuilder
+	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(window, tenant, metric, 0)}) {
+		if err != nil {
+			return err
+		}
+		k := row.Clustering
+		at := func(format string, args ...any) {
+			c.report("raw: window %d, tenant %q, metric %q, series %x, start %d: "+format, append([]any{window, tenant, metric, k[1].Text, k[2].Int}, args...)...)
+		}
+		switch k[0].Int {
+		case kindLabels:
+			c.stats.Series++
+			known[string([]byte(k[1].Text))] = true
+			ls, err := parseLabels(row.Value, metric, &builder)
+			if err != nil {
+				at("%v", err)
+				continue
+			}
+			if id := SeriesIDOf(ls); id.String() != k[1].Text {
+				at("the labels %s belong to series %x", ls, id)
+			}
+			ls.Range(func(l labels.Label) {
+				if !values[l.Name][l.Value] {
+					at("the catalog doesn't name %s=%q", l.Name, l.Value)
+				}
+			})
+		case kindChunk:
+			c.stats.Chunks++
+			c.stats.Bytes += int64(len(row.Value))
+			if !known[k[1].Text] {
+				at("a chunk of a series without labels")
+			}
+			c.chunk(window, row, at)
+		default:
+			at("a row of kind %d is not known", k[0].Int)
+		}
+	}
+	return nil
+}
+
+func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
+	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text {
+		at("the version is not the hash of the chunk")
+	}
+	var samples chunk.Samples
+	if err := chunk.Decode(row.Value, &samples); err != nil {
+		at("%v", err)
+		return
+	}
+	c.stats.Samples += samples.Len()
+	if samples.Len() == 0 {
+		at("an empty chunk")
+		return
+	}
+	minT, maxT := boundsOf(&samples)
+	start := row.Clustering[2].Int
+	slot := c.s.period.slotOf(minT)
+	if minT <= start || c.s.period.slotOf(maxT) != slot || c.s.period.slotStart(slot) > start || c.s.period.windowOf(slot) != window {
+		at("samples from %d to %d don't belong there", minT, maxT)
+	}
+}

@@ -1,0 +1,203 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// testStore is a store on a real engine in a folder of the test's, with a clock that the test moves.
+type testStore struct {
+	*Store
+	t    testing.TB
+	dir  string
+	eng  engine.Engine
+	opts Options
+	now  time.Time
+}
+
+func openTestStore(t testing.TB, change func(*Options)) *testStore {
+	ts := &testStore{t: t, dir: t.TempDir(), opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	ts.opts.Now = func() time.Time { return ts.now }
+	if change != nil {
+		change(&ts.opts)
+	}
+	ts.open()
+	t.Cleanup(ts.close)
+	return ts
+}
+
+func (ts *testStore) open() {
+	eng, err := pebble.Open(ts.dir, pebble.DefaultOptions())
+	require.NoError(ts.t, err)
+	ts.eng = eng
+	ts.Store, err = Open(ts.t.Context(), eng, ts.opts)
+	require.NoError(ts.t, err)
+	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+}
+
+func (ts *testStore) close() {
+	ts.check()
+	require.NoError(ts.t, ts.Store.Close())
+	require.NoError(ts.t, ts.eng.Close())
+}
+
+// check verifies all that is stored.
+func (ts *testStore) check() CheckStats {
+	stats, err := ts.Check(context.Background(), func(problem string) { ts.t.Error(problem) })
+	require.NoError(ts.t, err)
+	return stats
+}
+
+// reopen closes and opens the store on the same files.
+func (ts *testStore) reopen() {
+	ts.close()
+	ts.open()
+}
+
+type sample struct {
+	t int64
+	v float64
+}
+
+// write sends samples of one series as a request of their own.
+func (ts *testStore) write(tenant string, ls labels.Labels, samples ...sample) {
+	ts.t.Helper()
+	b := ts.NewBatch(tenant)
+	s, err := b.Define([]byte(ls.String()), ls)
+	require.NoError(ts.t, err)
+	for _, x := range samples {
+		require.NoError(ts.t, b.Float(s, x.t, 0, x.v))
+	}
+	require.NoError(ts.t, b.Commit(context.Background()))
+}
+
+// all reads everything that a tenant has.
+func (ts *testStore) all(tenant string) map[string][]sample {
+	ts.t.Helper()
+	found, err := ts.Select(ts.t.Context(), Query{
+		Tenant: tenant, MinT: -maxTime, MaxT: maxTime,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
+		Warn:     func(err error) { require.NoError(ts.t, err) },
+	})
+	require.NoError(ts.t, err)
+	out := map[string][]sample{}
+	for _, s := range found {
+		var samples chunk.Samples
+		require.NoError(ts.t, s.Samples(&samples))
+		var list []sample
+		for i, t := range samples.T {
+			list = append(list, sample{t, samples.V[i]})
+		}
+		if list != nil {
+			out[s.Labels.String()] = list
+		}
+	}
+	return out
+}
+
+func TestWriteSealRead(t *testing.T) {
+	ts := openTestStore(t, nil)
+	base := ts.now.Add(-5 * time.Hour).UnixMilli()
+	want := map[string][]sample{}
+	for i := range 20 {
+		ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i))
+		var list []sample
+		for j := range 1200 {
+			list = append(list, sample{base + int64(j)*15_000, float64(i * j)})
+		}
+		want[ls.String()] = list
+		rand.Shuffle(len(list), func(a, b int) {
+			if a/50 == b/50 {
+				list[a], list[b] = list[b], list[a]
+			}
+		})
+		for from := 0; from < len(list); from += 100 {
+			ts.write("default", ls, list[from:from+100]...)
+		}
+		sortSamples(list)
+	}
+	require.Equal(t, want, ts.all("default"), "unsealed")
+	require.Empty(t, ts.all("other"), "another tenant sees nothing")
+	ts.reopen()
+	require.Equal(t, want, ts.all("default"), "unsealed, after a restart")
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Zero(t, ts.head.series.Load(), "all is sealed")
+	require.Zero(t, ts.head.bytes.Load(), "the head's account is balanced")
+	require.Equal(t, want, ts.all("default"), "sealed")
+	ts.reopen()
+	require.Equal(t, want, ts.all("default"), "sealed, after a restart")
+
+	// Late data makes one more chunk; what is there already costs nothing.
+	ls := labels.FromStrings(labels.MetricName, "metric_0", "instance", "host-0")
+	late := sample{base + 7, math.Pi}
+	ts.write("default", ls, late)
+	ts.write("default", ls, want[ls.String()][:200]...)
+	want[ls.String()] = append([]sample{want[ls.String()][0], late}, want[ls.String()][1:]...)
+	require.Equal(t, want, ts.all("default"), "late")
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Equal(t, want, ts.all("default"), "late, sealed")
+}
+
+func sortSamples(list []sample) {
+	for i := 1; i < len(list); i++ {
+		for j := i; j > 0 && list[j].t < list[j-1].t; j-- {
+			list[j], list[j-1] = list[j-1], list[j]
+		}
+	}
+}
+
+func TestOtherSettingsAreRefused(t *testing.T) {
+	ts := openTestStore(t, nil)
+	opts := ts.opts
+	opts.Slot = time.Hour
+	_, err := Open(t.Context(), ts.eng, opts)
+	require.ErrorIs(t, err, ErrOtherSettings)
+	require.ErrorContains(t, err, "slots of 2h0m0s and 16 partitions, asked for 1h0m0s and 16")
+}
+
+func TestTimesAreBounded(t *testing.T) {
+	ts := openTestStore(t, nil)
+	ls := labels.FromStrings(labels.MetricName, "up")
+	b := ts.NewBatch("default")
+	s, err := b.Define(nil, ls)
+	require.NoError(t, err)
+	require.ErrorIs(t, b.Float(s, ts.now.Add(MaxAhead).UnixMilli()+1, 0, 1), ErrTooFarAhead)
+	require.NoError(t, b.Float(s, ts.now.Add(MaxAhead).UnixMilli(), 0, 1))
+	require.ErrorIs(t, b.Float(s, ts.now.Add(-ts.opts.Retention).UnixMilli(), 0, 1), ErrTooOld)
+	require.NoError(t, b.Float(s, ts.now.Add(-ts.opts.Retention).UnixMilli()+1, 0, 1))
+	require.NoError(t, b.Commit(t.Context()))
+}
+
+func TestRetentionDropsWindows(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Retention = 48 * time.Hour })
+	ls := labels.FromStrings(labels.MetricName, "up")
+	ts.write("default", ls, sample{ts.now.Add(-time.Hour).UnixMilli(), 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.now = ts.now.Add(30 * time.Hour)
+	ts.write("default", ls, sample{ts.now.Add(-time.Hour).UnixMilli(), 2})
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Len(t, ts.all("default")[ls.String()], 2)
+	ts.now = ts.now.Add(20 * time.Hour)
+	require.Len(t, ts.all("default")[ls.String()], 1, "hidden once past the retention")
+	n, err := ts.Expire(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n, "the grace isn't over")
+	ts.now = ts.now.Add(expireGrace + 12*time.Hour)
+	n, err = ts.Expire(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	n, err = ts.Expire(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n, "not dropped twice")
+}
