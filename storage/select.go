@@ -1,7 +1,11 @@
 package storage
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -18,28 +22,293 @@ type Query struct {
 	Sorted bool
 	// Limit is the greatest number of series wanted; 0: all.
 	Limit int
-	// Warn is told what had to be skipped because it is corrupt; nil: only logs and counters are.
+	// Warn is told what had to be skipped because it is corrupt; nil: only logs and counters are. It is
+	// called by one goroutine at a time, also by SelectedSeries.Samples.
 	Warn func(error)
 }
 
 // SelectedSeries is one series of a Query's answer. Its methods may be called from any goroutine, and
-// after the query's context has ended they may fail with its error.
+// after the query's context has ended they fail with its error.
 type SelectedSeries struct {
 	Labels labels.Labels
+
+	sel      *selection
+	id       SeriesID
+	at       uint32 // its place among the selection's series
+	from, to uint32 // its parts
+}
+
+// selection is the answer to a Query. What it reads is cut into groups of neighbouring series, so that what
+// it holds follows what its caller asks for.
+//
+//	series  [ a b c d e f g … ]      parts of c: ─► source (window, metric, shard)
+//	groups  [   0   |   1   … ]                  └► the head's snapshot
+type selection struct {
+	r       *request
+	ctx     context.Context
+	sources []source
+	open    []openSeries
+	parts   []part
+	series  []*SelectedSeries
+	groups  groups
+}
+
+// source is where sealed chunks are: a partition of table raw.
+type source struct {
+	window int64
+	metric string
+	shard  int64
+}
+
+// part says where samples of a series are.
+type part struct {
+	// source is the index of a source, or inHead.
+	source uint32
+	// at is the place of the series in its window's metric, or in the head's snapshot.
+	at uint32
+}
+
+const inHead = ^uint32(0)
+
+// Select finds the series that match and have, or may have, samples in the range. It reads no samples yet.
+func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) {
+	if err := s.Ready(); err != nil {
+		return nil, err
+	}
+	r := s.newRequest(q)
+	if r.minT > r.maxT {
+		return nil, ctx.Err()
+	}
+	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
+	sel := &selection{r: r, ctx: ctx, open: s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT)}
+	windows, err := r.windows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	windows = slices.DeleteFunc(windows, func(w sealedWindow) bool { return !w.touched })
+	list, err := r.windowMetrics(ctx, windows)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]matching, len(list))
+	err = r.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
+		found[at], err = r.take(list[at], m, positions)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	limit := q.Limit
+	if q.Sorted {
+		limit = 0
+	}
+	sel.merge(found, limit)
+	if q.Sorted {
+		slices.SortFunc(sel.series, func(a, b *SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) })
+	}
+	if q.Limit > 0 && len(sel.series) > q.Limit {
+		sel.series = sel.series[:q.Limit]
+	}
+	for i, series := range sel.series {
+		series.at = uint32(i)
+	}
+	sel.groups.init(sel)
+	return sel.series, nil
+}
+
+// matching is what matches of a metric in one window, in the order of ids.
+type matching struct {
+	window windowMetric
+	ids    []SeriesID
+	labels []labels.Labels
+	shards []uint16 // nil: all are in shard 0
+	// positions are those among all series that the metric has in the window.
+	positions []uint32
+}
+
+// take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
+func (r *request) take(w windowMetric, m *metricSeries, positions []uint32) (matching, error) {
+	f := matching{window: w, ids: m.ids, labels: m.labels, shards: m.shards, positions: positions}
+	if len(positions) < len(m.ids) {
+		f.ids, f.labels = make([]SeriesID, len(positions)), make([]labels.Labels, len(positions))
+		if m.shards != nil {
+			f.shards = make([]uint16, len(positions))
+		}
+		for i, p := range positions {
+			f.ids[i], f.labels[i] = m.ids[p], m.labels[p]
+			if m.shards != nil {
+				f.shards[i] = m.shards[p]
+			}
+		}
+	}
+	size := 0
+	for _, ls := range f.labels {
+		size += int(ls.ByteSize()) + seriesBytes
+	}
+	return f, r.budget.charge(size)
+}
+
+// merge makes one series of what windows and head have under one id; limit bounds how many, 0: all. found
+// comes by metric, and an id belongs to one metric.
+func (sel *selection) merge(found []matching, limit int) {
+	heads := make([]uint32, len(sel.open)) // places in open, by metric and id
+	metrics := make([]string, len(sel.open))
+	for i := range heads {
+		heads[i] = uint32(i)
+		metrics[i] = sel.open[i].labels.Get(labels.MetricName)
+	}
+	slices.SortFunc(heads, func(a, b uint32) int {
+		return cmp.Or(strings.Compare(metrics[a], metrics[b]), bytes.Compare(sel.open[a].id[:], sel.open[b].id[:]))
+	})
+	m := merger{sel: sel, limit: limit}
+	for len(found) > 0 || len(heads) > 0 {
+		metric := ""
+		switch {
+		case len(heads) == 0:
+			metric = found[0].window.metric
+		case len(found) == 0:
+			metric = metrics[heads[0]]
+		default:
+			metric = min(found[0].window.metric, metrics[heads[0]])
+		}
+		n, k := 0, 0
+		for n < len(found) && found[n].window.metric == metric {
+			n++
+		}
+		for k < len(heads) && metrics[heads[k]] == metric {
+			k++
+		}
+		if m.metric(found[:n], heads[:k]); m.full() {
+			return
+		}
+		found, heads = found[n:], heads[k:]
+	}
+}
+
+// merger appends series to a selection.
+type merger struct {
+	sel   *selection
+	limit int
+	slab  []SelectedSeries // memory for the next series
+	runs  []run
+}
+
+// run is what one window has of a metric, and how far it is merged.
+type run struct {
+	*matching
+	source uint32 // of shard 0; those of the other shards follow
+	next   int
+}
+
+func (m *merger) full() bool { return m.limit > 0 && len(m.sel.series) >= m.limit }
+
+// metric merges the series of one metric, whose windows and head are each in the order of ids.
+func (m *merger) metric(found []matching, heads []uint32) {
+	sel := m.sel
+	m.runs = m.runs[:0]
+	for i := range found {
+		f := &found[i]
+		if len(f.ids) == 0 {
+			continue
+		}
+		m.runs = append(m.runs, run{matching: f, source: uint32(len(sel.sources))})
+		shards := int64(1)
+		for _, s := range f.shards {
+			shards = max(shards, int64(s)+1)
+		}
+		for shard := range shards {
+			sel.sources = append(sel.sources, source{window: f.window.window.window, metric: f.window.metric, shard: shard})
+		}
+	}
+	for !m.full() {
+		id, ok := m.least(heads)
+		if !ok {
+			return
+		}
+		heads = m.add(id, heads)
+	}
+}
+
+// least returns the smallest id that is not merged yet.
+func (m *merger) least(heads []uint32) (least *SeriesID, ok bool) {
+	if len(heads) > 0 {
+		least = &m.sel.open[heads[0]].id
+	}
+	for i := range m.runs {
+		r := &m.runs[i]
+		if r.next < len(r.ids) && (least == nil || bytes.Compare(r.ids[r.next][:], least[:]) < 0) {
+			least = &r.ids[r.next]
+		}
+	}
+	return least, least != nil
+}
+
+// add makes a series of everything under id, and returns the rest of heads.
+func (m *merger) add(id *SeriesID, heads []uint32) []uint32 {
+	sel := m.sel
+	if len(m.slab) == 0 {
+		m.slab = make([]SelectedSeries, min(1024, max(16, len(sel.series))))
+	}
+	series := &m.slab[0]
+	m.slab = m.slab[1:]
+	series.sel, series.id, series.from = sel, *id, uint32(len(sel.parts))
+	for i := range m.runs {
+		r := &m.runs[i]
+		for ; r.next < len(r.ids) && r.ids[r.next] == *id; r.next++ {
+			shard := uint32(0)
+			if r.shards != nil {
+				shard = uint32(r.shards[r.next])
+			}
+			series.Labels = r.labels[r.next]
+			sel.parts = append(sel.parts, part{source: r.source + shard, at: r.positions[r.next]})
+		}
+	}
+	for ; len(heads) > 0 && sel.open[heads[0]].id == *id; heads = heads[1:] {
+		series.Labels = sel.open[heads[0]].labels
+		sel.parts = append(sel.parts, part{source: inHead, at: heads[0]})
+	}
+	series.to = uint32(len(sel.parts))
+	sel.series = append(sel.series, series)
+	return heads
 }
 
 // Samples appends the series' samples within the query's range, in order, at most one a timestamp.
-func (s *SelectedSeries) Samples(into *chunk.Samples) error { panic("not built yet") }
-
-// Select finds the series that match and have, or may have, samples in the range.
-func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) {
-	panic("not built yet")
-}
-
-// LabelNames lists the names of labels of the series that match (no matchers: of all) in the range, sorted.
-func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) { panic("not built yet") }
-
-// LabelValues lists the values of a label, sorted, likewise.
-func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
-	panic("not built yet")
+func (s *SelectedSeries) Samples(into *chunk.Samples) error {
+	if into.Len() > 0 {
+		var own chunk.Samples
+		if err := s.Samples(&own); err != nil {
+			return err
+		}
+		for i, t := range own.T {
+			st := int64(0)
+			if len(own.ST) > 0 {
+				st = own.ST[i]
+			}
+			into.AppendFloat(t, st, own.V[i])
+		}
+		into.H = append(into.H, own.H...)
+		return nil
+	}
+	sel := s.sel
+	if err := sel.ctx.Err(); err != nil {
+		return err
+	}
+	chunks, err := sel.groups.chunks(s)
+	if err != nil {
+		return err
+	}
+	for _, c := range chunks {
+		sel.decode(s, c, into)
+	}
+	for _, p := range sel.parts[s.from:s.to] {
+		if p.source != inHead {
+			continue
+		}
+		if err := sel.open[p.at].samples(sel.r.minT, sel.r.maxT, into); err != nil {
+			return err
+		}
+	}
+	into.Normalize()
+	into.Clip(sel.r.minT, sel.r.maxT)
+	return nil
 }

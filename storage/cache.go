@@ -1,0 +1,185 @@
+package storage
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+)
+
+// What a cacheKey names.
+const (
+	cachedMetrics = iota // the names of a window's metrics
+	cachedSeries         // the series of a window's metric, text
+	cachedNames          // the names of a window's labels
+	cachedValues         // the values of a window's label, text
+)
+
+// cacheKey names something that was read of a tenant's sealed window.
+type cacheKey struct {
+	kind   uint8
+	window int64
+	tenant string
+	text   string
+}
+
+// cached is what a cache holds. It doesn't change, but it may grow as it is used.
+type cached interface {
+	bytes() int64
+}
+
+// cache keeps what was read of sealed windows, up to a size in bytes, and lets go of what was not used for
+// the longest time. An entry is of one version of its window; another version takes its place.
+type cache struct {
+	capacity int64
+
+	mu      sync.Mutex
+	entries map[cacheKey]*list.Element
+	recent  *list.List // of *cacheEntry, the last used first
+	size    int64
+	flights map[flightKey]*flight
+	counts  cacheCounts
+}
+
+// cacheCounts are a cache's figures: hits and misses since it was made, and what it holds.
+type cacheCounts struct {
+	hits, misses   uint64
+	bytes, entries int64
+}
+
+type cacheEntry struct {
+	key     cacheKey
+	version uint64
+	value   cached
+	size    int64
+}
+
+// entryBytes is what an entry takes besides its value and texts.
+const entryBytes = 200
+
+type flightKey struct {
+	cacheKey
+	version uint64
+}
+
+// flight is a load that is under way.
+type flight struct {
+	done  chan struct{}
+	value cached
+	err   error
+}
+
+func newCache(capacity int64) *cache {
+	return &cache{
+		capacity: capacity, entries: map[cacheKey]*list.Element{}, recent: list.New(), flights: map[flightKey]*flight{},
+	}
+}
+
+// get returns what key names in this version of its window, and calls load if it isn't held. Whoever asks
+// for the same meanwhile waits for that load; an error isn't kept.
+func (c *cache) get(ctx context.Context, key cacheKey, version uint64, load func() (cached, error)) (cached, error) {
+	for {
+		value, f, mine := c.look(key, version)
+		switch {
+		case value != nil:
+			return value, nil
+		case mine:
+			c.fly(f, flightKey{key, version}, load)
+			return f.value, f.err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if f.err == nil {
+			return f.value, nil
+		}
+		if !isContextError(f.err) {
+			return nil, f.err
+		}
+		// Another query gave up, not this one.
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look returns the value held, or else a flight; mine says that the caller must fly it.
+func (c *cache) look(key cacheKey, version uint64) (value cached, f *flight, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key]; e != nil {
+		entry := e.Value.(*cacheEntry)
+		if entry.version == version {
+			c.counts.hits++
+			c.recent.MoveToFront(e)
+			c.measure(entry)
+			return entry.value, nil, false
+		}
+	}
+	if f := c.flights[flightKey{key, version}]; f != nil {
+		c.counts.hits++
+		return nil, f, false
+	}
+	c.counts.misses++
+	f = &flight{done: make(chan struct{})}
+	c.flights[flightKey{key, version}] = f
+	return nil, f, true
+}
+
+func (c *cache) fly(f *flight, key flightKey, load func() (cached, error)) {
+	f.err = errLoadPanicked
+	defer func() {
+		c.mu.Lock()
+		delete(c.flights, key)
+		if f.err == nil {
+			c.put(key, f.value)
+		}
+		c.mu.Unlock()
+		close(f.done)
+	}()
+	f.value, f.err = load()
+}
+
+var errLoadPanicked = errors.New("storage: loading a sealed window ended in a panic")
+
+// put and measure need the lock.
+func (c *cache) put(key flightKey, value cached) {
+	if e := c.entries[key.cacheKey]; e != nil {
+		c.remove(e)
+	}
+	entry := &cacheEntry{key: key.cacheKey, version: key.version, value: value}
+	c.entries[key.cacheKey] = c.recent.PushFront(entry)
+	c.measure(entry)
+}
+
+// measure accounts for an entry's size, and makes room.
+func (c *cache) measure(entry *cacheEntry) {
+	size := entry.value.bytes() + entryBytes + int64(len(entry.key.tenant)+len(entry.key.text))
+	c.size += size - entry.size
+	entry.size = size
+	for c.size > c.capacity && c.recent.Len() > 0 {
+		c.remove(c.recent.Back())
+	}
+}
+
+func (c *cache) remove(e *list.Element) {
+	entry := e.Value.(*cacheEntry)
+	c.recent.Remove(e)
+	delete(c.entries, entry.key)
+	c.size -= entry.size
+}
+
+// stats returns the cache's figures.
+func (c *cache) stats() cacheCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := c.counts
+	counts.bytes, counts.entries = c.size, int64(c.recent.Len())
+	return counts
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

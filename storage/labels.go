@@ -1,0 +1,188 @@
+package storage
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// LabelNames lists the names of labels of the series that match (no matchers: of all) in the range, sorted.
+// Sealed windows are taken whole.
+func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
+	return s.texts(ctx, q, textSearch{
+		kind: cachedNames, catalog: catalogLabel,
+		ofOpen: func(t *textSet, ls labels.Labels) {
+			ls.Range(func(l labels.Label) { t.addOne(l.Name) })
+		},
+		ofSealed: func(m *metricSeries, positions []uint32) []string { return m.set.LabelNames(positions) },
+	})
+}
+
+// LabelValues lists the values of a label, sorted, likewise.
+func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
+	search := textSearch{
+		kind: cachedValues, catalog: catalogValue, label: name,
+		ofOpen: func(t *textSet, ls labels.Labels) {
+			if v := ls.Get(name); v != "" {
+				t.addOne(v)
+			}
+		},
+		ofSealed: func(m *metricSeries, positions []uint32) []string { return m.set.LabelValues(name, positions) },
+	}
+	if name == labels.MetricName {
+		search.catalog, search.label = catalogMetric, ""
+	}
+	return s.texts(ctx, q, search)
+}
+
+// textSearch is what tells the names of labels from the values of one.
+type textSearch struct {
+	// kind is that of cache entries; catalog and label name the catalog's partition.
+	kind     uint8
+	catalog  int64
+	label    string
+	ofOpen   func(*textSet, labels.Labels)
+	ofSealed func(m *metricSeries, positions []uint32) []string
+}
+
+func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string, error) {
+	if err := s.Ready(); err != nil {
+		return nil, err
+	}
+	r := s.newRequest(q)
+	if r.minT > r.maxT {
+		return nil, ctx.Err()
+	}
+	t := &textSet{r: r, seen: map[string]struct{}{}}
+	// Invariant I4: first the head, then the marks, then the rows.
+	for _, open := range s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT) {
+		search.ofOpen(t, open.labels)
+	}
+	windows, err := r.windows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(q.Matchers) == 0 {
+		err = r.catalogTexts(ctx, windows, search, t)
+	} else {
+		err = r.matchingTexts(ctx, windows, search, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.sorted(q.Limit)
+}
+
+// catalogTexts adds what the catalogs of the windows list.
+func (r *request) catalogTexts(ctx context.Context, windows []sealedWindow, search textSearch, t *textSet) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readWorkers)
+	for _, w := range windows {
+		g.Go(func() error {
+			if search.catalog == catalogMetric { // The same entry serves selectors.
+				metrics, err := r.allMetrics(ctx, w)
+				for _, m := range metrics {
+					t.add(m.name)
+				}
+				return err
+			}
+			list, err := r.catalogList(ctx, w, search)
+			if err == nil {
+				t.add(list...)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// textList is a list of names or values, sorted.
+type textList []string
+
+func (l textList) bytes() (n int64) {
+	for _, s := range l {
+		n += int64(len(s)) + textBytes
+	}
+	return n
+}
+
+// textBytes is what a text takes besides its characters.
+const textBytes = 16
+
+func (r *request) catalogList(ctx context.Context, w sealedWindow, search textSearch) (textList, error) {
+	key := cacheKey{kind: search.kind, window: w.window, tenant: r.tenant, text: search.label}
+	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
+		list, size := textList{}, r.newBudget()
+		err := r.scan(ctx, engine.Range{
+			Table: engine.Catalog, Partition: catalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
+		}, func(row engine.Row) error {
+			list = append(list, strings.Clone(row.Clustering[0].Text))
+			return size.charge(len(row.Clustering[0].Text) + textBytes)
+		})
+		return list, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(textList), nil
+}
+
+// matchingTexts adds what the sealed series that match have.
+func (r *request) matchingTexts(ctx context.Context, windows []sealedWindow, search textSearch, t *textSet) error {
+	list, err := r.windowMetrics(ctx, windows)
+	if err != nil {
+		return err
+	}
+	return r.eachMatch(ctx, list, func(_ int, m *metricSeries, positions []uint32) error {
+		t.add(search.ofSealed(m, positions)...)
+		return nil
+	})
+}
+
+// textSet collects texts from many goroutines.
+type textSet struct {
+	r    *request
+	mu   sync.Mutex
+	seen map[string]struct{}
+	err  error
+}
+
+func (t *textSet) add(texts ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range texts {
+		t.addOne(s)
+	}
+}
+
+// addOne needs the lock, or to be alone.
+func (t *textSet) addOne(s string) {
+	if _, ok := t.seen[s]; ok || t.err != nil {
+		return
+	}
+	if t.err = t.r.budget.charge(len(s) + textBytes); t.err == nil {
+		t.seen[s] = struct{}{}
+	}
+}
+
+// sorted returns the first texts, up to limit (0: all).
+func (t *textSet) sorted(limit int) ([]string, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	list := make([]string, 0, len(t.seen))
+	for s := range t.seen {
+		list = append(list, s)
+	}
+	slices.Sort(list)
+	if limit > 0 && len(list) > limit {
+		list = list[:limit]
+	}
+	return list, nil
+}

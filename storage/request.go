@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// readWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
+// enough that one query doesn't take the whole engine.
+const readWorkers = 16
+
+// CorruptRowError names a row that can't be read. The query goes on without it.
+type CorruptRowError struct {
+	Table  *engine.Table
+	Window int64
+	Tenant string
+	Metric string
+	// Series is the id of the row's series, "" if it has none; Start the slot's start of a chunk, milliseconds.
+	Series string
+	Start  int64
+	Err    error
+}
+
+func (e *CorruptRowError) Error() string {
+	row := fmt.Sprintf("%s row of window %d, tenant %q, metric %q", e.Table, e.Window, e.Tenant, e.Metric)
+	if e.Series != "" {
+		row += fmt.Sprintf(", series %x, start %d", e.Series, e.Start)
+	}
+	return fmt.Sprintf("storage: left out the corrupt %s: %v", row, e.Err)
+}
+
+func (e *CorruptRowError) Unwrap() error { return e.Err }
+
+// request is what one query carries through the read path.
+type request struct {
+	s        *Store
+	tenant   string
+	matchers []*labels.Matcher
+	// minT and maxT are what the query may see of what it asked for, milliseconds; empty if minT > maxT.
+	minT, maxT int64
+
+	budget budget
+	warnMu sync.Mutex
+	warn   func(error)
+}
+
+func (s *Store) newRequest(q Query) *request {
+	return &request{
+		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn,
+		budget: budget{limit: s.opts.QueryBytes},
+		minT:   max(q.MinT, s.horizon()+1, -maxTime),
+		maxT:   min(q.MaxT, s.opts.Now().Add(MaxAhead).UnixMilli(), maxTime),
+	}
+}
+
+// budget bounds the bytes of labels and encoded samples that a query, or a load for the cache, makes the
+// store read and hold.
+type budget struct {
+	used  atomic.Int64
+	limit int64
+}
+
+// newBudget is for a load that several queries may wait for.
+func (r *request) newBudget() *budget { return &budget{limit: r.s.opts.QueryBytes} }
+
+func (b *budget) charge(n int) error {
+	if b.used.Add(int64(n)) > b.limit {
+		return fmt.Errorf("%w: its labels and encoded samples are more than %d bytes; ask for a shorter range or for fewer series, or raise the limit",
+			ErrQueryTooLarge, b.limit)
+	}
+	return nil
+}
+
+// tell gives the query's caller a warning.
+func (r *request) tell(err error) {
+	if r.warn == nil {
+		return
+	}
+	r.warnMu.Lock()
+	defer r.warnMu.Unlock()
+	r.warn(err)
+}
+
+// corrupt counts, logs and tells.
+func (r *request) corrupt(err *CorruptRowError) {
+	r.s.corrupt(err.Table, err)
+	r.tell(err)
+}
+
+// scan yields the rows of a partition to row, which must keep copies.
+func (r *request) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+	for rw, err := range r.s.eng.Scan(ctx, rows) {
+		if err != nil {
+			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)
+		}
+		if err := row(rw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

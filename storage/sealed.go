@@ -1,0 +1,188 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// sealedWindow is a window in which something is sealed.
+type sealedWindow struct {
+	window int64
+	// version is a hash of the window's marks: while it is the same, so are the window's rows.
+	version uint64
+	// touched says that slots of the request's range are sealed, not only others of the window.
+	touched bool
+}
+
+// windows finds the windows of the request's range that have marks, in the order of time. What is sealed
+// after this was called is not in them, so the head must have been asked before.
+func (r *request) windows(ctx context.Context) ([]sealedWindow, error) {
+	first, ok, err := r.s.firstSlot(ctx, r.tenant)
+	if err != nil || !ok {
+		return nil, err
+	}
+	p := r.s.period
+	minT := max(r.minT, p.slotStart(first)+1)
+	if minT > r.maxT {
+		return nil, nil
+	}
+	from, to := p.windowOfTime(minT), p.windowOfTime(r.maxT)
+	found := make([]sealedWindow, to-from+1)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readWorkers)
+	for i := range found {
+		g.Go(func() (err error) {
+			found[i], err = r.marks(ctx, from+int64(i), p.slotOf(minT), p.slotOf(r.maxT))
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found, func(w sealedWindow) bool { return w.version == 0 }), nil
+}
+
+// marks reads a window's marks; its version is 0 if there are none.
+func (r *request) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
+	w := sealedWindow{window: window}
+	h := xxhash.New()
+	var buf []byte
+	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
+		slot := row.Clustering[0].Int
+		buf = binary.LittleEndian.AppendUint64(buf[:0], uint64(slot))
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(row.Clustering[1].Int))
+		_, _ = h.Write(append(buf, row.Clustering[2].Text...))
+		w.version = 1
+		w.touched = w.touched || (slot >= minSlot && slot <= maxSlot)
+		return nil
+	})
+	if w.version != 0 {
+		w.version = max(1, h.Sum64())
+	}
+	return w, err
+}
+
+// sealedMetric is a metric of a window.
+type sealedMetric struct {
+	name   string
+	shards int64
+}
+
+// metricBytes is what a sealedMetric takes besides its text.
+const metricBytes = 24
+
+// metricNames are the metrics of a window, sorted by name.
+type metricNames []sealedMetric
+
+func (m metricNames) bytes() (n int64) {
+	for _, metric := range m {
+		n += int64(len(metric.name)) + metricBytes
+	}
+	return n
+}
+
+// metrics returns the metrics of a window whose names the request's matchers of __name__ match.
+func (r *request) metrics(ctx context.Context, w sealedWindow) (metricNames, error) {
+	all, err := r.allMetrics(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var byName []*labels.Matcher
+	for _, m := range r.matchers {
+		if m.Name == labels.MetricName {
+			byName = append(byName, m)
+		}
+	}
+	if len(byName) == 0 {
+		return all, nil
+	}
+	var matching metricNames
+	for _, metric := range narrow(all, byName) {
+		if matchAll(byName, metric.name) {
+			matching = append(matching, metric)
+		}
+	}
+	return matching, nil
+}
+
+// narrow looks up what the first matcher with an alternation or a prefix names.
+func narrow(all metricNames, byName []*labels.Matcher) metricNames {
+	find := func(name string) int {
+		i, _ := slices.BinarySearchFunc(all, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+		return i
+	}
+	for _, m := range byName {
+		if m.Type != labels.MatchRegexp {
+			continue
+		}
+		if set := m.SetMatches(); len(set) > 0 {
+			set = slices.Clone(set)
+			slices.Sort(set)
+			var found metricNames
+			for _, name := range slices.Compact(set) {
+				if i := find(name); i < len(all) && all[i].name == name {
+					found = append(found, all[i])
+				}
+			}
+			return found
+		}
+		if prefix := m.Prefix(); prefix != "" {
+			rest := all[find(prefix):]
+			n := 0
+			for n < len(rest) && strings.HasPrefix(rest[n].name, prefix) {
+				n++
+			}
+			return rest[:n]
+		}
+	}
+	return all
+}
+
+func matchAll(ms []*labels.Matcher, value string) bool {
+	for _, m := range ms {
+		if !m.Matches(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// allMetrics returns all metrics of a window.
+func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
+	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedMetrics, window: w.window, tenant: r.tenant}, w.version, func() (cached, error) {
+		names, size := metricNames{}, r.newBudget()
+		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: catalogPartition(w.window, r.tenant, catalogMetric, "")}, func(row engine.Row) error {
+			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: r.shards(w.window, row)})
+			return size.charge(len(row.Clustering[0].Text) + metricBytes)
+		})
+		return names, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(metricNames), nil
+}
+
+// maxShards bounds what a catalog row may say.
+const maxShards = 1 << 10
+
+// shards reads the number of shards that a metric's catalog row holds.
+func (r *request) shards(window int64, row engine.Row) int64 {
+	n, w := binary.Uvarint(row.Value)
+	if w != len(row.Value) || n > maxShards {
+		r.corrupt(&CorruptRowError{Table: engine.Catalog, Window: window, Tenant: r.tenant, Metric: row.Clustering[0].Text, Err: errBadShards})
+		return 1
+	}
+	return max(1, int64(n))
+}
+
+var errBadShards = fmt.Errorf("storage: not a number of shards up to %d", maxShards)

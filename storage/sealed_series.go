@@ -1,0 +1,150 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sort"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/index"
+)
+
+// metricSeries are the series of a metric in a window, in the order of their ids. A series stands here
+// twice if it has rows in two shards.
+type metricSeries struct {
+	set    *index.Set
+	labels []labels.Labels
+	ids    []SeriesID
+	shards []uint16 // nil: all are in shard 0
+	// bad are the rows that could not be read, as many as are kept.
+	bad []*CorruptRowError
+}
+
+const (
+	// maxBadRows bounds how many corrupt rows of a metric each query is told of.
+	maxBadRows = 10
+	// seriesBytes is what a series takes in memory besides its labels.
+	seriesBytes = 64
+)
+
+func (m *metricSeries) bytes() int64 {
+	return m.set.Bytes() + int64(len(m.ids)*16+len(m.shards)*2+len(m.bad)*200)
+}
+
+// Len, Less and Swap let sort put the series of several shards in one order.
+func (m *metricSeries) Len() int           { return len(m.ids) }
+func (m *metricSeries) Less(i, j int) bool { return bytes.Compare(m.ids[i][:], m.ids[j][:]) < 0 }
+func (m *metricSeries) Swap(i, j int) {
+	m.ids[i], m.ids[j] = m.ids[j], m.ids[i]
+	m.labels[i], m.labels[j] = m.labels[j], m.labels[i]
+	m.shards[i], m.shards[j] = m.shards[j], m.shards[i]
+}
+
+// shardOf returns the shard that holds the rows of the series at a position.
+func (m *metricSeries) shardOf(position uint32) int64 {
+	if m.shards == nil {
+		return 0
+	}
+	return int64(m.shards[position])
+}
+
+// series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
+func (r *request) series(ctx context.Context, w sealedWindow, metric string, shards int64) (*metricSeries, error) {
+	loaded := false
+	key := cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: metric}
+	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
+		loaded = true
+		return r.loadSeries(ctx, w.window, metric, shards)
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := v.(*metricSeries)
+	for _, bad := range m.bad {
+		if loaded {
+			r.s.corrupt(bad.Table, bad)
+		}
+		r.tell(bad)
+	}
+	return m, nil
+}
+
+func (r *request) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
+	if shards == 0 {
+		var err error
+		if shards, err = r.shardsOf(ctx, window, metric); err != nil {
+			return nil, err
+		}
+	}
+	l := &seriesLoad{r: r, window: window, metric: metric, budget: r.newBudget(), builder: labels.NewScratchBuilder(16)}
+	for shard := range shards {
+		err := r.scan(ctx, engine.Range{
+			Table: engine.Raw, Partition: rawPartition(window, r.tenant, metric, shard),
+			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
+		}, func(row engine.Row) error { return l.add(shard, row) })
+		if err != nil {
+			return nil, err
+		}
+		if shards == 1 {
+			break
+		}
+		for len(l.m.shards) < len(l.m.ids) {
+			l.m.shards = append(l.m.shards, uint16(shard))
+		}
+	}
+	if shards > 1 {
+		sort.Stable(&l.m)
+	}
+	l.m.set = index.New(l.m.labels)
+	return &l.m, nil
+}
+
+// shardsOf reads how many shards a metric has in a window: 0 if it isn't there.
+func (r *request) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
+	name := engine.Key{engine.Text(metric)}
+	err = r.scan(ctx, engine.Range{
+		Table: engine.Catalog, Partition: catalogPartition(window, r.tenant, catalogMetric, ""), From: name, To: name,
+	}, func(row engine.Row) error {
+		shards = r.shards(window, row)
+		return nil
+	})
+	return shards, err
+}
+
+// seriesLoad reads labels rows.
+type seriesLoad struct {
+	r       *request
+	window  int64
+	metric  string
+	m       metricSeries
+	budget  *budget
+	builder labels.ScratchBuilder
+	text    []byte
+}
+
+var errOtherSeries = errors.New("storage: the labels are those of another series")
+
+func (l *seriesLoad) add(shard int64, row engine.Row) error {
+	var id SeriesID
+	copy(id[:], row.Clustering[1].Text)
+	ls, err := parseLabels(row.Value, l.metric, &l.builder)
+	if err == nil {
+		l.text = AppendSeriesSet(l.text[:0], ls)
+		if seriesIDOf(l.text) != id {
+			err = errOtherSeries
+		}
+	}
+	if err != nil {
+		bad := &CorruptRowError{Table: engine.Raw, Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
+		if len(l.m.bad) < maxBadRows {
+			l.m.bad = append(l.m.bad, bad)
+		}
+		return nil
+	}
+	l.m.ids = append(l.m.ids, id)
+	l.m.labels = append(l.m.labels, ls)
+	return l.budget.charge(int(ls.ByteSize()) + seriesBytes)
+}

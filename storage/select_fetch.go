@@ -1,0 +1,312 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// groupSeries is how many neighbouring series of an answer are read together.
+	groupSeries = 256
+	// groupsAhead is how many groups are read before they are asked for, once their neighbour was.
+	groupsAhead = 2
+	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
+	// answer at once, each at its own place; when there are too many, groups are read again.
+	groupsHeld = 16
+	// slicesATask is how many series one goroutine reads one after the other.
+	slicesATask = 16
+	// seekRows is how many rows an engine passes over in the time that it takes to begin a scan.
+	seekRows = 20
+)
+
+// groups reads the sealed chunks of a selection.
+type groups struct {
+	sel *selection
+	mu  sync.Mutex
+	all []group
+	// held are the groups with chunks, the one least recently begun first.
+	held []int
+}
+
+type group struct {
+	load *groupLoad // nil: not read, or let go of
+	// read says which of the series were asked for; left is how many were not.
+	read [groupSeries / 64]uint64
+	left int
+}
+
+// groupLoad is what was, or is being, read of a group.
+type groupLoad struct {
+	done   chan struct{}
+	err    error
+	chunks []sealedChunk // by series
+	ends   []uint32      // where the chunks of each series end
+}
+
+// sealedChunk is a chunk as it is stored.
+type sealedChunk struct {
+	data   []byte
+	start  int64
+	source uint32
+	series uint32 // its place in the group
+}
+
+func (g *groups) init(sel *selection) {
+	g.sel = sel
+	if len(sel.sources) == 0 {
+		return
+	}
+	g.all = make([]group, (len(sel.series)+groupSeries-1)/groupSeries)
+	for i := range g.all {
+		g.all[i].left = g.size(i)
+	}
+}
+
+// size is how many series a group has.
+func (g *groups) size(i int) int { return min(groupSeries, len(g.sel.series)-i*groupSeries) }
+
+// chunks returns the sealed chunks of a series, in the order of time within a shard.
+func (g *groups) chunks(s *SelectedSeries) ([]sealedChunk, error) {
+	if len(g.all) == 0 {
+		return nil, nil
+	}
+	load := g.ask(int(s.at))
+	select {
+	case <-load.done:
+	case <-g.sel.ctx.Done():
+		return nil, g.sel.ctx.Err()
+	}
+	if load.err != nil {
+		return nil, load.err
+	}
+	local := s.at % groupSeries
+	from := uint32(0)
+	if local > 0 {
+		from = load.ends[local-1]
+	}
+	return load.chunks[from:load.ends[local]], nil
+}
+
+// ask begins to read the group of the series at a place, unless that was done, and when the group is new to
+// its readers also the groups after it. A group of which every series was asked for is let go of.
+func (g *groups) ask(at int) *groupLoad {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i, local := at/groupSeries, at%groupSeries
+	gr := &g.all[i]
+	first := gr.left == g.size(i)
+	load := g.begin(i)
+	if bit := uint64(1) << (local % 64); gr.read[local/64]&bit == 0 {
+		gr.read[local/64] |= bit
+		gr.left--
+	}
+	if gr.left == 0 {
+		g.letGo(i)
+	}
+	if first {
+		for ahead := i + 1; ahead <= i+groupsAhead && ahead < len(g.all); ahead++ {
+			if g.all[ahead].left == g.size(ahead) {
+				g.begin(ahead)
+			}
+		}
+	}
+	return load
+}
+
+// begin and letGo need the lock.
+func (g *groups) begin(i int) *groupLoad {
+	if load := g.all[i].load; load != nil {
+		return load
+	}
+	if len(g.held) >= groupsHeld {
+		g.letGo(g.held[0])
+	}
+	load := &groupLoad{done: make(chan struct{})}
+	g.all[i].load = load
+	g.held = append(g.held, i)
+	from := i * groupSeries
+	go func() {
+		defer close(load.done)
+		load.read(g.sel, g.sel.series[from:from+g.size(i)])
+	}()
+	return load
+}
+
+func (g *groups) letGo(i int) {
+	g.all[i] = group{left: g.size(i)}
+	if at := slices.Index(g.held, i); at >= 0 {
+		g.held = slices.Delete(g.held, at, at+1)
+	}
+}
+
+// want is a series to read from a source.
+type want struct {
+	source uint32
+	at     uint32 // its place among the series that its metric has in the window
+	series uint32 // its place in the group
+	id     *SeriesID
+}
+
+// read fetches the chunks of these series.
+func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
+	var wants []want
+	for i, s := range series {
+		for _, p := range sel.parts[s.from:s.to] {
+			if p.source != inHead {
+				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), id: &s.id})
+			}
+		}
+	}
+	slices.SortFunc(wants, func(a, b want) int { return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.at, b.at)) })
+	tasks := sel.tasks(wants)
+	got := make([][]sealedChunk, len(tasks))
+	g, ctx := errgroup.WithContext(sel.ctx)
+	g.SetLimit(readWorkers)
+	for i := range tasks {
+		g.Go(func() (err error) {
+			got[i], err = sel.fetch(ctx, &tasks[i])
+			return err
+		})
+	}
+	if l.err = g.Wait(); l.err == nil {
+		l.order(len(series), got)
+	}
+}
+
+// order puts the chunks in the order of their series.
+func (l *groupLoad) order(series int, got [][]sealedChunk) {
+	next := make([]uint32, series+1)
+	total := 0
+	for _, chunks := range got {
+		total += len(chunks)
+		for _, c := range chunks {
+			next[c.series+1]++
+		}
+	}
+	for i := range series {
+		next[i+1] += next[i]
+	}
+	l.ends = slices.Clone(next[1:])
+	l.chunks = make([]sealedChunk, total)
+	for _, chunks := range got {
+		for _, c := range chunks {
+			l.chunks[next[c.series]] = c
+			next[c.series]++
+		}
+	}
+}
+
+// task is what one goroutine reads: of one source either all of a range of ids, or series by series.
+type task struct {
+	wants []want
+	whole bool
+}
+
+// tasks decides for each source whether to scan over all series between the first and the last wanted one,
+// or to begin anew for each.
+func (sel *selection) tasks(wants []want) []task {
+	p := sel.r.s.period
+	rows := int(p.RawWindowMS / p.SlotMS) // of a series in a window
+	wanted := min(rows, int(p.slotOf(sel.r.maxT)-p.slotOf(sel.r.minT))+1)
+	var tasks []task
+	for len(wants) > 0 {
+		n := 1
+		for n < len(wants) && wants[n].source == wants[0].source {
+			n++
+		}
+		ofSource := wants[:n]
+		wants = wants[n:]
+		span := int(ofSource[n-1].at-ofSource[0].at) + 1
+		if n > 1 && span*rows <= n*(seekRows+wanted) {
+			tasks = append(tasks, task{wants: ofSource, whole: true})
+			continue
+		}
+		for some := range slices.Chunk(ofSource, slicesATask) {
+			tasks = append(tasks, task{wants: some})
+		}
+	}
+	return tasks
+}
+
+// fetch reads the chunks of a task.
+func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
+	f := fetcher{sel: sel, minStart: sel.r.s.period.slotStart(sel.r.s.period.slotOf(sel.r.minT))}
+	if t.whole {
+		err := f.scan(ctx, t.wants)
+		return f.chunks, err
+	}
+	for i := range t.wants {
+		if err := f.scan(ctx, t.wants[i:i+1]); err != nil {
+			return nil, err
+		}
+	}
+	return f.chunks, nil
+}
+
+type fetcher struct {
+	sel      *selection
+	minStart int64
+	chunks   []sealedChunk
+	room     []byte // memory for the next chunks
+}
+
+// scan reads the chunks of wants, which are of one source and in the order of their ids, in one go.
+func (f *fetcher) scan(ctx context.Context, wants []want) error {
+	sel := f.sel
+	src := &sel.sources[wants[0].source]
+	first, last := wants[0].id, wants[len(wants)-1].id
+	return sel.r.scan(ctx, engine.Range{
+		Table: engine.Raw, Partition: rawPartition(src.window, sel.r.tenant, src.metric, src.shard),
+		From: engine.Key{engine.Int(kindChunk), engine.Text(first.String()), engine.Int(f.minStart)},
+		To:   engine.Key{engine.Int(kindChunk), engine.Text(last.String()), engine.Int(sel.r.maxT)},
+	}, func(row engine.Row) error {
+		id, start := row.Clustering[1].Text, row.Clustering[2].Int
+		for len(wants) > 1 && string(wants[0].id[:]) < id {
+			wants = wants[1:]
+		}
+		if start < f.minStart || start > sel.r.maxT || string(wants[0].id[:]) != id {
+			return nil
+		}
+		f.chunks = append(f.chunks, sealedChunk{
+			data: f.copy(row.Value), start: start, source: wants[0].source, series: wants[0].series,
+		})
+		return sel.r.budget.charge(len(row.Value))
+	})
+}
+
+// roomBytes is how much memory is taken at once for chunks.
+const roomBytes = 64 << 10
+
+func (f *fetcher) copy(b []byte) []byte {
+	if len(b) > cap(f.room)-len(f.room) {
+		f.room = make([]byte, 0, max(roomBytes, len(b)))
+	}
+	from := len(f.room)
+	f.room = append(f.room, b...)
+	return f.room[from:len(f.room):len(f.room)]
+}
+
+// decode appends a chunk's samples; one that can't be read is named and left out.
+func (sel *selection) decode(s *SelectedSeries, c sealedChunk, into *chunk.Samples) {
+	info, err := chunk.Header(c.data)
+	if err == nil && (info.MaxT < sel.r.minT || info.MinT > sel.r.maxT) {
+		return
+	}
+	if err == nil {
+		err = chunk.Decode(c.data, into)
+	}
+	if err != nil {
+		src := &sel.sources[c.source]
+		sel.r.corrupt(&CorruptRowError{
+			Table: engine.Raw, Window: src.window, Tenant: sel.r.tenant, Metric: src.metric,
+			Series: s.id.String(), Start: c.start, Err: err,
+		})
+	}
+}
