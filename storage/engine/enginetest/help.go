@@ -1,0 +1,150 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// someTime is the timestamp of writes for which it doesn't matter, microseconds.
+const someTime = 1_700_000_000_000_000
+
+// row is a row that was written or read, with memory of its own.
+type row struct {
+	key   engine.Key
+	value string
+}
+
+func (r row) String() string { return fmt.Sprintf("%s=%.20q", formatKey(r.key), r.value) }
+
+// scan reads a range to its end.
+func scan(t testing.TB, e engine.Engine, r engine.Range) []row {
+	t.Helper()
+	rows, err := tryScan(e, r)
+	require.NoError(t, err)
+	return rows
+}
+
+func tryScan(e engine.Engine, r engine.Range) ([]row, error) {
+	rows := []row{}
+	for read, err := range e.Scan(context.Background(), r) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row{key: cloneKey(read.Clustering), value: string(read.Value)})
+	}
+	return rows, nil
+}
+
+func scanPartition(t testing.TB, e engine.Engine, table *engine.Table, partition engine.Key) []row {
+	t.Helper()
+	return scan(t, e, engine.Range{Table: table, Partition: partition})
+}
+
+func write(t testing.TB, e engine.Engine, table *engine.Table, partition engine.Key, mutations ...engine.Mutation) {
+	t.Helper()
+	require.NoError(t, e.Write(context.Background(), []engine.Batch{{Table: table, Partition: partition, Mutations: mutations}}))
+}
+
+func put(key engine.Key, value string) engine.Mutation {
+	return engine.Mutation{Op: engine.Put, Clustering: key, Timestamp: someTime, Value: []byte(value)}
+}
+
+func remove(key engine.Key) engine.Mutation {
+	return engine.Mutation{Op: engine.Delete, Clustering: key, Timestamp: someTime}
+}
+
+func removeRange(from, to engine.Key) engine.Mutation {
+	return engine.Mutation{Op: engine.DeleteRange, Clustering: from, To: to, Timestamp: someTime}
+}
+
+// id is a KindID value.
+func id(n byte) engine.Value { return engine.Text(strings.Repeat(string([]byte{n}), engine.IDLen)) }
+
+// The values at which encodings of keys go wrong, in order.
+func edgeInts() []int64 {
+	return []int64{math.MinInt64, math.MinInt64 + 1, -1 << 40, -65537, -65536, -257, -256, -129, -128, -121, -120, -1,
+		0, 1, 119, 120, 127, 128, 255, 256, 65535, 65536, 1 << 40, math.MaxInt64 - 1, math.MaxInt64}
+}
+
+func edgeTexts() []string {
+	return []string{"", "\x00", "\x00\x00", "\x00\x01", "\x00a", "\x01", "\x01\x00", "\x01\x01", "\x02", "a", "a\x00", "a\x00\x00",
+		"a\x00b", "a\x01", "a\x01b", "a\x02", "a!", "aa", "b", "\u007f", "ÿ", "\ufffd", "\U0010ffff"}
+}
+
+func edgeIDs() []string {
+	var ids []string
+	for _, n := range []byte{0x00, 0x01, 0x7f, 0x80, 0xff} {
+		ids = append(ids, strings.Repeat("\x00", engine.IDLen-1)+string([]byte{n}), id(n).Text)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// randomKey picks an edge for each field.
+func randomKey(rng *rand.Rand, fields []engine.Field) engine.Key {
+	key := make(engine.Key, len(fields))
+	for i, f := range fields {
+		switch f.Kind {
+		case engine.KindInt:
+			key[i] = engine.Int(pick(rng, edgeInts()))
+		case engine.KindText:
+			key[i] = engine.Text(pick(rng, edgeTexts()))
+		case engine.KindID:
+			key[i] = engine.Text(pick(rng, edgeIDs()))
+		}
+	}
+	return key
+}
+
+func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+
+// plainKey is a key that offends nobody.
+func plainKey(fields []engine.Field) engine.Key {
+	key := make(engine.Key, len(fields))
+	for i, f := range fields {
+		switch f.Kind {
+		case engine.KindInt:
+			key[i] = engine.Int(7)
+		case engine.KindText:
+			key[i] = engine.Text("text")
+		case engine.KindID:
+			key[i] = id(7)
+		}
+	}
+	return key
+}
+
+func cloneKey(key engine.Key) engine.Key {
+	clone := make(engine.Key, len(key))
+	for i, v := range key {
+		clone[i] = engine.Value{Text: strings.Clone(v.Text), Int: v.Int}
+	}
+	return clone
+}
+
+// requireRows compares rows; rows shows what differs in words.
+func requireRows(t testing.TB, want, got []row, message string, args ...any) {
+	t.Helper()
+	if slices.EqualFunc(want, got, func(a, b row) bool {
+		return engine.Compare(a.key, b.key) == 0 && len(a.key) == len(b.key) && a.value == b.value
+	}) {
+		return
+	}
+	require.Fail(t, "other rows", "%s\nwant %d: %s\ngot  %d: %s", fmt.Sprintf(message, args...), len(want), shorten(want), len(got), shorten(got))
+}
+
+func shorten(rows []row) string {
+	if len(rows) > 30 {
+		return fmt.Sprintf("%v …", rows[:30])
+	}
+	return fmt.Sprint(rows)
+}

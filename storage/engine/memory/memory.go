@@ -1,0 +1,248 @@
+// Package memory keeps wide rows in sorted slices. It is the plain model that other engines are compared
+// with, and an engine for tests that need no disk: it keeps the contract of package engine to the letter,
+// timestamps of deletes included, and is meant to be read, not to be fast.
+package memory
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Engine keeps wide rows in memory, for as long as the process lives.
+type Engine struct {
+	mu     sync.RWMutex
+	tables map[byte][]*partition // by table ID; partitions in the order of their keys
+	closed bool
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+type partition struct {
+	key  engine.Key
+	rows []row // in the order of their keys
+	// ranges are the deleted ranges: a write that comes later with an earlier timestamp is void.
+	ranges []deletedRange
+}
+
+type row struct {
+	key       engine.Key
+	value     []byte
+	timestamp int64
+	deleted   bool // as of timestamp
+}
+
+type deletedRange struct {
+	from, to  engine.Key
+	timestamp int64
+}
+
+// New returns an empty engine.
+func New() *Engine { return &Engine{tables: map[byte][]*partition{}} }
+
+// Write implements engine.Engine.
+func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return engine.ErrClosed
+	}
+	if err := engine.CheckBatches(batches); err != nil {
+		return err
+	}
+	for _, b := range batches {
+		p := e.partition(b.Table, b.Partition)
+		for _, m := range b.Mutations {
+			p.apply(m)
+		}
+	}
+	return nil
+}
+
+func (p *partition) apply(m engine.Mutation) {
+	if m.Op == engine.DeleteRange {
+		d := deletedRange{from: cloneKey(m.Clustering), to: cloneKey(m.To), timestamp: m.Timestamp}
+		p.ranges = append(p.ranges, d)
+		p.rows = slices.DeleteFunc(p.rows, d.covers)
+		return
+	}
+	written := row{key: cloneKey(m.Clustering), timestamp: m.Timestamp, deleted: m.Op == engine.Delete}
+	if !written.deleted {
+		written.value = append([]byte{}, m.Value...)
+	}
+	for _, d := range p.ranges {
+		if d.covers(written) {
+			return
+		}
+	}
+	i, found := p.find(m.Clustering)
+	switch {
+	case !found:
+		p.rows = slices.Insert(p.rows, i, written)
+	case written.wins(p.rows[i]):
+		p.rows[i] = written
+	}
+}
+
+// wins says whether a row stands after both were written, in whatever order.
+func (r row) wins(other row) bool {
+	switch {
+	case r.timestamp != other.timestamp:
+		return r.timestamp > other.timestamp
+	case r.deleted != other.deleted:
+		return r.deleted
+	default:
+		return bytes.Compare(r.value, other.value) > 0
+	}
+}
+
+func (d deletedRange) covers(r row) bool {
+	return r.timestamp <= d.timestamp && engine.Compare(d.from, r.key) <= 0 && engine.Compare(r.key, d.to) <= 0
+}
+
+// find returns where a row is, or would be.
+func (p *partition) find(key engine.Key) (int, bool) {
+	return sort.Find(len(p.rows), func(i int) int { return engine.Compare(key, p.rows[i].key) })
+}
+
+// partition returns a partition, and creates it if need be. e.mu must be held for writing.
+func (e *Engine) partition(t *engine.Table, key engine.Key) *partition {
+	partitions := e.tables[t.ID]
+	i, found := findPartition(partitions, key)
+	if !found {
+		partitions = slices.Insert(partitions, i, &partition{key: cloneKey(key)})
+		e.tables[t.ID] = partitions
+	}
+	return partitions[i]
+}
+
+func findPartition(partitions []*partition, key engine.Key) (int, bool) {
+	return sort.Find(len(partitions), func(i int) int { return engine.Compare(key, partitions[i].key) })
+}
+
+// Scan implements engine.Engine.
+func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		rows, err := e.read(&r)
+		for i := 0; err == nil && i < len(rows); i++ {
+			if err = ctx.Err(); err == nil && !yield(rows[i], nil) {
+				return
+			}
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			yield(engine.Row{}, err)
+		}
+	}
+}
+
+// read collects a range's rows. Keys and values of a row never change in place, so they needn't be copied.
+func (e *Engine) read(r *engine.Range) ([]engine.Row, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.closed {
+		return nil, engine.ErrClosed
+	}
+	if err := engine.CheckRange(r); err != nil {
+		return nil, err
+	}
+	partitions := e.tables[r.Table.ID]
+	i, found := findPartition(partitions, r.Partition)
+	if !found {
+		return nil, nil
+	}
+	var rows []engine.Row
+	for _, row := range partitions[i].rows {
+		if r.Limit > 0 && len(rows) == r.Limit {
+			break
+		}
+		if row.deleted || engine.Compare(row.key, r.From) < 0 || engine.Compare(row.key, r.To) > 0 {
+			continue
+		}
+		out := engine.Row{Clustering: row.key, Value: row.value}
+		if r.KeysOnly {
+			out.Value = nil
+		}
+		rows = append(rows, out)
+	}
+	return rows, nil
+}
+
+// Drop implements engine.Engine.
+func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return engine.ErrClosed
+	}
+	if err := engine.CheckDrop(t, prefix); err != nil {
+		return err
+	}
+	e.tables[t.ID] = slices.DeleteFunc(e.tables[t.ID], func(p *partition) bool {
+		return engine.Compare(p.key, prefix) == 0
+	})
+	return nil
+}
+
+// CompareAndSet implements engine.Engine.
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+	if err := ctx.Err(); err != nil {
+		return false, nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false, nil, engine.ErrClosed
+	}
+	if err := engine.CheckCompareAndSet(t, key, clustering, value); err != nil {
+		return false, nil, err
+	}
+	p := e.partition(t, key)
+	i, found := p.find(clustering)
+	written := row{key: cloneKey(clustering), value: append([]byte{}, value...)}
+	switch {
+	case !found && old == nil:
+		p.rows = slices.Insert(p.rows, i, written)
+	case found && old != nil && bytes.Equal(p.rows[i].value, old):
+		p.rows[i] = written
+	case found:
+		return false, bytes.Clone(p.rows[i].value), nil
+	default:
+		return false, nil, nil
+	}
+	return true, nil, nil
+}
+
+// Close implements engine.Engine.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return engine.ErrClosed
+	}
+	e.closed = true
+	return nil
+}
+
+// cloneKey copies a key, its texts included: they may refer to memory that the caller uses again.
+func cloneKey(key engine.Key) engine.Key {
+	clone := make(engine.Key, len(key))
+	for i, v := range key {
+		clone[i] = engine.Value{Text: strings.Clone(v.Text), Int: v.Int}
+	}
+	return clone
+}

@@ -1,0 +1,43 @@
+package pebble
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/enginetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// smallOptions make everything happen early: memtables fill, files are cut, blocks are many.
+func smallOptions() Options {
+	o := DefaultOptions()
+	o.CacheBytes = 4 << 20
+	o.MemTableBytes = 1 << 20
+	o.BlockBytes = 4 << 10
+	return o
+}
+
+func TestConformance(t *testing.T) {
+	for name, opts := range map[string]Options{"default": DefaultOptions(), "small": smallOptions()} {
+		t.Run(name, func(t *testing.T) {
+			dirs := map[engine.Engine]string{}
+			openIn := func(t testing.TB, dir string) engine.Engine {
+				e, err := Open(dir, opts)
+				require.NoError(t, err)
+				dirs[e] = dir
+				return e
+			}
+			enginetest.Run(t,
+				func(t testing.TB) engine.Engine { return openIn(t, t.TempDir()) },
+				enginetest.WithReopen(func(t testing.TB, e engine.Engine) engine.Engine {
+					require.NoError(t, e.Close())
+					return openIn(t, dirs[e])
+				}),
+				enginetest.Without("DeleteMindsTimestamps", "a delete finds what was written before it: see Engine.Write"))
+		})
+	}
+}
