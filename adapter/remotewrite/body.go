@@ -1,0 +1,136 @@
+package remotewrite
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/golang/snappy"
+)
+
+var (
+	errTooLarge = errors.New("remotewrite: request too large")
+	errBusy     = errors.New("remotewrite: too many bytes in flight")
+	errCorrupt  = errors.New("remotewrite: corrupt snappy block")
+	errRead     = errors.New("remotewrite: reading the body")
+)
+
+const (
+	// firstRead is how much room a body of unknown or great length gets at first, bytes.
+	firstRead = 64 << 10
+	// keepBuffer is the greatest buffer that waits for the next request, bytes.
+	keepBuffer = 4 << 20
+)
+
+// body holds one request's bytes, compressed and decompressed, and what they claim of the budget.
+type body struct {
+	compressed, decoded []byte
+	budget              *budget
+	claimed             int64
+}
+
+// claim takes n bytes of the budget until release.
+func (b *body) claim(n int64) error {
+	if !b.budget.take(n) {
+		return errBusy
+	}
+	b.claimed += n
+	return nil
+}
+
+// release gives the claims back, and buffers that are too large to keep.
+func (b *body) release() {
+	b.budget.give(b.claimed)
+	b.claimed = 0
+	if cap(b.compressed) > keepBuffer {
+		b.compressed = nil
+	}
+	if cap(b.decoded) > keepBuffer {
+		b.decoded = nil
+	}
+}
+
+// read reads a request's body of at most limit bytes. The claim grows with what has arrived, so that a sender
+// who only announces much holds little.
+func (b *body) read(r *http.Request, limit int64) error {
+	b.compressed = b.compressed[:0]
+	if r.ContentLength > limit {
+		return fmt.Errorf("%w: the body has %d bytes, at most %d are read", errTooLarge, r.ContentLength, limit)
+	}
+	room := min(firstRead, limit)
+	if known := r.ContentLength; known >= 0 && known < room {
+		room = known
+	}
+	for {
+		if err := b.grow(room + 1); err != nil { // one more, to see the end without growing again
+			return err
+		}
+		n, err := r.Body.Read(b.compressed[len(b.compressed) : room+1])
+		b.compressed = b.compressed[:len(b.compressed)+n]
+		var cut *http.MaxBytesError
+		switch size := int64(len(b.compressed)); {
+		case size > limit || errors.As(err, &cut):
+			return fmt.Errorf("%w: the body has more than %d bytes", errTooLarge, min(limit, size))
+		case err == io.EOF && size < r.ContentLength:
+			return fmt.Errorf("%w: it ended after %d of %d bytes", errRead, size, r.ContentLength)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", errRead, err)
+		case size > room:
+			room = nextRoom(room, r.ContentLength, limit)
+		}
+	}
+}
+
+// nextRoom doubles the room for a body, but not past the length that its sender announced or the limit.
+func nextRoom(room, announced, limit int64) int64 {
+	next := min(2*room+1, limit)
+	if announced > room {
+		next = min(next, announced)
+	}
+	return next
+}
+
+// grow makes room for size bytes in all.
+func (b *body) grow(size int64) error {
+	if size > b.claimed {
+		if err := b.claim(size - b.claimed); err != nil {
+			return err
+		}
+	}
+	if int64(cap(b.compressed)) < size {
+		b.compressed = append(make([]byte, 0, size), b.compressed...)
+	}
+	return nil
+}
+
+// decompress decodes the snappy block that was read. Its header says how long the result is, and may lie: the
+// length is checked against the limit, and against what so few bytes can hold, before memory is found for it.
+func (b *body) decompress(limit int64) error {
+	size, err := snappy.DecodedLen(b.compressed)
+	if err != nil {
+		if errors.Is(err, snappy.ErrTooLarge) {
+			return fmt.Errorf("%w: decoded, it has more than %d bytes", errTooLarge, limit)
+		}
+		return fmt.Errorf("%w: no length", errCorrupt)
+	}
+	if int64(size) > limit {
+		return fmt.Errorf("%w: decoded, it has %d bytes, at most %d are taken", errTooLarge, size, limit)
+	}
+	// Snappy's densest element copies 64 bytes and takes 3.
+	if size > len(b.compressed)/3*64+64 {
+		return fmt.Errorf("%w: it claims %d bytes, which don't fit in %d", errCorrupt, size, len(b.compressed))
+	}
+	if err := b.claim(int64(size)); err != nil {
+		return err
+	}
+	if cap(b.decoded) < size {
+		b.decoded = make([]byte, size)
+	}
+	if b.decoded, err = snappy.Decode(b.decoded[:cap(b.decoded)], b.compressed); err != nil {
+		return fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+	return nil
+}

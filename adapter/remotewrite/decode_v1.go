@@ -1,0 +1,227 @@
+package remotewrite
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// Fields of prometheus.WriteRequest and prometheus.TimeSeries.
+const (
+	v1Timeseries = 1
+	v1Metadata   = 3
+
+	v1Labels     = 1
+	v1Samples    = 2
+	v1Exemplars  = 3
+	v1Histograms = 4
+)
+
+// decodeV1 takes a prometheus.WriteRequest. What is pending afterwards is the caller's to commit.
+func (d *decoder) decodeV1(body []byte) error {
+	n := 0
+	for i := 0; i < len(body); {
+		number, wire, next := tag(body, i)
+		if next < 0 {
+			return fmt.Errorf("%w: after %d series", errMalformed, n)
+		}
+		var err error
+		switch {
+		case number != v1Timeseries && number != v1Metadata:
+			i = skip(body, next, wire)
+		case wire != wireBytes:
+			err = errMalformed
+		default:
+			var message []byte
+			if message, i = delimited(body, next); i < 0 {
+				break
+			}
+			if number == v1Metadata {
+				err = d.metadataV1(message)
+				break
+			}
+			err = d.seriesV1(message)
+			n++
+		}
+		if i < 0 || err == errMalformed {
+			return fmt.Errorf("%w: after %d series", errMalformed, n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seriesV1 takes a prometheus.TimeSeries.
+func (d *decoder) seriesV1(m []byte) error {
+	// Labels come first in what everyone sends, as fields side by side.
+	i := 0
+	for i < len(m) && m[i] == tagLabels {
+		_, next := delimited(m, i+1)
+		if next < 0 {
+			return errMalformed
+		}
+		i = next
+	}
+	alias, rest := m[:i], m[i:]
+	found, ok := scanV1(rest)
+	if !ok {
+		return errMalformed
+	}
+	if found.labels {
+		// Some stand elsewhere: put them together, and look for samples everywhere.
+		alias, rest = d.gatherV1(m), m
+	}
+	if !found.samples {
+		if d.parseLabels(alias) < 0 {
+			return errMalformed
+		}
+	} else if err := d.resolve(alias); err != nil {
+		return err
+	}
+	return d.samplesV1(rest)
+}
+
+// foundV1 says which fields were seen.
+type foundV1 struct{ labels, samples bool }
+
+// scanV1 checks the fields of a prometheus.TimeSeries, but not what is in them.
+func scanV1(m []byte) (found foundV1, ok bool) {
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if next < 0 {
+			return found, false
+		}
+		if number > v1Histograms {
+			i = skip(m, next, wire)
+		} else if wire == wireBytes {
+			_, i = delimited(m, next)
+		} else {
+			return found, false
+		}
+		if i < 0 {
+			return found, false
+		}
+		found.labels = found.labels || number == v1Labels
+		found.samples = found.samples || number == v1Samples || number == v1Histograms
+	}
+	return found, true
+}
+
+// gatherV1 puts the label fields of a scanned prometheus.TimeSeries side by side.
+func (d *decoder) gatherV1(m []byte) []byte {
+	d.built = d.built[:0]
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		next = skip(m, next, wire)
+		if number == v1Labels {
+			d.built = append(d.built, m[i:next]...)
+		}
+		i = next
+	}
+	return d.built
+}
+
+// samplesV1 takes the samples, histograms and exemplars of a scanned prometheus.TimeSeries.
+func (d *decoder) samplesV1(m []byte) error {
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if wire != wireBytes {
+			i = skip(m, next, wire)
+			continue
+		}
+		var field []byte
+		field, i = delimited(m, next)
+		var err error
+		switch number {
+		case v1Samples:
+			t, _, v, ok := parseSample(field, false)
+			if !ok {
+				return errMalformed
+			}
+			err = d.float(t, 0, v)
+		case v1Histograms:
+			err = d.histogramV1(field)
+		case v1Exemplars:
+			if !validExemplarV1(field) {
+				return errMalformed
+			}
+			d.dropped.exemplars++
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validExemplarV1 checks a prometheus.Exemplar, which isn't kept yet.
+func validExemplarV1(m []byte) bool {
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if next < 0 {
+			return false
+		}
+		switch {
+		case number > 3:
+			i = skip(m, next, wire)
+		case number == 1 && wire == wireBytes:
+			var field []byte
+			field, i = delimited(m, next)
+			if i < 0 {
+				return false
+			}
+			if _, _, ok := parseLabel(field); !ok {
+				return false
+			}
+		case number == 2 && wire == wireFixed64, number == 3 && wire == wireVarint:
+			i = skip(m, next, wire)
+		default:
+			return false
+		}
+		if i < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// metadataV1 takes a prometheus.MetricMetadata.
+func (d *decoder) metadataV1(b []byte) error {
+	var m Metadata
+	var typ uint64
+	for i := 0; i < len(b); {
+		number, wire, next := tag(b, i)
+		if next < 0 {
+			return errMalformed
+		}
+		switch {
+		case number == 1 && wire == wireVarint:
+			typ, i = uvarint(b, next)
+		case number == 2 && wire == wireBytes:
+			m.Metric, i = delimited(b, next)
+		case number == 4 && wire == wireBytes:
+			m.Help, i = delimited(b, next)
+		case number == 5 && wire == wireBytes:
+			m.Unit, i = delimited(b, next)
+		case number == 1, number == 2, number == 4, number == 5:
+			return errMalformed
+		default:
+			i = skip(b, next, wire)
+		}
+		if i < 0 {
+			return errMalformed
+		}
+	}
+	m.Type = metricType(uint32(typ))
+	d.tell(m)
+	return nil
+}
+
+// tell passes metadata on, if it names a metric and is text.
+func (d *decoder) tell(m Metadata) {
+	if d.onMetadata == nil || len(m.Metric) == 0 || !utf8.Valid(m.Metric) || !utf8.Valid(m.Unit) || !utf8.Valid(m.Help) {
+		return
+	}
+	d.onMetadata(d.ctx, d.tenant, m)
+}

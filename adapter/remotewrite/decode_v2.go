@@ -1,0 +1,396 @@
+package remotewrite
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Fields of io.prometheus.write.v2.Request and TimeSeries.
+const (
+	v2Symbols    = 4
+	v2Timeseries = 5
+
+	v2LabelsRefs = 1
+	v2Samples    = 2
+	v2Histograms = 3
+	v2Exemplars  = 4
+	v2Metadata   = 5
+)
+
+// maxSymbols bounds the symbol table of one request: two bytes may be a symbol, and each costs eight here.
+const maxSymbols = 1 << 20
+
+// symbol is a string of the request, by its place in the body.
+type symbol struct{ at, len uint32 }
+
+var (
+	errOddReferences = errors.New("the number of label references is odd")
+	errReference     = errors.New("a reference points outside of the symbol table")
+)
+
+// metadataV2 is an io.prometheus.write.v2.Metadata with the reference of the metric's name.
+type metadataV2 struct {
+	metric           uint32
+	typ              uint32
+	unitRef, helpRef uint32
+}
+
+// decodeV2 takes an io.prometheus.write.v2.Request. What is pending afterwards is the caller's to commit.
+func (d *decoder) decodeV2(body []byte) error {
+	first, err := d.symbolsV2(body)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for i := first; i < len(body); {
+		number, wire, next := tag(body, i) // symbolsV2 has checked it
+		if number != v2Timeseries {
+			i = skip(body, next, wire)
+			continue
+		}
+		message, next := delimited(body, next)
+		if err := d.seriesV2(body, message); err == errMalformed {
+			return fmt.Errorf("%w: after %d series", err, n)
+		} else if err != nil {
+			return err
+		}
+		n++
+		i = next
+	}
+	return nil
+}
+
+// symbolsV2 checks the fields of a request, collects its symbols, which may stand anywhere, and returns where
+// the first series is.
+func (d *decoder) symbolsV2(body []byte) (first int, err error) {
+	first = len(body)
+	for i := 0; i < len(body); {
+		number, wire, next := tag(body, i)
+		if next < 0 {
+			return 0, errMalformed
+		}
+		if number != v2Symbols && number != v2Timeseries {
+			next = skip(body, next, wire)
+		} else if wire != wireBytes {
+			return 0, errMalformed
+		} else {
+			var field []byte
+			field, next = delimited(body, next)
+			if number == v2Timeseries {
+				first = min(first, i)
+			} else if next > 0 {
+				d.symbols = append(d.symbols, symbol{at: uint32(next - len(field)), len: uint32(len(field))})
+			}
+		}
+		if i = next; i < 0 {
+			return 0, errMalformed
+		}
+		if len(d.symbols) > maxSymbols {
+			return 0, errTooManySymbols
+		}
+	}
+	if len(d.symbols) > 0 && d.symbols[0].len > 0 {
+		return 0, errFirstSymbol
+	}
+	return first, nil
+}
+
+// foundV2 says what a scan of a series has found.
+type foundV2 struct {
+	// refs is the payload of the one packed labels_refs; gather says that there are several or unpacked ones.
+	refs                      []byte
+	gather, samples, metadata bool
+	meta                      metadataV2
+}
+
+// seriesV2 takes an io.prometheus.write.v2.TimeSeries.
+func (d *decoder) seriesV2(body, m []byte) error {
+	var found foundV2
+	if !scanV2(m, &found) {
+		return errMalformed
+	}
+	if found.gather && !d.gatherV2(m, &found) {
+		return errMalformed
+	}
+	alias, bad, err := d.aliasV2(body, found.refs)
+	if err != nil {
+		return err
+	}
+	if bad == nil && (int(found.meta.unitRef) >= len(d.symbols) || int(found.meta.helpRef) >= len(d.symbols)) {
+		bad = errReference
+	}
+	switch {
+	case bad == errTooManyLabels:
+		d.refuse(storage.ReasonTooManyLabels, bad)
+	case bad != nil:
+		d.refuse(reasonBadSymbols, bad)
+	case found.samples:
+		if err := d.resolve(alias); err != nil {
+			return err
+		}
+	}
+	if bad == nil && found.metadata && d.onMetadata != nil {
+		d.tellV2(body, found)
+	}
+	return d.samplesV2(m)
+}
+
+// scanV2 checks the fields of a series, and what is in them but for samples, histograms and exemplars.
+func scanV2(m []byte, found *foundV2) bool {
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if next < 0 {
+			return false
+		}
+		var field []byte
+		switch {
+		case number == v2LabelsRefs && wire == wireVarint:
+			found.gather = true
+			i = skip(m, next, wire)
+		case number > v2Metadata:
+			i = skip(m, next, wire)
+		case wire != wireBytes:
+			return false
+		default:
+			field, i = delimited(m, next)
+		}
+		if i < 0 {
+			return false
+		}
+		switch number {
+		case v2LabelsRefs:
+			// A packed field ends with the end of a number.
+			if len(field) > 0 && field[len(field)-1] >= 0x80 {
+				return false
+			}
+			found.gather = found.gather || found.refs != nil
+			found.refs = field
+		case v2Samples, v2Histograms:
+			found.samples = true
+		case v2Metadata:
+			found.metadata = true
+			if !parseMetadataV2(field, &found.meta) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// gatherV2 puts the label references of a scanned series side by side, as if they had come in one field.
+func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
+	d.refs = d.refs[:0]
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		end := skip(m, next, wire)
+		if number == v2LabelsRefs {
+			if wire == wireBytes {
+				_, end = delimited(m, next)
+				n, start := uvarint(m, next)
+				d.refs = append(d.refs, m[start:start+int(n)]...)
+			} else {
+				d.refs = append(d.refs, m[next:end]...)
+			}
+		}
+		i = end
+	}
+	found.refs = d.refs
+	return true
+}
+
+// aliasV2 writes the labels that refs names as 1.0 would have sent them. bad says why they can't be.
+func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
+	alias = d.built[:0]
+	for i := 0; i < len(refs); {
+		name, next := uvarint(refs, i)
+		if next < 0 {
+			return nil, nil, errMalformed
+		}
+		if next == len(refs) {
+			bad = errOddReferences
+			break
+		}
+		value, next := uvarint(refs, next)
+		if next < 0 {
+			return nil, nil, errMalformed
+		}
+		if int(uint32(name)) >= len(d.symbols) || int(uint32(value)) >= len(d.symbols) {
+			bad = errReference
+			break
+		}
+		i = next
+		n, v := d.symbols[uint32(name)], d.symbols[uint32(value)]
+		if len(alias)+int(n.len)+int(v.len) > maxAliasBytes {
+			bad = errTooManyLabels
+			break
+		}
+		alias = appendLabel(alias, body[n.at:n.at+n.len], body[v.at:v.at+v.len])
+	}
+	d.built = alias
+	if bad != nil && !validPacked(refs) {
+		return nil, nil, errMalformed
+	}
+	return alias, bad, nil
+}
+
+// validPacked checks packed varints.
+func validPacked(b []byte) bool {
+	for i := 0; i < len(b); {
+		if _, i = uvarint(b, i); i < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// parseMetadataV2 reads an io.prometheus.write.v2.Metadata into m. Of a repeated field the last counts.
+func parseMetadataV2(b []byte, m *metadataV2) bool {
+	for i := 0; i < len(b); {
+		number, wire, next := tag(b, i)
+		if next < 0 {
+			return false
+		}
+		known := number == 1 || number == 3 || number == 4
+		if !known {
+			i = skip(b, next, wire)
+		} else if wire != wireVarint {
+			return false
+		} else {
+			var v uint64
+			v, i = uvarint(b, next)
+			switch number {
+			case 1:
+				m.typ = uint32(v)
+			case 3:
+				m.helpRef = uint32(v)
+			case 4:
+				m.unitRef = uint32(v)
+			}
+		}
+		if i < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// tellV2 passes a series' metadata on, once for neighbours that say the same of one metric.
+func (d *decoder) tellV2(body []byte, found foundV2) {
+	meta := found.meta
+	if meta.typ == 0 && meta.unitRef == 0 && meta.helpRef == 0 {
+		return
+	}
+	for i := 0; i < len(found.refs); {
+		name, next := uvarint(found.refs, i)
+		value, next := uvarint(found.refs, next)
+		i = next
+		if string(d.text(body, uint32(name))) == "__name__" {
+			meta.metric = uint32(value)
+			break
+		}
+	}
+	if meta == d.told {
+		return
+	}
+	d.told = meta
+	d.tell(Metadata{
+		Metric: d.text(body, meta.metric), Type: metricType(meta.typ),
+		Unit: d.text(body, meta.unitRef), Help: d.text(body, meta.helpRef),
+	})
+}
+
+// text returns a symbol that exists.
+func (d *decoder) text(body []byte, ref uint32) []byte {
+	s := d.symbols[ref]
+	return body[s.at : s.at+s.len]
+}
+
+// samplesV2 takes the samples, histograms and exemplars of a scanned series.
+func (d *decoder) samplesV2(m []byte) error {
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if wire != wireBytes {
+			i = skip(m, next, wire)
+			continue
+		}
+		var field []byte
+		field, i = delimited(m, next)
+		var err error
+		switch number {
+		case v2Samples:
+			t, st, v, ok := parseSample(field, true)
+			if !ok {
+				return errMalformed
+			}
+			err = d.float(t, st, v)
+		case v2Histograms:
+			err = d.histogramV2(field)
+		case v2Exemplars:
+			err = d.exemplarV2(field)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exemplarV2 checks an io.prometheus.write.v2.Exemplar, which isn't kept yet.
+func (d *decoder) exemplarV2(m []byte) error {
+	refs := 0
+	outside := false
+	check := func(ref uint64) {
+		refs++
+		outside = outside || int(uint32(ref)) >= len(d.symbols)
+	}
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if next < 0 {
+			return errMalformed
+		}
+		switch {
+		case number > 3, number == 2 && wire == wireFixed64, number == 3 && wire == wireVarint:
+			i = skip(m, next, wire)
+		case number == 1 && wire == wireVarint:
+			var ref uint64
+			ref, i = uvarint(m, next)
+			check(ref)
+		case number == 1 && wire == wireBytes:
+			var packed []byte
+			packed, i = delimited(m, next)
+			for j := 0; j < len(packed) && i > 0; {
+				var ref uint64
+				if ref, j = uvarint(packed, j); j < 0 {
+					return errMalformed
+				}
+				check(ref)
+			}
+		default:
+			return errMalformed
+		}
+		if i < 0 {
+			return errMalformed
+		}
+	}
+	d.countExemplar(refs%2 != 0, outside)
+	return nil
+}
+
+// countExemplar counts an exemplar as dropped, or as refused for its labels.
+func (d *decoder) countExemplar(odd, outside bool) {
+	if !odd && !outside {
+		d.dropped.exemplars++
+		return
+	}
+	err := errReference
+	if odd {
+		err = errOddReferences
+	}
+	place, isNew := d.refusals.at(reasonBadSymbols)
+	d.refusals[place].exemplars++
+	if isNew {
+		d.refusals[place].example = printable(err.Error() + " in an exemplar")
+	}
+}

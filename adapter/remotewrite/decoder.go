@@ -1,0 +1,214 @@
+package remotewrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+var (
+	// errMalformed says that a body isn't the message it claims to be.
+	errMalformed = errors.New("remotewrite: malformed protobuf")
+	// errFirstSymbol says that a request of 2.0 breaks the symbol table's one rule.
+	errFirstSymbol = errors.New("remotewrite: the first symbol must be the empty string")
+	// errTooManySymbols says that a request of 2.0 has more symbols than maxSymbols.
+	errTooManySymbols = errors.New("remotewrite: too many symbols in one request")
+
+	errTooManyLabels = fmt.Errorf("more than %d labels, or more than %d bytes of them", maxLabels, maxAliasBytes)
+)
+
+// batch is what a decoder needs of a storage.Batch, whose contract it has.
+type batch interface {
+	Lookup(alias []byte) (*storage.Series, bool)
+	Define(alias []byte, ls labels.Labels) (*storage.Series, error)
+	Float(ref *storage.Series, t, st int64, v float64) error
+	Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error
+	Commit(ctx context.Context) error
+	Release()
+}
+
+// batchBytes is when a batch is committed in the middle of a request, estimated bytes of its samples. It bounds
+// what one request keeps in memory, since two bytes on the wire may be a sample.
+const batchBytes = 8 << 20
+
+// floatBytes is what a float sample counts of batchBytes, bytes.
+const floatBytes = 64
+
+// counts says how many elements of each kind there were.
+type counts struct {
+	floats, histograms, exemplars int
+}
+
+// decoder turns one request into batches. Its buffers serve request after request.
+type decoder struct {
+	ctx        context.Context
+	tenant     string
+	newBatch   func(tenant string) batch
+	onMetadata func(ctx context.Context, tenant string, m Metadata)
+
+	// batch collects samples, pending says how many and pendingBytes what they weigh.
+	batch        batch
+	pending      counts
+	pendingBytes int
+
+	// series takes the samples that are read; when it is nil, they count as refused for refusals[refusal].
+	// alias is what it was found by.
+	series  *storage.Series
+	refusal int
+	alias   []byte
+
+	// written says what is durable, dropped what was understood but isn't kept.
+	written, dropped counts
+	refusals         rejections
+
+	builder    labels.ScratchBuilder
+	labels     labels.Labels
+	built      []byte // labels gathered from fields that don't lie side by side, or written from symbols
+	canon      []byte
+	refs       []byte
+	symbols    []symbol
+	metadataV2 metadataV2
+	told       metadataV2
+	histV1     prompb.Histogram
+	histV2     writev2.Histogram
+}
+
+// reset prepares for the next request; buffers stay, but for great ones.
+func (d *decoder) reset() {
+	const keep = 1 << 20
+	for _, buf := range []*[]byte{&d.built, &d.canon, &d.refs} {
+		if cap(*buf) > keep {
+			*buf = nil
+		}
+	}
+	if cap(d.symbols) > keep/8 {
+		d.symbols = nil
+	}
+	*d = decoder{
+		builder: d.builder, refusals: d.refusals[:0],
+		built: d.built[:0], canon: d.canon[:0], refs: d.refs[:0], symbols: d.symbols[:0],
+	}
+	clear(d.refusals[:cap(d.refusals)])
+}
+
+// float takes one sample for the series that was resolved last.
+func (d *decoder) float(t, st int64, v float64) error {
+	if d.series == nil {
+		d.refusals[d.refusal].samples++
+		return nil
+	}
+	if err := d.batch.Float(d.series, t, st, v); err != nil {
+		return d.refuseSample(err, t)
+	}
+	d.pending.floats++
+	return d.weigh(floatBytes)
+}
+
+// histogram takes one histogram sample, which had size bytes on the wire.
+func (d *decoder) histogram(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram, size int) error {
+	if d.series == nil {
+		d.refusals[d.refusal].samples++
+		return nil
+	}
+	err := repairHistogram(h, fh)
+	if err == nil {
+		err = d.batch.Histogram(d.series, t, st, h, fh)
+	}
+	if err != nil {
+		return d.refuseSample(err, t)
+	}
+	d.pending.histograms++
+	return d.weigh(floatBytes + 8*size) // a delta of one byte becomes an integer of eight
+}
+
+// weigh counts a sample's bytes and commits a batch that has grown large. The series is looked for again then:
+// it belonged to that batch.
+func (d *decoder) weigh(size int) error {
+	if d.pendingBytes += size; d.pendingBytes < batchBytes {
+		return nil
+	}
+	if err := d.commit(); err != nil {
+		return err
+	}
+	return d.resolve(d.alias)
+}
+
+// commit makes durable what is pending.
+func (d *decoder) commit() error {
+	b := d.batch
+	if b == nil {
+		return nil
+	}
+	d.batch = nil
+	if d.pending == (counts{}) {
+		b.Release()
+		return nil
+	}
+	if err := b.Commit(d.ctx); err != nil {
+		return err
+	}
+	d.written.floats += d.pending.floats
+	d.written.histograms += d.pending.histograms
+	d.pending, d.pendingBytes = counts{}, 0
+	return nil
+}
+
+// release gives up what is pending.
+func (d *decoder) release() {
+	if d.batch != nil {
+		d.batch.Release()
+		d.batch = nil
+	}
+}
+
+// refuse says that no sample of the series can be taken.
+func (d *decoder) refuse(reason string, err error) {
+	place, isNew := d.refusals.at(reason)
+	d.series, d.refusal = nil, place
+	d.refusals[place].series++
+	if isNew {
+		d.refusals[place].example = printable(strings.TrimPrefix(err.Error(), reason+": "))
+	}
+}
+
+// refuseSample counts a sample that the store won't take; other errors end the request.
+func (d *decoder) refuseSample(err error, t int64) error {
+	var reason string
+	var invalid *storage.InvalidHistogramError
+	switch {
+	case errors.Is(err, storage.ErrTooOld):
+		reason = reasonTooOld
+	case errors.Is(err, storage.ErrTooFarAhead):
+		reason = reasonTooFarAhead
+	case errors.Is(err, errHistogramTooLarge):
+		reason = reasonHistogramTooLarge
+	case errors.As(err, &invalid):
+		reason = reasonInvalidHistogram
+	default:
+		return err
+	}
+	place, isNew := d.refusals.at(reason)
+	d.refusals[place].samples++
+	if isNew {
+		d.refusals[place].example = printable(fmt.Sprintf("%s at %d: %v", d.describe(), t, err))
+	}
+	return nil
+}
+
+// describe returns the series as text, which may be long.
+func (d *decoder) describe() string {
+	if d.parseLabels(d.alias) < 0 {
+		return "?"
+	}
+	d.builder.Sort()
+	d.builder.Overwrite(&d.labels)
+	return d.labels.String()
+}

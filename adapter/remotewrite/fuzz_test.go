@@ -1,0 +1,165 @@
+package remotewrite
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"github.com/stretchr/testify/require"
+)
+
+// compareV1 decodes body with the generated decoder and with ours: both must take it or both refuse it, and
+// agree on what is in it. What was taken is encoded anew and must be read the same.
+func compareV1(t *testing.T, body []byte) {
+	var req prompb.WriteRequest
+	want := req.Unmarshal(body)
+	r := newRecorder()
+	d := newTestDecoder(r)
+	got := d.decodeV1(body)
+	require.Equal(t, want == nil, got == nil, "generated: %v, ours: %v", want, got)
+	if got != nil {
+		return
+	}
+	require.NoError(t, d.commit())
+	checkTaken(t, d, r, countV1(&req), wantV1(&req))
+
+	again := newRecorder()
+	decodeV1(t, again, marshalV1(t, &req))
+	requireSame(t, r.samples, again.samples)
+}
+
+// compareV2 is compareV1 for 2.0. The generated decoder lets a packed number run over the end of its field, and
+// knows no rule for the first symbol: ours may refuse more, and nothing else.
+func compareV2(t *testing.T, body []byte) {
+	var req writev2.Request
+	want := req.Unmarshal(body)
+	r := newRecorder()
+	d := newTestDecoder(r)
+	if got := d.decodeV2(body); got != nil {
+		d.release()
+		if want == nil {
+			// Encoded anew it is sound, and only the first symbol may still be wrong.
+			if len(req.Symbols) > 0 {
+				req.Symbols[0] = ""
+			}
+			decodeV2(t, newRecorder(), marshalV2(t, &req))
+		}
+		return
+	}
+	require.NoError(t, want, "ours took what the generated decoder refuses")
+	require.NoError(t, d.commit())
+	var valid writev2.Request
+	valid.Symbols = req.Symbols
+	for _, ts := range req.Timeseries {
+		if referencesExist(&ts, len(req.Symbols)) {
+			valid.Timeseries = append(valid.Timeseries, ts)
+		}
+	}
+	checkTaken(t, d, r, countV2(&req), wantV2(t, &valid))
+
+	again := newRecorder()
+	decodeV2(t, again, marshalV2(t, &req))
+	requireSame(t, r.samples, again.samples)
+}
+
+func referencesExist(ts *writev2.TimeSeries, symbols int) bool {
+	for _, ref := range ts.LabelsRefs {
+		if int(ref) >= symbols {
+			return false
+		}
+	}
+	return len(ts.LabelsRefs)%2 == 0 && int(ts.Metadata.HelpRef) < symbols && int(ts.Metadata.UnitRef) < symbols
+}
+
+// checkTaken says that every sample was either recorded or counted as refused, and that what was recorded is
+// the wanted samples in their order, with refused ones left out.
+func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []recorded) {
+	require.Equal(t, all.floats+all.histograms, d.written.floats+d.written.histograms+d.refusals.samples())
+	require.Equal(t, d.written.floats+d.written.histograms, len(r.samples))
+	want, taken := floatsFirst(want), floatsFirst(r.samples)
+	i := 0
+	for _, got := range taken {
+		for i < len(want) && !same(want[i], got) {
+			i++
+		}
+		require.Less(t, i, len(want), "%v was never sent, or in another order; refused: %v; all: %v", got, d.refusals, want)
+		i++
+	}
+}
+
+// floatsFirst sorts histograms behind floats: a message that mixes them keeps their order among themselves only.
+func floatsFirst(samples []recorded) []recorded {
+	samples = slices.Clone(samples)
+	slices.SortStableFunc(samples, func(a, b recorded) int {
+		rank := func(r recorded) int {
+			if r.h == nil && r.fh == nil {
+				return 0
+			}
+			return 1
+		}
+		return rank(a) - rank(b)
+	})
+	return samples
+}
+
+func countV1(req *prompb.WriteRequest) (n counts) {
+	for _, ts := range req.Timeseries {
+		n.floats += len(ts.Samples)
+		n.histograms += len(ts.Histograms)
+	}
+	return n
+}
+
+func countV2(req *writev2.Request) (n counts) {
+	for _, ts := range req.Timeseries {
+		n.floats += len(ts.Samples)
+		n.histograms += len(ts.Histograms)
+	}
+	return n
+}
+
+func requireSame(t *testing.T, want, got []recorded) {
+	require.Len(t, got, len(want))
+	want, got = floatsFirst(want), floatsFirst(got)
+	for i := range want {
+		require.True(t, same(want[i], got[i]), "%v, %v", want[i], got[i])
+	}
+}
+
+// same compares bit by bit, but for histograms whose resolution was reduced or whose hint is unknown.
+func same(a, b recorded) bool {
+	if a.series != b.series || a.t != b.t || a.st != b.st || a.bits != b.bits ||
+		(a.h == nil) != (b.h == nil) || (a.fh == nil) != (b.fh == nil) {
+		return false
+	}
+	switch {
+	case a.h != nil && a.h.Schema == b.h.Schema:
+		return a.h.Equals(b.h)
+	case a.fh != nil && a.fh.Schema == b.fh.Schema:
+		return a.fh.Equals(b.fh)
+	}
+	return true
+}
+
+func FuzzDecodeV1(f *testing.F) {
+	f.Add(marshalV1(f, varied()))
+	f.Add(marshalV1(f, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{
+		{Type: prompb.MetricMetadata_COUNTER, MetricFamilyName: "m", Help: "h", Unit: "u"},
+	}}))
+	f.Add(marshalV1(f, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
+		Labels: protoLabels("b", "1", "__name__", "x", "b", "2", "e", ""), Samples: []prompb.Sample{{Timestamp: 1}},
+		Exemplars: []prompb.Exemplar{{Labels: protoLabels("trace_id", "1"), Value: 1, Timestamp: 2}},
+	}}}))
+	f.Fuzz(compareV1)
+}
+
+func FuzzDecodeV2(f *testing.F) {
+	f.Add(marshalV2(f, v2From(varied())))
+	f.Add(marshalV2(f, &writev2.Request{Symbols: []string{"", "__name__", "m", "help"}, Timeseries: []writev2.TimeSeries{{
+		LabelsRefs: []uint32{1, 2}, Samples: []writev2.Sample{{Timestamp: 1, StartTimestamp: 2, Value: 3}},
+		Metadata:  writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_COUNTER, HelpRef: 3},
+		Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{1, 3}, Value: 1, Timestamp: 1}},
+	}, {LabelsRefs: []uint32{9, 1, 1}, Samples: []writev2.Sample{{Timestamp: 1}}}}}))
+	f.Fuzz(compareV2)
+}

@@ -1,0 +1,170 @@
+package remotewrite
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Response headers of 2.0.
+const (
+	headerSamplesWritten    = "X-Prometheus-Remote-Write-Samples-Written"
+	headerHistogramsWritten = "X-Prometheus-Remote-Write-Histograms-Written"
+	headerExemplarsWritten  = "X-Prometheus-Remote-Write-Exemplars-Written"
+)
+
+// Handler returns what answers POST requests of remote write 1.0 and 2.0. The tenant is the one that the
+// request's context carries. It returns an error that wraps ErrOptions for options that can't be used.
+func Handler(store *storage.Store, opts Options) (http.Handler, error) {
+	return newHandler(func(tenant string) batch { return store.NewBatch(tenant) }, opts)
+}
+
+type handler struct {
+	opts     Options
+	newBatch func(tenant string) batch
+	budget   budget
+	metrics  *metrics
+	requests sync.Pool // of *request
+}
+
+// request holds the buffers of one request, which serve the next one after it.
+type request struct {
+	body
+	decoder
+}
+
+func newHandler(newBatch func(tenant string) batch, opts Options) (*handler, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	h := &handler{opts: opts, newBatch: newBatch, budget: budget{limit: opts.MaxInFlight}}
+	h.metrics = newMetrics(opts.Registerer, h.budget.used.Load)
+	h.requests.New = func() any { return &request{body: body{budget: &h.budget}} }
+	return h, nil
+}
+
+// ServeHTTP answers one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := h.opts.Now()
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		h.answer(w, versionUnknown, http.StatusMethodNotAllowed, "remote write takes POST only")
+		return
+	}
+	v, err := negotiate(r.Header)
+	if err != nil {
+		h.answer(w, versionUnknown, http.StatusUnsupportedMediaType, err.Error())
+		return
+	}
+	q := h.requests.Get().(*request)
+	defer h.requests.Put(q)
+	defer q.decoder.reset()
+	defer q.body.release()
+	err = h.take(r, v, q)
+	h.metrics.samples(&q.decoder)
+	h.respond(w, v, q, err, began)
+}
+
+// take reads, decodes and stores a request. What became of it stands in q's decoder.
+func (h *handler) take(r *http.Request, v version, q *request) error {
+	d := &q.decoder
+	d.ctx, d.tenant = r.Context(), tenant.From(r.Context())
+	d.newBatch, d.onMetadata = h.newBatch, h.opts.Metadata
+	err := h.decode(r, v, q)
+	q.body.release() // what waits to be durable is the store's to bound
+	if err != nil {
+		d.release()
+		return err
+	}
+	return d.commit()
+}
+
+// decode reads a request and puts its samples into batches.
+func (h *handler) decode(r *http.Request, v version, q *request) error {
+	if err := q.body.read(r, h.opts.MaxCompressed); err != nil {
+		return err
+	}
+	h.metrics.received.Add(float64(len(q.body.compressed)))
+	if err := q.body.decompress(h.opts.MaxDecoded); err != nil {
+		return err
+	}
+	h.metrics.decoded.Add(float64(len(q.body.decoded)))
+	if v == version2 {
+		return q.decoder.decodeV2(q.body.decoded)
+	}
+	return q.decoder.decodeV1(q.body.decoded)
+}
+
+// respond answers a request that was negotiated.
+func (h *handler) respond(w http.ResponseWriter, v version, q *request, err error, began time.Time) {
+	d := &q.decoder
+	if v == version2 {
+		header := w.Header()
+		header.Set(headerSamplesWritten, strconv.Itoa(d.written.floats))
+		header.Set(headerHistogramsWritten, strconv.Itoa(d.written.histograms))
+		header.Set(headerExemplarsWritten, strconv.Itoa(d.written.exemplars))
+	}
+	code, text := http.StatusNoContent, ""
+	switch {
+	case err != nil:
+		code, text = statusOf(err), err.Error()
+		if code == http.StatusInternalServerError {
+			h.opts.Logger.Error("remote write failed", "tenant", d.tenant, "version", v, "err", err)
+		}
+	case len(d.refusals) > 0:
+		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms)
+		if d.refusals.has(reasonTooManySeries) {
+			// A sender that retries this one may have its new series stored yet.
+			code = http.StatusTooManyRequests
+		}
+		h.opts.Logger.Debug("remote write refused samples", "tenant", d.tenant, "version", v, "reason", text)
+	}
+	switch code {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", seconds(h.opts.RetryFull))
+	}
+	if err == nil {
+		h.metrics.ack.Observe(h.opts.Now().Sub(began).Seconds())
+	}
+	h.answer(w, v, code, text)
+}
+
+// answer writes the status and, unless all is well, the text.
+func (h *handler) answer(w http.ResponseWriter, v version, code int, text string) {
+	h.metrics.request(v, code)
+	if code == http.StatusNoContent {
+		w.WriteHeader(code)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text+"\n") // a sender who is gone needs no answer
+}
+
+// statusOf says how a request is answered that couldn't be taken as a whole. Senders give up on 4xx and try
+// 5xx again; so only what can never succeed is 4xx.
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol), errors.Is(err, errTooManySymbols):
+		return http.StatusBadRequest
+	case errors.Is(err, errBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, engine.ErrUnavailable),
+		errors.Is(err, errRead), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }

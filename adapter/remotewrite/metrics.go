@@ -1,0 +1,99 @@
+package remotewrite
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are what an operator sees of the handler.
+type metrics struct {
+	stored, rejected, dropped prometheus.Counter
+	reasons                   *prometheus.CounterVec
+	requests                  *prometheus.CounterVec
+	ack                       prometheus.Histogram
+	received, decoded         prometheus.Counter
+
+	// codes caches the counters of requests by version and code.
+	mu    sync.RWMutex
+	codes map[answer]prometheus.Counter
+}
+
+// answer is a kind of answered request.
+type answer struct {
+	version version
+	code    int
+}
+
+func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
+	f := promauto.With(reg)
+	samples := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "cassia_write_samples_total",
+		Help: "Samples and histograms by result: stored (durable), rejected (answered with a reason).",
+	}, []string{"result"})
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cassia_write_in_flight_bytes",
+		Help: "Bytes of requests that are being read and decoded, compressed and decompressed.",
+	}, func() float64 { return float64(inFlight()) })
+	return &metrics{
+		stored:   samples.WithLabelValues("stored"),
+		rejected: samples.WithLabelValues("rejected"),
+		reasons: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "cassia_write_rejected_samples_total",
+			Help: "Samples and histograms that were rejected, by reason.",
+		}, []string{"reason"}),
+		dropped: f.NewCounter(prometheus.CounterOpts{
+			Name: "cassia_write_exemplars_dropped_total",
+			Help: "Exemplars that were understood and not stored.",
+		}),
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "cassia_write_requests_total",
+			Help: "Remote write requests by protocol version and status code.",
+		}, []string{"version", "code"}),
+		ack: f.NewHistogram(prometheus.HistogramOpts{
+			Name:                            "cassia_write_ack_seconds",
+			Help:                            "Time from a request's headers to its acknowledgement, for requests whose samples became durable.",
+			Buckets:                         []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+			NativeHistogramBucketFactor:     1.1,
+			NativeHistogramMaxBucketNumber:  100,
+			NativeHistogramMinResetDuration: time.Hour,
+		}),
+		received: f.NewCounter(prometheus.CounterOpts{
+			Name: "cassia_write_received_bytes_total",
+			Help: "Compressed bytes of remote write requests.",
+		}),
+		decoded: f.NewCounter(prometheus.CounterOpts{
+			Name: "cassia_write_decoded_bytes_total",
+			Help: "Decompressed bytes of remote write requests.",
+		}),
+		codes: map[answer]prometheus.Counter{},
+	}
+}
+
+// request counts an answered request. Codes are few: the handler's own.
+func (m *metrics) request(v version, code int) {
+	key := answer{v, code}
+	m.mu.RLock()
+	c := m.codes[key]
+	m.mu.RUnlock()
+	if c == nil {
+		c = m.requests.WithLabelValues(v.String(), strconv.Itoa(code))
+		m.mu.Lock()
+		m.codes[key] = c
+		m.mu.Unlock()
+	}
+	c.Inc()
+}
+
+// samples counts what became of a request's samples.
+func (m *metrics) samples(d *decoder) {
+	m.stored.Add(float64(d.written.floats + d.written.histograms))
+	m.dropped.Add(float64(d.dropped.exemplars))
+	for _, r := range d.refusals {
+		m.rejected.Add(float64(r.samples))
+		m.reasons.WithLabelValues(r.reason).Add(float64(r.samples))
+	}
+}

@@ -1,0 +1,68 @@
+package remotewrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ErrOptions says that options can't be used.
+var ErrOptions = errors.New("remotewrite: invalid options")
+
+// greatest value of MaxDecoded: places in a body are kept in 32 bits.
+const maxMaxDecoded = 1 << 30
+
+// Options configure a handler.
+type Options struct {
+	// MaxCompressed is the greatest body that is read, bytes; more is answered with 413. Default 32 MiB, which
+	// is where Prometheus' own receiver stops.
+	MaxCompressed int64
+	// MaxDecoded is the greatest decompressed request, bytes; more is answered with 413. Default 100 MiB: that
+	// is Mimir's limit, and Prometheus' receiver stops at 32 MiB, so a sender that works with either works here.
+	MaxDecoded int64
+	// MaxInFlight bounds the bodies, compressed and decompressed, of all requests that are being read and
+	// decoded, bytes; over it, requests are answered with 503. Default 256 MiB.
+	MaxInFlight int64
+	// RetryBusy is the Retry-After of a 503: the queue drains within moments. Default 1 s.
+	RetryBusy time.Duration
+	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.
+	RetryFull time.Duration
+	// Metadata gets what senders say of metrics, while a request is being decoded and whatever becomes of its
+	// samples. It must be quick, keep no reference to m's bytes, and bound what it stores. nil: ignored.
+	Metadata func(ctx context.Context, tenant string, m Metadata)
+	// Registerer gets the handler's metrics; nil: they are kept nowhere.
+	Registerer prometheus.Registerer
+	// Logger gets what an operator should know.
+	Logger *slog.Logger
+	// Now is the clock that durations are measured with.
+	Now func() time.Time
+}
+
+// DefaultOptions returns the documented defaults.
+func DefaultOptions() Options {
+	return Options{
+		MaxCompressed: 32 << 20, MaxDecoded: 100 << 20, MaxInFlight: 256 << 20,
+		RetryBusy: time.Second, RetryFull: 30 * time.Second,
+		Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+	}
+}
+
+// Validate says why the options can't be used.
+func (o *Options) Validate() error {
+	switch {
+	case o.MaxCompressed < 1 || o.MaxDecoded < 1 || o.MaxDecoded > maxMaxDecoded:
+		return fmt.Errorf("%w: a body must have room for 1 byte, and for %d at most", ErrOptions, maxMaxDecoded)
+	case o.MaxInFlight < o.MaxCompressed+o.MaxDecoded:
+		return fmt.Errorf("%w: the greatest request, %d bytes compressed and %d decoded, doesn't fit in %d bytes",
+			ErrOptions, o.MaxCompressed, o.MaxDecoded, o.MaxInFlight)
+	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
+		return fmt.Errorf("%w: Retry-After is told in whole seconds, at least one", ErrOptions)
+	case o.Logger == nil || o.Now == nil:
+		return fmt.Errorf("%w: logger and clock are needed", ErrOptions)
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package remotewrite
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// recorder stands in for a store in tests of the decoder alone: it keeps what batches were given. Tests of what
+// becomes of it use a real store.
+type recorder struct {
+	mu      sync.Mutex
+	aliases map[string]*recordedSeries
+	series  map[string]*recordedSeries
+	samples []recorded
+	batches int
+	defines int
+	// floatErr and defineErr, when set, may refuse a sample or a series; commitErr the whole batch.
+	floatErr  func(t int64) error
+	defineErr func(ls labels.Labels) error
+	commitErr func(batch int) error
+}
+
+// recordedSeries has the handle first, so that its address is the series'.
+type recordedSeries struct {
+	handle storage.Series
+	labels string
+}
+
+// recorded is a sample as text and numbers that compare bit by bit.
+type recorded struct {
+	series string
+	t, st  int64
+	bits   uint64
+	h      *histogram.Histogram
+	fh     *histogram.FloatHistogram
+}
+
+func newRecorder() *recorder {
+	return &recorder{aliases: map[string]*recordedSeries{}, series: map[string]*recordedSeries{}}
+}
+
+func (r *recorder) newBatch(string) batch {
+	r.batches++
+	return &recorderBatch{recorder: r, refs: map[*storage.Series]*recordedSeries{}, number: r.batches}
+}
+
+type recorderBatch struct {
+	*recorder
+	number  int
+	refs    map[*storage.Series]*recordedSeries
+	pending []recorded
+	over    bool
+}
+
+func (b *recorderBatch) Lookup(alias []byte) (*storage.Series, bool) {
+	s, ok := b.aliases[string(alias)]
+	if !ok {
+		return nil, false
+	}
+	b.refs[&s.handle] = s
+	return &s.handle, true
+}
+
+func (b *recorderBatch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
+	b.defines++
+	if b.defineErr != nil {
+		if err := b.defineErr(ls); err != nil {
+			return nil, err
+		}
+	}
+	name, twice := ls.HasDuplicateLabelNames()
+	switch {
+	case twice:
+		return nil, &storage.LabelError{Reason: storage.ReasonDuplicateLabel, Detail: name, Series: ls.String()}
+	case ls.Has(""):
+		return nil, &storage.LabelError{Reason: storage.ReasonEmptyLabelName, Detail: "no name", Series: ls.String()}
+	case ls.Get(labels.MetricName) == "":
+		return nil, &storage.LabelError{Reason: storage.ReasonMissingMetricName, Detail: "no __name__", Series: ls.String()}
+	}
+	text := ls.WithoutEmpty().Copy().String()
+	s := b.series[text]
+	if s == nil {
+		s = &recordedSeries{labels: text}
+		b.series[text] = s
+	}
+	if alias != nil {
+		b.aliases[string(alias)] = s
+	}
+	b.refs[&s.handle] = s
+	return &s.handle, nil
+}
+
+func (b *recorderBatch) add(ref *storage.Series, s recorded) error {
+	series := b.refs[ref]
+	if series == nil || b.over {
+		panic("a series of another batch, or a batch that is over")
+	}
+	if b.floatErr != nil {
+		if err := b.floatErr(s.t); err != nil {
+			return err
+		}
+	}
+	s.series = series.labels
+	b.pending = append(b.pending, s)
+	return nil
+}
+
+func (b *recorderBatch) Float(ref *storage.Series, t, st int64, v float64) error {
+	return b.add(ref, recorded{t: t, st: st, bits: bitsOf(v)})
+}
+
+func (b *recorderBatch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+	if h != nil {
+		if err := h.Validate(); err != nil {
+			return &storage.InvalidHistogramError{Err: err}
+		}
+	} else if err := fh.Validate(); err != nil {
+		return &storage.InvalidHistogramError{Err: err}
+	}
+	return b.add(ref, recorded{t: t, st: st, h: h, fh: fh})
+}
+
+func (b *recorderBatch) Commit(context.Context) error {
+	if b.over {
+		panic("a batch is used once")
+	}
+	b.over = true
+	if b.commitErr != nil {
+		if err := b.commitErr(b.number); err != nil {
+			return err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.samples = append(b.samples, b.pending...)
+	return nil
+}
+
+func (b *recorderBatch) Release() {
+	if b.over {
+		panic("a batch is used once")
+	}
+	b.over = true
+}
+
+// seriesNames returns the different series of the samples, sorted.
+func (r *recorder) seriesNames() []string {
+	var names []string
+	for _, s := range r.samples {
+		names = append(names, s.series)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// newTestHandler serves writes into a recorder.
+func newTestHandler(t testing.TB, r *recorder, change func(*Options)) http.Handler {
+	opts := DefaultOptions()
+	opts.Registerer = prometheus.NewRegistry()
+	if change != nil {
+		change(&opts)
+	}
+	h, err := newHandler(r.newBatch, opts)
+	require.NoError(t, err)
+	return h
+}
+
+// newTestDecoder decodes into a recorder.
+func newTestDecoder(r *recorder) *decoder {
+	return &decoder{ctx: context.Background(), tenant: "t", newBatch: r.newBatch}
+}

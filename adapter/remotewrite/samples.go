@@ -1,0 +1,60 @@
+package remotewrite
+
+import "math"
+
+// The tags of a sample's fields, in both protocols; a start timestamp is known to 2.0 alone.
+const (
+	tagSampleValue = 1<<3 | wireFixed64
+	tagSampleTime  = 2<<3 | wireVarint
+	tagSampleStart = 3<<3 | wireVarint
+)
+
+// parseSample reads a prometheus.Sample or, with starts, an io.prometheus.write.v2.Sample. Of a repeated field
+// the last counts, and a missing one is zero.
+func parseSample(b []byte, starts bool) (t, st int64, v float64, ok bool) {
+	for i := 0; i < len(b); {
+		var bits uint64
+		switch c := b[i]; {
+		case c == tagSampleValue:
+			bits, i = fixed64(b, i+1)
+			v = math.Float64frombits(bits)
+		case c == tagSampleTime:
+			bits, i = uvarint(b, i+1)
+			t = int64(bits)
+		case c == tagSampleStart && starts:
+			bits, i = uvarint(b, i+1)
+			st = int64(bits)
+		default:
+			t, st, v, i = parseSampleField(b, i, starts, t, st, v)
+		}
+		if i < 0 {
+			return 0, 0, 0, false
+		}
+	}
+	return t, st, v, true
+}
+
+// parseSampleField reads a field whose tag isn't one of the usual bytes: unknown, or encoded oddly.
+func parseSampleField(b []byte, i int, starts bool, t, st int64, v float64) (int64, int64, float64, int) {
+	number, wire, i := tag(b, i)
+	if i < 0 {
+		return 0, 0, 0, malformed
+	}
+	var bits uint64
+	switch {
+	case number == 1 && wire == wireFixed64:
+		bits, i = fixed64(b, i)
+		v = math.Float64frombits(bits)
+	case number == 2 && wire == wireVarint:
+		bits, i = uvarint(b, i)
+		t = int64(bits)
+	case number == 3 && wire == wireVarint && starts:
+		bits, i = uvarint(b, i)
+		st = int64(bits)
+	case number <= 2, number == 3 && starts:
+		return 0, 0, 0, malformed
+	default:
+		i = skip(b, i, wire)
+	}
+	return t, st, v, i
+}

@@ -1,0 +1,121 @@
+package remotewrite
+
+// Protobuf's wire types.
+const (
+	wireVarint  = 0
+	wireFixed64 = 1
+	wireBytes   = 2
+	wireGroup   = 3
+	wireEnd     = 4
+	wireFixed32 = 5
+)
+
+// malformed is the position that the readers below return when the bytes are no protobuf.
+const malformed = -1
+
+// uvarint reads a varint at b[i:]. As generated decoders do, it takes up to ten bytes and drops what is over 64 bits.
+func uvarint(b []byte, i int) (v uint64, next int) {
+	if i < len(b) && b[i] < 0x80 {
+		return uint64(b[i]), i + 1
+	}
+	return uvarintLong(b, i)
+}
+
+func uvarintLong(b []byte, i int) (v uint64, next int) {
+	for shift := uint(0); shift < 64; shift += 7 {
+		if i >= len(b) {
+			return 0, malformed
+		}
+		c := b[i]
+		i++
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v, i
+		}
+	}
+	return 0, malformed
+}
+
+// tag reads a field's number and wire type at b[i:]. Field numbers have 32 bits, as in generated decoders.
+func tag(b []byte, i int) (number int32, wire int, next int) {
+	v, i := uvarint(b, i)
+	if i < 0 {
+		return 0, 0, malformed
+	}
+	number, wire = int32(v>>3), int(v&7)
+	if number <= 0 || wire == wireEnd {
+		return 0, 0, malformed
+	}
+	return number, wire, i
+}
+
+// delimited reads a length and as many bytes at b[i:].
+func delimited(b []byte, i int) (body []byte, next int) {
+	n, i := uvarint(b, i)
+	if i < 0 || n > uint64(len(b)-i) {
+		return nil, malformed
+	}
+	return b[i : i+int(n)], i + int(n)
+}
+
+// fixed64 reads eight bytes at b[i:].
+func fixed64(b []byte, i int) (v uint64, next int) {
+	if len(b)-i < 8 {
+		return 0, malformed
+	}
+	_ = b[i+7]
+	return uint64(b[i]) | uint64(b[i+1])<<8 | uint64(b[i+2])<<16 | uint64(b[i+3])<<24 |
+		uint64(b[i+4])<<32 | uint64(b[i+5])<<40 | uint64(b[i+6])<<48 | uint64(b[i+7])<<56, i + 8
+}
+
+// skip passes over the value of an unknown field, which begins at b[i:].
+func skip(b []byte, i, wire int) (next int) {
+	depth := 0
+	for {
+		switch wire {
+		case wireVarint:
+			_, i = uvarint(b, i)
+		case wireFixed64:
+			i += 8
+		case wireBytes:
+			_, i = delimited(b, i)
+		case wireFixed32:
+			i += 4
+		case wireGroup:
+			depth++
+		case wireEnd:
+			depth--
+		default:
+			return malformed
+		}
+		if i < 0 || i > len(b) || depth < 0 {
+			return malformed
+		}
+		if depth == 0 {
+			return i
+		}
+		var v uint64
+		if v, i = uvarint(b, i); i < 0 {
+			return malformed
+		}
+		wire = int(v & 7)
+	}
+}
+
+// appendUvarint appends v as a varint.
+func appendUvarint(dst []byte, v uint64) []byte {
+	for v >= 0x80 {
+		dst = append(dst, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(dst, byte(v))
+}
+
+// uvarintLen returns how many bytes the varint of v has.
+func uvarintLen(v int) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
