@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // A column holds unsigned numbers, most of them small, by bytes: the low bytes of all, then the next bytes
@@ -32,8 +33,11 @@ func appendColumn(dst []byte, u []uint64) []byte {
 	dst = append(dst, byte(width|patchWidth<<4))
 	for plane := range width {
 		shift := 8 * plane
-		for _, x := range u {
-			dst = append(dst, byte(x>>shift))
+		at := len(dst)
+		dst = slices.Grow(dst, len(u))[:at+len(u)]
+		out := dst[at:]
+		for i, x := range u {
+			out[i] = byte(x >> shift)
 		}
 	}
 	if patchWidth == 0 {
@@ -79,8 +83,8 @@ func columnShape(u []uint64) (width, patchWidth, patches int) {
 	return width, patchWidth, patches
 }
 
-// decodeColumn fills u from the column that b starts with, and returns what follows it.
-func decodeColumn(b []byte, u []uint64) ([]byte, error) {
+// decodeColumn fills x from the column that b starts with, and returns what follows it.
+func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: a column is missing", ErrCorrupt)
 	}
@@ -89,68 +93,100 @@ func decodeColumn(b []byte, u []uint64) ([]byte, error) {
 	if width+patchWidth > maxWidth {
 		return nil, fmt.Errorf("%w: column of width %d+%d", ErrCorrupt, width, patchWidth)
 	}
-	n := len(u)
+	n := len(x)
 	if len(b) < n*width {
 		return nil, fmt.Errorf("%w: column of %d numbers ends early", ErrCorrupt, n)
 	}
-	switch width {
-	case 0:
-		clear(u)
-	case 1:
-		for i, x := range b[:n] {
-			u[i] = uint64(x)
-		}
-	default:
-		low, high := b[:n], b[n:2*n]
-		for i := range u {
-			u[i] = uint64(low[i]) | uint64(high[i])<<8
-		}
-		for plane := 2; plane < width; plane++ {
-			shift := 8 * plane
-			for i, x := range b[plane*n : (plane+1)*n] {
-				u[i] |= uint64(x) << shift
-			}
-		}
-	}
+	joinPlanes(b, x, width)
 	b = b[n*width:]
 	if patchWidth == 0 {
 		return b, nil
 	}
-	return decodePatches(b, u, width, patchWidth)
+	return decodePatches(b, x, width, patchWidth)
 }
 
-func decodePatches(b []byte, u []uint64, width, patchWidth int) ([]byte, error) {
+// joinPlanes fills x from as many planes, each a byte of every number.
+func joinPlanes(b []byte, x []int64, width int) {
+	n := len(x)
+	switch width {
+	case 0:
+		clear(x)
+		return
+	case 1:
+		for i, low := range b[:n] {
+			x[i] = int64(low)
+		}
+		return
+	case 2:
+		high := b[n : 2*n]
+		for i, low := range b[:n] {
+			x[i] = int64(low) | int64(high[i])<<8
+		}
+		return
+	}
+	second, third := b[n:2*n], b[2*n:3*n]
+	for i, low := range b[:n] {
+		x[i] = int64(low) | int64(second[i])<<8 | int64(third[i])<<16
+	}
+	plane := 3
+	for ; plane+1 < width; plane += 2 {
+		low, high, shift := b[plane*n:(plane+1)*n], b[(plane+1)*n:(plane+2)*n], uint(8*plane)&63
+		for i, l := range low {
+			x[i] |= (int64(l) | int64(high[i])<<8) << shift
+		}
+	}
+	if plane < width {
+		shift := uint(8*plane) & 63
+		for i, l := range b[plane*n : (plane+1)*n] {
+			x[i] |= int64(l) << shift
+		}
+	}
+}
+
+func decodePatches(b []byte, x []int64, width, patchWidth int) ([]byte, error) {
 	k, b, err := takeUvarint(b, "number of patches")
 	if err != nil {
 		return nil, err
 	}
-	if k >= uint64(len(u)) {
+	if k >= uint64(len(x)) {
 		return nil, fmt.Errorf("%w: more patches than numbers", ErrCorrupt)
 	}
 	patches := int(k) + 1
-	var position [blockSamples]uint16
-	next := 0
-	for i := range patches {
-		var gap uint64
-		if gap, b, err = takeUvarint(b, "patch"); err != nil {
-			return nil, err
-		}
-		if gap >= uint64(len(u)-next) {
-			return nil, fmt.Errorf("%w: patch outside of its column", ErrCorrupt)
-		}
-		next += int(gap)
-		position[i] = uint16(next)
-		next++
+	planes, err := skipGaps(b, patches, len(x))
+	if err != nil {
+		return nil, err
 	}
-	if len(b) < patches*patchWidth {
+	if len(planes) < patches*patchWidth {
 		return nil, fmt.Errorf("%w: %d patches end early", ErrCorrupt, patches)
 	}
-	for plane := range patchWidth {
-		shift := 8 * (width + plane)
-		for i, p := range position[:patches] {
-			u[p] |= uint64(b[i]) << shift
+	next := 0
+	for i := range patches {
+		gap, n := binary.Uvarint(b)
+		b = b[n:]
+		next += int(gap)
+		var high int64
+		for plane := range patchWidth {
+			high |= int64(planes[plane*patches+i]) << (8 * plane)
 		}
-		b = b[patches:]
+		x[next] |= high << (8 * width)
+		next++
+	}
+	return planes[patches*patchWidth:], nil
+}
+
+// skipGaps returns what follows k gaps, which it makes sure to lead to k of n entries.
+func skipGaps(b []byte, k, n int) ([]byte, error) {
+	left := uint64(n)
+	for range k {
+		gap, rest, err := takeUvarint(b, "gap")
+		if err != nil {
+			return nil, err
+		}
+		if gap >= left {
+			return nil, fmt.Errorf("%w: a gap leads beyond %d entries", ErrCorrupt, n)
+		}
+		left -= gap + 1
+		b = rest
 	}
 	return b, nil
 }

@@ -1,34 +1,38 @@
 package chunk
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // maxExponent is the greatest e of values stored as m / 10^e. 10^e must be exact, which it is to 22, and
 // more than 15 digits tell one float64 from another only with luck.
 const maxExponent = 15
 
-// maxMantissa bounds the m that are looked for where e > 0: up to it rounding v·10^e gives m if v is the
+// maxMantissa bounds the m that are looked for where e > 0: up to it, rounding v·10^e gives m if v is the
 // float64 next to m / 10^e.
 const maxMantissa = 1 << 51
 
 var powers = [maxExponent + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
+// nearest returns the integer next to v·power, as a float64, and whether it is small enough.
+func nearest(v, power float64) (m float64, ok bool) {
+	p := float64(v * power)     // rounded here on every machine, never fused with what follows
+	const shifter = 3 << 51     // 1.5·2^52: adding and taking it away rounds to an integer
+	m = (p + shifter) - shifter // nonsense for NaN and great p, which are refused
+	return m, math.Abs(p) < maxMantissa
+}
+
 // mantissa returns the m for which float64(m) / 10^e is v, bit for bit.
 func mantissa(v float64, e int) (m int64, ok bool) {
 	if e == 0 {
-		if !(math.Abs(v) < 1<<63) {
-			return 0, false
-		}
 		m = int64(v)
-		return m, math.Float64bits(float64(m)) == math.Float64bits(v)
+		// Machines differ in what they make of values that no int64 can hold; none makes another integer
+		// of them whose float64 is the value, save the greatest.
+		return m, math.Float64bits(float64(m)) == math.Float64bits(v) && m != math.MaxInt64
 	}
-	p := float64(v * powers[e]) // rounded here on every machine, never fused with what follows
-	if !(math.Abs(p) < maxMantissa) {
-		return 0, false
-	}
-	// Adding and taking away 1.5·2^52 rounds to an integer.
-	const shifter = 3 << 51
-	p = (p + shifter) - shifter
-	return int64(p), math.Float64bits(p/powers[e]) == math.Float64bits(v)
+	p, ok := nearest(v, powers[e])
+	return int64(p), ok && math.Float64bits(p/powers[e]) == math.Float64bits(v)
 }
 
 // noExponent stands for values that are not decimal.
@@ -49,48 +53,83 @@ func exponentOf(v float64, guess int) int {
 		return noExponent
 	}
 	for e := range noExponent {
-		if _, ok := mantissa(v, e); ok && e != guess {
+		if _, ok := mantissa(v, e); ok {
 			return e
 		}
 	}
 	return noExponent
 }
 
-// chooseExponent returns the e with which values are stored, or noExponent if too few are decimal.
-func chooseExponent(values []float64) int {
-	integers := 0
-	for _, v := range values {
-		if _, ok := mantissa(v, 0); !ok {
-			break
-		}
-		integers++
-	}
-	if integers == len(values) {
-		return 0
-	}
+// chooseExponent returns the e with which every stride-th value is stored best, or noExponent if too few
+// are decimal.
+func chooseExponent(values []float64, stride int) int {
 	var count [noExponent + 1]int // values by the exponent they need
-	count[0] = integers
-	most, guess := len(values)/exceptionShare+1, 0
-	for i, v := range values[integers:] {
-		e := exponentOf(v, guess)
+	n := (len(values) + stride - 1) / stride
+	most, guess := n/exceptionShare, 0
+	for i := 0; i < len(values); i += stride {
+		e := exponentOf(values[i], guess)
 		count[e]++
 		if e < noExponent {
 			guess = e
-		} else if count[noExponent] > most && count[noExponent] > (integers+i)/2 {
+		} else if count[noExponent] > most {
 			return noExponent
 		}
 	}
-	if count[noExponent] > most {
-		return noExponent
-	}
 	// A digit more costs every value log2(10)/8 bytes; a digit less makes exceptions.
-	best, bestCost, exceptions := 0, math.Inf(1), count[noExponent]
+	best, bestCost, exceptions := noExponent, math.Inf(1), count[noExponent]
 	for e := maxExponent; e >= 0; e-- {
-		cost := float64(e)*0.415*float64(len(values)) + exceptionCost*float64(exceptions)
-		if exceptions <= most && cost < bestCost {
+		cost := float64(0.415*float64(e*n)) + float64(exceptionCost*exceptions)
+		if exceptions <= most && cost <= bestCost {
 			best, bestCost = e, cost
 		}
 		exceptions += count[e]
 	}
 	return best
+}
+
+// chooseNear returns the e with which values that are not decimal, but nearly so, are stored best as an m and
+// a few units in the last place, or noExponent if their bits alone are better. Sums of decimals are such
+// values, and decimals that were scaled twice, as seconds from nanoseconds by way of milliseconds.
+func chooseNear(values []float64) int {
+	const most = 24
+	var cost [maxExponent + 1]int
+	bitsCost := 0
+	stride := 1 + len(values)/most
+	for i := 1; i < len(values); i += stride {
+		v, before := values[i], values[i-1]
+		if v == before {
+			continue
+		}
+		bitsCost += bits.Len64(zigzag(orderedBits(v) - orderedBits(before)))
+		for e := range cost {
+			m, ok1 := nearest(v, powers[e])
+			n, ok2 := nearest(before, powers[e])
+			if !ok1 || !ok2 {
+				cost[e] += 64
+				continue
+			}
+			cost[e] += bits.Len64(zigzag(int64(m)-int64(n))) + bits.Len64(zigzag(ulps(v, m, powers[e])))
+		}
+	}
+	best, bestCost := noExponent, bitsCost-bitsCost/16
+	for e, c := range cost {
+		if c < bestCost {
+			best, bestCost = e, c
+		}
+	}
+	return best
+}
+
+// ulps returns how many float64s v lies above m / power.
+func ulps(v, m, power float64) int64 { return orderedBits(v) - orderedBits(m/power) }
+
+// orderedBits maps floats to integers in their order: the bits, of negative numbers with all but the sign
+// flipped. It is its own inverse.
+func orderedBits(v float64) int64 {
+	b := int64(math.Float64bits(v))
+	return b ^ int64(uint64(b>>63)>>1)
+}
+
+func fromOrderedBits(x int64) float64 {
+	return math.Float64frombits(uint64(x ^ int64(uint64(x>>63)>>1)))
 }

@@ -84,65 +84,78 @@ func decodeFloats(b []byte, n int, info *Info, into *Samples) ([]byte, error) {
 	first := len(into.T)
 	into.T = slices.Grow(into.T, n)[:first+n]
 	into.V = slices.Grow(into.V, n)[:first+n]
-	if info.contains&containsStarts != 0 && len(into.ST) == 0 {
+	withStarts := info.contains&containsStarts != 0
+	if withStarts && len(into.ST) == 0 {
 		into.ST = appendZeros(into.ST, first)
 	}
-	withStarts := info.contains&containsStarts != 0 || len(into.ST) > 0
-	if withStarts {
-		into.ST = slices.Grow(into.ST, n)[:first+n]
-		clear(into.ST[first:])
+	if withStarts || len(into.ST) > 0 {
+		into.ST = appendZeros(into.ST, n)
 	}
-	var scratch [blockSamples]uint64
 	var err error
 	for i := range k {
 		from, to := first+i*n/k, first+(i+1)*n/k
 		t := into.T[from:to]
-		if b, err = decodeInts(b, t, &scratch); err != nil {
+		if b, err = decodeTimes(b, t, info.MinT); err != nil {
 			return nil, fmt.Errorf("timestamps of block %d: %w", i, err)
 		}
-		for i := range t {
-			t[i] += info.MinT
+		if from > first && t[0] <= into.T[from-1] {
+			return nil, fmt.Errorf("%w: block %d is out of order", ErrCorrupt, i)
 		}
-		if info.contains&containsStarts != 0 {
-			if b, err = decodeStarts(b, into.ST[from:to], t, info.MinT, &scratch); err != nil {
+		if withStarts {
+			if b, err = decodeStarts(b, into.ST[from:to], t, info.MinT); err != nil {
 				return nil, fmt.Errorf("start timestamps of block %d: %w", i, err)
 			}
 		}
-		if b, err = decodeValues(b, into.V[from:to], &scratch); err != nil {
+		if b, err = decodeValues(b, into.V[from:to]); err != nil {
 			return nil, fmt.Errorf("values of block %d: %w", i, err)
 		}
 	}
-	t := into.T[first:]
-	if t[0] < info.MinT || t[n-1] > info.MaxT || !strictlyAscending(t) {
-		return nil, fmt.Errorf("%w: timestamps are not in order", ErrCorrupt)
+	if t := into.T[first:]; t[0] < info.MinT || t[n-1] > info.MaxT {
+		return nil, fmt.Errorf("%w: timestamps beyond the chunk's time range", ErrCorrupt)
 	}
 	return b, nil
 }
 
-func decodeStarts(b []byte, st, t []int64, minT int64, scratch *[blockSamples]uint64) ([]byte, error) {
+// decodeTimes fills t and makes sure that it ascends.
+func decodeTimes(b []byte, t []int64, minT int64) ([]byte, error) {
+	rest, err := decodeInts(b, t, minT)
+	if err != nil {
+		return nil, err
+	}
+	last := len(t) - 1
+	if b[0] == intsRegular && last > 0 {
+		// Equal steps ascend if they lead from the first to a greater last without passing the end of int64.
+		step := uint64(t[1] - t[0])
+		if t[0] < t[last] && t[0] < t[1] && step <= (uint64(t[last])-uint64(t[0]))/uint64(last) {
+			return rest, nil
+		}
+	}
+	if !strictlyAscending(t) {
+		return nil, fmt.Errorf("%w: not in order", ErrCorrupt)
+	}
+	return rest, nil
+}
+
+func decodeStarts(b []byte, st, t []int64, minT int64) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: missing", ErrCorrupt)
 	}
 	relative, b := b[0], b[1:]
-	if relative == startsZero {
+	switch relative {
+	case startsZero:
 		clear(st)
 		return b, nil
-	}
-	if relative > startsPrevious {
+	case startsFirst:
+		return decodeInts(b, st, minT)
+	case startsPrevious:
+	default:
 		return nil, fmt.Errorf("%w: relative to unknown %d", ErrCorrupt, relative)
 	}
-	b, err := decodeInts(b, st, scratch)
-	if err != nil {
-		return nil, err
-	}
-	if relative == startsFirst {
-		for i := range st {
-			st[i] += minT
-		}
-		return b, nil
-	}
+	b, err := decodeInts(b, st, 0)
+	before := t[0]
 	for i := range st {
-		st[i] += t[max(i-1, 0)]
+		st[i] += before
+		before = t[i]
 	}
-	return b, nil
+	return b, err
 }

@@ -17,42 +17,55 @@ import (
 //	  bits 0–6: kind
 //	  bit 7: a factor follows; without it the factor is 1
 //
-//	constant  first                        x[i] = first
-//	plain     base,         column of n    x[i] = base + factor·r[i]
-//	delta     first, base,  column of n−1  x[i] = x[i−1] + base + factor·r[i]
-//	dod       first, delta, column of n−2  x[1] = x[0] + delta, then the delta grows by factor·r[i]
+//	0 constant  first                        x[i] = first
+//	1 regular   first, base                  x[i] = first + i·base
+//	2 plain     base,         column of n    x[i] = base + factor·r[i]
+//	3 delta     first, base,  column of n−1  x[i] = x[i−1] + base + factor·r[i]
+//	4 dod       first, base,  column of n−2  x[1] = x[0] + base, then the base grows by factor·r[i] a step
 //
-// first, base and delta are varints; the columns hold the r[i], zigzag. The base is a value from the middle,
-// so that all columns are crowded around 0 and look alike to zstd.
+// first and base are varints; the columns hold the r[i], zigzag. The base is a value, or a delta, from the
+// middle, so that all columns are crowded around 0 and look alike to zstd.
 const (
 	intsConstant = 0
-	intsPlain    = 1
-	intsDelta    = 2
-	intsDod      = 3
+	intsRegular  = 1
+	intsPlain    = 2
+	intsDelta    = 3
+	intsDod      = 4
 
 	intsFactor = 0x80 // flag
 )
 
 // appendInts appends x, which is not empty, and has at most blockSamples entries.
 func appendInts(dst []byte, x []int64) []byte {
-	var scratch [blockSamples]uint64
-	kind, base := chooseInts(x)
-	if kind == intsConstant {
+	if isConstant(x) {
 		return binary.AppendVarint(append(dst, intsConstant), x[0])
 	}
-	u := scratch[:0]
+	if step := x[1] - x[0]; isRegular(x, step) {
+		dst = binary.AppendVarint(append(dst, intsRegular), x[0])
+		return binary.AppendVarint(dst, step)
+	}
+	kind, base := chooseInts(x)
+	var scratch [blockSamples]uint64
+	u := scratch[:len(x)]
 	switch kind {
 	case intsPlain:
-		for _, v := range x {
-			u = append(u, uint64(v-base))
+		for i, v := range x {
+			u[i] = uint64(v - base)
 		}
 	case intsDelta:
-		for i := 1; i < len(x); i++ {
-			u = append(u, uint64(x[i]-x[i-1]-base))
+		before, rest := x[0], x[1:]
+		u = u[:len(rest)]
+		for i, v := range rest {
+			u[i] = uint64(v - before - base)
+			before = v
 		}
 	case intsDod:
-		for i := 2; i < len(x); i++ {
-			u = append(u, uint64(x[i]-2*x[i-1]+x[i-2]))
+		before, delta, rest := x[1], base, x[2:]
+		u = u[:len(rest)]
+		for i, v := range rest {
+			d := v - before
+			u[i] = uint64(d - delta)
+			before, delta = v, d
 		}
 	}
 	factor := takeFactor(u)
@@ -68,51 +81,53 @@ func appendInts(dst []byte, x []int64) []byte {
 	return appendColumn(dst, u)
 }
 
-// chooseInts returns the kind whose column has the fewest bits, and its base (of dod: the first delta).
+func isConstant(x []int64) bool {
+	for _, v := range x {
+		if v != x[0] {
+			return false
+		}
+	}
+	return true
+}
+
+func isRegular(x []int64, step int64) bool {
+	before := x[0]
+	for _, v := range x[1:] {
+		if v-before != step {
+			return false
+		}
+		before = v
+	}
+	return true
+}
+
+// chosenFrom is how many integers of a run the choice of its kind looks at.
+const chosenFrom = 128
+
+// chooseInts returns the kind whose column will have the fewest bits, and its base. Integers are two at least.
 func chooseInts(x []int64) (kind byte, base int64) {
-	constant, regular := true, true
-	for i := 1; i < len(x); i++ {
-		if x[i] != x[0] {
-			constant = false
-			break
-		}
-	}
-	if constant {
-		return intsConstant, 0
-	}
-	step := x[1] - x[0]
-	for i := 2; i < len(x); i++ {
-		if x[i]-x[i-1] != step {
-			regular = false
-			break
-		}
-	}
-	if regular {
-		return intsDelta, step
-	}
 	center, slope := middle(x)
 	var plain, delta, dod int
-	before := step
-	for i := 1; i < len(x); i++ {
+	stride := 1 + len(x)/chosenFrom
+	for i := 2; i < len(x); i += stride {
 		d := x[i] - x[i-1]
 		plain += bits.Len64(zigzag(x[i] - center))
 		delta += bits.Len64(zigzag(d - slope))
-		dod += bits.Len64(zigzag(d - before))
-		before = d
+		dod += bits.Len64(zigzag(d - (x[i-1] - x[i-2])))
 	}
 	switch {
-	case plain <= delta && plain <= dod:
+	case plain < delta && plain < dod:
 		return intsPlain, center
 	case delta <= dod:
 		return intsDelta, slope
 	default:
-		return intsDod, step
+		return intsDod, x[1] - x[0]
 	}
 }
 
 // middle returns the medians of some of the integers and of some of their deltas.
 func middle(x []int64) (value, delta int64) {
-	const most = 31
+	const most = 15
 	var values, deltas [most]int64
 	n := min(most, len(x)-1)
 	for k := range n {
@@ -136,14 +151,17 @@ func takeFactor(u []uint64) int64 {
 		}
 	}
 	factor := int64(g)
-	if factor <= 0 { // all are 0, or math.MinInt64
-		factor = 1
-	}
-	if factor == 1 {
+	if factor <= 1 { // also where all are 0, or math.MinInt64
 		for i, x := range u {
 			u[i] = zigzag(int64(x))
 		}
 		return 1
+	}
+	if shift := bits.TrailingZeros64(g); g == 1<<shift {
+		for i, x := range u {
+			u[i] = zigzag(int64(x) >> shift)
+		}
+		return factor
 	}
 	for i, x := range u {
 		u[i] = zigzag(int64(x) / factor)
@@ -165,23 +183,22 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// decodeInts fills x, which is not empty, and returns what follows in b.
-func decodeInts(b []byte, x []int64, scratch *[blockSamples]uint64) ([]byte, error) {
+// decodeInts fills x, which is not empty, with integers that are all greater by origin than those that b
+// starts with, and returns what follows in b.
+func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: integers are missing", ErrCorrupt)
 	}
-	kind, factor := b[0]&^intsFactor, int64(1)
+	kind, factor := b[0]&^intsFactor, uint64(1)
 	hasFactor := b[0]&intsFactor != 0
 	b = b[1:]
 	var err error
 	if hasFactor {
-		var f uint64
-		if f, b, err = takeUvarint(b, "factor"); err != nil {
+		if factor, b, err = takeUvarint(b, "factor"); err != nil {
 			return nil, err
 		}
-		factor = int64(f)
 	}
-	var first, base int64
+	first, base := int64(0), int64(0)
 	if kind != intsPlain {
 		if first, b, err = takeVarint(b, "first integer"); err != nil {
 			return nil, err
@@ -192,55 +209,58 @@ func decodeInts(b []byte, x []int64, scratch *[blockSamples]uint64) ([]byte, err
 			return nil, err
 		}
 	}
-	skip := 0 // entries that stand in no column
 	switch kind {
 	case intsConstant:
+		first += origin
 		for i := range x {
 			x[i] = first
 		}
 		return b, nil
-	case intsPlain:
-	case intsDelta:
-		skip = 1
-	case intsDod:
-		skip = 2
+	case intsRegular:
+		first += origin
+		for i := range x {
+			x[i] = first
+			first += base
+		}
+		return b, nil
+	case intsPlain, intsDelta, intsDod:
+		return decodeResidues(b, x, kind, first+origin, base, int64(factor), origin)
 	default:
 		return nil, fmt.Errorf("%w: integers of unknown kind %d", ErrCorrupt, kind)
 	}
-	if len(x) < skip {
-		return nil, fmt.Errorf("%w: too few integers for kind %d", ErrCorrupt, kind)
-	}
-	u := scratch[:len(x)-skip]
-	if b, err = decodeColumn(b, u); err != nil {
-		return nil, err
-	}
-	sumUp(x, u, kind, first, base, factor)
-	return b, nil
 }
 
-// sumUp turns the residuals u back into x.
-func sumUp(x []int64, u []uint64, kind byte, first, base, factor int64) {
-	switch kind {
-	case intsPlain:
-		for i, r := range u {
-			x[i] = base + unzigzag(r)*factor
+// decodeResidues reads the column of a run, and adds it up in place.
+func decodeResidues(b []byte, x []int64, kind byte, first, base, factor, origin int64) ([]byte, error) {
+	if kind == intsPlain {
+		rest, err := decodeColumn(b, x)
+		base += origin
+		for i, r := range x {
+			x[i] = base + unzigzag(uint64(r))*factor
 		}
-	case intsDelta:
-		x[0] = first
-		x = x[1 : 1+len(u)]
-		for i, r := range u {
-			first += base + unzigzag(r)*factor
-			x[i] = first
-		}
-	case intsDod:
-		x[0] = first
-		first += base
-		x[1] = first
-		x = x[2 : 2+len(u)]
-		for i, r := range u {
-			base += unzigzag(r) * factor
-			first += base
-			x[i] = first
-		}
+		return rest, err
 	}
+	x[0] = first
+	x = x[1:]
+	if kind == intsDelta {
+		rest, err := decodeColumn(b, x)
+		for i, r := range x {
+			first += base + unzigzag(uint64(r))*factor
+			x[i] = first
+		}
+		return rest, err
+	}
+	if len(x) == 0 {
+		return nil, fmt.Errorf("%w: too few integers for their kind", ErrCorrupt)
+	}
+	first += base
+	x[0] = first
+	x = x[1:]
+	rest, err := decodeColumn(b, x)
+	for i, r := range x {
+		base += unzigzag(uint64(r)) * factor
+		first += base
+		x[i] = first
+	}
+	return rest, err
 }

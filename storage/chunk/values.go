@@ -4,105 +4,190 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unsafe"
 )
 
 // The values of a block:
 //
-//	+--------+ - - - - +- - - - - -+- - - - - - - - - +-----------+
-//	| form   | k − 1   | k gaps    | k values         | run of    |
-//	| 1 byte | uvarint | uvarint   | 8 bytes each, LE | integers  |
-//	+--------+ - - - - +- - - - - -+- - - - - - - - - +-----------+
-//	           └──────── only with exceptions ───────┘
+//	+--------+ - - - - +- - - - - -+- - - - - - - - - +-----------+- - - - - -+
+//	| form   | k − 1   | k gaps    | k values         | run of    | run of    |
+//	| 1 byte | uvarint | uvarint   | 8 bytes each, LE | integers  | integers  |
+//	+--------+ - - - - +- - - - - -+- - - - - - - - - +-----------+- - - - - -+
+//	           └──────── only with exceptions ───────┘             └ near only ┘
 //	  bits 0–5: form, bit 6: with exceptions
 //
-//	form 0–15  decimal: the integers are m, the values m / 10^form, bit for bit
-//	form 16    bits: the integers are the values' IEEE 754 bits, those of negative numbers (sign bit set)
-//	           with all other bits flipped, so that integers are in the values' order
+//	0–15   decimal: the integers are m, the values m / 10^form, bit for bit
+//	16     bits: the integers are the values' IEEE 754 bits, those of negative numbers (sign bit set) with
+//	       all other bits flipped, so that the integers are in the values' order
+//	32–47  near: the first integers are m, the second how many float64s the values lie above m / 10^(form−32)
 //
 // Exceptions are values that don't fit the form, a stale marker among integers for one; the run has the
 // value before in their place. A gap counts the values between an exception and the one before.
 const (
 	formBits = 16
+	formNear = 32
 
 	formExceptions = 0x40 // flag
 )
 
 const (
-	// exceptionShare: at most one value in so many may be an exception.
+	// exceptionShare: at most one value in so many may be an exception where another form is possible.
 	exceptionShare = 8
 	// exceptionCost is what an exception costs, bytes.
 	exceptionCost = 9
+	// exponentFrom is how many values of a block the choice of an exponent looks at first.
+	exponentFrom = 32
 )
 
 // appendValues appends v, which is not empty.
 func appendValues(dst []byte, v []float64) []byte {
 	var scratch [blockSamples]int64
 	m := scratch[:len(v)]
-	form := byte(formBits)
-	if e := chooseExponent(v); e != noExponent {
-		form = byte(e)
+	if sameBits(v) {
+		v, m = v[:1], m[:1] // one stands for all: the run of integers is constant either way
 	}
-	var odd [blockSamples / exceptionShare * 2]uint16
-	exceptions := fitForm(m, v, form, odd[:0])
-	if len(exceptions) == 0 {
-		return appendInts(append(dst, form), m)
+	var odd [blockSamples]uint16
+	form, exceptions := fitDecimal(m, v, odd[:0])
+	switch form {
+	case formBits:
+		exceptions = fitBits(m, v, odd[:0])
+	case formNear:
+		return appendNear(dst, v, m, odd[:0])
 	}
-	dst = append(dst, form|formExceptions)
-	dst = binary.AppendUvarint(dst, uint64(len(exceptions)-1))
-	last := -1
-	for _, i := range exceptions {
-		dst = binary.AppendUvarint(dst, uint64(int(i)-last-1))
-		last = int(i)
-	}
-	for _, i := range exceptions {
-		dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v[i]))
-	}
+	dst = appendExceptions(dst, form, v, exceptions)
 	return appendInts(dst, m)
 }
 
-// fitForm sets m to the integers of v, and appends to exceptions the indices of values that have none.
-func fitForm(m []int64, v []float64, form byte, exceptions []uint16) []uint16 {
-	hold, known := int64(0), 0
-	for i, x := range v {
-		var ok bool
-		if form == formBits {
-			m[i], ok = orderedBits(x), !math.IsNaN(x)
-		} else {
-			m[i], ok = mantissa(x, int(form))
+func sameBits(v []float64) bool {
+	for _, x := range v {
+		if math.Float64bits(x) != math.Float64bits(v[0]) {
+			return false
 		}
-		if !ok {
-			exceptions = append(exceptions, uint16(i))
-			m[i] = hold
+	}
+	return true
+}
+
+// fitDecimal sets m to the integers of v in a decimal form and returns the form and the values that don't
+// fit; or formBits or formNear, whichever is to be tried.
+func fitDecimal(m []int64, v []float64, odd []uint16) (form byte, exceptions []uint16) {
+	if fitIntegers(m, v) {
+		return 0, nil
+	}
+	for _, stride := range []int{1 + len(v)/exponentFrom, 1} {
+		e := chooseExponent(v, stride)
+		if e == noExponent {
 			continue
 		}
-		if hold = m[i]; known == 0 {
-			for j := range i {
-				m[j] = hold
-			}
+		if exceptions = fit(m, v, e, odd[:0]); len(exceptions) <= len(v)/exceptionShare {
+			return byte(e), exceptions
 		}
-		known++
 	}
-	return exceptions
+	if len(v) > 2 && chooseNear(v) != noExponent {
+		return formNear, nil
+	}
+	return formBits, nil
 }
 
-func orderedBits(v float64) int64 {
-	b := int64(math.Float64bits(v))
-	return b ^ int64(uint64(b>>63)>>1)
+// fitIntegers says whether all values are integers, which it sets m to.
+func fitIntegers(m []int64, v []float64) bool {
+	for i, x := range v {
+		k, ok := mantissa(x, 0)
+		if !ok {
+			return false
+		}
+		m[i] = k
+	}
+	return true
 }
 
-func fromOrderedBits(x int64) float64 {
-	return math.Float64frombits(uint64(x ^ int64(uint64(x>>63)>>1)))
+// fit sets m to the mantissas of v, and appends to odd the indices of values that have none.
+func fit(m []int64, v []float64, e int, odd []uint16) []uint16 {
+	for i, x := range v {
+		k, ok := mantissa(x, e)
+		if !ok {
+			odd = append(odd, uint16(i))
+			continue
+		}
+		m[i] = k
+	}
+	holdInPlaceOf(odd, m)
+	return odd
+}
+
+func fitBits(m []int64, v []float64, odd []uint16) []uint16 {
+	for i, x := range v {
+		m[i] = orderedBits(x)
+		if math.IsNaN(x) {
+			odd = append(odd, uint16(i))
+		}
+	}
+	if len(odd) > len(v)/exceptionShare {
+		return nil // NaNs have bits, too
+	}
+	holdInPlaceOf(odd, m)
+	return odd
+}
+
+// holdInPlaceOf gives every exception the integer of the value before, and those at the start that of the
+// first value that fits.
+func holdInPlaceOf(odd []uint16, m []int64) {
+	first := 0
+	for first < len(odd) && int(odd[first]) == first {
+		first++
+	}
+	if first > 0 && first < len(m) {
+		for i := range first {
+			m[i] = m[first]
+		}
+	}
+	for _, i := range odd[first:] {
+		m[i] = m[i-1]
+	}
+}
+
+// appendNear appends values in form near.
+func appendNear(dst []byte, v []float64, m []int64, odd []uint16) []byte {
+	var scratch [blockSamples]int64
+	above := scratch[:len(v)]
+	e := chooseNear(v)
+	for i, x := range v {
+		k, ok := nearest(x, powers[e])
+		if !ok {
+			odd = append(odd, uint16(i))
+			continue
+		}
+		m[i], above[i] = int64(k), ulps(x, k, powers[e])
+	}
+	holdInPlaceOf(odd, m)
+	holdInPlaceOf(odd, above)
+	dst = appendExceptions(dst, byte(formNear+e), v, odd)
+	return appendInts(appendInts(dst, m), above)
+}
+
+// appendExceptions appends the form and the exceptions, of which v has the values.
+func appendExceptions(dst []byte, form byte, v []float64, odd []uint16) []byte {
+	if len(odd) == 0 {
+		return append(dst, form)
+	}
+	dst = append(dst, form|formExceptions)
+	dst = binary.AppendUvarint(dst, uint64(len(odd)-1))
+	last := -1
+	for _, i := range odd {
+		dst = binary.AppendUvarint(dst, uint64(int(i)-last-1))
+		last = int(i)
+	}
+	for _, i := range odd {
+		dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v[i]))
+	}
+	return dst
 }
 
 // decodeValues fills v, which is not empty, and returns what follows in b.
-func decodeValues(b []byte, v []float64, scratch *[blockSamples]uint64) ([]byte, error) {
+func decodeValues(b []byte, v []float64) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: values are missing", ErrCorrupt)
 	}
 	form, withExceptions := b[0]&^formExceptions, b[0]&formExceptions != 0
-	if form > formBits {
-		return nil, fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, form)
-	}
 	b = b[1:]
 	var exceptions []byte
 	var err error
@@ -111,28 +196,53 @@ func decodeValues(b []byte, v []float64, scratch *[blockSamples]uint64) ([]byte,
 			return nil, err
 		}
 	}
-	var integers [blockSamples]int64
-	m := integers[:len(v)]
-	if b, err = decodeInts(b, m, scratch); err != nil {
+	// The integers stand where the floats will: as wide, and turned into them one by one.
+	m := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
+	if b, err = decodeInts(b, m, 0); err != nil {
 		return nil, err
 	}
-	switch form {
-	case formBits:
-		for i, x := range m {
-			v[i] = fromOrderedBits(x)
-		}
-	case 0:
+	switch {
+	case form == 0:
 		for i, x := range m {
 			v[i] = float64(x)
 		}
-	default:
-		p := powers[form]
+	case form <= maxExponent:
+		scaleDown(v, m, powers[form])
+	case form == formBits:
 		for i, x := range m {
-			v[i] = float64(x) / p
+			v[i] = fromOrderedBits(x)
 		}
+	case form >= formNear && form <= formNear+maxExponent:
+		scaleDown(v, m, powers[form-formNear])
+		if b, err = decodeAbove(b, v); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, form)
 	}
 	if withExceptions {
 		putExceptions(v, exceptions)
+	}
+	return b, nil
+}
+
+// scaleDown sets v, whose memory m shares, to m / power.
+func scaleDown(v []float64, m []int64, power float64) {
+	for i, x := range m {
+		v[i] = float64(x) / power
+	}
+}
+
+// decodeAbove raises v by units in the last place.
+func decodeAbove(b []byte, v []float64) ([]byte, error) {
+	var scratch [blockSamples]int64
+	above := scratch[:len(v)]
+	b, err := decodeInts(b, above, 0)
+	if err != nil {
+		return nil, err
+	}
+	for i, x := range above {
+		v[i] = fromOrderedBits(orderedBits(v[i]) + x)
 	}
 	return b, nil
 }
@@ -146,18 +256,10 @@ func takeExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
 	if k >= uint64(n) {
 		return nil, nil, fmt.Errorf("%w: more exceptions than values", ErrCorrupt)
 	}
-	next := uint64(0)
-	for range k + 1 {
-		var gap uint64
-		if gap, rest, err = takeUvarint(rest, "exception"); err != nil {
-			return nil, nil, err
-		}
-		if gap >= uint64(n)-next {
-			return nil, nil, fmt.Errorf("%w: exception outside of its block", ErrCorrupt)
-		}
-		next += gap + 1
+	if rest, err = skipGaps(rest, int(k)+1, n); err != nil {
+		return nil, nil, err
 	}
-	size := 8 * int(k+1)
+	size := 8 * (int(k) + 1)
 	if len(rest) < size {
 		return nil, nil, fmt.Errorf("%w: exceptions end early", ErrCorrupt)
 	}
@@ -167,7 +269,7 @@ func takeExceptions(b []byte, n int) (exceptions, rest []byte, err error) {
 // putExceptions puts what takeExceptions checked in its places.
 func putExceptions(v []float64, exceptions []byte) {
 	k, n := binary.Uvarint(exceptions)
-	gaps, values := exceptions[n:], exceptions[len(exceptions)-8*int(k+1):]
+	gaps, values := exceptions[n:], exceptions[len(exceptions)-8*(int(k)+1):]
 	next := 0
 	for range k + 1 {
 		gap, n := binary.Uvarint(gaps)
