@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/bench"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// result is what one system took.
+type result struct {
+	system  string
+	load    bench.Report
+	samples int64
+	// cpu covers the load and what finishes it.
+	cpu time.Duration
+	// rss is the memory when the load has ended, peak the most until it was finished.
+	rss, peak int64
+	// finalBytes and allBytes are on disk.
+	finalBytes, allBytes int64
+	// restartLoaded is from start to ready with all that the load left behind, restartFinished when finished.
+	restartLoaded, restartFinished time.Duration
+	// queries are the median times, in the order of queries(); answers what they gave.
+	queries []time.Duration
+	answers []promrig.Answer
+}
+
+func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s settings) (*result, error) {
+	address, err := promrig.FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	program, err := sys.program(dir, address)
+	if err != nil {
+		return nil, err
+	}
+	process, err := promrig.StartReady(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { process.Kill() }()
+	out := &result{system: sys.name(), samples: g.Samples()}
+	acks := bench.NewAcks(g.Workload)
+	out.load, err = bench.Run(ctx, g, acks, bench.Options{
+		URL: process.URL() + "/api/v1/write", Protocol: bench.Protocol(s.protocol), Senders: s.senders, PID: process.PID(), Progress: os.Stderr,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := out.load.Write(os.Stderr); err != nil {
+		return nil, err
+	}
+	out.rss = out.load.ServerRSS
+	if err := settle(ctx, process.PID()); err != nil {
+		return nil, err
+	}
+	loaded, err := bench.ProcessUsage(process.PID())
+	if err != nil {
+		return nil, err
+	}
+	if process, out.restartLoaded, err = restart(ctx, process); err != nil {
+		return nil, err
+	}
+	if err := out.finish(ctx, sys, process, dir, loaded); err != nil {
+		return nil, err
+	}
+	if s.verify {
+		found, err := bench.Verify(ctx, g, acks, bench.Reader{URL: process.URL() + "/api/v1/read"})
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(os.Stderr, "read back: %s\n", found)
+		if !found.OK() {
+			return nil, fmt.Errorf("what was read back isn't what was sent: %s", found)
+		}
+	}
+	if process, out.restartFinished, err = restart(ctx, process); err != nil {
+		return nil, err
+	}
+	if err := out.query(ctx, process.URL(), g, s.repeat); err != nil {
+		return nil, err
+	}
+	return out, process.Terminate(time.Minute)
+}
+
+// finish has the system bring its data into the final form. That is done by the process after a restart, so
+// its CPU is counted from the end of that; reading its own data at the start isn't part of ingestion.
+func (r *result) finish(ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage) error {
+	if err := settle(ctx, process.PID()); err != nil {
+		return err
+	}
+	before, err := bench.ProcessUsage(process.PID())
+	if err != nil {
+		return err
+	}
+	if err := sys.finish(ctx, process.URL()); err != nil {
+		return err
+	}
+	if err := settle(ctx, process.PID()); err != nil {
+		return err
+	}
+	after, err := bench.ProcessUsage(process.PID())
+	if err != nil {
+		return err
+	}
+	r.cpu = loaded.CPU + after.CPU - before.CPU
+	r.peak = max(loaded.PeakRSS, after.PeakRSS)
+	r.finalBytes, r.allBytes, err = sys.disk(dir)
+	return err
+}
+
+// restart stops a server and starts it again, and returns how long it took to be ready.
+func restart(ctx context.Context, process *promrig.Process) (*promrig.Process, time.Duration, error) {
+	if err := process.Terminate(2 * time.Minute); err != nil {
+		return process, 0, err
+	}
+	began := time.Now()
+	again, err := promrig.StartReady(ctx, process.Program)
+	if err != nil {
+		return process, 0, err
+	}
+	return again, time.Since(began), nil
+}
+
+// query times each query: once to warm up, then the median of some.
+func (r *result) query(ctx context.Context, url string, g *bench.Generator, repeat int) error {
+	api := promrig.API{URL: url}
+	for _, q := range queries(g.Workload) {
+		var times []time.Duration
+		var answer promrig.Answer
+		for i := range repeat + 1 {
+			began := time.Now()
+			var err error
+			if answer, err = q.ask(ctx, api); err != nil {
+				return err
+			}
+			if i > 0 {
+				times = append(times, time.Since(began))
+			}
+		}
+		if answer.Points() == 0 {
+			return fmt.Errorf("%s has no result", q.text)
+		}
+		slices.Sort(times)
+		r.queries = append(r.queries, times[len(times)/2])
+		r.answers = append(r.answers, answer)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/bench"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// system is a server that is measured.
+type system interface {
+	name() string
+	// program is the server with its data below dir.
+	program(dir, address string) (promrig.Program, error)
+	// finish brings everything into its final form.
+	finish(ctx context.Context, url string) error
+	// disk is the bytes of the data in its final form, and of all that lies on disk.
+	disk(dir string) (final, all int64, err error)
+}
+
+type prometheus struct{ path string }
+
+func (prometheus) name() string { return "prometheus" }
+
+func (p prometheus) program(dir, address string) (promrig.Program, error) {
+	return promrig.Prometheus(p.path, dir, address, "global: {scrape_interval: 15s}\n",
+		"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--storage.tsdb.retention.time=365d",
+		"--query.max-samples=500000000")
+}
+
+// finish takes a snapshot: that writes what is still in the head into a block, as compaction will later.
+func (prometheus) finish(ctx context.Context, url string) error {
+	return promrig.Post(ctx, url+"/api/v1/admin/tsdb/snapshot")
+}
+
+func (prometheus) disk(dir string) (int64, int64, error) {
+	snapshots := filepath.Join(dir, "data", "snapshots")
+	final, err := bench.DirBytes(snapshots)
+	if err != nil {
+		return 0, 0, err
+	}
+	// The snapshot is the benchmark's own doing, and mostly links to blocks that are counted already.
+	if err := os.RemoveAll(snapshots); err != nil {
+		return 0, 0, err
+	}
+	all, err := bench.DirBytes(filepath.Join(dir, "data"))
+	return final, all, err
+}
+
+type cassia struct{ path string }
+
+func (cassia) name() string { return "cassia" }
+
+func (c cassia) program(dir, address string) (promrig.Program, error) {
+	return promrig.Cassia(c.path, dir, address, "--retention.raw=365d"), nil
+}
+
+func (cassia) finish(ctx context.Context, url string) error { return promrig.Post(ctx, url+"/-/seal") }
+
+// disk counts everything: what the engine hasn't cleaned up yet belongs to what a user pays for.
+func (cassia) disk(dir string) (int64, int64, error) {
+	all, err := bench.DirBytes(filepath.Join(dir, "data"))
+	return all, all, err
+}
+
+// settle waits until the server has stopped working by itself: it has used under a tenth of a core for two
+// seconds in a row, or a minute has passed.
+func settle(ctx context.Context, pid int) error {
+	quiet := 0
+	for range 60 {
+		before, err := bench.ProcessUsage(pid)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+		after, err := bench.ProcessUsage(pid)
+		if err != nil {
+			return err
+		}
+		if quiet++; after.CPU-before.CPU > 100*time.Millisecond {
+			quiet = 0
+		}
+		if quiet == 2 {
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// row is a line of the table: a figure of each system, and how to write it.
+type row struct {
+	what   string
+	figure func(*result) float64
+	text   func(float64) string
+}
+
+func plain(digits int, unit string) func(float64) string {
+	return func(v float64) string { return strconv.FormatFloat(v, 'f', digits, 64) + unit }
+}
+
+func rows(s settings) []row {
+	perSeries := float64(s.workload.Series)
+	ms := plain(1, " ms")
+	out := []row{
+		{"CPU for a million samples, all included", func(r *result) float64 { return r.cpu.Seconds() / float64(r.samples) * 1e6 }, plain(2, " s")},
+		{"… of that, until all was acknowledged", func(r *result) float64 { return r.load.CPUPerMillion() }, plain(2, " s")},
+		{"samples a second", func(r *result) float64 { return r.load.Rate() }, plain(0, "")},
+		{"acknowledged after, mean", func(r *result) float64 { return float64(r.load.AckMean) / 1e6 }, ms},
+		{"acknowledged after, 99%", func(r *result) float64 { return float64(r.load.AckP99) / 1e6 }, ms},
+		{"disk a sample, compacted or sealed", func(r *result) float64 { return float64(r.finalBytes) / float64(r.samples) }, plain(2, " B")},
+		{"disk a sample, everything there is", func(r *result) float64 { return float64(r.allBytes) / float64(r.samples) }, plain(2, " B")},
+		{"memory a series, after the load", func(r *result) float64 { return float64(r.rss) / perSeries / 1e3 }, plain(1, " kB")},
+		{"memory a series, at most", func(r *result) float64 { return float64(r.peak) / perSeries / 1e3 }, plain(1, " kB")},
+		{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")},
+		{"restart to ready, compacted or sealed", func(r *result) float64 { return r.restartFinished.Seconds() }, plain(2, " s")},
+	}
+	for i, q := range queries(s.workload) {
+		out = append(out, row{
+			fmt.Sprintf("`%s` %s", q.text, q.when()), func(r *result) float64 { return float64(r.queries[i]) / 1e6 }, ms,
+		})
+	}
+	return append(out, row{"all ten queries", func(r *result) float64 {
+		var sum time.Duration
+		for _, took := range r.queries {
+			sum += took
+		}
+		return float64(sum) / 1e6
+	}, ms})
+}
+
+// table writes the results in Markdown; the last column is the last system's figure divided by the first's.
+func table(s settings, results []*result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d series, %s every %s, %d samples, remote write %s, %d senders\n\n| |", s.workload.Series,
+		short(time.Duration(s.workload.Steps)*s.workload.Interval()), short(s.workload.Interval()), s.workload.Samples(), s.protocol, s.senders)
+	for _, r := range results {
+		fmt.Fprintf(&b, " %s |", r.system)
+	}
+	b.WriteString(" ratio |\n|---|" + strings.Repeat("---:|", len(results)+1) + "\n")
+	for _, line := range rows(s) {
+		fmt.Fprintf(&b, "| %s |", strings.ReplaceAll(line.what, "|", `\|`))
+		for _, r := range results {
+			fmt.Fprintf(&b, " %s |", line.text(line.figure(r)))
+		}
+		first, last := line.figure(results[0]), line.figure(results[len(results)-1])
+		fmt.Fprintf(&b, " %.2f |\n", last/first)
+	}
+	return b.String()
+}
+
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// disagreements says which queries the systems answered differently. Sums may differ in their last digits,
+// since each adds up the series in an order of its own.
+func disagreements(results []*result) []string {
+	if len(results) < 2 {
+		return nil
+	}
+	var out []string
+	for i, q := range queriesOf(results) {
+		if d := disagreement(results[0].answers[i], results[1].answers[i]); d != "" {
+			out = append(out, q+": "+d)
+		}
+	}
+	return out
+}
+
+func queriesOf(results []*result) []string {
+	out := make([]string, len(results[0].answers))
+	for i := range out {
+		out[i] = fmt.Sprintf("query %d", i+1)
+	}
+	return out
+}
+
+func disagreement(a, b promrig.Answer) string {
+	exact := a.Difference(b)
+	if exact == "" || len(a.Series) != len(b.Series) {
+		return exact
+	}
+	for i, s := range a.Series {
+		o := b.Series[i]
+		if s.Labels != o.Labels || len(s.Floats) != len(o.Floats) {
+			return exact
+		}
+		for j := range s.Floats {
+			if !near(s.Floats[j], o.Floats[j]) {
+				return exact
+			}
+		}
+	}
+	return ""
+}
+
+// near compares two points, each [time, "value"] in JSON.
+func near(a, b string) bool {
+	parse := func(text string) (at, value float64) {
+		var pair [2]any
+		if json.Unmarshal([]byte(text), &pair) != nil {
+			return math.NaN(), 0
+		}
+		at, _ = pair[0].(float64)
+		word, _ := pair[1].(string)
+		value, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return math.NaN(), 0
+		}
+		return at, value
+	}
+	atA, a64 := parse(a)
+	atB, b64 := parse(b)
+	return atA == atB && (a64 == b64 || math.Abs(a64-b64) <= 1e-9*max(math.Abs(a64), math.Abs(b64)) || math.IsNaN(a64) && math.IsNaN(b64))
+}

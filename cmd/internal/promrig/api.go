@@ -1,0 +1,228 @@
+package promrig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrAPI says that the HTTP API answered with an error.
+var ErrAPI = errors.New("promrig: error from the HTTP API")
+
+// API is Prometheus' HTTP API of a server.
+type API struct {
+	// URL is the server's, without a path.
+	URL string
+}
+
+// Answer is what a query gave.
+type Answer struct {
+	Type string
+	// Series are in the order of their labels.
+	Series []Series
+	// Warnings and Infos are the annotations, sorted.
+	Warnings, Infos []string
+}
+
+// Series is one of a matrix or vector: its labels as text, and its points as the server wrote them, so that
+// two are equal only if every digit is.
+type Series struct {
+	Labels string
+	// Floats and Histograms are pairs of time and value, in JSON; a vector's is the only one.
+	Floats, Histograms []string
+}
+
+// envelope is what every answer of the API lies in.
+type envelope struct {
+	Status    string          `json:"status"`
+	ErrorType string          `json:"errorType"`
+	Error     string          `json:"error"`
+	Data      json.RawMessage `json:"data"`
+	Warnings  []string        `json:"warnings"`
+	Infos     []string        `json:"infos"`
+}
+
+// get asks for a path of the API.
+func (a API) get(ctx context.Context, path string, params url.Values) (envelope, error) {
+	var out envelope
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL+path+"?"+params.Encode(), nil)
+	if err != nil {
+		return out, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return out, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return out, err
+	}
+	if err := json.Unmarshal(body, &out); err != nil {
+		return out, fmt.Errorf("%w: %s: %.200s", ErrAPI, response.Status, body)
+	}
+	if out.Status != "success" {
+		return out, fmt.Errorf("%w: %s: %s: %s", ErrAPI, response.Status, out.ErrorType, out.Error)
+	}
+	return out, nil
+}
+
+// QueryRange evaluates a query at every step of a range.
+func (a API) QueryRange(ctx context.Context, query string, start, end time.Time, step time.Duration) (Answer, error) {
+	return a.query(ctx, "/api/v1/query_range", url.Values{
+		"query": {query}, "start": {seconds(start)}, "end": {seconds(end)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)},
+	})
+}
+
+// Query evaluates a query at one time.
+func (a API) Query(ctx context.Context, query string, at time.Time) (Answer, error) {
+	return a.query(ctx, "/api/v1/query", url.Values{"query": {query}, "time": {seconds(at)}})
+}
+
+// Values lists the values of a label between two times.
+func (a API) Values(ctx context.Context, label string, start, end time.Time) ([]string, error) {
+	got, err := a.get(ctx, "/api/v1/label/"+label+"/values", url.Values{"start": {seconds(start)}, "end": {seconds(end)}})
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	return out, json.Unmarshal(got.Data, &out)
+}
+
+func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+
+func (a API) query(ctx context.Context, path string, params url.Values) (Answer, error) {
+	got, err := a.get(ctx, path, params)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s: %w", params.Get("query"), err)
+	}
+	var data struct {
+		ResultType string          `json:"resultType"`
+		Result     json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(got.Data, &data); err != nil {
+		return Answer{}, err
+	}
+	out := Answer{Type: data.ResultType, Warnings: got.Warnings, Infos: got.Infos}
+	sort.Strings(out.Warnings)
+	sort.Strings(out.Infos)
+	if data.ResultType != "matrix" && data.ResultType != "vector" {
+		out.Series = []Series{{Floats: []string{string(data.Result)}}}
+		return out, nil
+	}
+	var result []struct {
+		Metric     map[string]string `json:"metric"`
+		Value      json.RawMessage   `json:"value"`
+		Histogram  json.RawMessage   `json:"histogram"`
+		Values     []json.RawMessage `json:"values"`
+		Histograms []json.RawMessage `json:"histograms"`
+	}
+	if err := json.Unmarshal(data.Result, &result); err != nil {
+		return Answer{}, err
+	}
+	for _, r := range result {
+		out.Series = append(out.Series, Series{
+			Labels: labelText(r.Metric), Floats: texts(r.Value, r.Values), Histograms: texts(r.Histogram, r.Histograms),
+		})
+	}
+	sort.SliceStable(out.Series, func(i, j int) bool { return out.Series[i].Labels < out.Series[j].Labels })
+	return out, nil
+}
+
+func texts(one json.RawMessage, more []json.RawMessage) []string {
+	var out []string
+	if one != nil {
+		out = append(out, string(one))
+	}
+	for _, m := range more {
+		out = append(out, string(m))
+	}
+	return out
+}
+
+func labelText(metric map[string]string) string {
+	var pairs []string
+	for name, value := range metric {
+		pairs = append(pairs, name+"="+strconv.Quote(value))
+	}
+	sort.Strings(pairs)
+	return "{" + strings.Join(pairs, ", ") + "}"
+}
+
+// Points is how many points there are in all.
+func (a Answer) Points() int {
+	n := 0
+	for _, s := range a.Series {
+		n += len(s.Floats) + len(s.Histograms)
+	}
+	return n
+}
+
+// Difference says where other differs from a, or nothing where every digit is the same.
+func (a Answer) Difference(other Answer) string {
+	if a.Type != other.Type {
+		return fmt.Sprintf("a %s, not a %s", other.Type, a.Type)
+	}
+	have := map[string]Series{}
+	for _, s := range other.Series {
+		have[s.Labels] = s
+	}
+	for _, s := range a.Series {
+		o, ok := have[s.Labels]
+		if !ok {
+			return "no series " + s.Labels
+		}
+		if d := difference(s.Floats, o.Floats); d != "" {
+			return s.Labels + ": " + d
+		}
+		if d := difference(s.Histograms, o.Histograms); d != "" {
+			return s.Labels + ": histograms: " + d
+		}
+		delete(have, s.Labels)
+	}
+	for l := range have {
+		return "a series too many: " + l
+	}
+	if w, o := strings.Join(append(a.Warnings, a.Infos...), "; "), strings.Join(append(other.Warnings, other.Infos...), "; "); w != o {
+		return fmt.Sprintf("annotations %q, not %q", o, w)
+	}
+	return ""
+}
+
+func difference(want, got []string) string {
+	for i := range min(len(want), len(got)) {
+		if want[i] != got[i] {
+			return fmt.Sprintf("point %d of %d is %s, not %s", i, len(want), got[i], want[i])
+		}
+	}
+	if len(want) != len(got) {
+		return fmt.Sprintf("%d points, not %d", len(got), len(want))
+	}
+	return ""
+}
+
+// Post sends an empty POST to a path of a server and returns an error unless the answer is a 2xx.
+func Post(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status says enough
+		return fmt.Errorf("%w: POST %s: %s: %s", ErrAPI, url, response.Status, body)
+	}
+	return nil
+}

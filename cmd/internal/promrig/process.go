@@ -1,0 +1,187 @@
+package promrig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrExited says that a program ended by itself.
+var ErrExited = errors.New("promrig: the program exited")
+
+// Program says what to start.
+type Program struct {
+	// Name is for messages.
+	Name string
+	// Path is the binary.
+	Path string
+	Args []string
+	// Address is what it listens on; ReadyPath answers 200 once it is ready.
+	Address, ReadyPath string
+	// Log is the file that its output is appended to.
+	Log string
+}
+
+// Process is a program that was started. Whoever started it ends it, with Terminate or Kill.
+type Process struct {
+	Program
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
+
+// Start starts a program. It dies with this process, also where that is killed.
+func Start(p Program) (*Process, error) {
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.Path, p.Args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	dieWithParent(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("promrig: start %s: %w", p.Name, err)
+	}
+	out := &Process{Program: p, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		out.err = cmd.Wait()
+		close(out.done)
+	}()
+	return out, nil
+}
+
+// StartReady starts a program and waits until it is ready.
+func StartReady(ctx context.Context, p Program) (*Process, error) {
+	process, err := Start(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := process.WaitReady(ctx); err != nil {
+		process.Kill()
+		return nil, err
+	}
+	return process, nil
+}
+
+// URL is where it listens.
+func (p *Process) URL() string { return "http://" + p.Address }
+
+// PID is the process' id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// WaitReady waits until it is ready; it returns ErrExited with the end of the log if it ends before.
+func (p *Process) WaitReady(ctx context.Context) error {
+	client := http.Client{Timeout: 5 * time.Second}
+	for {
+		response, err := client.Get(p.URL() + p.ReadyPath)
+		if err == nil {
+			response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%w: %s: %w\n%s", ErrExited, p.Name, p.err, p.logEnd())
+		case <-ctx.Done():
+			return fmt.Errorf("%s isn't ready: %w\n%s", p.Name, ctx.Err(), p.logEnd())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// logEnd is the end of what the program wrote.
+func (p *Process) logEnd() string {
+	text, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4000):])
+}
+
+// Terminate asks it to stop, and kills it if it hasn't after the time given. It returns an error if it had to
+// be killed or didn't exit with 0.
+func (p *Process) Terminate(within time.Duration) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("promrig: stop %s: %w", p.Name, err)
+	}
+	select {
+	case <-p.done:
+		if p.err != nil {
+			return fmt.Errorf("promrig: stop %s: %w\n%s", p.Name, p.err, p.logEnd())
+		}
+		return nil
+	case <-time.After(within):
+		p.Kill()
+		return fmt.Errorf("promrig: %s hadn't stopped after %s\n%s", p.Name, within, p.logEnd())
+	}
+}
+
+// Kill ends it at once, as kill -9 does, and waits until it is gone. It may be called more than once.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may be gone already
+	<-p.done
+}
+
+// FreeAddress returns an address of this machine that nothing listens on now.
+func FreeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+// Binary finds a program that `make test` provides: named by an environment variable, or in the bin folder of
+// the repository.
+func Binary(variable, name string) (string, error) {
+	path := os.Getenv(variable)
+	if path == "" {
+		root, err := Root()
+		if err != nil {
+			return "", err
+		}
+		path = root + "/bin/" + name
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("promrig: no %s (%w): run `make prometheus node-exporter`, or name one in %s", name, err, variable)
+	}
+	return path, nil
+}
+
+// Root is the top folder of the repository, which the working directory must lie in.
+func Root() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("promrig: go env GOMOD: %w", err)
+	}
+	root, ok := strings.CutSuffix(strings.TrimSpace(string(mod)), "/go.mod")
+	if !ok {
+		return "", errors.New("promrig: the working directory is in no module")
+	}
+	return root, nil
+}
+
+// BuildCassia builds the binary into a folder, and returns its path. The options go to go build.
+func BuildCassia(dir string, options ...string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	path := dir + "/cassia"
+	cmd := exec.Command("go", append(append([]string{"build"}, options...), "-o", path, "./cmd/cassia")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("promrig: build cassia: %w\n%s", err, out)
+	}
+	return path, nil
+}

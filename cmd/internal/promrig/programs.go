@@ -1,0 +1,39 @@
+package promrig
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Cassia is a server with its data below dir.
+func Cassia(path, dir, address string, args ...string) Program {
+	return Program{
+		Name: "cassia", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "cassia.log"),
+		Args: append([]string{
+			"serve", "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"), "--web.enable-admin-api",
+		}, args...),
+	}
+}
+
+// Prometheus is one with its data below dir, and the configuration given as text.
+func Prometheus(path, dir, address, config string, args ...string) (Program, error) {
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return Program{}, err
+	}
+	return Program{
+		Name: "prometheus", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "prometheus.log"),
+		Args: append([]string{
+			"--config.file=" + file, "--web.listen-address=" + address, "--storage.tsdb.path=" + filepath.Join(dir, "data"),
+			"--log.level=warn",
+		}, args...),
+	}, nil
+}
+
+// NodeExporter is a node exporter that logs into dir.
+func NodeExporter(path, dir, address string) Program {
+	return Program{
+		Name: "node exporter", Path: path, Address: address, ReadyPath: "/", Log: filepath.Join(dir, "node_exporter.log"),
+		Args: []string{"--web.listen-address=" + address},
+	}
+}
