@@ -1,0 +1,75 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/promslog"
+	promslogflag "github.com/prometheus/common/promslog/flag"
+)
+
+// Config holds the flags of cassia serve. Its fields are set once the command line is parsed, and checked
+// by Validate.
+type Config struct {
+	// ListenAddresses are host:port; WebConfigFile is exporter-toolkit's TLS and basic auth file, or empty.
+	ListenAddresses []string
+	WebConfigFile   string
+	AdminAPI        bool
+	// ExternalURL is how others reach this process; Validate fills it where no flag did.
+	ExternalURL *url.URL
+
+	// Engine is pebble; Path its directory.
+	Engine, Path string
+	Slot, Settle time.Duration
+	Retention    time.Duration // 0: for ever
+	HeadBytes    int64
+	CacheBytes   int64
+
+	QueryTimeout, LookbackDelta time.Duration
+	MaxSamples, MaxConcurrency  int
+	QueryBytes                  int64
+	Features                    Features
+
+	Log promslog.Config
+
+	externalURL, slot, settle, retention, timeout, lookback string
+	features                                                []string
+}
+
+// Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
+func Register(cmd *kingpin.CmdClause, memory int64) *Config {
+	c := &Config{}
+	shares := sharesOf(memory)
+
+	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)
+	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the form of Prometheus' exporter-toolkit.").StringVar(&c.WebConfigFile)
+	cmd.Flag("web.enable-admin-api", "Allow POST /-/seal, and other changes over HTTP.").BoolVar(&c.AdminAPI)
+	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)
+
+	cmd.Flag("storage.engine", "What keeps the data. One of: [pebble]").Default("pebble").StringVar(&c.Engine)
+	cmd.Flag("storage.path", "Directory of the data.").Default("data").StringVar(&c.Path)
+	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. It is fixed when a data directory is created.").Default("2h").StringVar(&c.slot)
+	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
+	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)
+	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of the memory.", shares.Cache, &c.CacheBytes)
+	cmd.Flag("retention.raw", "How long raw samples are kept, such as 30d or 1y. 0: for ever.").Default("30d").StringVar(&c.retention)
+
+	cmd.Flag("query.timeout", "Maximum time that a query may take before it is aborted.").Default("2m").StringVar(&c.timeout)
+	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory.").Default("50000000").IntVar(&c.MaxSamples)
+	cmd.Flag("query.max-concurrency", "Maximum number of queries that run at once.").Default("20").IntVar(&c.MaxConcurrency)
+	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
+	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
+	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
+
+	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()
+	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)
+	cmd.Flag(promslogflag.FormatFlagName, promslogflag.FormatFlagHelp).Default("logfmt").SetValue(c.Log.Format)
+	return c
+}
+
+// flagError says what is wrong with a flag's value and what to do, in one line.
+func flagError(flag, value, problem string) error {
+	return fmt.Errorf("--%s=%s: %s", flag, value, problem)
+}

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// Features are optional parts of the query language, all off unless asked for.
+type Features struct {
+	Parser                                            parser.Options
+	PerStepStats, DelayedNameRemoval, StartTimestamps bool
+}
+
+// knownFeatures are the features of Prometheus' evaluator, by Prometheus' names.
+var knownFeatures = map[string]func(*Features){
+	"promql-experimental-functions":   func(f *Features) { f.Parser.EnableExperimentalFunctions = true },
+	"promql-extended-range-selectors": func(f *Features) { f.Parser.EnableExtendedRangeSelectors = true },
+	"promql-binop-fill-modifiers":     func(f *Features) { f.Parser.EnableBinopFillModifiers = true },
+	"promql-per-step-stats":           func(f *Features) { f.PerStepStats = true },
+	"promql-delayed-name-removal":     func(f *Features) { f.DelayedNameRemoval = true },
+	"use-start-timestamps":            func(f *Features) { f.StartTimestamps = true },
+	// Always on, as in Prometheus, and taken so that old command lines still work.
+	"promql-duration-expr": func(*Features) {},
+}
+
+func featureNames() string {
+	var names []string
+	for name := range knownFeatures {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// parseFeatures reads the values of --enable-feature, each a list with commas.
+func parseFeatures(values []string) (f Features, err error) {
+	for _, value := range values {
+		for name := range strings.SplitSeq(value, ",") {
+			name = strings.TrimSpace(name)
+			if name == "" {
+				continue
+			}
+			enable, ok := knownFeatures[name]
+			if !ok {
+				return Features{}, flagError("enable-feature", name, "unknown feature, there are "+featureNames())
+			}
+			enable(&f)
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,167 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+// Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
+func (c *Config) Validate() error {
+	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkWeb() error {
+	for _, address := range c.ListenAddresses {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return flagError("web.listen-address", address, "must be host:port, such as :9201 or 127.0.0.1:9201")
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+			return flagError("web.listen-address", address, "the port must be a number from 0 to 65535")
+		}
+	}
+	if c.WebConfigFile != "" {
+		if err := web.Validate(c.WebConfigFile); err != nil {
+			return flagError("web.config.file", c.WebConfigFile, oneLine(err))
+		}
+	}
+	return c.checkExternalURL()
+}
+
+func (c *Config) checkExternalURL() error {
+	if c.externalURL == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "localhost"
+		}
+		_, port, err := net.SplitHostPort(c.ListenAddresses[0])
+		if err != nil {
+			return err
+		}
+		c.ExternalURL = &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+		return nil
+	}
+	u, err := url.Parse(c.externalURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return flagError("web.external-url", c.externalURL, "must be a URL such as https://cassia.example.org")
+	}
+	if strings.Trim(u.Path, "/") != "" {
+		return flagError("web.external-url", c.externalURL, "must have no path: Cassia serves at the root")
+	}
+	u.Path = ""
+	c.ExternalURL = u
+	return nil
+}
+
+func (c *Config) checkStorage() error {
+	if c.Engine != "pebble" {
+		return flagError("storage.engine", c.Engine, "unknown engine, must be pebble")
+	}
+	if c.Path == "" {
+		return errors.New("--storage.path must name a directory")
+	}
+	for _, d := range []struct {
+		flag, value string
+		into        *time.Duration
+		zero        bool
+	}{
+		{"storage.slot", c.slot, &c.Slot, false},
+		{"storage.settle", c.settle, &c.Settle, true},
+		{"retention.raw", c.retention, &c.Retention, true},
+	} {
+		if err := duration(d.flag, d.value, d.zero, d.into); err != nil {
+			return err
+		}
+	}
+	if c.Slot%time.Hour != 0 || (24*time.Hour)%c.Slot != 0 {
+		return flagError("storage.slot", c.slot, "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h")
+	}
+	if c.Settle > 24*time.Hour {
+		return flagError("storage.settle", c.settle, "must not be longer than 1d")
+	}
+	if c.Retention > 0 && c.Retention < 24*time.Hour {
+		return flagError("retention.raw", c.retention, "must be at least 1d, or 0 to keep samples for ever")
+	}
+	return atLeast(
+		limit{"storage.head-bytes", c.HeadBytes, 16 << 20, " (16MiB)"},
+		limit{"storage.cache-bytes", c.CacheBytes, 8 << 20, " (8MiB)"},
+	)
+}
+
+func (c *Config) checkQuery() error {
+	if err := duration("query.timeout", c.timeout, false, &c.QueryTimeout); err != nil {
+		return err
+	}
+	if err := duration("query.lookback-delta", c.lookback, false, &c.LookbackDelta); err != nil {
+		return err
+	}
+	var err error
+	if c.Features, err = parseFeatures(c.features); err != nil {
+		return err
+	}
+	return atLeast(
+		limit{"query.max-samples", int64(c.MaxSamples), 1, ""},
+		limit{"query.max-concurrency", int64(c.MaxConcurrency), 1, ""},
+		limit{"query.max-bytes", c.QueryBytes, 1 << 20, " (1MiB)"},
+	)
+}
+
+type limit struct {
+	flag       string
+	value, min int64
+	inWords    string
+}
+
+func atLeast(limits ...limit) error {
+	for _, l := range limits {
+		if l.value < l.min {
+			return flagError(l.flag, strconv.FormatInt(l.value, 10), fmt.Sprintf("must be at least %d%s", l.min, l.inWords))
+		}
+	}
+	return nil
+}
+
+// duration parses a duration as Prometheus writes them.
+func duration(flag, value string, zero bool, into *time.Duration) error {
+	d, err := model.ParseDuration(value)
+	if err != nil {
+		return flagError(flag, value, "must be a duration such as 90s, 15m, 2h, 30d or 1y")
+	}
+	if d == 0 && !zero {
+		return flagError(flag, value, "must be longer than 0")
+	}
+	*into = time.Duration(d)
+	return nil
+}
+
+// Public returns those listen addresses that other machines reach.
+func (c *Config) Public() (out []string) {
+	for _, address := range c.ListenAddresses {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil || host == "localhost" {
+			continue
+		}
+		if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+			out = append(out, address)
+		}
+	}
+	return out
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Options say what a Handler leads to. What isn't marked as optional must be set.
+type Options struct {
+	// API answers all of /api/v1/ that isn't named below.
+	API http.Handler
+	// Write answers /api/v1/write.
+	Write http.Handler
+	// Ready returns nil once queries can be answered.
+	Ready func() error
+	// AdminAPI allows POST /-/seal, which calls SealAll.
+	AdminAPI bool
+	SealAll  func(context.Context) error
+
+	// Version is shown on the start page.
+	Version  string
+	Gatherer prometheus.Gatherer
+	HTTP     *Metrics
+	Logger   *slog.Logger
+}
+
+// NewHandler returns the handler of all of the process' HTTP.
+func NewHandler(o Options) http.Handler {
+	h := &handler{o}
+	mux := http.NewServeMux()
+	handle := func(path, name string, f http.Handler) { mux.Handle(path, o.HTTP.Instrument(name, f.ServeHTTP)) }
+
+	handle("/api/v1/write", "/api/v1/write", withTenant(o.Write))
+	mux.Handle("/api/", withTenant(o.API)) // It instruments its routes itself.
+	handle("GET /-/healthy", "/-/healthy", http.HandlerFunc(h.healthy))
+	handle("GET /-/ready", "/-/ready", http.HandlerFunc(h.ready))
+	handle("/-/seal", "/-/seal", http.HandlerFunc(h.seal))
+	handle("GET /metrics", "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	handle("GET /{$}", "/", http.HandlerFunc(h.index))
+
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return recovering(o.HTTP, o.Logger, mux)
+}
+
+type handler struct{ Options }
+
+func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {
+	text(w, http.StatusOK, "Cassia is healthy.")
+}
+
+func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
+	if err := h.Ready(); err != nil {
+		text(w, http.StatusServiceUnavailable, "Cassia is not ready: "+err.Error())
+		return
+	}
+	text(w, http.StatusOK, "Cassia is ready.")
+}
+
+// seal answers when all that was staged is sealed.
+func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case !h.AdminAPI:
+		text(w, http.StatusForbidden, "the admin API is off; start cassia with --web.enable-admin-api")
+		return
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		text(w, http.StatusMethodNotAllowed, "use POST")
+		return
+	}
+	if err := h.Ready(); err != nil {
+		text(w, http.StatusServiceUnavailable, "Cassia is not ready: "+err.Error())
+		return
+	}
+	if err := h.SealAll(r.Context()); err != nil {
+		if !errors.Is(err, context.Canceled) {
+			h.Logger.Error("sealing all over HTTP", "err", err)
+		}
+		text(w, http.StatusInternalServerError, "sealing failed: "+err.Error())
+		return
+	}
+	text(w, http.StatusOK, "sealed")
+}
+
+//go:embed index.html
+var indexPage string
+
+var indexTemplate = template.Must(template.New("index").Parse(indexPage))
+
+func (h *handler) index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	page := struct {
+		Version  string
+		NotReady error
+	}{h.Version, h.Ready()}
+	if err := indexTemplate.Execute(w, page); err != nil {
+		h.Logger.Debug("writing the start page", "err", err)
+	}
+}
+
+func text(w http.ResponseWriter, code int, message string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(message + "\n"))
+}

@@ -1,0 +1,121 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Metrics count requests.
+type Metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	panics   prometheus.Counter
+}
+
+// NewMetrics registers the metrics of requests; nil: they are kept nowhere.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	f := promauto.With(r)
+	return &Metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_http_requests_total",
+			Help: "Requests by route and status."}, []string{"handler", "code"}),
+		duration: f.NewHistogramVec(prometheus.HistogramOpts{Name: "cassia_http_request_duration_seconds",
+			Help: "Time that requests took, by route.", Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}}, []string{"handler"}),
+		panics: f.NewCounter(prometheus.CounterOpts{Name: "cassia_http_panics_total",
+			Help: "Requests that were given up because of a bug."}),
+	}
+}
+
+// Instrument counts the requests of a route.
+func (m *Metrics) Instrument(route string, h http.HandlerFunc) http.HandlerFunc {
+	label := prometheus.Labels{"handler": route}
+	return promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(label),
+		promhttp.InstrumentHandlerDuration(m.duration.MustCurryWith(label), h))
+}
+
+// withTenant puts the tenant that a request names into its context.
+func withTenant(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		names := r.Header.Values(tenant.Header)
+		if len(names) == 0 {
+			h.ServeHTTP(w, r)
+			return
+		}
+		err := tenant.Check(names[0])
+		if len(names) > 1 {
+			err = fmt.Errorf("%w: %d of them", tenant.ErrInvalid, len(names))
+		}
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "bad_data", "header "+tenant.Header+": "+err.Error())
+			return
+		}
+		h.ServeHTTP(w, r.WithContext(tenant.Into(r.Context(), names[0])))
+	})
+}
+
+// refuse answers with an error as Prometheus' API does.
+func refuse(w http.ResponseWriter, code int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": message})
+}
+
+// recovering keeps a bug in one request from ending the process. A request whose answer has begun is cut
+// off, so that nobody takes half of it for the whole.
+func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tracked := &trackingWriter{ResponseWriter: w}
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			m.panics.Inc()
+			log.Error("a request panicked; please report this as a bug", "method", r.Method, "path", r.URL.Path,
+				"panic", p, "stack", string(debug.Stack()))
+			if tracked.begun {
+				panic(http.ErrAbortHandler)
+			}
+			refuse(w, http.StatusInternalServerError, "internal", "a bug in cassia; its log has the details")
+		}()
+		h.ServeHTTP(tracked, r)
+	})
+}
+
+// trackingWriter knows whether an answer has begun.
+type trackingWriter struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *trackingWriter) WriteHeader(code int) {
+	w.begun = true
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *trackingWriter) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher, which streamed remote read asks for.
+func (w *trackingWriter) Flush() {
+	w.begun = true
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap lets http.ResponseController reach the rest.
+func (w *trackingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

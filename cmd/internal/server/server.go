@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of every listener.
+const (
+	// maxConnections bounds the open connections of one listener.
+	maxConnections = 1024
+	// maxHeaderBytes bounds a request's line and headers: queries may come as part of the URL.
+	maxHeaderBytes = 1 << 20
+	// readHeaderTimeout and readTimeout bound the time that a client may take to send a request.
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 5 * time.Minute
+	// idleTimeout is how long a connection may stay open between requests.
+	idleTimeout = 5 * time.Minute
+	// drainTimeout is how long requests under way may take to end when the process stops.
+	drainTimeout = 10 * time.Second
+)
+
+// Server listens on some addresses.
+type Server struct {
+	listeners []net.Listener
+	servers   []*http.Server
+	webConfig string
+	log       *slog.Logger
+}
+
+// Listen opens the addresses, each host:port. webConfig names exporter-toolkit's file, or is empty. The
+// error says what to do.
+func Listen(addresses []string, webConfig string, h http.Handler, log *slog.Logger) (*Server, error) {
+	s := &Server{webConfig: webConfig, log: log}
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			s.close()
+			return nil, listenError(address, err)
+		}
+		s.listeners = append(s.listeners, netutil.LimitListener(l, maxConnections))
+		// One for each listener: exporter-toolkit puts its authentication into the server it is given.
+		s.servers = append(s.servers, &http.Server{
+			Handler: h, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+			ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		})
+	}
+	return s, nil
+}
+
+func listenError(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("--web.listen-address=%s: another program listens there; stop it, or choose another port", address)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("--web.listen-address=%s: this user may not listen there; choose a port above 1023", address)
+	}
+	return fmt.Errorf("--web.listen-address=%s: %w", address, err)
+}
+
+// Addresses are those actually listened on.
+func (s *Server) Addresses() (out []string) {
+	for _, l := range s.listeners {
+		out = append(out, l.Addr().String())
+	}
+	return out
+}
+
+// Serve answers requests until ctx ends or a listener fails; then it takes no new ones, and returns when
+// those under way have ended, or were cut off after some seconds.
+func (s *Server) Serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i, l := range s.listeners {
+		group.Go(func() error {
+			err := web.Serve(l, s.servers[i], &web.FlagConfig{WebConfigFile: &s.webConfig}, s.log)
+			if errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+			return err
+		})
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		s.drain()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (s *Server) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	var group errgroup.Group
+	for _, server := range s.servers {
+		group.Go(func() error {
+			err := server.Shutdown(ctx)
+			if err != nil {
+				s.log.Warn("some requests took too long to end and were cut off", "err", err)
+				err = server.Close()
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		s.log.Warn("closing listeners", "err", err)
+	}
+}
+
+func (s *Server) close() {
+	for _, l := range s.listeners {
+		_ = l.Close()
+	}
+}

@@ -1,0 +1,162 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/grafana/regexp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/route"
+	"github.com/prometheus/prometheus/config"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/features"
+	"github.com/prometheus/prometheus/util/notifications"
+	promapi "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Prefix is the path under which New's handler must be mounted.
+const Prefix = "/api/v1"
+
+// Bounds of remote read, as Prometheus has them.
+const (
+	// readSamples bounds the samples of an answer that isn't streamed.
+	readSamples = 50_000_000
+	// readConcurrency bounds the remote reads that run at once.
+	readConcurrency = 10
+	// readFrame bounds a frame of a streamed answer, bytes.
+	readFrame = 1 << 20
+)
+
+// Options say what the API answers from. What isn't marked as optional must be set.
+type Options struct {
+	Engine    promengine.QueryEngine
+	Queryable promstorage.SampleAndChunkQueryable
+	// Parser has the options that Engine parses queries with.
+	Parser parser.Options
+	// Ready returns nil once queries can be answered.
+	Ready func() error
+
+	// Metadata looks up what metrics mean; nil: nothing is known.
+	Metadata Metadata
+	// Head tells the state of what isn't sealed; nil: status/tsdb is answered with 501.
+	Head func(ctx context.Context) (Head, error)
+
+	// Version, Started, Retention and Flags are what the status pages tell.
+	Version   Version
+	Started   time.Time
+	Retention string
+	Flags     map[string]string
+	// ListenAddress and ExternalURL are where this process is found.
+	ListenAddress string
+	ExternalURL   *url.URL
+	// AdminAPI tells whether changes are allowed. None is supported yet.
+	AdminAPI bool
+
+	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
+	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
+	// Features is what /features tells.
+	Features features.Collector
+	// Gatherer has this process' metrics, Registerer gets those of the API itself.
+	Gatherer   prometheus.Gatherer
+	Registerer prometheus.Registerer
+	Logger     *slog.Logger
+}
+
+// New returns the handler of all that lies under Prefix, but for the ways in: those are the server's.
+func New(o Options) http.Handler {
+	if o.Instrument == nil {
+		o.Instrument = func(_ string, h http.HandlerFunc) http.HandlerFunc { return h }
+	}
+	a := &api{Options: o, cors: regexp.MustCompile("^(?:.*)$")}
+	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
+		return o.Instrument(Prefix+name, a.whenReady(name, h))
+	}).WithPrefix(Prefix)
+	a.prometheus().Register(router)
+
+	mux := http.NewServeMux()
+	mux.Handle("/", router)
+	for path, h := range a.overrides() {
+		mux.Handle(Prefix+path, o.Instrument(Prefix+path, h))
+	}
+	return mux
+}
+
+type api struct {
+	Options
+	cors *regexp.Regexp
+}
+
+// prometheus returns Prometheus' own API over our parts, and over empty ones where we have none.
+func (a *api) prometheus() *promapi.API {
+	return promapi.NewAPI(
+		a.Engine, a.Queryable,
+		nil, nil, // Ways in are the server's.
+		noExemplars{},
+		func(context.Context) promapi.ScrapePoolsRetriever { return nothing{} },
+		func(context.Context) promapi.TargetRetriever { return nothing{} },
+		func(context.Context) promapi.AlertmanagerRetriever { return nothing{} },
+		func() config.Config { return config.Config{} },
+		a.Flags,
+		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
+		func(h http.HandlerFunc) http.HandlerFunc { return h }, // See whenReady.
+		noTSDB{}, "", a.AdminAPI,
+		false, 0, // No search API.
+		a.Logger,
+		func(context.Context) promapi.RulesRetriever { return nothing{} },
+		readSamples, readConcurrency, readFrame,
+		false, a.cors, a.runtimeInfo, nil,
+		func() []notifications.Notification { return []notifications.Notification{} },
+		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
+		a.Gatherer, a.Registerer,
+		nil,        // The usual statistics of a query.
+		false, nil, // No remote write here.
+		false, false, false, // No OTLP here.
+		false, 0, false, false, // They concern ways in, too.
+		statusOf,
+		a.Features,
+		promapi.OpenAPIOptions{ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
+		parser.NewParser(a.Parser),
+	)
+}
+
+// statusOf overrides the HTTP status of errors that Prometheus doesn't know. K is Prometheus' type of error
+// numbers, which has no name outside of it.
+func statusOf[K any](_ K, err error) (code int, override bool) {
+	switch {
+	case errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
+		return http.StatusServiceUnavailable, true
+	case errors.Is(err, storage.ErrQueryTooLarge):
+		return http.StatusUnprocessableEntity, true
+	}
+	return 0, false
+}
+
+// readers are the routes that read samples or labels, by their names in Prometheus' API.
+var readers = map[string]bool{
+	"/query": true, "/query_range": true, "/query_exemplars": true, "/series": true, "/labels": true,
+	"/label/:name/values": true, "/read": true,
+}
+
+// whenReady answers 503 while the store can't answer.
+func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
+	if !readers[name] {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := a.Ready(); err != nil {
+			a.fail(w, r, http.StatusServiceUnavailable, "unavailable", err.Error())
+			return
+		}
+		h(w, r)
+	}
+}

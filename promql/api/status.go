@@ -1,0 +1,57 @@
+package api
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	promapi "github.com/prometheus/prometheus/web/api/v1"
+)
+
+// PrometheusVersion is the Prometheus whose query language and API this is. Grafana's data source compares
+// it with the versions in which it knows that features came.
+const PrometheusVersion = "3.15.0"
+
+// Version says which Cassia this is.
+type Version struct {
+	Cassia, Revision, Branch, BuildUser, BuildDate string
+}
+
+// buildInfo is what Prometheus tells about itself, and which program tells it.
+type buildInfo struct {
+	Application string `json:"application"`
+	Cassia      string `json:"cassiaVersion"`
+	Version     string `json:"version"`
+	Revision    string `json:"revision"`
+	Branch      string `json:"branch"`
+	BuildUser   string `json:"buildUser"`
+	BuildDate   string `json:"buildDate"`
+	GoVersion   string `json:"goVersion"`
+}
+
+func (v Version) info() buildInfo {
+	return buildInfo{
+		Application: "Cassia", Cassia: v.Cassia, Version: PrometheusVersion,
+		Revision: v.Revision, Branch: v.Branch, BuildUser: v.BuildUser, BuildDate: v.BuildDate,
+		GoVersion: runtime.Version(),
+	}
+}
+
+func (a *api) runtimeInfo() (promapi.RuntimeInfo, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return promapi.RuntimeInfo{}, err
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return promapi.RuntimeInfo{}, err
+	}
+	info := promapi.RuntimeInfo{
+		StartTime: a.Started, CWD: directory, Hostname: hostname, ServerTime: time.Now().UTC(),
+		ReloadConfigSuccess: true, LastConfigTime: a.Started, // Flags are read once.
+		GoroutineCount: runtime.NumGoroutine(), GOMAXPROCS: runtime.GOMAXPROCS(0), GOMEMLIMIT: debug.SetMemoryLimit(-1),
+		GOGC: os.Getenv("GOGC"), GODEBUG: os.Getenv("GODEBUG"), StorageRetention: a.Retention,
+	}
+	return info, nil
+}
