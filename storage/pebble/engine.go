@@ -12,6 +12,7 @@ import (
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -33,13 +34,14 @@ var (
 
 // Engine keeps wide rows in Pebble. It is an engine.Engine, and a prometheus.Collector.
 type Engine struct {
-	db      *pebbledb.DB
-	fs      vfs.FS
-	dir     string
-	reserve uint64
-	log     *slog.Logger
-	events  *events
-	onFatal func(error)
+	db        *pebbledb.DB
+	fs        vfs.FS
+	dir       string
+	reserve   uint64
+	log       *slog.Logger
+	events    *events
+	collector *collector
+	onFatal   func(error)
 
 	commits chan struct{} // bounds commits under way
 	cas     chan struct{} // held while a row is compared and set
@@ -55,7 +57,10 @@ type Engine struct {
 	lock   *pebbledb.Lock
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine        = (*Engine)(nil)
+	_ prometheus.Collector = (*Engine)(nil)
+)
 
 // Open opens the engine in dir, or creates it there. It returns engine.ErrLocked if another Engine has it
 // open, in this process or another.
@@ -70,9 +75,12 @@ func Open(dir string, opts Options) (*Engine, error) {
 			return nil, fmt.Errorf("pebble: path of %s: %w", dir, err)
 		}
 		dir = abs
+		if resolved, err := filepath.EvalSymlinks(abs); err == nil {
+			dir = resolved
+		}
 	}
 	e := &Engine{
-		dir: dir, reserve: opts.ReserveBytes, log: opts.Logger, events: newEvents(), onFatal: opts.OnFatal,
+		dir: dir, reserve: opts.ReserveBytes, log: opts.Logger, events: newEvents(), collector: newCollector(), onFatal: opts.OnFatal,
 		commits: make(chan struct{}, maxCommits),
 		cas:     make(chan struct{}, 1),
 		failed:  make(chan struct{}),

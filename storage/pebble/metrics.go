@@ -1,0 +1,161 @@
+package pebble
+
+import (
+	"strconv"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// metric is one of Pebble's numbers.
+type metric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*pebbledb.Metrics) float64
+}
+
+// levelMetric is a number of one level of the tree, 0 being where memtables are written to.
+type levelMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*pebbledb.LevelMetrics) float64
+}
+
+func newMetrics() []metric {
+	m := func(name, help string, kind prometheus.ValueType, value func(*pebbledb.Metrics) float64) metric {
+		return metric{prometheus.NewDesc("cassia_pebble_"+name, help, nil, nil), kind, value}
+	}
+	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
+	return []metric{
+		m("disk_bytes", "Bytes of all files, the log included.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.DiskSpaceUsage()) }),
+		m("obsolete_bytes", "Bytes of files that nothing needs any more, or only scans under way.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.Table.ObsoleteSize + m.Table.ZombieSize) }),
+		m("deleted_bytes", "Estimated bytes that compacting deletes will give back.", gauge, func(m *pebbledb.Metrics) float64 {
+			return float64(m.Table.Garbage.PointDeletionsBytesEstimate + m.Table.Garbage.RangeDeletionsBytesEstimate)
+		}),
+		m("compactions_total", "Compactions that ended.", counter,
+			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.Count) }),
+		m("compactions_failed_total", "Compactions that hit an error.", counter,
+			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.FailedCount) }),
+		m("compaction_seconds_total", "Time that compactions took, summed over those at once.", counter,
+			func(m *pebbledb.Metrics) float64 { return m.Compact.Duration.Seconds() }),
+		m("compaction_debt_bytes", "Estimated bytes to compact until the tree is in shape.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.EstimatedDebt) }),
+		m("compactions_running", "Compactions under way.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.Compact.NumInProgress) }),
+		m("flushes_total", "Memtables written as files.", counter,
+			func(m *pebbledb.Metrics) float64 { return float64(m.Flush.Count) }),
+		m("memtable_bytes", "Bytes allocated for memtables, those that scans keep included.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.MemTable.Size + m.MemTable.ZombieSize) }),
+		m("memtables", "Memtables, the one being filled included.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.MemTable.Count) }),
+		m("wal_bytes", "Bytes of the log that a start would replay.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.WAL.Size) }),
+		m("wal_written_bytes_total", "Bytes written to the log.", counter,
+			func(m *pebbledb.Metrics) float64 { return float64(m.WAL.BytesWritten) }),
+		m("block_cache_bytes", "Bytes of decompressed blocks in the cache.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.BlockCache.Size) }),
+		m("block_cache_hits_total", "Blocks found in the cache.", counter,
+			func(m *pebbledb.Metrics) float64 { return float64(m.BlockCache.Hits) }),
+		m("block_cache_misses_total", "Blocks that had to be read and decompressed.", counter,
+			func(m *pebbledb.Metrics) float64 { return float64(m.BlockCache.Misses) }),
+		m("tombstones", "Approximate number of deletes in the tree.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.Keys.TombstoneCount) }),
+		m("iterators", "Iterators over files that are open.", gauge,
+			func(m *pebbledb.Metrics) float64 { return float64(m.TableIters) }),
+	}
+}
+
+func newLevelMetrics() []levelMetric {
+	m := func(name, help string, kind prometheus.ValueType, value func(*pebbledb.LevelMetrics) float64) levelMetric {
+		return levelMetric{prometheus.NewDesc("cassia_pebble_level_"+name, help, []string{"level"}, nil), kind, value}
+	}
+	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
+	return []levelMetric{
+		m("bytes", "Bytes of a level's files.", gauge,
+			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TablesSize) }),
+		m("files", "A level's files.", gauge,
+			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TablesCount) }),
+		m("sublevels", "Sorted runs in a level: how many files a read may have to look into.", gauge,
+			func(l *pebbledb.LevelMetrics) float64 { return float64(l.Sublevels) }),
+		m("written_bytes_total", "Bytes written to a level by flushes and compactions.", counter,
+			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TableBytesFlushed + l.TableBytesCompacted) }),
+		m("read_bytes_total", "Bytes that compactions into a level read.", counter,
+			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TableBytesRead) }),
+	}
+}
+
+// collector tells Prometheus how Pebble is doing.
+type collector struct {
+	metrics   []metric
+	levels    []levelMetric
+	fsync     *prometheus.Desc
+	available *prometheus.Desc
+}
+
+func newCollector() *collector {
+	return &collector{
+		metrics:   newMetrics(),
+		levels:    newLevelMetrics(),
+		fsync:     prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "How long syncs of the log took.", nil, nil),
+		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Bytes free on the disk.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range e.collector.metrics {
+		ch <- m.desc
+	}
+	for _, m := range e.collector.levels {
+		ch <- m.desc
+	}
+	ch <- e.collector.fsync
+	ch <- e.collector.available
+	for _, c := range e.events.collectors() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector. A closed engine has nothing to tell.
+func (e *Engine) Collect(ch chan<- prometheus.Metric) {
+	if e.use() != nil {
+		return
+	}
+	defer e.release()
+	m := e.db.Metrics()
+	for _, c := range e.collector.metrics {
+		ch <- prometheus.MustNewConstMetric(c.desc, c.kind, c.value(m))
+	}
+	for level := range m.Levels {
+		for _, c := range e.collector.levels {
+			ch <- prometheus.MustNewConstMetric(c.desc, c.kind, c.value(&m.Levels[level]), strconv.Itoa(level))
+		}
+	}
+	if fsync, ok := e.collector.fsyncs(m); ok {
+		ch <- fsync
+	}
+	if usage, err := e.fs.GetDiskUsage(e.dir); err == nil {
+		ch <- prometheus.MustNewConstMetric(e.collector.available, prometheus.GaugeValue, float64(usage.AvailBytes))
+	}
+	for _, c := range e.events.collectors() {
+		c.Collect(ch)
+	}
+}
+
+// fsyncs names Pebble's histogram, and keeps every tenth of its hundred buckets.
+func (c *collector) fsyncs(m *pebbledb.Metrics) (prometheus.Metric, bool) {
+	var d dto.Metric
+	if m.LogWriter.FsyncLatency == nil || m.LogWriter.FsyncLatency.Write(&d) != nil {
+		return nil, false
+	}
+	buckets := map[float64]uint64{}
+	for i, b := range d.GetHistogram().GetBucket() {
+		if i%10 == 9 {
+			buckets[b.GetUpperBound()] = b.GetCumulativeCount()
+		}
+	}
+	return prometheus.MustNewConstHistogram(c.fsync, d.GetHistogram().GetSampleCount(), d.GetHistogram().GetSampleSum(), buckets), true
+}
