@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/prompb"
@@ -42,13 +43,14 @@ func wantV1(req *prompb.WriteRequest) []recorded {
 			out = append(out, recorded{series: series, t: s.Timestamp, bits: bitsOf(s.Value)})
 		}
 		for _, h := range ts.Histograms {
-			one := recorded{series: series, t: h.Timestamp}
+			h.ResetHint = prompb.Histogram_ResetHint(knownHint(int32(h.ResetHint)))
+			ih, fh := h.ToIntHistogram(), (*histogram.FloatHistogram)(nil)
 			if h.IsFloatHistogram() {
-				one.fh = h.ToFloatHistogram()
-			} else {
-				one.h = h.ToIntHistogram()
+				fh = h.ToFloatHistogram()
 			}
-			out = append(out, one)
+			if hist, err := canonical(h.Timestamp, 0, ih, fh); err == nil {
+				out = append(out, recorded{series: series, t: h.Timestamp, hist: hist})
+			}
 		}
 	}
 	return out
@@ -66,13 +68,14 @@ func wantV2(t testing.TB, req *writev2.Request) []recorded {
 			out = append(out, recorded{series: series, t: s.Timestamp, st: s.StartTimestamp, bits: bitsOf(s.Value)})
 		}
 		for _, h := range ts.Histograms {
-			one := recorded{series: series, t: h.Timestamp, st: h.StartTimestamp}
+			h.ResetHint = writev2.Histogram_ResetHint(knownHint(int32(h.ResetHint)))
+			ih, fh := h.ToIntHistogram(), (*histogram.FloatHistogram)(nil)
 			if h.IsFloatHistogram() {
-				one.fh = h.ToFloatHistogram()
-			} else {
-				one.h = h.ToIntHistogram()
+				fh = h.ToFloatHistogram()
 			}
-			out = append(out, one)
+			if hist, err := canonical(h.Timestamp, h.StartTimestamp, ih, fh); err == nil {
+				out = append(out, recorded{series: series, t: h.Timestamp, st: h.StartTimestamp, hist: hist})
+			}
 		}
 	}
 	return out

@@ -39,7 +39,7 @@ type batch interface {
 // what one request keeps in memory, since two bytes on the wire may be a sample.
 const batchBytes = 8 << 20
 
-// floatBytes is what a float sample counts of batchBytes, bytes.
+// floatBytes is what a float sample counts of batchBytes, bytes; a histogram counts its size on the wire besides.
 const floatBytes = 64
 
 // counts says how many elements of each kind there were.
@@ -118,15 +118,11 @@ func (d *decoder) histogram(t, st int64, h *histogram.Histogram, fh *histogram.F
 		d.refusals[d.refusal].samples++
 		return nil
 	}
-	err := repairHistogram(h, fh)
-	if err == nil {
-		err = d.batch.Histogram(d.series, t, st, h, fh)
-	}
-	if err != nil {
+	if err := d.batch.Histogram(d.series, t, st, h, fh); err != nil {
 		return d.refuseSample(err, t)
 	}
 	d.pending.histograms++
-	return d.weigh(floatBytes + 8*size) // a delta of one byte becomes an integer of eight
+	return d.weigh(floatBytes + size)
 }
 
 // weigh counts a sample's bytes and commits a batch that has grown large. The series is looked for again then:

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // recorder stands in for a store in tests of the decoder alone: it keeps what batches were given. Tests of what
@@ -41,8 +42,7 @@ type recorded struct {
 	series string
 	t, st  int64
 	bits   uint64
-	h      *histogram.Histogram
-	fh     *histogram.FloatHistogram
+	hist   string // a histogram's canonical form
 }
 
 func newRecorder() *recorder {
@@ -78,12 +78,14 @@ func (b *recorderBatch) Define(alias []byte, ls labels.Labels) (*storage.Series,
 			return nil, err
 		}
 	}
+	nameless := false
+	ls.Range(func(l labels.Label) { nameless = nameless || l.Name == "" })
 	name, twice := ls.HasDuplicateLabelNames()
 	switch {
+	case nameless:
+		return nil, &storage.LabelError{Reason: storage.ReasonEmptyLabelName, Detail: "no name", Series: ls.String()}
 	case twice:
 		return nil, &storage.LabelError{Reason: storage.ReasonDuplicateLabel, Detail: name, Series: ls.String()}
-	case ls.Has(""):
-		return nil, &storage.LabelError{Reason: storage.ReasonEmptyLabelName, Detail: "no name", Series: ls.String()}
 	case ls.Get(labels.MetricName) == "":
 		return nil, &storage.LabelError{Reason: storage.ReasonMissingMetricName, Detail: "no __name__", Series: ls.String()}
 	}
@@ -120,14 +122,26 @@ func (b *recorderBatch) Float(ref *storage.Series, t, st int64, v float64) error
 }
 
 func (b *recorderBatch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
-	if h != nil {
-		if err := h.Validate(); err != nil {
-			return &storage.InvalidHistogramError{Err: err}
-		}
-	} else if err := fh.Validate(); err != nil {
+	hist, err := canonical(t, st, h, fh)
+	if err != nil {
 		return &storage.InvalidHistogramError{Err: err}
 	}
-	return b.add(ref, recorded{t: t, st: st, h: h, fh: fh})
+	return b.add(ref, recorded{t: t, st: st, hist: hist})
+}
+
+func canonical(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (string, error) {
+	c, err := chunk.Canonical(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
+	if err != nil {
+		return "", err
+	}
+	return string(chunk.AppendHistogramBytes(nil, c)), nil
+}
+
+// histogramOf is the inverse of canonical.
+func histogramOf(t testing.TB, s recorded) chunk.Histogram {
+	h, err := chunk.ParseHistogram([]byte(s.hist))
+	require.NoError(t, err)
+	return h
 }
 
 func (b *recorderBatch) Commit(context.Context) error {
