@@ -32,6 +32,8 @@ const (
 	containsIntHistograms   = 1 << 1
 	containsFloatHistograms = 1 << 2
 	containsStarts          = 1 << 3 // start timestamps of floats
+
+	containsAll = 1<<4 - 1
 )
 
 const checksumSize = 4
@@ -104,6 +106,9 @@ func header(b []byte) (info Info, body []byte, err error) {
 		return Info{}, nil, fmt.Errorf("%w: unknown version %d", ErrCorrupt, b[0])
 	}
 	info.contains = b[1]
+	if info.contains > containsAll {
+		return Info{}, nil, fmt.Errorf("%w: contains unknown things, %#x", ErrCorrupt, info.contains)
+	}
 	b = b[2 : len(b)-checksumSize]
 	floats, b, err := takeUvarint(b, "number of floats")
 	if err != nil {
@@ -152,18 +157,23 @@ func Decode(b []byte, into *Samples) error {
 }
 
 func decodeBody(body []byte, info *Info, into *Samples) (err error) {
+	floats, histograms := len(into.T), len(into.H)
 	if info.Floats > 0 {
 		if body, err = decodeFloats(body, info.Floats, info, into); err != nil {
 			return err
 		}
 	}
 	if info.Histograms > 0 {
-		if body, err = decodeHistograms(body, info, into); err != nil {
+		if body, err = decodeHistograms(body, info.Histograms, into); err != nil {
 			return err
 		}
 	}
 	if len(body) != 0 {
 		return fmt.Errorf("%w: %d bytes too many", ErrCorrupt, len(body))
+	}
+	decoded := Samples{T: into.T[floats:], H: into.H[histograms:]}
+	if minT, maxT := decoded.timeRange(); minT != info.MinT || maxT != info.MaxT {
+		return fmt.Errorf("%w: samples from %d to %d ms, not from %d to %d", ErrCorrupt, minT, maxT, info.MinT, info.MaxT)
 	}
 	return nil
 }

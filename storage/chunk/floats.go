@@ -8,6 +8,10 @@ import (
 // blockSamples is the greatest number of floats in a block.
 const blockSamples = 1024
 
+// minBlockSize is the size of the smallest block there can be, bytes: before it is known that they are there,
+// no memory is taken for its samples.
+const minBlockSize = 5
+
 // Floats stand in blocks of at most blockSamples: n floats in k = ⌈n/blockSamples⌉ blocks, of which block
 // i holds the samples ⌊i·n/k⌋ to ⌊(i+1)·n/k⌋. A block:
 //
@@ -81,6 +85,9 @@ func appendStarts(dst []byte, st, t []int64, minT int64) []byte {
 // decodeFloats appends n floats to into and returns what follows in b.
 func decodeFloats(b []byte, n int, info *Info, into *Samples) ([]byte, error) {
 	k := blockCount(n)
+	if len(b) < k*minBlockSize {
+		return nil, fmt.Errorf("%w: %d bytes for %d floats", ErrCorrupt, len(b), n)
+	}
 	first := len(into.T)
 	into.T = slices.Grow(into.T, n)[:first+n]
 	into.V = slices.Grow(into.V, n)[:first+n]
@@ -109,9 +116,6 @@ func decodeFloats(b []byte, n int, info *Info, into *Samples) ([]byte, error) {
 		if b, err = decodeValues(b, into.V[from:to]); err != nil {
 			return nil, fmt.Errorf("values of block %d: %w", i, err)
 		}
-	}
-	if t := into.T[first:]; t[0] < info.MinT || t[n-1] > info.MaxT {
-		return nil, fmt.Errorf("%w: timestamps beyond the chunk's time range", ErrCorrupt)
 	}
 	return b, nil
 }

@@ -21,12 +21,14 @@ import (
 // a new sub-chunk begins wherever it would have to: where the type, the schema, the zero threshold, the
 // bounds or the buckets in use change, at a counter reset, and after stale markers.
 const (
-	encodingInt          = 1 // chunkenc.EncHistogram
-	encodingFloat        = 2 // chunkenc.EncFloatHistogram
-	encodingIntStarts    = 3 // chunkenc.EncHistogramST
-	encodingFloatStarts  = 4 // chunkenc.EncFloatHistogramST
-	subChunkMaxHistogram = 4096
+	encodingInt         = 1 // chunkenc.EncHistogram
+	encodingFloat       = 2 // chunkenc.EncFloatHistogram
+	encodingIntStarts   = 3 // chunkenc.EncHistogramST
+	encodingFloatStarts = 4 // chunkenc.EncFloatHistogramST
 )
+
+// subChunkSamples is the greatest number of histograms in a sub-chunk; chunkenc counts to 16,383.
+const subChunkSamples = 4096
 
 var chunkencEncodings = [...]chunkenc.Encoding{
 	encodingInt:         chunkenc.EncHistogram,
@@ -67,7 +69,7 @@ func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
 		panic(err) // an empty chunk always has one
 	}
 	n := 0
-	for n < min(len(hs), subChunkMaxHistogram) && (n == 0 || sameLayout(hs[0], hs[n])) && appendTo(appender, hs[n]) {
+	for n < min(len(hs), subChunkSamples) && (n == 0 || sameLayout(hs[0], hs[n])) && appendTo(appender, hs[n]) {
 		n++
 	}
 	b := c.Bytes()
@@ -114,10 +116,10 @@ func equalSpans(a, b []histogram.Span) bool {
 	return true
 }
 
-// decodeHistograms appends info.Histograms histograms to into and returns what follows in b.
-func decodeHistograms(b []byte, info *Info, into *Samples) ([]byte, error) {
+// decodeHistograms appends n histograms to into and returns what follows in b.
+func decodeHistograms(b []byte, n int, into *Samples) ([]byte, error) {
 	first := len(into.H)
-	for len(into.H)-first < info.Histograms {
+	for len(into.H)-first < n {
 		if len(b) == 0 {
 			return nil, fmt.Errorf("%w: a sub-chunk is missing", ErrCorrupt)
 		}
@@ -132,17 +134,13 @@ func decodeHistograms(b []byte, info *Info, into *Samples) ([]byte, error) {
 		if size > uint64(len(rest)) {
 			return nil, fmt.Errorf("%w: sub-chunk ends early", ErrCorrupt)
 		}
-		if err := decodeSubChunk(rest[:size], encoding, info.Histograms-(len(into.H)-first), into); err != nil {
+		if err := decodeSubChunk(rest[:size], encoding, n-(len(into.H)-first), into); err != nil {
 			return nil, err
 		}
 		b = rest[size:]
 	}
-	last := info.MinT
-	for i, h := range into.H[first:] {
-		if h.T < last || h.T > info.MaxT || i > 0 && h.T == last {
-			return nil, fmt.Errorf("%w: histograms are not in order", ErrCorrupt)
-		}
-		last = h.T
+	if !histogramsAscend(into.H[first:]) {
+		return nil, fmt.Errorf("%w: histograms are not in order", ErrCorrupt)
 	}
 	return b, nil
 }

@@ -33,12 +33,7 @@ func (s *Samples) Normalize() {
 	if len(s.H) == 0 {
 		return
 	}
-	if !slices.IsSortedFunc(s.H, func(a, b Histogram) int {
-		if a.T < b.T {
-			return -1
-		}
-		return 1 // equal times count as unsorted, too
-	}) {
+	if !histogramsAscend(s.H) {
 		s.normalizeHistograms()
 	}
 	if len(s.T) > 0 {
@@ -49,6 +44,15 @@ func (s *Samples) Normalize() {
 func strictlyAscending(t []int64) bool {
 	for i := 1; i < len(t); i++ {
 		if t[i] <= t[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+func histogramsAscend(h []Histogram) bool {
+	for i := 1; i < len(h); i++ {
+		if h[i].T <= h[i-1].T {
 			return false
 		}
 	}
