@@ -51,9 +51,10 @@ type Options struct {
 	// Head tells the state of what isn't sealed; nil: status/tsdb is answered with 501.
 	Head func(ctx context.Context) (Head, error)
 
-	// Version, Started, Retention and Flags are what the status pages tell.
+	// Version, Started, Now, Retention and Flags are what the status pages tell.
 	Version   Version
 	Started   time.Time
+	Now       func() time.Time
 	Retention string
 	Flags     map[string]string
 	// ListenAddress and ExternalURL are where this process is found.

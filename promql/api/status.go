@@ -4,7 +4,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"time"
 
 	promapi "github.com/prometheus/prometheus/web/api/v1"
 )
@@ -48,7 +47,7 @@ func (a *api) runtimeInfo() (promapi.RuntimeInfo, error) {
 		return promapi.RuntimeInfo{}, err
 	}
 	info := promapi.RuntimeInfo{
-		StartTime: a.Started, CWD: directory, Hostname: hostname, ServerTime: time.Now().UTC(),
+		StartTime: a.Started, CWD: directory, Hostname: hostname, ServerTime: a.Now().UTC(),
 		ReloadConfigSuccess: true, LastConfigTime: a.Started, // Flags are read once.
 		GoroutineCount: runtime.NumGoroutine(), GOMAXPROCS: runtime.GOMAXPROCS(0), GOMEMLIMIT: debug.SetMemoryLimit(-1),
 		GOGC: os.Getenv("GOGC"), GODEBUG: os.Getenv("GODEBUG"), StorageRetention: a.Retention,

@@ -1,0 +1,71 @@
+// Command cassia keeps Prometheus' data for a long time and answers queries on it.
+//
+// Each subcommand has a file of its own. To add one, write a function like addServe, which declares the
+// command and its flags on the application and returns what runs it, and name it in the list below.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// subcommand is a command of cassia's command line.
+type subcommand struct {
+	// name is what the command line must say.
+	name string
+	// run does the work until it is done or ctx ends. Its error is shown in one line, and makes cassia exit
+	// with status 1.
+	run func(ctx context.Context) error
+}
+
+// subcommands declares all that cassia can do.
+func subcommands(app *kingpin.Application) []subcommand {
+	return []subcommand{
+		addServe(app),
+	}
+}
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stderr))
+}
+
+// run runs cassia with these arguments and returns its exit status.
+func run(args []string, stderr io.Writer) int {
+	command, err := parse(args)
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		context.AfterFunc(ctx, stop) // A second signal ends the process at once.
+		err = command.run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "cassia: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// parse finds the subcommand that the arguments name.
+func parse(args []string) (subcommand, error) {
+	app := kingpin.New("cassia", "A long-term store for Prometheus data.")
+	app.HelpFlag.Short('h')
+	app.Version(versionText())
+	app.UsageWriter(os.Stdout)
+	commands := subcommands(app)
+	name, err := app.Parse(args)
+	if err != nil {
+		return subcommand{}, fmt.Errorf("%w; see cassia --help", err)
+	}
+	for _, c := range commands {
+		if c.name == name {
+			return c, nil
+		}
+	}
+	return subcommand{}, fmt.Errorf("unknown command %q; see cassia --help", name)
+}

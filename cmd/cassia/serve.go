@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/util/features"
+
+	"github.com/cassia-db/cassia/adapter/remotewrite"
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/downsample"
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/promql/api"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// memoryLimit is the share of the memory above which Go collects garbage harder.
+const memoryLimit = 0.9
+
+func addServe(app *kingpin.Application) subcommand {
+	cmd := app.Command("serve", "Take samples, keep them, and answer queries.")
+	memory := config.Memory(os.DirFS("/"))
+	c := config.Register(cmd, memory)
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		if os.Getenv("GOMEMLIMIT") == "" {
+			debug.SetMemoryLimit(int64(memoryLimit * float64(memory)))
+		}
+		flags := map[string]string{}
+		for _, f := range cmd.Model().Flags {
+			flags[f.Name] = f.Value.String()
+		}
+		return serve(ctx, c, flags, promslog.New(&c.Log), func([]string) {})
+	}}
+}
+
+// process holds the parts of a running server. They are started from the bottom up, and stopped from the
+// top down: first nothing comes in any more, then what came in is finished.
+//
+//	        server: HTTP
+//	       /      |      \
+//	remotewrite  promql   api ── /-/seal, /metrics, status
+//	       \      |      /   \
+//	        \  Queryable      downsample: sealing loop
+//	         \    |           /
+//	        storage: Store
+//	              |
+//	        pebble: Engine
+type process struct {
+	c        *config.Config
+	flags    map[string]string
+	log      *slog.Logger
+	registry *prometheus.Registry
+	started  time.Time
+	// fail ends the process with an error, as soon as it can do so in order.
+	fail context.CancelCauseFunc
+
+	engine *pebble.Engine
+	store  *storage.Store
+}
+
+// serve runs until ctx ends, which is no error. listening is told the addresses once they are open.
+func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) (err error) {
+	p := &process{c: c, flags: flags, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
+	signals := ctx
+	ctx, p.fail = context.WithCancelCause(ctx)
+	defer p.fail(nil)
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
+	log.Info("starting cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
+
+	if err := p.openStore(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.closeStore()) }()
+
+	loopDone, err := p.startLoop(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { p.fail(nil); loopDone() }()
+
+	if err := p.serveHTTP(ctx, listening); err != nil {
+		return err
+	}
+	if signals.Err() == nil {
+		return context.Cause(ctx)
+	}
+	log.Info("stopping: requests have ended, closing the store")
+	return nil
+}
+
+func (p *process) openStore(ctx context.Context) error {
+	eo := pebble.DefaultOptions()
+	eo.CacheBytes = p.c.CacheBytes / 2
+	eo.Logger = p.log.With("component", "pebble")
+	eo.OnFatal = func(err error) { p.fail(fmt.Errorf("the data can't be written any more: %w", err)) }
+	var err error
+	if p.engine, err = pebble.Open(p.c.Path, eo); err != nil {
+		if errors.Is(err, engine.ErrLocked) {
+			return fmt.Errorf("--storage.path=%s: another process has it open; stop that one, or choose another directory", p.c.Path)
+		}
+		return fmt.Errorf("--storage.path=%s: %w", p.c.Path, err)
+	}
+	p.registry.MustRegister(p.engine)
+
+	so := storage.DefaultOptions()
+	so.Slot, so.Retention = p.c.Slot, p.c.Retention
+	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-eo.CacheBytes, p.c.QueryBytes
+	so.Logger, so.Registerer = p.log.With("component", "storage"), p.registry
+	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
+		err = errors.Join(err, p.engine.Close())
+		if errors.Is(err, storage.ErrOtherSettings) {
+			return fmt.Errorf("--storage.path=%s: %s; see --storage.slot, or choose another directory", p.c.Path, oneLine(err))
+		}
+		return fmt.Errorf("--storage.path=%s: %s", p.c.Path, oneLine(err))
+	}
+	go p.tellReady(ctx)
+	return nil
+}
+
+func (p *process) tellReady(ctx context.Context) {
+	err := p.store.WaitReady(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		p.log.Error("the head could not be rebuilt: queries are refused, writes are taken", "err", err)
+	default:
+		p.log.Info("ready for queries", "after", time.Since(p.started).Round(time.Millisecond))
+	}
+}
+
+func (p *process) closeStore() error {
+	err := errors.Join(p.store.Close(), p.engine.Close())
+	if err == nil {
+		p.log.Info("stopped", "ran", time.Since(p.started).Round(time.Second))
+	}
+	return err
+}
+
+// startLoop starts what follows on writing. The returned function waits for its end, after ctx has ended.
+func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
+	lo := downsample.DefaultOptions()
+	lo.Settle = p.c.Settle
+	lo.Logger, lo.Registerer = p.log.With("component", "downsample"), p.registry
+	loop, err := downsample.New(p.store, lo)
+	if err != nil {
+		return nil, err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { loop.Run(ctx) })
+	return running.Wait, nil
+}
+
+func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error {
+	writes := remotewrite.DefaultOptions()
+	writes.Logger, writes.Registerer = p.log.With("component", "remotewrite"), p.registry
+	write, err := remotewrite.Handler(p.store, writes)
+	if err != nil {
+		return err
+	}
+	known := features.NewRegistry()
+	evaluator := p.newEngine(known)
+	defer evaluator.Close()
+	metrics := server.NewMetrics(p.registry)
+	handler := server.NewHandler(server.Options{
+		API: p.newAPI(evaluator, known, metrics), Write: write,
+		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
+		Version: buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
+	})
+	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, handler, p.log.With("component", "http"))
+	if err != nil {
+		return err
+	}
+	if public := p.c.Public(); len(public) > 0 && p.c.WebConfigFile == "" {
+		p.log.Warn("other machines may reach this server, and it asks for no password; see --web.config.file, or listen on 127.0.0.1",
+			"addresses", strings.Join(public, " "))
+	}
+	listening(s.Addresses())
+	return s.Serve(ctx)
+}
+
+func (p *process) newEngine(known features.Collector) *promql.Engine {
+	o := promql.DefaultOptions()
+	o.Timeout, o.MaxSamples, o.MaxConcurrency, o.LookbackDelta = p.c.QueryTimeout, p.c.MaxSamples, p.c.MaxConcurrency, p.c.LookbackDelta
+	f := p.c.Features
+	o.Parser, o.PerStepStats, o.DelayedNameRemoval, o.StartTimestamps = f.Parser, f.PerStepStats, f.DelayedNameRemoval, f.StartTimestamps
+	o.Features, o.Logger, o.Registerer = known, p.log.With("component", "promql"), p.registry
+	return promql.NewEngine(o)
+}
+
+func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
+	retention := "for ever"
+	if p.c.Retention > 0 {
+		retention = model.Duration(p.c.Retention).String()
+	}
+	return api.New(api.Options{
+		Engine: evaluator, Queryable: promql.NewQueryable(p.store), Parser: p.c.Features.Parser, Ready: p.store.Ready,
+		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: retention, Flags: p.flags,
+		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
+		Instrument: metrics.Instrument, Features: known,
+		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
+	})
+}
+
+// buildCollector makes the build part of the metrics.
+func buildCollector() prometheus.Collector {
+	v := buildVersion()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_build_info", Help: "Which build this is; the value is always 1.",
+		ConstLabels: prometheus.Labels{"version": v.Cassia, "revision": v.Revision, "goversion": runtime.Version()}},
+		func() float64 { return 1 })
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
