@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
@@ -149,6 +150,9 @@ func (l *loader) strand(ref uint32) *strand {
 }
 
 func (l *loader) float(ref uint32, t, st int64, v uint64) error {
+	if err := l.checkTime(t); err != nil {
+		return err
+	}
 	if s := l.strand(ref); s != nil {
 		s.appendFloat(t, st, v)
 	}
@@ -156,8 +160,22 @@ func (l *loader) float(ref uint32, t, st int64, v uint64) error {
 }
 
 func (l *loader) histogram(ref uint32, t int64, encoded []byte) error {
+	if err := l.checkTime(t); err != nil {
+		return err
+	}
+	// A strand takes what can be read back for granted.
+	if _, err := chunk.ParseHistogram(encoded); err != nil {
+		return err
+	}
 	if s := l.strand(ref); s != nil {
 		s.appendHistogram(t, encoded)
+	}
+	return nil
+}
+
+func (l *loader) checkTime(t int64) error {
+	if slot := l.s.period.slotOf(t); slot != l.gen.cell.slot {
+		return fmt.Errorf("%w: a sample at %d, of slot %d", errBadBlob, t, slot)
 	}
 	return nil
 }

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+)
+
+// cpuSeconds returns the CPU time that this process has used.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// benchSeries returns n series of 50 metrics, with labels like a node exporter's, and their aliases.
+func benchSeries(n int) (all []labels.Labels, aliases [][]byte) {
+	for i := range n {
+		ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("node_metric_number_%d_total", i%50), "instance", fmt.Sprintf("host-%d:9100", i/50),
+			"job", "node", "device", "nvme0n1p1", "datacenter", "north-1", "rack", fmt.Sprintf("r%d", i/500))
+		all, aliases = append(all, ls), append(aliases, []byte(ls.String()))
+	}
+	return all, aliases
+}
+
+// BenchmarkWrite sends rounds of one sample for each of 20,000 series, 2,000 a request, by four senders,
+// over a slot of two hours, and seals it. It reports CPU a sample, synced commits included.
+func BenchmarkWrite(b *testing.B) {
+	const series, request, senders = 20_000, 2_000, 4
+	all, aliases := benchSeries(series)
+	for range b.N {
+		ts := openTestStore(b, nil)
+		base := ts.now.Truncate(2 * time.Hour).Add(-4 * time.Hour).UnixMilli()
+		rounds := 480
+		begin := cpuSeconds()
+		var wg sync.WaitGroup
+		for k := range senders {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for r := range rounds {
+					for from := k * request; from < series; from += request * senders {
+						batch := ts.NewBatch("default")
+						for i := from; i < from+request; i++ {
+							s, ok := batch.Lookup(aliases[i])
+							if !ok {
+								var err error
+								s, err = batch.Define(aliases[i], all[i])
+								require.NoError(b, err)
+							}
+							v := float64(i%1000) + float64(r*(i%7))
+							require.NoError(b, batch.Float(s, base+int64(r+1)*15_000, 0, v))
+						}
+						require.NoError(b, batch.Commit(context.Background()))
+					}
+				}
+			}()
+		}
+		wg.Wait()
+		written := cpuSeconds()
+		million := float64(series*rounds) / 1e6
+		b.ReportMetric((written-begin)/million, "write-cpu-s/Msample")
+		b.ReportMetric(float64(ts.head.bytes.Load())/series, "head-B/series")
+		require.NoError(b, ts.SealAll(b.Context()))
+		b.ReportMetric((cpuSeconds()-written)/million, "seal-cpu-s/Msample")
+		stats := ts.check()
+		b.ReportMetric(float64(stats.Bytes)/float64(stats.Samples), "chunk-B/sample")
+	}
+}

@@ -1,0 +1,126 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// transcript notes what a blob says, a line a record.
+type transcript []string
+
+func (x *transcript) define(ref uint32, tenant string, ls labels.Labels) error {
+	*x = append(*x, fmt.Sprintf("define %d %s %s", ref, tenant, ls))
+	return nil
+}
+
+func (x *transcript) float(ref uint32, t, st int64, v uint64) error {
+	*x = append(*x, fmt.Sprintf("float %d %d %d %x", ref, t, st, v))
+	return nil
+}
+
+func (x *transcript) histogram(ref uint32, t int64, encoded []byte) error {
+	*x = append(*x, fmt.Sprintf("histogram %d %d %x", ref, t, encoded))
+	return nil
+}
+
+func TestBlobRoundTrip(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var w blobWriter
+	for range 100 {
+		before := uint32(rng.IntN(3))
+		epoch := 1 + rng.Int64N(1000)
+		w.reset(epoch, before)
+		var want transcript
+		next := before
+		for range rng.IntN(200) {
+			at := rng.Int64N(2*maxTime) - maxTime
+			switch {
+			case next == 0 || rng.IntN(5) == 0:
+				next++
+				ls := labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(next))
+				tenant := fmt.Sprintf("t%d", rng.IntN(2))
+				w.define(tenant, ls)
+				_ = want.define(next, tenant, ls)
+			case rng.IntN(10) == 0:
+				encoded := make([]byte, rng.IntN(50))
+				ref := 1 + uint32(rng.IntN(int(next)))
+				w.histogram(ref, at, encoded)
+				_ = want.histogram(ref, at, encoded)
+			default:
+				ref, st, v := 1+uint32(rng.IntN(int(next))), rng.Int64N(3)*at, rng.Uint64()<<(8*rng.IntN(9))
+				w.float(ref, at, st, v)
+				_ = want.float(ref, at, st, v)
+			}
+		}
+		var got transcript
+		var r blobReader
+		require.NoError(t, r.open(w.finish()))
+		require.Equal(t, epoch, r.epoch)
+		require.NoError(t, r.walk(&got))
+		require.Equal(t, want, got)
+	}
+}
+
+func TestCorruptBlobIsNamed(t *testing.T) {
+	var w blobWriter
+	w.reset(1, 0)
+	w.define("default", labels.FromStrings(labels.MetricName, "up"))
+	w.float(1, 15_000, 0, math.Float64bits(1))
+	good := w.finish()
+	for i := range good {
+		bad := append([]byte(nil), good...)
+		bad[i] ^= 0x40
+		var r blobReader
+		require.ErrorIs(t, r.open(bad), errBadBlob, "byte %d", i)
+	}
+	for n := range good {
+		var r blobReader
+		require.ErrorIs(t, r.open(good[:n]), errBadBlob, "the first %d bytes", n)
+	}
+}
+
+// FuzzBlob walks over hostile bytes under a right checksum.
+func FuzzBlob(f *testing.F) {
+	var w blobWriter
+	w.reset(3, 2)
+	w.define("default", labels.FromStrings(labels.MetricName, "up", "job", "a"))
+	w.float(3, 15_000, 10, math.Float64bits(1.5))
+	h, err := chunk.Canonical(chunk.Histogram{T: 15_000, Int: &histogram.Histogram{Count: 1, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{1}}})
+	require.NoError(f, err)
+	encoded, err := encodeHistogram(h)
+	require.NoError(f, err)
+	w.histogram(3, 15_000, encoded)
+	f.Add(w.finish()[blobHeader:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		w := blobWriter{buf: append([]byte{blobVersion, 0, 0, 0, 0}, body...)}
+		s := &Store{head: newHead(1), opts: DefaultOptions(), period: Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1}}
+		l := &loader{s: s, gen: &generation{cell: &cell{}}}
+		if l.blob(stageRow{writer: "w", seq: 1}, w.finish()) == nil {
+			for _, st := range l.gen.strands {
+				var samples chunk.Samples
+				require.NoError(t, st.read(-maxTime, maxTime, &samples))
+			}
+		}
+	})
+}
+
+// FuzzLabels parses hostile labels rows.
+func FuzzLabels(f *testing.F) {
+	f.Add(appendLabels(nil, labels.FromStrings(labels.MetricName, "up", "a", "b")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var builder labels.ScratchBuilder
+		if ls, err := parseLabels(b, "up", &builder); err == nil {
+			again, err := parseLabels(appendLabels(nil, ls), "up", &builder)
+			require.NoError(t, err)
+			require.Equal(t, ls.Len(), again.Len())
+		}
+	})
+}
