@@ -1,0 +1,303 @@
+// Package faultengine wraps an engine, for tests, so that its calls go wrong by rule. A rule is a function
+// from what is about to happen to what shall become of it:
+//
+//	e := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
+//		if op.Kind == faultengine.Write && op.Table == engine.Pending && op.N == 3 {
+//			return faultengine.Lose(nil) // the third pending row is written, its writer doesn't learn it
+//		}
+//		return faultengine.Pass()
+//	})
+//
+// Nothing depends on time: what is withheld is applied when ApplyWithheld is called, what waits goes on
+// when its channel is closed.
+package faultengine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// ErrFault is the error of faults that name no other.
+var ErrFault = fmt.Errorf("faultengine: a fault by rule: %w", engine.ErrUnavailable)
+
+// Kind says which of the engine's methods an Op is of.
+type Kind uint8
+
+// The kinds of operations.
+const (
+	Write Kind = iota
+	Scan
+	Drop
+	CompareAndSet
+)
+
+// Op is what is about to happen. It must not be kept or changed.
+type Op struct {
+	Kind  Kind
+	Table *engine.Table
+	// N counts the operations of this kind on this table, from 1.
+	N int
+	// Batch is what a Write holds. A Write with several batches is as many Ops.
+	Batch *engine.Batch
+	// Range is what a Scan reads.
+	Range *engine.Range
+	// Partition is the partition, or for a Drop the prefix; Clustering the row of a CompareAndSet.
+	Partition, Clustering engine.Key
+}
+
+type outcome uint8
+
+const (
+	pass outcome = iota
+	fail
+	lose
+	withhold
+)
+
+// Action is what shall become of an operation.
+type Action struct {
+	outcome outcome
+	err     error
+	rows    int // of a failing scan: yielded before the error
+	wait    <-chan struct{}
+}
+
+// Pass lets the operation be.
+func Pass() Action { return Action{} }
+
+// Fail returns err (nil: ErrFault) and does nothing.
+func Fail(err error) Action { return Action{outcome: fail, err: orFault(err)} }
+
+// FailAfter is Fail for a Scan that yields so many rows before. Other operations just fail.
+func FailAfter(rows int, err error) Action {
+	return Action{outcome: fail, err: orFault(err), rows: rows}
+}
+
+// Lose does what was asked, and returns err (nil: ErrFault) all the same. Of a Scan all rows come first.
+func Lose(err error) Action { return Action{outcome: lose, err: orFault(err)} }
+
+// Withhold returns err (nil: ErrFault) at once, and leaves the operation to ApplyWithheld. A Scan fails.
+func Withhold(err error) Action { return Action{outcome: withhold, err: orFault(err)} }
+
+// After makes the operation wait first, until the channel is closed or its context ends.
+func (a Action) After(wait <-chan struct{}) Action {
+	a.wait = wait
+	return a
+}
+
+func orFault(err error) error {
+	if err == nil {
+		return ErrFault
+	}
+	return err
+}
+
+// Engine is an engine whose calls may go wrong.
+type Engine struct {
+	inner engine.Engine
+
+	mu       sync.Mutex
+	rule     func(Op) Action
+	counts   map[count]int
+	withheld []func(context.Context) error
+}
+
+type count struct {
+	kind  Kind
+	table byte
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Wrap returns an engine that asks rule before each operation. Rules are called one at a time, and must
+// not call the engine.
+func Wrap(inner engine.Engine, rule func(Op) Action) *Engine {
+	return &Engine{inner: inner, rule: rule, counts: map[count]int{}}
+}
+
+// Withheld returns how many operations wait for ApplyWithheld.
+func (e *Engine) Withheld() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.withheld)
+}
+
+// ApplyWithheld applies what was withheld, oldest first, and returns the first error. No rule is asked.
+func (e *Engine) ApplyWithheld(ctx context.Context) error {
+	e.mu.Lock()
+	withheld := e.withheld
+	e.withheld = nil
+	e.mu.Unlock()
+	var first error
+	for _, apply := range withheld {
+		if err := apply(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (e *Engine) withhold(apply func(context.Context) error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.withheld = append(e.withheld, apply)
+}
+
+// decide asks the rule, and waits if it says so.
+func (e *Engine) decide(ctx context.Context, op Op) (Action, error) {
+	e.mu.Lock()
+	c := count{kind: op.Kind, table: op.Table.ID}
+	e.counts[c]++
+	op.N = e.counts[c]
+	a := e.rule(op)
+	e.mu.Unlock()
+	if a.wait == nil {
+		return a, nil
+	}
+	select {
+	case <-a.wait:
+		return a, nil
+	case <-ctx.Done():
+		return a, ctx.Err()
+	}
+}
+
+// Write implements engine.Engine. Each batch has its own fate; batches that pass are written together.
+func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
+	if err := engine.CheckBatches(batches); err != nil {
+		return err
+	}
+	var now []engine.Batch
+	var first error
+	for i := range batches {
+		b := &batches[i]
+		a, err := e.decide(ctx, Op{Kind: Write, Table: b.Table, Batch: b, Partition: b.Partition})
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = a.err
+		}
+		switch a.outcome {
+		case pass, lose:
+			now = append(now, *b)
+		case withhold:
+			kept := []engine.Batch{cloneBatch(b)}
+			e.withhold(func(ctx context.Context) error { return e.inner.Write(ctx, kept) })
+		case fail:
+		}
+	}
+	if err := e.inner.Write(ctx, now); err != nil {
+		return err
+	}
+	return first
+}
+
+// Scan implements engine.Engine. The rule is asked when the scan is iterated.
+func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		if r.Table == nil {
+			e.inner.Scan(ctx, r)(yield)
+			return
+		}
+		a, err := e.decide(ctx, Op{Kind: Scan, Table: r.Table, Range: &r, Partition: r.Partition})
+		if err != nil {
+			yield(engine.Row{}, err)
+			return
+		}
+		left := a.rows
+		for row, err := range e.inner.Scan(ctx, r) {
+			if (a.outcome == fail || a.outcome == withhold) && err == nil {
+				if left == 0 {
+					break
+				}
+				left--
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+		if a.err != nil {
+			yield(engine.Row{}, a.err)
+		}
+	}
+}
+
+// Drop implements engine.Engine.
+func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+	if err := engine.CheckDrop(t, prefix); err != nil {
+		return err
+	}
+	a, err := e.decide(ctx, Op{Kind: Drop, Table: t, Partition: prefix})
+	if err != nil {
+		return err
+	}
+	prefix = cloneKey(prefix)
+	return e.apply(ctx, a, func(ctx context.Context) error { return e.inner.Drop(ctx, t, prefix) })
+}
+
+// CompareAndSet implements engine.Engine.
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (ok bool, found []byte, err error) {
+	if err := engine.CheckCompareAndSet(t, partition, clustering, value); err != nil {
+		return false, nil, err
+	}
+	a, err := e.decide(ctx, Op{Kind: CompareAndSet, Table: t, Partition: partition, Clustering: clustering})
+	if err != nil {
+		return false, nil, err
+	}
+	partition, clustering = cloneKey(partition), cloneKey(clustering)
+	old, value = slices.Clone(old), slices.Clone(value)
+	err = e.apply(ctx, a, func(ctx context.Context) error {
+		var err error
+		if a.outcome == withhold {
+			_, _, err = e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)
+		} else {
+			ok, found, err = e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)
+		}
+		return err
+	})
+	if err != nil {
+		return false, nil, err
+	}
+	return ok, found, nil
+}
+
+// apply does what an action says with an operation.
+func (e *Engine) apply(ctx context.Context, a Action, do func(context.Context) error) error {
+	switch a.outcome {
+	case pass, lose:
+		if err := do(ctx); err != nil {
+			return err
+		}
+	case withhold:
+		e.withhold(do)
+	case fail:
+	}
+	return a.err
+}
+
+// Close implements engine.Engine. What is withheld is never applied.
+func (e *Engine) Close() error { return e.inner.Close() }
+
+func cloneBatch(b *engine.Batch) engine.Batch {
+	clone := engine.Batch{Table: b.Table, Partition: cloneKey(b.Partition), Mutations: slices.Clone(b.Mutations)}
+	for i := range clone.Mutations {
+		m := &clone.Mutations[i]
+		m.Clustering, m.To, m.Value = cloneKey(m.Clustering), cloneKey(m.To), slices.Clone(m.Value)
+	}
+	return clone
+}
+
+func cloneKey(key engine.Key) engine.Key {
+	clone := slices.Clone(key)
+	for i := range clone {
+		clone[i].Text = strings.Clone(clone[i].Text)
+	}
+	return clone
+}
