@@ -1,0 +1,165 @@
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// Subject is an engine under test, and what can befall it between operations.
+type Subject struct {
+	Open Opener
+	// Reopen closes and opens again; nil: never.
+	Reopen Reopener
+	// Crash loses power and opens again what is left; nil: never. Each call may go another way.
+	Crash func(t testing.TB, e engine.Engine, rng *rand.Rand) engine.Engine
+	// Compact makes the engine tidy up; nil: never.
+	Compact func(t testing.TB, e engine.Engine)
+}
+
+// Metamorphic runs one history, made from seed, on a subject and on the plain model, and compares every
+// answer. A history that fails is kept as a file, whose name is printed: give it to Replay.
+func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
+	var special []string
+	if s.Reopen != nil {
+		special = append(special, verbReopen)
+	}
+	if s.Crash != nil {
+		special = append(special, verbCrash)
+	}
+	if s.Compact != nil {
+		special = append(special, verbCompact)
+	}
+	history := generate(rand.New(rand.NewPCG(seed, 0)), steps, special)
+	done := runHistory(t, s, history)
+	if t.Failed() {
+		path := filepath.Join(os.TempDir(), fmt.Sprintf("cassia-history-%d.txt", seed))
+		var b bytes.Buffer
+		require.NoError(t, writeHistory(&b, history[:done]))
+		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
+		t.Logf("seed %d: the last of %d steps differs. The history is in %s; it ends with\n%s", seed, done, path, tail(history[:done], 10))
+	}
+}
+
+// Replay runs a history from a file.
+func Replay(t *testing.T, s Subject, path string) {
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	history, err := readHistory(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	if done := runHistory(t, s, history); t.Failed() {
+		t.Logf("step %d differs:\n%s", done, tail(history[:done], 10))
+	}
+}
+
+func tail(history []step, n int) string {
+	var b strings.Builder
+	for _, s := range history[max(0, len(history)-n):] {
+		fmt.Fprintf(&b, "\t%.200s\n", s)
+	}
+	return b.String()
+}
+
+// runHistory returns how many steps it ran, the one that differed included.
+func runHistory(t *testing.T, s Subject, history []step) int {
+	r := &run{Subject: s, model: memory.New(), subject: s.Open(t), rng: rand.New(rand.NewPCG(7, 7))}
+	defer func() { require.NoError(t, r.subject.Close()) }()
+	for i, step := range history {
+		model, subject := r.do(t, step)
+		if model != subject {
+			t.Errorf("step %d: %.300s\nmodel   %.2000s\nsubject %.2000s", i+1, step, model, subject)
+			return i + 1
+		}
+	}
+	return len(history)
+}
+
+// run is a history under way.
+type run struct {
+	Subject
+	model   engine.Engine
+	subject engine.Engine
+	rng     *rand.Rand
+	pending []engine.Batch
+}
+
+// do takes one step on both engines and returns their answers as text.
+func (r *run) do(t *testing.T, s step) (model, subject string) {
+	switch s.verb {
+	case verbPut, verbDelete, verbDeleteRange:
+		r.collect(s)
+	case verbCommit:
+		batches := r.pending
+		r.pending = nil
+		return answer(r.model.Write(context.Background(), batches)), answer(r.subject.Write(context.Background(), batches))
+	case verbScan:
+		return scanAnswer(r.model, s), scanAnswer(r.subject, s)
+	case verbDrop:
+		return answer(r.model.Drop(context.Background(), s.table, s.key)), answer(r.subject.Drop(context.Background(), s.table, s.key))
+	case verbCAS:
+		return casAnswer(r.model, s), casAnswer(r.subject, s)
+	case verbReopen:
+		r.subject = r.Reopen(t, r.subject)
+	case verbCrash:
+		r.subject = r.Crash(t, r.subject, r.rng)
+	case verbCompact:
+		r.Compact(t, r.subject)
+	}
+	return "", ""
+}
+
+// collect adds a mutation to the Write that the next commit ends.
+func (r *run) collect(s step) {
+	n := len(r.pending)
+	if n == 0 || r.pending[n-1].Table != s.table || engine.Compare(r.pending[n-1].Partition, s.key) != 0 {
+		r.pending = append(r.pending, engine.Batch{Table: s.table, Partition: s.key})
+		n++
+	}
+	op := map[string]engine.Op{verbPut: engine.Put, verbDelete: engine.Delete, verbDeleteRange: engine.DeleteRange}[s.verb]
+	b := &r.pending[n-1]
+	b.Mutations = append(b.Mutations, engine.Mutation{Op: op, Clustering: s.from, To: s.to, Timestamp: s.timestamp, Value: s.value})
+}
+
+// answer is an error as text. What engines say in detail may differ; that they agree on success may not.
+func answer(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "done"
+}
+
+func scanAnswer(e engine.Engine, s step) string {
+	rows, err := tryScan(e, engine.Range{Table: s.table, Partition: s.key, From: s.from, To: s.to, KeysOnly: s.keysOnly, Limit: s.limit})
+	if err != nil {
+		return "error " + err.Error()
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&b, "%s", formatKey(row.key))
+		if !s.keysOnly {
+			fmt.Fprintf(&b, "=%q", row.value)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func casAnswer(e engine.Engine, s step) string {
+	ok, found, err := e.CompareAndSet(context.Background(), s.table, s.key, s.from, slices.Clone(s.old), slices.Clone(s.value))
+	if err != nil {
+		return "error"
+	}
+	return fmt.Sprintf("%v %v %q", ok, found == nil, found)
+}

@@ -1,0 +1,61 @@
+package pebble
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/enginetest"
+)
+
+var (
+	historyFile  = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
+	historySeed  = flag.Uint64("history.seed", 1, "the seed of TestMetamorphic's first history")
+	historyCount = flag.Int("history.count", 12, "how many histories TestMetamorphic runs")
+)
+
+// powerSubject keeps its engines on a file system that can lose power.
+func powerSubject(opts Options) enginetest.Subject {
+	disks := map[engine.Engine]*CrashableFS{}
+	openOn := func(t testing.TB, disk *CrashableFS) engine.Engine {
+		o := opts
+		o.FS = disk
+		e, err := Open("data", o)
+		require.NoError(t, err)
+		disks[e] = disk
+		return e
+	}
+	return enginetest.Subject{
+		Open: func(t testing.TB) engine.Engine { return openOn(t, NewCrashableFS()) },
+		Reopen: func(t testing.TB, e engine.Engine) engine.Engine {
+			require.NoError(t, e.Close())
+			return openOn(t, disks[e])
+		},
+		Crash: func(t testing.TB, e engine.Engine, rng *rand.Rand) engine.Engine {
+			left := disks[e].Crash(rng.IntN(101), rng)
+			require.NoError(t, e.Close())
+			return openOn(t, left)
+		},
+		Compact: func(t testing.TB, e engine.Engine) {
+			require.NoError(t, e.(*Engine).Compact(context.Background()))
+		},
+	}
+}
+
+// TestMetamorphic runs histories with crashes on Pebble and on the plain model.
+func TestMetamorphic(t *testing.T) {
+	opts := smallOptions()
+	if *historyFile != "" {
+		enginetest.Replay(t, powerSubject(opts), *historyFile)
+		return
+	}
+	for i := range *historyCount {
+		seed := *historySeed + uint64(i)
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { enginetest.Metamorphic(t, powerSubject(opts), seed, 3000) })
+	}
+}
