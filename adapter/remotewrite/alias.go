@@ -30,7 +30,23 @@ const (
 //	+------+-----+------+----------+------+------+-----------+-------+
 //
 // An empty name or value has no field.
-func appendLabel[text ~string | ~[]byte](dst []byte, name, value text) []byte {
+func appendLabel(dst []byte, name, value string) []byte {
+	if size := 6 + len(name) + len(value); size < 0x82 && len(name) > 0 && len(value) > 0 && cap(dst)-len(dst) >= size {
+		// All lengths have one byte, and there is room: nearly always so.
+		at := len(dst)
+		dst = dst[:at+size]
+		field := dst[at:]
+		field[0], field[1], field[2], field[3] = tagLabels, byte(size-2), tagName, byte(len(name))
+		rest := field[4+copy(field[4:], name):]
+		rest[0], rest[1] = tagValue, byte(len(value))
+		copy(rest[2:], value)
+		return dst
+	}
+	return appendAnyLabel(dst, name, value)
+}
+
+// appendAnyLabel is appendLabel for all that is unusual.
+func appendAnyLabel(dst []byte, name, value string) []byte {
 	n := 0
 	if len(name) > 0 {
 		n += 1 + uvarintLen(len(name)) + len(name)

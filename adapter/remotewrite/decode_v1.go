@@ -57,13 +57,23 @@ func (d *decoder) seriesV1(m []byte) error {
 	// Labels come first in what everyone sends, as fields side by side.
 	i := 0
 	for i < len(m) && m[i] == tagLabels {
-		_, next := delimited(m, i+1)
-		if next < 0 {
+		if i+1 < len(m) && m[i+1] < 0x80 {
+			i += 2 + int(m[i+1])
+		} else if _, i = delimited(m, i+1); i < 0 {
 			return errMalformed
 		}
-		i = next
+	}
+	if i > len(m) {
+		return errMalformed
 	}
 	alias, rest := m[:i], m[i:]
+	if len(rest) > 2 && rest[0] == v1Samples<<3|wireBytes && int(rest[1]) == len(rest)-2 && rest[1] < 0x80 {
+		// One sample and nothing else is what Prometheus sends.
+		if err := d.resolve(alias); err != nil {
+			return err
+		}
+		return d.sampleV1(rest[2:])
+	}
 	found, ok := scanV1(rest)
 	if !ok {
 		return errMalformed
@@ -135,11 +145,7 @@ func (d *decoder) samplesV1(m []byte) error {
 		var err error
 		switch number {
 		case v1Samples:
-			t, _, v, ok := parseSample(field, false)
-			if !ok {
-				return errMalformed
-			}
-			err = d.float(t, 0, v)
+			err = d.sampleV1(field)
 		case v1Histograms:
 			err = d.histogramV1(field)
 		case v1Exemplars:
@@ -153,6 +159,15 @@ func (d *decoder) samplesV1(m []byte) error {
 		}
 	}
 	return nil
+}
+
+// sampleV1 takes a prometheus.Sample.
+func (d *decoder) sampleV1(b []byte) error {
+	t, _, v, ok := parseSample(b, false)
+	if !ok {
+		return errMalformed
+	}
+	return d.float(t, 0, v)
 }
 
 // validExemplarV1 checks a prometheus.Exemplar, which isn't kept yet.

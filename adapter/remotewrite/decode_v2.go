@@ -203,30 +203,36 @@ func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
 // aliasV2 writes the labels that refs names as 1.0 would have sent them. bad says why they can't be.
 func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
 	alias = d.built[:0]
+	table := d.symbols
 	for i := 0; i < len(refs); {
-		name, next := uvarint(refs, i)
-		if next < 0 {
-			return nil, nil, errMalformed
+		// uvarint, twice, without the calls: most references have one byte.
+		name, next := uint64(refs[i]), i+1
+		if name >= 0x80 {
+			if name, next = uvarintLong(refs, i); next < 0 {
+				return nil, nil, errMalformed
+			}
 		}
 		if next == len(refs) {
 			bad = errOddReferences
 			break
 		}
-		value, next := uvarint(refs, next)
-		if next < 0 {
-			return nil, nil, errMalformed
+		value, after := uint64(refs[next]), next+1
+		if value >= 0x80 {
+			if value, after = uvarintLong(refs, next); after < 0 {
+				return nil, nil, errMalformed
+			}
 		}
-		if int(uint32(name)) >= len(d.symbols) || int(uint32(value)) >= len(d.symbols) {
+		if int(uint32(name)) >= len(table) || int(uint32(value)) >= len(table) {
 			bad = errReference
 			break
 		}
-		i = next
-		n, v := d.symbols[uint32(name)], d.symbols[uint32(value)]
+		n, v := table[uint32(name)], table[uint32(value)]
 		if len(alias)+int(n.len)+int(v.len) > maxAliasBytes {
 			bad = errTooManyLabels
 			break
 		}
-		alias = appendLabel(alias, body[n.at:n.at+n.len], body[v.at:v.at+v.len])
+		alias = appendLabel(alias, yolo(body[n.at:n.at+n.len]), yolo(body[v.at:v.at+v.len]))
+		i = after
 	}
 	d.built = alias
 	if bad != nil && !validPacked(refs) {

@@ -21,7 +21,13 @@ func uvarint(b []byte, i int) (v uint64, next int) {
 	return uvarintLong(b, i)
 }
 
+// uvarintLong stays a call, so that uvarint is small enough to be none.
+//
+//go:noinline
 func uvarintLong(b []byte, i int) (v uint64, next int) {
+	if i >= 0 && i+1 < len(b) && b[i+1] < 0x80 {
+		return uint64(b[i]&0x7f) | uint64(b[i+1])<<7, i + 2
+	}
 	for shift := uint(0); shift < 64; shift += 7 {
 		if i >= len(b) {
 			return 0, malformed
