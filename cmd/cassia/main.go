@@ -28,6 +28,7 @@ type subcommand struct {
 func subcommands(app *kingpin.Application) []subcommand {
 	return []subcommand{
 		addServe(app),
+		addBench(app),
 	}
 }
 

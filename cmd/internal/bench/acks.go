@@ -25,6 +25,9 @@ type Acks struct {
 // NewAcks returns one for w, in which nothing is acknowledged.
 func NewAcks(w Workload) *Acks { return &Acks{w: w, bits: make([][]uint64, w.Series)} }
 
+// Workload is what the samples belong to.
+func (a *Acks) Workload() Workload { return a.w }
+
 func (a *Acks) mark(refs []ref) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -34,6 +34,6 @@ func Prometheus(path, dir, address, config string, args ...string) (Program, err
 func NodeExporter(path, dir, address string) Program {
 	return Program{
 		Name: "node exporter", Path: path, Address: address, ReadyPath: "/", Log: filepath.Join(dir, "node_exporter.log"),
-		Args: []string{"--web.listen-address=" + address},
+		Args: []string{"--web.listen-address=" + address, "--no-collector.systemd", "--log.level=warn"},
 	}
 }

@@ -2,11 +2,9 @@ package tidy
 
 import (
 	"bytes"
-	"go/ast"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,43 +38,6 @@ func TestMachinePath(t *testing.T) {
 		"https://example.com/home/ann": false, "the root / of all work": false, "/var/lib/cassia": false,
 	} {
 		require.Equal(t, wrong, machinePath.MatchString(text), text)
-	}
-}
-
-// serveFlags finds the names in calls of Flag("name", "help") in the sources of the binary's server.
-func serveFlags(t *testing.T) []string {
-	var names []string
-	for _, f := range goFiles(t) {
-		server := strings.HasPrefix(f.path, "cmd/internal/config/") || strings.HasPrefix(f.path, "cmd/cassia/serve")
-		if f.test || !server {
-			continue
-		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok || len(call.Args) != 2 {
-				return true
-			}
-			fun, ok := call.Fun.(*ast.SelectorExpr)
-			name, literal := call.Args[0].(*ast.BasicLit)
-			if ok && literal && fun.Sel.Name == "Flag" {
-				names = append(names, strings.Trim(name.Value, `"`))
-			}
-			return true
-		})
-	}
-	return names
-}
-
-func TestEveryFlagStandsInTheReadme(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if os.IsNotExist(err) {
-		return
-	}
-	require.NoError(t, err)
-	flags := serveFlags(t)
-	require.NotEmpty(t, flags, "the flags of cassia serve have moved: tell serveFlags where they are")
-	for _, name := range flags {
-		require.Contains(t, string(readme), "--"+name, "say in README.md what the flag does")
 	}
 }
 
