@@ -25,7 +25,7 @@ type Options struct {
 	MaxConcurrency int
 	// LookbackDelta is how old a sample may be to count as current. Default 5 minutes.
 	LookbackDelta time.Duration
-	// Parser says which experimental syntax is understood. Default none.
+	// Parser says which experimental syntax is understood. Default: durations with arithmetic, as in Prometheus.
 	Parser parser.Options
 	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
 	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus.
@@ -42,6 +42,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Timeout: 2 * time.Minute, MaxSamples: 50_000_000, MaxConcurrency: 20, LookbackDelta: 5 * time.Minute,
+		Parser: parser.Options{ExperimentalDurationExpr: true},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/remotewrite"
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Prometheus' own suite of the query language: samples go in as remote write 2.0 and come out through the
+// Queryable, from the head in one run, from sealed rows in the other. Each clear of the suite is a new
+// tenant of one store, so that a leak between tenants would show, too.
+func TestPrometheusSuite(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
+			s := newSuiteStore(t, sealed)
+			o := promql.DefaultOptions()
+			o.MaxSamples = promqltest.DefaultMaxSamplesPerQuery
+			o.Timeout = 100 * time.Second
+			o.Parser = promqltest.TestParserOpts
+			o.DelayedNameRemoval, o.StartTimestamps = true, true
+			evaluator := promql.NewEngine(o)
+			defer evaluator.Close()
+			promqltest.RunBuiltinTestsWithStorage(t, evaluator, s.newTenant)
+		})
+	}
+}
+
+// suiteStore is one store with a tenant for each clear.
+type suiteStore struct {
+	store   *storage.Store
+	write   http.Handler
+	read    *promql.Queryable
+	sealed  bool
+	tenants atomic.Int64
+}
+
+func newSuiteStore(t *testing.T, sealed bool) *suiteStore {
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	o := storage.DefaultOptions()
+	o.Retention = 0
+	store, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.WaitReady(t.Context()))
+	write, err := remotewrite.Handler(store, remotewrite.DefaultOptions())
+	require.NoError(t, err)
+	return &suiteStore{store: store, write: write, read: promql.NewQueryable(store), sealed: sealed}
+}
+
+func (s *suiteStore) newTenant(testing.TB) promstorage.Storage {
+	return &suiteTenant{suiteStore: s, name: "suite-" + strconv.FormatInt(s.tenants.Add(1), 10)}
+}
+
+// suiteTenant is a tenant, as a storage that Prometheus' tests can use.
+type suiteTenant struct {
+	*suiteStore
+	name string
+}
+
+var _ promstorage.Storage = (*suiteTenant)(nil)
+
+func (s *suiteTenant) Close() error              { return nil }
+func (s *suiteTenant) StartTime() (int64, error) { return 0, nil }
+
+func (s *suiteTenant) Appender(context.Context) promstorage.Appender {
+	panic("the suite appends with AppenderV2")
+}
+
+func (s *suiteTenant) AppenderV2(ctx context.Context) promstorage.AppenderV2 {
+	return &suiteAppender{ctx: ctx, s: s, symbols: writev2.NewSymbolTable(), series: map[string]int{}}
+}
+
+func (s *suiteTenant) Querier(mint, maxt int64) (promstorage.Querier, error) {
+	q, err := s.read.Querier(mint, maxt)
+	return suiteQuerier{q, s.name}, err
+}
+
+func (s *suiteTenant) ChunkQuerier(mint, maxt int64) (promstorage.ChunkQuerier, error) {
+	return s.read.ChunkQuerier(mint, maxt)
+}
+
+// suiteQuerier puts the tenant into each context, as the server does with a request's.
+type suiteQuerier struct {
+	promstorage.Querier
+	tenant string
+}
+
+func (q suiteQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, ms ...*labels.Matcher) promstorage.SeriesSet {
+	return q.Querier.Select(tenant.Into(ctx, q.tenant), sorted, hints, ms...)
+}
+
+func (q suiteQuerier) LabelNames(ctx context.Context, hints *promstorage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	return q.Querier.LabelNames(tenant.Into(ctx, q.tenant), hints, ms...)
+}
+
+func (q suiteQuerier) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	return q.Querier.LabelValues(tenant.Into(ctx, q.tenant), name, hints, ms...)
+}
+
+// suiteAppender collects samples into one request of remote write 2.0.
+type suiteAppender struct {
+	ctx     context.Context
+	s       *suiteTenant
+	symbols writev2.SymbolsTable
+	request writev2.Request
+	series  map[string]int // by labels, where in the request
+
+	floats, histograms int
+}
+
+func (a *suiteAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, _ promstorage.AppendV2Options) (promstorage.SeriesRef, error) {
+	i, ok := a.series[string(ls.Bytes(nil))]
+	if !ok {
+		i = len(a.request.Timeseries)
+		a.series[string(ls.Bytes(nil))] = i
+		a.request.Timeseries = append(a.request.Timeseries, writev2.TimeSeries{LabelsRefs: a.symbols.SymbolizeLabels(ls, nil)})
+	}
+	series := &a.request.Timeseries[i]
+	switch {
+	case fh != nil:
+		series.Histograms = append(series.Histograms, writev2.FromFloatHistogram(st, t, fh))
+		a.histograms++
+	case h != nil:
+		series.Histograms = append(series.Histograms, writev2.FromIntHistogram(st, t, h))
+		a.histograms++
+	default:
+		series.Samples = append(series.Samples, writev2.Sample{Value: v, Timestamp: t, StartTimestamp: st})
+		a.floats++
+	}
+	return 0, nil
+}
+
+func (a *suiteAppender) Rollback() error { return nil }
+
+func (a *suiteAppender) Commit() error {
+	if len(a.request.Timeseries) == 0 {
+		return nil
+	}
+	a.request.Symbols = a.symbols.Symbols()
+	body, err := a.request.Marshal()
+	if err != nil {
+		return err
+	}
+	r := httptest.NewRequestWithContext(tenant.Into(a.ctx, a.s.name), http.MethodPost, "/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
+	r.Header.Set("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
+	r.Header.Set("Content-Encoding", "snappy")
+	r.Header.Set("X-Prometheus-Remote-Write-Version", "2.0.0")
+	w := httptest.NewRecorder()
+	a.s.write.ServeHTTP(w, r)
+	if w.Code != http.StatusNoContent {
+		return fmt.Errorf("remote write: %d %s", w.Code, w.Body)
+	}
+	written := w.Header().Get("X-Prometheus-Remote-Write-Samples-Written") + " " + w.Header().Get("X-Prometheus-Remote-Write-Histograms-Written")
+	if written != fmt.Sprintf("%d %d", a.floats, a.histograms) {
+		return errors.New("not all was written: " + written)
+	}
+	if a.s.sealed {
+		return a.s.store.SealAll(a.ctx)
+	}
+	return nil
+}
