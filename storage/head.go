@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ const maxTime = 1 << 53
 type head struct {
 	bytes  atomic.Int64 // estimate of what it holds
 	series atomic.Int64
+	seed   maphash.Seed
 
 	mu      sync.RWMutex
 	tenants map[string]*headTenant
@@ -87,17 +89,14 @@ type headTenant struct {
 	metrics map[string]*headMetric
 }
 
+// aliasShard finds series by the ways in which senders name them. What a sender wrote isn't kept: 128 bits
+// of hash stand for it (storage/decisions/001-aliases-by-hash.md).
 type aliasShard struct {
 	mu     sync.RWMutex
-	byHash map[uint64]*alias
+	byHash map[aliasHash]*Series
 }
 
-// alias is the way in which a sender names a series.
-type alias struct {
-	key    string
-	series *Series
-	next   *alias // of the same hash
-}
+type aliasHash [2]uint64
 
 // headMetric holds the series of a metric; set is an index of the first of them.
 type headMetric struct {
@@ -114,7 +113,7 @@ type Series struct {
 	tenant    *headTenant
 	metric    string
 	partition int
-	bytes     int64
+	bytes     int64 // what it weighs without its strands; guarded by the tenant's lock
 
 	strands []*strand // guarded by the partition's lock
 
@@ -123,7 +122,7 @@ type Series struct {
 	cur  *strand
 	dead bool
 	// aliases are the hashes of its aliases, guarded by the tenant's lock.
-	aliases []uint64
+	aliases []aliasHash
 	// written is the last window for which this process wrote the series' labels row, when it did. It
 	// belongs to whoever seals the partition.
 	written    int64
@@ -131,7 +130,7 @@ type Series struct {
 }
 
 func newHead(partitions int) *head {
-	h := &head{tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}
+	h := &head{seed: maphash.MakeSeed(), tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}
 	for i := range h.parts {
 		h.parts[i].cells = map[int64]*cell{}
 	}
@@ -150,64 +149,62 @@ func (h *head) tenant(name string) *headTenant {
 	if t = h.tenants[name]; t == nil {
 		t = &headTenant{name: name, byID: map[SeriesID]*Series{}, metrics: map[string]*headMetric{}}
 		for i := range t.aliases {
-			t.aliases[i].byHash = map[uint64]*alias{}
+			t.aliases[i].byHash = map[aliasHash]*Series{}
 		}
 		h.tenants[name] = t
 	}
 	return t
 }
 
-func (t *headTenant) lookup(key []byte) *Series {
-	hash := xxhash.Sum64(key)
-	shard := &t.aliases[hash%uint64(len(t.aliases))]
-	shard.mu.RLock()
-	a := shard.byHash[hash]
-	for a != nil && a.key != string(key) {
-		a = a.next
-	}
-	shard.mu.RUnlock()
-	if a == nil {
-		return nil
-	}
-	return a.series
+// hashAlias returns two independent hashes of what a sender names a series with; the second one nobody
+// outside of this process can foresee.
+func (h *head) hashAlias(key []byte) aliasHash {
+	return aliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key)}
 }
+
+func (t *headTenant) shard(hash aliasHash) *aliasShard {
+	return &t.aliases[hash[0]%uint64(len(t.aliases))]
+}
+
+func (t *headTenant) lookup(hash aliasHash) *Series {
+	shard := t.shard(hash)
+	shard.mu.RLock()
+	s := shard.byHash[hash]
+	shard.mu.RUnlock()
+	return s
+}
+
+// aliasBytes is about what an alias weighs in the head's account.
+const aliasBytes = 64
 
 // remember makes key an alias of the series.
 func (h *head) remember(key []byte, s *Series) {
-	t, hash := s.tenant, xxhash.Sum64(key)
-	shard := &t.aliases[hash%uint64(len(t.aliases))]
-	shard.mu.Lock()
-	for a := shard.byHash[hash]; a != nil; a = a.next {
-		if a.key == string(key) {
-			shard.mu.Unlock()
-			return
-		}
-	}
-	shard.byHash[hash] = &alias{key: string(key), series: s, next: shard.byHash[hash]}
-	shard.mu.Unlock()
+	t, hash := s.tenant, h.hashAlias(key)
+	// The tenant's lock keeps the series from being let go of meanwhile.
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[s.id] != s {
+		return
+	}
+	shard := t.shard(hash)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if shard.byHash[hash] == s {
+		return
+	}
+	shard.byHash[hash] = s
 	s.aliases = append(s.aliases, hash)
-	t.mu.Unlock()
-	grew := int64(len(key) + 96)
-	atomic.AddInt64(&s.bytes, grew)
-	h.bytes.Add(grew)
+	s.bytes += aliasBytes
+	h.bytes.Add(aliasBytes)
 }
 
-// forget removes the series' aliases.
+// forget removes the series' aliases. The caller holds the tenant's lock.
 func (t *headTenant) forget(s *Series) {
 	for _, hash := range s.aliases {
-		shard := &t.aliases[hash%uint64(len(t.aliases))]
+		shard := t.shard(hash)
 		shard.mu.Lock()
-		var keep *alias
-		for a := shard.byHash[hash]; a != nil; a = a.next {
-			if a.series != s {
-				keep = &alias{key: a.key, series: a.series, next: keep}
-			}
-		}
-		if keep == nil {
+		if shard.byHash[hash] == s {
 			delete(shard.byHash, hash)
-		} else {
-			shard.byHash[hash] = keep
 		}
 		shard.mu.Unlock()
 	}
@@ -256,7 +253,7 @@ func (h *head) insert(s *Series) {
 		t.metrics[s.metric] = m
 	}
 	m.series = append(m.series, s)
-	h.bytes.Add(atomic.LoadInt64(&s.bytes))
+	h.bytes.Add(s.bytes)
 	h.series.Add(1)
 }
 
@@ -310,7 +307,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 		t.forget(s)
 		delete(t.byID, s.id)
 		s.dead, s.cur = true, nil
-		h.bytes.Add(-atomic.LoadInt64(&s.bytes))
+		h.bytes.Add(-s.bytes)
 		h.series.Add(-1)
 	}
 	gone := len(m.series) - len(keep)
