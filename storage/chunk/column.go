@@ -3,26 +3,40 @@ package chunk
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 )
 
-// A column holds unsigned numbers, most of them small, by bytes: the low bytes of all, then the next bytes
-// of all, and so on for as many bytes as most of them need. What is higher than that stands in patches.
-// Nothing is packed into bits: the engine's zstd does that better when it finds whole bytes, and the bytes
-// of two series that move alike are the same.
+// A column holds unsigned numbers, most of them small: the low bits of all, as many as most of them need,
+// and the higher bits of those that need more as patches.
 //
 //	+-----------+--------------------+ - - - - - - +- - - - - - - - - -+- - - - - - - - - - - - - -+
-//	| shape     | width planes of n  | k − 1       | k gaps            | patch width planes of k   |
-//	| 1 byte    | bytes each         | uvarint     | uvarint each      | bytes each                |
+//	| shape     | low bits of n      | k − 1       | k gaps            | patch width planes of k   |
+//	| 1 byte    | numbers            | uvarint     | uvarint each      | bytes each                |
 //	+-----------+--------------------+ - - - - - - +- - - - - - - - - -+- - - - - - - - - - - - - -+
-//	  bits 0–3: width, 0–8             └──── only if patch width > 0 ──────────────────────────────┘
-//	  bits 4–7: patch width, 0–8
+//	  bits 0–3: width                  └──── only if patch width > 0 ─────────────────────────────┘
+//	  bits 4–7: patch width, 0–8 bytes
+//
+//	width 0      no low bits at all
+//	width 1–8    bytes: a plane of the lowest bytes of all numbers, one of the next bytes, and so on
+//	width 9, 10  1 or 2 bits: q = ⌈n·bits/8⌉ bytes; the number i stands in byte i mod q, above those of the
+//	             numbers i−q, i−2q, …
 //
 // The n numbers are known from outside. A gap is the number of entries between a patch and the patch
-// before it (the first: before it in the column). A patch gives the bytes above width.
+// before it (the first: before it in the column). A patch gives the bits above the low ones.
+//
+// Larger numbers are not packed into bits: the engine's zstd does that better when it finds whole bytes
+// (4 bits made the rows of a node exporter 1 % greater, 1 and 2 bits made them 0.5 % smaller).
 
+// maxWidth is the greatest width that counts bytes.
 const maxWidth = 8
+
+// widthBits are the low bits of a number by width.
+var widthBits = [...]int{0, 8, 16, 24, 32, 40, 48, 56, 64, 1, 2}
+
+// widthsAscending are the widths in the order of their bits.
+var widthsAscending = [...]byte{0, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8}
 
 // patchCost is what a patch's position is taken to cost, bytes.
 const patchCost = 1
@@ -30,54 +44,81 @@ const patchCost = 1
 // appendColumn appends the column of u.
 func appendColumn(dst []byte, u []uint64) []byte {
 	width, patchWidth, patches := columnShape(u)
-	dst = append(dst, byte(width|patchWidth<<4))
-	for plane := range width {
-		shift := 8 * plane
-		at := len(dst)
-		dst = slices.Grow(dst, len(u))[:at+len(u)]
-		out := dst[at:]
-		for i, x := range u {
-			out[i] = byte(x >> shift)
-		}
-	}
+	dst = append(dst, width|patchWidth<<4)
+	dst = appendLow(dst, u, width)
 	if patchWidth == 0 {
 		return dst
 	}
 	dst = binary.AppendUvarint(dst, uint64(patches-1))
+	low := widthBits[width]
 	last := -1
 	for i, x := range u {
-		if x>>(8*width) != 0 {
+		if x>>low != 0 {
 			dst = binary.AppendUvarint(dst, uint64(i-last-1))
 			last = i
 		}
 	}
-	for plane := range patchWidth {
-		shift := 8 * (width + plane)
+	for plane := range int(patchWidth) {
 		for _, x := range u {
-			if x>>(8*width) != 0 {
-				dst = append(dst, byte(x>>shift))
+			if x>>low != 0 {
+				dst = append(dst, byte(x>>low>>(8*plane)))
 			}
 		}
 	}
 	return dst
 }
 
-// columnShape chooses the widths that make the column smallest, width below 8 if there are patches.
-func columnShape(u []uint64) (width, patchWidth, patches int) {
-	var count [maxWidth + 1]int // numbers by the bytes they need
+// appendLow appends the low bits of u.
+func appendLow(dst []byte, u []uint64, width byte) []byte {
+	at := len(dst)
+	if width <= maxWidth {
+		dst = slices.Grow(dst, len(u)*int(width))[:at+len(u)*int(width)]
+		for plane := range int(width) {
+			out, shift := dst[at+plane*len(u):at+(plane+1)*len(u)], 8*plane
+			for i, x := range u {
+				out[i] = byte(x >> shift)
+			}
+		}
+		return dst
+	}
+	low := widthBits[width]
+	q := (len(u)*low + 7) / 8
+	dst = slices.Grow(dst, q)[:at+q]
+	out := dst[at:]
+	clear(out)
+	mask := uint64(1)<<low - 1
+	for shift := 0; len(u) > 0; shift += low {
+		part := u[:min(q, len(u))]
+		for i, x := range part {
+			out[i] |= byte(x & mask << shift)
+		}
+		u = u[len(part):]
+	}
+	return dst
+}
+
+// columnShape chooses the widths that make the column smallest.
+func columnShape(u []uint64) (width, patchWidth byte, patches int) {
+	var count [65]int // numbers by the bits they need
 	for _, x := range u {
-		count[(bits.Len64(x)+7)/8]++
+		count[bits.Len64(x)]++
 	}
-	widest := maxWidth
-	for widest > 0 && count[widest] == 0 {
-		widest--
+	longest := 64
+	for longest > 0 && count[longest] == 0 {
+		longest--
 	}
-	width = widest
-	best, above := len(u)*widest, 0
-	for w := widest - 1; w >= 0; w-- {
-		above += count[w+1]
-		if cost := len(u)*w + above*(patchCost+widest-w) + 1; cost < best {
-			best, width, patchWidth, patches = cost, w, widest-w, above
+	best, fitting, next := math.MaxInt, 0, 0
+	for _, w := range widthsAscending {
+		low := widthBits[w]
+		for ; next <= low; next++ {
+			fitting += count[next]
+		}
+		above, patchBytes := len(u)-fitting, (max(longest-low, 0)+7)/8
+		if cost := (len(u)*low+7)/8 + above*(patchCost+patchBytes); cost < best {
+			best, width, patchWidth, patches = cost, w, byte(patchBytes), above
+		}
+		if above == 0 {
+			break
 		}
 	}
 	return width, patchWidth, patches
@@ -90,19 +131,35 @@ func decodeColumn(b []byte, x []int64) ([]byte, error) {
 	}
 	width, patchWidth := int(b[0]&15), int(b[0]>>4)
 	b = b[1:]
-	if width+patchWidth > maxWidth {
-		return nil, fmt.Errorf("%w: column of width %d+%d", ErrCorrupt, width, patchWidth)
+	if width >= len(widthBits) || widthBits[width]+8*patchWidth >= 64+8 {
+		return nil, fmt.Errorf("%w: column of width %d and %d", ErrCorrupt, width, patchWidth)
 	}
-	n := len(x)
-	if len(b) < n*width {
-		return nil, fmt.Errorf("%w: column of %d numbers ends early", ErrCorrupt, n)
+	size := (len(x)*widthBits[width] + 7) / 8
+	if len(b) < size {
+		return nil, fmt.Errorf("%w: column of %d numbers ends early", ErrCorrupt, len(x))
 	}
-	joinPlanes(b, x, width)
-	b = b[n*width:]
+	if width <= maxWidth {
+		joinPlanes(b, x, width)
+	} else {
+		unpack(b[:size], x, widthBits[width])
+	}
+	b = b[size:]
 	if patchWidth == 0 {
 		return b, nil
 	}
-	return decodePatches(b, x, width, patchWidth)
+	return decodePatches(b, x, widthBits[width], patchWidth)
+}
+
+// unpack fills x from a plane of so many bits of every number.
+func unpack(b []byte, x []int64, low int) {
+	mask := byte(1)<<low - 1
+	for shift := 0; len(x) > 0; shift += low {
+		part := x[:min(len(b), len(x))]
+		for i := range part {
+			part[i] = int64(b[i] >> (shift & 7) & mask)
+		}
+		x = x[len(part):]
+	}
 }
 
 // joinPlanes fills x from as many planes, each a byte of every number.
@@ -143,7 +200,7 @@ func joinPlanes(b []byte, x []int64, width int) {
 	}
 }
 
-func decodePatches(b []byte, x []int64, width, patchWidth int) ([]byte, error) {
+func decodePatches(b []byte, x []int64, low, patchWidth int) ([]byte, error) {
 	k, b, err := takeUvarint(b, "number of patches")
 	if err != nil {
 		return nil, err
@@ -168,7 +225,7 @@ func decodePatches(b []byte, x []int64, width, patchWidth int) ([]byte, error) {
 		for plane := range patchWidth {
 			high |= int64(planes[plane*patches+i]) << (8 * plane)
 		}
-		x[next] |= high << (8 * width)
+		x[next] |= high << low
 		next++
 	}
 	return planes[patches*patchWidth:], nil

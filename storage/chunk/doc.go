@@ -24,7 +24,7 @@
 //
 // The engine compresses rows with zstd, some hundred series of a metric together. What they share, such
 // as the times of their scrapes, or counters that count alike, costs next to nothing if it gives the same
-// bytes. So nothing in a chunk is packed into bits.
+// bytes. So a chunk is made of whole bytes, and hardly anything in it is packed into bits.
 //
 // Everything comes back bit for bit: NaNs with their payload, stale markers, infinities, -0. Of histograms
 // see Canonical for what is kept.

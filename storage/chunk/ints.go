@@ -211,10 +211,7 @@ func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
 	}
 	switch kind {
 	case intsConstant:
-		first += origin
-		for i := range x {
-			x[i] = first
-		}
+		fill(x, first+origin)
 		return b, nil
 	case intsRegular:
 		first += origin
@@ -227,6 +224,14 @@ func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
 		return decodeResidues(b, x, kind, first+origin, base, int64(factor), origin)
 	default:
 		return nil, fmt.Errorf("%w: integers of unknown kind %d", ErrCorrupt, kind)
+	}
+}
+
+// fill sets all of x, which is not empty, to v, in ever longer pieces.
+func fill[E any](x []E, v E) {
+	x[0] = v
+	for n := 1; n < len(x); n *= 2 {
+		copy(x[n:], x[:n])
 	}
 }
 

@@ -196,9 +196,26 @@ func decodeValues(b []byte, v []float64) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if len(b) > 0 && b[0] == intsConstant && form < formNear && len(v) > 1 {
+		if b, err = decodeForm(b, v[:1], form); err != nil {
+			return nil, err
+		}
+		fill(v, v[0])
+	} else if b, err = decodeForm(b, v, form); err != nil {
+		return nil, err
+	}
+	if withExceptions {
+		putExceptions(v, exceptions)
+	}
+	return b, nil
+}
+
+// decodeForm fills v from the runs of a form.
+func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
 	// The integers stand where the floats will: as wide, and turned into them one by one.
 	m := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
-	if b, err = decodeInts(b, m, 0); err != nil {
+	b, err := decodeInts(b, m, 0)
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -214,14 +231,9 @@ func decodeValues(b []byte, v []float64) ([]byte, error) {
 		}
 	case form >= formNear && form <= formNear+maxExponent:
 		scaleDown(v, m, powers[form-formNear])
-		if b, err = decodeAbove(b, v); err != nil {
-			return nil, err
-		}
+		return decodeAbove(b, v)
 	default:
 		return nil, fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, form)
-	}
-	if withExceptions {
-		putExceptions(v, exceptions)
 	}
 	return b, nil
 }
