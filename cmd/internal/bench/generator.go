@@ -83,7 +83,8 @@ func grow(own, noise uint64, k int) uint64 {
 }
 
 // Histogram is sample k of histogram series i: exactly one of the results is set. Counts grow as a counter's
-// do, and every few hundred steps the buckets' layout changes, as real ones do.
+// do, and every few hundred steps the buckets' layout changes, as real ones do. No bucket is empty: a store may leave
+// those out, and that is no difference.
 func (g *Generator) Histogram(i, k int) (*histogram.Histogram, *histogram.FloatHistogram) {
 	own := mix(g.Seed, uint64(i)*2+1)
 	layout := int(own%4) + k/300%3
@@ -93,7 +94,7 @@ func (g *Generator) Histogram(i, k int) (*histogram.Histogram, *histogram.FloatH
 		PositiveSpans:   []histogram.Span{{Offset: int32(own >> 16 % 7), Length: 2}, {Offset: 1 + int32(layout), Length: uint32(buckets - 2)}},
 		PositiveBuckets: make([]int64, buckets),
 		NegativeSpans:   []histogram.Span{{Offset: -3, Length: 1}},
-		NegativeBuckets: []int64{int64(k) * 2},
+		NegativeBuckets: []int64{int64(k)*2 + 1},
 		Sum:             float64(k)*1.5 + float64(own%1000)/7,
 	}
 	if g.shape(i).kind == kindCustomHistogram {
@@ -110,7 +111,7 @@ func (g *Generator) Histogram(i, k int) (*histogram.Histogram, *histogram.FloatH
 	}
 	before := int64(0)
 	for b := range buckets {
-		count := int64(k)*int64(1+own>>(b%8*4)%5) + int64(own>>(b*3)%11)
+		count := 1 + int64(k)*int64(1+own>>(b%8*4)%5) + int64(own>>(b*3)%11)
 		h.PositiveBuckets[b] = count - before
 		before = count
 		h.Count += uint64(count)
