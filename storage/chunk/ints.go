@@ -3,6 +3,7 @@ package chunk
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -183,47 +184,139 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
+// run is the head of a run of integers.
+type run struct {
+	kind                byte
+	first, base, factor int64
+}
+
+// takeRun reads a run's head and the residues of all its n integers that have some, into those places of x
+// where the integers belong. It returns what follows in b.
+func takeRun(b []byte, x []int64) (r run, rest []byte, err error) {
+	if len(b) == 0 {
+		return run{}, nil, fmt.Errorf("%w: integers are missing", ErrCorrupt)
+	}
+	r = run{kind: b[0] &^ intsFactor, factor: 1}
+	hasFactor := b[0]&intsFactor != 0
+	b = b[1:]
+	if hasFactor {
+		var factor uint64
+		if factor, b, err = takeUvarint(b, "factor"); err != nil {
+			return run{}, nil, err
+		}
+		r.factor = int64(factor)
+	}
+	if r.kind != intsPlain {
+		if r.first, b, err = takeVarint(b, "first integer"); err != nil {
+			return run{}, nil, err
+		}
+	}
+	if r.kind != intsConstant {
+		if r.base, b, err = takeVarint(b, "base"); err != nil {
+			return run{}, nil, err
+		}
+	}
+	switch r.kind {
+	case intsConstant, intsRegular:
+	case intsPlain:
+		b, err = decodeColumn(b, x)
+	case intsDelta:
+		b, err = decodeColumn(b, x[1:])
+	case intsDod:
+		if len(x) < 2 {
+			return run{}, nil, fmt.Errorf("%w: too few integers for their kind", ErrCorrupt)
+		}
+		b, err = decodeColumn(b, x[2:])
+	default:
+		err = fmt.Errorf("%w: integers of unknown kind %d", ErrCorrupt, r.kind)
+	}
+	return r, b, err
+}
+
 // decodeInts fills x, which is not empty, with integers that are all greater by origin than those that b
 // starts with, and returns what follows in b.
 func decodeInts(b []byte, x []int64, origin int64) ([]byte, error) {
-	if len(b) == 0 {
-		return nil, fmt.Errorf("%w: integers are missing", ErrCorrupt)
+	r, b, err := takeRun(b, x)
+	if err != nil {
+		return nil, err
 	}
-	kind, factor := b[0]&^intsFactor, uint64(1)
-	hasFactor := b[0]&intsFactor != 0
-	b = b[1:]
-	var err error
-	if hasFactor {
-		if factor, b, err = takeUvarint(b, "factor"); err != nil {
-			return nil, err
-		}
-	}
-	first, base := int64(0), int64(0)
-	if kind != intsPlain {
-		if first, b, err = takeVarint(b, "first integer"); err != nil {
-			return nil, err
-		}
-	}
-	if kind != intsConstant {
-		if base, b, err = takeVarint(b, "base"); err != nil {
-			return nil, err
-		}
-	}
-	switch kind {
+	r.addUp(x, origin)
+	return b, nil
+}
+
+// addUp turns residues into integers.
+func (r run) addUp(x []int64, origin int64) {
+	v, base, factor := r.first+origin, r.base, r.factor
+	switch r.kind {
 	case intsConstant:
-		fill(x, first+origin)
-		return b, nil
+		fill(x, v)
 	case intsRegular:
-		first += origin
-		for i := range x {
-			x[i] = first
-			first += base
+		for len(x) >= 4 {
+			x[0], x[1], x[2], x[3] = v, v+base, v+2*base, v+3*base
+			v += 4 * base
+			x = x[4:]
 		}
-		return b, nil
-	case intsPlain, intsDelta, intsDod:
-		return decodeResidues(b, x, kind, first+origin, base, int64(factor), origin)
-	default:
-		return nil, fmt.Errorf("%w: integers of unknown kind %d", ErrCorrupt, kind)
+		for i := range x {
+			x[i] = v
+			v += base
+		}
+	case intsPlain:
+		base += origin
+		for i, u := range x {
+			x[i] = base + unzigzag(uint64(u))*factor
+		}
+	case intsDelta:
+		x[0] = v
+		x = x[1:]
+		for i, u := range x {
+			v += base + unzigzag(uint64(u))*factor
+			x[i] = v
+		}
+	case intsDod:
+		x[0] = v
+		v += base
+		x[1] = v
+		x = x[2:]
+		for i, u := range x {
+			base += unzigzag(uint64(u)) * factor
+			v += base
+			x[i] = v
+		}
+	}
+}
+
+// addUpFloats does as addUp, for residues in the memory of floats, and leaves floats there.
+func (r run) addUpFloats(f []float64) {
+	v, base, factor := r.first, r.base, r.factor
+	switch r.kind {
+	case intsConstant:
+		fill(f, float64(v))
+	case intsRegular:
+		for i := range f {
+			f[i] = float64(v)
+			v += base
+		}
+	case intsPlain:
+		for i, u := range f {
+			f[i] = float64(base + unzigzag(math.Float64bits(u))*factor)
+		}
+	case intsDelta:
+		f[0] = float64(v)
+		f = f[1:]
+		for i, u := range f {
+			v += base + unzigzag(math.Float64bits(u))*factor
+			f[i] = float64(v)
+		}
+	case intsDod:
+		f[0] = float64(v)
+		v += base
+		f[1] = float64(v)
+		f = f[2:]
+		for i, u := range f {
+			base += unzigzag(math.Float64bits(u)) * factor
+			v += base
+			f[i] = float64(v)
+		}
 	}
 }
 
@@ -233,39 +326,4 @@ func fill[E any](x []E, v E) {
 	for n := 1; n < len(x); n *= 2 {
 		copy(x[n:], x[:n])
 	}
-}
-
-// decodeResidues reads the column of a run, and adds it up in place.
-func decodeResidues(b []byte, x []int64, kind byte, first, base, factor, origin int64) ([]byte, error) {
-	if kind == intsPlain {
-		rest, err := decodeColumn(b, x)
-		base += origin
-		for i, r := range x {
-			x[i] = base + unzigzag(uint64(r))*factor
-		}
-		return rest, err
-	}
-	x[0] = first
-	x = x[1:]
-	if kind == intsDelta {
-		rest, err := decodeColumn(b, x)
-		for i, r := range x {
-			first += base + unzigzag(uint64(r))*factor
-			x[i] = first
-		}
-		return rest, err
-	}
-	if len(x) == 0 {
-		return nil, fmt.Errorf("%w: too few integers for their kind", ErrCorrupt)
-	}
-	first += base
-	x[0] = first
-	x = x[1:]
-	rest, err := decodeColumn(b, x)
-	for i, r := range x {
-		base += unzigzag(uint64(r)) * factor
-		first += base
-		x[i] = first
-	}
-	return rest, err
 }

@@ -196,12 +196,7 @@ func decodeValues(b []byte, v []float64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if len(b) > 0 && b[0] == intsConstant && form < formNear && len(v) > 1 {
-		if b, err = decodeForm(b, v[:1], form); err != nil {
-			return nil, err
-		}
-		fill(v, v[0])
-	} else if b, err = decodeForm(b, v, form); err != nil {
+	if b, err = decodeForm(b, v, form); err != nil {
 		return nil, err
 	}
 	if withExceptions {
@@ -212,37 +207,36 @@ func decodeValues(b []byte, v []float64) ([]byte, error) {
 
 // decodeForm fills v from the runs of a form.
 func decodeForm(b []byte, v []float64, form byte) ([]byte, error) {
-	// The integers stand where the floats will: as wide, and turned into them one by one.
+	if form > formBits && form < formNear || form > formNear+maxExponent {
+		return nil, fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, form)
+	}
+	// The residues, and of form bits the integers, stand where the floats will: they are as wide.
 	m := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(v))), len(v))
-	b, err := decodeInts(b, m, 0)
+	r, b, err := takeRun(b, m)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case form == 0:
-		for i, x := range m {
-			v[i] = float64(x)
-		}
-	case form <= maxExponent:
-		scaleDown(v, m, powers[form])
-	case form == formBits:
+	if form == formBits {
+		r.addUp(m, 0)
 		for i, x := range m {
 			v[i] = fromOrderedBits(x)
 		}
-	case form >= formNear && form <= formNear+maxExponent:
-		scaleDown(v, m, powers[form-formNear])
+		return b, nil
+	}
+	r.addUpFloats(v)
+	if power := powers[form&(formNear-1)]; power != 1 {
+		if r.kind == intsConstant {
+			fill(v, v[0]/power)
+		} else {
+			for i, x := range v {
+				v[i] = x / power
+			}
+		}
+	}
+	if form >= formNear {
 		return decodeAbove(b, v)
-	default:
-		return nil, fmt.Errorf("%w: values of unknown form %d", ErrCorrupt, form)
 	}
 	return b, nil
-}
-
-// scaleDown sets v, whose memory m shares, to m / power.
-func scaleDown(v []float64, m []int64, power float64) {
-	for i, x := range m {
-		v[i] = float64(x) / power
-	}
 }
 
 // decodeAbove raises v by units in the last place.
