@@ -1,0 +1,42 @@
+// Package storage keeps Prometheus' samples over an engine of wide rows: it makes them durable before it
+// acknowledges them, answers from them at once, and later seals them into what is small and quick to read.
+//
+// # The way of a sample
+//
+//	request ─► Batch ─► committer ─► stage: blobs, one a (slot, partition, writer, seq)
+//	                        │ durable
+//	                        ├────► pending: names blobs of slots that ended more than a day ago
+//	                        ├────► head: strands in memory, for queries
+//	                        └────► acknowledged
+//
+//	a slot is over and has settled:
+//
+//	stage ─► Seal ─► raw: labels and chunks ─► sealed: a mark ─► stage rows deleted, head let go
+//	              └► catalog: names
+//
+//	Select ◄─ 1. head   2. marks   3. rows        what moves meanwhile is met twice, never missed
+//
+// # Words
+//
+//   - Series set: a metric with its labels as text, see AppendSeriesSet. SeriesID: 16 bytes of its SHA-256.
+//   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
+//   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Sealing goes by it.
+//   - Window: a day of sealed rows. Retention drops windows.
+//   - Stream: the blobs of one writer for a slot and partition. Writer: a process, from start to end.
+//   - Epoch: a part of a stream that explains itself: its first blobs define the numbers of its series.
+//   - Generation: what the head holds of an epoch, and the stage rows that it covers.
+//   - Strand: what a series has in a generation.
+//   - Chunk: sealed samples of a series within a slot, see package chunk. Late ones make one more chunk.
+//   - Mark: a row that says that a slot was sealed once more. A window's marks are the version of its rows.
+//
+// # Rules that everything here keeps
+//
+//   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
+//   - A key names one content for ever, or the row converges: order of arrival changes no answer (I2).
+//   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
+//   - A reader takes the head first, then the marks, then the rows (I4).
+//   - Every queue, cache and answer has a limit in bytes (I6).
+//   - What is corrupt is named by its row, counted and left out (I8). Check finds all of it.
+//
+// FORMAT.md describes what is stored, byte by byte. decisions/ holds what was decided against the obvious.
+package storage
