@@ -177,26 +177,32 @@ func (d *decoder) refuse(reason string, err error) {
 
 // refuseSample counts a sample that the store won't take; other errors end the request.
 func (d *decoder) refuseSample(err error, t int64) error {
-	var reason string
 	var invalid *storage.InvalidHistogramError
 	switch {
 	case errors.Is(err, storage.ErrTooOld):
-		reason = reasonTooOld
+		d.count(reasonTooOld, func() string { return d.sampleText(t, err) })
 	case errors.Is(err, storage.ErrTooFarAhead):
-		reason = reasonTooFarAhead
-	case errors.Is(err, errHistogramTooLarge):
-		reason = reasonHistogramTooLarge
+		d.count(reasonTooFarAhead, func() string { return d.sampleText(t, err) })
 	case errors.As(err, &invalid):
-		reason = reasonInvalidHistogram
+		d.count(reasonInvalidHistogram, func() string { return d.sampleText(t, err) })
 	default:
 		return err
 	}
+	return nil
+}
+
+// count counts one refused sample of the series that was resolved last.
+func (d *decoder) count(reason string, example func() string) {
 	place, isNew := d.refusals.at(reason)
 	d.refusals[place].samples++
 	if isNew {
-		d.refusals[place].example = printable(fmt.Sprintf("%s at %d: %v", d.describe(), t, err))
+		d.refusals[place].example = printable(example())
 	}
-	return nil
+}
+
+// sampleText says what is wrong with a sample.
+func (d *decoder) sampleText(t int64, err error) string {
+	return fmt.Sprintf("%s at %d: %v", d.describe(), t, err)
 }
 
 // describe returns the series as text, which may be long.

@@ -48,12 +48,14 @@ func (d *decoder) histogramV2(b []byte) error {
 	return d.histogram(p.Timestamp, p.StartTimestamp, p.ToIntHistogram(), nil, len(b))
 }
 
+// refuseLargeHistogram counts a histogram that isn't decoded.
 func (d *decoder) refuseLargeHistogram() error {
 	if d.series == nil {
 		d.refusals[d.refusal].samples++
-		return nil
+	} else {
+		d.count(reasonHistogramTooLarge, func() string { return fmt.Sprintf("%s: %v", d.describe(), errHistogramTooLarge) })
 	}
-	return d.refuseSample(errHistogramTooLarge, 0)
+	return nil
 }
 
 // knownHint returns a counter reset hint as it is, and as unknown where it isn't one that we know: the model's

@@ -1,0 +1,406 @@
+package remotewrite
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
+	configutil "github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/stretchr/testify/require"
+
+	"github.com/golang/snappy"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// testNow is what the stores of these tests take for the present.
+var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+const testMS = int64(1_777_636_800_000) // testNow
+
+// server is a handler over a real store on Pebble.
+type server struct {
+	http.Handler
+	store *storage.Store
+}
+
+func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*storage.Options)) *server {
+	var eng engine.Engine
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	if rule != nil {
+		eng = faultengine.Wrap(eng, rule)
+	}
+	opts := storage.DefaultOptions()
+	opts.Now = func() time.Time { return testNow }
+	if change != nil {
+		change(&opts)
+	}
+	store, err := storage.Open(t.Context(), eng, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.WaitReady(t.Context()))
+	h, err := Handler(store, DefaultOptions())
+	require.NoError(t, err)
+	return &server{Handler: h, store: store}
+}
+
+// stored returns all that a tenant has, as lines that compare bit by bit.
+func (s *server) stored(t testing.TB, tenantName string) []string {
+	matcher := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")
+	found, err := s.store.Select(t.Context(), storage.Query{
+		Tenant: tenantName, MinT: math.MinInt64, MaxT: math.MaxInt64, Matchers: []*labels.Matcher{matcher}, Sorted: true,
+	})
+	require.NoError(t, err)
+	var lines []string
+	for _, series := range found {
+		var samples chunk.Samples
+		require.NoError(t, series.Samples(&samples))
+		lines = append(lines, linesOf(series.Labels, &samples)...)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func linesOf(ls labels.Labels, s *chunk.Samples) (lines []string) {
+	for i, at := range s.T {
+		st := int64(0)
+		if len(s.ST) > 0 {
+			st = s.ST[i]
+		}
+		lines = append(lines, fmt.Sprintf("%s %d %d %016x", ls, at, st, math.Float64bits(s.V[i])))
+	}
+	for _, h := range s.H {
+		lines = append(lines, fmt.Sprintf("%s %d %d %x", ls, h.T, h.ST, chunk.AppendHistogramBytes(nil, h)))
+	}
+	return lines
+}
+
+// linesOfV2 is what a store must have after a request.
+func linesOfV2(t testing.TB, req *writev2.Request) (lines []string) {
+	for _, s := range wantV2(t, req) {
+		if s.hist != "" {
+			lines = append(lines, fmt.Sprintf("%s %d %d %x", s.series, s.t, s.st, s.hist))
+		} else {
+			lines = append(lines, fmt.Sprintf("%s %d %d %016x", s.series, s.t, s.st, s.bits))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// recent is a request of every kind of sample, of the last minutes.
+func recent() *prompb.WriteRequest {
+	h := func(ago int64, h *histogram.Histogram) prompb.Histogram {
+		return prompb.FromIntHistogram(testMS-ago, h)
+	}
+	return &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
+		{Labels: protoLabels("__name__", "a", "instance", "x:1", "job", "j"), Samples: []prompb.Sample{
+			{Timestamp: testMS - 3000, Value: 1.5}, {Timestamp: testMS - 2000, Value: math.Float64frombits(value.StaleNaN)},
+			{Timestamp: testMS, Value: math.Inf(1)},
+		}},
+		{Labels: protoLabels("__name__", "ünicode", "k.ey", "välue \n\""), Samples: []prompb.Sample{{Timestamp: testMS}}},
+		{Labels: protoLabels("__name__", "h"), Histograms: []prompb.Histogram{h(5, intHistogram()), h(4, customHistogram()), prompb.FromFloatHistogram(testMS, floatHistogram())}},
+	}}
+}
+
+// TestPrometheusSender sends with the client that Prometheus' queues use.
+func TestPrometheusSender(t *testing.T) {
+	for message, encode := range map[remoteapi.WriteMessageType]func(*prompb.WriteRequest) []byte{
+		remoteapi.WriteV1MessageType: func(r *prompb.WriteRequest) []byte { return marshalV1(t, r) },
+		remoteapi.WriteV2MessageType: func(r *prompb.WriteRequest) []byte { return marshalV2(t, v2From(r)) },
+	} {
+		t.Run(string(message), func(t *testing.T) {
+			s := newServer(t, nil, nil)
+			client := prometheusClient(t, s, message)
+			req := recent()
+			stats, err := client.Store(t.Context(), snappy.Encode(nil, encode(req)), 0)
+			require.NoError(t, err)
+			if message == remoteapi.WriteV2MessageType {
+				require.Equal(t, remote.WriteResponseStats{Samples: 4, Histograms: 3, Confirmed: true}, stats)
+			} else {
+				require.False(t, stats.Confirmed)
+			}
+			require.Equal(t, linesOfV2(t, v2From(req)), s.stored(t, tenant.Default))
+
+			_, err = client.Store(t.Context(), snappy.Encode(nil, encode(req)), 1)
+			require.NoError(t, err)
+			require.Equal(t, linesOfV2(t, v2From(req)), s.stored(t, tenant.Default), "a retry changes nothing")
+
+			req.Timeseries[0].Samples[0].Timestamp = testMS + time.Hour.Milliseconds()
+			stats, err = client.Store(t.Context(), snappy.Encode(nil, encode(req)), 0)
+			require.ErrorContains(t, err, "400 Bad Request: 1 of 7 samples refused: too_far_ahead (1 sample), such as: ")
+			require.NotErrorAs(t, err, new(remote.RecoverableError), "it is no use to try again")
+			if message == remoteapi.WriteV2MessageType {
+				require.Equal(t, remote.WriteResponseStats{Samples: 3, Histograms: 3, Confirmed: true}, stats)
+			}
+		})
+	}
+}
+
+func prometheusClient(t testing.TB, h http.Handler, message remoteapi.WriteMessageType) remote.WriteClient {
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	u, err := url.Parse(srv.URL)
+	require.NoError(t, err)
+	client, err := remote.NewWriteClient("cassia", &remote.ClientConfig{
+		URL: &configutil.URL{URL: u}, Timeout: model.Duration(time.Minute), WriteProtoMsg: message,
+	})
+	require.NoError(t, err)
+	return client
+}
+
+// TestGoClientSender sends with client_golang's client, which retries by itself.
+func TestGoClientSender(t *testing.T) {
+	var failures atomic.Int64
+	failures.Store(2)
+	s := newServer(t, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Write && op.Table == engine.Stage && failures.Add(-1) >= 0 {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Pass()
+	}, nil)
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	api, err := remoteapi.NewAPI(srv.URL, remoteapi.WithAPIBackoff(remoteapi.BackoffConfig{Min: 1, Max: 1, MaxRetries: 5}))
+	require.NoError(t, err)
+	retries := 0
+	req := v2From(recent())
+	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, req, remoteapi.WithWriteRetryCallback(func(err error) {
+		retries++
+		require.ErrorContains(t, err, "503")
+	}))
+	require.NoError(t, err)
+	require.NotZero(t, retries)
+	require.Equal(t, []int{4, 3, 0}, []int{stats.Samples, stats.Histograms, stats.Exemplars})
+	require.Equal(t, linesOfV2(t, req), s.stored(t, tenant.Default))
+
+	_, err = api.Write(t.Context(), remoteapi.WriteV1MessageType, recent())
+	require.NoError(t, err)
+}
+
+// TestBadSamplesOfMany sends one bad series or sample of every kind between good ones.
+func TestBadSamplesOfMany(t *testing.T) {
+	now := []prompb.Sample{{Timestamp: testMS, Value: 1}}
+	many := []string{"__name__", "m"}
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("l%03d", i), "v")
+	}
+	bad := map[string]prompb.TimeSeries{
+		"duplicate_label":      {Labels: protoLabels("__name__", "m", "a", "1", "a", "2"), Samples: now},
+		"empty_label_name":     {Labels: protoLabels("", "x", "__name__", "m"), Samples: now},
+		"missing_metric_name":  {Labels: protoLabels("job", "x"), Samples: now},
+		"invalid_utf8":         {Labels: protoLabels("__name__", "m", "a", "\xff"), Samples: now},
+		"too_many_labels":      {Labels: protoLabels(many...), Samples: now},
+		"label_name_too_long":  {Labels: protoLabels("__name__", "m", strings.Repeat("n", 1025), "x"), Samples: now},
+		"label_value_too_long": {Labels: protoLabels("__name__", "m", "x", strings.Repeat("v", 4097)), Samples: now},
+		"too_old":              {Labels: protoLabels("__name__", "m"), Samples: []prompb.Sample{{Timestamp: testMS - 31*24*3600_000}}},
+		"too_far_ahead":        {Labels: protoLabels("__name__", "m"), Samples: []prompb.Sample{{Timestamp: testMS + 601_000}}},
+		"invalid_histogram": {Labels: protoLabels("__name__", "m"), Histograms: []prompb.Histogram{
+			prompb.FromIntHistogram(testMS, &histogram.Histogram{Schema: 77}),
+		}},
+	}
+	good := prompb.TimeSeries{Labels: protoLabels("__name__", "good"), Samples: now}
+	for reason, series := range bad {
+		t.Run(reason, func(t *testing.T) {
+			s := newServer(t, nil, nil)
+			for contentType, encode := range map[string]func(*prompb.WriteRequest) []byte{
+				contentV1: func(r *prompb.WriteRequest) []byte { return marshalV1(t, r) },
+				contentV2: func(r *prompb.WriteRequest) []byte { return marshalV2(t, v2From(r)) },
+			} {
+				req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series, good, series}}
+				w := post(s, contentType, encode(req))
+				require.Equal(t, 400, w.Code)
+				require.Contains(t, w.Body.String(), "2 of 3 samples refused: "+reason+" (2 samples), such as: ")
+				require.Less(t, w.Body.Len(), 1024)
+			}
+			require.Equal(t, linesOfV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{good}})), s.stored(t, tenant.Default))
+		})
+	}
+}
+
+// TestFullHead says that a full head takes samples of known series, and no new series.
+func TestFullHead(t *testing.T) {
+	s := newServer(t, nil, func(o *storage.Options) { o.HeadBytes = 1 })
+	send := func(at int64, names ...string) *httptest.ResponseRecorder {
+		req := &prompb.WriteRequest{}
+		for _, name := range names {
+			req.Timeseries = append(req.Timeseries, floatsV1(name, prompb.Sample{Timestamp: testMS + at, Value: 1}))
+		}
+		return post(s, contentV2, marshalV2(t, v2From(req)))
+	}
+	require.Equal(t, 204, send(0, "known").Code)
+	w := send(1, "new", "known")
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, "30", w.Header().Get("Retry-After"))
+	require.Equal(t, "1", w.Header().Get(headerSamplesWritten))
+	require.Contains(t, w.Body.String(), "1 of 2 samples refused: too_many_series (1 sample)")
+	require.Len(t, s.stored(t, tenant.Default), 2, "the known series' samples")
+}
+
+// TestStoreFails says that nothing is acknowledged which the engine did not confirm.
+func TestStoreFails(t *testing.T) {
+	s := newServer(t, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.N == 1 {
+			return faultengine.Lose(nil)
+		}
+		return faultengine.Pass()
+	}, nil)
+	req := v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{floatsV1("m", prompb.Sample{Timestamp: testMS, Value: 1})}})
+	w := post(s, contentV2, marshalV2(t, req))
+	require.Equal(t, 503, w.Code)
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+	require.Equal(t, "0", w.Header().Get(headerSamplesWritten))
+	require.Equal(t, 204, post(s, contentV2, marshalV2(t, req)).Code)
+	require.Equal(t, linesOfV2(t, req), s.stored(t, tenant.Default), "once, though it was written twice")
+}
+
+// TestAnyOrderOfLabels sends one series' samples with its labels in every order, over both protocols.
+func TestAnyOrderOfLabels(t *testing.T) {
+	s := newServer(t, nil, nil)
+	orders := [][]string{
+		{"__name__", "m", "a", "1", "b", "2"}, {"b", "2", "a", "1", "__name__", "m"}, {"a", "1", "__name__", "m", "b", "2", "empty", ""},
+	}
+	want := &prompb.WriteRequest{}
+	for i, pairs := range orders {
+		for v := range int64(2) {
+			at := testMS - int64(i)*10 - v
+			series := prompb.TimeSeries{Labels: protoLabels(pairs...), Samples: []prompb.Sample{{Timestamp: at, Value: 1}}}
+			req := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series, series}} // a duplicate is free
+			contentType, body := contentV1, marshalV1(t, req)
+			if v == 1 {
+				contentType, body = contentV2, marshalV2(t, v2From(req))
+			}
+			require.Equal(t, 204, post(s, contentType, body).Code)
+			want.Timeseries = append(want.Timeseries, series)
+		}
+	}
+	require.Equal(t, linesOfV2(t, v2From(want)), s.stored(t, tenant.Default))
+	found, err := s.store.Select(t.Context(), storage.Query{
+		Tenant: tenant.Default, MinT: 0, MaxT: math.MaxInt64,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")},
+	})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+}
+
+func TestTenantsApart(t *testing.T) {
+	s := newServer(t, nil, nil)
+	for _, name := range []string{"one", "two"} {
+		req := v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{floatsV1("m_"+name, prompb.Sample{Timestamp: testMS, Value: 1})}})
+		r := httptest.NewRequestWithContext(tenant.Into(context.Background(), name), http.MethodPost, "/",
+			strings.NewReader(string(snappy.Encode(nil, marshalV2(t, req)))))
+		r.Header.Set("Content-Type", contentV2)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		require.Equal(t, 204, w.Code)
+		require.Equal(t, linesOfV2(t, req), s.stored(t, name))
+	}
+}
+
+// TestManySenders has requests of both protocols come at once and looks for every sample; buffers are shared
+// between them, so that one that leaks into another's request would show.
+func TestManySenders(t *testing.T) {
+	s := newServer(t, nil, nil)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var want []string
+	for sender := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(sender)))
+			for round := range 20 {
+				req := &prompb.WriteRequest{}
+				for range 1 + rng.IntN(50) {
+					req.Timeseries = append(req.Timeseries, prompb.TimeSeries{
+						Labels:  protoLabels("__name__", "m", "series", strings.Repeat("x", rng.IntN(200))+fmt.Sprint(rng.IntN(50))),
+						Samples: []prompb.Sample{{Timestamp: testMS - int64(sender*1000+round), Value: 7}},
+					})
+				}
+				contentType, body := contentV1, marshalV1(t, req)
+				if rng.IntN(2) == 0 {
+					contentType, body = contentV2, marshalV2(t, v2From(req))
+				}
+				if code := post(s, contentType, body).Code; code != 204 {
+					t.Errorf("answered with %d", code)
+				}
+				mu.Lock()
+				want = append(want, linesOfV2(t, v2From(req))...)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(want)
+	require.Equal(t, slices.Compact(want), s.stored(t, tenant.Default))
+}
+
+// TestRequestAllocations bounds what a whole request into a real store allocates, for known series: a share
+// of a sample's worth, for samples themselves need none.
+func TestRequestAllocations(t *testing.T) {
+	for contentType, encode := range map[string]func(*prompb.WriteRequest) []byte{
+		contentV1: func(r *prompb.WriteRequest) []byte { return marshalV1(t, r) },
+		contentV2: func(r *prompb.WriteRequest) []byte { return marshalV2(t, v2From(r)) },
+	} {
+		s := newServer(t, nil, nil)
+		req := benchRequest()
+		for i := range req.Timeseries {
+			req.Timeseries[i].Samples[0].Timestamp = testMS
+		}
+		body := encode(req)
+		send := func() { require.Equal(t, 204, post(s, contentType, body).Code) }
+		send()
+		require.Less(t, testing.AllocsPerRun(5, send), float64(benchSeries)/4, contentType)
+	}
+}
+
+// BenchmarkStore is a whole request of 2,000 known series into a real store, synced to disk.
+func BenchmarkStore(b *testing.B) {
+	for _, v := range []version{version1, version2} {
+		b.Run(v.String(), func(b *testing.B) {
+			s := newServer(b, nil, nil)
+			req := benchRequest()
+			at := testMS - 3600_000
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				at += 100
+				for i := range req.Timeseries {
+					req.Timeseries[i].Samples[0].Timestamp = min(at, testMS)
+				}
+				contentType, body := contentV1, marshalV1(b, req)
+				if v == version2 {
+					contentType, body = contentV2, marshalV2(b, v2From(req))
+				}
+				b.StartTimer()
+				if w := post(s, contentType, body); w.Code != 204 {
+					b.Fatal(w.Code, w.Body)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/benchSeries, "ns/sample")
+		})
+	}
+}
