@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,5 +42,27 @@ func TestRoundTripShapes(t *testing.T) {
 				t.Logf("%5d samples: %.3f bytes a sample", n, float64(len(b))/float64(s.Len()))
 			}
 		})
+	}
+}
+
+// TestRoundTripMixtures takes times, values and starts from different shapes, which change on the way.
+func TestRoundTripMixtures(t *testing.T) {
+	all := shapes()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		var s Samples
+		for range 1 + r.IntN(4) {
+			n := 1 + r.IntN(700)
+			times, values := all[r.IntN(len(all))].samples(n, seed), all[r.IntN(len(all))].samples(n, seed)
+			for i := range min(len(times.T), len(values.T)) {
+				s.AppendFloat(times.T[i], startOf(values.ST, i), values.V[i])
+			}
+		}
+		s.Normalize()
+		b := requireRoundTrip(t, &s)
+		again := s
+		again.Normalize()
+		require.Equal(t, b, AppendChunk(nil, &again))
+		require.LessOrEqual(t, len(b), 40+26*s.Len(), "worse than samples as they are, give or take a byte")
 	}
 }

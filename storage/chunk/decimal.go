@@ -91,7 +91,7 @@ func chooseExponent(values []float64, stride int) int {
 // a few units in the last place, or noExponent if their bits alone are better. Sums of decimals are such
 // values, and decimals that were scaled twice, as seconds from nanoseconds by way of milliseconds.
 func chooseNear(values []float64) int {
-	const most = 24
+	const most = 16
 	var cost [maxExponent + 1]int
 	bitsCost := 0
 	stride := 1 + len(values)/most

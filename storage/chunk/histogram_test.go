@@ -189,6 +189,12 @@ func TestCanonical(t *testing.T) {
 	require.Zero(t, stale.Float.Count)
 	require.Zero(t, stale.Float.CounterResetHint)
 
+	bounds := []float64{-1, math.Copysign(0, -1), 2}
+	custom, err := Canonical(Histogram{Float: &histogram.FloatHistogram{Schema: histogram.CustomBucketsSchema, CustomValues: bounds}})
+	require.NoError(t, err)
+	require.Equal(t, uint64(0), math.Float64bits(custom.Float.CustomValues[1]))
+	require.True(t, math.Signbit(bounds[1]), "the original was changed")
+
 	fine, err := Canonical(Histogram{Int: &histogram.Histogram{
 		Schema: 10, Count: 2, PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []int64{1, 0},
 	}})
@@ -254,7 +260,7 @@ func TestParseHistogramRefuses(t *testing.T) {
 		"version":         {99, 0},
 		"no protobuf":     {histogramVersion, 0, 0xff},
 		"spans that lie":  AppendHistogramBytes(nil, bad),
-		"unknown hint":    {histogramVersion, 0, 14<<3 | 0, 9},
+		"unknown hint":    {histogramVersion, 0, 14 << 3, 9},
 		"truncated field": {histogramVersion, 0, 3<<3 | 1, 1, 2},
 	} {
 		_, err := ParseHistogram(b)

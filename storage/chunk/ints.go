@@ -102,19 +102,24 @@ func isRegular(x []int64, step int64) bool {
 	return true
 }
 
-// chosenFrom is how many integers of a run the choice of its kind looks at.
-const chosenFrom = 128
+// The kind of a run is chosen from some windows of it: as many as these, of so many integers.
+const (
+	windows      = 16
+	windowLength = 8
+)
 
 // chooseInts returns the kind whose column will have the fewest bits, and its base. Integers are two at least.
 func chooseInts(x []int64) (kind byte, base int64) {
 	center, slope := middle(x)
 	var plain, delta, dod int
-	stride := 1 + len(x)/chosenFrom
-	for i := 2; i < len(x); i += stride {
-		d := x[i] - x[i-1]
-		plain += bits.Len64(zigzag(x[i] - center))
-		delta += bits.Len64(zigzag(d - slope))
-		dod += bits.Len64(zigzag(d - (x[i-1] - x[i-2])))
+	apart := max(windowLength, len(x)/windows)
+	for from := 2; from < len(x); from += apart {
+		for i := from; i < min(from+windowLength, len(x)); i++ {
+			d := x[i] - x[i-1]
+			plain += bits.Len64(zigzag(x[i] - center))
+			delta += bits.Len64(zigzag(d - slope))
+			dod += bits.Len64(zigzag(d - (x[i-1] - x[i-2])))
+		}
 	}
 	switch {
 	case plain < delta && plain < dod:

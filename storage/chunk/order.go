@@ -59,27 +59,29 @@ func histogramsAscend(h []Histogram) bool {
 	return true
 }
 
+// floatSample is a float while it is being sorted.
+type floatSample struct {
+	t, st int64
+	v     float64
+}
+
+func compareFloatSamples(a, b *floatSample) int {
+	if a.t != b.t {
+		return cmp.Compare(a.t, b.t)
+	}
+	if c := compareFloats(a.v, b.v); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.st, b.st)
+}
+
 func (s *Samples) normalizeFloats() {
-	type sample struct {
-		t, st int64
-		v     float64
-	}
-	all := make([]sample, len(s.T))
+	memory := make([]floatSample, 2*len(s.T))
+	all := memory[:len(s.T)]
 	for i := range all {
-		all[i] = sample{t: s.T[i], v: s.V[i]}
-		if len(s.ST) > 0 {
-			all[i].st = s.ST[i]
-		}
+		all[i] = floatSample{t: s.T[i], st: startOf(s.ST, i), v: s.V[i]}
 	}
-	slices.SortFunc(all, func(a, b sample) int {
-		if c := cmp.Compare(a.t, b.t); c != 0 {
-			return c
-		}
-		if c := compareFloats(a.v, b.v); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.st, b.st)
-	})
+	all = mergeSort(all, memory[len(s.T):])
 	s.T, s.V, s.ST = s.T[:0], s.V[:0], s.ST[:0]
 	for i, e := range all {
 		if i+1 < len(all) && all[i+1].t == e.t {
@@ -87,6 +89,46 @@ func (s *Samples) normalizeFloats() {
 		}
 		s.AppendFloat(e.t, e.st, e.v)
 	}
+}
+
+// mergeSort sorts all, with other, which is as long, to work in; it returns whichever holds the result.
+// It merges runs that are sorted already: late samples, or those of another chunk, are a few long ones.
+func mergeSort(all, other []floatSample) []floatSample {
+	for {
+		runs, out := 0, other[:0]
+		for rest := all; len(rest) > 0; runs++ {
+			a := rest[:sortedRun(rest)]
+			rest = rest[len(a):]
+			b := rest[:sortedRun(rest)]
+			rest = rest[len(b):]
+			out = appendMerged(out, a, b)
+		}
+		all, other = out, all
+		if runs <= 1 {
+			return all
+		}
+	}
+}
+
+// sortedRun returns how many samples stand in order.
+func sortedRun(x []floatSample) int {
+	n := min(1, len(x))
+	for n < len(x) && compareFloatSamples(&x[n-1], &x[n]) <= 0 {
+		n++
+	}
+	return n
+}
+
+// appendMerged appends a and b, each in order, in order.
+func appendMerged(dst, a, b []floatSample) []floatSample {
+	for len(a) > 0 && len(b) > 0 {
+		if compareFloatSamples(&a[0], &b[0]) <= 0 {
+			dst, a = append(dst, a[0]), a[1:]
+		} else {
+			dst, b = append(dst, b[0]), b[1:]
+		}
+	}
+	return append(append(dst, a...), b...)
 }
 
 func (s *Samples) normalizeHistograms() {

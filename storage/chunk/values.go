@@ -48,11 +48,10 @@ func appendValues(dst []byte, v []float64) []byte {
 	}
 	var odd [blockSamples]uint16
 	form, exceptions := fitDecimal(m, v, odd[:0])
-	switch form {
-	case formBits:
+	if form == formBits {
 		exceptions = fitBits(m, v, odd[:0])
-	case formNear:
-		return appendNear(dst, v, m, odd[:0])
+	} else if form >= formNear {
+		return appendNear(dst, v, m, form, odd[:0])
 	}
 	dst = appendExceptions(dst, form, v, exceptions)
 	return appendInts(dst, m)
@@ -67,8 +66,8 @@ func sameBits(v []float64) bool {
 	return true
 }
 
-// fitDecimal sets m to the integers of v in a decimal form and returns the form and the values that don't
-// fit; or formBits or formNear, whichever is to be tried.
+// fitDecimal sets m to the integers of v in a decimal form, and returns the form and the values that don't
+// fit. Where no decimal form fits, it only returns the form to take.
 func fitDecimal(m []int64, v []float64, odd []uint16) (form byte, exceptions []uint16) {
 	if fitIntegers(m, v) {
 		return 0, nil
@@ -76,14 +75,14 @@ func fitDecimal(m []int64, v []float64, odd []uint16) (form byte, exceptions []u
 	for _, stride := range []int{1 + len(v)/exponentFrom, 1} {
 		e := chooseExponent(v, stride)
 		if e == noExponent {
-			continue
+			break
 		}
 		if exceptions = fit(m, v, e, odd[:0]); len(exceptions) <= len(v)/exceptionShare {
 			return byte(e), exceptions
 		}
 	}
-	if len(v) > 2 && chooseNear(v) != noExponent {
-		return formNear, nil
+	if e := chooseNear(v); e != noExponent {
+		return byte(formNear + e), nil
 	}
 	return formBits, nil
 }
@@ -145,22 +144,22 @@ func holdInPlaceOf(odd []uint16, m []int64) {
 	}
 }
 
-// appendNear appends values in form near.
-func appendNear(dst []byte, v []float64, m []int64, odd []uint16) []byte {
+// appendNear appends values in a form near.
+func appendNear(dst []byte, v []float64, m []int64, form byte, odd []uint16) []byte {
 	var scratch [blockSamples]int64
 	above := scratch[:len(v)]
-	e := chooseNear(v)
+	power := powers[form-formNear]
 	for i, x := range v {
-		k, ok := nearest(x, powers[e])
+		k, ok := nearest(x, power)
 		if !ok {
 			odd = append(odd, uint16(i))
 			continue
 		}
-		m[i], above[i] = int64(k), ulps(x, k, powers[e])
+		m[i], above[i] = int64(k), ulps(x, k, power)
 	}
 	holdInPlaceOf(odd, m)
 	holdInPlaceOf(odd, above)
-	dst = appendExceptions(dst, byte(formNear+e), v, odd)
+	dst = appendExceptions(dst, form, v, odd)
 	return appendInts(appendInts(dst, m), above)
 }
 
