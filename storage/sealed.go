@@ -179,7 +179,7 @@ const maxShards = 1 << 10
 func (r *request) shards(window int64, row engine.Row) int64 {
 	n, w := binary.Uvarint(row.Value)
 	if w != len(row.Value) || n > maxShards {
-		r.corrupt(&CorruptRowError{Table: engine.Catalog, Window: window, Tenant: r.tenant, Metric: row.Clustering[0].Text, Err: errBadShards})
+		r.corrupt(&CorruptRowError{Table: engine.Catalog, Window: window, Tenant: r.tenant, Metric: strings.Clone(row.Clustering[0].Text), Err: errBadShards})
 		return 1
 	}
 	return max(1, int64(n))

@@ -1,0 +1,157 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fixed is a cached value of a size.
+type fixed int64
+
+func (f fixed) bytes() int64 { return int64(f) }
+
+func keyOf(text string) cacheKey { return cacheKey{kind: cachedSeries, tenant: "t", text: text} }
+
+func load(v fixed) func() (cached, error) { return func() (cached, error) { return v, nil } }
+
+func TestCacheKeepsOneVersion(t *testing.T) {
+	c := newCache(1 << 20)
+	for _, want := range []struct {
+		version uint64
+		value   fixed
+		hits    uint64
+	}{{1, 10, 0}, {1, 10, 1}, {2, 20, 1}, {2, 20, 2}, {1, 30, 2}} {
+		v, err := c.get(t.Context(), keyOf("a"), want.version, load(want.value))
+		require.NoError(t, err)
+		require.Equal(t, want.value, v)
+		require.Equal(t, want.hits, c.stats().hits)
+		require.Equal(t, int64(1), c.stats().entries)
+	}
+	require.Equal(t, uint64(3), c.stats().misses)
+}
+
+func TestCacheIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
+	c := newCache(10_000)
+	for i := range 100 {
+		_, err := c.get(t.Context(), keyOf(fmt.Sprint(i)), 1, load(1000))
+		require.NoError(t, err)
+		_, err = c.get(t.Context(), keyOf("0"), 1, func() (cached, error) { return nil, errors.New("let go of though it is used") })
+		require.NoError(t, err)
+		require.LessOrEqual(t, c.stats().bytes, int64(10_000))
+	}
+	require.Equal(t, int64(8), c.stats().entries)
+	v, err := c.get(t.Context(), keyOf("huge"), 1, load(1<<30))
+	require.NoError(t, err)
+	require.Equal(t, fixed(1<<30), v, "it is answered, not kept")
+	require.Zero(t, c.stats().bytes)
+	require.Zero(t, c.stats().entries)
+}
+
+// growing is a value that grows after it was put.
+type growing struct{ n atomic.Int64 }
+
+func (g *growing) bytes() int64 { return g.n.Load() }
+
+func TestCacheMeasuresAgain(t *testing.T) {
+	c := newCache(10_000)
+	g := &growing{}
+	_, err := c.get(t.Context(), keyOf("g"), 1, func() (cached, error) { return g, nil })
+	require.NoError(t, err)
+	g.n.Store(5000)
+	_, err = c.get(t.Context(), keyOf("g"), 1, nil)
+	require.NoError(t, err)
+	require.Greater(t, c.stats().bytes, int64(5000))
+	g.n.Store(50_000)
+	v, err := c.get(t.Context(), keyOf("g"), 1, nil)
+	require.NoError(t, err)
+	require.Same(t, g, v)
+	require.Zero(t, c.stats().entries, "too large by now")
+}
+
+func TestCacheLoadsOnce(t *testing.T) {
+	c := newCache(1 << 20)
+	var loads atomic.Int64
+	begun, end := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			v, err := c.get(t.Context(), keyOf("a"), 1, func() (cached, error) {
+				loads.Add(1)
+				close(begun)
+				<-end
+				return fixed(7), nil
+			})
+			if err != nil || v != fixed(7) {
+				t.Errorf("got %v, %v", v, err)
+			}
+		})
+	}
+	<-begun
+	// Who gives up needn't wait for the load.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := c.get(ctx, keyOf("a"), 1, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	close(end)
+	wg.Wait()
+	require.Equal(t, int64(1), loads.Load())
+}
+
+func TestCacheForgetsErrors(t *testing.T) {
+	c := newCache(1 << 20)
+	broken := errors.New("broken")
+	_, err := c.get(t.Context(), keyOf("a"), 1, func() (cached, error) { return nil, broken })
+	require.ErrorIs(t, err, broken)
+	v, err := c.get(t.Context(), keyOf("a"), 1, load(3))
+	require.NoError(t, err)
+	require.Equal(t, fixed(3), v)
+}
+
+// A query that gave up while it loaded must not fail those that waited for its load.
+func TestCacheLoadsAgainForOthers(t *testing.T) {
+	c := newCache(1 << 20)
+	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		_, err := c.get(context.Background(), keyOf("a"), 1, func() (cached, error) {
+			close(begun)
+			<-end
+			return nil, context.Canceled
+		})
+		done <- err
+	}()
+	<-begun
+	go func() {
+		v, err := c.get(context.Background(), keyOf("a"), 1, load(4))
+		if err == nil && v != fixed(4) {
+			err = fmt.Errorf("got %v", v)
+		}
+		done <- err
+	}()
+	for c.stats().hits == 0 { // until the second waits
+		runtime.Gosched()
+	}
+	close(end)
+	first, second := <-done, <-done
+	if first == nil {
+		first, second = second, first
+	}
+	require.ErrorIs(t, first, context.Canceled)
+	require.NoError(t, second)
+}
+
+func TestCacheSurvivesAPanic(t *testing.T) {
+	c := newCache(1 << 20)
+	require.Panics(t, func() {
+		_, _ = c.get(t.Context(), keyOf("a"), 1, func() (cached, error) { panic("a bug") })
+	})
+	v, err := c.get(t.Context(), keyOf("a"), 1, load(3))
+	require.NoError(t, err)
+	require.Equal(t, fixed(3), v)
+}

@@ -1,0 +1,94 @@
+package storage
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// texts are what the series that match have.
+func (m *readModel) texts(q Query, of func(ls labels.Labels, add func(string))) []string {
+	seen := map[string]bool{}
+	for _, ls := range m.labels {
+		if matchesAll(ls, q.Matchers) {
+			of(ls, func(s string) { seen[s] = s != "" })
+		}
+	}
+	list := []string{}
+	for s, ok := range seen {
+		if ok {
+			list = append(list, s)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func TestNamesAndValuesAgreeWithAModel(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	ts := openTestStore(t, nil)
+	m := newReadModel(t, ts, 1, r)
+	check := func() {
+		for range 200 {
+			q := randomQuery(ts, r)
+			q.MinT, q.MaxT = 0, 1<<52 // Windows are taken whole, so that ranges are tested apart.
+			if r.IntN(4) == 0 {
+				q.Matchers = nil
+			}
+			names, err := ts.LabelNames(t.Context(), q)
+			require.NoError(t, err)
+			want := m.texts(q, func(ls labels.Labels, add func(string)) {
+				ls.Range(func(l labels.Label) { add(l.Name) })
+			})
+			require.Equal(t, want, names, "%v", q.Matchers)
+			for _, name := range []string{"job", "instance", labels.MetricName, "none"} {
+				values, err := ts.LabelValues(t.Context(), name, q)
+				require.NoError(t, err)
+				want := m.texts(q, func(ls labels.Labels, add func(string)) { add(ls.Get(name)) })
+				require.Equal(t, want, values, "%s of %v", name, q.Matchers)
+				if len(want) > 1 {
+					q := q
+					q.Limit = len(want) - 1
+					values, err = ts.LabelValues(t.Context(), name, q)
+					require.NoError(t, err)
+					require.Equal(t, want[:q.Limit], values)
+				}
+			}
+		}
+	}
+	check()
+	require.NoError(t, ts.SealAll(t.Context()))
+	check()
+}
+
+func TestNamesAndValuesOfARange(t *testing.T) {
+	ts := openTestStore(t, nil)
+	w := newRowWriter(t, ts.Store, "default")
+	today := ts.period.slotOf(ts.now.UnixMilli())
+	daysAgo := func(n int64) int64 { return today - n*12 }
+	for n, name := range []string{"a", "b", "c"} {
+		slot := daysAgo(int64(n) + 1)
+		ls := labels.FromStrings(labels.MetricName, "up", name, "value of "+name, "day", name)
+		w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.slotEnd(slot)}, V: []float64{1}})
+		w.mark(slot)
+	}
+	up := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}
+	for _, ms := range [][]*labels.Matcher{nil, up} {
+		q := Query{Tenant: "default", MinT: ts.period.slotEnd(daysAgo(3)), MaxT: ts.period.slotEnd(daysAgo(2)), Matchers: ms}
+		names, err := ts.LabelNames(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, []string{labels.MetricName, "b", "c", "day"}, names)
+		values, err := ts.LabelValues(t.Context(), "day", q)
+		require.NoError(t, err)
+		require.Equal(t, []string{"b", "c"}, values)
+		q.MinT, q.MaxT = q.MaxT, q.MinT
+		names, err = ts.LabelNames(t.Context(), q)
+		require.NoError(t, err)
+		require.Empty(t, names)
+	}
+}

@@ -1,0 +1,121 @@
+package storage
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// rowWriter writes sealed windows as rows, without stage and head, so that a test can have many of them
+// quickly, or damaged ones.
+type rowWriter struct {
+	t       testing.TB
+	s       *Store
+	tenant  string
+	batches []engine.Batch
+	size    int
+	known   map[string]bool
+	// shards of every metric; 0: one.
+	shards int64
+}
+
+func newRowWriter(t testing.TB, s *Store, tenant string) *rowWriter {
+	return &rowWriter{t: t, s: s, tenant: tenant, known: map[string]bool{}}
+}
+
+// put adds a row to the next write.
+func (w *rowWriter) put(table *engine.Table, partition, clustering engine.Key, value []byte) {
+	last := len(w.batches) - 1
+	same := last >= 0 && w.batches[last].Table == table && len(w.batches[last].Mutations) < 100
+	for i := 0; same && i < len(partition); i++ {
+		same = w.batches[last].Partition[i] == partition[i]
+	}
+	if !same {
+		w.batches = append(w.batches, engine.Batch{Table: table, Partition: partition})
+		last++
+	}
+	w.batches[last].Mutations = append(w.batches[last].Mutations, engine.Mutation{Clustering: clustering, Timestamp: 1, Value: value})
+	if w.size += len(value); w.size > 8<<20 {
+		w.flush()
+	}
+}
+
+func (w *rowWriter) flush() {
+	require.NoError(w.t, w.s.eng.Write(w.t.Context(), w.batches))
+	w.batches, w.size = nil, 0
+}
+
+// partition is where rows of a series are.
+func (w *rowWriter) partition(window int64, ls labels.Labels) engine.Key {
+	shard := int64(0)
+	if w.shards > 1 {
+		id := SeriesIDOf(ls)
+		shard = int64(id[0]) % w.shards
+	}
+	return rawPartition(window, w.tenant, ls.Get(labels.MetricName), shard)
+}
+
+// labels writes what makes a series known in a window, once.
+func (w *rowWriter) labels(window int64, ls labels.Labels) {
+	id := SeriesIDOf(ls)
+	once := func(table *engine.Table, partition, clustering engine.Key, value []byte) {
+		name := []byte(table.Name)
+		for _, v := range append(partition[:len(partition):len(partition)], clustering...) {
+			name = append(binary.AppendVarint(append(name, v.Text...), v.Int), 0)
+		}
+		if !w.known[string(name)] {
+			w.known[string(name)] = true
+			w.put(table, partition, clustering, value)
+		}
+	}
+	once(engine.Raw, w.partition(window, ls), labelsKey(id.String()), appendLabels(nil, ls))
+	ls.Range(func(l labels.Label) {
+		if l.Name == labels.MetricName {
+			once(engine.Catalog, catalogPartition(window, w.tenant, catalogMetric, ""), engine.Key{engine.Text(l.Value)}, binary.AppendUvarint(nil, uint64(max(1, w.shards))))
+		}
+		once(engine.Catalog, catalogPartition(window, w.tenant, catalogLabel, ""), engine.Key{engine.Text(l.Name)}, []byte{1})
+		once(engine.Catalog, catalogPartition(window, w.tenant, catalogValue, l.Name), engine.Key{engine.Text(l.Value)}, []byte{1})
+	})
+}
+
+// chunk writes samples of a series as a chunk of a slot.
+func (w *rowWriter) chunk(slot int64, ls labels.Labels, samples *chunk.Samples) {
+	w.labels(w.s.period.windowOf(slot), ls)
+	w.chunkBytes(slot, ls, chunk.AppendChunk(nil, samples))
+}
+
+func (w *rowWriter) chunkBytes(slot int64, ls labels.Labels, value []byte) {
+	id, version := SeriesIDOf(ls), sha256.Sum256(value)
+	key := chunkKey(id.String(), w.s.period.slotStart(slot), string(version[:engine.IDLen]))
+	w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), ls), key, value)
+}
+
+// mark makes what was written of a slot visible.
+func (w *rowWriter) mark(slot int64) {
+	w.flush()
+	require.NoError(w.t, w.s.stretchBounds(w.t.Context(), w.tenant, slot))
+	w.put(engine.Sealed, sealedPartition(w.s.period.windowOf(slot), w.tenant),
+		engine.Key{engine.Int(slot), engine.Int(0), engine.Text(newID())}, []byte{1})
+	w.flush()
+}
+
+// openUncheckedStore is for data that Check would, rightly, complain of, or that is too much for it.
+func openUncheckedStore(t testing.TB) *testStore {
+	ts := &testStore{t: t, dir: t.TempDir(), opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.open()
+	t.Cleanup(ts.closeUnchecked)
+	return ts
+}
+
+func (ts *testStore) closeUnchecked() {
+	require.NoError(ts.t, ts.Store.Close())
+	require.NoError(ts.t, ts.eng.Close())
+}

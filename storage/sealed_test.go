@@ -1,0 +1,141 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Invariant I8: what is corrupt is named and left out, and the rest is answered.
+func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
+	good := labels.FromStrings(labels.MetricName, "up", "k", "good")
+	bad := labels.FromStrings(labels.MetricName, "up", "k", "bad")
+	samples := &chunk.Samples{T: []int64{0}, V: []float64{1}}
+	for _, c := range []struct {
+		name   string
+		damage func(w *rowWriter, slot int64)
+		table  string
+		says   string
+		series int
+		metric string
+	}{
+		{"labels that are cut", func(w *rowWriter, slot int64) {
+			id := SeriesIDOf(bad)
+			w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), bad), labelsKey(id.String()), []byte{labelsVersion, 9, 'k'})
+		}, "raw", "malformed labels", 1, "up"},
+		{"labels of another series", func(w *rowWriter, slot int64) {
+			id := SeriesIDOf(bad)
+			w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), bad), labelsKey(id.String()), appendLabels(nil, good))
+		}, "raw", "another series", 1, "up"},
+		{"a chunk with a changed byte", func(w *rowWriter, slot int64) {
+			value := chunk.AppendChunk(nil, samples)
+			value[len(value)/2] ^= 1
+			w.chunkBytes(slot, good, value)
+		}, "raw", "chunk: corrupt", 1, "up"},
+		{"an empty chunk", func(w *rowWriter, slot int64) {
+			w.chunkBytes(slot, good, nil)
+		}, "raw", "chunk: corrupt", 1, "up"},
+		{"a number of shards", func(w *rowWriter, slot int64) {
+			w.put(engine.Catalog, catalogPartition(w.s.period.windowOf(slot), "default", catalogMetric, ""), engine.Key{engine.Text("up2")}, []byte{0xff})
+		}, "catalog", "not a number of shards", 1, "up2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ts := openUncheckedStore(t)
+			slot := ts.period.slotOf(ts.now.UnixMilli()) - 2
+			samples.T[0] = ts.period.slotEnd(slot)
+			w := newRowWriter(t, ts.Store, "default")
+			w.chunk(slot, good, samples)
+			c.damage(w, slot)
+			w.mark(slot)
+			for round := range 2 {
+				var told []error
+				found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52, Warn: func(err error) { told = append(told, err) }})
+				require.NoError(t, err)
+				require.Len(t, found, c.series)
+				require.Equal(t, good, found[0].Labels)
+				var got chunk.Samples
+				require.NoError(t, found[0].Samples(&got))
+				require.Equal(t, samples.T, got.T)
+				if c.table == "catalog" && round == 1 {
+					require.Empty(t, told, "the list of metrics is cached, with one shard")
+					continue
+				}
+				require.Len(t, told, 1)
+				var corrupt *CorruptRowError
+				require.ErrorAs(t, told[0], &corrupt)
+				require.Equal(t, c.table, corrupt.Table.Name)
+				require.Equal(t, c.metric, corrupt.Metric)
+				require.Equal(t, ts.period.windowOf(slot), corrupt.Window)
+				require.ErrorContains(t, told[0], c.says)
+				require.ErrorContains(t, told[0], `tenant "default"`)
+			}
+			require.Positive(t, testutil.ToFloat64(ts.metrics.corrupt.WithLabelValues(c.table)))
+		})
+	}
+}
+
+func TestMarksMakeRowsVisible(t *testing.T) {
+	ts := openTestStore(t, nil)
+	w := newRowWriter(t, ts.Store, "default")
+	slot := ts.period.slotOf(ts.now.UnixMilli()) - 2
+	q := Query{Tenant: "default", MaxT: 1 << 52}
+	count := func() int {
+		found, err := ts.Select(t.Context(), q)
+		require.NoError(t, err)
+		return len(found)
+	}
+	for i := range 3 {
+		ls := labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i))
+		w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.slotEnd(slot)}, V: []float64{1}})
+		w.flush()
+		require.Equal(t, i, count(), "the window is as it was cached")
+		w.mark(slot)
+		require.Equal(t, i+1, count())
+	}
+	hits := ts.cache.stats().hits
+	require.Equal(t, 3, count())
+	require.Greater(t, ts.cache.stats().hits, hits)
+
+	q.MinT = ts.period.slotEnd(slot) + 1
+	require.Zero(t, count(), "another slot of the window isn't sealed")
+}
+
+func TestRetentionAndFutureAreHidden(t *testing.T) {
+	ts := openTestStore(t, nil)
+	w := newRowWriter(t, ts.Store, "default")
+	ls := labels.FromStrings(labels.MetricName, "up")
+	horizon, ahead := ts.now.Add(-ts.opts.Retention).UnixMilli(), ts.now.Add(MaxAhead).UnixMilli()
+	for _, at := range []int64{horizon - 1, horizon, horizon + 1, ahead, ahead + 1} {
+		w.chunk(ts.period.slotOf(at), ls, &chunk.Samples{T: []int64{at}, V: []float64{1}})
+		w.mark(ts.period.slotOf(at))
+	}
+	require.Equal(t, []sample{{horizon + 1, 1}, {ahead, 1}}, ts.all("default")[ls.String()])
+}
+
+func TestTimesAroundZero(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })
+	w := newRowWriter(t, ts.Store, "default")
+	ls := labels.FromStrings(labels.MetricName, "up")
+	day := ts.period.RawWindowMS
+	times := []int64{-day - 1, -day, -day + 1, -1, 0, 1, day, day + 1}
+	for _, at := range times {
+		w.chunk(ts.period.slotOf(at), ls, &chunk.Samples{T: []int64{at}, V: []float64{1}})
+		w.mark(ts.period.slotOf(at))
+	}
+	for from := range times {
+		for to := from; to < len(times); to++ {
+			found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: times[from], MaxT: times[to]})
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			var samples chunk.Samples
+			require.NoError(t, found[0].Samples(&samples))
+			require.Equal(t, times[from:to+1], samples.T)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package storage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// benchWindow fills one day of n series of some metrics, 15 s apart, and returns its first timestamp - 1.
+func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
+	p := ts.period
+	day := p.windowOfTime(ts.now.UnixMilli()) - 1
+	start := day * p.RawWindowMS
+	w := newRowWriter(b, ts.Store, "default")
+	series := make([]labels.Labels, n)
+	values := make([]float64, n)
+	for i := range series {
+		series[i] = labels.FromStrings(labels.MetricName, fmt.Sprintf("bench_requests_%d_total", i%metrics),
+			"instance", fmt.Sprintf("host-%d.example.com:9100", i/metrics%1000), "job", []string{"api", "web"}[i%2],
+			"path", fmt.Sprintf("/v1/items/%d", i/metrics/1000), "region", "eu-central-1", "unique", fmt.Sprint(i))
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	var samples chunk.Samples
+	for slot := p.slotOf(start + 1); slot <= p.slotOf(start+p.RawWindowMS); slot++ {
+		for i, ls := range series {
+			samples.Reset()
+			for t := p.slotStart(slot) + 1 + int64(i%15_000); t <= p.slotEnd(slot); t += 15_000 {
+				if r.IntN(4) > 0 {
+					values[i] += float64(r.IntN(20))
+				}
+				samples.AppendFloat(t, 0, values[i])
+			}
+			w.chunk(slot, ls, &samples)
+		}
+		w.mark(slot)
+	}
+	return start
+}
+
+// BenchmarkSelectSealed reads sealed series of one day: an instant query looks back 5 minutes.
+func BenchmarkSelectSealed(b *testing.B) {
+	const n = 20_000
+	equal := func(name, value string) *labels.Matcher {
+		return labels.MustNewMatcher(labels.MatchEqual, name, value)
+	}
+	for _, data := range []struct {
+		metrics int
+		queries map[string][]*labels.Matcher
+	}{
+		{1, map[string][]*labels.Matcher{
+			"all of 20000":   {equal(labels.MetricName, "bench_requests_0_total")},
+			"100 of 20000":   {equal(labels.MetricName, "bench_requests_0_total"), labels.MustNewMatcher(labels.MatchRegexp, "instance", "host-(1|2|3|4|5)\\.example.*")},
+			"1 of 20000":     {equal(labels.MetricName, "bench_requests_0_total"), equal("unique", "777")},
+			"half by regexp": {equal(labels.MetricName, "bench_requests_0_total"), labels.MustNewMatcher(labels.MatchRegexp, "unique", ".*[02468]")},
+		}},
+		{500, map[string][]*labels.Matcher{
+			"1 of each of 500 metrics": {equal("instance", "host-3.example.com:9100")},
+			"all of 500 metrics":       {labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "bench_.*")},
+		}},
+	} {
+		ts := openUncheckedStore(b)
+		start := benchWindow(b, ts, data.metrics, n)
+		ts.closeUnchecked()
+		ts.open()
+		for name, ms := range data.queries {
+			for _, span := range []time.Duration{0, 5 * time.Minute, 2 * time.Hour, 24 * time.Hour} {
+				q := Query{Tenant: "default", Matchers: ms, MinT: start + 10*time.Hour.Milliseconds(), MaxT: start + 10*time.Hour.Milliseconds() + span.Milliseconds()}
+				if span == 24*time.Hour {
+					q.MinT, q.MaxT = start+1, start+span.Milliseconds()
+				}
+				label := span.String()
+				if span == 0 {
+					q.MaxT, label = start+24*time.Hour.Milliseconds(), "list"
+				}
+				b.Run(name+"/"+label, func(b *testing.B) {
+					benchSelect(b, ts, q, span == 0) // The caches are warm then.
+					b.ReportAllocs()
+					before := cpuTime()
+					for b.Loop() {
+						benchSelect(b, ts, q, span == 0)
+					}
+					b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e6, "cpu-ms/op")
+				})
+			}
+		}
+	}
+}
+
+// cpuTime is what the process has used so far: on a machine with other work it says more than a clock.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func benchSelect(b *testing.B, ts *testStore, q Query, list bool) {
+	found, err := ts.Select(b.Context(), q)
+	require.NoError(b, err)
+	var samples chunk.Samples
+	total := 0
+	for _, s := range found {
+		if list {
+			break
+		}
+		samples.Reset()
+		if err := s.Samples(&samples); err != nil {
+			b.Fatal(err)
+		}
+		total += samples.Len()
+	}
+	b.ReportMetric(float64(len(found)), "series")
+	b.ReportMetric(float64(total), "samples")
+}
