@@ -108,19 +108,18 @@ type headMetric struct {
 
 // Series is a series that the head knows, for use with the batch that returned it.
 type Series struct {
-	id        SeriesID
-	labels    labels.Labels
-	tenant    *headTenant
-	metric    string
-	partition int
-	bytes     int64 // what it weighs without its strands; guarded by the tenant's lock
-
-	strands []*strand // guarded by the partition's lock
-
 	// cur is the strand that took the last sample; dead says that the series was let go of. Both belong
 	// to whoever holds the store's commit lock.
-	cur  *strand
-	dead bool
+	cur       *strand
+	dead      bool
+	partition int
+	strands   []*strand // guarded by the partition's lock
+
+	id     SeriesID
+	labels labels.Labels
+	metric string
+	tenant *headTenant
+	bytes  int64 // what it weighs without its strands; guarded by the tenant's lock
 	// aliases are the hashes of its aliases, guarded by the tenant's lock.
 	aliases []aliasHash
 	// written is the last window for which this process wrote the series' labels row, when it did. It

@@ -26,25 +26,25 @@ const (
 //
 // Its fields are guarded by the lock of the series' partition, but for ref.
 type strand struct {
-	gen    *generation
-	series *Series
-
+	// What every sample touches comes first, in two lines of cache.
+	gen *generation
 	// ref names the series in the stream that the generation writes; 0: not defined yet. Only the
 	// committer uses it.
 	ref uint32
-
-	n, nHist   uint32 // samples in tail, in hist
-	frozen     []frozenChunk
-	tail, hist []byte
+	n   uint32 // samples in tail
+	// The tail's encoder: the sample before.
+	t, delta, st int64
+	v            uint64
 
 	some       bool // any sample came
 	minT, maxT int64
+	tail       []byte
 
-	// The tail's encoder: the sample before, and the state that the tail began with.
-	t, delta       int64
-	st             int64
-	v              uint64
-	baseT, baseDlt int64
+	series         *Series
+	nHist          uint32 // samples in hist
+	hist           []byte
+	frozen         []frozenChunk
+	baseT, baseDlt int64 // the encoder's state that the tail began with
 }
 
 type frozenChunk struct {
