@@ -100,9 +100,14 @@ func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 // foundV2 says what a scan of a series has found.
 type foundV2 struct {
 	// refs is the payload of the one packed labels_refs; gather says that there are several or unpacked ones.
-	refs                      []byte
-	gather, samples, metadata bool
-	meta                      metadataV2
+	refs             []byte
+	gather, metadata bool
+	meta             metadataV2
+	// samples counts samples and histograms. sample is the last sample, and others says that there are
+	// histograms or exemplars.
+	samples int
+	sample  []byte
+	others  bool
 }
 
 // seriesV2 takes an io.prometheus.write.v2.TimeSeries.
@@ -126,13 +131,16 @@ func (d *decoder) seriesV2(body, m []byte) error {
 		d.refuse(storage.ReasonTooManyLabels, bad)
 	case bad != nil:
 		d.refuse(reasonBadSymbols, bad)
-	case found.samples:
+	case found.samples > 0:
 		if err := d.resolve(alias); err != nil {
 			return err
 		}
 	}
 	if bad == nil && found.metadata && d.onMetadata != nil {
 		d.tellV2(body, found)
+	}
+	if found.samples == 1 && !found.others {
+		return d.sampleV2(found.sample)
 	}
 	return d.samplesV2(m)
 }
@@ -167,8 +175,14 @@ func scanV2(m []byte, found *foundV2) bool {
 			}
 			found.gather = found.gather || found.refs != nil
 			found.refs = field
-		case v2Samples, v2Histograms:
-			found.samples = true
+		case v2Samples:
+			found.samples++
+			found.sample = field
+		case v2Histograms:
+			found.samples++
+			found.others = true
+		case v2Exemplars:
+			found.others = true
 		case v2Metadata:
 			found.metadata = true
 			if !parseMetadataV2(field, &found.meta) {
@@ -326,11 +340,7 @@ func (d *decoder) samplesV2(m []byte) error {
 		var err error
 		switch number {
 		case v2Samples:
-			t, st, v, ok := parseSample(field, true)
-			if !ok {
-				return errMalformed
-			}
-			err = d.float(t, st, v)
+			err = d.sampleV2(field)
 		case v2Histograms:
 			err = d.histogramV2(field)
 		case v2Exemplars:
@@ -341,6 +351,15 @@ func (d *decoder) samplesV2(m []byte) error {
 		}
 	}
 	return nil
+}
+
+// sampleV2 takes an io.prometheus.write.v2.Sample.
+func (d *decoder) sampleV2(b []byte) error {
+	t, st, v, ok := parseSample(b, true)
+	if !ok {
+		return errMalformed
+	}
+	return d.float(t, st, v)
 }
 
 // exemplarV2 checks an io.prometheus.write.v2.Exemplar, which isn't kept yet.

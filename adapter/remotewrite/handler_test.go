@@ -149,7 +149,7 @@ func TestLyingLength(t *testing.T) {
 	}
 	q := body{budget: &budget{limit: 1 << 40}, compressed: []byte{0x80, 0x80, 0x80, 0x32, 0, 1}}
 	require.ErrorIs(t, q.decompress(1<<30), errCorrupt)
-	require.Nil(t, q.decoded, "nothing is allocated for a claim that can't be true")
+	require.Zero(t, q.claimed, "no memory is found for a claim that can't be true")
 }
 
 // TestDensestBlock says that no true claim is taken for a lie.
