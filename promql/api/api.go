@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/grafana/regexp"
@@ -79,13 +80,13 @@ func New(o Options) http.Handler {
 		o.Instrument = func(_ string, h http.HandlerFunc) http.HandlerFunc { return h }
 	}
 	a := &api{Options: o, cors: regexp.MustCompile("^(?:.*)$")}
-	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
-		return o.Instrument(Prefix+name, a.whenReady(name, h))
-	}).WithPrefix(Prefix)
-	a.prometheus().Register(router)
+	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but its own
+	// first request should wait for that.
+	rest := sync.OnceValue(a.router)
+	go rest()
 
 	mux := http.NewServeMux()
-	mux.Handle("/", router)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
 	for path, h := range a.overrides() {
 		mux.Handle(Prefix+path, o.Instrument(Prefix+path, h))
 	}
@@ -95,6 +96,21 @@ func New(o Options) http.Handler {
 type api struct {
 	Options
 	cors *regexp.Regexp
+}
+
+// router leads to Prometheus' own handlers.
+func (a *api) router() http.Handler {
+	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
+		return a.Instrument(Prefix+name, a.whenReady(name, h))
+	}).WithPrefix(Prefix)
+	a.prometheus().Register(router)
+	return router
+}
+
+// described are the routes, by how they begin, that the OpenAPI description tells of.
+var described = []string{
+	"/alertmanagers", "/alerts", "/features", "/format_query", "/label", "/metadata", "/notifications", "/openapi.yaml",
+	"/parse_query", "/query", "/read", "/rules", "/scrape_pools", "/series", "/status", "/targets", "/write",
 }
 
 // prometheus returns Prometheus' own API over our parts, and over empty ones where we have none.
@@ -125,7 +141,7 @@ func (a *api) prometheus() *promapi.API {
 		false, 0, false, false, // They concern ways in, too.
 		statusOf,
 		a.Features,
-		promapi.OpenAPIOptions{ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
+		promapi.OpenAPIOptions{IncludePaths: described, ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
 		parser.NewParser(a.Parser),
 	)
 }

@@ -1,0 +1,214 @@
+package promql
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+func openStore(t *testing.T, eng engine.Engine) *storage.Store {
+	o := storage.DefaultOptions()
+	o.Retention = 0
+	store, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	return store
+}
+
+func readyStore(t *testing.T) *storage.Store {
+	store := openStore(t, memory.New())
+	require.NoError(t, store.WaitReady(t.Context()))
+	return store
+}
+
+// put writes one float a timestamp, whose value is the timestamp.
+func put(t *testing.T, store *storage.Store, tenant string, ls labels.Labels, at ...int64) {
+	b := store.NewBatch(tenant)
+	s, err := b.Define(nil, ls)
+	require.NoError(t, err)
+	for _, ts := range at {
+		require.NoError(t, b.Float(s, ts, 0, float64(ts)))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+}
+
+func name(s string) *labels.Matcher {
+	return labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, s)
+}
+
+// found lists the series and their times.
+func found(t *testing.T, set promstorage.SeriesSet) (out []string) {
+	t.Helper()
+	var it chunkenc.Iterator
+	for set.Next() {
+		it = set.At().Iterator(it)
+		out = append(out, fmt.Sprint(set.At().Labels(), times(it)))
+		require.NoError(t, it.Err())
+	}
+	require.NoError(t, set.Err())
+	require.Empty(t, set.Warnings())
+	return out
+}
+
+func TestQuerierReadsItsRangeOfItsTenant(t *testing.T) {
+	store := readyStore(t)
+	for i, at := range [][]int64{{-5000, 0, 1000, 2000}, {1500}, {9000}} {
+		put(t, store, "default", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)), at...)
+	}
+	put(t, store, "other", labels.FromStrings(labels.MetricName, "m", "i", "other"), 1000)
+	q, err := NewQueryable(store).Querier(0, 2000)
+	require.NoError(t, err)
+	defer q.Close()
+
+	for _, c := range []struct {
+		about string
+		hints *promstorage.SelectHints
+		want  []string
+	}{
+		{"no hints", nil, []string{`{__name__="m", i="0"} [0 1000 2000]`, `{__name__="m", i="1"} [1500]`}},
+		{"hints without times", &promstorage.SelectHints{}, []string{`{__name__="m", i="0"} [0 1000 2000]`, `{__name__="m", i="1"} [1500]`}},
+		{"narrower hints", &promstorage.SelectHints{Start: 500, End: 1200}, []string{`{__name__="m", i="0"} [1000]`}},
+		{"wider hints", &promstorage.SelectHints{Start: -9000, End: 9000}, []string{`{__name__="m", i="0"} [0 1000 2000]`, `{__name__="m", i="1"} [1500]`}},
+		{"a limit", &promstorage.SelectHints{Limit: 1}, []string{`{__name__="m", i="0"} [0 1000 2000]`}},
+	} {
+		var with []string
+		for _, s := range found(t, q.Select(t.Context(), true, c.hints, name("m"))) {
+			// A series may be listed that has samples next to the range only: it has none then.
+			if s[len(s)-2:] != "[]" {
+				with = append(with, s)
+			}
+		}
+		require.Equal(t, c.want, with, c.about)
+	}
+	require.Equal(t, []string{`{__name__="m", i="other"} [1000]`},
+		found(t, q.Select(tenant.Into(t.Context(), "other"), true, nil, name("m"))))
+	require.Empty(t, found(t, q.Select(tenant.Into(t.Context(), "nobody"), true, nil, name("m"))))
+}
+
+func TestShardsSplitTheSeries(t *testing.T) {
+	store := readyStore(t)
+	const series, shards = 30, 4
+	for i := range series {
+		put(t, store, "default", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)), 1000)
+	}
+	q, err := NewQueryable(store).Querier(0, 2000)
+	require.NoError(t, err)
+	seen := map[string]int{}
+	for shard := range uint64(shards) {
+		part := found(t, q.Select(t.Context(), true, &promstorage.SelectHints{Start: 0, End: 2000, ShardCount: shards, ShardIndex: shard, Limit: 1}, name("m")))
+		require.Less(t, len(part), series)
+		for _, s := range part {
+			seen[s]++
+		}
+	}
+	require.Len(t, seen, series)
+}
+
+func TestLabelsOfTheTenant(t *testing.T) {
+	store := readyStore(t)
+	put(t, store, "default", labels.FromStrings(labels.MetricName, "a", "x", "1"), 1000)
+	put(t, store, "default", labels.FromStrings(labels.MetricName, "b", "x", "2", "y", "3"), 1000)
+	put(t, store, "other", labels.FromStrings(labels.MetricName, "c", "z", "9"), 1000)
+	q, err := NewQueryable(store).ChunkQuerier(math.MinInt64, math.MaxInt64)
+	require.NoError(t, err)
+	defer q.Close()
+
+	names, warnings, err := q.LabelNames(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.Equal(t, []string{labels.MetricName, "x", "y"}, names)
+	names, _, err = q.LabelNames(tenant.Into(t.Context(), "other"), &promstorage.LabelHints{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, []string{labels.MetricName, "z"}, names)
+	values, _, err := q.LabelValues(t.Context(), "x", nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "2"}, values)
+	values, _, err = q.LabelValues(t.Context(), "x", nil, name("b"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"2"}, values)
+}
+
+// The first histogram of a range is compared with the one before the range, sealed or not.
+func TestHintsDontDependOnTheRangeOrOnSealing(t *testing.T) {
+	store := readyStore(t)
+	b := store.NewBatch("default")
+	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "h"))
+	require.NoError(t, err)
+	for i, count := range []uint64{1, 2, 3, 1, 2} {
+		h := &histogram.Histogram{Count: count, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{int64(count)}}
+		require.NoError(t, b.Histogram(s, int64(i)*60_000, 0, h, nil))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+
+	const unknown, not = histogram.UnknownCounterReset, histogram.NotCounterReset
+	all := []histogram.CounterResetHint{unknown, not, not, unknown, not}
+	for _, sealed := range []bool{false, true} {
+		if sealed {
+			require.NoError(t, store.SealAll(t.Context()))
+		}
+		for first := range all {
+			q, err := NewQueryable(store).Querier(int64(first)*60_000, math.MaxInt64)
+			require.NoError(t, err)
+			set := q.Select(t.Context(), false, nil, name("h"))
+			require.True(t, set.Next())
+			var got []histogram.CounterResetHint
+			for it := set.At().Iterator(nil); it.Next() != chunkenc.ValNone; {
+				_, h := it.AtHistogram(nil)
+				got = append(got, h.CounterResetHint)
+			}
+			require.Equal(t, all[first:], got, "sealed=%v from %d", sealed, first)
+		}
+	}
+}
+
+// slowEngine doesn't answer scans until it may.
+type slowEngine struct {
+	engine.Engine
+	may chan struct{}
+}
+
+func (e slowEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	<-e.may
+	return e.Engine.Scan(ctx, r)
+}
+
+func TestQueriesWaitForTheHead(t *testing.T) {
+	eng := slowEngine{memory.New(), make(chan struct{})}
+	store := openStore(t, eng)
+	q := NewQueryable(store)
+	_, err := q.Querier(0, 1)
+	require.ErrorIs(t, err, storage.ErrNotReady)
+	require.ErrorIs(t, err, tsdb.ErrNotReady, "as Prometheus' API knows it")
+	_, err = q.ChunkQuerier(0, 1)
+	require.ErrorIs(t, err, storage.ErrNotReady)
+	close(eng.may)
+	require.NoError(t, store.WaitReady(t.Context()))
+	_, err = q.Querier(0, 1)
+	require.NoError(t, err)
+}
+
+func TestSeriesSetEndsWithTheContext(t *testing.T) {
+	store := readyStore(t)
+	put(t, store, "default", labels.FromStrings(labels.MetricName, "m"), 1000)
+	q, err := NewQueryable(store).Querier(0, 2000)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	set := q.Select(ctx, false, nil, name("m"))
+	cancel()
+	require.False(t, set.Next())
+	require.ErrorIs(t, set.Err(), context.Canceled)
+}
