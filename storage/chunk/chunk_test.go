@@ -13,9 +13,11 @@ func requireSame(t testing.TB, want, got *Samples) {
 	t.Helper()
 	require.Equal(t, len(want.T), len(got.T), "number of floats")
 	for i := range want.T {
-		require.Equal(t, want.T[i], got.T[i], "timestamp %d", i)
-		require.Equal(t, math.Float64bits(want.V[i]), math.Float64bits(got.V[i]), "value %d: want %v, got %v", i, want.V[i], got.V[i])
-		require.Equal(t, startOf(want.ST, i), startOf(got.ST, i), "start timestamp %d", i)
+		if want.T[i] != got.T[i] || math.Float64bits(want.V[i]) != math.Float64bits(got.V[i]) ||
+			startOf(want.ST, i) != startOf(got.ST, i) {
+			require.FailNow(t, "another float", "%d: want %d %d %x, got %d %d %x", i,
+				want.T[i], startOf(want.ST, i), want.V[i], got.T[i], startOf(got.ST, i), got.V[i])
+		}
 	}
 	require.Equal(t, len(want.H), len(got.H), "number of histograms")
 	for i := range want.H {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 
@@ -121,6 +122,34 @@ func TestLyingCountAllocatesLittle(t *testing.T) {
 		require.ErrorIs(t, Decode(b, &into), ErrCorrupt, name)
 		runtime.ReadMemStats(&after)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
+	}
+}
+
+// TestMutatedChunks changes bytes where the checksum doesn't tell: nothing may panic, and what is still
+// accepted must be what the envelope says.
+func TestMutatedChunks(t *testing.T) {
+	for name, s := range goldenSamples(t) {
+		good := AppendChunk(nil, s)
+		r := rand.New(rand.NewPCG(uint64(len(good)), 4))
+		accepted := 0
+		for range 500 {
+			b := append([]byte(nil), good...)
+			for range 1 + r.IntN(3) {
+				b[r.IntN(len(b))] = byte(r.Uint32())
+			}
+			b = resealed(b)
+			var got Samples
+			if err := Decode(b, &got); err != nil {
+				require.ErrorIs(t, err, ErrCorrupt, name)
+				continue
+			}
+			accepted++
+			info, err := Header(b)
+			require.NoError(t, err)
+			require.Equal(t, info.Floats, len(got.T), name)
+			require.Equal(t, info.Histograms, len(got.H), name)
+		}
+		require.Positive(t, accepted, "%s: some changes only change values", name)
 	}
 }
 
