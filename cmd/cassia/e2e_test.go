@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// The parts of the load, one after the other: the node exporter runs, is stopped, and comes back.
+const (
+	beforeOutage = 40 * time.Second
+	outage       = 16 * time.Second
+	afterOutage  = 30 * time.Second
+)
+
+// scrapeInterval is short, so that a short run has many samples.
+const scrapeInterval = 2 * time.Second
+
+// stack is a Prometheus that scrapes and writes to a cassia of its own, and a second Prometheus with no data
+// that reads from there.
+type stack struct {
+	name                 string
+	writer, cassia, back *promrig.Process
+	queries              []string
+}
+
+// scrapeConfig has Prometheus scrape itself with native histograms, and the node exporter, and write
+// everything on. The text of a further job may be added.
+func scrapeConfig(self, exporter, cassia, message, job string) string {
+	return fmt.Sprintf(`
+global: {scrape_interval: %[1]s, scrape_timeout: %[1]s}
+scrape_configs:
+  - job_name: prometheus
+    scrape_native_histograms: true
+    always_scrape_classic_histograms: true
+    static_configs: [{targets: ["%[2]s"]}]
+  - job_name: node
+    static_configs: [{targets: ["%[3]s"]}]
+%[6]s
+remote_write:
+  - url: http://%[4]s/api/v1/write
+    protobuf_message: %[5]s
+    send_exemplars: true
+    send_native_histograms: true
+    queue_config: {batch_send_deadline: 500ms, max_backoff: 500ms}
+`, scrapeInterval, self, exporter, cassia, message, job)
+}
+
+// customBuckets is a job more: Prometheus converts its own classic histograms to native ones with custom
+// buckets, which it drops on the way where the protocol is 1.0.
+func customBuckets(self string) string {
+	return fmt.Sprintf(`
+  - job_name: custom-buckets
+    convert_classic_histograms_to_nhcb: true
+    scrape_protocols: [OpenMetricsText1.0.0]
+    static_configs: [{targets: ["%s"]}]
+`, self)
+}
+
+func readConfig(cassia string) string {
+	return fmt.Sprintf("remote_read: [{url: \"http://%s/api/v1/read\", read_recent: true}]\n", cassia)
+}
+
+// comparedQueries cover every kind of metric; each must give the same, digit for digit. Two scrapes fit into
+// the shortest range.
+var comparedQueries = []string{
+	// Selectors, also while the exporter was gone: its series must end, not go on for five minutes.
+	`up`,
+	`node_load1`,
+	`{job="node",__name__=~"node_memory_.*_bytes"}`,
+	`scrape_samples_scraped{job!="node"}`,
+	`absent(up{job="node"} == 1)`,
+	`absent_over_time(node_load1[5s])`,
+	`timestamp(node_time_seconds)`,
+	// Counters.
+	`rate(node_cpu_seconds_total{mode=~"idle|user|system"}[10s])`,
+	`sum by (mode) (rate(node_cpu_seconds_total[15s]))`,
+	`irate(node_network_receive_bytes_total[10s])`,
+	`increase(prometheus_http_requests_total[20s])`,
+	`topk(3, rate(process_cpu_seconds_total[10s]))`,
+	`resets(process_cpu_seconds_total{job="node"}[30s])`,
+	// Gauges.
+	`node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes`,
+	`avg_over_time(node_load1[20s])`,
+	`quantile_over_time(0.9, go_goroutines[20s])`,
+	`stddev_over_time(go_memstats_heap_alloc_bytes[20s])`,
+	`changes(node_time_seconds[10s])`,
+	`deriv(node_memory_MemFree_bytes[20s])`,
+	`predict_linear(node_memory_MemFree_bytes[20s], 60)`,
+	// Histograms, classic and native.
+	`histogram_quantile(0.9, sum by (le) (rate(prometheus_http_request_duration_seconds_bucket{job="prometheus"}[20s])))`,
+	`histogram_quantile(0.9, sum(rate(prometheus_http_request_duration_seconds{job="prometheus"}[20s])))`,
+	`prometheus_http_request_duration_seconds{job="prometheus"}`,
+	`histogram_fraction(0, 0.01, increase(prometheus_http_request_duration_seconds{job="prometheus"}[10s]))`,
+	// Summaries.
+	`go_gc_duration_seconds`,
+	`rate(prometheus_target_interval_length_seconds_sum[20s]) / rate(prometheus_target_interval_length_seconds_count[20s])`,
+	// Aggregations and joins.
+	`count by (__name__) ({job="node"})`,
+	`count({__name__=~".+"})`,
+	`quantile by (job) (0.5, scrape_duration_seconds)`,
+	`node_uname_info * on (instance) group_left () node_load5`,
+	`up == 0 or node_load1 unless node_load5 > 1e9`,
+	// Times elsewhere.
+	`node_load1 offset 20s`,
+	`rate(node_cpu_seconds_total{mode="idle"}[10s] offset -10s)`,
+	`sum(rate(process_cpu_seconds_total[10s] @ end()))`,
+	`node_memory_MemFree_bytes @ start()`,
+	`max_over_time(rate(node_cpu_seconds_total{mode="user"}[10s])[20s:5s])`,
+}
+
+// customBucketQueries are compared where custom buckets come.
+var customBucketQueries = []string{
+	`prometheus_http_request_duration_seconds{job="custom-buckets"}`,
+	`histogram_quantile(0.5, rate(prometheus_http_request_duration_seconds{job="custom-buckets"}[20s]))`,
+	`histogram_avg(prometheus_http_response_size_bytes{job="custom-buckets"})`,
+}
+
+func TestRealPrometheus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real programs for two minutes: leave -short out")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
+	binary, err := promrig.BuildCassia(t.TempDir())
+	require.NoError(t, err)
+	exporterBinary, err := promrig.Binary("CASSIA_TEST_NODE_EXPORTER", "node_exporter")
+	require.NoError(t, err)
+	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), address(t)))
+
+	stacks := []*stack{
+		startStack(ctx, t, binary, exporter.Address, false),
+		startStack(ctx, t, binary, exporter.Address, true),
+	}
+	began := time.Now().Add(2 * scrapeInterval).Truncate(time.Second)
+	time.Sleep(beforeOutage)
+	exporter.Kill()
+	time.Sleep(outage)
+	start(ctx, t, exporter.Program)
+	time.Sleep(afterOutage)
+	end := time.Now().Truncate(time.Second)
+
+	for _, s := range stacks {
+		t.Run("remote write "+s.name, func(t *testing.T) {
+			t.Parallel()
+			s.caughtUp(ctx, t, began, end)
+			s.compare(ctx, t, "before sealing", began, end)
+			require.NoError(t, promrig.Post(ctx, s.cassia.URL()+"/-/seal"))
+			s.compare(ctx, t, "sealed", began, end)
+			require.NoError(t, s.cassia.Terminate(20*time.Second))
+			s.cassia = start(ctx, t, s.cassia.Program)
+			s.compare(ctx, t, "after a restart", began, end)
+		})
+	}
+}
+
+func address(t *testing.T) string {
+	out, err := promrig.FreeAddress()
+	require.NoError(t, err)
+	return out
+}
+
+// start starts a program for the time of the test.
+func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Process {
+	ready, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	process, err := promrig.StartReady(ready, p)
+	require.NoError(t, err)
+	t.Cleanup(process.Kill)
+	return process
+}
+
+func startPrometheus(ctx context.Context, t *testing.T, address, config string, args ...string) *promrig.Process {
+	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
+	require.NoError(t, err)
+	program, err := promrig.Prometheus(binary, t.TempDir(), address, config, args...)
+	require.NoError(t, err)
+	return start(ctx, t, program)
+}
+
+// startStack starts one that writes with protocol 2.0 (and then with metadata and start timestamps) or 1.0.
+func startStack(ctx context.Context, t *testing.T, binary, exporter string, protocol2 bool) *stack {
+	cassia, self := address(t), address(t)
+	s := &stack{
+		name: "1.0", queries: comparedQueries,
+		cassia: start(ctx, t, promrig.Cassia(binary, t.TempDir(), cassia)),
+		back:   startPrometheus(ctx, t, address(t), readConfig(cassia)),
+	}
+	if !protocol2 {
+		s.writer = startPrometheus(ctx, t, self, scrapeConfig(self, exporter, cassia, "prometheus.WriteRequest", ""))
+		return s
+	}
+	s.name, s.queries = "2.0", append(customBucketQueries, comparedQueries...)
+	config := scrapeConfig(self, exporter, cassia, "io.prometheus.write.v2.Request", customBuckets(self))
+	s.writer = startPrometheus(ctx, t, self, config, "--enable-feature=metadata-wal-records,st-storage")
+	return s
+}
+
+// caughtUp waits until all of Prometheus' samples have come, for its queue lags behind its own data: then the
+// raw samples of all series are the same.
+func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time) {
+	everything := fmt.Sprintf(`{__name__=~".+"}[%ds]`, int(end.Sub(began).Seconds()))
+	want, err := promrig.API{URL: s.writer.URL()}.Query(ctx, everything, end)
+	require.NoError(t, err)
+	require.Greater(t, want.Points(), 10000)
+	var difference string
+	for range 60 {
+		got, err := promrig.API{URL: s.cassia.URL()}.Query(ctx, everything, end)
+		require.NoError(t, err)
+		if difference = want.Difference(got); difference == "" {
+			t.Logf("%d samples of %d series have come", want.Points(), len(want.Series))
+			return
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	require.Fail(t, "samples are missing", "%s\n%s", difference, s.logs(t))
+}
+
+func (s *stack) logs(t *testing.T) string {
+	out := ""
+	for _, p := range []*promrig.Process{s.writer, s.cassia} {
+		text, err := os.ReadFile(p.Log)
+		require.NoError(t, err)
+		out += filepath.Base(p.Log) + ":\n" + string(text[max(0, len(text)-2000):]) + "\n"
+	}
+	return out
+}
+
+// compare asks all queries of Prometheus itself, of Cassia, and of the Prometheus that reads from Cassia.
+func (s *stack) compare(ctx context.Context, t *testing.T, when string, began, end time.Time) {
+	points := 0
+	for _, query := range s.queries {
+		// The step is no multiple of the scrape interval; queries look at data before the start and after the end.
+		ask := func(p *promrig.Process) promrig.Answer {
+			answer, err := promrig.API{URL: p.URL()}.QueryRange(ctx, query, began.Add(30*time.Second), end.Add(-10*time.Second), 3*time.Second)
+			require.NoError(t, err)
+			return answer
+		}
+		want := ask(s.writer)
+		require.NotEmpty(t, want.Series, "%s gives nothing, so it shows nothing", query)
+		require.Empty(t, want.Difference(ask(s.cassia)), "%s, Cassia: %s", when, query)
+		require.Empty(t, want.Difference(ask(s.back)), "%s, through remote read: %s", when, query)
+		points += want.Points()
+	}
+	t.Logf("%s: %d queries gave the same %d points", when, len(s.queries), points)
+}
