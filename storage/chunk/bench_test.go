@@ -65,3 +65,32 @@ func BenchmarkNormalize(b *testing.B) {
 		reportPerSample(b, s.Len(), 16*s.Len())
 	})
 }
+
+func BenchmarkHistograms(b *testing.B) {
+	for _, float := range []bool{false, true} {
+		name := "integer"
+		if float {
+			name = "float"
+		}
+		s := growingHistograms(b, benchSamples, float)
+		buf := AppendChunk(nil, s)
+		b.Run("encode/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = AppendChunk(buf[:0], s)
+			}
+			reportPerSample(b, s.Len(), len(buf))
+		})
+		b.Run("decode/"+name, func(b *testing.B) {
+			var into Samples
+			b.ReportAllocs()
+			for b.Loop() {
+				into.Reset()
+				if err := Decode(buf, &into); err != nil {
+					b.Fatal(err)
+				}
+			}
+			reportPerSample(b, s.Len(), len(buf))
+		})
+	}
+}

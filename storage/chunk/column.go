@@ -74,7 +74,7 @@ func appendLow(dst []byte, u []uint64, width byte) []byte {
 	if width <= maxWidth {
 		dst = slices.Grow(dst, len(u)*int(width))[:at+len(u)*int(width)]
 		for plane := range int(width) {
-			out, shift := dst[at+plane*len(u):at+(plane+1)*len(u)], 8*plane
+			out, shift := dst[at+plane*len(u):][:len(u)], uint(8*plane)&63
 			for i, x := range u {
 				out[i] = byte(x >> shift)
 			}
@@ -155,48 +155,51 @@ func unpack(b []byte, x []int64, low int) {
 	mask := byte(1)<<low - 1
 	for shift := 0; len(x) > 0; shift += low {
 		part := x[:min(len(b), len(x))]
-		for i := range part {
-			part[i] = int64(b[i] >> (shift & 7) & mask)
+		for i, packed := range b[:len(part)] {
+			part[i] = int64(packed >> (shift & 7) & mask)
 		}
 		x = x[len(part):]
 	}
 }
 
-// joinPlanes fills x from as many planes, each a byte of every number.
+// joinPlanes fills x from as many planes, each a byte of every number. Slices are cut to len(x) so that the
+// compiler sees that no index is out of bounds.
 func joinPlanes(b []byte, x []int64, width int) {
-	n := len(x)
 	switch width {
 	case 0:
 		clear(x)
-		return
 	case 1:
-		for i, low := range b[:n] {
-			x[i] = int64(low)
+		low := b[:len(x)]
+		for i := range x {
+			x[i] = int64(low[i])
 		}
-		return
 	case 2:
-		high := b[n : 2*n]
-		for i, low := range b[:n] {
-			x[i] = int64(low) | int64(high[i])<<8
+		low, high := b[:len(x)], b[len(x):][:len(x)]
+		for i := range x {
+			x[i] = int64(low[i]) | int64(high[i])<<8
 		}
-		return
-	}
-	second, third := b[n:2*n], b[2*n:3*n]
-	for i, low := range b[:n] {
-		x[i] = int64(low) | int64(second[i])<<8 | int64(third[i])<<16
-	}
-	plane := 3
-	for ; plane+1 < width; plane += 2 {
-		low, high, shift := b[plane*n:(plane+1)*n], b[(plane+1)*n:(plane+2)*n], uint(8*plane)&63
-		for i, l := range low {
-			x[i] |= (int64(l) | int64(high[i])<<8) << shift
+	case 3:
+		low, middle, high := b[:len(x)], b[len(x):][:len(x)], b[2*len(x):][:len(x)]
+		for i := range x {
+			x[i] = int64(low[i]) | int64(middle[i])<<8 | int64(high[i])<<16
+		}
+	default:
+		clear(x)
+		orPlanes(b, x, 0)
+		if width > 4 {
+			orPlanes(b, x, width-4) // those that were there already change nothing
 		}
 	}
-	if plane < width {
-		shift := uint(8*plane) & 63
-		for i, l := range b[plane*n : (plane+1)*n] {
-			x[i] |= int64(l) << shift
-		}
+}
+
+// orPlanes adds four planes to x.
+func orPlanes(b []byte, x []int64, plane int) {
+	shift := uint(8*plane) & 63
+	b = b[plane*len(x):]
+	p0, p1, p2, p3 := b[:len(x)], b[len(x):][:len(x)], b[2*len(x):][:len(x)], b[3*len(x):][:len(x)]
+	for i := range x {
+		four := uint32(p0[i]) | uint32(p1[i])<<8 | uint32(p2[i])<<16 | uint32(p3[i])<<24
+		x[i] |= int64(four) << shift
 	}
 }
 

@@ -146,19 +146,34 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestGrowingHistogramsShareSubChunk holds that what fits together is kept together.
-func TestGrowingHistogramsShareSubChunk(t *testing.T) {
+// growingHistograms makes histograms as they come from a healthy process.
+func growingHistograms(t testing.TB, n int, float bool) *Samples {
 	counts := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
-	var s Samples
-	for i := range 100 {
+	s := &Samples{}
+	for i := range n {
 		for j := range counts {
-			counts[j] += int64(j)
+			counts[j] += int64(i * j % 7)
 		}
-		h, err := Canonical(Histogram{T: int64(i), Int: makeHistogram(counts, 1, 0, false)})
+		h := Histogram{T: startMS + intervalMS*int64(i), Int: makeHistogram(counts, 1, 0, false)}
+		if float {
+			h.Float, h.Int = h.Int.ToFloat(nil), nil
+		}
+		h, err := Canonical(h)
 		require.NoError(t, err)
 		s.AppendHistogram(h)
 	}
-	require.Less(t, len(requireRoundTrip(t, &s)), 100*25)
+	return s
+}
+
+// TestGrowingHistogramsShareSubChunk holds that what fits together is kept together.
+func TestGrowingHistogramsShareSubChunk(t *testing.T) {
+	s := growingHistograms(t, 100, false)
+	require.Less(t, len(requireRoundTrip(t, s)), 100*25)
+	_, n := appendSubChunk(nil, s.H, false)
+	require.Equal(t, 100, n)
+	var got Samples
+	require.NoError(t, Decode(AppendChunk(nil, s), &got))
+	require.Same(t, &got.H[0].Int.PositiveSpans[0], &got.H[99].Int.PositiveSpans[0], "spans are shared in memory, too")
 }
 
 func TestCanonical(t *testing.T) {
