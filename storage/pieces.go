@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// chunkSamples and chunkHistograms bound a chunk, so that its row stays far below engine.MaxValue.
-	chunkSamples    = 16 << 10
-	chunkHistograms = 512
+	// chunkSamples and chunkHistogramBytes bound the floats of a chunk, and about how many bytes its
+	// histograms take, so that its row stays below engine.MaxValue.
+	chunkSamples        = 12 << 10
+	chunkHistogramBytes = 128 << 10
 )
 
 // pieces cuts normalized samples so that each piece fits a row. Nearly always there is one.
 func pieces(samples *chunk.Samples) []*chunk.Samples {
-	if len(samples.T) <= chunkSamples && len(samples.H) <= chunkHistograms {
+	if len(samples.T) <= chunkSamples && fitting(samples.H) == len(samples.H) {
 		return []*chunk.Samples{samples}
 	}
 	var out []*chunk.Samples
@@ -25,8 +26,8 @@ func pieces(samples *chunk.Samples) []*chunk.Samples {
 		if t+chunkSamples < len(samples.T) {
 			to = min(to, samples.T[t+chunkSamples]-1)
 		}
-		if h+chunkHistograms < len(samples.H) {
-			to = min(to, samples.H[h+chunkHistograms].T-1)
+		if n := fitting(samples.H[h:]); h+n < len(samples.H) {
+			to = min(to, samples.H[h+n].T-1)
 		}
 		piece := &chunk.Samples{}
 		for ; t < len(samples.T) && samples.T[t] <= to; t++ {
@@ -42,6 +43,23 @@ func pieces(samples *chunk.Samples) []*chunk.Samples {
 		out = append(out, piece)
 	}
 	return out
+}
+
+// fitting returns how many of the first histograms fit a chunk, at least one.
+func fitting(hs []chunk.Histogram) int {
+	bytes := 0
+	for i, h := range hs {
+		// A bucket takes at most ten bytes, a span twice five, a bound nine.
+		if h.Int != nil {
+			bytes += 64 + 10*(len(h.Int.PositiveBuckets)+len(h.Int.NegativeBuckets)+len(h.Int.PositiveSpans)+len(h.Int.NegativeSpans)+len(h.Int.CustomValues))
+		} else {
+			bytes += 64 + 10*(len(h.Float.PositiveBuckets)+len(h.Float.NegativeBuckets)+len(h.Float.PositiveSpans)+len(h.Float.NegativeSpans)+len(h.Float.CustomValues))
+		}
+		if i > 0 && bytes > chunkHistogramBytes {
+			return i
+		}
+	}
+	return len(hs)
 }
 
 // boundsOf returns the first and last timestamp of non-empty, normalized samples.

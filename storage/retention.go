@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
+
+// expireGrace is how long after its retention a window may still stand.
+const expireGrace = 7 * 24 * time.Hour
 
 // What a row of table bounds is about. The tenant "" stands for all of them.
 const (
@@ -75,6 +79,14 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// expires returns when rows of a window may vanish, seconds since 1970; 0: never.
+func (s *Store) expires(window int64) int64 {
+	if s.opts.Retention == 0 {
+		return 0
+	}
+	return (s.period.windowEnd(window) + s.opts.Retention.Milliseconds() + expireGrace.Milliseconds()) / 1000
 }
 
 // expiredWindow returns the newest window whose rows may go: its end, the retention and the grace have

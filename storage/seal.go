@@ -17,12 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-const (
-	// sealWriteBytes is about how much one write of the sealer holds.
-	sealWriteBytes = 2 << 20
-	// expireGrace is how long after its retention a window may still stand.
-	expireGrace = 7 * 24 * time.Hour
-)
+// sealWriteBytes is about how much one write of the sealer holds.
+const sealWriteBytes = 2 << 20
 
 // SealStats says what a seal did.
 type SealStats struct {
@@ -254,9 +250,7 @@ type sealer struct {
 }
 
 func (x *sealer) run(gens []*generation) error {
-	if r := x.s.opts.Retention; r > 0 {
-		x.expires = (x.s.period.windowEnd(x.window) + r.Milliseconds() + expireGrace.Milliseconds()) / 1000
-	}
+	x.expires = x.s.expires(x.window)
 	byTenant := collect(gens)
 	names := make([]string, 0, len(byTenant))
 	for name := range byTenant {

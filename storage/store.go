@@ -127,6 +127,7 @@ type Store struct {
 	builders  sync.Pool
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
 	catalog   catalogMemory
+	metadata  *metadataKeeper
 	cache     *cache
 	metrics   *metrics
 
@@ -158,6 +159,8 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	go s.committer.run()
 	var background context.Context
 	background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.metadata = newMetadataKeeper(s)
+	go s.metadata.run(background)
 	go func() {
 		defer close(s.rebuilt)
 		s.rebuildErr = s.rebuild(background)
@@ -190,6 +193,7 @@ func (s *Store) Close() error {
 	s.cancel()
 	s.committer.close()
 	<-s.rebuilt
+	<-s.metadata.done
 	return nil
 }
 

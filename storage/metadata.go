@@ -1,0 +1,218 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Metadata is what senders say of a metric.
+type Metadata struct {
+	// Type is a name such as counter; Unit and Help may be empty.
+	Type, Unit, Help string
+}
+
+const (
+	metadataVersion = 1
+	// maxMetadataText bounds unit and help, bytes; longer ones are cut.
+	maxMetadataText = 4 << 10
+	// maxMetadataSeen bounds what the keeper remembers as written; when full it forgets all.
+	maxMetadataSeen = 1 << 18
+	// maxMetadataQueue bounds what waits to be written. What doesn't fit is said again: senders repeat it.
+	maxMetadataQueue = 1 << 14
+	// metadataDelay is how long the keeper collects before it writes.
+	metadataDelay = time.Second
+	// metadataWindows is how many windows back Metadata looks.
+	metadataWindows = 8
+)
+
+var errBadMetadata = errors.New("storage: malformed metadata")
+
+// metadataKeeper writes what senders say of metrics, once a window.
+type metadataKeeper struct {
+	s    *Store
+	seed maphash.Seed
+
+	mu    sync.Mutex
+	seen  map[uint64]struct{}
+	queue []noted
+	wake  chan struct{}
+	done  chan struct{}
+}
+
+type noted struct {
+	hash           uint64
+	window         int64
+	tenant, metric string
+	Metadata
+}
+
+func newMetadataKeeper(s *Store) *metadataKeeper {
+	return &metadataKeeper{s: s, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// NoteMetadata remembers what a sender says of a metric. It returns at once; the row is written a little
+// later, and only if this process hasn't written it in this window. The bytes stay the caller's.
+func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
+	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue {
+		return
+	}
+	unit, help = unit[:min(len(unit), maxMetadataText)], help[:min(len(help), maxMetadataText)]
+	k := s.metadata
+	window := s.period.windowOfTime(s.opts.Now().UnixMilli())
+	var h maphash.Hash
+	h.SetSeed(k.seed)
+	for _, part := range []string{tenant, typ} {
+		_, _ = h.WriteString(part)
+		_ = h.WriteByte(0)
+	}
+	for _, part := range [][]byte{metric, unit, help} {
+		_, _ = h.Write(part)
+		_ = h.WriteByte(0)
+	}
+	hash := h.Sum64() + uint64(window)*0x9e3779b97f4a7c15
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.seen[hash]; ok || len(k.queue) >= maxMetadataQueue {
+		return
+	}
+	if len(k.seen) >= maxMetadataSeen {
+		clear(k.seen)
+	}
+	k.seen[hash] = struct{}{}
+	k.queue = append(k.queue, noted{
+		hash: hash, window: window, tenant: tenant, metric: string(metric),
+		Metadata: Metadata{Type: typ, Unit: strings.ToValidUTF8(string(unit), "\uFFFD"), Help: strings.ToValidUTF8(string(help), "\uFFFD")},
+	})
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes what was noted until ctx ends, and then what is left.
+func (k *metadataKeeper) run(ctx context.Context) {
+	defer close(k.done)
+	for {
+		select {
+		case <-ctx.Done():
+			k.write()
+			return
+		case <-k.wake:
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(metadataDelay):
+		}
+		k.write()
+	}
+}
+
+func (k *metadataKeeper) write() {
+	k.mu.Lock()
+	queue := k.queue
+	k.queue = nil
+	k.mu.Unlock()
+	const group = 1000
+	for batch := range slices.Chunk(queue, group) {
+		rows := make([]engine.Batch, len(batch))
+		for i, n := range batch {
+			rows[i] = k.s.metadataRow(n)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+		err := k.s.eng.Write(ctx, rows)
+		cancel()
+		if err == nil {
+			continue
+		}
+		k.s.opts.Logger.Warn("metadata could not be written; it will be when it is sent again", "err", err)
+		k.mu.Lock()
+		for _, n := range batch {
+			delete(k.seen, n.hash)
+		}
+		k.mu.Unlock()
+	}
+}
+
+// metadataRow makes the row of what was noted:
+//
+//	+---------+----------+------+----------+------+----------+------+
+//	| version | type len | type | unit len | unit | help len | help |
+//	| 1 byte  | uvarint  |      | uvarint  |      | uvarint  |      |
+//	+---------+----------+------+----------+------+----------+------+
+func (s *Store) metadataRow(n noted) engine.Batch {
+	value := []byte{metadataVersion}
+	for _, text := range []string{n.Type, n.Unit, n.Help} {
+		value = appendString(value, text)
+	}
+	sum := sha256.Sum256(value)
+	return engine.Batch{
+		Table: engine.Metadata, Partition: engine.Key{engine.Int(n.window), engine.Text(n.tenant)},
+		Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text(n.metric), engine.Text(string(sum[:engine.IDLen]))},
+			Timestamp:  s.period.windowEnd(n.window) * 1000, Expires: s.expires(n.window), Value: value,
+		}},
+	}
+}
+
+func parseMetadata(b []byte) (m Metadata, err error) {
+	if len(b) == 0 || b[0] != metadataVersion {
+		return m, fmt.Errorf("%w: unknown version", errBadMetadata)
+	}
+	b = b[1:]
+	for _, field := range []*string{&m.Type, &m.Unit, &m.Help} {
+		var text []byte
+		if text, b, err = takeString(b); err != nil {
+			return m, fmt.Errorf("%w: truncated", errBadMetadata)
+		}
+		*field = string(text)
+	}
+	return m, nil
+}
+
+// Metadata returns what was said of a tenant's metrics in the last days, of each the latest first; metric
+// "" asks for all. limit bounds how many metrics; 0: all.
+func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]Metadata, error) {
+	out := map[string][]Metadata{}
+	r := engine.Range{Table: engine.Metadata}
+	if metric != "" {
+		r.From = engine.Key{engine.Text(metric)}
+		r.To = r.From
+	}
+	budget := budget{limit: s.opts.QueryBytes}
+	newest := s.period.windowOfTime(s.opts.Now().UnixMilli())
+	for window := newest; window > newest-metadataWindows; window-- {
+		r.Partition = engine.Key{engine.Int(window), engine.Text(tenant)}
+		for row, err := range s.eng.Scan(ctx, r) {
+			if err != nil {
+				return nil, fmt.Errorf("storage: reading metadata: %w", err)
+			}
+			name := row.Clustering[0].Text
+			if limit > 0 && len(out) >= limit && out[name] == nil {
+				continue
+			}
+			m, err := parseMetadata(row.Value)
+			if err != nil {
+				s.corrupt(engine.Metadata, fmt.Errorf("metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err))
+				continue
+			}
+			if slices.Contains(out[name], m) {
+				continue
+			}
+			if err := budget.charge(len(row.Value) + len(name)); err != nil {
+				return nil, err
+			}
+			name = strings.Clone(name)
+			out[name] = append(out[name], m)
+		}
+	}
+	return out, nil
+}
