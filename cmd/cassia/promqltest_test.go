@@ -179,7 +179,20 @@ func (a *suiteAppender) Commit() error {
 		return errors.New("not all was written: " + written)
 	}
 	if a.s.sealed {
-		return a.s.store.SealAll(a.ctx)
+		return a.s.sealAll(a.ctx)
+	}
+	return nil
+}
+
+// sealAll leaves nothing that could be read from the head or the stage.
+func (s *suiteStore) sealAll(ctx context.Context) error {
+	if err := s.store.SealAll(ctx); err != nil {
+		return err
+	}
+	for partition := range s.store.Period().Partitions {
+		if work, err := s.store.Waiting(ctx, partition); err != nil || len(work) > 0 {
+			return fmt.Errorf("not all was sealed: %v still wait, %w", work, err)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,155 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/stretchr/testify/require"
+)
+
+// parse reads a command line and checks it.
+func parse(t *testing.T, args ...string) (*Config, error) {
+	t.Helper()
+	app := kingpin.New("cassia", "")
+	c := Register(app.Command("serve", ""), 16<<30)
+	if _, err := app.Parse(append([]string{"serve"}, args...)); err != nil {
+		return nil, err
+	}
+	return c, c.Validate()
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := parse(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{":9201"}, c.ListenAddresses)
+	require.Equal(t, []string{":9201"}, c.Public())
+	require.False(t, c.AdminAPI)
+	require.Equal(t, "pebble", c.Engine)
+	require.Equal(t, "data", c.Path)
+	require.Equal(t, 2*time.Hour, c.Slot)
+	require.Equal(t, 15*time.Minute, c.Settle)
+	require.Equal(t, 30*24*time.Hour, c.Retention)
+	require.Equal(t, 2*time.Minute, c.QueryTimeout)
+	require.Equal(t, 5*time.Minute, c.LookbackDelta)
+	require.Equal(t, 50_000_000, c.MaxSamples)
+	require.Equal(t, 20, c.MaxConcurrency)
+	require.EqualValues(t, 4<<30, c.HeadBytes)
+	require.EqualValues(t, 2<<30, c.CacheBytes)
+	require.EqualValues(t, 1<<30, c.QueryBytes)
+	require.True(t, c.Features.Parser.ExperimentalDurationExpr, "as in Prometheus")
+	require.False(t, c.Features.Parser.EnableExperimentalFunctions)
+	require.False(t, c.Features.PerStepStats || c.Features.DelayedNameRemoval || c.Features.StartTimestamps)
+	require.Contains(t, c.ExternalURL.String(), ":9201")
+}
+
+func TestValues(t *testing.T) {
+	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:0", "--web.listen-address=localhost:2",
+		"--web.external-url=https://cassia.example.org/", "--web.enable-admin-api",
+		"--storage.slot=1d", "--storage.settle=0s", "--retention.raw=0", "--storage.head-bytes=123456789", "--storage.cache-bytes=1GiB",
+		"--query.max-bytes=512MB", "--query.lookback-delta=1h30m",
+		"--enable-feature=promql-experimental-functions,promql-per-step-stats, promql-delayed-name-removal",
+		"--enable-feature=use-start-timestamps,promql-extended-range-selectors,promql-binop-fill-modifiers,promql-duration-expr,")
+	require.NoError(t, err)
+	require.Empty(t, c.Public())
+	require.Equal(t, "https://cassia.example.org", c.ExternalURL.String())
+	require.True(t, c.AdminAPI)
+	require.Equal(t, 24*time.Hour, c.Slot)
+	require.Zero(t, c.Settle)
+	require.Zero(t, c.Retention)
+	require.EqualValues(t, 123456789, c.HeadBytes)
+	require.EqualValues(t, 1<<30, c.CacheBytes)
+	require.EqualValues(t, 512<<20, c.QueryBytes)
+	require.Equal(t, 90*time.Minute, c.LookbackDelta)
+	f := c.Features
+	require.True(t, f.PerStepStats && f.DelayedNameRemoval && f.StartTimestamps)
+	require.True(t, f.Parser.EnableExperimentalFunctions && f.Parser.EnableExtendedRangeSelectors && f.Parser.EnableBinopFillModifiers)
+}
+
+func TestBadValues(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "web.yml")
+	require.NoError(t, os.WriteFile(broken, []byte("tls_server_config: [1, 2]\n"), 0o600))
+	for arg, want := range map[string]string{
+		"--web.listen-address=9201":              "must be host:port, such as :9201 or 127.0.0.1:9201",
+		"--web.listen-address=:http":             "the port must be a number from 0 to 65535",
+		"--web.listen-address=:70000":            "the port must be a number from 0 to 65535",
+		"--web.config.file=/no/such/file":        "no such file",
+		"--web.config.file=" + broken:            "cannot",
+		"--web.external-url=cassia":              "must be a URL such as https://cassia.example.org",
+		"--web.external-url=https://x/y":         "must have no path: Cassia serves at the root",
+		"--storage.engine=cassandra":             "unknown engine, must be pebble",
+		"--storage.slot=5h":                      "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h",
+		"--storage.slot=90m":                     "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h",
+		"--storage.slot=0s":                      "must be longer than 0",
+		"--storage.slot=two hours":               "must be a duration such as 90s, 15m, 2h, 30d or 1y",
+		"--storage.settle=-1m":                   "must be a duration",
+		"--storage.settle=2d":                    "must not be longer than 1d",
+		"--retention.raw=2h":                     "must be at least 1d, or 0 to keep samples for ever",
+		"--storage.head-bytes=1MiB":              "must be at least 16777216 (16MiB)",
+		"--storage.cache-bytes=1":                "must be at least 8388608 (8MiB)",
+		"--query.timeout=0s":                     "must be longer than 0",
+		"--query.lookback-delta=x":               "must be a duration",
+		"--query.max-samples=0":                  "must be at least 1",
+		"--query.max-concurrency=-1":             "must be at least 1",
+		"--query.max-bytes=1000":                 "must be at least 1048576 (1MiB)",
+		"--enable-feature=exemplar-storage":      "unknown feature, there are promql-binop-fill-modifiers, promql-delayed-name-removal,",
+		"--enable-feature=promql-per-step-stat,": "unknown feature",
+	} {
+		_, err := parse(t, arg)
+		require.ErrorContains(t, err, want, arg)
+		flag, _, _ := strings.Cut(arg, "=")
+		require.ErrorContains(t, err, flag+"=", "the message names the flag")
+		require.NotContains(t, err.Error(), "\n")
+	}
+	for arg, want := range map[string]string{
+		"--storage.head-bytes=lots": `"lots" isn't a number of bytes such as 512MiB or 4GiB`,
+		"--query.max-samples=many":  "many",
+		"--log.level=loud":          "loud",
+		"--log.format=xml":          "xml",
+		"--no-such-flag":            "no-such-flag",
+		"--storage.path=":           "--storage.path must name a directory",
+	} {
+		_, err := parse(t, arg)
+		require.ErrorContains(t, err, want, arg)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	const meminfo = "MemFree: 1 kB\nMemTotal:       8388608 kB\n"
+	for about, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"nothing known":      {nil, assumedMemory},
+		"the machine's":      {map[string]string{"proc/meminfo": meminfo}, 8 << 30},
+		"cgroup 2":           {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "1073741824\n"}, 1 << 30},
+		"cgroup 2, above":    {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "2147483648\n"}, 2 << 30},
+		"cgroup 2, its root": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "536870912\n"}, 512 << 20},
+		"cgroup 2, no limit": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n"}, 8 << 30},
+		"cgroup 1":           {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,memory:/x\n1:name=systemd:/y\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1073741824\n"}, 1 << 30},
+		"cgroup 1, no limit": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9223372036854771712\n"}, 8 << 30},
+		"nonsense":           {map[string]string{"proc/meminfo": "MemTotal: much\n", "proc/self/cgroup": "::\nx\n0::/../..\n", "sys/fs/cgroup/memory.max": "-5"}, assumedMemory},
+	} {
+		root := fstest.MapFS{}
+		for name, content := range c.files {
+			root[name] = &fstest.MapFile{Data: []byte(content)}
+		}
+		require.Equal(t, c.want, Memory(root), about)
+	}
+}
+
+func TestSharesFitTheMemory(t *testing.T) {
+	for _, memory := range []int64{0, 256 << 20, 1 << 30, 24<<30 + 12345, 1 << 40} {
+		s := sharesOf(memory)
+		require.Positive(t, s.Head)
+		require.Positive(t, s.Cache)
+		require.Positive(t, s.Query)
+		if memory >= 1<<30 {
+			require.Less(t, s.Head+s.Cache+s.Query, memory/2)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// tellTenant answers with the tenant that it is called for.
+var tellTenant = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.WriteString(w, tenant.From(r.Context()))
+})
+
+func testOptions() Options {
+	registry := prometheus.NewRegistry()
+	return Options{
+		API: tellTenant, Write: tellTenant, Ready: func() error { return nil },
+		SealAll: func(context.Context) error { return nil }, Version: "1.2.3",
+		Gatherer: registry, HTTP: NewMetrics(registry), Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+func do(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestRoutes(t *testing.T) {
+	o := testOptions()
+	h := NewHandler(o)
+	for _, c := range []struct {
+		method, path string
+		code         int
+		part         string
+	}{
+		{"GET", "/-/healthy", 200, "healthy"},
+		{"HEAD", "/-/healthy", 200, ""},
+		{"GET", "/-/ready", 200, "is ready"},
+		{"GET", "/metrics", 200, "cassia_http_panics_total 0"},
+		{"GET", "/", 200, "1.2.3"},
+		{"GET", "/debug/pprof/", 200, "goroutine"},
+		{"GET", "/debug/pprof/cmdline", 200, ""},
+		{"POST", "/api/v1/write", 200, "default"},
+		{"GET", "/api/v1/query", 200, "default"},
+		{"GET", "/nothing", 404, "not found"},
+		{"POST", "/-/healthy", 405, ""},
+		{"POST", "/-/seal", 403, "--web.enable-admin-api"},
+	} {
+		w := do(h, c.method, c.path)
+		require.Equal(t, c.code, w.Code, c.path)
+		require.Contains(t, w.Body.String(), c.part, c.path)
+	}
+	require.Equal(t, 1.0, testutil.ToFloat64(o.HTTP.requests.WithLabelValues("/api/v1/write", "200")))
+}
+
+func TestNotReadySaysWhy(t *testing.T) {
+	o := testOptions()
+	o.AdminAPI = true
+	o.Ready = func() error { return errors.New("the head is being rebuilt") }
+	h := NewHandler(o)
+	for method, path := range map[string]string{"GET": "/-/ready", "POST": "/-/seal"} {
+		w := do(h, method, path)
+		require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+		require.Contains(t, w.Body.String(), "the head is being rebuilt")
+	}
+	require.Equal(t, http.StatusOK, do(h, "GET", "/-/healthy").Code)
+	require.Contains(t, do(h, "GET", "/").Body.String(), "Not ready for queries: the head is being rebuilt")
+}
+
+func TestSeal(t *testing.T) {
+	o := testOptions()
+	o.AdminAPI = true
+	var calls int
+	var answer error
+	o.SealAll = func(context.Context) error { calls++; return answer }
+	h := NewHandler(o)
+	require.Equal(t, http.StatusMethodNotAllowed, do(h, "GET", "/-/seal").Code)
+	require.Zero(t, calls)
+	require.Equal(t, http.StatusOK, do(h, "POST", "/-/seal").Code)
+	require.Equal(t, 1, calls)
+	answer = errors.New("disk is full")
+	w := do(h, "POST", "/-/seal")
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	require.Contains(t, w.Body.String(), "disk is full")
+}
+
+func TestTenantOfARequest(t *testing.T) {
+	h := NewHandler(testOptions())
+	for _, path := range []string{"/api/v1/write", "/api/v1/query"} {
+		w := do(h, "POST", path, tenant.Header, "team-a")
+		require.Equal(t, "team-a", w.Body.String())
+		for _, header := range [][]string{
+			{tenant.Header, "a/b"}, {tenant.Header, ""}, {tenant.Header, ".."},
+			{tenant.Header, strings.Repeat("x", tenant.MaxLen+1)}, {tenant.Header, "a", tenant.Header, "b"},
+		} {
+			w := do(h, "POST", path, header...)
+			require.Equal(t, http.StatusBadRequest, w.Code, header)
+			require.Contains(t, w.Body.String(), `"errorType":"bad_data"`)
+			require.Contains(t, w.Body.String(), tenant.Header)
+		}
+	}
+}
+
+func TestAPanicEndsOneRequestOnly(t *testing.T) {
+	o := testOptions()
+	var log bytes.Buffer
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	o.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/begun":
+			_, _ = io.WriteString(w, "half of the ans")
+			w.(http.Flusher).Flush()
+		case "/api/aborted":
+			panic(http.ErrAbortHandler)
+		}
+		panic("a bug")
+	})
+	server := httptest.NewServer(NewHandler(o))
+	defer server.Close()
+
+	answer, err := http.Get(server.URL + "/api/x")
+	require.NoError(t, err)
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusInternalServerError, answer.StatusCode)
+	require.Contains(t, string(body), `"status":"error"`)
+	require.Contains(t, log.String(), "a bug")
+	require.Equal(t, 1.0, testutil.ToFloat64(o.HTTP.panics))
+
+	answer, err = http.Get(server.URL + "/api/begun")
+	require.NoError(t, err)
+	_, err = io.ReadAll(answer.Body)
+	require.Error(t, err, "half an answer must not look whole")
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, 2.0, testutil.ToFloat64(o.HTTP.panics))
+
+	_, err = http.Get(server.URL + "/api/aborted")
+	require.Error(t, err)
+	require.Equal(t, 2.0, testutil.ToFloat64(o.HTTP.panics), "an abort is no bug")
+}

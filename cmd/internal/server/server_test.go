@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestPortInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, "", tellTenant, quiet)
+	require.EqualError(t, err, "--web.listen-address="+taken.Addr().String()+": another program listens there; stop it, or choose another port")
+	_, err = Listen([]string{"999.0.0.1:1"}, "", tellTenant, quiet)
+	require.ErrorContains(t, err, "--web.listen-address=999.0.0.1:1: ")
+}
+
+// A request under way when the server stops gets its whole answer; later ones are not taken.
+func TestStopDrainsRequests(t *testing.T) {
+	begun, finish := make(chan struct{}), make(chan struct{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-finish
+		_, _ = io.WriteString(w, "whole")
+	})
+	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, "", h, quiet)
+	require.NoError(t, err)
+	require.Len(t, s.Addresses(), 2)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+
+	answers := make(chan string, 1)
+	go func() {
+		answer, err := http.Get("http://" + s.Addresses()[1])
+		if err != nil {
+			answers <- err.Error()
+			return
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		answers <- fmt.Sprint(string(body), err)
+	}()
+	<-begun
+	stop()
+	for _, address := range s.Addresses() { // Taken until the listener is closed, which stop has only begun.
+		require.Eventually(t, func() bool {
+			c, err := net.Dial("tcp", address)
+			if err == nil {
+				_ = c.Close()
+			}
+			return err != nil
+		}, drainTimeout, drainTimeout/1000)
+	}
+	select {
+	case err := <-served:
+		t.Fatalf("served ended before the request did: %v", err)
+	default:
+	}
+	close(finish)
+	require.Equal(t, "whole<nil>", <-answers)
+	require.NoError(t, <-served)
+}
+
+func TestBasicAuth(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "web.yml")
+	require.NoError(t, os.WriteFile(file, []byte("basic_auth_users:\n  ada: "+string(hash)+"\n"), 0o600))
+	s, err := Listen([]string{"127.0.0.1:0", "127.0.0.1:0"}, file, NewHandler(testOptions()), quiet)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	for _, address := range s.Addresses() {
+		for password, want := range map[string]int{"secret": http.StatusOK, "guess": http.StatusUnauthorized} {
+			r, err := http.NewRequest(http.MethodGet, "http://"+address+"/-/healthy", nil)
+			require.NoError(t, err)
+			r.SetBasicAuth("ada", password)
+			answer, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, want, answer.StatusCode)
+		}
+	}
+	stop()
+	require.NoError(t, <-served)
+}
