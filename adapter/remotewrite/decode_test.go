@@ -231,6 +231,14 @@ func TestLabelReferencesInPieces(t *testing.T) {
 	}
 }
 
+// TestNumberInTwoFields has a packed field end in the middle of a number that the next one goes on with.
+func TestNumberInTwoFields(t *testing.T) {
+	body := appendBytesField(appendBytesField(nil, 4, nil), 4, []byte("__name__"))
+	first, second := appendBytesField(nil, 1, []byte{0, 0x81}), appendBytesField(nil, 1, []byte{0, 0, 0})
+	body = appendBytesField(body, 5, append(first, second...))
+	require.ErrorIs(t, newTestDecoder(newRecorder()).decodeV2(body), errMalformed)
+}
+
 // TestTruncated cuts valid requests at every byte: nothing may panic, and what is taken is what generated
 // decoders take.
 func TestTruncated(t *testing.T) {

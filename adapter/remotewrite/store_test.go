@@ -7,26 +7,18 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
-	configutil "github.com/prometheus/common/config"
-	"github.com/prometheus/common/model"
+	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
-	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/stretchr/testify/require"
-
-	"github.com/golang/snappy"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -111,96 +103,6 @@ func linesOfV2(t testing.TB, req *writev2.Request) (lines []string) {
 	}
 	slices.Sort(lines)
 	return lines
-}
-
-// recent is a request of every kind of sample, of the last minutes.
-func recent() *prompb.WriteRequest {
-	h := func(ago int64, h *histogram.Histogram) prompb.Histogram {
-		return prompb.FromIntHistogram(testMS-ago, h)
-	}
-	return &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
-		{Labels: protoLabels("__name__", "a", "instance", "x:1", "job", "j"), Samples: []prompb.Sample{
-			{Timestamp: testMS - 3000, Value: 1.5}, {Timestamp: testMS - 2000, Value: math.Float64frombits(value.StaleNaN)},
-			{Timestamp: testMS, Value: math.Inf(1)},
-		}},
-		{Labels: protoLabels("__name__", "ünicode", "k.ey", "välue \n\""), Samples: []prompb.Sample{{Timestamp: testMS}}},
-		{Labels: protoLabels("__name__", "h"), Histograms: []prompb.Histogram{h(5, intHistogram()), h(4, customHistogram()), prompb.FromFloatHistogram(testMS, floatHistogram())}},
-	}}
-}
-
-// TestPrometheusSender sends with the client that Prometheus' queues use.
-func TestPrometheusSender(t *testing.T) {
-	for message, encode := range map[remoteapi.WriteMessageType]func(*prompb.WriteRequest) []byte{
-		remoteapi.WriteV1MessageType: func(r *prompb.WriteRequest) []byte { return marshalV1(t, r) },
-		remoteapi.WriteV2MessageType: func(r *prompb.WriteRequest) []byte { return marshalV2(t, v2From(r)) },
-	} {
-		t.Run(string(message), func(t *testing.T) {
-			s := newServer(t, nil, nil)
-			client := prometheusClient(t, s, message)
-			req := recent()
-			stats, err := client.Store(t.Context(), snappy.Encode(nil, encode(req)), 0)
-			require.NoError(t, err)
-			if message == remoteapi.WriteV2MessageType {
-				require.Equal(t, remote.WriteResponseStats{Samples: 4, Histograms: 3, Confirmed: true}, stats)
-			} else {
-				require.False(t, stats.Confirmed)
-			}
-			require.Equal(t, linesOfV2(t, v2From(req)), s.stored(t, tenant.Default))
-
-			_, err = client.Store(t.Context(), snappy.Encode(nil, encode(req)), 1)
-			require.NoError(t, err)
-			require.Equal(t, linesOfV2(t, v2From(req)), s.stored(t, tenant.Default), "a retry changes nothing")
-
-			req.Timeseries[0].Samples[0].Timestamp = testMS + time.Hour.Milliseconds()
-			stats, err = client.Store(t.Context(), snappy.Encode(nil, encode(req)), 0)
-			require.ErrorContains(t, err, "400 Bad Request: 1 of 7 samples refused: too_far_ahead (1 sample), such as: ")
-			require.NotErrorAs(t, err, new(remote.RecoverableError), "it is no use to try again")
-			if message == remoteapi.WriteV2MessageType {
-				require.Equal(t, remote.WriteResponseStats{Samples: 3, Histograms: 3, Confirmed: true}, stats)
-			}
-		})
-	}
-}
-
-func prometheusClient(t testing.TB, h http.Handler, message remoteapi.WriteMessageType) remote.WriteClient {
-	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
-	u, err := url.Parse(srv.URL)
-	require.NoError(t, err)
-	client, err := remote.NewWriteClient("cassia", &remote.ClientConfig{
-		URL: &configutil.URL{URL: u}, Timeout: model.Duration(time.Minute), WriteProtoMsg: message,
-	})
-	require.NoError(t, err)
-	return client
-}
-
-// TestGoClientSender sends with client_golang's client, which retries by itself.
-func TestGoClientSender(t *testing.T) {
-	var failures atomic.Int64
-	failures.Store(2)
-	s := newServer(t, func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Write && op.Table == engine.Stage && failures.Add(-1) >= 0 {
-			return faultengine.Fail(nil)
-		}
-		return faultengine.Pass()
-	}, nil)
-	srv := httptest.NewServer(s)
-	defer srv.Close()
-	api, err := remoteapi.NewAPI(srv.URL, remoteapi.WithAPIBackoff(remoteapi.BackoffConfig{Min: 1, Max: 1, MaxRetries: 5}))
-	require.NoError(t, err)
-	retries := 0
-	req := v2From(recent())
-	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, req, remoteapi.WithWriteRetryCallback(func(err error) {
-		retries++
-		require.ErrorContains(t, err, "503")
-	}))
-	require.NoError(t, err)
-	require.NotZero(t, retries)
-	require.Equal(t, []int{4, 3, 0}, []int{stats.Samples, stats.Histograms, stats.Exemplars})
-	require.Equal(t, linesOfV2(t, req), s.stored(t, tenant.Default))
-
-	_, err = api.Write(t.Context(), remoteapi.WriteV1MessageType, recent())
-	require.NoError(t, err)
 }
 
 // TestBadSamplesOfMany sends one bad series or sample of every kind between good ones.
