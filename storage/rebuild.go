@@ -100,7 +100,7 @@ type loader struct {
 	writer  string
 	epoch   int64
 	refs    []*strand // by number in the epoch, from 1
-	byID    map[SeriesID]*strand
+	known   map[*Series]*strand
 	orphans int
 }
 
@@ -125,13 +125,13 @@ func (l *loader) define(ref uint32, tenant string, ls labels.Labels) error {
 	if s.partition != l.gen.cell.partition {
 		return fmt.Errorf("%w: a series of partition %d", errBadBlob, s.partition)
 	}
-	if l.byID == nil {
-		l.byID = map[SeriesID]*strand{}
+	if l.known == nil {
+		l.known = map[*Series]*strand{}
 	}
-	st := l.byID[s.id]
+	st := l.known[s]
 	if st == nil {
 		st = newStrand(l.gen, s, l.s.period.slotStart(l.gen.cell.slot))
-		l.byID[s.id] = st
+		l.known[s] = st
 		l.gen.strands = append(l.gen.strands, st)
 	}
 	for uint64(len(l.refs)) <= uint64(ref) {
