@@ -24,6 +24,8 @@ const (
 var (
 	// ErrOtherSettings says that the store was created with other settings than those asked for.
 	ErrOtherSettings = errors.New("storage: created with other settings")
+	// ErrNoStore says that the engine holds no store yet.
+	ErrNoStore = errors.New("storage: there is no store yet")
 	// ErrNewerFormat says that a newer Cassia wrote the store.
 	ErrNewerFormat = errors.New("storage: written in a newer format")
 )
@@ -37,6 +39,9 @@ type settings struct {
 
 // openSettings reads the store's settings, or writes them if the store is new. Whoever writes first wins.
 func openSettings(ctx context.Context, eng engine.Engine, opts Options) (Period, time.Time, error) {
+	if opts.Slot == 0 {
+		return readSettings(ctx, eng)
+	}
 	want := settings{
 		Format: formatVersion, CreatedMS: opts.Now().UnixMilli(),
 		Periods: []Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.Partitions}},
@@ -49,18 +54,12 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (Period,
 	if err != nil {
 		return Period{}, time.Time{}, fmt.Errorf("storage: opening the settings: %w", err)
 	}
-	have := want
-	if !ok {
-		have = settings{}
-		if err := json.Unmarshal(found, &have); err != nil {
-			return Period{}, time.Time{}, fmt.Errorf("storage: the settings row is corrupt: %w", err)
-		}
+	if ok {
+		return want.Periods[0], time.UnixMilli(want.CreatedMS), nil
 	}
-	if have.Format > formatVersion {
-		return Period{}, time.Time{}, fmt.Errorf("%w: format %d, this Cassia knows up to %d; use the newer one", ErrNewerFormat, have.Format, formatVersion)
-	}
-	if len(have.Periods) != 1 || have.Periods[0].SlotMS <= 0 || have.Periods[0].RawWindowMS <= 0 || have.Periods[0].Partitions <= 0 {
-		return Period{}, time.Time{}, errors.New("storage: the settings row has no usable period")
+	have, err := parseSettings(found)
+	if err != nil {
+		return Period{}, time.Time{}, err
 	}
 	if have.Periods[0] != want.Periods[0] {
 		h, w := have.Periods[0], want.Periods[0]
@@ -68,4 +67,32 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (Period,
 			ErrOtherSettings, time.Duration(h.SlotMS)*time.Millisecond, h.Partitions, time.Duration(w.SlotMS)*time.Millisecond, w.Partitions)
 	}
 	return have.Periods[0], time.UnixMilli(have.CreatedMS), nil
+}
+
+// readSettings reads the settings of a store that must exist.
+func readSettings(ctx context.Context, eng engine.Engine) (Period, time.Time, error) {
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: engine.Key{engine.Text("store")}}) {
+		if err != nil {
+			return Period{}, time.Time{}, fmt.Errorf("storage: reading the settings: %w", err)
+		}
+		have, err := parseSettings(row.Value)
+		if err != nil {
+			return Period{}, time.Time{}, err
+		}
+		return have.Periods[0], time.UnixMilli(have.CreatedMS), nil
+	}
+	return Period{}, time.Time{}, ErrNoStore
+}
+
+func parseSettings(b []byte) (have settings, err error) {
+	if err := json.Unmarshal(b, &have); err != nil {
+		return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
+	}
+	if have.Format > formatVersion {
+		return have, fmt.Errorf("%w: format %d, this Cassia knows up to %d; use the newer one", ErrNewerFormat, have.Format, formatVersion)
+	}
+	if len(have.Periods) != 1 || have.Periods[0].SlotMS <= 0 || have.Periods[0].RawWindowMS <= 0 || have.Periods[0].Partitions <= 0 {
+		return have, errors.New("storage: the settings row has no usable period")
+	}
+	return have, nil
 }

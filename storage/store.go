@@ -56,6 +56,7 @@ func (e *InvalidHistogramError) Unwrap() error { return e.Err }
 // Options configure a Store.
 type Options struct {
 	// Slot is the width of the unit of staging and sealing: a multiple of 1h that divides 24h. Default 2h.
+	// 0: what the store was created with, which must exist; then Partitions is not looked at either.
 	Slot time.Duration
 	// Partitions spread the work of sealing. Default 16.
 	Partitions int
@@ -91,7 +92,7 @@ func DefaultOptions() Options {
 
 func (o *Options) validate() error {
 	switch {
-	case o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0:
+	case o.Slot != 0 && (o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0):
 		return fmt.Errorf("storage: a slot of %v is not a multiple of 1h that divides 24h", o.Slot)
 	case o.Partitions < 1 || o.Partitions > 4096:
 		return fmt.Errorf("storage: %d partitions, 1 to 4096 are possible", o.Partitions)

@@ -28,6 +28,8 @@ type subcommand struct {
 func subcommands(app *kingpin.Application) []subcommand {
 	return []subcommand{
 		addServe(app),
+		addCheck(app),
+		addInspect(app),
 		addBench(app),
 	}
 }

@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// problems runs Check and returns what it reports.
+func (ts *testStore) problems() (list []string) {
+	_, err := ts.Check(ts.t.Context(), func(p string) { list = append(list, p) })
+	require.NoError(ts.t, err)
+	return list
+}
+
+// TestCheckNamesDamage damages one row after the other, and mends it again.
+func TestCheckNamesDamage(t *testing.T) {
+	ts := openTestStore(t, nil)
+	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
+	at := ts.now.Add(-4 * time.Hour)
+	ts.write("default", ls, sample{at.UnixMilli(), 1}, sample{at.UnixMilli() + 15_000, 2})
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.write("default", ls, sample{at.UnixMilli() + 30_000, 3})
+	require.Empty(t, ts.problems())
+
+	slot := ts.period.slotOf(at.UnixMilli())
+	window := ts.period.windowOf(slot)
+	id := SeriesIDOf(ls).String()
+	partition := ts.head.tenants["default"].byID[SeriesIDOf(ls)].partition
+	raw := rawPartition(window, "default", "up", 0)
+	var chunkAt engine.Key
+	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(kindChunk)}}) {
+		require.NoError(t, err)
+		chunkAt = chunkKey(id, row.Clustering[2].Int, strings.Clone(row.Clustering[3].Text))
+	}
+	for _, damage := range []struct {
+		name      string
+		table     *engine.Table
+		partition engine.Key
+		key       engine.Key
+		change    func([]byte) []byte
+		say       string
+	}{
+		{"a chunk's byte", engine.Raw, raw, chunkAt, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "the version is not the hash of the chunk"},
+		{"a chunk cut short", engine.Raw, raw, chunkAt, func(b []byte) []byte { return b[:len(b)-1] }, "chunk: corrupt"},
+		{"another series' labels", engine.Raw, raw, labelsKey(id), func([]byte) []byte {
+			return appendLabels(nil, labels.FromStrings(labels.MetricName, "up", "job", "b"))
+		}, "belong to series"},
+		{"labels cut short", engine.Raw, raw, labelsKey(id), func(b []byte) []byte { return b[:len(b)-1] }, "malformed labels: truncated"},
+		{"a blob's byte", engine.Stage, stagePartition(slot, partition), engine.Key{engine.Text(ts.writer), engine.Int(2)},
+			func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, "malformed blob: checksum"},
+	} {
+		t.Run(damage.name, func(t *testing.T) {
+			var good []byte
+			for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: damage.table, Partition: damage.partition, From: damage.key, To: damage.key}) {
+				require.NoError(t, err)
+				good = slices.Clone(row.Value)
+			}
+			require.NotNil(t, good)
+			put := func(b []byte) {
+				require.NoError(t, ts.eng.Write(context.Background(), []engine.Batch{{
+					Table: damage.table, Partition: damage.partition, Mutations: []engine.Mutation{{Clustering: damage.key, Timestamp: 2, Value: b}},
+				}}))
+			}
+			put(damage.change(slices.Clone(good)))
+			require.Contains(t, strings.Join(ts.problems(), "\n"), damage.say)
+			put(good)
+			require.Empty(t, ts.problems())
+		})
+	}
+}
+
+func TestInspect(t *testing.T) {
+	ts := openTestStore(t, nil)
+	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
+	ts.write("default", ls, sample{ts.now.UnixMilli(), 1}, sample{ts.now.UnixMilli() + 15_000, 2})
+	show := func(table string, fields map[string]string) string {
+		var lines []string
+		require.NoError(t, ts.Inspect(t.Context(), table, fields, func(s string) { lines = append(lines, s) }))
+		return strings.Join(lines, "\n")
+	}
+	slot := ts.period.slotOf(ts.now.UnixMilli())
+	partition := ts.head.tenants["default"].byID[SeriesIDOf(ls)].partition
+	require.Contains(t, show("stage", map[string]string{"slot": fmt.Sprint(slot), "partition": fmt.Sprint(partition)}), "1 series defined, 1 floats")
+	require.NoError(t, ts.SealAll(t.Context()))
+	window := ts.period.windowOf(slot)
+	key := map[string]string{"window": fmt.Sprint(window), "class": "0", "tenant": "default", "metric": "up", "shard": "0"}
+	require.Contains(t, show("raw", key), `{__name__="up", job="a"}`)
+	require.Contains(t, show("raw", key), "1 floats, 0 histograms, from 2026-05-01T12:00:00Z to 2026-05-01T12:00:00Z, first 1, last 1")
+	key["kind"] = "1"
+	require.NotContains(t, show("raw", key), "job")
+	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":1`)
+	require.Contains(t, show("catalog", map[string]string{"window": fmt.Sprint(window), "resolution": "0", "tenant": "default", "kind": "0", "label": "", "salt": "0"}), `value="up": 1 shards`)
+
+	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "there is no table"} {
+		require.ErrorContains(t, ts.Inspect(t.Context(), table, nil, nil), say)
+	}
+	require.ErrorContains(t, ts.Inspect(t.Context(), "store", map[string]string{"name": "store", "nam": "x"}, nil), `no field "nam"`)
+	require.ErrorContains(t, ts.Inspect(t.Context(), "stage", map[string]string{"slot": "x"}, nil), "no integer")
+
+	var lines []string
+	require.NoError(t, ts.Overview(t.Context(), func(s string) { lines = append(lines, s) }))
+	require.Contains(t, strings.Join(lines, "\n"), `tenant "default"`)
+}

@@ -1,0 +1,255 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// ErrInspect says that what was asked of Inspect can't be shown.
+var ErrInspect = errors.New("storage: can't show that")
+
+// Overview tells in words what is stored: settings, tenants, their windows, and slots not yet sealed.
+func (s *Store) Overview(ctx context.Context, out func(line string)) error {
+	say := func(format string, args ...any) { out(fmt.Sprintf(format, args...)) }
+	say("created %s, slots of %v, %d partitions, windows of %v", instant(s.created.UnixMilli()),
+		time.Duration(s.period.SlotMS)*time.Millisecond, s.period.Partitions, time.Duration(s.period.RawWindowMS)*time.Millisecond)
+	staged := map[int64]int{}
+	for p := range s.period.Partitions {
+		work, err := s.Waiting(ctx, p)
+		if err != nil {
+			return err
+		}
+		for _, w := range work {
+			if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, p)); err != nil {
+				return err
+			} else if !empty {
+				staged[w.Slot]++
+			}
+		}
+	}
+	slots := make([]int64, 0, len(staged))
+	for slot := range staged {
+		slots = append(slots, slot)
+	}
+	slices.Sort(slots)
+	for _, slot := range slots {
+		say("slot %d, from %s to %s: staged in %d partitions", slot, instant(s.period.slotStart(slot)), instant(s.period.slotEnd(slot)), staged[slot])
+	}
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	newest := s.period.windowOfTime(s.opts.Now().Add(MaxAhead).UnixMilli())
+	for _, tenant := range tenants {
+		first, _, err := s.firstSlot(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		say("tenant %q, first sealed slot %d", tenant, first)
+		for w := s.period.windowOf(first); w <= newest; w++ {
+			marks := 0
+			for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(w, tenant), KeysOnly: true}) {
+				if err != nil {
+					return err
+				}
+				marks++
+			}
+			if marks > 0 {
+				say("  window %d, until %s: %d seals", w, instant(s.period.windowEnd(w)), marks)
+			}
+		}
+	}
+	return nil
+}
+
+// Inspect tells in words what stands in the rows of one partition of a table. fields gives the whole
+// partition key by the names of its fields, and may give the first fields of the clustering key; integers
+// are decimal, ids hexadecimal.
+func (s *Store) Inspect(ctx context.Context, table string, fields map[string]string, out func(line string)) error {
+	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.Name == table })
+	if i < 0 {
+		names := make([]string, len(engine.Tables))
+		for i, t := range engine.Tables {
+			names[i] = t.Name
+		}
+		return fmt.Errorf("%w: there is no table %q; there are %s", ErrInspect, table, strings.Join(names, ", "))
+	}
+	t := engine.Tables[i]
+	partition, err := parseKey(t, t.Partition, fields)
+	if err != nil {
+		return err
+	}
+	if len(partition) < len(t.Partition) {
+		return fmt.Errorf("%w: rows of %s are found by %s; %s=… is missing", ErrInspect, t, fieldNames(t.Partition), t.Partition[len(partition)].Name)
+	}
+	from, err := parseKey(t, t.Clustering, fields)
+	if err != nil {
+		return err
+	}
+	for name := range fields {
+		known := func(f engine.Field) bool { return f.Name == name }
+		if !slices.ContainsFunc(t.Partition, known) && !slices.ContainsFunc(t.Clustering, known) {
+			return fmt.Errorf("%w: %s has no field %q; it has %s and %s", ErrInspect, t, name, fieldNames(t.Partition), fieldNames(t.Clustering))
+		}
+	}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: partition, From: from, To: from}) {
+		if err != nil {
+			return err
+		}
+		words, err := s.words(t, partition, row)
+		if err != nil {
+			words = "CORRUPT: " + err.Error()
+		}
+		out(keyText(t.Clustering, row.Clustering) + ": " + words)
+	}
+	return nil
+}
+
+// parseKey makes a key of the fields that are given, up to the first that isn't.
+func parseKey(t *engine.Table, fields []engine.Field, given map[string]string) (engine.Key, error) {
+	var key engine.Key
+	for _, f := range fields {
+		text, ok := given[f.Name]
+		if !ok {
+			break
+		}
+		v := engine.Text(text)
+		switch f.Kind {
+		case engine.KindInt:
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %s=%q of %s is no integer", ErrInspect, f.Name, text, t)
+			}
+			v = engine.Int(n)
+		case engine.KindID:
+			raw, err := hex.DecodeString(text)
+			if err != nil || len(raw) != engine.IDLen {
+				return nil, fmt.Errorf("%w: %s=%q of %s isn't %d bytes in hexadecimal", ErrInspect, f.Name, text, t, engine.IDLen)
+			}
+			v = engine.Text(string(raw))
+		}
+		key = append(key, v)
+	}
+	return key, nil
+}
+
+func fieldNames(fields []engine.Field) string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func keyText(fields []engine.Field, key engine.Key) string {
+	var parts []string
+	for i, v := range key {
+		switch fields[i].Kind {
+		case engine.KindInt:
+			parts = append(parts, fmt.Sprintf("%s=%d", fields[i].Name, v.Int))
+		case engine.KindID:
+			parts = append(parts, fmt.Sprintf("%s=%x", fields[i].Name, v.Text))
+		default:
+			parts = append(parts, fmt.Sprintf("%s=%q", fields[i].Name, v.Text))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// words tells what a row's value says.
+func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (string, error) {
+	switch t {
+	case engine.Stage:
+		return blobWords(row.Value)
+	case engine.Low, engine.Bounds:
+		v, n := binary.Varint(row.Value)
+		if n <= 0 {
+			return "", errors.New("not a number")
+		}
+		return strconv.FormatInt(v, 10), nil
+	case engine.Raw:
+		return rawWords(partition, row)
+	case engine.Metadata:
+		m, err := parseMetadata(row.Value)
+		return fmt.Sprintf("type %s, unit %q, help %q", m.Type, m.Unit, m.Help), err
+	case engine.Store:
+		return string(row.Value), nil
+	case engine.Catalog:
+		if partition[3].Int == catalogMetric {
+			n, _ := binary.Uvarint(row.Value)
+			return fmt.Sprintf("%d shards", n), nil
+		}
+	}
+	return "-", nil
+}
+
+func rawWords(partition engine.Key, row engine.Row) (string, error) {
+	if row.Clustering[0].Int == kindLabels {
+		var builder labels.ScratchBuilder
+		ls, err := parseLabels(row.Value, partition[3].Text, &builder)
+		return ls.String(), err
+	}
+	var samples chunk.Samples
+	if err := chunk.Decode(row.Value, &samples); err != nil {
+		return "", err
+	}
+	minT, maxT := boundsOf(&samples)
+	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T), len(samples.H), instant(minT), instant(maxT))
+	if n := len(samples.V); n > 0 {
+		words += fmt.Sprintf(", first %v, last %v", samples.V[0], samples.V[n-1])
+	}
+	return words, nil
+}
+
+// blobWords tells what a blob holds.
+func blobWords(b []byte) (string, error) {
+	var r blobReader
+	if err := r.open(b); err != nil {
+		return "", err
+	}
+	c := &blobCounts{minT: math.MaxInt64, maxT: math.MinInt64}
+	if err := r.walk(c); err != nil {
+		return "", err
+	}
+	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.epoch, c.series, c.floats, c.histograms)
+	if c.floats+c.histograms > 0 {
+		words += fmt.Sprintf(", from %s to %s", instant(c.minT), instant(c.maxT))
+	}
+	return words, nil
+}
+
+// blobCounts counts the records of a blob.
+type blobCounts struct {
+	series, floats, histograms int
+	minT, maxT                 int64
+}
+
+func (c *blobCounts) define(uint32, string, labels.Labels) error { c.series++; return nil }
+
+func (c *blobCounts) float(_ uint32, t, _ int64, _ uint64) error {
+	c.floats++
+	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
+	return nil
+}
+
+func (c *blobCounts) histogram(_ uint32, t int64, _ []byte) error {
+	c.histograms++
+	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
+	return nil
+}
+
+// instant writes a timestamp for people, in UTC.
+func instant(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z") }
