@@ -25,7 +25,7 @@ func (ts *testStore) problems() (list []string) {
 func TestCheckNamesDamage(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
-	at := ts.now.Add(-4 * time.Hour)
+	at := ts.now.Add(-5 * time.Hour)
 	ts.write("default", ls, sample{at.UnixMilli(), 1}, sample{at.UnixMilli() + 15_000, 2})
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.write("default", ls, sample{at.UnixMilli() + 30_000, 3})
