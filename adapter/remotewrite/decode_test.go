@@ -1,6 +1,7 @@
 package remotewrite
 
 import (
+	"bytes"
 	"math"
 	"testing"
 
@@ -237,6 +238,14 @@ func TestNumberInTwoFields(t *testing.T) {
 	first, second := appendBytesField(nil, 1, []byte{0, 0x81}), appendBytesField(nil, 1, []byte{0, 0, 0})
 	body = appendBytesField(body, 5, append(first, second...))
 	require.ErrorIs(t, newTestDecoder(newRecorder()).decodeV2(body), errMalformed)
+}
+
+// TestMalformedAfterBadReference says that a bad reference, which refuses one series, hides no malformed number
+// behind it, which refuses the request.
+func TestMalformedAfterBadReference(t *testing.T) {
+	refs := append([]byte{9, 9}, bytes.Repeat([]byte{0x80}, 10)...)
+	series := append(appendBytesField(nil, 1, append(refs, 1)), appendBytesField(nil, 2, appendSample(nil, 5, 1))...)
+	require.ErrorIs(t, newTestDecoder(newRecorder()).decodeV2(appendBytesField(nil, 5, series)), errMalformed)
 }
 
 // TestTruncated cuts valid requests at every byte: nothing may panic, and what is taken is what generated

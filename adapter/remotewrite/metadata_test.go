@@ -129,6 +129,10 @@ func TestHugeLabels(t *testing.T) {
 		require.Equal(t, 400, w.Code, what)
 		require.Contains(t, w.Body.String(), "too_many_labels (1 sample)")
 		require.Zero(t, r.defines)
+
+		d := newTestDecoder(r)
+		require.NoError(t, d.decodeV2(marshalV2(t, req)))
+		require.Less(t, cap(d.built), 2*maxAliasBytes, "few references to a long symbol are never written out whole")
 	}
 	r := newRecorder()
 	w := post(newTestHandler(t, r, nil), contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
