@@ -138,3 +138,44 @@ func nameMatches(ms []*labels.Matcher, name string) bool {
 	}
 	return true
 }
+
+// HeadStats tells how much is not sealed yet.
+type HeadStats struct {
+	Series, Chunks int64
+	// MinT and MaxT are the oldest and newest timestamp, milliseconds; 0 if there are no samples.
+	MinT, MaxT int64
+}
+
+// HeadStats counts what the head holds, of all tenants.
+func (s *Store) HeadStats() HeadStats {
+	stats := HeadStats{Series: s.head.series.Load(), MinT: maxTime, MaxT: -maxTime}
+	count := func(g *generation) {
+		for _, st := range g.strands {
+			if !st.some {
+				continue
+			}
+			stats.Chunks += int64(len(st.frozen))
+			if st.n+st.nHist > 0 {
+				stats.Chunks++
+			}
+			stats.MinT, stats.MaxT = min(stats.MinT, st.minT), max(stats.MaxT, st.maxT)
+		}
+	}
+	for i := range s.head.parts {
+		p := &s.head.parts[i]
+		p.mu.RLock()
+		for _, c := range p.cells {
+			if c.open != nil {
+				count(c.open)
+			}
+			for _, g := range c.closed {
+				count(g)
+			}
+		}
+		p.mu.RUnlock()
+	}
+	if stats.Chunks == 0 {
+		stats.MinT, stats.MaxT = 0, 0
+	}
+	return stats
+}

@@ -173,6 +173,9 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error {
 	writes := remotewrite.DefaultOptions()
 	writes.Logger, writes.Registerer = p.log.With("component", "remotewrite"), p.registry
+	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
+		p.store.NoteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
+	}
 	write, err := remotewrite.Handler(p.store, writes)
 	if err != nil {
 		return err
@@ -216,9 +219,24 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		Engine: evaluator, Queryable: promql.NewQueryable(p.store), Parser: p.c.Features.Parser, Ready: p.store.Ready,
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: retention, Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
-		Instrument: metrics.Instrument, Features: known,
+		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
+		Head: func(context.Context) (api.Head, error) { return api.Head(p.store.HeadStats()), nil },
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
+}
+
+func (p *process) metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]api.MetricMetadata, error) {
+	found, err := p.store.Metadata(ctx, tenant, metric, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string][]api.MetricMetadata, len(found))
+	for name, list := range found {
+		for _, m := range list {
+			out[name] = append(out[name], api.MetricMetadata{Type: m.Type, Help: m.Help, Unit: m.Unit})
+		}
+	}
+	return out, nil
 }
 
 // buildCollector makes the build part of the metrics.
