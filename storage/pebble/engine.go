@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -24,12 +27,15 @@ const formatVersion = "1"
 // formatKey holds formatVersion.
 const formatKey = "\x00format"
 
+// slowDisk is how long an operation on a file may take without being counted as slow.
+const slowDisk = 5 * time.Second
+
 // maxCommits bounds the Write calls that are on their way to the disk.
 const maxCommits = 64
 
 var (
 	errBadFormat = errors.New("pebble: unknown format")
-	errUnclosed  = errors.New("pebble: the log failed before; the files stay open until the process ends")
+	errUnclosed  = errors.New("pebble: writing failed before, the files stay open until the process ends")
 )
 
 // Engine keeps wide rows in Pebble. It is an engine.Engine, and a prometheus.Collector.
@@ -55,6 +61,7 @@ type Engine struct {
 	idle   chan struct{} // closed when closing and no call is under way
 	closed atomic.Bool
 	lock   *pebbledb.Lock
+	watch  io.Closer // watches for a slow disk
 }
 
 var (
@@ -87,44 +94,42 @@ func Open(dir string, opts Options) (*Engine, error) {
 		idle:    make(chan struct{}),
 	}
 	if err := e.open(opts); err != nil {
-		if e.db != nil {
-			err = errors.Join(err, e.db.Close())
-		}
-		if e.lock != nil {
-			err = errors.Join(err, e.lock.Close())
-		}
-		return nil, err
+		return nil, errors.Join(err, e.closeAll())
 	}
 	return e, nil
 }
 
 func (e *Engine) open(opts Options) (err error) {
-	// Pebble calls Fatalf, and so panics, when it can't write its manifest while it opens.
+	// Pebble panics when it can't write its manifest or a marker while it opens.
 	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case fatalError:
-			err = fmt.Errorf("pebble: open %s: %w", e.dir, p.err)
-		default:
+		p := recover()
+		cause, isError := p.(error)
+		if _, bug := p.(runtime.Error); bug || p != nil && !isError {
 			panic(p)
 		}
+		if isError {
+			err = fmt.Errorf("pebble: open %s: %w", e.dir, cause)
+		}
 	}()
-	osFS := opts.FS
-	if osFS == nil {
-		osFS = vfs.Default
+	if e.fs = opts.FS; e.fs == nil {
+		e.fs = vfs.Default
 	}
-	if err := osFS.MkdirAll(e.dir, 0o755); err != nil {
+	if err := e.fs.MkdirAll(e.dir, 0o755); err != nil {
 		return fmt.Errorf("pebble: create %s: %w", e.dir, err)
 	}
-	if e.lock, err = lockDirectory(e.dir, osFS); err != nil {
+	if e.lock, err = lockDirectory(e.dir, e.fs); err != nil {
 		return err
 	}
-	e.fs = osFS
-	l := &logger{log: opts.Logger, fail: e.fail}
-	p := opts.pebbleOptions(l, e.events.listener(opts.Logger), e.lock)
+	watched, watch := vfs.WithDiskHealthChecks(e.fs, slowDisk, nil, e.events.diskSlow)
+	e.watch = watch
+	files := &vitalFS{FS: watched, fail: e.fail}
+	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
+	p.FS = files
+	p.Logger = &logger{log: opts.Logger, fail: e.fail}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
 		return fmt.Errorf("pebble: open %s: %w", e.dir, err)
 	}
+	files.arm()
 	return e.checkFormat()
 }
 
@@ -151,7 +156,9 @@ func (e *Engine) checkFormat() error {
 		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
 	}
 	if found == nil {
-		return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync)
+		return e.commit(context.Background(), "mark the format", func() {}, func() error {
+			return e.db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync)
+		})
 	}
 	if string(found) != formatVersion {
 		return fmt.Errorf("%w: %s has format %q, this release knows %q", errBadFormat, e.dir, found, formatVersion)
@@ -183,9 +190,9 @@ func (e *Engine) release() {
 func (e *Engine) fail(err error) {
 	e.failOnce.Do(func() {
 		e.failure = err
-		close(e.failed)
 		e.log.Error("pebble can't write any more and takes no writes until this process starts anew; look at the disk, then restart",
 			"dir", e.dir, "err", err)
+		close(e.failed)
 		if e.onFatal != nil {
 			e.onFatal(err)
 		}
@@ -202,7 +209,8 @@ func (e *Engine) failedErr() error {
 	}
 }
 
-// Close implements engine.Engine. It waits for calls under way; scans end at their next row.
+// Close implements engine.Engine. It waits for calls under way; scans end at their next row. After the log
+// has failed nothing can be closed in order: then Close returns an error, and the process should end.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed.Swap(true) {
@@ -213,17 +221,33 @@ func (e *Engine) Close() error {
 		close(e.idle)
 	}
 	e.mu.Unlock()
-	if e.failedErr() != nil {
-		// A commit that went wrong may hold Pebble's locks for ever: closing would wait with it. The
-		// process is about to end, and nothing that was acknowledged is missing in the files.
-		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
+	select {
+	case <-e.idle:
+	case <-e.failed:
 	}
-	<-e.idle
-	err := errors.Join(e.db.Close(), e.lock.Close())
-	if err != nil {
+	if err := e.closeAll(); err != nil {
 		return fmt.Errorf("pebble: close %s: %w", e.dir, err)
 	}
 	return nil
+}
+
+// closeAll closes what is open.
+func (e *Engine) closeAll() error {
+	if e.failedErr() != nil {
+		// What Pebble waits for never comes. The next start finds everything that was acknowledged.
+		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
+	}
+	var errs []error
+	if e.db != nil {
+		errs = append(errs, e.db.Close())
+	}
+	if e.lock != nil {
+		errs = append(errs, e.lock.Close())
+	}
+	if e.watch != nil {
+		errs = append(errs, e.watch.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // translate gives Pebble's errors the engine's names.

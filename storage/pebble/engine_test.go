@@ -1,9 +1,16 @@
 package pebble
 
 import (
-	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -11,37 +18,158 @@ import (
 
 func TestOpenTwice(t *testing.T) {
 	dir := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
 	e, err := Open(dir, DefaultOptions())
 	require.NoError(t, err)
-	_, err = Open(dir, DefaultOptions())
-	require.ErrorIs(t, err, engine.ErrLocked)
-	require.ErrorContains(t, err, dir)
-	require.ErrorContains(t, err, "stop the process that uses it")
+	for _, path := range []string{dir, dir + "/", link} {
+		_, err = Open(path, DefaultOptions())
+		require.ErrorIs(t, err, engine.ErrLocked, path)
+		require.ErrorContains(t, err, dir)
+		require.ErrorContains(t, err, "stop the process that uses it")
+	}
+	require.NoError(t, e.Write(ctx, stageBatch(1, "v")), "the one that has it isn't disturbed")
 	require.NoError(t, e.Close())
 
-	e, err = Open(dir, DefaultOptions())
+	e, err = Open(link, DefaultOptions())
 	require.NoError(t, err, "closing gives the lock back")
+	require.Equal(t, 1, stageRows(t, e))
 	require.NoError(t, e.Close())
 }
 
-func TestReopen(t *testing.T) {
-	dir := t.TempDir()
-	ctx := context.Background()
+// TestOpenImpossible isn't told to look for another process.
+func TestOpenImpossible(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := Open(file, DefaultOptions())
+	require.Error(t, err)
+	require.NotErrorIs(t, err, engine.ErrLocked)
+	require.ErrorContains(t, err, file)
+}
+
+func TestOpenOtherFormat(t *testing.T) {
+	mem := vfs.NewMem()
+	e := openOn(t, mem)
+	require.NoError(t, e.db.Set([]byte(formatKey), []byte("2"), pebbledb.Sync))
+	require.NoError(t, e.Close())
+	opts := smallOptions()
+	opts.FS = mem
+	for range 2 { // The lock was given back.
+		_, err := Open("data", opts)
+		require.ErrorIs(t, err, errBadFormat)
+		require.ErrorContains(t, err, `has format "2", this release knows "1"`)
+	}
+}
+
+func TestOptionsValidate(t *testing.T) {
+	opts := DefaultOptions()
+	require.NoError(t, opts.Validate())
+	_, err := Open(t.TempDir(), Options{})
+	for _, name := range []string{"CacheBytes", "MemTableBytes", "MemTables", "MaxOpenFiles", "BlockBytes", "ZstdLevel", "Compactions", "DropDelay", "Logger"} {
+		require.ErrorContains(t, err, name)
+	}
+}
+
+// randomBytes don't shrink.
+func randomBytes(rng *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// TestSpaceComesBack drops a window and deletes a stream of blobs, and waits for the disk to notice
+// without being told to compact.
+func TestSpaceComesBack(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	e := openOn(t, NewCrashableFS(), func(o *Options) { o.DropDelay = 10 * time.Millisecond })
+	window := func(n int64) engine.Key {
+		return engine.Key{engine.Int(n), engine.Int(0), engine.Text("tenant"), engine.Text("metric"), engine.Int(0)}
+	}
+	for n := range int64(3) {
+		for part := range int64(10) {
+			b := engine.Batch{Table: engine.Raw, Partition: window(n)}
+			for i := range int64(50) {
+				b.Mutations = append(b.Mutations, engine.Mutation{Value: randomBytes(rng, 5000),
+					Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{byte(part), byte(i)})), engine.Int(0), engine.Text(idOf(nil))}})
+			}
+			require.NoError(t, e.Write(ctx, []engine.Batch{b}))
+		}
+	}
+	for seq := range int64(100) {
+		require.NoError(t, e.Write(ctx, stageBatch(seq, string(randomBytes(rng, 50_000)))))
+	}
+	const mega = 1_000_000
+	live := func() (sum int64) {
+		m := e.db.Metrics()
+		for _, l := range m.Levels {
+			sum += l.TablesSize
+		}
+		return sum
+	}
+	require.NoError(t, e.Compact(ctx))
+	require.Greater(t, live(), int64(12*mega), "three windows of 2.5 MB, and 5 MB of blobs")
+	require.Greater(t, e.DiskUsage(), uint64(12*mega))
+
+	require.NoError(t, e.Drop(ctx, engine.Raw, engine.Key{engine.Int(1)}))
+	require.Eventually(t, func() bool { return live() < 10.5*mega }, waitAtMost, pollEvery, "a window")
+	blobs := stageBatch(0, "")
+	blobs[0].Mutations[0].Op = engine.DeleteRange
+	blobs[0].Mutations[0].To = engine.Key{blobs[0].Mutations[0].Clustering[0], engine.Int(99)}
+	require.NoError(t, e.Write(ctx, blobs))
+	require.Eventually(t, func() bool { return live() < 5.5*mega }, waitAtMost, pollEvery, "the blobs")
+	require.Equal(t, 500, countRows(t, e, engine.Raw, window(0)))
+	require.Zero(t, countRows(t, e, engine.Raw, window(1)))
+	require.Equal(t, 500, countRows(t, e, engine.Raw, window(2)))
+	require.NoError(t, e.Close())
+}
+
+func TestCheckpoint(t *testing.T) {
+	dir, copyDir := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	e, err := Open(dir, DefaultOptions())
 	require.NoError(t, err)
-	partition := engine.Key{engine.Int(-3), engine.Int(7)}
-	row := engine.Key{engine.Text("0123456789abcdef"), engine.Int(1 << 40)}
-	require.NoError(t, e.Write(ctx, []engine.Batch{{Table: engine.Stage, Partition: partition, Mutations: []engine.Mutation{{Clustering: row, Value: []byte("blob")}}}}))
-	require.NoError(t, e.Close())
-	e, err = Open(dir, DefaultOptions())
+	require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
+	require.NoError(t, e.Checkpoint(copyDir))
+	require.NoError(t, e.Write(ctx, stageBatch(2, "v")))
+	other, err := Open(copyDir, DefaultOptions())
 	require.NoError(t, err)
-	n := 0
-	for r, err := range e.Scan(ctx, engine.Range{Table: engine.Stage, Partition: partition}) {
-		require.NoError(t, err)
-		require.Equal(t, row, r.Clustering)
-		require.Equal(t, "blob", string(r.Value))
-		n++
-	}
-	require.Equal(t, 1, n)
+	require.Equal(t, 2, stageRows(t, e))
+	require.Equal(t, 1, stageRows(t, other))
+	require.NoError(t, other.Close())
+	require.Error(t, e.Checkpoint(copyDir), "it exists")
 	require.NoError(t, e.Close())
+	require.ErrorIs(t, e.Checkpoint(copyDir+"2"), engine.ErrClosed)
+	require.ErrorIs(t, e.Compact(ctx), engine.ErrClosed)
+	require.Zero(t, e.DiskUsage())
+}
+
+func TestMetrics(t *testing.T) {
+	e := openOn(t, NewCrashableFS())
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(e))
+	require.NoError(t, e.Write(ctx, stageBatch(1, strings.Repeat("v", 1000))))
+	require.NoError(t, e.Compact(ctx))
+	require.Equal(t, 1, stageRows(t, e))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		require.True(t, strings.HasPrefix(f.GetName(), "cassia_pebble_"), f.GetName())
+		require.NotEmpty(t, f.GetHelp())
+		for _, m := range f.GetMetric() {
+			values[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for _, name := range []string{"disk_bytes", "flushes_total", "memtable_bytes", "wal_written_bytes_total", "wal_fsync_seconds",
+		"block_cache_bytes", "block_cache_misses_total", "level_bytes", "level_files", "level_written_bytes_total"} {
+		require.Positive(t, values["cassia_pebble_"+name], name)
+	}
+	for _, name := range []string{"write_stalls_total", "corruptions_total", "compactions_total", "block_cache_hits_total", "wal_bytes"} {
+		require.Contains(t, values, "cassia_pebble_"+name)
+	}
+	require.NoError(t, e.Close())
+	families, err = registry.Gather()
+	require.NoError(t, err)
+	require.Empty(t, families, "a closed engine has nothing to tell")
 }

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
-
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -23,17 +23,26 @@ func (l *logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(for
 // Errorf tells of what went wrong.
 func (l *logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
 
-// fatalError is what Fatalf panics with.
-type fatalError struct{ err error }
+// fatalError is what Fatalf panics with: Pebble's words, and the error among them.
+type fatalError struct {
+	text  string
+	cause error
+}
 
-func (f fatalError) Error() string { return f.err.Error() }
+func (f fatalError) Error() string { return f.text }
+func (f fatalError) Unwrap() error { return f.cause }
 
-// Fatalf is where Pebble ends up when it can't know what its log or its manifest holds. It must not
-// return: Pebble would then report a failed commit as done. So it panics. Where a Write waits for the
-// commit, that is caught and becomes the Write's error; in Pebble's own goroutines it ends the process,
-// after fail has said why in one line: what was acknowledged is in the files, and a start replays it.
+// Fatalf is where Pebble ends up when it can't go on. It must not return: Pebble would then report a failed
+// commit as done. So it panics. Where a Write waits for the commit, that is caught and becomes the Write's
+// error; in Pebble's own goroutines it ends the process, after fail has said why in one line. Errors of the
+// files that lead here are caught before, by vitalFS: what is left are Pebble's checks of itself.
 func (l *logger) Fatalf(format string, args ...any) {
-	err := fatalError{fmt.Errorf(format, args...)}
+	err := fatalError{text: fmt.Sprintf(format, args...)}
+	for _, arg := range args {
+		if cause, ok := arg.(error); ok {
+			err.cause = cause
+		}
+	}
 	l.fail(err)
 	panic(err)
 }
@@ -62,6 +71,9 @@ func (e *events) collectors() []prometheus.Collector {
 	return []prometheus.Collector{e.backgroundErrors, e.corruptions, e.slowDisk, e.stalls}
 }
 
+// diskSlow is called on the goroutine that watches the disk, which must not wait for anything.
+func (e *events) diskSlow(vfs.DiskSlowInfo) { e.slowDisk.Inc() }
+
 func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 	return &pebbledb.EventListener{
 		BackgroundError: func(err error) {
@@ -74,8 +86,6 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 			e.corruptions.Inc()
 			log.Error("a block of pebble's files is damaged", "path", info.Path, "err", info.Details)
 		},
-		// Called on the goroutine that watches the disk, which must not wait for anything.
-		DiskSlow: func(pebbledb.DiskSlowInfo) { e.slowDisk.Inc() },
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			e.stalls.Inc()
 			log.Warn("writes wait for pebble's flushes or compactions", "reason", info.Reason)

@@ -93,6 +93,7 @@ type collector struct {
 	levels    []levelMetric
 	fsync     *prometheus.Desc
 	available *prometheus.Desc
+	failed    *prometheus.Desc
 }
 
 func newCollector() *collector {
@@ -100,6 +101,7 @@ func newCollector() *collector {
 		metrics:   newMetrics(),
 		levels:    newLevelMetrics(),
 		fsync:     prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "How long syncs of the log took.", nil, nil),
+		failed:    prometheus.NewDesc("cassia_pebble_failed", "1 when nothing can be written until the process starts anew.", nil, nil),
 		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Bytes free on the disk.", nil, nil),
 	}
 }
@@ -114,18 +116,32 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- e.collector.fsync
 	ch <- e.collector.available
+	ch <- e.collector.failed
 	for _, c := range e.events.collectors() {
 		c.Describe(ch)
 	}
 }
 
-// Collect implements prometheus.Collector. A closed engine has nothing to tell.
+// Collect implements prometheus.Collector. A closed engine has nothing to tell, one that has failed little.
 func (e *Engine) Collect(ch chan<- prometheus.Metric) {
-	if e.use() != nil {
+	if e.closed.Load() {
 		return
 	}
-	defer e.release()
-	m := e.db.Metrics()
+	failed := 1.0
+	if m := e.metrics(); m != nil {
+		failed = 0
+		e.collectPebble(ch, m)
+	}
+	ch <- prometheus.MustNewConstMetric(e.collector.failed, prometheus.GaugeValue, failed)
+	if usage, err := e.fs.GetDiskUsage(e.dir); err == nil {
+		ch <- prometheus.MustNewConstMetric(e.collector.available, prometheus.GaugeValue, float64(usage.AvailBytes))
+	}
+	for _, c := range e.events.collectors() {
+		c.Collect(ch)
+	}
+}
+
+func (e *Engine) collectPebble(ch chan<- prometheus.Metric, m *pebbledb.Metrics) {
 	for _, c := range e.collector.metrics {
 		ch <- prometheus.MustNewConstMetric(c.desc, c.kind, c.value(m))
 	}
@@ -136,12 +152,6 @@ func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 	}
 	if fsync, ok := e.collector.fsyncs(m); ok {
 		ch <- fsync
-	}
-	if usage, err := e.fs.GetDiskUsage(e.dir); err == nil {
-		ch <- prometheus.MustNewConstMetric(e.collector.available, prometheus.GaugeValue, float64(usage.AvailBytes))
-	}
-	for _, c := range e.events.collectors() {
-		c.Collect(ch)
 	}
 }
 

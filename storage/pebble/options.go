@@ -94,11 +94,9 @@ func (o *Options) Validate() error {
 const numLevels = len(pebbledb.Options{}.Levels)
 
 // pebbleOptions translates o for Pebble.
-func (o *Options) pebbleOptions(l *logger, events *pebbledb.EventListener, lock *pebbledb.Lock) *pebbledb.Options {
+func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.Lock) *pebbledb.Options {
 	p := &pebbledb.Options{
-		FS:                          o.FS,
 		Lock:                        lock,
-		Logger:                      l,
 		EventListener:               events,
 		Merger:                      newMerger(),
 		FormatMajorVersion:          pebbledb.FormatTableFormatV6,

@@ -140,9 +140,7 @@ func (w *batchWriter) add(b *engine.Batch) {
 	}
 }
 
-// commit runs work, which writes to Pebble, and waits for it no longer than ctx, or than anything can be
-// written: a commit behind one that failed may wait for ever. It calls done when work has ended, or won't
-// begin.
+// commit runs work, which writes to Pebble: see run.
 func (e *Engine) commit(ctx context.Context, op string, done func(), work func() error) error {
 	if err := e.failedErr(); err != nil {
 		done()
@@ -157,10 +155,18 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 		done()
 		return ctx.Err()
 	}
+	return e.run(ctx, op, func() {
+		<-e.commits
+		done()
+	}, work)
+}
+
+// run runs work and waits for it until ctx ends, or writing fails: what waits for the log or the manifest
+// then waits for ever. It calls done when work has ended.
+func (e *Engine) run(ctx context.Context, op string, done func(), work func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		err := e.guard(op, work)
-		<-e.commits
 		done()
 		result <- err
 	}()
@@ -181,7 +187,7 @@ func (e *Engine) guard(op string, work func() error) (err error) {
 		switch p := recover().(type) {
 		case nil:
 			return
-		case fatalError: // fail was told by the logger
+		case fatalError: // The logger has told fail.
 		case error:
 			e.fail(fmt.Errorf("%w\n%s", p, debug.Stack()))
 		default:

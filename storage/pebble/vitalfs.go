@@ -1,0 +1,111 @@
+package pebble
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// retryAfter is how long an operation on an ordinary file takes that fails: Pebble tries a flush again at
+// once, and would do nothing else on a full disk.
+const retryAfter = time.Second
+
+// vitalFS stands between Pebble and its files, for the moment when writing goes wrong.
+//
+// The log, the manifest and the directory are vital: after an error nobody knows what they hold (a sync
+// that failed may even succeed the next time, without having written anything). Pebble then panics, on
+// whichever goroutine and with whatever locks held, so that the process may end without a word. So it
+// isn't told: the operation tells fail, which refuses all further writes, and never returns. Writers that
+// wait for it are released by fail, reading goes on, and the next start replays what the log holds.
+//
+// Until arm is called errors are returned, for Open to return them.
+type vitalFS struct {
+	vfs.FS
+	fail  func(error)
+	armed atomic.Bool
+}
+
+func (f *vitalFS) arm() { f.armed.Store(true) }
+
+// vital says whether a file is one without which nothing can be written.
+func vital(name string) bool {
+	base := filepath.Base(name)
+	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")
+}
+
+// check passes an operation's error on, if there is none, or the file can do without.
+func (f *vitalFS) check(op, name string, isVital bool, err error) error {
+	if err == nil || !f.armed.Load() {
+		return err
+	}
+	if !isVital {
+		time.Sleep(retryAfter)
+		return err
+	}
+	f.fail(fmt.Errorf("%s %s: %w", op, name, err))
+	select {}
+}
+
+// Unwrap implements vfs.FS.
+func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
+
+// Create implements vfs.FS.
+func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, category)
+	return f.wrap("create", name, file, err)
+}
+
+// ReuseForWrite implements vfs.FS.
+func (f *vitalFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.ReuseForWrite(oldname, newname, category)
+	return f.wrap("reuse", newname, file, err)
+}
+
+// OpenDir implements vfs.FS.
+func (f *vitalFS) OpenDir(name string) (vfs.File, error) {
+	file, err := f.FS.OpenDir(name)
+	if err != nil {
+		return nil, f.check("open", name, true, err)
+	}
+	return &vitalFile{File: file, fs: f, name: name, vital: true}, nil
+}
+
+func (f *vitalFS) wrap(op, name string, file vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, f.check(op, name, vital(name), err)
+	}
+	return &vitalFile{File: file, fs: f, name: name, vital: vital(name)}, nil
+}
+
+// vitalFile is a file or directory that was opened for writing.
+type vitalFile struct {
+	vfs.File
+	fs    *vitalFS
+	name  string
+	vital bool
+}
+
+func (f *vitalFile) check(op string, err error) error { return f.fs.check(op, f.name, f.vital, err) }
+
+func (f *vitalFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	return n, f.check("write", err)
+}
+
+func (f *vitalFile) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := f.File.WriteAt(p, offset)
+	return n, f.check("write", err)
+}
+
+func (f *vitalFile) Sync() error     { return f.check("sync", f.File.Sync()) }
+func (f *vitalFile) SyncData() error { return f.check("sync", f.File.SyncData()) }
+func (f *vitalFile) Close() error    { return f.check("close", f.File.Close()) }
+
+func (f *vitalFile) SyncTo(length int64) (bool, error) {
+	full, err := f.File.SyncTo(length)
+	return full, f.check("sync", err)
+}
