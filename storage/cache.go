@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // What a cacheKey names.
@@ -178,6 +181,24 @@ func (c *cache) stats() cacheCounts {
 	counts := c.counts
 	counts.bytes, counts.entries = c.size, int64(c.recent.Len())
 	return counts
+}
+
+// register makes the cache's figures metrics.
+func (c *cache) register(f promauto.Factory) {
+	counter := func(name, help string, of func(cacheCounts) float64) {
+		f.NewCounterFunc(prometheus.CounterOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.stats()) })
+	}
+	gauge := func(name, help string, of func(cacheCounts) float64) {
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_cache_" + name, Help: help}, func() float64 { return of(c.stats()) })
+	}
+	counter("hits_total", "Look-ups of a sealed window's names or series that were in memory, or being read already.",
+		func(n cacheCounts) float64 { return float64(n.hits) })
+	counter("misses_total", "Look-ups of a sealed window's names or series that had to be read.",
+		func(n cacheCounts) float64 { return float64(n.misses) })
+	gauge("bytes", "Memory of what is cached of sealed windows, about.", func(n cacheCounts) float64 { return float64(n.bytes) })
+	gauge("limit_bytes", "Greatest memory of the cache of sealed windows.", func(cacheCounts) float64 { return float64(c.capacity) })
+	gauge("entries", "Lists of names, and indexes of a metric in a window, that are cached.",
+		func(n cacheCounts) float64 { return float64(n.entries) })
 }
 
 func isContextError(err error) bool {

@@ -34,7 +34,7 @@ func TestNamesAndValuesAgreeWithAModel(t *testing.T) {
 	ts := openTestStore(t, nil)
 	m := newReadModel(t, ts, 1, r)
 	check := func() {
-		for range 200 {
+		for range 60 {
 			q := randomQuery(ts, r)
 			q.MinT, q.MaxT = 0, 1<<52 // Windows are taken whole, so that ranges are tested apart.
 			if r.IntN(4) == 0 {

@@ -46,6 +46,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		func() float64 { return float64(s.head.bytes.Load()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_head_limit_bytes", Help: "Memory of the head from which new series are refused; 0: no limit."},
 		func() float64 { return float64(s.opts.HeadBytes) })
+	s.cache.register(f)
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_samples_total",
 			Help: "Samples acknowledged, by type."}, []string{"type"}),

@@ -237,7 +237,8 @@ func (sel *selection) tasks(wants []want) []task {
 
 // fetch reads the chunks of a task.
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
-	f := fetcher{sel: sel, minStart: sel.r.s.period.slotStart(sel.r.s.period.slotOf(sel.r.minT))}
+	p := sel.r.s.period
+	f := fetcher{sel: sel, minStart: p.slotStart(p.slotOf(sel.r.minT)), chunks: make([]sealedChunk, 0, len(t.wants))}
 	if t.whole {
 		err := f.scan(ctx, t.wants)
 		return f.chunks, err

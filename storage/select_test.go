@@ -149,7 +149,7 @@ func TestSelectAgreesWithAModel(t *testing.T) {
 			ts := openTestStore(t, nil)
 			m := newReadModel(t, ts, shards, r)
 			check := func() {
-				for range 150 {
+				for range 60 {
 					requireModel(t, ts, m, randomQuery(ts, r))
 				}
 				requireModel(t, ts, m, Query{Tenant: "default", MinT: -1 << 63, MaxT: 1<<63 - 1, Sorted: true})
@@ -250,7 +250,7 @@ func TestGroupsInAnyOrderAndAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
 	for g := range errs {
-		order := rand.New(rand.NewPCG(1, uint64(g))).Perm(len(found))[:1500]
+		order := rand.New(rand.NewPCG(1, uint64(g))).Perm(len(found))[:200]
 		wg.Go(func() { errs[g] = read(order) })
 	}
 	wg.Wait()
