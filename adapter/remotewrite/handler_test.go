@@ -298,6 +298,7 @@ func TestLongRequest(t *testing.T) {
 	r := newRecorder()
 	w := post(newTestHandler(t, r, nil), contentV2, marshalV2(t, req))
 	require.Equal(t, 204, w.Code, w.Body)
+	require.Equal(t, fmt.Sprint(n), w.Header().Get(headerSamplesWritten), "each counted once")
 	require.Equal(t, 3, r.batches)
 	require.Equal(t, wantV2(t, req), r.samples)
 
