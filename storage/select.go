@@ -98,6 +98,8 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if err != nil {
 		return nil, err
 	}
+	// Where nothing matches there is no metric either: left in, it would cut a metric's windows in two.
+	found = slices.DeleteFunc(found, func(m matching) bool { return len(m.ids) == 0 })
 	limit := q.Limit
 	if q.Sorted {
 		limit = 0

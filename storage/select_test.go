@@ -72,7 +72,7 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 		}
 		for range 1 + r.IntN(2) { // a second time: late samples, some of them known
 			for i, ls := range m.labels {
-				if r.IntN(3) == 0 {
+				if r.IntN(3) == 0 || (p.windowOf(slot)+int64(i/4))%3 == 0 { // on some days a series isn't there
 					continue
 				}
 				var samples chunk.Samples
@@ -363,4 +363,41 @@ func TestNothingIsMissedWhileSealing(t *testing.T) {
 	}
 	close(stop)
 	require.NoError(t, <-done)
+}
+
+// A window in which nothing matches must not make two series of those before and after it.
+func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
+	for _, metrics := range [][]string{{"up"}, {"down", "up", "zeta"}} {
+		ts := openTestStore(t, nil)
+		w := newRowWriter(t, ts.Store, "default")
+		newest := ts.period.slotOf(ts.now.UnixMilli())
+		for day, instance := range []string{"a", "b", "a"} {
+			slot := newest - int64(3-day)*12
+			for _, metric := range metrics {
+				ls := labels.FromStrings(labels.MetricName, metric, "instance", instance)
+				w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.slotEnd(slot)}, V: []float64{1}})
+			}
+			w.mark(slot)
+		}
+		ts.write("default", labels.FromStrings(labels.MetricName, "up", "instance", "a"), sample{ts.now.UnixMilli(), 1})
+		a := labels.MustNewMatcher(labels.MatchEqual, "instance", "a")
+		for _, ms := range [][]*labels.Matcher{{a}, {a, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}} {
+			found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52, Matchers: ms})
+			require.NoError(t, err)
+			want := len(metrics)
+			if len(ms) > 1 {
+				want = 1
+			}
+			require.Len(t, found, want)
+			for _, s := range found {
+				var samples chunk.Samples
+				require.NoError(t, s.Samples(&samples))
+				n := 2
+				if s.Labels.Get(labels.MetricName) == "up" {
+					n = 3
+				}
+				require.Len(t, samples.T, n, "%s", s.Labels)
+			}
+		}
+	}
 }
