@@ -206,7 +206,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	st := newStrand(g, s, c.s.period.slotStart(slot))
 	s.strands = append(slices.Clone(s.strands), st)
 	g.strands = append(g.strands, st)
-	c.s.head.bytes.Add(strandBytes + 16)
+	c.s.head.bytes.Add(strandBytes)
 	s.cur = st
 	return st
 }
@@ -264,14 +264,22 @@ func (c *committer) show() {
 	}
 }
 
-// fail closes the generations of a commit whose rows may or may not be durable: later blobs must not lean
-// on what these defined.
+// fail ends the generations of a commit whose rows may or may not be durable: later blobs must not lean on
+// what these defined. A generation that nothing durable belongs to goes at once: its sender tries again,
+// and while the engine is away many may fail.
 func (c *committer) fail() {
 	for _, g := range c.gens {
 		p := &c.s.head.parts[g.cell.partition]
 		p.mu.Lock()
-		g.cell.closeGeneration()
+		if len(g.rows) > 0 {
+			g.cell.closeGeneration()
+		} else {
+			g.cell.open = nil
+		}
 		p.mu.Unlock()
+		if len(g.rows) == 0 {
+			c.s.head.drop(g.cell, []*generation{g})
+		}
 		c.s.builders.Put(g.builder)
 		g.builder = nil
 	}

@@ -3,10 +3,61 @@ package storage
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
 )
+
+// openFaultyStore opens a store in memory, of one partition, whose engine goes wrong by rule.
+func openFaultyStore(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options)) (*testStore, *faultengine.Engine) {
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Partitions = 1
+	if change != nil {
+		change(&ts.opts)
+	}
+	eng := faultengine.Wrap(memory.New(), rule)
+	ts.eng = eng
+	var err error
+	ts.Store, err = Open(t.Context(), eng, ts.opts)
+	require.NoError(t, err)
+	require.NoError(t, ts.WaitReady(t.Context()))
+	t.Cleanup(ts.close)
+	return ts, eng
+}
+
+// tryWrite sends samples of one series, and returns what came of it.
+func (ts *testStore) tryWrite(tenant string, ls labels.Labels, samples ...sample) error {
+	ts.t.Helper()
+	b := ts.NewBatch(tenant)
+	s, err := b.Define([]byte(ls.String()), ls)
+	if err != nil {
+		b.Release()
+		return err
+	}
+	for _, x := range samples {
+		require.NoError(ts.t, b.Float(s, x.t, 0, x.v))
+	}
+	return b.Commit(ts.t.Context())
+}
+
+// requireEmptyHead lets go of what is sealed, and makes sure that this is all.
+func (ts *testStore) requireEmptyHead() {
+	ts.t.Helper()
+	ts.LetGo()
+	require.Zero(ts.t, ts.head.series.Load(), "series")
+	require.Zero(ts.t, ts.head.bytes.Load(), "bytes")
+	for p := range ts.head.parts {
+		require.Empty(ts.t, ts.head.parts[p].cells, "cells of partition %d", p)
+	}
+}
+
+var upLabels = labels.FromStrings(labels.MetricName, "up", "host", "a")
 
 // TestRestartKeepsTenantsApart restarts with unsealed samples of series that two tenants name alike.
 func TestRestartKeepsTenantsApart(t *testing.T) {
@@ -21,4 +72,51 @@ func TestRestartKeepsTenantsApart(t *testing.T) {
 	ts.reopen()
 	require.Equal(t, ann, ts.all("ann"))
 	require.Equal(t, bob, ts.all("bob"))
+}
+
+func TestHeadIsEmptyOnceAllIsSealed(t *testing.T) {
+	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
+	for i := range 500 {
+		ts.write("ann", upLabels, sample{ts.now.UnixMilli() - int64(i)*60_000, float64(i)})
+	}
+	require.NotZero(t, ts.head.bytes.Load())
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.requireEmptyHead()
+}
+
+// TestFailedCommitsLeaveNothing makes an engine refuse blobs for a while, as senders try again and again.
+func TestFailedCommitsLeaveNothing(t *testing.T) {
+	down := true
+	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+		if down && op.Kind == faultengine.Write && op.Table == engine.Stage {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Pass()
+	}, nil)
+	at := ts.now.UnixMilli()
+	for range 100 {
+		require.ErrorIs(t, ts.tryWrite("ann", upLabels, sample{at, 1}), engine.ErrUnavailable)
+	}
+	ts.requireEmptyHead()
+	down = false
+	require.NoError(t, ts.tryWrite("ann", upLabels, sample{at, 1}))
+	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
+}
+
+// TestSealThatDoesNotLearnItsEnd loses the answer to a seal's last write.
+func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
+	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Mutations[0].Op == engine.DeleteRange {
+			return faultengine.Lose(nil)
+		}
+		return faultengine.Pass()
+	}, nil)
+	at := ts.now.UnixMilli()
+	ts.write("ann", upLabels, sample{at, 1})
+	require.ErrorIs(t, ts.SealAll(t.Context()), engine.ErrUnavailable)
+	ts.now = ts.now.Add(100 * time.Hour)
+	require.NoError(t, ts.Advance(t.Context(), 0), "the mark goes past the slot")
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.requireEmptyHead()
+	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
 }

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,16 +41,18 @@ type head struct {
 
 type headPartition struct {
 	mu    sync.RWMutex
-	cells map[int64]*cell // by slot
-	_     [40]byte        // neighbours are locked by different goroutines
+	cells map[int64]*cell // by slot: those that have generations
+	// seq is the greatest number that was given to a blob in a cell that is no more.
+	seq int64
+	_   [32]byte // neighbours are locked by different goroutines
 }
 
 // cell is what the head knows of a slot and partition.
 type cell struct {
 	slot      int64
 	partition int
-	// seq is the last number given to a blob. Only the committer uses it. It outlives the generations,
-	// for a number names one content for ever.
+	// seq is the last number given to a blob; cells that come later go on after it, for a number names one
+	// content for ever. Only the committer uses it while a generation is open.
 	seq  int64
 	open *generation // nil: the next commit begins one
 	// closed generations wait to be sealed.
@@ -323,10 +327,18 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 func (p *headPartition) cellOf(slot int64, partition int) *cell {
 	c := p.cells[slot]
 	if c == nil {
-		c = &cell{slot: slot, partition: partition}
+		c = &cell{slot: slot, partition: partition, seq: p.seq}
 		p.cells[slot] = c
 	}
 	return c
+}
+
+// slots lists those of a partition that the head has something of.
+func (h *head) slots(partition int) []int64 {
+	p := &h.parts[partition]
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return slices.Collect(maps.Keys(p.cells))
 }
 
 // closeGeneration ends the open generation of a cell, so that it can be sealed. The caller holds the
@@ -371,6 +383,10 @@ func (h *head) drop(c *cell, gens []*generation) {
 		}
 	}
 	c.closed = keep
+	if c.open == nil && len(keep) == 0 {
+		p.seq = max(p.seq, c.seq)
+		delete(p.cells, c.slot)
+	}
 	h.bytes.Add(-freed)
 }
 

@@ -41,11 +41,16 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	}
 	s.sealMu[w.Partition].Lock()
 	defer s.sealMu[w.Partition].Unlock()
-	if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, w.Partition)); err != nil || empty && len(w.pending) == 0 {
-		return stats, err
-	}
 	begin := time.Now()
 	gens, upTo := s.closeCell(w)
+	if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, w.Partition)); err != nil {
+		return stats, err
+	} else if empty && len(w.pending) == 0 {
+		// What the head still has of the slot was sealed: by another process, or by a seal that didn't learn
+		// that its last write had succeeded.
+		s.release(w, gens)
+		return stats, nil
+	}
 	extra, rows, left, err := s.gather(ctx, w, gens, upTo)
 	if err != nil {
 		return stats, err
@@ -115,14 +120,21 @@ func (s *Store) skipExpired(w Work, gens []*generation) {
 // closeCell closes the cell's open generation and returns all closed ones, and the last seq given out so
 // far: this process' rows after it belong to generations to come.
 func (s *Store) closeCell(w Work) ([]*generation, int64) {
+	p := &s.head.parts[w.Partition]
+	p.mu.RLock()
+	_, ok := p.cells[w.Slot]
+	seq := p.seq
+	p.mu.RUnlock()
+	if !ok { // Nearly always: no need to wait for the commit under way.
+		return nil, seq
+	}
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
-	p := &s.head.parts[w.Partition]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.cells[w.Slot]
 	if c == nil {
-		return nil, 0
+		return nil, p.seq
 	}
 	c.closeGeneration()
 	return slices.Clone(c.closed), c.seq

@@ -13,8 +13,9 @@ const (
 	// freezeAfter is how many samples a strand's tail takes before it is encoded as a chunk: enough for
 	// the block codec to find its patterns, few enough that tails stay small.
 	freezeAfter = 120
-	// strandBytes is what a strand without samples weighs in the head's account.
-	strandBytes = 232
+	// strandBytes is what a strand without samples weighs in the head's account, with the places in its
+	// series and its generation that point to it.
+	strandBytes = 248
 )
 
 // strand holds what one series brought to one generation: frozen chunks, and a tail that is cheap to

@@ -41,7 +41,8 @@ type pendingRow struct {
 }
 
 // Waiting lists the slots of a partition that may hold unsealed samples, oldest first: all from the low
-// mark on that have begun, and those that pending rows name. Most of the young ones are empty.
+// mark on that have begun, those that pending rows name, and those that the head has. Most of the young ones
+// are empty.
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	lowest, hour, err := s.marks(ctx, partition)
 	if err != nil {
@@ -55,6 +56,9 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	bySlot := map[int64][]pendingRow{}
 	for slot := lowest; slot <= newest; slot++ {
 		bySlot[slot] = nil
+	}
+	for _, slot := range s.head.slots(partition) {
+		bySlot[slot] = nil // A seal that was cut short may have emptied the stage, and the mark gone past it.
 	}
 	for _, p := range pending {
 		bySlot[p.slot] = append(bySlot[p.slot], p)
