@@ -120,3 +120,17 @@ func TestSealThatDoesNotLearnItsEnd(t *testing.T) {
 	ts.requireEmptyHead()
 	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
 }
+
+// TestClockThatGoesBack restarts after the clock was set back, so that what is there lies in the future.
+func TestClockThatGoesBack(t *testing.T) {
+	ts := openTestStore(t, nil)
+	at := ts.now.Add(MaxAhead).UnixMilli()
+	ts.write("ann", upLabels, sample{at, 1})
+	ts.now = ts.now.Add(-12 * time.Hour)
+	ts.reopen()
+	ts.now = ts.now.Add(12 * time.Hour)
+	require.Equal(t, map[string][]sample{upLabels.String(): {{at, 1}}}, ts.all("ann"))
+	ts.now = ts.now.Add(-12 * time.Hour)
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.requireEmptyHead()
+}

@@ -41,7 +41,7 @@ type pendingRow struct {
 }
 
 // Waiting lists the slots of a partition that may hold unsealed samples, oldest first: all from the low
-// mark on that have begun, those that pending rows name, and those that the head has. Most of the young ones
+// mark on that have begun by any clock, those that pending rows name, and those that the head has. Most of the young ones
 // are empty.
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	lowest, hour, err := s.marks(ctx, partition)
@@ -52,7 +52,8 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	newest := s.period.slotOf(s.opts.Now().Add(MaxAhead).UnixMilli())
+	// This clock may have run ahead by less than a day when what is there was written.
+	newest := s.period.slotOf(s.opts.Now().UnixMilli() + dayMS)
 	bySlot := map[int64][]pendingRow{}
 	for slot := lowest; slot <= newest; slot++ {
 		bySlot[slot] = nil
