@@ -62,6 +62,8 @@ type Engine struct {
 	closed atomic.Bool
 	lock   *pebbledb.Lock
 	watch  io.Closer // watches for a slow disk
+
+	reclaimer *reclaimer
 }
 
 var (
@@ -130,7 +132,11 @@ func (e *Engine) open(opts Options) (err error) {
 		return fmt.Errorf("pebble: open %s: %w", e.dir, err)
 	}
 	files.arm()
-	return e.checkFormat()
+	if err := e.checkFormat(); err != nil {
+		return err
+	}
+	e.reclaimer = startReclaimer(e.db, opts.DropDelay, func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) })
+	return nil
 }
 
 // lockDirectory takes the lock on dir.
@@ -238,6 +244,9 @@ func (e *Engine) closeAll() error {
 		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
 	}
 	var errs []error
+	if e.reclaimer != nil {
+		e.reclaimer.stop()
+	}
 	if e.db != nil {
 		errs = append(errs, e.db.Close())
 	}

@@ -42,8 +42,9 @@ func (e *Engine) Checkpoint(dir string) error {
 	})
 }
 
-// Compact writes out what is in memory and rewrites all files, so that nothing deleted takes space. It
-// returns when that is done, or ctx ends; work that has begun is then finished in the background.
+// Compact writes out what is in memory and merges all files into the lowest level, so that nothing deleted
+// takes space. It returns when that is done, or ctx ends; work that has begun is then finished in the
+// background.
 func (e *Engine) Compact(ctx context.Context) error {
 	if err := e.begin(ctx); err != nil {
 		return err

@@ -41,7 +41,8 @@ type Options struct {
 	// engine.ErrUnavailable, and deletes go on. Pebble can't go on after its log has hit the end of the
 	// disk, and compactions, which give space back, need some themselves. 0: no reserve. Default 512 MiB.
 	ReserveBytes uint64
-	// DropDelay is how long the space of dropped and deleted ranges may wait to be given back. Default 1 minute.
+	// DropDelay is about how long the space of what was dropped or deleted waits to be given back. Short
+	// delays cost compactions. Default 2 minutes.
 	DropDelay time.Duration
 	// FS is where the files are; nil: the operating system's. Tests give a CrashableFS.
 	FS FS
@@ -63,7 +64,7 @@ func DefaultOptions() Options {
 		ZstdLevel:     3,
 		Compactions:   max(1, runtime.GOMAXPROCS(0)/2),
 		ReserveBytes:  512 << 20,
-		DropDelay:     time.Minute,
+		DropDelay:     2 * time.Minute,
 		Logger:        slog.New(slog.DiscardHandler),
 	}
 }
@@ -105,7 +106,7 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		MemTableStopWritesThreshold: o.MemTables,
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
-		FlushDelayDeleteRange:       o.DropDelay,
+		FlushDelayDeleteRange:       o.DropDelay / 2,
 		// Windows are written once, in order, and seldom overlap: few files in level 0 are enough to
 		// compact, and a burst of sealing must not stop writes.
 		L0CompactionThreshold: 4,

@@ -34,7 +34,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		e.release()
 		return err
 	}
-	commits := e.encode(batches)
+	commits, deleted := e.encode(batches)
 	if len(commits) == 0 {
 		e.release()
 		return nil
@@ -52,6 +52,9 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 			if err := b.Close(); err != nil {
 				return err
 			}
+		}
+		for _, prefix := range deleted {
+			e.reclaimer.deleted(prefix)
 		}
 		return nil
 	})
@@ -88,9 +91,9 @@ func anyPut(batches []engine.Batch) bool {
 	return false
 }
 
-// encode turns batches into Pebble's, as few as maxCommit allows.
-func (e *Engine) encode(batches []engine.Batch) []*pebbledb.Batch {
-	var commits []*pebbledb.Batch
+// encode turns batches into Pebble's, as few as maxCommit allows. It also returns prefixes of the keys that
+// they delete: table and first field, which is a slot or a window in the tables that matter.
+func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, deleted [][]byte) {
 	var w batchWriter
 	for i := range batches {
 		if len(batches[i].Mutations) == 0 {
@@ -100,9 +103,12 @@ func (e *Engine) encode(batches []engine.Batch) []*pebbledb.Batch {
 			w.batch = e.db.NewBatch()
 			commits = append(commits, w.batch)
 		}
-		w.add(&batches[i])
+		if w.add(&batches[i]) {
+			b := &batches[i]
+			deleted = append(deleted, appendPartition(nil, b.Table, b.Partition[:1]))
+		}
 	}
-	return commits
+	return commits, deleted
 }
 
 // batchWriter adds mutations to one of Pebble's batches, which copies them.
@@ -111,13 +117,15 @@ type batchWriter struct {
 	key, end []byte
 }
 
-func (w *batchWriter) add(b *engine.Batch) {
+// add adds b's mutations and returns whether any of them deletes.
+func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 	t := b.Table
 	w.key = appendPartition(w.key[:0], t, b.Partition)
 	partition := len(w.key)
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		w.key = appendKey(w.key[:partition], t.Clustering, m.Clustering)
+		deletes = deletes || m.Op != engine.Put
 		// Batches of Pebble that aren't indexed grow in memory: adding to them can't go wrong.
 		switch {
 		case m.Op == engine.Delete:
@@ -138,6 +146,7 @@ func (w *batchWriter) add(b *engine.Batch) {
 			_ = w.batch.Set(w.key, m.Value, nil)
 		}
 	}
+	return deletes
 }
 
 // commit runs work, which writes to Pebble: see run.
@@ -214,7 +223,11 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	start := appendPartition(nil, t, prefix)
 	end := afterPrefix(nil, start)
 	return e.commit(ctx, "drop", e.release, func() error {
-		return e.db.DeleteRange(start, end, pebbledb.Sync)
+		if err := e.db.DeleteRange(start, end, pebbledb.Sync); err != nil {
+			return err
+		}
+		e.reclaimer.deleted(start)
+		return nil
 	})
 }
 
