@@ -25,7 +25,11 @@ func (f fixed) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 
 func TestChunksHoldEverySample(t *testing.T) {
 	var it chunks.Iterator // Used again for each series.
-	for i := range uint64(200) {
+	rounds := uint64(200)
+	if testing.Short() {
+		rounds = 30
+	}
+	for i := range rounds {
 		g := generator{rnd: rand.New(rand.NewPCG(i, 9))}
 		var s chunk.Samples
 		onlyFloats := g.rnd.IntN(3) == 0

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -24,13 +25,16 @@ const shorterThanAChunk = 9
 // Random series of histograms and floats go into a real Prometheus TSDB and through our iterator: types,
 // hints and values must be the same.
 func TestHintsAreThoseOfPrometheus(t *testing.T) {
-	const series = 3000
+	series := 3000
+	if testing.Short() {
+		series = 300
+	}
 	db := teststorage.New(t)
 	app := db.Appender(t.Context())
 	given := make([]chunk.Samples, series)
 	for i := range given {
 		g := generator{rnd: rand.New(rand.NewPCG(uint64(i), 7))}
-		ls := labels.FromStrings(labels.MetricName, "m", "i", strconv.Itoa(i))
+		ls := labels.FromStrings(model.MetricNameLabel, "m", "i", strconv.Itoa(i))
 		for ts := int64(1); ts <= shorterThanAChunk; ts++ {
 			var err error
 			if g.rnd.IntN(12) == 0 {
@@ -57,7 +61,7 @@ func TestHintsAreThoseOfPrometheus(t *testing.T) {
 	q, err := db.Querier(math.MinInt64, math.MaxInt64)
 	require.NoError(t, err)
 	defer q.Close()
-	set := q.Select(t.Context(), false, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m"))
+	set := q.Select(t.Context(), false, nil, labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "m"))
 	var found [4]int
 	var ours, theirs chunkenc.Iterator
 	n := 0

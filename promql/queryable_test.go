@@ -7,6 +7,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
@@ -47,7 +48,7 @@ func put(t *testing.T, store *storage.Store, tenant string, ls labels.Labels, at
 }
 
 func name(s string) *labels.Matcher {
-	return labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, s)
+	return labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, s)
 }
 
 // found lists the series and their times.
@@ -67,9 +68,9 @@ func found(t *testing.T, set promstorage.SeriesSet) (out []string) {
 func TestQuerierReadsItsRangeOfItsTenant(t *testing.T) {
 	store := readyStore(t)
 	for i, at := range [][]int64{{-5000, 0, 1000, 2000}, {1500}, {9000}} {
-		put(t, store, "default", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)), at...)
+		put(t, store, "default", labels.FromStrings(model.MetricNameLabel, "m", "i", fmt.Sprint(i)), at...)
 	}
-	put(t, store, "other", labels.FromStrings(labels.MetricName, "m", "i", "other"), 1000)
+	put(t, store, "other", labels.FromStrings(model.MetricNameLabel, "m", "i", "other"), 1000)
 	q, err := NewQueryable(store).Querier(0, 2000)
 	require.NoError(t, err)
 	defer q.Close()
@@ -103,7 +104,7 @@ func TestShardsSplitTheSeries(t *testing.T) {
 	store := readyStore(t)
 	const series, shards = 30, 4
 	for i := range series {
-		put(t, store, "default", labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)), 1000)
+		put(t, store, "default", labels.FromStrings(model.MetricNameLabel, "m", "i", fmt.Sprint(i)), 1000)
 	}
 	q, err := NewQueryable(store).Querier(0, 2000)
 	require.NoError(t, err)
@@ -120,9 +121,9 @@ func TestShardsSplitTheSeries(t *testing.T) {
 
 func TestLabelsOfTheTenant(t *testing.T) {
 	store := readyStore(t)
-	put(t, store, "default", labels.FromStrings(labels.MetricName, "a", "x", "1"), 1000)
-	put(t, store, "default", labels.FromStrings(labels.MetricName, "b", "x", "2", "y", "3"), 1000)
-	put(t, store, "other", labels.FromStrings(labels.MetricName, "c", "z", "9"), 1000)
+	put(t, store, "default", labels.FromStrings(model.MetricNameLabel, "a", "x", "1"), 1000)
+	put(t, store, "default", labels.FromStrings(model.MetricNameLabel, "b", "x", "2", "y", "3"), 1000)
+	put(t, store, "other", labels.FromStrings(model.MetricNameLabel, "c", "z", "9"), 1000)
 	q, err := NewQueryable(store).ChunkQuerier(math.MinInt64, math.MaxInt64)
 	require.NoError(t, err)
 	defer q.Close()
@@ -130,10 +131,10 @@ func TestLabelsOfTheTenant(t *testing.T) {
 	names, warnings, err := q.LabelNames(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	require.Equal(t, []string{labels.MetricName, "x", "y"}, names)
+	require.Equal(t, []string{model.MetricNameLabel, "x", "y"}, names)
 	names, _, err = q.LabelNames(tenant.Into(t.Context(), "other"), &promstorage.LabelHints{Limit: 1})
 	require.NoError(t, err)
-	require.Equal(t, []string{labels.MetricName, "z"}, names)
+	require.Equal(t, []string{model.MetricNameLabel, "z"}, names)
 	values, _, err := q.LabelValues(t.Context(), "x", nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"1", "2"}, values)
@@ -146,7 +147,7 @@ func TestLabelsOfTheTenant(t *testing.T) {
 func TestHintsDontDependOnTheRangeOrOnSealing(t *testing.T) {
 	store := readyStore(t)
 	b := store.NewBatch("default")
-	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "h"))
+	s, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "h"))
 	require.NoError(t, err)
 	for i, count := range []uint64{1, 2, 3, 1, 2} {
 		h := &histogram.Histogram{Count: count, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{int64(count)}}
@@ -203,7 +204,7 @@ func TestQueriesWaitForTheHead(t *testing.T) {
 
 func TestSeriesSetEndsWithTheContext(t *testing.T) {
 	store := readyStore(t)
-	put(t, store, "default", labels.FromStrings(labels.MetricName, "m"), 1000)
+	put(t, store, "default", labels.FromStrings(model.MetricNameLabel, "m"), 1000)
 	q, err := NewQueryable(store).Querier(0, 2000)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

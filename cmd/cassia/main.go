@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -48,7 +49,7 @@ func run(args []string, stderr io.Writer) int {
 		err = command.run(ctx)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "cassia: %v\n", err)
+		fmt.Fprintf(stderr, "cassia: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return 1
 	}
 	return 0

@@ -32,6 +32,9 @@ import (
 // Queryable, from the head in one run, from sealed rows in the other. Each clear of the suite is a new
 // tenant of one store, so that a leak between tenants would show, too.
 func TestPrometheusSuite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some 2,000 queries, twice: half a minute")
+	}
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
 			s := newSuiteStore(t, sealed)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/golang/snappy"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage/remote"
@@ -37,6 +38,10 @@ type rig struct {
 func newRig(t *testing.T, change func(*Options)) rig {
 	so := storage.DefaultOptions()
 	so.Retention = 0
+	return newRigOver(t, so, change)
+}
+
+func newRigOver(t *testing.T, so storage.Options, change func(*Options)) rig {
 	store, err := storage.Open(t.Context(), memory.New(), so)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
@@ -44,7 +49,7 @@ func newRig(t *testing.T, change func(*Options)) rig {
 	for _, who := range []string{"default", "other"} {
 		b := store.NewBatch(who)
 		for i := range 2 {
-			s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i), "tenant", who))
+			s, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "m", "i", fmt.Sprint(i), "tenant", who))
 			require.NoError(t, err)
 			for ts := range int64(300) {
 				require.NoError(t, b.Float(s, ts*1000, 0, float64(ts)))
@@ -285,6 +290,18 @@ func TestEveryRouteIsInstrumented(t *testing.T) {
 	require.Equal(t, []string{Prefix + "/label/:name/values", Prefix + "/status/buildinfo"}, routes)
 }
 
+func TestAQueryThatNeedsTooMuchFails(t *testing.T) {
+	so := storage.DefaultOptions()
+	so.Retention, so.QueryBytes = 0, 100
+	r := newRigOver(t, so, nil)
+	require.NoError(t, r.store.SealAll(t.Context()))
+	w := r.get(Prefix + "/query_range?query=m&start=1&end=299&step=1")
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%s", w.Body)
+	kind, message := failure(t, w)
+	require.Equal(t, "execution", kind)
+	require.Contains(t, message, storage.ErrQueryTooLarge.Error())
+}
+
 func TestStatusOfErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		fmt.Errorf("expanding series: %w", storage.ErrQueryTooLarge): 422,
@@ -303,7 +320,7 @@ func readRequest(t *testing.T, kinds ...prompb.ReadRequest_ResponseType) *http.R
 	body, err := (&prompb.ReadRequest{
 		AcceptedResponseTypes: kinds,
 		Queries: []*prompb.Query{{StartTimestampMs: 5000, EndTimestampMs: 290_000,
-			Matchers: []*prompb.LabelMatcher{{Name: labels.MetricName, Value: "m"}}}},
+			Matchers: []*prompb.LabelMatcher{{Name: model.MetricNameLabel, Value: "m"}}}},
 	}).Marshal()
 	require.NoError(t, err)
 	return httptest.NewRequest(http.MethodPost, Prefix+"/read", strings.NewReader(string(snappy.Encode(nil, body))))
