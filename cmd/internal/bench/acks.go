@@ -69,13 +69,18 @@ func (a *Acks) has(i, k int) bool {
 	return k/64 < len(a.bits[i]) && a.bits[i][k/64]>>(k%64)&1 == 1
 }
 
-// countOf is how many samples of series i were acknowledged.
-func (a *Acks) countOf(i int) int {
-	n := 0
-	for _, word := range a.bits[i] {
-		n += bits.OnesCount64(word)
+// last is the greatest step of which any sample was acknowledged; -1: there is none.
+func (a *Acks) last() int {
+	last := -1
+	for _, words := range a.bits {
+		for word := len(words) - 1; word >= max(0, last/64); word-- {
+			if words[word] != 0 {
+				last = max(last, word*64+bits.Len64(words[word])-1)
+				break
+			}
+		}
 	}
-	return n
+	return last
 }
 
 // ackLine is a line of the log after the first, which holds the workload: the steps of series From to To

@@ -21,6 +21,10 @@ const maxFindings = 10
 // maxReadSamples is about how many samples are read back at a time.
 const maxReadSamples = 1_000_000
 
+// slack is how many steps after the last acknowledged one are read back too: what was stored without being
+// acknowledged must be right as well.
+const slack = 1000
+
 // maxReadBytes bounds an answer of remote read, after and before decompression.
 const maxReadBytes = 1 << 30
 
@@ -68,6 +72,7 @@ func Verify(ctx context.Context, g *Generator, acks *Acks, from Reader) (Finding
 	if v.from.Client == nil {
 		v.from.Client = http.DefaultClient
 	}
+	v.steps = min(g.Steps, acks.last()+1+g.LateSteps+slack)
 	for target := range g.targets() {
 		if err := v.target(ctx, target); err != nil {
 			return v.found, err
@@ -81,6 +86,8 @@ type verifier struct {
 	acks  *Acks
 	from  Reader
 	found Finding
+	// steps is how many are read back.
+	steps int
 }
 
 // target compares the series of one target, some steps at a time.
@@ -88,14 +95,14 @@ func (v *verifier) target(ctx context.Context, target int) error {
 	first := target * SeriesPerTarget
 	count := min(SeriesPerTarget, v.g.Series-first)
 	width := max(1, maxReadSamples/count)
-	for from := 0; from < v.g.Steps; {
+	for from := 0; from < v.steps; {
 		// A read never reaches over the end of a generation: there, the labels change.
-		to := min(from+width, v.g.Steps)
+		to := min(from+width, v.steps)
 		generation := v.g.generation(target, from)
 		for v.g.generation(target, to-1) != generation {
 			to--
 		}
-		if err := v.steps(ctx, first, count, from, to); err != nil {
+		if err := v.read(ctx, first, count, from, to); err != nil {
 			return err
 		}
 		from = to
@@ -103,8 +110,8 @@ func (v *verifier) target(ctx context.Context, target int) error {
 	return nil
 }
 
-// steps compares the steps from until before to of some series, whose labels don't change meanwhile.
-func (v *verifier) steps(ctx context.Context, first, count, from, to int) error {
+// read compares the steps from until before to of some series, whose labels don't change meanwhile.
+func (v *verifier) read(ctx context.Context, first, count, from, to int) error {
 	byLabels := make(map[string]int, count)
 	for i := first; i < first+count; i++ {
 		byLabels[v.g.Labels(i, from).String()] = i
@@ -115,8 +122,14 @@ func (v *verifier) steps(ctx context.Context, first, count, from, to int) error 
 		return err
 	}
 	seen := window{first, from, NewAcks(Workload{Series: count})}
+	answered := make(map[string]bool, count)
 	for _, series := range answer {
 		ls := labelsFrom(series.Labels).String()
+		if answered[ls] {
+			v.found.Wrong++
+			v.found.example("the series is there twice: %s", ls)
+		}
+		answered[ls] = true
 		i, ok := byLabels[ls]
 		if !ok {
 			v.found.Wrong++
@@ -153,9 +166,15 @@ func (w window) mark(i, k int)     { w.acks.markOne(ref{i - w.first, k - w.from}
 func (v *verifier) compare(i int, ls string, series *prompb.TimeSeries, seen window) {
 	step := func(t int64) (int, bool) {
 		k, ok := v.g.Step(i, t)
-		if !ok || k < seen.from || seen.has(i, k) {
+		switch {
+		case !ok || k < seen.from:
 			v.found.Wrong++
-			v.found.example("a sample that was never sent, or there twice: %s at %d", ls, t)
+			v.found.example("a sample that was never sent: %s at %d", ls, t)
+			return 0, false
+		case seen.has(i, k):
+			v.found.Wrong++
+			v.found.example("there twice: %s at %d (step %d; the series has %d samples and %d histograms)", ls, t, k,
+				len(series.Samples), len(series.Histograms))
 			return 0, false
 		}
 		seen.mark(i, k)
