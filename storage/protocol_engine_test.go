@@ -1,0 +1,292 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// protocolDisk is what survives a process of the protocol test.
+type protocolDisk interface {
+	// open opens the engine.
+	open() (engine.Engine, error)
+	// powerCut leaves of what wasn't synced each piece with a probability of percent.
+	powerCut(percent int)
+}
+
+func newProtocolDisk(kind string) (protocolDisk, error) {
+	switch kind {
+	case "memory":
+		return &memoryDisk{inner: memory.New()}, nil
+	case "pebble":
+		return &pebbleDisk{fs: pebble.NewCrashableFS()}, nil
+	default:
+		return nil, fmt.Errorf("no engine %q", kind)
+	}
+}
+
+// memoryDisk keeps its engine open for ever.
+type memoryDisk struct{ inner engine.Engine }
+
+type unclosed struct{ engine.Engine }
+
+func (unclosed) Close() error { return nil }
+
+func (d *memoryDisk) open() (engine.Engine, error) { return unclosed{d.inner}, nil }
+func (d *memoryDisk) powerCut(int)                 {}
+
+// pebbleDisk is a file system that loses what was not synced.
+type pebbleDisk struct {
+	fs   *pebble.CrashableFS
+	cuts uint64
+}
+
+func (d *pebbleDisk) open() (engine.Engine, error) {
+	o := pebble.DefaultOptions()
+	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.ReserveBytes = d.fs, 1<<20, 1<<20, 4<<10, 0
+	return pebble.Open("db", o)
+}
+
+func (d *pebbleDisk) powerCut(percent int) {
+	d.cuts++
+	d.fs = d.fs.Crash(percent, rand.New(rand.NewPCG(d.cuts, 7)))
+}
+
+var (
+	errDead      = errors.New("the process has ended")
+	errFaultText = errors.New("a fault is fail|lose|withhold TABLE N, scan TABLE N or die before|after N")
+)
+
+// stepEngine lets a test act between a store's calls of its engine, and ends the process at one of them.
+// It counts calls while it is armed, but not those that a test makes from within a call.
+type stepEngine struct {
+	inner *faultengine.Engine
+
+	mu      sync.Mutex
+	dead    bool
+	armed   bool
+	fired   bool // a fault came to pass since it was armed
+	nested  int
+	calls   int
+	writes  int
+	scans   map[byte]int
+	puts    map[byte]int
+	faults  []protocolFault
+	hooks   map[int]func()
+	unsure  map[string]bool // rows of stage and pending whose writers don't know whether they are there
+	onFault func(protocolFault)
+}
+
+// protocolFault is what shall happen at some call.
+type protocolFault struct {
+	what  string // fail, lose, withhold: of a batch for table; scan: of table; die
+	table string
+	after bool // die: after the call, not before
+	n     int
+}
+
+func parseFault(text string) (f protocolFault, err error) {
+	words := strings.Fields(text)
+	if len(words) != 3 {
+		return f, errFaultText
+	}
+	f.what = words[0]
+	if f.n, err = strconv.Atoi(words[2]); err != nil || f.n < 1 {
+		return f, errFaultText
+	}
+	switch f.what {
+	case "die":
+		f.after = words[1] == "after"
+	case "fail", "lose", "withhold", "scan":
+		f.table = words[1]
+	default:
+		return f, errFaultText
+	}
+	return f, nil
+}
+
+func newStepEngine(inner engine.Engine, unsure map[string]bool) *stepEngine {
+	e := &stepEngine{unsure: unsure}
+	e.inner = faultengine.Wrap(inner, e.rule)
+	return e
+}
+
+// arm counts from now on, and does what it is told at some of the calls.
+func (e *stepEngine) arm(faults []protocolFault, hooks map[int]func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.armed, e.fired, e.calls, e.writes = true, false, 0, 0
+	e.scans, e.puts = map[byte]int{}, map[byte]int{}
+	e.faults, e.hooks = faults, hooks
+}
+
+// disarm says whether anything went wrong since arm.
+func (e *stepEngine) disarm() (fired bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.armed, e.faults, e.hooks = false, nil, nil
+	return e.fired
+}
+
+func (e *stepEngine) faulty() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.fired || e.dead
+}
+
+func (e *stepEngine) kill() {
+	e.mu.Lock()
+	e.dead = true
+	e.mu.Unlock()
+}
+
+func (e *stepEngine) isDead() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.dead
+}
+
+// rule is faultengine's.
+func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.armed || op.Kind != faultengine.Write && op.Kind != faultengine.Scan {
+		return faultengine.Pass()
+	}
+	count := e.puts
+	if op.Kind == faultengine.Scan {
+		count = e.scans
+	}
+	count[op.Table.ID]++
+	for _, f := range e.faults {
+		if (f.what == "scan") != (op.Kind == faultengine.Scan) || f.table != op.Table.Name || f.n != count[op.Table.ID] {
+			continue
+		}
+		e.fired = true
+		switch f.what {
+		case "fail", "scan":
+			return faultengine.Fail(nil)
+		case "lose":
+			return faultengine.Lose(nil)
+		case "withhold":
+			return faultengine.Withhold(nil)
+		}
+	}
+	return faultengine.Pass()
+}
+
+// enter is how every call begins.
+func (e *stepEngine) enter(write bool) (last bool, err error) {
+	e.mu.Lock()
+	var hook func()
+	if e.armed && e.nested == 0 && !e.dead {
+		e.calls++
+		hook = e.hooks[e.calls]
+		delete(e.hooks, e.calls)
+		if write {
+			e.writes++
+		}
+		for _, f := range e.faults {
+			if write && f.what == "die" && f.n == e.writes {
+				e.fired = true
+				if f.after {
+					last = true
+				} else {
+					e.dead = true
+				}
+			}
+		}
+	}
+	if e.dead {
+		e.mu.Unlock()
+		return false, errDead
+	}
+	if hook == nil {
+		e.mu.Unlock()
+		return last, nil
+	}
+	e.nested++
+	e.mu.Unlock()
+	hook()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.nested--
+	if e.dead {
+		return false, errDead
+	}
+	return last, nil
+}
+
+func (e *stepEngine) Write(ctx context.Context, batches []engine.Batch) error {
+	last, err := e.enter(true)
+	if err == nil {
+		err = e.inner.Write(ctx, batches)
+	}
+	if last {
+		e.kill()
+		err = errDead
+	}
+	if err != nil {
+		e.mu.Lock()
+		for _, b := range batches {
+			for _, m := range b.Mutations {
+				if m.Op == engine.Put {
+					e.unsure[rowText(b.Table, m.Clustering)] = true
+					if b.Table == engine.Pending { // Its blob isn't acknowledged either.
+						e.unsure[rowText(engine.Stage, m.Clustering[1:])] = true
+					}
+				}
+			}
+		}
+		e.mu.Unlock()
+	}
+	return err
+}
+
+// rowText names a row of stage or pending by its writer and number.
+func rowText(t *engine.Table, k engine.Key) string {
+	switch t {
+	case engine.Stage:
+		return fmt.Sprintf("stage %x %d", k[0].Text, k[1].Int)
+	case engine.Pending:
+		return fmt.Sprintf("pending %x %d", k[1].Text, k[2].Int)
+	default:
+		return t.Name
+	}
+}
+
+func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		if _, err := e.enter(false); err != nil {
+			yield(engine.Row{}, err)
+			return
+		}
+		e.inner.Scan(ctx, r)(yield)
+	}
+}
+
+func (e *stepEngine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+	if _, err := e.enter(false); err != nil {
+		return err
+	}
+	return e.inner.Drop(ctx, t, prefix)
+}
+
+func (e *stepEngine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+	if e.isDead() { // A store opens with it, before anything else can happen.
+		return false, nil, errDead
+	}
+	return e.inner.CompareAndSet(ctx, t, partition, clustering, old, value)
+}
+
+func (e *stepEngine) Close() error { return e.inner.Close() }

@@ -1,0 +1,292 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// protocolValue is what a sample says, but for its time: a float's bits, or a histogram's encoded bytes.
+type protocolValue struct {
+	bits  uint64
+	hist  string
+	stale bool  // a histogram that is a stale marker
+	st    int64 // start timestamp, milliseconds
+}
+
+// rank orders kinds of values as DESIGN's invariant I2 does.
+func (v protocolValue) rank() int {
+	f := math.Float64frombits(v.bits)
+	switch {
+	case v.hist != "" && !v.stale:
+		return 4
+	case v.hist != "":
+		return 1
+	case value.IsStaleNaN(f):
+		return 0
+	case math.IsNaN(f):
+		return 2
+	default:
+		return 3
+	}
+}
+
+// compare is above 0 if v wins over o at one timestamp.
+func (v protocolValue) compare(o protocolValue) int {
+	if c := cmp.Compare(v.rank(), o.rank()); c != 0 {
+		return c
+	}
+	byValue := 0
+	switch v.rank() {
+	case 1, 4:
+		byValue = strings.Compare(v.hist, o.hist)
+	case 2:
+		byValue = cmp.Compare(v.bits, o.bits)
+	case 3:
+		f, g := math.Float64frombits(v.bits), math.Float64frombits(o.bits)
+		switch {
+		case f < g:
+			byValue = -1
+		case f > g:
+			byValue = 1
+		default: // zeros: the negative one is the lesser
+			byValue = cmp.Compare(o.bits, v.bits)
+		}
+	}
+	return cmp.Or(byValue, cmp.Compare(v.st, o.st))
+}
+
+func (v protocolValue) String() string {
+	text := ""
+	f := math.Float64frombits(v.bits)
+	switch {
+	case v.hist != "":
+		text = fmt.Sprintf("histogram %x", v.hist[:min(len(v.hist), 24)])
+		for i, h := range protocolHistograms {
+			if encodedHistogram(h) == v.hist {
+				text = fmt.Sprintf("h%d", i)
+			}
+		}
+	case value.IsStaleNaN(f):
+		text = "stale"
+	case math.IsNaN(f):
+		text = fmt.Sprintf("nan:%x", v.bits)
+	default:
+		text = strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	if v.st != 0 {
+		text += fmt.Sprintf("/%d", v.st)
+	}
+	return text
+}
+
+// parseProtocolFloat reads a float: a number, stale, or nan: and its bits.
+func parseProtocolFloat(text string) (float64, error) {
+	if text == "stale" {
+		return math.Float64frombits(value.StaleNaN), nil
+	}
+	if hex, ok := strings.CutPrefix(text, "nan:"); ok {
+		bits, err := strconv.ParseUint(hex, 16, 64)
+		return math.Float64frombits(bits), err
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// protocolHistograms are h0, h1, … of histories: integers, floats, custom buckets, a stale marker.
+var protocolHistograms = []chunk.Histogram{
+	{Int: &histogram.Histogram{Count: 5, Sum: 12.5, Schema: 1, ZeroThreshold: 0.001, ZeroCount: 1,
+		PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []int64{1, 2}}},
+	{Int: &histogram.Histogram{Count: 7, Sum: -3, Schema: 1, ZeroThreshold: 0.001, ZeroCount: 1,
+		PositiveSpans: []histogram.Span{{Offset: 0, Length: 2}}, PositiveBuckets: []int64{2, 2},
+		CounterResetHint: histogram.CounterReset}},
+	{Float: &histogram.FloatHistogram{Count: 2.5, Sum: 1, Schema: 3, ZeroThreshold: 0.5, ZeroCount: 0.5,
+		NegativeSpans: []histogram.Span{{Offset: -3, Length: 1}}, NegativeBuckets: []float64{2}, CounterResetHint: histogram.GaugeType}},
+	{Int: &histogram.Histogram{Count: 3, Sum: 9, Schema: histogram.CustomBucketsSchema, CustomValues: []float64{1, 5},
+		PositiveSpans: []histogram.Span{{Offset: 0, Length: 3}}, PositiveBuckets: []int64{1, 0, 0}}},
+	{Int: &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN)}},
+	{Float: &histogram.FloatHistogram{Sum: math.Float64frombits(value.StaleNaN)}},
+}
+
+func copyHistogram(h chunk.Histogram) (*histogram.Histogram, *histogram.FloatHistogram) {
+	if h.Int != nil {
+		return h.Int.Copy(), nil
+	}
+	return nil, h.Float.Copy()
+}
+
+func encodedHistogram(h chunk.Histogram) string {
+	c, err := chunk.Canonical(h)
+	if err != nil {
+		panic(err)
+	}
+	return string(chunk.AppendHistogramBytes(nil, chunk.Histogram{Int: c.Int, Float: c.Float}))
+}
+
+func histogramValue(h chunk.Histogram, st int64) protocolValue {
+	v := protocolValue{hist: encodedHistogram(h), st: st}
+	v.stale = h.Int != nil && value.IsStaleNaN(h.Int.Sum) || h.Float != nil && value.IsStaleNaN(h.Float.Sum)
+	return v
+}
+
+// protocolSeries names a series of a tenant.
+type protocolSeries struct{ tenant, series string }
+
+// protocolModel is the plain model: what was sent, and what must be there.
+type protocolModel struct {
+	mu sync.Mutex
+	// sent is all that was ever sent. Nothing else may be answered.
+	sent map[protocolSeries]map[int64][]protocolValue
+	// sure is the greatest value, at a time, that was acknowledged, or that a query has shown: it stays.
+	sure map[protocolSeries]map[int64]protocolValue
+}
+
+func newProtocolModel() *protocolModel {
+	return &protocolModel{
+		sent: map[protocolSeries]map[int64][]protocolValue{}, sure: map[protocolSeries]map[int64]protocolValue{},
+	}
+}
+
+func (m *protocolModel) send(s protocolSeries, t int64, v protocolValue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sent[s] == nil {
+		m.sent[s] = map[int64][]protocolValue{}
+	}
+	if !slices.Contains(m.sent[s][t], v) {
+		m.sent[s][t] = append(m.sent[s][t], v)
+	}
+}
+
+func (m *protocolModel) stays(s protocolSeries, t int64, v protocolValue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sure[s] == nil {
+		m.sure[s] = map[int64]protocolValue{}
+	}
+	if old, ok := m.sure[s][t]; !ok || v.compare(old) > 0 {
+		m.sure[s][t] = v
+	}
+}
+
+// needs returns what a query that begins now must show of a tenant.
+func (m *protocolModel) needs(tenant string) map[protocolSeries]map[int64]protocolValue {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[protocolSeries]map[int64]protocolValue{}
+	for s, byTime := range m.sure {
+		if s.tenant != tenant {
+			continue
+		}
+		out[s] = map[int64]protocolValue{}
+		for t, v := range byTime {
+			out[s][t] = v
+		}
+	}
+	return out
+}
+
+// protocolSample is a sample of an answer.
+type protocolSample struct {
+	t int64
+	v protocolValue
+}
+
+// flatten lists samples in the order of time. It says what is wrong with them.
+func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
+	for i, t := range s.T {
+		v := protocolValue{bits: math.Float64bits(s.V[i])}
+		if len(s.ST) > 0 {
+			v.st = s.ST[i]
+		}
+		out = append(out, protocolSample{t, v})
+		if i > 0 && s.T[i-1] >= t {
+			problem = fmt.Sprintf("floats at %d and then %d", s.T[i-1], t)
+		}
+	}
+	for i, h := range s.H {
+		out = append(out, protocolSample{h.T, histogramValue(h, h.ST)})
+		if i > 0 && s.H[i-1].T >= h.T {
+			problem = fmt.Sprintf("histograms at %d and then %d", s.H[i-1].T, h.T)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b protocolSample) int { return cmp.Compare(a.t, b.t) })
+	for i := 1; i < len(out); i++ {
+		if out[i].t == out[i-1].t {
+			problem = fmt.Sprintf("two samples at %d", out[i].t)
+		}
+	}
+	return out, problem
+}
+
+// visible is what a query may, and must, show of time, milliseconds.
+type visible struct{ minT, maxT int64 }
+
+// judge compares an answer with what was needed, and says what is wrong. What it shows stays.
+func (m *protocolModel) judge(needs map[protocolSeries]map[int64]protocolValue, got map[protocolSeries][]protocolSample, asked visible) (problem string) {
+	for s, samples := range got {
+		for _, x := range samples {
+			m.mu.Lock()
+			sent := slices.Contains(m.sent[s][x.t], x.v)
+			m.mu.Unlock()
+			if !sent {
+				return fmt.Sprintf("%v at %v shows %v, which was never sent", s, showTime(x.t), x.v)
+			}
+		}
+	}
+	for s, byTime := range needs {
+		have := map[int64]protocolValue{}
+		for _, x := range got[s] {
+			have[x.t] = x.v
+		}
+		for t, want := range byTime {
+			if t < asked.minT || t > asked.maxT {
+				continue
+			}
+			v, ok := have[t]
+			if !ok {
+				return fmt.Sprintf("%v at %v: %v was acknowledged or seen before and is missing", s, showTime(t), want)
+			}
+			if v.compare(want) < 0 {
+				return fmt.Sprintf("%v at %v: %v was acknowledged or seen before, the answer is %v", s, showTime(t), want, v)
+			}
+		}
+	}
+	for s, samples := range got {
+		for _, x := range samples {
+			m.stays(s, x.t, x.v)
+		}
+	}
+	return ""
+}
+
+// encodeAnswer gives the bytes of an answer, to compare answers bit for bit.
+func encodeAnswer(got map[protocolSeries]*chunk.Samples) []byte {
+	names := make([]protocolSeries, 0, len(got))
+	for s := range got {
+		names = append(names, s)
+	}
+	slices.SortFunc(names, func(a, b protocolSeries) int {
+		return cmp.Or(strings.Compare(a.tenant, b.tenant), strings.Compare(a.series, b.series))
+	})
+	var out bytes.Buffer
+	for _, s := range names {
+		if got[s].Len() > 0 {
+			fmt.Fprintf(&out, "%s %s ", s.tenant, s.series)
+			out.Write(chunk.AppendChunk(nil, got[s]))
+		}
+	}
+	return out.Bytes()
+}
+
+func showTime(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.000") }

@@ -1,0 +1,433 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+const (
+	protocolPartitions = 2
+	protocolSettle     = 15 * time.Minute
+)
+
+// protocolRun carries out a history over a Store and the plain model.
+type protocolRun struct {
+	base   time.Time
+	disk   protocolDisk
+	opts   Options
+	model  *protocolModel
+	now    atomic.Int64 // milliseconds
+	newest atomic.Int64 // the greatest that now ever was
+	unsure map[string]bool
+
+	eng   *stepEngine
+	store *Store
+	ready chan struct{} // closed when store is set
+
+	faults []protocolFault
+	hooks  map[int]func()
+	with   []string
+	opened map[string]*openQuery
+
+	mu      sync.Mutex
+	problem string
+}
+
+// openQuery is a query between its Select and its reading of samples.
+type openQuery struct {
+	tenant   string
+	selected []*SelectedSeries
+	needs    map[protocolSeries]map[int64]protocolValue
+	asked    visible
+	cancel   context.CancelFunc
+}
+
+// runHistory returns what went wrong, or "".
+func runHistory(h history) string {
+	r, err := newProtocolRun(h[0])
+	if err != nil {
+		return err.Error()
+	}
+	if r.start(); r.problem == "" {
+		for i, line := range h[1:] {
+			if err := r.line(line); err != nil {
+				r.fail("line %q: %v", line, err)
+			}
+			if r.problem != "" {
+				r.stop()
+				return fmt.Sprintf("line %d: %s: %s", i+2, line, r.problem)
+			}
+		}
+		r.quiet()
+	}
+	r.stop()
+	if r.problem != "" {
+		return "at the end: " + r.problem
+	}
+	return ""
+}
+
+func newProtocolRun(head string) (*protocolRun, error) {
+	r := &protocolRun{opts: DefaultOptions(), model: newProtocolModel(), unsure: map[string]bool{}, opened: map[string]*openQuery{}}
+	words := strings.Fields(head)
+	if len(words) == 0 || words[0] != "store" {
+		return nil, errors.New("a history begins with its store")
+	}
+	r.opts.Partitions = protocolPartitions
+	for _, word := range words[1:] {
+		name, text, _ := strings.Cut(word, "=")
+		var err error
+		switch name {
+		case "base":
+			r.base, err = time.Parse(time.RFC3339, text)
+		case "retention":
+			r.opts.Retention, err = time.ParseDuration(text)
+		case "slot":
+			r.opts.Slot, err = time.ParseDuration(text)
+		case "engine":
+			r.disk, err = newProtocolDisk(text)
+		default:
+			err = fmt.Errorf("no setting %q", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if r.disk == nil {
+		return nil, errors.New("the store names no engine")
+	}
+	r.pass(time.Duration(r.base.UnixMilli()) * time.Millisecond)
+	r.opts.Now = func() time.Time { return time.UnixMilli(r.now.Load()) }
+	return r, nil
+}
+
+func (r *protocolRun) pass(d time.Duration) {
+	now := r.now.Add(d.Milliseconds())
+	r.newest.Store(max(r.newest.Load(), now))
+}
+
+func (r *protocolRun) fail(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.problem == "" {
+		r.problem = fmt.Sprintf(format, args...)
+	}
+}
+
+// tolerate fails for an error that no fault explains.
+func (r *protocolRun) tolerate(what string, err error) {
+	if err != nil && !r.eng.faulty() && !errors.Is(err, ErrNotReady) {
+		r.fail("%s: %v", what, err)
+	}
+}
+
+// start opens engine and store, again if faults were in the way.
+func (r *protocolRun) start() {
+	for range 3 {
+		inner, err := r.disk.open()
+		if err != nil {
+			r.fail("opening the engine: %v", err)
+			return
+		}
+		r.eng = newStepEngine(inner, r.unsure)
+		r.ready = make(chan struct{})
+		r.eng.arm(r.faults, r.hooks)
+		r.store, err = Open(context.Background(), r.eng, r.opts)
+		close(r.ready)
+		if err == nil {
+			err = r.store.WaitReady(context.Background())
+			if dead := r.eng.isDead(); err == nil && !dead {
+				return
+			}
+		}
+		if !r.eng.disarm() {
+			r.fail("starting: %v", err)
+			return
+		}
+		r.faults, r.hooks = nil, nil
+		r.stop()
+	}
+	r.fail("three starts were in vain")
+}
+
+// stop ends the process: what it still does has no effect, if its engine was killed before.
+func (r *protocolRun) stop() {
+	for name, q := range r.opened {
+		q.cancel()
+		delete(r.opened, name)
+	}
+	if r.store != nil {
+		if err := r.store.Close(); err != nil {
+			r.fail("closing the store: %v", err)
+		}
+		r.store = nil
+	}
+	if r.eng != nil {
+		if err := r.eng.Close(); err != nil {
+			r.fail("closing the engine: %v", err)
+		}
+	}
+}
+
+// line carries out one line of a history.
+func (r *protocolRun) line(line string) error {
+	kind, rest, _ := strings.Cut(line, " ")
+	switch kind {
+	case "fault":
+		f, err := parseFault(rest)
+		r.faults = append(r.faults, f)
+		return err
+	case "at":
+		n, op, _ := strings.Cut(rest, " ")
+		call, err := strconv.Atoi(n)
+		if r.hooks == nil {
+			r.hooks = map[int]func(){}
+		}
+		r.hooks[call] = func() {
+			<-r.ready
+			if r.store == nil {
+				return
+			}
+			if err := r.operation(op); err != nil {
+				r.fail("%s: %v", op, err)
+			}
+		}
+		return err
+	case "with":
+		r.with = append(r.with, rest)
+		return nil
+	}
+	starts := kind == "crash" || kind == "restart"
+	if !starts {
+		r.eng.arm(r.faults, r.hooks)
+	}
+	err := r.operation(line)
+	r.eng.disarm()
+	r.faults, r.hooks = nil, nil
+	if r.eng.isDead() && err == nil && r.problem == "" {
+		r.restart(true, 0)
+	}
+	return err
+}
+
+// restart starts the process anew, after a power cut or a clean stop.
+func (r *protocolRun) restart(cut bool, percent int) {
+	if cut {
+		r.eng.kill()
+		r.disk.powerCut(percent)
+	}
+	r.stop()
+	r.start()
+}
+
+func (r *protocolRun) operation(line string) error {
+	words := strings.Fields(line)
+	arg := func(i int) string {
+		if i < len(words) {
+			return words[i]
+		}
+		return ""
+	}
+	ctx := context.Background()
+	switch words[0] {
+	case "write", "bulk":
+		return r.writes(line)
+	case "query":
+		return r.query(words[1:])
+	case "open":
+		return r.openQuery(arg(1), words[2:])
+	case "read":
+		if q := r.opened[arg(1)]; q != nil {
+			r.readQuery(q)
+			delete(r.opened, arg(1))
+		}
+	case "seal":
+		return r.sealOne(arg(1), arg(2))
+	case "round":
+		r.round(ctx)
+	case "sealall":
+		r.tolerate("sealing all", r.store.SealAll(ctx))
+	case "advance":
+		p, err := strconv.Atoi(arg(1))
+		r.tolerate("moving marks", r.store.Advance(ctx, p%protocolPartitions))
+		return err
+	case "letgo":
+		r.store.LetGo()
+	case "expire":
+		_, err := r.store.Expire(ctx)
+		r.tolerate("dropping windows", err)
+	case "clock":
+		d, err := time.ParseDuration(arg(1))
+		r.pass(d)
+		return err
+	case "crash":
+		percent, _ := strconv.Atoi(arg(1))
+		r.restart(true, percent)
+	case "restart":
+		r.restart(false, 0)
+	case "late":
+		r.tolerate("applying what was withheld", r.eng.inner.ApplyWithheld(ctx))
+	default:
+		return fmt.Errorf("no operation %q", words[0])
+	}
+	return nil
+}
+
+func (r *protocolRun) sealOne(partition, nth string) error {
+	p, err := strconv.Atoi(partition)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(nth)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	work, err := r.store.Waiting(ctx, p%protocolPartitions)
+	if err != nil {
+		r.tolerate("listing work", err)
+		return nil
+	}
+	for _, w := range work {
+		empty, err := r.store.hasNothing(ctx, w)
+		if err != nil {
+			r.tolerate("listing work", err)
+			return nil
+		}
+		if empty {
+			continue
+		}
+		if n--; n < 0 {
+			_, err := r.store.Seal(ctx, w)
+			r.tolerate("sealing", err)
+			return nil
+		}
+	}
+	return nil
+}
+
+// hasNothing says whether a seal would find nothing to do.
+func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
+	empty, err := s.empty(ctx, stageTable, stagePartition(w.Slot, w.Partition))
+	return empty && len(w.pending) == 0, err
+}
+
+// round is what the sealing loop does in one round.
+func (r *protocolRun) round(ctx context.Context) {
+	for p := range protocolPartitions {
+		work, err := r.store.Waiting(ctx, p)
+		if err != nil {
+			r.tolerate("listing work", err)
+			continue
+		}
+		for _, w := range work {
+			if r.store.Settled(w.Slot, protocolSettle.Milliseconds()) {
+				_, err := r.store.Seal(ctx, w)
+				r.tolerate("sealing", err)
+			}
+		}
+		r.tolerate("moving marks", r.store.Advance(ctx, p))
+	}
+	r.store.LetGo()
+	_, err := r.store.Expire(ctx)
+	r.tolerate("dropping windows", err)
+}
+
+// query compares an answer with the model.
+func (r *protocolRun) query(words []string) error {
+	if err := r.openQuery("now", words); err != nil {
+		return err
+	}
+	if q := r.opened["now"]; q != nil {
+		delete(r.opened, "now")
+		r.readQuery(q)
+	}
+	return nil
+}
+
+func (r *protocolRun) openQuery(name string, words []string) error {
+	q := Query{Tenant: words[0], MinT: -maxTime, MaxT: maxTime, Sorted: true, Warn: func(err error) { r.fail("a warning: %v", err) }}
+	match, metric := labels.MatchRegexp, ".+"
+	if len(words) > 1 {
+		match, metric = labels.MatchEqual, words[1]
+	}
+	q.Matchers = []*labels.Matcher{labels.MustNewMatcher(match, labels.MetricName, metric)}
+	if len(words) > 3 {
+		for i, at := range []*int64{&q.MinT, &q.MaxT} {
+			d, err := time.ParseDuration(words[2+i])
+			if err != nil {
+				return err
+			}
+			*at = r.base.Add(d).UnixMilli()
+		}
+	}
+	open := &openQuery{tenant: q.Tenant, needs: r.model.needs(q.Tenant)}
+	if match == labels.MatchEqual {
+		maps.DeleteFunc(open.needs, func(s protocolSeries, _ map[int64]protocolValue) bool {
+			return !strings.HasPrefix(s.series, metric+"/")
+		})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	open.cancel = cancel
+	before := r.now.Load()
+	selected, err := r.store.Select(ctx, q)
+	after := r.now.Load()
+	if err != nil {
+		cancel()
+		r.tolerate("selecting", err)
+		return nil
+	}
+	open.selected, open.asked = selected, r.visible(q, before, after)
+	r.opened[name] = open
+	return nil
+}
+
+// visible is what an answer must show, whenever between before and after the clock was read.
+func (r *protocolRun) visible(q Query, before, after int64) visible {
+	v := visible{minT: q.MinT, maxT: min(q.MaxT, before+MaxAhead.Milliseconds(), after+MaxAhead.Milliseconds())}
+	if retention := r.opts.Retention.Milliseconds(); retention > 0 {
+		v.minT = max(v.minT, before-retention+1, after-retention+1)
+	}
+	return v
+}
+
+func (r *protocolRun) readQuery(q *openQuery) {
+	defer q.cancel()
+	got := map[protocolSeries][]protocolSample{}
+	for _, s := range q.selected {
+		var samples chunk.Samples
+		if err := s.Samples(&samples); err != nil {
+			r.tolerate("reading samples", err)
+			return
+		}
+		name := protocolSeries{q.tenant, s.Labels.Get(labels.MetricName) + "/" + s.Labels.Get("host")}
+		list, problem := flatten(&samples)
+		if problem != "" {
+			r.fail("%v: %s", name, problem)
+		}
+		if got[name] != nil {
+			r.fail("%v comes twice", name)
+		}
+		got[name] = list
+	}
+	asked := q.asked
+	if retention := r.opts.Retention; retention > 0 {
+		// Whole windows go some time after their end.
+		gone := floorDiv(r.newest.Load()-retention.Milliseconds()-expireGrace.Milliseconds(), dayMS) * dayMS
+		asked.minT = max(asked.minT, gone+1)
+	}
+	if problem := r.model.judge(q.needs, got, asked); problem != "" {
+		r.fail("%s", problem)
+	}
+}

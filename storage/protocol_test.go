@@ -1,0 +1,214 @@
+package storage
+
+import (
+	"context"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+var (
+	protocolSeeds = flag.Int("protocol.seeds", 0, "how many histories the test of the protocol draws; 0: a few hundred")
+	protocolFrom  = flag.Int("protocol.from", 0, "the first seed")
+	protocolFile  = flag.String("protocol.file", "", "a file with a history to replay, instead")
+)
+
+// TestProtocol carries out seeded histories over a Store, with faults, crashes and clocks, and compares
+// every answer with a plain model. A failing history is cut short and printed; put in a file it can be
+// replayed with -protocol.file.
+func TestProtocol(t *testing.T) {
+	if *protocolFile != "" {
+		text, err := os.ReadFile(*protocolFile)
+		require.NoError(t, err)
+		require.Empty(t, runHistory(parseHistory(string(text))))
+		return
+	}
+	for kind, seeds := range map[string]int{"memory": 200, "pebble": 25} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			if *protocolSeeds > 0 {
+				seeds = *protocolSeeds
+			}
+			if testing.Short() {
+				seeds /= 5
+			}
+			for seed := *protocolFrom; seed < *protocolFrom+seeds; seed++ {
+				h := makeHistory(uint64(seed), kind)
+				if problem := runHistory(h); problem != "" {
+					h = shrinkHistory(h)
+					t.Fatalf("seed %d: %s\n%s\nas a shorter history: %s", seed, problem, h, runHistory(h))
+				}
+			}
+		})
+	}
+}
+
+// TestProtocolRegressions replays histories that failed once.
+func TestProtocolRegressions(t *testing.T) {
+	files, err := os.ReadDir("testdata/protocol")
+	require.NoError(t, err)
+	for _, f := range files {
+		t.Run(f.Name(), func(t *testing.T) {
+			text, err := os.ReadFile("testdata/protocol/" + f.Name())
+			require.NoError(t, err)
+			for _, kind := range []string{"memory", "pebble"} {
+				h := parseHistory(string(text))
+				h[0] += " engine=" + kind
+				require.Empty(t, runHistory(h), kind)
+			}
+		})
+	}
+}
+
+// shrinkHistory leaves out lines as long as the history still fails, for some seconds.
+func shrinkHistory(h history) history {
+	deadline := time.Now().Add(15 * time.Second)
+	fails := func(h history) bool { return runHistory(h) != "" }
+	for size := len(h) / 2; size >= 1 && time.Now().Before(deadline); {
+		cut := false
+		for i := 1; i+size <= len(h) && time.Now().Before(deadline); {
+			shorter := slices.Delete(slices.Clone(h), i, i+size)
+			if fails(shorter) {
+				h, cut = shorter, true
+			} else {
+				i += size
+			}
+		}
+		if !cut {
+			size /= 2
+		}
+	}
+	for i := range h { // samples of writes
+		for {
+			words := strings.Fields(h[i])
+			at := slices.IndexFunc(words, func(w string) bool { return strings.Contains(w, "@") })
+			if at < 0 || time.Now().After(deadline) {
+				break
+			}
+			cut := false
+			for ; at < len(words) && len(words) > at+1; at++ {
+				shorter := slices.Clone(h)
+				shorter[i] = strings.Join(slices.Delete(slices.Clone(words), at, at+1), " ")
+				if strings.Contains(shorter[i], "@") && fails(shorter) {
+					h, cut = shorter, true
+					break
+				}
+			}
+			if !cut {
+				break
+			}
+		}
+	}
+	return h
+}
+
+// quiet ends a history: nothing fails any more, the loop comes round, and all must come to rest.
+func (r *protocolRun) quiet() {
+	ctx := context.Background()
+	r.faults, r.hooks = nil, nil
+	r.tolerate("applying what was withheld", r.eng.inner.ApplyWithheld(ctx))
+	everything := func() map[protocolSeries]*chunk.Samples {
+		for _, tenant := range []string{"ann", "bob"} {
+			if err := r.query([]string{tenant}); err != nil {
+				r.fail("%v", err)
+			}
+		}
+		return r.answer(ctx)
+	}
+	everything()
+	r.round(ctx)
+	everything()
+	if r.problem != "" {
+		return
+	}
+	r.pass(4*24*time.Hour + time.Hour)
+	for range 2 {
+		r.round(ctx)
+	}
+	r.emptyHead()
+	before := encodeAnswer(everything())
+	r.restart(true, 0)
+	r.round(ctx)
+	if after := encodeAnswer(everything()); !slices.Equal(before, after) {
+		r.fail("a restart changed the answer")
+	}
+	r.rest(ctx)
+}
+
+// answer reads all that the tenants have.
+func (r *protocolRun) answer(ctx context.Context) map[protocolSeries]*chunk.Samples {
+	out := map[protocolSeries]*chunk.Samples{}
+	for _, tenant := range []string{"ann", "bob"} {
+		selected, err := r.store.Select(ctx, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime})
+		if err != nil {
+			r.tolerate("selecting", err)
+		}
+		for _, s := range selected {
+			samples := &chunk.Samples{}
+			r.tolerate("reading", s.Samples(samples))
+			out[protocolSeries{tenant, s.Labels.String()}] = samples
+		}
+	}
+	return out
+}
+
+// rest says what should have come to rest and didn't.
+func (r *protocolRun) rest(ctx context.Context) {
+	r.emptyHead()
+	s := r.store
+	now := r.now.Load()
+	oldest := floorDiv(r.base.UnixMilli(), dayMS)*dayMS - 40*dayMS
+	for p := range protocolPartitions {
+		slot, hour, err := s.marks(ctx, p)
+		if err != nil {
+			r.fail("%v", err)
+		}
+		if now-s.period.slotEnd(slot) > youngMS {
+			r.fail("the mark of partition %d stands at slot %d, which is older than two days", p, slot)
+		}
+		if hour < floorDiv(now, hourMS)-hourLag {
+			r.fail("the mark of partition %d stands at hour %d, now is %d", p, hour, floorDiv(now, hourMS))
+		}
+		// What no writer was told of may be left below the marks; all else is gone.
+		for slot := s.period.slotOf(oldest); slot <= s.period.slotOf(now)+2; slot++ {
+			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)})
+		}
+		for hour := floorDiv(oldest, hourMS); hour <= floorDiv(now, hourMS)+25; hour++ {
+			r.leftover(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(p, hour)})
+		}
+	}
+	stats, err := s.Check(ctx, func(problem string) { r.fail("check: %s", problem) })
+	if err != nil || stats.Problems > 0 {
+		r.fail("check: %d problems, %v", stats.Problems, err)
+	}
+}
+
+// emptyHead says whether the head holds anything, when all is sealed.
+func (r *protocolRun) emptyHead() {
+	h := r.store.head
+	r.store.LetGo()
+	if n, bytes := h.series.Load(), h.bytes.Load(); n != 0 || bytes != 0 {
+		r.fail("all is sealed, and the head says that it holds %d series and %d bytes", n, bytes)
+	}
+}
+
+func (r *protocolRun) leftover(ctx context.Context, rows engine.Range) {
+	for row, err := range r.store.eng.Scan(ctx, rows) {
+		if err != nil {
+			r.fail("%v", err)
+			return
+		}
+		if text := rowText(rows.Table, row.Clustering); !r.unsure[text] {
+			r.fail("%s was acknowledged, is in %v and found by nobody", text, rows.Partition)
+		}
+	}
+}
+
