@@ -31,8 +31,8 @@
 // n is the least number of bytes (1 to 8) that tells the value from others of its sign: for a value v ≥ 0
 // that hold v, for v < 0 that hold -1-v. No other n is valid, so an integer has one encoding.
 //
-//	  0 = 80    119 = f7    120 = f8 78      255 = f8 ff    256 = f9 01 00    20000 = f9 4e 20
-//	 -1 = 7f   -120 = 08   -121 = 07 87     -256 = 07 00   -257 = 06 fe ff
+//	 0 = 80    119 = f7    120 = f8 78      255 = f8 ff    256 = f9 01 00    20000 = f9 4e 20
+//	-1 = 7f   -120 = 08   -121 = 07 87     -256 = 07 00   -257 = 06 fe ff
 //
 // Texts are their bytes and a terminator, 00, which is less than any byte of a longer text. The bytes 00
 // and 01 within a text are escaped:
