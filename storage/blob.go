@@ -44,9 +44,10 @@ const (
 )
 
 const (
-	// blobFull is the size from which a blob takes no further record.
-	blobFull = 384 << 10
-	// maxRecord bounds one record, so that a blob stays below engine.MaxValue.
+	// blobFull is the size from which a blob takes no further sample.
+	blobFull = 320 << 10
+	// maxRecord bounds one record. What comes on top of blobFull is a histogram and the labels of its series,
+	// at most maxSeriesText of them, so that a blob stays below engine.MaxValue.
 	maxRecord = 96 << 10
 	// blobHeader is what stands before the body: version and checksum.
 	blobHeader = 5
