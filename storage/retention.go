@@ -25,27 +25,23 @@ const (
 )
 
 // stretchBounds makes sure that the first slot of the tenant, and of all, is at most slot. The row's
-// timestamp falls as the slot rises, so that the lowest wins. A tenant is listed with its first bound.
+// timestamp falls as the slot rises, so that the lowest wins. A tenant's own bound comes last: where it
+// stands, the tenant is listed and the bound of all holds.
 func (s *Store) stretchBounds(ctx context.Context, tenant string, slot int64) error {
-	var rows []engine.Batch
-	for _, name := range []string{tenant, ""} {
-		first, ok, err := s.bound(ctx, name, boundFirst)
-		if err != nil {
-			return err
-		}
-		if ok && first <= slot {
-			continue
-		}
-		if name != "" && !ok {
-			rows = append(rows, engine.Batch{Table: engine.Bounds, Partition: engine.Key{engine.Text("")}, Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(boundTenant + name)}, Timestamp: 1, Value: []byte{1},
-			}}})
-		}
-		rows = append(rows, engine.Batch{Table: engine.Bounds, Partition: engine.Key{engine.Text(name)}, Mutations: []engine.Mutation{{
-			Clustering: engine.Key{engine.Text(boundFirst)}, Timestamp: math.MaxInt64/2 - slot, Value: binary.AppendVarint(nil, slot),
-		}}})
+	own, ok, err := s.bound(ctx, tenant, boundFirst)
+	if err != nil || ok && own <= slot {
+		return err
 	}
-	return s.eng.Write(ctx, rows)
+	firstRow := engine.Mutation{
+		Clustering: engine.Key{engine.Text(boundFirst)}, Timestamp: math.MaxInt64/2 - slot, Value: binary.AppendVarint(nil, slot),
+	}
+	all := engine.Batch{Table: engine.Bounds, Partition: engine.Key{engine.Text("")}, Mutations: []engine.Mutation{
+		{Clustering: engine.Key{engine.Text(boundTenant + tenant)}, Timestamp: 1, Value: []byte{1}}, firstRow,
+	}}
+	if err := s.eng.Write(ctx, []engine.Batch{all}); err != nil {
+		return err
+	}
+	return s.eng.Write(ctx, []engine.Batch{{Table: engine.Bounds, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{firstRow}}})
 }
 
 // firstSlot returns the oldest slot of a tenant that was ever sealed; false: none was.
