@@ -10,18 +10,21 @@ import (
 type catalogMemory struct {
 	mu   sync.Mutex
 	seed maphash.Seed
-	seen map[[2]uint64]struct{}
+	seen map[catalogName]struct{}
 }
 
 // maxCatalogMemory bounds catalogMemory, rows.
 const maxCatalogMemory = 1 << 20
 
-// add says whether the row is new to it.
-func (m *catalogMemory) add(window int64, tenant string, kind int64, label, value string) bool {
+// catalogName stands for a catalog row.
+type catalogName [2]uint64
+
+// name returns what stands for a row.
+func (m *catalogMemory) name(window int64, tenant string, kind int64, label, value string) catalogName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen == nil {
-		m.seed, m.seen = maphash.MakeSeed(), map[[2]uint64]struct{}{}
+		m.seed, m.seen = maphash.MakeSeed(), map[catalogName]struct{}{}
 	}
 	var h maphash.Hash
 	h.SetSeed(m.seed)
@@ -30,19 +33,25 @@ func (m *catalogMemory) add(window int64, tenant string, kind int64, label, valu
 	_, _ = h.WriteString(label)
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(value)
-	k := [2]uint64{h.Sum64(), uint64(window)<<2 | uint64(kind)}
-	if _, ok := m.seen[k]; ok {
-		return false
-	}
-	if len(m.seen) >= maxCatalogMemory {
-		clear(m.seen)
-	}
-	m.seen[k] = struct{}{}
-	return true
+	return catalogName{h.Sum64(), uint64(window)<<2 | uint64(kind)}
 }
 
-func (m *catalogMemory) clear() {
+// has says whether the row was written.
+func (m *catalogMemory) has(name catalogName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.seen)
+	_, ok := m.seen[name]
+	return ok
+}
+
+// add remembers rows that are durable, not before: a seal of another partition relies on it.
+func (m *catalogMemory) add(names map[catalogName]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.seen)+len(names) > maxCatalogMemory {
+		clear(m.seen)
+	}
+	for name := range names {
+		m.seen[name] = struct{}{}
+	}
 }

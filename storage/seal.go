@@ -98,8 +98,12 @@ func (s *Store) SealAll(ctx context.Context) error {
 	return nil
 }
 
-// LetGo forgets the series that have nothing unsealed, and returns how many.
+// LetGo forgets the series that have nothing unsealed, and returns how many. While the head is being rebuilt
+// it forgets none: some have nothing yet.
 func (s *Store) LetGo() int {
+	if s.Ready() != nil {
+		return 0
+	}
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	return s.head.letGo()
@@ -257,8 +261,10 @@ type sealer struct {
 
 	rows    []engine.Batch // what the next write holds
 	bytes   int
-	written []*Series // whose labels are among rows
-	expires int64     // of the window's rows, seconds since 1970; 0: never
+	catalog []engine.Batch
+	named   map[catalogName]bool // what is among catalog
+	written []*Series            // whose labels are among rows
+	expires int64                // of the window's rows, seconds since 1970; 0: never
 }
 
 func (x *sealer) run(gens []*generation) error {
@@ -361,14 +367,17 @@ func (x *sealer) sealedBefore(tenant string) (bool, error) {
 
 // series adds the rows of one series: its labels once a window, and its chunks.
 func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) error {
+	known := false
 	if sealedBefore {
-		known, err := x.covered(s, samples)
-		if err != nil {
+		var err error
+		if known, err = x.covered(s, samples); err != nil {
 			return err
 		}
-		if known {
-			return nil
-		}
+	}
+	// A seal whose writes arrived in part may have left chunks without labels, or without names.
+	named := s.hasWritten && s.written == x.window
+	if known && named {
+		return nil
 	}
 	key := rawPartition(x.window, s.tenant.name, s.metric, 0)
 	if n := len(x.rows); n == 0 || x.rows[n-1].Table != engine.Raw || !slices.Equal(x.rows[n-1].Partition, key) || x.batchBytes() > engine.MaxBatch/2 {
@@ -381,8 +390,13 @@ func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) er
 		b.Mutations = append(b.Mutations, engine.Mutation{Clustering: k, Timestamp: timestamp, Expires: x.expires, Value: value})
 		x.bytes += len(value) + 64
 	}
-	if !s.hasWritten || s.written != x.window {
+	if !named {
 		put(labelsKey(id), appendLabels(nil, s.labels))
+		x.names(s)
+		x.written = append(x.written, s)
+	}
+	if known {
+		return nil
 	}
 	start := x.s.period.slotStart(x.work.Slot)
 	for i, piece := range pieces(samples) {
@@ -398,10 +412,6 @@ func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) er
 		put(chunkKey(id, start, string(version[:engine.IDLen])), value)
 		x.stats.Chunks++
 		x.stats.Bytes += int64(len(value))
-	}
-	if !s.hasWritten || s.written != x.window {
-		x.names(s)
-		x.written = append(x.written, s)
 	}
 	x.stats.Series++
 	x.stats.Samples += samples.Len()
@@ -439,10 +449,15 @@ func (x *sealer) covered(s *Series, samples *chunk.Samples) (bool, error) {
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *sealer) names(s *Series) {
 	add := func(kind int64, label, value string, row []byte) {
-		if !x.s.catalog.add(x.window, s.tenant.name, kind, label, value) {
+		name := x.s.catalog.name(x.window, s.tenant.name, kind, label, value)
+		if x.named[name] || x.s.catalog.has(name) {
 			return
 		}
-		x.rows = append(x.rows, engine.Batch{
+		if x.named == nil {
+			x.named = map[catalogName]bool{}
+		}
+		x.named[name] = true
+		x.catalog = append(x.catalog, engine.Batch{
 			Table: engine.Catalog, Partition: catalogPartition(x.window, s.tenant.name, kind, label),
 			Mutations: []engine.Mutation{{
 				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.slotEnd(x.work.Slot) * 1000, Expires: x.expires, Value: row,
@@ -460,15 +475,15 @@ func (x *sealer) names(s *Series) {
 }
 
 func (x *sealer) flush() error {
-	err := x.s.eng.Write(x.ctx, x.rows)
+	err := x.s.eng.Write(x.ctx, append(x.rows, x.catalog...))
 	if err != nil {
-		// Whether they are there isn't known, so the names are written again.
-		x.s.catalog.clear()
 		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
 	}
 	for _, s := range x.written {
 		s.written, s.hasWritten = x.window, true
 	}
-	x.rows, x.bytes, x.written = nil, 0, x.written[:0]
+	x.s.catalog.add(x.named)
+	clear(x.named)
+	x.rows, x.catalog, x.bytes, x.written = nil, nil, 0, x.written[:0]
 	return nil
 }
