@@ -81,6 +81,15 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	if process, out.restartFinished, err = restart(ctx, process); err != nil {
 		return nil, err
 	}
+	if err := settle(ctx, process.PID()); err != nil {
+		return nil, err
+	}
+	// Only now is what was written twice gone, once in a log and once in its final place.
+	if final, _, err := sys.disk(dir); err != nil {
+		return nil, err
+	} else if final > 0 {
+		out.finalBytes = final
+	}
 	if err := out.query(ctx, process.URL(), g, s.repeat); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type system interface {
 	program(dir, address string) (promrig.Program, error)
 	// finish brings everything into its final form.
 	finish(ctx context.Context, url string) error
-	// disk is the bytes of the data in its final form, and of all that lies on disk.
+	// disk is the bytes of the data in its final form (0: not known any more), and of all that lies on disk.
 	disk(dir string) (final, all int64, err error)
 }
 
