@@ -72,19 +72,24 @@ var (
 type stepEngine struct {
 	inner *faultengine.Engine
 
-	mu      sync.Mutex
-	dead    bool
-	armed   bool
-	fired   bool // a fault came to pass since it was armed
-	nested  int
-	calls   int
-	writes  int
-	scans   map[byte]int
-	puts    map[byte]int
-	faults  []protocolFault
-	hooks   map[int]func()
-	unsure  map[string]bool // rows of stage and pending whose writers don't know whether they are there
-	onFault func(protocolFault)
+	mu     sync.Mutex
+	dead   bool
+	armed  bool
+	fired  bool // a fault came to pass since it was armed
+	nested int
+	calls  int
+	writes int
+	scans  map[byte]int
+	puts   map[byte]int
+	faults []protocolFault
+	hooks  map[protocolCall]func()
+	unsure map[string]bool // rows of stage and pending whose writers don't know whether they are there
+}
+
+// protocolCall is the nth call, or the nth write.
+type protocolCall struct {
+	write bool
+	n     int
 }
 
 // protocolFault is what shall happen at some call.
@@ -122,7 +127,7 @@ func newStepEngine(inner engine.Engine, unsure map[string]bool) *stepEngine {
 }
 
 // arm counts from now on, and does what it is told at some of the calls.
-func (e *stepEngine) arm(faults []protocolFault, hooks map[int]func()) {
+func (e *stepEngine) arm(faults []protocolFault, hooks map[protocolCall]func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.armed, e.fired, e.calls, e.writes = true, false, 0, 0
@@ -191,11 +196,15 @@ func (e *stepEngine) enter(write bool) (last bool, err error) {
 	var hook func()
 	if e.armed && e.nested == 0 && !e.dead {
 		e.calls++
-		hook = e.hooks[e.calls]
-		delete(e.hooks, e.calls)
+		at := protocolCall{n: e.calls}
 		if write {
 			e.writes++
+			if e.hooks[at] == nil {
+				at = protocolCall{write: true, n: e.writes}
+			}
 		}
+		hook = e.hooks[at]
+		delete(e.hooks, at)
 		for _, f := range e.faults {
 			if write && f.what == "die" && f.n == e.writes {
 				e.fired = true

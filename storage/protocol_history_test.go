@@ -20,6 +20,7 @@ import (
 //	round                                         what the sealing loop does: settled slots, marks, tidying
 //	sealall / advance PARTITION / letgo / expire
 //	clock DURATION                                forward, or backward
+//	jump DURATION                                 the clock goes forward, and the marks with it
 //	crash [PERCENT] / restart                     a power cut that leaves so much of what wasn't synced; a clean stop
 //	late                                          what was withheld is applied now
 //
@@ -29,6 +30,7 @@ import (
 //	fault scan TABLE N                            its nth scan of a table fails
 //	fault die before|after N                      the process ends at its nth write
 //	at N OPERATION                                happens within its nth call of the engine
+//	at wN OPERATION                               happens just before its nth write
 type history []string
 
 func (h history) String() string { return strings.Join(h, "\n") + "\n" }
@@ -88,16 +90,24 @@ func (m *historyMaker) step() {
 	if m.oneIn(4) && kind != "clock" && kind != "read" && kind != "late" && kind != "letgo" {
 		m.add("fault %s", m.fault(kind))
 	}
-	if nested := m.nested(kind); nested != "" && m.oneIn(3) {
-		m.add("at %d %s", 1+m.rng.IntN(14), nested)
+	if nested := m.nested(kind); nested != "" && m.oneIn(2) {
+		m.add("at %s %s", m.call(kind), nested)
 		if m.oneIn(2) && kind != "query" && kind != "open" { // A query that loads for the cache would wait for itself.
-			m.add("at %d query %s", 1+m.rng.IntN(20), m.tenant())
+			m.add("at %s query %s", m.call(kind), m.tenant())
 		}
 	}
 	m.add("%s", op)
 	if m.oneIn(3) {
 		m.add("query %s", m.tenant())
 	}
+}
+
+// call draws where in an operation something else happens.
+func (m *historyMaker) call(kind string) string {
+	if kind == "query" || kind == "open" || kind == "crash" || kind == "restart" || m.oneIn(4) {
+		return fmt.Sprint(1 + m.rng.IntN(14))
+	}
+	return fmt.Sprintf("w%d", 1+m.rng.IntN(8))
 }
 
 func (m *historyMaker) operation() string {
@@ -185,7 +195,7 @@ func (m *historyMaker) nested(kind string) string {
 	var options []string
 	switch kind {
 	case "write", "bulk":
-		options = []string{m.query(), "clock 26h", "clock 5m"}
+		options = []string{m.query(), "jump 26h", "jump 50h", "jump 74h", "clock 5m"}
 	case "seal", "round", "sealall", "advance":
 		options = []string{m.write(), m.write(), m.query(), "letgo", "clock 1h"}
 	case "query", "open":
@@ -196,8 +206,11 @@ func (m *historyMaker) nested(kind string) string {
 		return ""
 	}
 	nested := options[m.rng.IntN(len(options))]
-	if nested == "clock 26h" {
-		m.now += 26 * time.Hour
+	if text, ok := strings.CutPrefix(nested, "jump "); ok && m.oneIn(2) {
+		d, _ := time.ParseDuration(text)
+		m.now += d
+	} else if ok {
+		return ""
 	}
 	return nested
 }

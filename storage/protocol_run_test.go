@@ -36,7 +36,7 @@ type protocolRun struct {
 	ready chan struct{} // closed when store is set
 
 	faults []protocolFault
-	hooks  map[int]func()
+	hooks  map[protocolCall]func()
 	with   []string
 	opened map[string]*openQuery
 
@@ -190,11 +190,12 @@ func (r *protocolRun) line(line string) error {
 		return err
 	case "at":
 		n, op, _ := strings.Cut(rest, " ")
+		n, write := strings.CutPrefix(n, "w")
 		call, err := strconv.Atoi(n)
 		if r.hooks == nil {
-			r.hooks = map[int]func(){}
+			r.hooks = map[protocolCall]func(){}
 		}
-		r.hooks[call] = func() {
+		r.hooks[protocolCall{write, call}] = func() {
 			<-r.ready
 			if r.store == nil {
 				return
@@ -271,6 +272,13 @@ func (r *protocolRun) operation(line string) error {
 		d, err := time.ParseDuration(arg(1))
 		r.pass(d)
 		return err
+	case "jump":
+		d, err := time.ParseDuration(arg(1))
+		r.pass(d)
+		for p := range protocolPartitions {
+			r.tolerate("moving marks", r.store.Advance(ctx, p))
+		}
+		return err
 	case "crash":
 		percent, _ := strconv.Atoi(arg(1))
 		r.restart(true, percent)
@@ -325,7 +333,7 @@ func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
 
 // round is what the sealing loop does in one round.
 func (r *protocolRun) round(ctx context.Context) {
-	for p := range protocolPartitions {
+	for p := range r.store.period.Partitions {
 		work, err := r.store.Waiting(ctx, p)
 		if err != nil {
 			r.tolerate("listing work", err)
