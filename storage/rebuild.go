@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -64,7 +65,8 @@ func (s *Store) rebuildPartition(ctx context.Context, partition int) error {
 }
 
 // load reads the stage rows of a slot that want asks for into a generation that belongs to no cell yet,
-// or returns nil if there are none. A corrupt blob is named, counted, and left where it is.
+// or returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one
+// that can't be understood without it.
 func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*generation, error) {
 	l := &loader{s: s, gen: &generation{cell: &cell{slot: w.Slot, partition: w.Partition}}}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
@@ -75,7 +77,13 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 		if !want(r) {
 			continue
 		}
-		if err := l.blob(r, row.Value); err != nil {
+		orphans := l.orphans
+		err := l.blob(r, row.Value)
+		if err == nil && l.orphans > orphans && l.damaged == r.writer {
+			l.orphans, err = orphans, errLeansOnCorrupt
+		}
+		if err != nil {
+			l.damaged = r.writer
 			s.corrupt(engine.Stage, fmt.Errorf("stage row of slot %d, partition %d, writer %x, seq %d: %w", w.Slot, w.Partition, r.writer, r.seq, err))
 			continue
 		}
@@ -86,10 +94,16 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 		s.metrics.orphans.Add(float64(l.orphans))
 		s.opts.Logger.Warn("left out samples of writes that were never acknowledged", "samples", l.orphans, "slot", w.Slot, "partition", w.Partition)
 	}
-	if len(l.gen.rows) == 0 {
+	if len(l.gen.rows) == 0 && !l.gen.partial() {
 		return nil, nil
 	}
 	return l.gen, nil
+}
+
+// partial says whether the generation holds samples of rows of which others can't be read, and no others.
+// These rows stay, so that sealing it is worth the effort only once.
+func (g *generation) partial() bool {
+	return len(g.rows) == 0 && slices.ContainsFunc(g.strands, func(st *strand) bool { return st.some })
 }
 
 // loader reads the streams of a slot and partition, writer by writer in the order of their blobs.
@@ -102,7 +116,10 @@ type loader struct {
 	refs    []*strand // by number in the epoch, from 1
 	known   map[*Series]*strand
 	orphans int
+	damaged string // the writer, if a blob of its stream is corrupt
 }
+
+var errLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", errBadBlob)
 
 func (l *loader) blob(r stageRow, b []byte) error {
 	if err := l.reader.open(b); err != nil {

@@ -57,7 +57,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	}
 	if expired, ok := s.expiredWindow(); ok && s.period.windowOf(w.Slot) <= expired {
 		s.skipExpired(w, append(gens, extra...))
-	} else if len(rows) > 0 {
+	} else if len(rows) > 0 || slices.ContainsFunc(gens, (*generation).partial) {
 		sealer := &sealer{s: s, ctx: ctx, work: w, window: s.period.windowOf(w.Slot)}
 		if err := sealer.run(append(gens, extra...)); err != nil {
 			return stats, err
@@ -173,7 +173,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	// Rows of writes whose answer was an error, or that a rebuild could not read. A stream is read from
 	// its beginning, for only so it explains itself.
 	gen, err := s.load(ctx, w, func(r stageRow) bool { return r.writer != s.writer || r.seq <= upTo })
-	if err != nil || gen == nil {
+	if err != nil || gen == nil || gen.partial() {
 		return nil, rows, left, err
 	}
 	for _, r := range gen.rows {
