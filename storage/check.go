@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -163,7 +164,7 @@ func (c *checker) names(window int64, tenant string, kind int64, label string) (
 		if err != nil {
 			return nil, err
 		}
-		out[string([]byte(row.Clustering[0].Text))] = true
+		out[strings.Clone(row.Clustering[0].Text)] = true
 	}
 	return out, nil
 }
@@ -178,18 +179,18 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		}
 		k := row.Clustering
 		at := func(format string, args ...any) {
-			c.report("raw: window %d, tenant %q, metric %q, series %x, start %d: "+format, append([]any{window, tenant, metric, k[1].Text, k[2].Int}, args...)...)
+			c.report("raw: window %d, tenant %q, metric %q, series %x, start %d: "+format, append([]any{window, tenant, metric, k[2].Text, k[1].Int}, args...)...)
 		}
 		switch k[0].Int {
 		case kindLabels:
 			c.stats.Series++
-			known[string([]byte(k[1].Text))] = true
+			known[strings.Clone(k[2].Text)] = true
 			ls, err := parseLabels(row.Value, metric, &builder)
 			if err != nil {
 				at("%v", err)
 				continue
 			}
-			if id := SeriesIDOf(ls); id.String() != k[1].Text {
+			if id := SeriesIDOf(ls); id.String() != k[2].Text {
 				at("the labels %s belong to series %x", ls, id)
 			}
 			ls.Range(func(l labels.Label) {
@@ -200,7 +201,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		case kindChunk:
 			c.stats.Chunks++
 			c.stats.Bytes += int64(len(row.Value))
-			if !known[k[1].Text] {
+			if !known[k[2].Text] {
 				at("a chunk of a series without labels")
 			}
 			c.chunk(window, row, at)
@@ -226,9 +227,9 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 		return
 	}
 	minT, maxT := boundsOf(&samples)
-	start := row.Clustering[2].Int
+	start := row.Clustering[1].Int
 	slot := c.s.period.slotOf(minT)
-	if minT <= start || c.s.period.slotOf(maxT) != slot || c.s.period.slotStart(slot) > start || c.s.period.windowOf(slot) != window {
+	if c.s.period.slotOf(maxT) != slot || c.s.period.slotStart(slot) != start || c.s.period.windowOf(slot) != window {
 		at("samples from %d to %d don't belong there", minT, maxT)
 	}
 }

@@ -39,7 +39,7 @@ func TestCheckNamesDamage(t *testing.T) {
 	var chunkAt engine.Key
 	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(kindChunk)}}) {
 		require.NoError(t, err)
-		chunkAt = chunkKey(id, row.Clustering[2].Int, strings.Clone(row.Clustering[3].Text))
+		chunkAt = chunkKey(id, row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
 	}
 	for _, damage := range []struct {
 		name      string

@@ -13,7 +13,7 @@ import (
 // Kinds of rows in table raw, its first clustering field. Never reused.
 const (
 	kindLabels = 0 // the labels of a series; start is 0 and version is noVersion
-	kindChunk  = 1 // a chunk; start is the slot's start, version the hash of the value
+	kindChunk  = 1 // a chunk; start is its slot's start, version the hash of the value
 )
 
 // Kinds of rows in table catalog. Never reused.
@@ -36,11 +36,11 @@ func rawPartition(window int64, tenant, metric string, shard int64) engine.Key {
 }
 
 func labelsKey(series string) engine.Key {
-	return engine.Key{engine.Int(kindLabels), engine.Text(series), engine.Int(0), engine.Text(noVersion)}
+	return engine.Key{engine.Int(kindLabels), engine.Int(0), engine.Text(series), engine.Text(noVersion)}
 }
 
 func chunkKey(series string, start int64, version string) engine.Key {
-	return engine.Key{engine.Int(kindChunk), engine.Text(series), engine.Int(start), engine.Text(version)}
+	return engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(series), engine.Text(version)}
 }
 
 func catalogPartition(window int64, tenant string, kind int64, label string) engine.Key {

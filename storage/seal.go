@@ -399,11 +399,7 @@ func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) er
 		return nil
 	}
 	start := x.s.period.slotStart(x.work.Slot)
-	for i, piece := range pieces(samples) {
-		if i > 0 {
-			minT, _ := boundsOf(piece)
-			start = minT - 1
-		}
+	for _, piece := range pieces(samples) {
 		value := chunk.AppendChunk(nil, piece)
 		version := sha256.Sum256(value)
 		if x.batchBytes()+len(value) > engine.MaxBatch*3/4 {
@@ -428,10 +424,8 @@ func (x *sealer) batchBytes() (n int) {
 // covered says whether the sealed chunks of the slot hold all the samples already.
 func (x *sealer) covered(s *Series, samples *chunk.Samples) (bool, error) {
 	var have chunk.Samples
-	id := engine.Text(s.id.String())
-	from := engine.Key{engine.Int(kindChunk), id, engine.Int(x.s.period.slotStart(x.work.Slot))}
-	to := engine.Key{engine.Int(kindChunk), id, engine.Int(x.s.period.slotEnd(x.work.Slot) - 1)}
-	for row, err := range x.s.eng.Scan(x.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, 0), From: from, To: to}) {
+	at := engine.Key{engine.Int(kindChunk), engine.Int(x.s.period.slotStart(x.work.Slot)), engine.Text(s.id.String())}
+	for row, err := range x.s.eng.Scan(x.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, 0), From: at, To: at}) {
 		if err != nil {
 			return false, fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
 		}

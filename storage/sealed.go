@@ -19,8 +19,8 @@ type sealedWindow struct {
 	window int64
 	// version is a hash of the window's marks: while it is the same, so are the window's rows.
 	version uint64
-	// touched says that slots of the request's range are sealed, not only others of the window.
-	touched bool
+	// slots are those of the request's range that are sealed, in order; others of the window may be too.
+	slots []int64
 }
 
 // windows finds the windows of the request's range that have marks, in the order of time. What is sealed
@@ -62,7 +62,9 @@ func (r *request) marks(ctx context.Context, window, minSlot, maxSlot int64) (se
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(row.Clustering[1].Int))
 		_, _ = h.Write(append(buf, row.Clustering[2].Text...))
 		w.version = 1
-		w.touched = w.touched || (slot >= minSlot && slot <= maxSlot)
+		if n := len(w.slots); slot >= minSlot && slot <= maxSlot && (n == 0 || w.slots[n-1] != slot) {
+			w.slots = append(w.slots, slot)
+		}
 		return nil
 	})
 	if w.version != 0 {

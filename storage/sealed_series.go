@@ -129,7 +129,7 @@ var errOtherSeries = errors.New("storage: the labels are those of another series
 
 func (l *seriesLoad) add(shard int64, row engine.Row) error {
 	var id SeriesID
-	copy(id[:], row.Clustering[1].Text)
+	copy(id[:], row.Clustering[2].Text)
 	ls, err := parseLabels(row.Value, l.metric, &l.builder)
 	if err == nil {
 		l.text = AppendSeriesSet(l.text[:0], ls)

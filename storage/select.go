@@ -55,7 +55,7 @@ type selection struct {
 
 // source is where sealed chunks are: a partition of table raw.
 type source struct {
-	window int64
+	window sealedWindow
 	metric string
 	shard  int64
 }
@@ -85,7 +85,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if err != nil {
 		return nil, err
 	}
-	windows = slices.DeleteFunc(windows, func(w sealedWindow) bool { return !w.touched })
+	windows = slices.DeleteFunc(windows, func(w sealedWindow) bool { return len(w.slots) == 0 })
 	list, err := r.windowMetrics(ctx, windows)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (m *merger) metric(found []matching, heads []uint32) {
 			shards = max(shards, int64(s)+1)
 		}
 		for shard := range shards {
-			sel.sources = append(sel.sources, source{window: f.window.window.window, metric: f.window.metric, shard: shard})
+			sel.sources = append(sel.sources, source{window: f.window.window, metric: f.window.metric, shard: shard})
 		}
 	}
 	for !m.full() {

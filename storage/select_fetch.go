@@ -20,8 +20,6 @@ const (
 	// groupsHeld bounds the groups whose chunks are in memory. More than one reader may go through an
 	// answer at once, each at its own place; when there are too many, groups are read again.
 	groupsHeld = 16
-	// slicesATask is how many series one goroutine reads one after the other.
-	slicesATask = 16
 	// seekRows is how many rows an engine passes over in the time that it takes to begin a scan.
 	seekRows = 20
 )
@@ -203,48 +201,29 @@ func (l *groupLoad) order(series int, got [][]sealedChunk) {
 	}
 }
 
-// task is what one goroutine reads: of one source either all of a range of ids, or series by series.
-type task struct {
-	wants []want
-	whole bool
-}
+// task is what one goroutine reads: series of one source, near enough to each other to be read in one go
+// in every slot.
+type task struct{ wants []want }
 
-// tasks decides for each source whether to scan over all series between the first and the last wanted one,
-// or to begin anew for each.
+// tasks cuts the wanted series of each source where so many others lie between two of them that it is
+// quicker to begin anew.
 func (sel *selection) tasks(wants []want) []task {
-	p := sel.r.s.period
-	rows := int(p.RawWindowMS / p.SlotMS) // of a series in a window
-	wanted := min(rows, int(p.slotOf(sel.r.maxT)-p.slotOf(sel.r.minT))+1)
 	var tasks []task
-	for len(wants) > 0 {
-		n := 1
-		for n < len(wants) && wants[n].source == wants[0].source {
-			n++
-		}
-		ofSource := wants[:n]
-		wants = wants[n:]
-		span := int(ofSource[n-1].at-ofSource[0].at) + 1
-		if n > 1 && span*rows <= n*(seekRows+wanted) {
-			tasks = append(tasks, task{wants: ofSource, whole: true})
-			continue
-		}
-		for some := range slices.Chunk(ofSource, slicesATask) {
-			tasks = append(tasks, task{wants: some})
+	for from, i := 0, 1; i <= len(wants); i++ {
+		if i == len(wants) || wants[i].source != wants[i-1].source || wants[i].at-wants[i-1].at > seekRows {
+			tasks = append(tasks, task{wants: wants[from:i]})
+			from = i
 		}
 	}
 	return tasks
 }
 
-// fetch reads the chunks of a task.
+// fetch reads the chunks of a task, slot by slot.
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
-	p := sel.r.s.period
-	f := fetcher{sel: sel, minStart: p.slotStart(p.slotOf(sel.r.minT)), chunks: make([]sealedChunk, 0, len(t.wants))}
-	if t.whole {
-		err := f.scan(ctx, t.wants)
-		return f.chunks, err
-	}
-	for i := range t.wants {
-		if err := f.scan(ctx, t.wants[i:i+1]); err != nil {
+	slots := sel.sources[t.wants[0].source].window.slots
+	f := fetcher{sel: sel, chunks: make([]sealedChunk, 0, len(t.wants)*len(slots))}
+	for _, slot := range slots {
+		if err := f.scan(ctx, sel.r.s.period.slotStart(slot), t.wants); err != nil {
 			return nil, err
 		}
 	}
@@ -252,27 +231,27 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 }
 
 type fetcher struct {
-	sel      *selection
-	minStart int64
-	chunks   []sealedChunk
-	room     []byte // memory for the next chunks
+	sel    *selection
+	chunks []sealedChunk
+	room   []byte // memory for the next chunks
 }
 
-// scan reads the chunks of wants, which are of one source and in the order of their ids, in one go.
-func (f *fetcher) scan(ctx context.Context, wants []want) error {
+// scan reads the chunks of wants, which are of one source and in the order of their ids, in the slot that
+// starts at start.
+func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
 	sel := f.sel
 	src := &sel.sources[wants[0].source]
 	first, last := wants[0].id, wants[len(wants)-1].id
 	return sel.r.scan(ctx, engine.Range{
-		Table: engine.Raw, Partition: rawPartition(src.window, sel.r.tenant, src.metric, src.shard),
-		From: engine.Key{engine.Int(kindChunk), engine.Text(first.String()), engine.Int(f.minStart)},
-		To:   engine.Key{engine.Int(kindChunk), engine.Text(last.String()), engine.Int(sel.r.maxT)},
+		Table: engine.Raw, Partition: rawPartition(src.window.window, sel.r.tenant, src.metric, src.shard),
+		From: engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(first.String())},
+		To:   engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(last.String())},
 	}, func(row engine.Row) error {
-		id, start := row.Clustering[1].Text, row.Clustering[2].Int
+		id := row.Clustering[2].Text
 		for len(wants) > 1 && string(wants[0].id[:]) < id {
 			wants = wants[1:]
 		}
-		if start < f.minStart || start > sel.r.maxT || string(wants[0].id[:]) != id {
+		if string(wants[0].id[:]) != id {
 			return nil
 		}
 		f.chunks = append(f.chunks, sealedChunk{
@@ -306,7 +285,7 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, into *chunk.Sampl
 	if err != nil {
 		src := &sel.sources[c.source]
 		sel.r.corrupt(&CorruptRowError{
-			Table: engine.Raw, Window: src.window, Tenant: sel.r.tenant, Metric: src.metric,
+			Table: engine.Raw, Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})
 	}

@@ -8,7 +8,7 @@ package engine
 //	pending   partition, hour                               slot, writer, seq      work on old slots, by hour of arrival
 //	low       partition                                     what                   where the waiting work begins
 //	sealed    window, tenant                                slot, partition, id    one row a seal
-//	raw       window, class, tenant, metric, shard          kind, series, start, version
+//	raw       window, class, tenant, metric, shard          kind, start, series, version
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
 //	store     name                                          item                   format, periods
@@ -35,7 +35,7 @@ var (
 	// Raw holds labels (KindLabels) and chunks (KindChunk) of a metric's series.
 	Raw = &Table{ID: 5, Name: "raw",
 		Partition:  []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}},
-		Clustering: []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}, {"version", KindID}}}
+		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"series", KindID}, {"version", KindID}}}
 	// Catalog lists the names of metrics and labels, and the values of labels, of a window.
 	Catalog = &Table{ID: 8, Name: "catalog",
 		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},

@@ -69,7 +69,7 @@ func fillPartition(b *testing.B, e *Engine, rows, size int) {
 	written := 0
 	for n := range rows {
 		batch.Mutations = append(batch.Mutations, engine.Mutation{Value: chunkLike(rng, size),
-			Clustering: engine.Key{engine.Int(1), engine.Text(seriesID(n)), engine.Int(1_700_000_000_000), engine.Text(seriesID(n))}})
+			Clustering: engine.Key{engine.Int(1), engine.Int(1_700_000_000_000), engine.Text(seriesID(n)), engine.Text(seriesID(n))}})
 		if written += size + 100; written > engine.MaxBatch/2 || n == rows-1 {
 			require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
 			batch.Mutations, written = nil, 0
@@ -117,7 +117,7 @@ func BenchmarkSlice(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				id := engine.Text(seriesID(rng.IntN(20_000)))
-				key := engine.Key{engine.Int(1), id}
+				key := engine.Key{engine.Int(1), engine.Int(1_700_000_000_000), id}
 				n := 0
 				for _, err := range e.Scan(ctx, engine.Range{Table: engine.Raw, Partition: windowOf(20_000), From: key, To: key}) {
 					if err != nil {

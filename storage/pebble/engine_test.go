@@ -95,7 +95,7 @@ func fill(t testing.TB, e *Engine) {
 			b := engine.Batch{Table: engine.Raw, Partition: windowOf(n)}
 			for i := range int64(50) {
 				b.Mutations = append(b.Mutations, engine.Mutation{Value: randomBytes(rng, 5000),
-					Clustering: engine.Key{engine.Int(1), engine.Text(idOf([]byte{byte(part), byte(i)})), engine.Int(0), engine.Text(idOf(nil))}})
+					Clustering: engine.Key{engine.Int(1), engine.Int(0), engine.Text(idOf([]byte{byte(part), byte(i)})), engine.Text(idOf(nil))}})
 			}
 			require.NoError(t, e.Write(ctx, []engine.Batch{b}))
 		}

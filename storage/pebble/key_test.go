@@ -57,9 +57,9 @@ func TestKeyGolden(t *testing.T) {
 		require.Equal(t, engine.Key{c.value}, key)
 	}
 	raw := appendPartition(nil, engine.Raw, engine.Key{engine.Int(20_000), engine.Int(0), engine.Text("default"), engine.Text("up"), engine.Int(0)})
-	raw = appendKey(raw, engine.Raw.Clustering, engine.Key{engine.Int(1), engine.Text("0123456789abcdef"), engine.Int(1_700_000_000_000), engine.Text("fedcba9876543210")})
+	raw = appendKey(raw, engine.Raw.Clustering, engine.Key{engine.Int(1), engine.Int(1_700_000_000_000), engine.Text("0123456789abcdef"), engine.Text("fedcba9876543210")})
 	require.Equal(t, "05"+"f94e20"+"80"+"64656661756c7400"+"757000"+"80"+
-		"81"+"30313233343536373839616263646566"+"fd018bcfe56800"+"66656463626139383736353433323130", hex.EncodeToString(raw))
+		"81"+"fd018bcfe56800"+"30313233343536373839616263646566"+"66656463626139383736353433323130", hex.EncodeToString(raw))
 }
 
 func TestStoredTimestamp(t *testing.T) {

@@ -32,7 +32,7 @@ func TestPowerCutAfterEachCall(t *testing.T) {
 		disk, e = left, openOn(t, left)
 	}
 	rawPartition := engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
-	rawRow := engine.Mutation{Clustering: engine.Key{engine.Int(1), engine.Text(idOf(nil)), engine.Int(0), engine.Text(idOf(nil))}, Value: []byte("v")}
+	rawRow := engine.Mutation{Clustering: engine.Key{engine.Int(1), engine.Int(0), engine.Text(idOf(nil)), engine.Text(idOf(nil))}, Value: []byte("v")}
 	cut()
 	require.NoError(t, e.Write(ctx, append(stageBatch(1, "v"), engine.Batch{Table: engine.Raw, Partition: rawPartition, Mutations: []engine.Mutation{rawRow}})))
 	cut()

@@ -154,7 +154,7 @@ func testScanAgain(t *testing.T, e engine.Engine) {
 		}
 		require.Equal(t, 3, n)
 	}
-	later := row{key: engine.Key{engine.Int(5), id(5), engine.Int(5), id(5)}, value: "later"}
+	later := row{key: engine.Key{engine.Int(5), engine.Int(5), id(5), id(5)}, value: "later"}
 	write(t, e, engine.Raw, partition, put(later.key, later.value))
 	n := 0
 	for _, err := range seq {
@@ -215,7 +215,7 @@ func testManyRows(t *testing.T, e engine.Engine) {
 	want := make([]row, 5000)
 	var mutations []engine.Mutation
 	for i := range want {
-		want[i] = row{key: engine.Key{engine.Int(1), id(byte(i / 100)), engine.Int(int64(i)), id(1)}, value: strings.Repeat(fmt.Sprint(i), 40)}
+		want[i] = row{key: engine.Key{engine.Int(1), engine.Int(int64(i / 100)), id(byte(i % 100)), id(1)}, value: strings.Repeat(fmt.Sprint(i), 40)}
 		mutations = append(mutations, put(want[i].key, want[i].value))
 	}
 	for part := range slices.Chunk(mutations, 1000) {
@@ -223,7 +223,7 @@ func testManyRows(t *testing.T, e engine.Engine) {
 	}
 	requireRows(t, want, scanPartition(t, e, table, partition), "all")
 	requireRows(t, want[3000:3100], scan(t, e, engine.Range{
-		Table: table, Partition: partition, From: want[3000].key[:2], To: want[3000].key[:2]}), "one series")
+		Table: table, Partition: partition, From: want[3000].key[:2], To: want[3000].key[:2]}), "one slot")
 }
 
 func testBadRange(t *testing.T, e engine.Engine) {
