@@ -269,7 +269,7 @@ func (h *head) revive(s *Series) *Series {
 	if known := t.byID[s.id]; known != nil {
 		return known
 	}
-	s.dead, s.cur, s.hasWritten = false, nil, false
+	s.dead, s.cur = false, nil // What is written of its labels stays so, and a seal may be under way.
 	h.insert(s)
 	return s
 }
