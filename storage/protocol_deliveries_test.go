@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+// dataSet draws samples of all kinds over three days, some of them at one time with different values.
+func dataSet(rng *rand.Rand, now time.Time) (set []protocolSendSample) {
+	floats := []string{"1", "2", "-0", "0", "stale", "nan:7ff8000000000001", "nan:fff8000000000042", "+Inf", "-Inf", "0.1", "1e300"}
+	for _, series := range protocolNames {
+		for range 400 {
+			x := protocolSendSample{series: series, t: now.UnixMilli() - rng.Int64N(3*24*60*4)*15_000}
+			for n := 1 + rng.IntN(3); n > 0; n-- {
+				x.st = 0
+				if rng.IntN(4) == 0 {
+					x.st = x.t - rng.Int64N(1000)
+				}
+				x.hist = nil
+				if rng.IntN(4) == 0 {
+					x.hist = &protocolHistograms[rng.IntN(len(protocolHistograms))]
+				} else {
+					x.float, _ = parseProtocolFloat(floats[rng.IntN(len(floats))])
+				}
+				set = append(set, x)
+			}
+		}
+	}
+	return set
+}
+
+// delivery says in which way a data set is sent.
+type delivery struct {
+	name    string
+	order   func(rng *rand.Rand, set []protocolSendSample)
+	request int     // samples a request
+	again   float64 // the share of requests that are sent again, at once or later
+	seal    float64 // how probable a seal is after a request
+	restart float64
+}
+
+func TestDeliveriesGiveTheSameBytes(t *testing.T) {
+	byTime := func(_ *rand.Rand, set []protocolSendSample) {
+		slices.SortStableFunc(set, func(a, b protocolSendSample) int { return int(a.t - b.t) })
+	}
+	backward := func(rng *rand.Rand, set []protocolSendSample) {
+		byTime(rng, set)
+		slices.Reverse(set)
+	}
+	shuffled := func(rng *rand.Rand, set []protocolSendSample) {
+		rng.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
+	}
+	nearly := func(rng *rand.Rand, set []protocolSendSample) {
+		byTime(rng, set)
+		for i := range len(set) - 20 {
+			j := i + rng.IntN(20)
+			set[i], set[j] = set[j], set[i]
+		}
+	}
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	set := dataSet(rand.New(rand.NewPCG(5, 5)), now)
+	model := newProtocolModel()
+	for _, x := range set {
+		model.stays(protocolSeries{"ann", x.series}, x.t, x.value())
+	}
+	var first []byte
+	for i, d := range []delivery{
+		{name: "in one go", order: byTime, request: len(set)},
+		{name: "in order", order: byTime, request: 500},
+		{name: "in order, sealed between", order: byTime, request: 500, seal: 0.3},
+		{name: "nearly in order, twice", order: nearly, request: 100, again: 1, seal: 0.05},
+		{name: "backward", order: backward, request: 300, seal: 0.1, restart: 0.1},
+		{name: "shuffled", order: shuffled, request: 1000},
+		{name: "shuffled, sealed and restarted", order: shuffled, request: 250, again: 0.3, seal: 0.2, restart: 0.2},
+		{name: "shuffled, a few at a time", order: shuffled, request: 7, again: 0.1, seal: 0.01, restart: 0.005},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.Partitions = 2 })
+			rng := rand.New(rand.NewPCG(6, uint64(i)))
+			mine := slices.Clone(set)
+			d.order(rng, mine)
+			d.deliver(ts, eng, rng, mine)
+			for range 2 {
+				got := ts.answer()
+				list := map[protocolSeries][]protocolSample{}
+				for s, samples := range got {
+					list[s], _ = flatten(samples)
+				}
+				for s, byTime := range model.needs("ann") {
+					require.Len(t, list[s], len(byTime), "%v", s)
+					for _, x := range list[s] {
+						require.Equal(t, byTime[x.t], x.v, "%v at %s", s, showTime(x.t))
+					}
+				}
+				bytes := encodeAnswer(got)
+				if first == nil {
+					first = bytes
+				}
+				require.Equal(t, first, bytes)
+				require.NoError(t, ts.SealAll(t.Context())) // and once more, sealed
+			}
+			ts.requireEmptyHead()
+		})
+	}
+}
+
+func (d *delivery) deliver(ts *testStore, eng *faultengine.Engine, rng *rand.Rand, set []protocolSendSample) {
+	var sent [][]protocolSendSample
+	send := func(samples []protocolSendSample) {
+		b, taken, err := (&protocolSend{tenant: "ann", samples: samples}).batch(ts.Store)
+		require.NoError(ts.t, err)
+		require.Len(ts.t, taken, len(samples))
+		require.NoError(ts.t, b.Commit(ts.t.Context()))
+	}
+	for samples := range slices.Chunk(set, d.request) {
+		send(samples)
+		sent = append(sent, samples)
+		if rng.Float64() < d.again {
+			send(sent[rng.IntN(len(sent))])
+		}
+		if rng.Float64() < d.seal {
+			require.NoError(ts.t, ts.SealAll(ts.t.Context()))
+		}
+		if rng.Float64() < d.restart {
+			require.NoError(ts.t, ts.Store.Close())
+			var err error
+			ts.Store, err = Open(ts.t.Context(), eng, ts.opts)
+			require.NoError(ts.t, err)
+			require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+		}
+	}
+}
+
+// answer reads all that tenant ann has.
+func (ts *testStore) answer() map[protocolSeries]*chunk.Samples {
+	found, err := ts.Select(ts.t.Context(), Query{Tenant: "ann", MinT: -maxTime, MaxT: maxTime})
+	require.NoError(ts.t, err)
+	out := map[protocolSeries]*chunk.Samples{}
+	for _, s := range found {
+		samples := &chunk.Samples{}
+		require.NoError(ts.t, s.Samples(samples))
+		out[protocolSeries{"ann", fmt.Sprintf("%s/%s", s.Labels.Get(labels.MetricName), s.Labels.Get("host"))}] = samples
+	}
+	return out
+}
