@@ -48,7 +48,7 @@ func (s *Store) NewBatch(tenant string) *Batch {
 // Lookup finds a series by the bytes that the sender names it with, opaque to the store. It allocates
 // nothing. The caller keeps alias.
 func (b *Batch) Lookup(alias []byte) (*Series, bool) {
-	s := b.tenant.lookup(b.s.head.hashAlias(alias))
+	s := b.tenant.aliases.find(b.s.head.hashAlias(alias))
 	return s, s != nil
 }
 

@@ -245,6 +245,11 @@ func (c *committer) show() {
 		b := g.builder
 		p := &h.parts[g.cell.partition]
 		grew := 0
+		for _, it := range b.items {
+			if n := len(it.strand.tail); n > 0 {
+				c.sink += uint32(it.strand.tail[n-1]) // see touch
+			}
+		}
 		p.mu.Lock()
 		for _, it := range b.items {
 			if it.entry.hist != nil {

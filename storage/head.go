@@ -86,21 +86,12 @@ func (r stageRow) key() engine.Key { return engine.Key{engine.Text(r.writer), en
 // headTenant holds the series of a tenant.
 type headTenant struct {
 	name    string
-	aliases [16]aliasShard
+	aliases aliasTable
 
 	mu      sync.RWMutex
 	byID    map[SeriesID]*Series
 	metrics map[string]*headMetric
 }
-
-// aliasShard finds series by the ways in which senders name them. What a sender wrote isn't kept: 128 bits
-// of hash stand for it (storage/decisions/001-aliases-by-hash.md).
-type aliasShard struct {
-	mu     sync.RWMutex
-	byHash map[aliasHash]*Series
-}
-
-type aliasHash [2]uint64
 
 // headMetric holds the series of a metric; set is an index of the first of them.
 type headMetric struct {
@@ -124,8 +115,6 @@ type Series struct {
 	metric string
 	tenant *headTenant
 	bytes  int64 // what it weighs without its strands; guarded by the tenant's lock
-	// aliases are the hashes of its aliases, guarded by the tenant's lock.
-	aliases []aliasHash
 	// written is the last window for which this process wrote the series' labels row, when it did. It
 	// belongs to whoever seals the partition.
 	written    int64
@@ -151,9 +140,6 @@ func (h *head) tenant(name string) *headTenant {
 	defer h.mu.Unlock()
 	if t = h.tenants[name]; t == nil {
 		t = &headTenant{name: name, byID: map[SeriesID]*Series{}, metrics: map[string]*headMetric{}}
-		for i := range t.aliases {
-			t.aliases[i].byHash = map[aliasHash]*Series{}
-		}
 		h.tenants[name] = t
 	}
 	return t
@@ -163,18 +149,6 @@ func (h *head) tenant(name string) *headTenant {
 // outside of this process can foresee.
 func (h *head) hashAlias(key []byte) aliasHash {
 	return aliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key)}
-}
-
-func (t *headTenant) shard(hash aliasHash) *aliasShard {
-	return &t.aliases[hash[0]%uint64(len(t.aliases))]
-}
-
-func (t *headTenant) lookup(hash aliasHash) *Series {
-	shard := t.shard(hash)
-	shard.mu.RLock()
-	s := shard.byHash[hash]
-	shard.mu.RUnlock()
-	return s
 }
 
 // aliasBytes is about what an alias weighs in the head's account.
@@ -189,29 +163,12 @@ func (h *head) remember(key []byte, s *Series) {
 	if t.byID[s.id] != s {
 		return
 	}
-	shard := t.shard(hash)
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if shard.byHash[hash] == s {
+	if t.aliases.find(hash) != nil {
 		return
 	}
-	shard.byHash[hash] = s
-	s.aliases = append(s.aliases, hash)
+	t.aliases.add(hash, s)
 	s.bytes += aliasBytes
 	h.bytes.Add(aliasBytes)
-}
-
-// forget removes the series' aliases. The caller holds the tenant's lock.
-func (t *headTenant) forget(s *Series) {
-	for _, hash := range s.aliases {
-		shard := t.shard(hash)
-		shard.mu.Lock()
-		if shard.byHash[hash] == s {
-			delete(shard.byHash, hash)
-		}
-		shard.mu.Unlock()
-	}
-	s.aliases = nil
 }
 
 // define finds or creates the series with these labels, which are the head's from now on. A limit of
@@ -286,8 +243,12 @@ func (h *head) letGo() int {
 	h.mu.RUnlock()
 	for _, t := range tenants {
 		t.mu.Lock()
+		before := gone
 		for name, m := range t.metrics {
 			gone += h.letGoOf(t, name, m)
+		}
+		if gone > before {
+			t.aliases.remove(func(s *Series) bool { return s.dead })
 		}
 		t.mu.Unlock()
 	}
@@ -307,7 +268,6 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 			keep = append(keep, s)
 			continue
 		}
-		t.forget(s)
 		delete(t.byID, s.id)
 		s.dead, s.cur = true, nil
 		h.bytes.Add(-s.bytes)
