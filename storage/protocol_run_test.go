@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type protocolRun struct {
 	ready chan struct{} // closed when store is set
 
 	faults []protocolFault
+	within []protocolWithin
 	hooks  map[protocolCall]func()
 	with   []string
 	opened map[string]*openQuery
@@ -192,25 +194,14 @@ func (r *protocolRun) line(line string) error {
 		n, op, _ := strings.Cut(rest, " ")
 		n, write := strings.CutPrefix(n, "w")
 		call, err := strconv.Atoi(n)
-		if r.hooks == nil {
-			r.hooks = map[protocolCall]func(){}
-		}
-		r.hooks[protocolCall{write, call}] = func() {
-			<-r.ready
-			if r.store == nil {
-				return
-			}
-			if err := r.operation(op); err != nil {
-				r.fail("%s: %v", op, err)
-			}
-		}
+		r.within = append(r.within, protocolWithin{protocolCall{write, call}, op})
 		return err
 	case "with":
 		r.with = append(r.with, rest)
 		return nil
 	}
-	starts := kind == "crash" || kind == "restart"
-	if !starts {
+	r.hook(kind)
+	if kind != "crash" && kind != "restart" { // A new engine is armed when it starts.
 		r.eng.arm(r.faults, r.hooks)
 	}
 	err := r.operation(line)
@@ -220,6 +211,44 @@ func (r *protocolRun) line(line string) error {
 		r.restart(true, 0)
 	}
 	return err
+}
+
+// protocolWithin is an operation that happens at a call of another.
+type protocolWithin struct {
+	call protocolCall
+	op   string
+}
+
+// mayHappenWithin says what doesn't wait for the operation that it happens in: a seal needs the locks that a
+// commit and another seal hold, and a query may wait for what another one loads.
+var mayHappenWithin = map[string][]string{
+	"write": {"query", "clock", "jump"}, "bulk": {"query", "clock", "jump"},
+	"seal": {"write", "bulk", "query", "letgo", "clock"}, "round": {"write", "bulk", "query", "letgo", "clock"},
+	"sealall": {"write", "bulk", "query", "letgo", "clock"}, "advance": {"write", "bulk", "query", "letgo", "clock"},
+	"query": {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
+	"open":  {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
+	"crash": {"write", "bulk", "query", "letgo", "clock"}, "restart": {"write", "bulk", "query", "letgo", "clock"},
+}
+
+// hook prepares what may happen within an operation of a kind.
+func (r *protocolRun) hook(kind string) {
+	r.hooks = map[protocolCall]func(){}
+	for _, w := range r.within {
+		nested, _, _ := strings.Cut(w.op, " ")
+		if !slices.Contains(mayHappenWithin[kind], nested) {
+			continue
+		}
+		r.hooks[w.call] = func() {
+			<-r.ready
+			if r.store == nil {
+				return
+			}
+			if err := r.operation(w.op); err != nil {
+				r.fail("%s: %v", w.op, err)
+			}
+		}
+	}
+	r.within = nil
 }
 
 // restart starts the process anew, after a power cut or a clean stop.
