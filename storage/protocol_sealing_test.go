@@ -210,10 +210,10 @@ func TestGreatestRecordsFit(t *testing.T) {
 		s, err := b.Define(nil, wide(i))
 		require.NoError(t, err)
 		// Blobs are cut when they are full: fill them to different heights before.
-		for j := range i * 1000 {
+		for j := range i * 100 {
 			require.NoError(t, b.Float(plain, at+int64(j), 0, math.Pi*float64(j)))
 		}
-		require.NoError(t, b.Histogram(s, at, 0, nil, wideHistogram(rng, 12_000)))
+		require.NoError(t, b.Histogram(s, at, 0, nil, wideHistogram(rng, 10_000)))
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	ts.reopen()

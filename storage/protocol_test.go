@@ -37,7 +37,7 @@ func TestProtocol(t *testing.T) {
 			if *protocolSeeds > 0 {
 				seeds = *protocolSeeds
 			}
-			if testing.Short() {
+			if testing.Short() || underRace {
 				seeds /= 5
 			}
 			for seed := *protocolFrom; seed < *protocolFrom+seeds; seed++ {

@@ -1,0 +1,6 @@
+//go:build race
+
+package storage
+
+// underRace says that all is some ten times slower: fewer histories are drawn.
+const underRace = true
