@@ -40,18 +40,13 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 	if err != nil {
 		return c.stats, err
 	}
-	newest := s.period.windowOfTime(s.opts.Now().Add(MaxAhead).UnixMilli())
 	for _, tenant := range tenants {
 		c.stats.Tenants++
-		first, ok, err := s.firstSlot(ctx, tenant)
+		windows, err := s.windowsOf(ctx, tenant, -allWindows, allWindows)
 		if err != nil {
 			return c.stats, err
 		}
-		if !ok {
-			c.report("bounds: tenant %q is listed and has no first slot", tenant)
-			continue
-		}
-		for w := s.period.windowOf(first); w <= newest; w++ {
+		for _, w := range windows {
 			if err := c.window(tenant, w); err != nil {
 				return c.stats, err
 			}

@@ -211,22 +211,34 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	return st
 }
 
-// pend writes pending rows for the blobs whose slots ended more than a day ago. The blobs are durable by
-// now: a sealer may delete a pending row that has no blob. The clock is read again until the rows lie in
-// an hour that isn't long over, where sealers still look.
+// pend writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
+// where a clock that was set back may lead. The blobs are durable by now: a sealer may delete a pending row
+// that has no blob. The clock is read again until the rows lie in an hour that isn't long over, where
+// sealers still look.
 func (c *committer) pend(ctx context.Context) error {
 	now := func() int64 { return c.s.opts.Now().UnixMilli() }
-	var old []*generation
+	type oldStream struct {
+		g       *generation
+		minHour int64
+	}
+	var old []oldStream
 	for _, g := range c.gens {
-		if len(g.builder.blobs) > 0 && now()-c.s.period.slotEnd(g.cell.slot) > dayMS {
-			old = append(old, g)
+		if len(g.builder.blobs) == 0 {
+			continue
+		}
+		slot, hour, err := c.s.lowestMarks(ctx, g.cell.partition)
+		if err != nil {
+			return err
+		}
+		if now()-c.s.period.slotEnd(g.cell.slot) > dayMS || g.cell.slot < slot {
+			old = append(old, oldStream{g, hour})
 		}
 	}
 	for len(old) > 0 {
 		hour := floorDiv(now(), hourMS)
 		rows := make([]engine.Batch, 0, len(old))
-		for _, g := range old {
-			rows = append(rows, g.builder.pending(g.cell, hour))
+		for _, o := range old {
+			rows = append(rows, o.g.builder.pending(o.g.cell, max(hour, o.minHour)))
 		}
 		if err := c.s.eng.Write(ctx, rows); err != nil {
 			return err

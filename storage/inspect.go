@@ -52,14 +52,13 @@ func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 	if err != nil {
 		return err
 	}
-	newest := s.period.windowOfTime(s.opts.Now().Add(MaxAhead).UnixMilli())
 	for _, tenant := range tenants {
-		first, _, err := s.firstSlot(ctx, tenant)
+		windows, err := s.windowsOf(ctx, tenant, -allWindows, allWindows)
 		if err != nil {
 			return err
 		}
-		say("tenant %q, first sealed slot %d", tenant, first)
-		for w := s.period.windowOf(first); w <= newest; w++ {
+		say("tenant %q, %d windows", tenant, len(windows))
+		for _, w := range windows {
 			marks := 0
 			for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(w, tenant), KeysOnly: true}) {
 				if err != nil {
@@ -174,7 +173,7 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 	switch t {
 	case engine.Stage:
 		return blobWords(row.Value)
-	case engine.Low, engine.Bounds:
+	case engine.Low:
 		v, n := binary.Varint(row.Value)
 		if n <= 0 {
 			return "", errors.New("not a number")

@@ -123,13 +123,7 @@ func (k *metadataKeeper) write() {
 	k.mu.Unlock()
 	const group = 1000
 	for batch := range slices.Chunk(queue, group) {
-		rows := make([]engine.Batch, len(batch))
-		for i, n := range batch {
-			rows[i] = k.s.metadataRow(n)
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
-		err := k.s.eng.Write(ctx, rows)
-		cancel()
+		err := k.writeGroup(batch)
 		if err == nil {
 			continue
 		}
@@ -140,6 +134,19 @@ func (k *metadataKeeper) write() {
 		}
 		k.mu.Unlock()
 	}
+}
+
+func (k *metadataKeeper) writeGroup(batch []noted) error {
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	rows := make([]engine.Batch, len(batch))
+	for i, n := range batch {
+		if err := k.s.listWindow(ctx, n.tenant, n.window); err != nil {
+			return err
+		}
+		rows[i] = k.s.metadataRow(n)
+	}
+	return k.s.eng.Write(ctx, rows)
 }
 
 // metadataRow makes the row of what was noted:

@@ -181,9 +181,9 @@ func (m *historyMaker) fault(kind string) string {
 		return fmt.Sprintf("die %s %d", []string{"before", "after"}[m.rng.IntN(2)], 1+m.rng.IntN(6))
 	}
 	if kind == "query" || kind == "open" || m.oneIn(5) {
-		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "low", "pending", "bounds"}[m.rng.IntN(7)], 1+m.rng.IntN(8))
+		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "low", "pending", "windows"}[m.rng.IntN(7)], 1+m.rng.IntN(8))
 	}
-	tables := []string{"stage", "raw", "catalog", "sealed", "pending", "low", "bounds"}
+	tables := []string{"stage", "raw", "catalog", "sealed", "pending", "low", "windows"}
 	if kind == "write" || kind == "bulk" {
 		tables = []string{"stage", "stage", "pending"}
 	}

@@ -133,7 +133,7 @@ func TestTenantsAreListed(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		failing := 0
 		ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Write && op.Table == engine.Bounds && failing > 0 {
+			if op.Kind == faultengine.Write && (op.Table == engine.Windows || op.Table == engine.Tenants) && failing > 0 {
 				if failing--; failing == 0 {
 					return faultengine.Fail(nil)
 				}

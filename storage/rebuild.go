@@ -84,7 +84,10 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 		}
 		if err != nil {
 			l.damaged = r.writer
-			s.corrupt(engine.Stage, fmt.Errorf("stage row of slot %d, partition %d, writer %x, seq %d: %w", w.Slot, w.Partition, r.writer, r.seq, err))
+			err = fmt.Errorf("storage: left out the stage row of slot %d, partition %d, writer %x, seq %d: %w", w.Slot, w.Partition, r.writer, r.seq, err)
+			if s.damage.add(damagedRow{w.Slot, w.Partition, r}, err) {
+				s.corrupt(engine.Stage, err)
+			}
 			continue
 		}
 		l.gen.rows = append(l.gen.rows, r)

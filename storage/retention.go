@@ -2,10 +2,12 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -14,65 +16,82 @@ import (
 // expireGrace is how long after its retention a window may still stand.
 const expireGrace = 7 * 24 * time.Hour
 
-// What a row of table bounds is about. The tenant "" stands for all of them.
-const (
-	// boundFirst is the oldest slot that was ever sealed.
-	boundFirst = "first"
-	// boundDropped is the newest window that retention has dropped, of the tenant "".
-	boundDropped = "dropped"
-	// boundTenant begins the rows of the tenant "" that name the tenants.
-	boundTenant = "tenant:"
-)
-
-// stretchBounds makes sure that the first slot of the tenant, and of all, is at most slot. The row's
-// timestamp falls as the slot rises, so that the lowest wins. A tenant's own bound comes last: where it
-// stands, the tenant is listed and the bound of all holds.
-func (s *Store) stretchBounds(ctx context.Context, tenant string, slot int64) error {
-	own, ok, err := s.bound(ctx, tenant, boundFirst)
-	if err != nil || ok && own <= slot {
-		return err
-	}
-	firstRow := engine.Mutation{
-		Clustering: engine.Key{engine.Text(boundFirst)}, Timestamp: math.MaxInt64/2 - slot, Value: binary.AppendVarint(nil, slot),
-	}
-	all := engine.Batch{Table: engine.Bounds, Partition: engine.Key{engine.Text("")}, Mutations: []engine.Mutation{
-		{Clustering: engine.Key{engine.Text(boundTenant + tenant)}, Timestamp: 1, Value: []byte{1}}, firstRow,
-	}}
-	if err := s.eng.Write(ctx, []engine.Batch{all}); err != nil {
-		return err
-	}
-	return s.eng.Write(ctx, []engine.Batch{{Table: engine.Bounds, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{firstRow}}})
+// windowList remembers which windows this process has listed.
+type windowList struct {
+	mu     sync.Mutex
+	listed map[tenantWindow]struct{}
 }
 
-// firstSlot returns the oldest slot of a tenant that was ever sealed; false: none was.
-func (s *Store) firstSlot(ctx context.Context, tenant string) (int64, bool, error) {
-	return s.bound(ctx, tenant, boundFirst)
+type tenantWindow struct {
+	tenant string
+	window int64
 }
 
-func (s *Store) bound(ctx context.Context, tenant, what string) (v int64, ok bool, err error) {
-	at := engine.Key{engine.Text(what)}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Bounds, Partition: engine.Key{engine.Text(tenant)}, From: at, To: at}) {
+// maxListed bounds windowList; when full it forgets all.
+const maxListed = 1 << 16
+
+// listWindow makes sure that a window of a tenant, and the tenant, are listed. It comes before any row that
+// readers must find there.
+func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
+	at := tenantWindow{tenant, window}
+	l := &s.windows
+	l.mu.Lock()
+	_, ok := l.listed[at]
+	l.mu.Unlock()
+	if ok {
+		return nil
+	}
+	err := s.eng.Write(ctx, []engine.Batch{
+		{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text(tenant)}, Timestamp: 1, Value: []byte{1},
+		}}},
+		{Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Int(window)}, Timestamp: 1, Value: []byte{1},
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("storage: listing window %d of %q: %w", window, tenant, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.listed) >= maxListed || l.listed == nil {
+		l.listed = map[tenantWindow]struct{}{}
+	}
+	l.listed[at] = struct{}{}
+	return nil
+}
+
+// forget makes sure that a window is listed again before anything is written in it.
+func (l *windowList) forget(window int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.listed, func(at tenantWindow, _ struct{}) bool { return at.window == window })
+}
+
+// windowsOf lists the windows from first to last in which a tenant may have rows, in order.
+func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{
+		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, KeysOnly: true,
+		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},
+	}) {
 		if err != nil {
-			return 0, false, fmt.Errorf("storage: reading bound %q of tenant %q: %w", what, tenant, err)
+			return nil, fmt.Errorf("storage: listing windows of %q: %w", tenant, err)
 		}
-		v, n := binary.Varint(row.Value)
-		if n <= 0 {
-			return 0, false, fmt.Errorf("storage: bound %q of tenant %q is malformed", what, tenant)
-		}
-		return v, true, nil
+		windows = append(windows, row.Clustering[0].Int)
 	}
-	return 0, false, nil
+	return windows, nil
 }
 
-// Tenants lists the tenants that have, or had, sealed rows.
+// allWindows are the bounds of windowsOf that leave none out.
+const allWindows = int64(math.MaxInt64)
+
+// Tenants lists the tenants that have, or had, sealed rows or metadata.
 func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Bounds, Partition: engine.Key{engine.Text("")}}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing tenants: %w", err)
 		}
-		if name, ok := strings.CutPrefix(row.Clustering[0].Text, boundTenant); ok {
-			names = append(names, strings.Clone(name))
-		}
+		names = append(names, strings.Clone(row.Clustering[0].Text))
 	}
 	return names, nil
 }
@@ -95,34 +114,56 @@ func (s *Store) expiredWindow() (int64, bool) {
 	return floorDiv(until, s.period.RawWindowMS) - 1, true
 }
 
-// Expire drops the windows that are past their retention, and returns how many.
+// Expire drops the windows that are past their retention, and returns how many. No seal runs meanwhile.
 func (s *Store) Expire(ctx context.Context) (windows int, err error) {
 	newest, ok := s.expiredWindow()
 	if !ok {
 		return 0, nil
 	}
-	first, ok, err := s.bound(ctx, "", boundFirst)
-	if err != nil || !ok {
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
 		return 0, err
 	}
-	window := s.period.windowOf(first)
-	if dropped, ok, err := s.bound(ctx, "", boundDropped); err != nil {
-		return 0, err
-	} else if ok {
-		window = max(window, dropped+1)
-	}
-	for ; window <= newest; window++ {
-		for _, t := range []*engine.Table{engine.Raw, engine.Catalog, engine.Metadata, engine.Sealed} {
-			if err := s.eng.Drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
-				return windows, fmt.Errorf("storage: dropping window %d of %s: %w", window, t, err)
-			}
+	expired := map[int64][]string{} // who has rows in a window
+	for _, tenant := range tenants {
+		list, err := s.windowsOf(ctx, tenant, -allWindows, newest)
+		if err != nil {
+			return 0, err
 		}
-		windows++
-		mark := engine.Mutation{Clustering: engine.Key{engine.Text(boundDropped)}, Timestamp: window, Value: binary.AppendVarint(nil, window)}
-		if err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Bounds, Partition: engine.Key{engine.Text("")}, Mutations: []engine.Mutation{mark}}}); err != nil {
+		for _, window := range list {
+			expired[window] = append(expired[window], tenant)
+		}
+	}
+	if len(expired) == 0 {
+		return 0, nil
+	}
+	for i := range s.sealMu {
+		s.sealMu[i].Lock()
+		defer s.sealMu[i].Unlock()
+	}
+	for _, window := range slices.Sorted(maps.Keys(expired)) {
+		if err := s.dropWindow(ctx, window, expired[window]); err != nil {
 			return windows, err
 		}
+		windows++
 		s.metrics.droppedWindows.Inc()
 	}
 	return windows, nil
+}
+
+// dropWindow drops the rows of a window, and lists it no longer.
+func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) error {
+	for _, t := range []*engine.Table{engine.Raw, engine.Catalog, engine.Metadata, engine.Sealed} {
+		if err := s.eng.Drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
+			return fmt.Errorf("storage: dropping window %d of %s: %w", window, t, err)
+		}
+	}
+	s.windows.forget(window)
+	rows := make([]engine.Batch, len(tenants))
+	for i, tenant := range tenants {
+		rows[i] = engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{
+			{Op: engine.Delete, Clustering: engine.Key{engine.Int(window)}, Timestamp: 1},
+		}}
+	}
+	return s.eng.Write(ctx, rows)
 }

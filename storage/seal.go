@@ -321,7 +321,7 @@ func (x *sealer) tenant(name string, list []collected) error {
 	if err != nil {
 		return err
 	}
-	if err := x.s.stretchBounds(x.ctx, name, x.work.Slot); err != nil {
+	if err := x.s.listWindow(x.ctx, name, x.window); err != nil {
 		return err
 	}
 	var samples chunk.Samples

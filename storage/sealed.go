@@ -26,22 +26,17 @@ type sealedWindow struct {
 // windows finds the windows of the request's range that have marks, in the order of time. What is sealed
 // after this was called is not in them, so the head must have been asked before.
 func (r *request) windows(ctx context.Context) ([]sealedWindow, error) {
-	first, ok, err := r.s.firstSlot(ctx, r.tenant)
-	if err != nil || !ok {
+	p := r.s.period
+	list, err := r.s.windowsOf(ctx, r.tenant, p.windowOfTime(r.minT), p.windowOfTime(r.maxT))
+	if err != nil {
 		return nil, err
 	}
-	p := r.s.period
-	minT := max(r.minT, p.slotStart(first)+1)
-	if minT > r.maxT {
-		return nil, nil
-	}
-	from, to := p.windowOfTime(minT), p.windowOfTime(r.maxT)
-	found := make([]sealedWindow, to-from+1)
+	found := make([]sealedWindow, len(list))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readWorkers)
-	for i := range found {
+	for i, window := range list {
 		g.Go(func() (err error) {
-			found[i], err = r.marks(ctx, from+int64(i), p.slotOf(minT), p.slotOf(r.maxT))
+			found[i], err = r.marks(ctx, window, p.slotOf(r.minT), p.slotOf(r.maxT))
 			return err
 		})
 	}

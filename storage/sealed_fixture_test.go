@@ -100,7 +100,7 @@ func (w *rowWriter) chunkBytes(slot int64, ls labels.Labels, value []byte) {
 // mark makes what was written of a slot visible.
 func (w *rowWriter) mark(slot int64) {
 	w.flush()
-	require.NoError(w.t, w.s.stretchBounds(w.t.Context(), w.tenant, slot))
+	require.NoError(w.t, w.s.listWindow(w.t.Context(), w.tenant, w.s.period.windowOf(slot)))
 	w.put(engine.Sealed, sealedPartition(w.s.period.windowOf(slot), w.tenant),
 		engine.Key{engine.Int(slot), engine.Int(0), engine.Text(newID())}, []byte{1})
 	w.flush()

@@ -43,14 +43,6 @@ func (m *metricSeries) Swap(i, j int) {
 	m.shards[i], m.shards[j] = m.shards[j], m.shards[i]
 }
 
-// shardOf returns the shard that holds the rows of the series at a position.
-func (m *metricSeries) shardOf(position uint32) int64 {
-	if m.shards == nil {
-		return 0
-	}
-	return int64(m.shards[position])
-}
-
 // series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
 func (r *request) series(ctx context.Context, w sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false

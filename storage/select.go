@@ -79,6 +79,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
+	r.tellDamage()
 	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
 	sel := &selection{r: r, ctx: ctx, open: s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT)}
 	windows, err := r.windows(ctx)

@@ -129,8 +129,12 @@ type Store struct {
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
 	catalog   catalogMemory
 	metadata  *metadataKeeper
-	cache     *cache
-	metrics   *metrics
+	windows   windowList
+	lowest    []lowest // one a partition
+	// damage is what the rebuild of the head could not read.
+	damage  damage
+	cache   *cache
+	metrics *metrics
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
@@ -150,7 +154,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s := &Store{
 		opts: opts, period: period, eng: eng, created: created,
-		writer: newID(), head: newHead(period.Partitions), sealMu: make([]sync.Mutex, period.Partitions),
+		writer: newID(), head: newHead(period.Partitions), sealMu: make([]sync.Mutex, period.Partitions), lowest: make([]lowest, period.Partitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.metrics = newMetrics(s, opts.Registerer)

@@ -201,3 +201,66 @@ func TestRetentionDropsWindows(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n, "not dropped twice")
 }
+
+// TestFarPast writes at the edge of time: listing windows must not count from there to now.
+func TestFarPast(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions = 0, 1 })
+	ls := labels.FromStrings(labels.MetricName, "up")
+	ts.write("default", ls, sample{-maxTime + 1, 1}, sample{0, 2}, sample{ts.now.UnixMilli(), 3})
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Equal(t, []sample{{-maxTime + 1, 1}, {0, 2}, {ts.now.UnixMilli(), 3}}, ts.all("default")[ls.String()])
+}
+
+// TestClockSetBack writes after the clock was set back by days, below the marks: the blobs need pending rows.
+func TestClockSetBack(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
+	ls := labels.FromStrings(labels.MetricName, "up")
+	ts.now = ts.now.Add(10 * 24 * time.Hour)
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.NoError(t, ts.Advance(t.Context(), 0))
+	ts.now = ts.now.Add(-5 * 24 * time.Hour)
+	ts.write("default", ls, sample{ts.now.UnixMilli(), 1})
+	ts.reopen()
+	require.Len(t, ts.all("default")[ls.String()], 1, "after a restart")
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Zero(t, ts.HeadStats().Chunks, "sealed")
+	require.Len(t, ts.all("default")[ls.String()], 1)
+}
+
+// TestDamagedStageIsTold changes a byte of a blob and restarts: queries over its slot say so, others don't.
+func TestDamagedStageIsTold(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
+	ls := labels.FromStrings(labels.MetricName, "up")
+	ts.write("default", ls, sample{ts.now.UnixMilli(), 1})
+	slot := ts.period.slotOf(ts.now.UnixMilli())
+	key := stageRow{ts.writer, 1}.key()
+	put := func(b []byte) {
+		require.NoError(t, ts.eng.Write(context.Background(), []engine.Batch{{
+			Table: engine.Stage, Partition: stagePartition(slot, 0), Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},
+		}}))
+	}
+	var good []byte
+	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: stagePartition(slot, 0)}) {
+		require.NoError(t, err)
+		good = append(good, row.Value...)
+	}
+	bad := append([]byte(nil), good...)
+	bad[len(bad)-1] ^= 1
+	put(bad)
+	require.NoError(t, ts.Store.Close())
+	require.NoError(t, ts.eng.Close())
+	ts.open()
+	warnings := func(minT, maxT int64) (n int) {
+		_, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: minT, MaxT: maxT, Warn: func(err error) {
+			require.ErrorIs(t, err, errBadBlob)
+			n++
+		}})
+		require.NoError(t, err)
+		return n
+	}
+	require.Equal(t, 1, warnings(ts.now.UnixMilli()-1000, ts.now.UnixMilli()))
+	require.Zero(t, warnings(0, ts.now.Add(-24*time.Hour).UnixMilli()))
+	put(good)
+	ts.reopen()
+	require.Zero(t, warnings(0, ts.now.UnixMilli()))
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -99,13 +100,40 @@ func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err
 			hour = v
 		}
 	}
+	s.lowest[partition].set(slot, hour)
 	return slot, hour, nil
+}
+
+// lowest are a partition's marks as this process knows them.
+type lowest struct {
+	mu         sync.Mutex
+	known      bool
+	slot, hour int64
+}
+
+func (l *lowest) set(slot, hour int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known, l.slot, l.hour = true, slot, hour
+}
+
+// lowestMarks returns a partition's marks, which are read only if they aren't known.
+func (s *Store) lowestMarks(ctx context.Context, partition int) (slot, hour int64, err error) {
+	l := &s.lowest[partition]
+	l.mu.Lock()
+	known, slot, hour := l.known, l.slot, l.hour
+	l.mu.Unlock()
+	if known {
+		return slot, hour, nil
+	}
+	return s.marks(ctx, partition)
 }
 
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
 	// A writer's clock may run ahead of this one by less than a day.
-	for last := floorDiv(s.opts.Now().UnixMilli()+dayMS, hourMS); hour <= last; hour++ {
+	last := max(hour, floorDiv(s.opts.Now().UnixMilli()+dayMS, hourMS))
+	for ; hour <= last; hour++ {
 		for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(partition, hour), KeysOnly: true}) {
 			if err != nil {
 				return nil, fmt.Errorf("storage: reading pending work of partition %d: %w", partition, err)
@@ -157,6 +185,9 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	// Before the marks are written: a commit that still sees the old ones decides by the clock, by which
+	// the slots between are older than youngMS.
+	s.lowest[partition].set(newSlot, newHour)
 	return s.eng.Write(ctx, []engine.Batch{{Table: engine.Low, Partition: lowPartition(partition), Mutations: rows}})
 }
 

@@ -69,16 +69,15 @@ type decoder struct {
 	written, dropped counts
 	refusals         rejections
 
-	builder    labels.ScratchBuilder
-	labels     labels.Labels
-	built      []byte // labels gathered from fields that don't lie side by side, or written from symbols
-	canon      []byte
-	refs       []byte
-	symbols    []symbol
-	metadataV2 metadataV2
-	told       metadataV2
-	histV1     prompb.Histogram
-	histV2     writev2.Histogram
+	builder labels.ScratchBuilder
+	labels  labels.Labels
+	built   []byte // labels gathered from fields that don't lie side by side, or written from symbols
+	canon   []byte
+	refs    []byte
+	symbols []symbol
+	told    metadataV2
+	histV1  prompb.Histogram
+	histV2  writev2.Histogram
 }
 
 // reset prepares for the next request; buffers stay, but for great ones.

@@ -3,7 +3,6 @@ package remotewrite
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 
@@ -165,16 +164,6 @@ func (b *recorderBatch) Release() {
 		panic("a batch is used once")
 	}
 	b.over = true
-}
-
-// seriesNames returns the different series of the samples, sorted.
-func (r *recorder) seriesNames() []string {
-	var names []string
-	for _, s := range r.samples {
-		names = append(names, s.series)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // newTestHandler serves writes into a recorder.

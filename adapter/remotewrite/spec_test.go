@@ -30,7 +30,7 @@ func TestSpecNamesTests(t *testing.T) {
 	for _, m := range named {
 		require.True(t, known[string(m[1])], "SPEC.md names %s, which doesn't exist", m[1])
 	}
-	row := regexp.MustCompile("(?m)^\\| .* \\|$")
+	row := regexp.MustCompile(`(?m)^\| .* \|$`)
 	for _, line := range row.FindAllString(string(spec), -1) {
 		if line != "| Point | Cassia | Shown by |" {
 			require.Regexp(t, "`(Test|Fuzz)\\w+` \\|$", line, "every point is shown by a test")

@@ -12,7 +12,8 @@ package engine
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
 //	store     name                                          item                   format, periods
-//	bounds    tenant                                        what                   first slot of a tenant
+//	windows   tenant                                        window                 which windows have rows
+//	tenants   list                                          tenant                 who has rows
 //
 // IDs 0 and 255 stay unused, so that an engine may keep rows of its own outside of the tables.
 var (
@@ -48,13 +49,17 @@ var (
 	Store = &Table{ID: 12, Name: "store", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindText}}}
-	// Bounds holds a tenant's first slot.
-	Bounds = &Table{ID: 13, Name: "bounds", Converging: true,
+	// Windows lists the windows in which a tenant has rows.
+	Windows = &Table{ID: 13, Name: "windows",
 		Partition:  []Field{{"tenant", KindText}},
-		Clustering: []Field{{"what", KindText}}}
+		Clustering: []Field{{"window", KindInt}}}
+	// Tenants lists who has rows, in list 0.
+	Tenants = &Table{ID: 14, Name: "tenants",
+		Partition:  []Field{{"list", KindInt}},
+		Clustering: []Field{{"tenant", KindText}}}
 )
 
 // IDs reserved for tables to come: 6 and 7 (r5m, r1h), 10 (delete), 11 (lease).
 
 // Tables lists every table.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, Catalog, Metadata, Store, Bounds}
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, Catalog, Metadata, Store, Windows, Tenants}

@@ -91,9 +91,6 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// numLevels is the height of Pebble's tree.
-const numLevels = len(pebbledb.Options{}.Levels)
-
 // pebbleOptions translates o for Pebble.
 func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.Lock) *pebbledb.Options {
 	p := &pebbledb.Options{

@@ -78,7 +78,7 @@ func testRefused(t *testing.T, e engine.Engine) {
 // testRefusedLeavesNothing puts good batches before and after the bad one.
 func testRefusedLeavesNothing(t *testing.T, e engine.Engine) {
 	for name, r := range refused() {
-		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Low), r.batch, plainBatch(engine.Bounds)})
+		err := e.Write(context.Background(), []engine.Batch{plainBatch(engine.Low), r.batch, plainBatch(engine.Windows)})
 		require.ErrorIs(t, err, r.err, name)
 	}
 	for _, table := range engine.Tables {

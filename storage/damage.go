@@ -1,0 +1,60 @@
+package storage
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// damage remembers the stage rows that can't be read, so that queries over their slots can say what they
+// lack, and each is counted once.
+type damage struct {
+	mu   sync.Mutex
+	rows map[damagedRow]error
+}
+
+type damagedRow struct {
+	slot      int64
+	partition int
+	row       stageRow
+}
+
+// maxDamage bounds what is remembered; the log has all of it.
+const maxDamage = 100
+
+// add says whether the row is new to it.
+func (d *damage) add(at damagedRow, err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.rows[at]; ok {
+		return false
+	}
+	if d.rows == nil {
+		d.rows = map[damagedRow]error{}
+	}
+	if len(d.rows) < maxDamage {
+		d.rows[at] = err
+	}
+	return true
+}
+
+// tellDamage warns of damaged rows that may hold samples of the request. Whose they are isn't known.
+func (r *request) tellDamage() {
+	d := &r.s.damage
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []damagedRow
+	for at := range d.rows {
+		if r.s.period.slotStart(at.slot) < r.maxT && r.s.period.slotEnd(at.slot) >= r.minT {
+			found = append(found, at)
+		}
+	}
+	slices.SortFunc(found, func(a, b damagedRow) int {
+		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition),
+			strings.Compare(a.row.writer, b.row.writer), cmp.Compare(a.row.seq, b.row.seq))
+	})
+	for _, at := range found {
+		r.tell(d.rows[at])
+	}
+}
