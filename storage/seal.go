@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,6 +63,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 		if err := sealer.run(append(gens, extra...)); err != nil {
 			return stats, err
 		}
+		sealer.assertSealed(append(gens, extra...))
 		stats = sealer.stats
 	}
 	stats.Blobs = len(rows)
@@ -424,20 +426,29 @@ func (x *sealer) batchBytes() (n int) {
 // covered says whether the sealed chunks of the slot hold all the samples already.
 func (x *sealer) covered(s *Series, samples *chunk.Samples) (bool, error) {
 	var have chunk.Samples
-	at := engine.Key{engine.Int(kindChunk), engine.Int(x.s.period.slotStart(x.work.Slot)), engine.Text(s.id.String())}
-	for row, err := range x.s.eng.Scan(x.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, 0), From: at, To: at}) {
-		if err != nil {
-			return false, fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
-		}
-		if err := chunk.Decode(row.Value, &have); err != nil {
-			return false, nil // The reader names it; what comes now is sealed beside it.
-		}
+	err := x.readSealed(s, &have)
+	if errors.Is(err, chunk.ErrCorrupt) {
+		return false, nil // The reader names it; what comes now is sealed beside it.
 	}
-	if have.Len() == 0 {
-		return false, nil
+	if err != nil || have.Len() == 0 {
+		return false, err
 	}
 	have.Normalize()
 	return have.Covers(samples), nil
+}
+
+// readSealed appends the samples of the slot's sealed chunks of a series.
+func (x *sealer) readSealed(s *Series, into *chunk.Samples) error {
+	at := engine.Key{engine.Int(kindChunk), engine.Int(x.s.period.slotStart(x.work.Slot)), engine.Text(s.id.String())}
+	for row, err := range x.s.eng.Scan(x.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, 0), From: at, To: at}) {
+		if err == nil {
+			err = chunk.Decode(row.Value, into)
+		}
+		if err != nil {
+			return fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
+		}
+	}
+	return nil
 }
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.

@@ -151,6 +151,7 @@ func (s *strand) freeze(samples *chunk.Samples) int {
 	samples.Normalize()
 	minT, maxT := boundsOf(samples)
 	data := chunk.AppendChunk(nil, samples)
+	assertFrozen(data, samples)
 	s.frozen = append(s.frozen, frozenChunk{minT: minT, maxT: maxT, data: data})
 	return cap(data) + 40
 }

@@ -1,0 +1,59 @@
+package storage
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// assertFrozen makes sure that a frozen chunk gives back what it was made of.
+func assertFrozen(data []byte, want *chunk.Samples) {
+	if !invariants {
+		return
+	}
+	var got chunk.Samples
+	if err := chunk.Decode(data, &got); err != nil {
+		panic(fmt.Sprintf("invariant: a frozen chunk can't be read: %v", err))
+	}
+	if got.Len() != want.Len() || !got.Covers(want) {
+		panic("invariant: a frozen chunk gives back other samples")
+	}
+}
+
+// assertSealed makes sure that the sealed rows hold all that the stage rows held, before these are deleted.
+// Rows that can't be read right now prove nothing.
+func (x *sealer) assertSealed(gens []*generation) {
+	if !invariants {
+		return
+	}
+	for tenant, list := range collect(gens) {
+		for _, c := range list {
+			var samples chunk.Samples
+			for _, st := range c.strands {
+				if err := st.read(-maxTime, maxTime, &samples); err != nil {
+					return
+				}
+			}
+			var sealed chunk.Samples
+			if x.readSealed(c.series, &sealed) != nil {
+				return
+			}
+			sealed.Normalize()
+			// Where sealed samples won against these, they still do.
+			both := chunk.Samples{T: slices.Clone(sealed.T), V: slices.Clone(sealed.V), ST: slices.Clone(sealed.ST), H: slices.Clone(sealed.H)}
+			for i, t := range samples.T {
+				var st int64
+				if len(samples.ST) > 0 {
+					st = samples.ST[i]
+				}
+				both.AppendFloat(t, st, samples.V[i])
+			}
+			both.H = append(both.H, samples.H...)
+			both.Normalize()
+			if !sealed.Covers(&both) {
+				panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.work.Slot, c.series.labels, tenant))
+			}
+		}
+	}
+}
