@@ -17,8 +17,9 @@ import (
 type Batch struct {
 	s          *Store
 	tenant     *headTenant
-	oldest     int64 // samples at or before it are refused
-	newest     int64 // samples after it are refused
+	last       *Series // that Lookup found
+	oldest     int64   // samples at or before it are refused
+	newest     int64   // samples after it are refused
 	entries    []entry
 	bytes      int64
 	histograms int
@@ -48,7 +49,19 @@ func (s *Store) NewBatch(tenant string) *Batch {
 // Lookup finds a series by the bytes that the sender names it with, opaque to the store. It allocates
 // nothing. The caller keeps alias.
 func (b *Batch) Lookup(alias []byte) (*Series, bool) {
-	s := b.tenant.aliases.find(b.s.head.hashAlias(alias))
+	hash := b.s.head.hashAlias(alias)
+	before := b.last
+	if before != nil {
+		if next := before.next.Load(); next != nil && next.hash == hash {
+			b.last = next
+			return next, true
+		}
+	}
+	s := b.tenant.aliases.find(hash)
+	b.last = s
+	if before != nil && s != nil {
+		before.next.Store(s)
+	}
 	return s, s != nil
 }
 
@@ -152,6 +165,6 @@ func (b *Batch) finish(err error) { b.done <- err }
 // Release gives up a batch without committing it.
 func (b *Batch) Release() {
 	clear(b.entries)
-	b.entries, b.bytes, b.histograms, b.tenant = b.entries[:0], 0, 0, nil
+	b.entries, b.bytes, b.histograms, b.tenant, b.last = b.entries[:0], 0, 0, nil, nil
 	b.s.batches.Put(b)
 }

@@ -109,6 +109,10 @@ type Series struct {
 	dead      bool
 	partition int
 	strands   []*strand // guarded by the partition's lock
+	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
+	// that a sender named after this one, and most likely will again: Lookup tries it first.
+	hash aliasHash
+	next atomic.Pointer[Series]
 
 	id     SeriesID
 	labels labels.Labels
@@ -165,6 +169,9 @@ func (h *head) remember(key []byte, s *Series) {
 	}
 	if t.aliases.find(hash) != nil {
 		return
+	}
+	if s.hash == (aliasHash{}) {
+		s.hash = hash // before it can be found, and never again
 	}
 	t.aliases.add(hash, s)
 	s.bytes += aliasBytes
@@ -270,6 +277,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 		}
 		delete(t.byID, s.id)
 		s.dead, s.cur = true, nil
+		s.next.Store(nil) // or the dead would keep each other
 		h.bytes.Add(-s.bytes)
 		h.series.Add(-1)
 	}
