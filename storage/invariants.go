@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -41,15 +40,9 @@ func (x *sealer) assertSealed(gens []*generation) {
 			}
 			sealed.Normalize()
 			// Where sealed samples won against these, they still do.
-			both := chunk.Samples{T: slices.Clone(sealed.T), V: slices.Clone(sealed.V), ST: slices.Clone(sealed.ST), H: slices.Clone(sealed.H)}
-			for i, t := range samples.T {
-				var st int64
-				if len(samples.ST) > 0 {
-					st = samples.ST[i]
-				}
-				both.AppendFloat(t, st, samples.V[i])
-			}
-			both.H = append(both.H, samples.H...)
+			var both chunk.Samples
+			both.AppendAll(&sealed)
+			both.AppendAll(&samples)
 			both.Normalize()
 			if !sealed.Covers(&both) {
 				panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.work.Slot, c.series.labels, tenant))

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -60,20 +59,10 @@ func (r *request) windowMetrics(ctx context.Context, windows []sealedWindow) ([]
 // oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
 // or ask for series without a name, of which there are none.
 func (r *request) oneMetric() (name string, ok bool) {
-	for _, m := range r.matchers {
-		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
-			name, ok = m.Value, true
-		}
+	if name, ok = equalName(r.matchers); ok && !nameMatches(r.matchers, name) {
+		name = ""
 	}
-	if !ok {
-		return "", false
-	}
-	for _, m := range r.matchers {
-		if m.Name == labels.MetricName && !m.Matches(name) {
-			return "", true
-		}
-	}
-	return name, true
+	return name, ok
 }
 
 // eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:

@@ -282,14 +282,7 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 		if err := s.Samples(&own); err != nil {
 			return err
 		}
-		for i, t := range own.T {
-			st := int64(0)
-			if len(own.ST) > 0 {
-				st = own.ST[i]
-			}
-			into.AppendFloat(t, st, own.V[i])
-		}
-		into.H = append(into.H, own.H...)
+		into.AppendAll(&own)
 		return nil
 	}
 	sel := s.sel

@@ -51,6 +51,14 @@ func (s *Samples) AppendFloat(t, st int64, v float64) {
 // AppendHistogram adds a histogram sample, which must be canonical (see Canonical).
 func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
 
+// AppendAll appends the samples of other, which may be kept and changed afterwards; histograms are shared.
+func (s *Samples) AppendAll(other *Samples) {
+	for i, t := range other.T {
+		s.AppendFloat(t, startOf(other.ST, i), other.V[i])
+	}
+	s.H = append(s.H, other.H...)
+}
+
 // Clip keeps the samples with minT <= t <= maxT, milliseconds, of normalized s.
 func (s *Samples) Clip(minT, maxT int64) {
 	lo, hi := bounds(len(s.T), func(i int) int64 { return s.T[i] }, minT, maxT)
