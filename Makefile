@@ -1,4 +1,5 @@
-# Cassia: `make run` starts it, `make test` tests it. Both need nothing but Go.
+# Cassia: `make run` starts it, `make test` tests it. Both need nothing but Go; with Java 17 and Maven, or a cluster
+# named in CASSANDRA_HOSTS, the tests also run on Cassandra.
 
 GO         ?= go
 TESTFLAGS  ?=
@@ -9,7 +10,10 @@ EXPORTER   := bin/node_exporter
 export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
 export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 
-.PHONY: all build run test test-short race invariants bench bench-compare prometheus node-exporter vet fmt lint clean
+# Runs a command with a Cassandra node that lives as long as the command.
+WITH_NODE := docker/cassandra/with-node
+
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare prometheus node-exporter vet fmt lint clean
 
 all: build
 
@@ -21,13 +25,17 @@ build:
 run: build
 	./bin/cassia serve
 
-# Everything, the real Prometheus and kill -9 included: some minutes.
+# Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
 test: prometheus node-exporter
-	$(GO) test -timeout 30m $(TESTFLAGS) ./...
+	$(WITH_NODE) $(GO) test -timeout 30m $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
 test-short:
 	$(GO) test -short $(TESTFLAGS) ./...
+
+# What only a Cassandra can show.
+test-cassandra:
+	$(WITH_NODE) $(GO) test -timeout 30m $(TESTFLAGS) ./storage/cassandra/...
 
 # The quick tests under the race detector (it needs a C compiler).
 race:
