@@ -1,0 +1,219 @@
+package cassandratest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// ErrUnavailable says that no Cassandra can be started here, and what is missing.
+var ErrUnavailable = errors.New("cassandratest: can't start Cassandra")
+
+// ErrCommand says that docker/cassandra/local failed, with what it wrote.
+var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
+
+// Options say how nodes are set up. The zero value is right for most tests.
+type Options struct {
+	// CommitLog says when a write is on disk: "group" (the default) and "batch" before it is answered, "periodic"
+	// up to 10 s after it.
+	CommitLog string
+	// Password has clients log in, as Username with Password.
+	Password bool
+	// Heap is each node's, as Java's -Xmx takes it. Default: 1G for one node, 700M for each of several.
+	Heap string
+	// Measured has Java compile fully, as in production: for benchmarks. Otherwise nodes are up in two thirds of
+	// the time and then work more slowly.
+	Measured bool
+}
+
+// What clients of a cluster with Options.Password log in as.
+const (
+	Username = "cassandra"
+	Password = "cassandra"
+)
+
+// Cluster is some nodes on this machine, numbered from 1. Its methods may be called from several goroutines, but
+// not two at once for one node.
+type Cluster struct {
+	dir    string
+	script string
+	hosts  []string
+	env    []string
+}
+
+// StartCluster starts a cluster for one test and wipes it when the test ends. It skips the test in short mode, and
+// where Java or Maven are missing.
+func StartCluster(t testing.TB, nodes int, o Options) *Cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped in short mode: starts Cassandra")
+	}
+	c, err := Start(t.TempDir(), nodes, o)
+	if errors.Is(err, ErrUnavailable) {
+		t.Skipf("SKIPPED, NO CASSANDRA: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what the nodes complained of:\n%s", c.complaints())
+		}
+		if err := c.Wipe(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Start starts nodes with their data below dir and waits until all of them know each other and take CQL. Whoever
+// calls it calls Wipe in the end; should this process be killed before, the nodes end and the data go, too. The
+// working directory must lie in the repository. It returns ErrUnavailable or ErrCommand.
+func Start(dir string, nodes int, o Options) (*Cluster, error) {
+	return start(dir, nodes, o, os.Getpid())
+}
+
+// start ties the nodes to the process that owner is the id of.
+func start(dir string, nodes int, o Options, owner int) (*Cluster, error) {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	dir, err = filepath.Abs(filepath.Join(dir, "cassandra"))
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, script: filepath.Join(root, "docker", "cassandra", "local")}
+	c.env = append(os.Environ(), "CASSANDRA_DIR="+dir, "CASSANDRA_PORTS=free", "CASSANDRA_OWNER="+strconv.Itoa(owner),
+		"CASSANDRA_COMMITLOG="+o.CommitLog, "CASSANDRA_HEAP="+o.Heap)
+	if o.Password {
+		c.env = append(c.env, "CASSANDRA_AUTH=password")
+	}
+	if !o.Measured {
+		c.env = append(c.env, "CASSANDRA_JAVA_FLAGS=-XX:TieredStopAtLevel=1")
+	}
+	if _, err := c.run("check"); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	hosts, err := c.run("start", strconv.Itoa(nodes))
+	if err != nil {
+		return nil, errors.Join(err, c.Wipe())
+	}
+	c.hosts = strings.Split(strings.TrimSpace(hosts), ",")
+	return c, nil
+}
+
+// repository finds the folder that go.mod lies in, from the working directory upwards.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("cassandratest: the working directory is in no module")
+		}
+		dir = up
+	}
+}
+
+// run runs the script and returns what it printed.
+func (c *Cluster) run(args ...string) (string, error) {
+	var out, complaints bytes.Buffer
+	cmd := exec.Command(c.script, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, &out, &complaints
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w %s: %w: %s", ErrCommand, strings.Join(args, " "), err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	return out.String(), nil
+}
+
+// do runs a command on node n.
+func (c *Cluster) do(command string, n int) error {
+	_, err := c.run(command, strconv.Itoa(n))
+	return err
+}
+
+// Hosts returns the nodes' addresses, host:port, in the order of their numbers.
+func (c *Cluster) Hosts() []string { return append([]string(nil), c.hosts...) }
+
+// Dir is the folder that the nodes' files lie in: node1/system.log, node1/data, and so on.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Kill ends node n at once, as kill -9 does, and returns when its ports are free.
+func (c *Cluster) Kill(n int) error { return c.do("kill", n) }
+
+// Revive starts node n again and waits until it takes CQL and the other running nodes see it.
+func (c *Cluster) Revive(n int) error { return c.do("revive", n) }
+
+// Pause stops node n's process where it stands: it hangs, with its connections open.
+func (c *Cluster) Pause(n int) error { return c.do("pause", n) }
+
+// Continue lets a paused node n go on.
+func (c *Cluster) Continue(n int) error { return c.do("continue", n) }
+
+// Stop ends all nodes in good order. Their data stay, and Revive starts them again.
+func (c *Cluster) Stop() error {
+	_, err := c.run("stop")
+	return err
+}
+
+// Wipe kills all nodes and removes their data. It may be called again.
+func (c *Cluster) Wipe() error {
+	_, err := c.run("wipe")
+	return err
+}
+
+// CPUSeconds is the user and system time that the running nodes' processes have used since each was started.
+func (c *Cluster) CPUSeconds() (float64, error) {
+	out, err := c.run("cpu")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(strings.TrimSpace(out), 64)
+}
+
+// DiskBytes is the room that a keyspace's files take on all nodes, without what is in memory and commit logs only:
+// flush first.
+func (c *Cluster) DiskBytes(keyspace string) (int64, error) {
+	out, err := c.run("disk", keyspace)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(out), 10, 64)
+}
+
+// Nodetool runs Cassandra's nodetool on node n and returns what it printed.
+func (c *Cluster) Nodetool(n int, args ...string) (string, error) {
+	return c.run(append([]string{"nodetool", strconv.Itoa(n)}, args...)...)
+}
+
+// complaints are the ends of the nodes' logs, as far as they warn.
+func (c *Cluster) complaints() string {
+	var out strings.Builder
+	for n := range len(c.hosts) {
+		text, err := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("node%d", n+1), "system.log"))
+		if err != nil {
+			fmt.Fprintln(&out, err)
+			continue
+		}
+		var lines []string
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, " ERROR ") || strings.Contains(line, " WARN ") {
+				lines = append(lines, fmt.Sprintf("node %d: %s", n+1, line))
+			}
+		}
+		out.WriteString(strings.Join(lines[max(0, len(lines)-20):], ""))
+	}
+	return out.String()
+}

@@ -1,0 +1,132 @@
+package cassandratest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answers says whether a node answers the smallest request of CQL's protocol: OPTIONS, to which it says SUPPORTED.
+func answers(address string) bool {
+	const options, supported = 0x05, 0x06
+	connection, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		return false
+	}
+	defer connection.Close()
+	if connection.SetDeadline(time.Now().Add(3*time.Second)) != nil {
+		return false
+	}
+	if _, err := connection.Write([]byte{4, 0, 0, 1, options, 0, 0, 0, 0}); err != nil {
+		return false
+	}
+	var header [9]byte
+	_, err = connection.Read(header[:])
+	return err == nil && header[4] == supported
+}
+
+func TestClusterIsKilledPausedAndRevived(t *testing.T) {
+	c := StartCluster(t, 3, Options{})
+	hosts := c.Hosts()
+	require.Len(t, hosts, 3)
+	for _, host := range hosts {
+		require.True(t, answers(host), host)
+	}
+	for n := 1; n <= 3; n++ {
+		status, err := c.Nodetool(n, "status")
+		require.NoError(t, err)
+		require.Regexp(t, `(?s)UN .*UN .*UN `, status, "node %d sees all three up", n)
+	}
+
+	require.NoError(t, c.Kill(2))
+	require.False(t, answers(hosts[1]))
+	require.True(t, answers(hosts[0]))
+	require.ErrorIs(t, c.Kill(2), ErrCommand, "it is dead already")
+	require.NoError(t, c.Revive(2))
+	require.True(t, answers(hosts[1]))
+
+	require.NoError(t, c.Pause(3))
+	require.False(t, answers(hosts[2]))
+	require.NoError(t, c.Continue(3))
+	require.True(t, answers(hosts[2]))
+
+	seconds, err := c.CPUSeconds()
+	require.NoError(t, err)
+	require.Positive(t, seconds)
+	bytes, err := c.DiskBytes("system")
+	require.NoError(t, err)
+	require.Positive(t, bytes)
+
+	require.ErrorIs(t, c.Pause(4), ErrCommand)
+	require.NoError(t, c.Pause(1))
+	require.NoError(t, c.Wipe(), "also with a paused node")
+	require.NoDirExists(t, c.Dir())
+}
+
+func TestClusterEndsWithItsOwner(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in short mode: starts Cassandra")
+	}
+	owner := exec.Command("sleep", "600")
+	require.NoError(t, owner.Start())
+	t.Cleanup(func() { _ = owner.Process.Kill() }) // it is gone already unless the test failed
+
+	c, err := start(t.TempDir(), 1, Options{Password: true, CommitLog: "batch"}, owner.Process.Pid)
+	if err != nil {
+		require.ErrorIs(t, err, ErrUnavailable)
+		t.Skip(err)
+	}
+	t.Cleanup(func() { require.NoError(t, c.Wipe()) })
+	require.True(t, answers(c.Hosts()[0]))
+	config, err := os.ReadFile(filepath.Join(c.Dir(), "node1", "cassandra.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(config), "authenticator: PasswordAuthenticator")
+	require.Contains(t, string(config), "commitlog_sync: batch")
+
+	require.NoError(t, owner.Process.Kill())
+	_ = owner.Wait() // it was killed
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(c.Dir())
+		return os.IsNotExist(err)
+	}, time.Minute, 50*time.Millisecond)
+	require.False(t, answers(c.Hosts()[0]))
+}
+
+func TestStartSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("JAVA_HOME", t.TempDir())
+	_, err := Start(t.TempDir(), 1, Options{})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, "install Java 17")
+}
+
+func TestHosts(t *testing.T) {
+	t.Setenv(HostsVariable, " 10.0.0.1:9042, 10.0.0.2:9042,")
+	require.Equal(t, []string{"10.0.0.1:9042", "10.0.0.2:9042"}, Hosts(t))
+}
+
+func TestKeyspace(t *testing.T) {
+	require.Regexp(t, `^[a-z][a-z0-9_]{1,47}$`, Keyspace(t), "what CQL takes without quotes")
+	require.NotEqual(t, Keyspace(t), Keyspace(t))
+}
+
+func TestHostsSkips(t *testing.T) {
+	t.Setenv(HostsVariable, "")
+	probe := skipProbe{TB: t}
+	require.Empty(t, Hosts(&probe))
+	require.Contains(t, probe.said, "make test")
+	require.Contains(t, probe.said, HostsVariable)
+}
+
+// skipProbe notes what it was to be skipped for, and goes on, so that no test of a full run counts as skipped.
+type skipProbe struct {
+	testing.TB
+	said string
+}
+
+func (p *skipProbe) Skipf(format string, args ...any) { p.said = fmt.Sprintf(format, args...) }

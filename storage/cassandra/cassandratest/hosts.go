@@ -1,0 +1,39 @@
+package cassandratest
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+)
+
+// HostsVariable names the nodes that Hosts returns: host:port, with commas between them.
+const HostsVariable = "CASSANDRA_HOSTS"
+
+// Hosts returns the contact points of the Cassandra that tests share. A test uses a keyspace of its own there, and
+// leaves the nodes alone. It skips the test if there is no such Cassandra.
+func Hosts(t testing.TB) []string {
+	t.Helper()
+	var hosts []string
+	for host := range strings.SplitSeq(os.Getenv(HostsVariable), ",") {
+		if host = strings.TrimSpace(host); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	if len(hosts) == 0 {
+		t.Skipf("SKIPPED, NO CASSANDRA: run `make test` or `make test-cassandra`, which start one (they need Java 17 and"+
+			" Maven), put docker/cassandra/with-node before `go test`, or name one in %s", HostsVariable)
+	}
+	return hosts
+}
+
+// Keyspace returns the name of a keyspace that no other test uses. The caller creates it, and drops it afterwards.
+func Keyspace(t testing.TB) string {
+	t.Helper()
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		t.Fatal(err)
+	}
+	return "cassia_test_" + hex.EncodeToString(random[:])
+}
