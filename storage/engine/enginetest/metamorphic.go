@@ -26,6 +26,8 @@ type Subject struct {
 	Crash func(t testing.TB, e engine.Engine, rng *rand.Rand) engine.Engine
 	// Compact makes the engine tidy up; nil: never.
 	Compact func(t testing.TB, e engine.Engine)
+	// NoDrop says that rows expire by themselves: histories have no drops.
+	NoDrop bool
 }
 
 // Metamorphic runs one history, made from seed, on a subject and on the plain model, and compares every
@@ -42,6 +44,9 @@ func Metamorphic(t *testing.T, s Subject, seed uint64, steps int) {
 		special = append(special, verbCompact)
 	}
 	history := generate(rand.New(rand.NewPCG(seed, 0)), steps, special)
+	if s.NoDrop {
+		history = slices.DeleteFunc(history, func(s step) bool { return s.verb == verbDrop })
+	}
 	done := runHistory(t, s, history)
 	if t.Failed() {
 		path := filepath.Join(os.TempDir(), fmt.Sprintf("cassia-history-%d.txt", seed))

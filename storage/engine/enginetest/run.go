@@ -27,9 +27,21 @@ func WithReopen(reopen Reopener) Option {
 	return func(s *suite) { s.reopen = reopen }
 }
 
+// WithoutDrop is for engines whose rows expire by themselves: Drop does nothing, and what it would have to do
+// is left out.
+func WithoutDrop(reason string) Option {
+	return func(s *suite) {
+		s.noDrop = true
+		for _, name := range []string{"Drop", "DropByText", "DropAll", "WriteAfterDrop"} {
+			s.without[name] = reason
+		}
+	}
+}
+
 type suite struct {
 	open    Opener
 	reopen  Reopener
+	noDrop  bool
 	without map[string]string
 }
 
@@ -99,7 +111,7 @@ func Run(t *testing.T, open Opener, options ...Option) {
 		if s.reopen == nil {
 			t.Skip("no way to open the engine again was given")
 		}
-		testDurable(t, s.open(t), s.reopen)
+		testDurable(t, s.open(t), s.reopen, !s.noDrop)
 	})
 	t.Run("Closed", func(t *testing.T) {
 		s.skip(t, "Closed")

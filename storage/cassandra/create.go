@@ -1,0 +1,192 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// schemaAgreement is how long the nodes may take to know of a new table.
+	schemaAgreement = 30 * time.Second
+	// schemaTimeout is how long one node may take to make it.
+	schemaTimeout = 30 * time.Second
+	// schemaTries is how often the schema is looked at and completed before Open gives up.
+	schemaTries = 4
+)
+
+// How people make the schema themselves.
+const bySchemaCommand = "make what is missing with `cassia schema | cqlsh`, or let Cassia create it"
+
+// prepareSchema makes what is missing, and checks what is there.
+//
+// Cassandra's IF NOT EXISTS holds on one node: two that create a table at once may give it two identities.
+// So all processes go to the same node, the one with the least host ID that answers.
+func (o *Options) prepareSchema(ctx context.Context, c *Cluster) error {
+	var errs []error
+	for range schemaTries {
+		for _, n := range c.local() {
+			err := o.prepareSchemaOn(ctx, c, n)
+			if err == nil || errors.Is(err, errSettings) || ctx.Err() != nil {
+				return err
+			}
+			errs = append(errs, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return fmt.Errorf("cassandra: no node can check or make the schema: %w", errs[len(errs)-1])
+}
+
+func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error {
+	longer := *o
+	longer.Timeout = max(o.Timeout, 2*schemaTimeout)
+	session, err := longer.direct(n.Address)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	if err := o.prepareKeyspace(ctx, c, session); err != nil {
+		return err
+	}
+	live, err := readSchema(ctx, session, o.Keyspace)
+	if err != nil {
+		return err
+	}
+	if err := live.checkVersion(); err != nil {
+		return err
+	}
+	missing := live.missing()
+	if len(missing) > 0 && !o.CreateSchema {
+		return fmt.Errorf("cassandra: keyspace %s lacks the tables %s (%w); %s", o.Keyspace, strings.Join(namesOf(missing), ", "), errSettings, bySchemaCommand)
+	}
+	for _, t := range missing {
+		if err := o.change(ctx, session, createTable(o, t)); err != nil {
+			return fmt.Errorf("create table %s: %w", t, err)
+		}
+	}
+	if len(missing) > 0 {
+		o.Logger.Info("tables were created", "keyspace", o.Keyspace, "tables", strings.Join(namesOf(missing), ","))
+		if err := session.AwaitSchemaAgreement(ctx); err != nil {
+			return fmt.Errorf("the nodes don't agree on the schema: %w", err)
+		}
+	}
+	return live.checkColumns()
+}
+
+// prepareKeyspace creates the keyspace if it is missing, and checks that the consistency can be had.
+func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocql.Session) error {
+	copies, err := readReplication(ctx, session, o.Keyspace)
+	if err != nil {
+		return err
+	}
+	exists := copies != nil
+	if !exists {
+		if !o.CreateSchema {
+			return fmt.Errorf("cassandra: keyspace %s doesn't exist (%w); %s", o.Keyspace, errSettings, bySchemaCommand)
+		}
+		if copies, err = parseReplication(o.Replication); err != nil {
+			return err
+		}
+		if copies == nil {
+			copies = replication{c.LocalDC: min(3, len(c.local()))}
+		}
+	}
+	if err := checkConsistency(o, c, copies); err != nil || exists {
+		return err
+	}
+	if err := o.change(ctx, session, createKeyspace(o.Keyspace, copies)); err != nil {
+		return fmt.Errorf("create keyspace %s: %w", o.Keyspace, err)
+	}
+	o.Logger.Info("the keyspace was created", "keyspace", o.Keyspace, "replication", copies.String())
+	return nil
+}
+
+// change runs a statement that changes the schema. gocql waits for the nodes to agree.
+func (o *Options) change(ctx context.Context, session *gocql.Session, statement string) error {
+	err := session.Query(statement).WithContext(ctx).Consistency(gocql.One).Exec()
+	var exists *gocql.RequestErrAlreadyExists
+	var request gocql.RequestError
+	switch {
+	case err == nil || errors.As(err, &exists):
+		return nil
+	case refused(err):
+		return fmt.Errorf("cassandra: user %q may not change the schema (%w); %s: %w", o.Username, errSettings, bySchemaCommand, err)
+	case errors.As(err, &request) && !transient(err):
+		return fmt.Errorf("cassandra: Cassandra refuses (%w) %q: %w", errSettings, firstLine(statement), err)
+	default:
+		return err
+	}
+}
+
+func firstLine(statement string) string {
+	line, _, _ := strings.Cut(statement, "\n")
+	return line
+}
+
+// checkConsistency says why the consistency can't be had with so many copies on so many nodes.
+func checkConsistency(o *Options, c *Cluster, copies replication) error {
+	nodes, total := c.nodesIn(), 0
+	for _, dc := range c.dataCenters() {
+		total += copies.in(dc)
+	}
+	if copies.in(c.LocalDC) == 0 {
+		return fmt.Errorf("cassandra: keyspace %s has no copies in data center %s (%w): replication %s; alter the keyspace, or choose another local data center",
+			o.Keyspace, c.LocalDC, errSettings, copies)
+	}
+	need := func(where string, copies, needed, nodes int) error {
+		switch {
+		case needed > copies:
+			return fmt.Errorf("cassandra: consistency %s needs %d copies, keyspace %s keeps %d%s (%w); raise the replication, or choose LOCAL_QUORUM",
+				o.Consistency, needed, o.Keyspace, copies, where, errSettings)
+		case needed > nodes:
+			return fmt.Errorf("cassandra: consistency %s of %d copies needs %d nodes, there are %d%s (%w); lower the replication of keyspace %s, or add nodes",
+				o.Consistency, copies, needed, nodes, where, errSettings, o.Keyspace)
+		}
+		return nil
+	}
+	here := func(dc string) string { return " in data center " + dc }
+	switch o.Consistency {
+	case "LOCAL_ONE", "ONE":
+		return need("", total, 1, len(c.Nodes))
+	case "TWO":
+		return need("", total, 2, len(c.Nodes))
+	case "THREE":
+		return need("", total, 3, len(c.Nodes))
+	case "QUORUM":
+		return need("", total, quorum(total), len(c.Nodes))
+	case "ALL":
+		return need("", total, total, len(c.Nodes))
+	case "EACH_QUORUM":
+		for _, dc := range c.dataCenters() {
+			if n := copies.in(dc); n > 0 {
+				if err := need(here(dc), n, quorum(n), nodes[dc]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	default:
+		n := copies.in(c.LocalDC)
+		return need(here(c.LocalDC), n, quorum(n), nodes[c.LocalDC])
+	}
+}
+
+func namesOf(tables []*engine.Table) []string {
+	names := make([]string, len(tables))
+	for i, t := range tables {
+		names[i] = t.Name
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,192 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// setStripes is how many groups of partitions take turns at compare-and-set within the process.
+const setStripes = 64
+
+// Engine keeps wide rows in Cassandra. It is an engine.Engine, and a prometheus.Collector.
+type Engine struct {
+	opts       Options
+	level      levels
+	dc         string // whose nodes are talked to
+	session    *gocql.Session
+	nodes      *nodes
+	statements map[*engine.Table]*statements
+	metrics    *metrics
+	log        *slog.Logger
+
+	slots   chan struct{}             // bounds requests under way
+	setting [setStripes]chan struct{} // held while a row is compared and set
+
+	ctx   context.Context // ends when the engine is closed
+	close context.CancelFunc
+
+	mu     sync.Mutex
+	uses   int           // requests under way
+	idle   chan struct{} // closed when closing and no request is under way
+	closed bool
+}
+
+var (
+	_ engine.Engine        = (*Engine)(nil)
+	_ prometheus.Collector = (*Engine)(nil)
+)
+
+// Open connects to a cluster and returns when the schema is there. Where something is wrong that trying
+// again won't heal, the error says in one line what it is, and what to do.
+func Open(ctx context.Context, opts Options) (*Engine, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	level, err := parseConsistency(opts.Consistency)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		opts: opts, level: level, log: opts.Logger, metrics: newMetrics(),
+		statements: map[*engine.Table]*statements{},
+		slots:      make(chan struct{}, opts.MaxInFlight),
+		idle:       make(chan struct{}),
+	}
+	for i := range e.setting {
+		e.setting[i] = make(chan struct{}, 1)
+	}
+	for _, t := range engine.Tables {
+		e.statements[t] = newStatements(opts.Keyspace, t)
+	}
+	c, err := opts.scout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := opts.prepareSchema(ctx, c); err != nil {
+		return nil, err
+	}
+	e.dc = c.LocalDC
+	if err := e.connect(c); err != nil {
+		return nil, err
+	}
+	e.ctx, e.close = context.WithCancel(context.Background())
+	return e, nil
+}
+
+// connect opens the session that serves requests.
+func (e *Engine) connect(c *Cluster) error {
+	watch := &connectWatch{}
+	cfg, err := e.opts.clusterConfig(watch, e.opts.contacts(c)...)
+	if err != nil {
+		return err
+	}
+	e.nodes = newNodes(e.dc, e.log)
+	cfg.Keyspace = e.opts.Keyspace
+	cfg.HostFilter = gocql.DataCentreHostFilter(e.dc)
+	cfg.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(e.nodes, gocql.ShuffleReplicas())
+	if e.session, err = gocql.NewSession(*cfg); err != nil {
+		return watch.explain(&e.opts, fmt.Errorf("connect to data center %s: %w", e.dc, err))
+	}
+	e.nodes.hush(false)
+	return nil
+}
+
+// use registers a request, so that Close waits for it; every use that returns nil is followed by a release.
+func (e *Engine) use() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return engine.ErrClosed
+	}
+	e.uses++
+	return nil
+}
+
+func (e *Engine) release() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.uses--
+	if e.closed && e.uses == 0 {
+		close(e.idle)
+	}
+}
+
+// begin is how every call starts.
+func (e *Engine) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if e.ctx.Err() != nil {
+		return engine.ErrClosed
+	}
+	return nil
+}
+
+// Close implements engine.Engine. Requests under way end with engine.ErrClosed; what they were about to
+// write may be written.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return engine.ErrClosed
+	}
+	e.closed = true
+	if e.uses == 0 {
+		close(e.idle)
+	}
+	e.mu.Unlock()
+	e.close()
+	<-e.idle
+	e.nodes.hush(true)
+	e.session.Close()
+	return nil
+}
+
+// Drop implements engine.Engine. Rows that may go have a time to live, and Cassandra drops them by itself,
+// a file of a window at a time: here nothing is done.
+func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	return engine.CheckDrop(t, prefix)
+}
+
+// clusterConfig is what all sessions have in common. No keyspace is named.
+func (o *Options) clusterConfig(watch *connectWatch, hosts ...string) (*gocql.ClusterConfig, error) {
+	c := gocql.NewCluster(hosts...)
+	// Version 4 is what gocql speaks best, and every Cassandra from 3.0 on.
+	c.ProtoVersion = 4
+	c.Logger = logger{o.Logger}
+	c.ConnectObserver = watch
+	// A node that stays silent costs half of a request's time.
+	c.Timeout = o.Timeout / 2
+	c.ConnectTimeout = o.ConnectTimeout
+	c.SocketKeepalive = 15 * time.Second
+	// A node that was down is looked for every other second: coming back unseen costs more than knocking.
+	c.ReconnectInterval = 2 * time.Second
+	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 100 * time.Millisecond}
+	// Every statement has its own timestamp.
+	c.DefaultTimestamp = false
+	// Some 50 statements for each node.
+	c.MaxPreparedStmts = 10_000
+	c.MaxWaitSchemaAgreement = schemaAgreement
+	if o.Username != "" {
+		c.Authenticator = gocql.PasswordAuthenticator{Username: o.Username, Password: o.Password}
+	}
+	if o.TLS.Enabled {
+		config, err := o.TLS.config()
+		if err != nil {
+			return nil, err
+		}
+		c.SslOpts = &gocql.SslOptions{Config: config, EnableHostVerification: !o.TLS.SkipVerify}
+	}
+	return c, nil
+}

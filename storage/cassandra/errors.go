@@ -1,0 +1,97 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"unicode/utf8"
+
+	"github.com/gocql/gocql"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// transient says whether a request that ended so may do better on another node or a little later: the
+// cluster is short of nodes or overloaded, or a connection broke. What was sent may have been done.
+func transient(err error) bool {
+	var request gocql.RequestError
+	if errors.As(err, &request) {
+		switch request.Code() {
+		case gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeServer,
+			gocql.ErrCodeWriteTimeout, gocql.ErrCodeReadTimeout, gocql.ErrCodeWriteFailure, gocql.ErrCodeReadFailure,
+			gocql.ErrCodeCASWriteUnknown, gocql.ErrCodeTruncate, gocql.ErrCodeUnprepared:
+			return true
+		}
+		return false
+	}
+	var network net.Error
+	for _, broken := range []error{
+		gocql.ErrNoConnections, gocql.ErrConnectionClosed, gocql.ErrTimeoutNoResponse, gocql.ErrNoStreams,
+		gocql.ErrTooManyTimeouts, gocql.ErrUnavailable, gocql.ErrHostQueryFailed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+	} {
+		if errors.Is(err, broken) {
+			return true
+		}
+	}
+	return errors.As(err, &network)
+}
+
+// untouched says whether a request that ended so has surely changed nothing: no node took it on.
+func untouched(err error) bool {
+	var unavailable *gocql.RequestErrUnavailable
+	return errors.Is(err, gocql.ErrNoConnections) || errors.As(err, &unavailable)
+}
+
+// refused says whether a user may not do what was asked.
+func refused(err error) bool {
+	var request gocql.RequestError
+	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized
+}
+
+// translate gives errors the engine's names. ctx is the caller's.
+func (e *Engine) translate(ctx context.Context, op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case e.ctx.Err() != nil, errors.Is(err, gocql.ErrSessionClosed):
+		return engine.ErrClosed
+	default:
+		// Whatever it was, the engine can't answer now: a table that someone dropped may come back as well.
+		return fmt.Errorf("cassandra: %s: %w: %w", op, engine.ErrUnavailable, err)
+	}
+}
+
+// place names a table's partition in errors.
+func place(t *engine.Table, partition engine.Key) string {
+	s := t.Name
+	for i, v := range partition {
+		if t.Partition[i].Kind == engine.KindInt {
+			s += fmt.Sprintf(" %s=%d", t.Partition[i].Name, v.Int)
+		} else {
+			s += fmt.Sprintf(" %s=%.100q", t.Partition[i].Name, v.Text)
+		}
+	}
+	return s
+}
+
+// checkTexts says why Cassandra can't take a key that fits its table.
+func checkTexts(fields []engine.Field, key engine.Key) error {
+	for i, v := range key {
+		if fields[i].Kind == engine.KindText && !utf8.ValidString(v.Text) {
+			return fmt.Errorf("%w: %s is no UTF-8: %.100q", engine.ErrBadKey, fields[i].Name, v.Text)
+		}
+	}
+	return nil
+}
+
+// checkPartition says why Cassandra can't take a partition key: it knows no empty ones.
+func checkPartition(t *engine.Table, partition engine.Key) error {
+	if len(partition) == 1 && t.Partition[0].Kind != engine.KindInt && partition[0].Text == "" {
+		return fmt.Errorf("%w: %s of %s is empty, and it is the whole partition key", engine.ErrBadKey, t.Partition[0].Name, t)
+	}
+	return checkTexts(t.Partition, partition)
+}

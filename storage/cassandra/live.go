@@ -1,0 +1,125 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gocql/gocql"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// liveTable is a table as Cassandra describes it.
+type liveTable struct {
+	columns []column
+	comment string
+	options map[string]string
+}
+
+// liveSchema is a keyspace as it is, by the tables' names.
+type liveSchema struct {
+	keyspace string
+	tables   map[string]*liveTable
+}
+
+// readReplication returns how a keyspace is replicated, or nil if there is none of that name.
+func readReplication(ctx context.Context, session *gocql.Session, keyspace string) (replication, error) {
+	var options map[string]string
+	err := session.Query("SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).
+		WithContext(ctx).Consistency(gocql.One).Scan(&options)
+	if err == gocql.ErrNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the replication of keyspace %s: %w", keyspace, err)
+	}
+	copies := replication{}
+	for name, text := range options {
+		// A number may be followed by a slash and how many of the copies are transient.
+		text, _, _ = strings.Cut(text, "/")
+		if n, err := strconv.Atoi(text); err == nil && name != "class" {
+			copies[name] = n
+		}
+	}
+	return copies, nil
+}
+
+// readSchema reads a keyspace's tables; without the keyspace there are none.
+func readSchema(ctx context.Context, session *gocql.Session, keyspace string) (*liveSchema, error) {
+	live := &liveSchema{keyspace: keyspace, tables: map[string]*liveTable{}}
+	tables := session.Query(`SELECT table_name, comment, compaction, compression, gc_grace_seconds, read_repair
+		FROM system_schema.tables WHERE keyspace_name = ?`, keyspace).WithContext(ctx).Consistency(gocql.One).Iter()
+	var name, comment, readRepair string
+	var grace int
+	for {
+		var compaction, compression map[string]string
+		if !tables.Scan(&name, &comment, &compaction, &compression, &grace, &readRepair) {
+			break
+		}
+		live.tables[name] = &liveTable{comment: comment, options: map[string]string{
+			"compaction": compaction["class"], "compression": compression["class"],
+			"compaction_window_size": compaction["compaction_window_size"], "compaction_window_unit": compaction["compaction_window_unit"],
+			"gc_grace_seconds": strconv.Itoa(grace), "read_repair": readRepair,
+		}}
+	}
+	if err := tables.Close(); err != nil {
+		return nil, fmt.Errorf("read system_schema.tables: %w", err)
+	}
+	columns := session.Query(`SELECT table_name, column_name, type, kind, position
+		FROM system_schema.columns WHERE keyspace_name = ?`, keyspace).WithContext(ctx).Consistency(gocql.One).Iter()
+	var c column
+	for columns.Scan(&name, &c.name, &c.cql, &c.kind, &c.position) {
+		if t := live.tables[name]; t != nil {
+			t.columns = append(t.columns, c)
+		}
+	}
+	if err := columns.Close(); err != nil {
+		return nil, fmt.Errorf("read system_schema.columns: %w", err)
+	}
+	return live, nil
+}
+
+// missing lists the tables that aren't there.
+func (l *liveSchema) missing() []*engine.Table {
+	return slices.DeleteFunc(slices.Clone(engine.Tables), func(t *engine.Table) bool { return l.tables[t.Name] != nil })
+}
+
+// checkVersion refuses a schema that a later release made.
+func (l *liveSchema) checkVersion() error {
+	for _, t := range engine.Tables {
+		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
+			return fmt.Errorf("cassandra: table %s.%s has schema version %d, this release knows %d (%w); run a later release, or use another keyspace",
+				l.keyspace, t, versionOf(live.comment), schemaVersion, errSettings)
+		}
+	}
+	return nil
+}
+
+// checkColumns refuses tables that were made by something else.
+func (l *liveSchema) checkColumns() error {
+	for _, t := range engine.Tables {
+		if live := l.tables[t.Name]; live != nil && live.otherColumns(t) != "" {
+			return fmt.Errorf("cassandra: table %s.%s isn't Cassia's (%w): %s; use another keyspace", l.keyspace, t, errSettings, live.otherColumns(t))
+		}
+	}
+	return nil
+}
+
+// otherColumns says in what a table's columns differ from those declared; empty: in nothing. More columns
+// outside of the key do no harm.
+func (l *liveTable) otherColumns(t *engine.Table) string {
+	for _, want := range columnsOf(t) {
+		if !slices.Contains(l.columns, want) {
+			return fmt.Sprintf("it has no %s column %s %s", strings.ReplaceAll(want.kind, "_", " "), want.name, want.cql)
+		}
+	}
+	for _, c := range l.columns {
+		if c.kind != "regular" && !slices.Contains(columnsOf(t), c) {
+			return fmt.Sprintf("%s %s isn't declared", strings.ReplaceAll(c.kind, "_", " "), c.name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,17 @@
+package cassandra
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// logger hands gocql's log to slog. It tells every broken connection at length; what an operator needs of
+// it, nodes that come and go, the engine tells itself: see nodes.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Print(v ...any)                 { l.debug(fmt.Sprint(v...)) }
+func (l logger) Printf(format string, v ...any) { l.debug(fmt.Sprintf(format, v...)) }
+func (l logger) Println(v ...any)               { l.debug(fmt.Sprintln(v...)) }
+
+func (l logger) debug(text string) { l.log.Debug(strings.TrimSpace(text)) }

@@ -1,0 +1,134 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// hostsVariable names nodes of a cluster that the tests may make keyspaces in.
+const hostsVariable = "CASSANDRA_HOSTS"
+
+// sharedKeyspace is made by the first test that needs one, and dropped at the end: making ten tables takes
+// longer than most tests. Engines on it are kept apart by partitions.
+var sharedKeyspace = fmt.Sprintf("cassia_test_%08x", rand.Uint32())
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if hosts := os.Getenv(hostsVariable); hosts != "" {
+		if err := dropKeyspace(hosts, sharedKeyspace); err != nil {
+			fmt.Fprintln(os.Stderr, "drop the tests' keyspace:", err)
+			code = 1
+		}
+	} else {
+		fmt.Fprintf(os.Stderr, "SKIPPED: everything that needs a real Cassandra, for %s isn't set (host:port,host:port)\n", hostsVariable)
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func dropKeyspace(hosts, keyspace string) error {
+	o := DefaultOptions()
+	o.Timeout = time.Minute
+	session, err := o.direct(strings.Split(hosts, ",")[0])
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	return session.Query("DROP KEYSPACE IF EXISTS " + keyspace).Exec()
+}
+
+// testHosts skips a test that has no Cassandra.
+func testHosts(t testing.TB) []string {
+	hosts := os.Getenv(hostsVariable)
+	if hosts == "" {
+		t.Skipf("NO CASSANDRA: set %s to the addresses of a cluster's nodes (host:port,host:port) to run this test", hostsVariable)
+	}
+	return strings.Split(hosts, ",")
+}
+
+// testOptions are for the shared keyspace.
+func testOptions(t testing.TB) Options {
+	o := DefaultOptions()
+	o.Hosts = testHosts(t)
+	o.Keyspace = sharedKeyspace
+	return o
+}
+
+// ownKeyspace gives a test a keyspace of its own, which isn't made yet.
+func ownKeyspace(t testing.TB, o *Options) {
+	o.Keyspace = fmt.Sprintf("cassia_test_%08x", rand.Uint32())
+	t.Cleanup(func() { require.NoError(t, dropKeyspace(strings.Join(o.Hosts, ","), o.Keyspace)) })
+}
+
+func open(t testing.TB, o Options) *Engine {
+	t.Helper()
+	e, err := Open(context.Background(), o)
+	require.NoError(t, err)
+	return e
+}
+
+// openApart opens an engine that seems empty.
+func openApart(t testing.TB) *apart {
+	return &apart{Engine: open(t, testOptions(t)), by: rand.Int64(), prefix: fmt.Sprintf("%016x ", rand.Uint64())}
+}
+
+// apart is an engine whose partitions are its own: it changes the first field of every partition key, one to
+// one. Partitions have no order, so nothing else is changed by that.
+type apart struct {
+	*Engine
+	by     int64
+	prefix string
+}
+
+func (a *apart) partition(t *engine.Table, key engine.Key) engine.Key {
+	if len(key) == 0 {
+		return key
+	}
+	moved := append(engine.Key{}, key...)
+	switch t.Partition[0].Kind {
+	case engine.KindInt:
+		moved[0].Int += a.by
+	case engine.KindText:
+		moved[0].Text = a.prefix + key[0].Text
+	case engine.KindID:
+		id := []byte(key[0].Text)
+		for i := range min(len(id), len(a.prefix)) {
+			id[i] ^= a.prefix[i]
+		}
+		moved[0].Text = string(id)
+	}
+	return moved
+}
+
+func (a *apart) Write(ctx context.Context, batches []engine.Batch) error {
+	moved := append([]engine.Batch{}, batches...)
+	for i := range moved {
+		if moved[i].Table != nil {
+			moved[i].Partition = a.partition(moved[i].Table, moved[i].Partition)
+		}
+	}
+	return a.Engine.Write(ctx, moved)
+}
+
+func (a *apart) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	r.Partition = a.partition(r.Table, r.Partition)
+	return a.Engine.Scan(ctx, r)
+}
+
+func (a *apart) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+	return a.Engine.CompareAndSet(ctx, t, a.partition(t, partition), clustering, old, value)
+}

@@ -1,0 +1,89 @@
+package cassandra
+
+import (
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/gocql/gocql"
+)
+
+// nodes is gocql's round-robin within one data center, which also knows who is up, and tells when that changes.
+type nodes struct {
+	gocql.HostSelectionPolicy
+	log *slog.Logger
+
+	mu    sync.Mutex
+	up    map[string]bool // by host ID: every node that is or was in the ring
+	quiet bool            // while the session opens and closes
+}
+
+func newNodes(dc string, log *slog.Logger) *nodes {
+	return &nodes{HostSelectionPolicy: gocql.DCAwareRoundRobinPolicy(dc), log: log, up: map[string]bool{}, quiet: true}
+}
+
+// hush says whether changes are nothing to tell.
+func (n *nodes) hush(quiet bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.quiet = quiet
+}
+
+// HostUp implements gocql.HostSelectionPolicy.
+func (n *nodes) HostUp(h *gocql.HostInfo) {
+	n.HostSelectionPolicy.HostUp(h)
+	if n.set(h, true) {
+		n.log.Info("a Cassandra node is up", "node", addressOf(h))
+	}
+}
+
+// HostDown implements gocql.HostSelectionPolicy.
+func (n *nodes) HostDown(h *gocql.HostInfo) {
+	n.HostSelectionPolicy.HostDown(h)
+	if n.set(h, false) {
+		n.log.Warn("a Cassandra node is down", "node", addressOf(h))
+	}
+}
+
+// RemoveHost implements gocql.HostSelectionPolicy.
+func (n *nodes) RemoveHost(h *gocql.HostInfo) {
+	n.HostSelectionPolicy.RemoveHost(h)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.up, h.HostID())
+}
+
+// set returns whether that is news to tell.
+func (n *nodes) set(h *gocql.HostInfo, up bool) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before, known := n.up[h.HostID()]
+	n.up[h.HostID()] = up
+	return !n.quiet && (!known || before != up)
+}
+
+// count returns how many nodes are up and how many down.
+func (n *nodes) count() (up, down int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, isUp := range n.up {
+		if isUp {
+			up++
+		} else {
+			down++
+		}
+	}
+	return up, down
+}
+
+// isUp says whether a node is known to be up.
+func (n *nodes) isUp(hostID string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.up[hostID]
+}
+
+func addressOf(h *gocql.HostInfo) string {
+	return net.JoinHostPort(h.ConnectAddress().String(), strconv.Itoa(h.Port()))
+}

@@ -1,0 +1,113 @@
+package cassandra
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// everywhere stands in a replication for every data center.
+const everywhere = "replication_factor"
+
+// maxCopies is the greatest number of copies in a data center that is believed not to be a mistake.
+const maxCopies = 100
+
+// replication is how many copies each data center keeps, by its name; the name everywhere stands for all.
+// A nil one is still to be decided.
+type replication map[string]int
+
+// A data center's name goes into CQL between quotes.
+var dataCenterName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.\- ]*$`)
+
+// parseReplication reads "3", "dc1:3,dc2:3" or {'class': 'NetworkTopologyStrategy', 'dc1': 3}.
+func parseReplication(text string) (replication, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, nil
+	}
+	if n, err := strconv.Atoi(text); err == nil {
+		return replication{everywhere: n}.check(text)
+	}
+	inner, isMap := strings.CutPrefix(text, "{")
+	if isMap {
+		var closed bool
+		if inner, closed = strings.CutSuffix(inner, "}"); !closed {
+			return nil, badReplication(text, "the closing } is missing")
+		}
+	}
+	r, class := replication{}, ""
+	for part := range strings.SplitSeq(inner, ",") {
+		name, value, ok := strings.Cut(part, ":")
+		name, value = unquote(name), unquote(value)
+		if !ok {
+			return nil, badReplication(text, fmt.Sprintf("%q is no pair of a data center and a number", part))
+		}
+		if isMap && name == "class" {
+			class = value
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return nil, badReplication(text, fmt.Sprintf("%q is no number of copies", value))
+		}
+		if _, twice := r[name]; twice {
+			return nil, badReplication(text, fmt.Sprintf("%s is there twice", name))
+		}
+		r[name] = n
+	}
+	if class = class[strings.LastIndexByte(class, '.')+1:]; isMap && class != "NetworkTopologyStrategy" {
+		return nil, badReplication(text, fmt.Sprintf("the class must be NetworkTopologyStrategy, it is %q", class))
+	}
+	return r.check(text)
+}
+
+func (r replication) check(text string) (replication, error) {
+	if len(r) == 0 {
+		return nil, badReplication(text, "there is no data center")
+	}
+	for name, n := range r {
+		if !dataCenterName.MatchString(name) {
+			return nil, badReplication(text, fmt.Sprintf("%q can't name a data center", name))
+		}
+		if n < 1 || n > maxCopies {
+			return nil, badReplication(text, fmt.Sprintf("%d copies: there must be 1 to %d", n, maxCopies))
+		}
+	}
+	return r, nil
+}
+
+func badReplication(text, why string) error {
+	return fmt.Errorf("cassandra: replication %q: %s; write 3, or dc1:3,dc2:3, or {'class': 'NetworkTopologyStrategy', 'dc1': 3}", text, why)
+}
+
+func unquote(s string) string {
+	s = strings.TrimSpace(s)
+	if len(s) >= 2 && (s[0] == '\'' || s[0] == '"') && s[len(s)-1] == s[0] {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+// String is the replication as CQL has it.
+func (r replication) String() string {
+	var b strings.Builder
+	b.WriteString("{'class': 'NetworkTopologyStrategy'")
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		fmt.Fprintf(&b, ", '%s': %d", name, r[name])
+	}
+	return b.String() + "}"
+}
+
+// in returns how many copies a data center keeps.
+func (r replication) in(dc string) int {
+	if n, ok := r[dc]; ok {
+		return n
+	}
+	return r[everywhere]
+}
+
+// quorum is how many of n copies are more than a half.
+func quorum(n int) int { return n/2 + 1 }

@@ -1,0 +1,236 @@
+package cassandra
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"time"
+	"unsafe"
+
+	"github.com/gocql/gocql"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// pageBytes is about how large a page is, once the size of the rows is known: large enough that asking
+	// for it costs little, small enough that a node and this process can hold many of them at once.
+	pageBytes = 1 << 20
+	// keysPage is how many rows the first page has where only keys are asked for.
+	keysPage = 2000
+	// rowOverhead is what a row takes on the way besides its fields, bytes.
+	rowOverhead = 32
+	// cancelEvery is after how many rows a scan looks whether its context has ended.
+	cancelEvery = 64
+	// secondAsk is when another node is asked for a page that doesn't come. Longer than a healthy node
+	// takes, shorter than a person notices.
+	secondAsk = 250 * time.Millisecond
+)
+
+// Scan implements engine.Engine. Rows come in pages, the next one is fetched while the last is read. Rows of
+// a conditional table are read so that a compare-and-set that nobody knows the end of is ended first.
+func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) {
+		if err := e.scan(ctx, &r, yield); err != nil {
+			yield(engine.Row{}, err)
+		}
+	}
+}
+
+// scan returns nil when yield wanted no more.
+func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Row, error) bool) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	if err := checkRange(r); err != nil {
+		return err
+	}
+	s := newScanner(e, r)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := s.fetch(ctx, nil)
+	for {
+		if p.err != nil {
+			return e.translate(ctx, "scan "+place(r.Table, r.Partition), p.err)
+		}
+		more, err := s.read(ctx, p.rows, yield, len(p.next) > 0)
+		if s.coming == nil {
+			return err
+		}
+		if !more || err != nil {
+			cancel()
+			<-s.coming // The request must not outlive the scan.
+			return err
+		}
+		p, s.coming = <-s.coming, nil
+	}
+}
+
+func checkRange(r *engine.Range) error {
+	if err := engine.CheckRange(r); err != nil {
+		return err
+	}
+	if err := checkPartition(r.Table, r.Partition); err != nil {
+		return err
+	}
+	if err := checkTexts(r.Table.Clustering, r.From); err != nil {
+		return err
+	}
+	return checkTexts(r.Table.Clustering, r.To)
+}
+
+// page is a part of a scan's rows.
+type page struct {
+	rows *gocql.Iter
+	next []byte // where the next page begins; empty: there is none
+	err  error
+}
+
+// scanner is a scan under way.
+type scanner struct {
+	e         *Engine
+	r         *engine.Range
+	policy    policy
+	statement string
+	args      []any
+	size      int       // rows of the next page
+	coming    chan page // the page that is being fetched
+
+	row   engine.Row
+	value []byte
+	cells []any // where gocql puts a row's columns
+	rows  int   // read so far
+	bytes int   // of the page being read
+}
+
+func newScanner(e *Engine, r *engine.Range) *scanner {
+	s := &scanner{e: e, r: r, policy: policyOf(r.Table)}
+	s.statement = e.statements[r.Table].scans[scanShape{len(r.From), len(r.To), r.KeysOnly, r.Limit > 0}]
+	s.args = bind(nil, r.Table.Partition, r.Partition)
+	s.args = bind(s.args, r.Table.Clustering, r.From)
+	s.args = bind(s.args, r.Table.Clustering, r.To)
+	if s.size = s.policy.firstPage; r.KeysOnly {
+		s.size = keysPage
+	}
+	if r.Limit > 0 {
+		s.args = append(s.args, int32(min(r.Limit, 1<<31-1)))
+		s.size = min(s.size, r.Limit)
+	}
+	s.row.Clustering = make(engine.Key, len(r.Table.Clustering))
+	for i, f := range r.Table.Clustering {
+		if f.Kind == engine.KindInt {
+			s.cells = append(s.cells, (*intCell)(&s.row.Clustering[i]))
+		} else {
+			s.cells = append(s.cells, (*textCell)(&s.row.Clustering[i]))
+		}
+	}
+	if !r.KeysOnly {
+		s.cells = append(s.cells, (*blobCell)(&s.value))
+	}
+	return s
+}
+
+// fetch asks for a page.
+func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
+	e, level := s.e, s.e.level.read
+	if s.r.Table.Conditional {
+		level = gocql.Consistency(e.level.serial)
+	}
+	p.err = e.request(ctx, opScan, transient, func(ctx context.Context) (int, error) {
+		q := e.session.Query(s.statement, s.args...).WithContext(ctx).
+			Consistency(level).PageSize(s.size).PageState(from).Idempotent(true)
+		if up, _ := e.nodes.count(); up > 1 && !s.r.Table.Conditional {
+			q.SetSpeculativeExecutionPolicy(&gocql.SimpleSpeculativeExecution{NumAttempts: 1, TimeoutDelay: secondAsk})
+		} else {
+			q.RetryPolicy(elsewhere{})
+		}
+		rows := q.Iter()
+		p.rows, p.next = rows, rows.PageState()
+		if rows.NumRows() == 0 {
+			return q.Attempts(), rows.Close() // gocql tells of an error only then.
+		}
+		return q.Attempts(), nil
+	})
+	return p
+}
+
+// read yields a page's rows. It returns whether more are wanted.
+func (s *scanner) read(ctx context.Context, rows *gocql.Iter, yield func(engine.Row, error) bool, more bool) (bool, error) {
+	next, count := rows.PageState(), rows.NumRows()
+	s.bytes = 0
+	if more && count == 0 {
+		s.prefetch(ctx, next) // A page of deletes only.
+	}
+	for i := range count {
+		if s.rows%cancelEvery == 0 {
+			if err := s.e.begin(ctx); err != nil {
+				return false, err
+			}
+		}
+		if !rows.Scan(s.cells...) {
+			return false, fmt.Errorf("cassandra: scan %s: %w: %w", place(s.r.Table, s.r.Partition), engine.ErrCorrupt, rows.Close())
+		}
+		s.rows++
+		s.row.Value = s.value
+		s.bytes += s.rowBytes()
+		if more && i == count/2 {
+			s.size = pageSize(s.size, s.policy.maxPage, s.bytes/(i+1))
+			s.prefetch(ctx, next)
+		}
+		if !yield(s.row, nil) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// prefetch asks for the next page while this one is read.
+func (s *scanner) prefetch(ctx context.Context, from []byte) {
+	coming := make(chan page, 1)
+	go func() { coming <- s.fetch(ctx, from) }()
+	s.coming = coming
+}
+
+func (s *scanner) rowBytes() int {
+	n := rowOverhead + len(s.value)
+	for i := range s.row.Clustering {
+		n += 8 + len(s.row.Clustering[i].Text)
+	}
+	return n
+}
+
+// pageSize is how many rows the next page has. It falls at once when rows are large, and grows slowly when
+// they are small: chunks may follow labels.
+func pageSize(now, most, rowBytes int) int {
+	return max(1, min(pageBytes/max(1, rowBytes), 4*now, most))
+}
+
+// The cells take columns from gocql without copying: a page's bytes stay as they are while something
+// refers to them.
+type (
+	intCell  engine.Value
+	textCell engine.Value
+	blobCell []byte
+)
+
+// UnmarshalCQL implements gocql.Unmarshaler.
+func (c *intCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	if len(data) != 8 {
+		return fmt.Errorf("an integer of %d bytes", len(data))
+	}
+	c.Int = int64(binary.BigEndian.Uint64(data))
+	return nil
+}
+
+// UnmarshalCQL implements gocql.Unmarshaler.
+func (c *textCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	c.Text = unsafe.String(unsafe.SliceData(data), len(data))
+	return nil
+}
+
+// UnmarshalCQL implements gocql.Unmarshaler.
+func (c *blobCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	*c = data
+	return nil
+}

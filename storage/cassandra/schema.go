@@ -1,0 +1,159 @@
+package cassandra
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// schemaVersion is the version of the tables' columns and of how keys and values stand in them. It is part
+// of every table's comment. What the values mean is the store's matter, which has a version of its own.
+const schemaVersion = 1
+
+// valueColumn is the last column of every table. (Catalog has a key field named value.)
+const valueColumn = "data"
+
+// reserved are the words that CQL takes for columns and tables between quotes only.
+var reserved = makeSet(`add allow alter and apply asc authorize batch begin by columnfamily create default
+	delete desc describe drop entries execute from full grant if in index infinity insert into is keyspace
+	limit materialized mbean mbeans modify nan norecursive not null of on or order primary rename replace
+	revoke schema select set table to token truncate unlogged unset update use using view where with`)
+
+func makeSet(words string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		set[w] = true
+	}
+	return set
+}
+
+// quoted is a name of ours (lower-case letters, digits, _) as CQL takes it.
+func quoted(name string) string {
+	if reserved[name] {
+		return `"` + name + `"`
+	}
+	return name
+}
+
+// literal is text as CQL has it.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// columnType is a field's type in CQL.
+func columnType(k engine.Kind) string {
+	switch k {
+	case engine.KindInt:
+		return "bigint"
+	case engine.KindText:
+		return "text"
+	default:
+		return "blob"
+	}
+}
+
+// Schema returns what makes the keyspace and its tables, a statement each, without semicolons. Where
+// Options.Replication is empty, every data center gets 3 copies: here no cluster is asked.
+func Schema(o Options) ([]string, error) {
+	if err := o.validateSchema(); err != nil {
+		return nil, err
+	}
+	copies, err := parseReplication(o.Replication)
+	if err != nil {
+		return nil, err
+	}
+	if copies == nil {
+		copies = replication{everywhere: 3}
+	}
+	statements := []string{createKeyspace(o.Keyspace, copies)}
+	for _, t := range engine.Tables {
+		statements = append(statements, createTable(&o, t))
+	}
+	return statements, nil
+}
+
+// WriteSchema writes Schema's statements for people, and for cqlsh.
+func WriteSchema(w io.Writer, o Options) error {
+	statements, err := Schema(o)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "-- Cassia's schema, version %d, for Cassandra 4.0 and later.\n", schemaVersion)
+	if o.Replication == "" {
+		b.WriteString("-- Change the replication to what your cluster has: quorums need at least half as many nodes as copies.\n")
+	}
+	for _, s := range statements {
+		b.WriteString("\n" + s + ";\n")
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+func createKeyspace(keyspace string, copies replication) string {
+	return fmt.Sprintf("CREATE KEYSPACE IF NOT EXISTS %s\n    WITH replication = %s\n    AND durable_writes = true", quoted(keyspace), copies)
+}
+
+func createTable(o *Options, t *engine.Table) string {
+	p := policyOf(t)
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s.%s (\n", quoted(o.Keyspace), quoted(t.Name))
+	for _, c := range columnsOf(t) {
+		fmt.Fprintf(&b, "    %s %s,\n", quoted(c.name), c.cql)
+	}
+	fmt.Fprintf(&b, "    PRIMARY KEY ((%s), %s)\n)", names(t.Partition), names(t.Clustering))
+	order := make([]string, len(t.Clustering))
+	for i, f := range t.Clustering {
+		order[i] = quoted(f.Name) + " ASC"
+	}
+	fmt.Fprintf(&b, " WITH CLUSTERING ORDER BY (%s)\n", strings.Join(order, ", "))
+	fmt.Fprintf(&b, "    AND comment = %s\n", literal(comment(p)))
+	fmt.Fprintf(&b, "    AND compaction = {%s}\n", p.compaction.options(o.Retention))
+	fmt.Fprintf(&b, "    AND compression = {%s}\n", p.compressor)
+	fmt.Fprintf(&b, "    AND gc_grace_seconds = %d\n", p.graceSeconds)
+	// Without blocking read repair a read could go back behind what another one has seen.
+	b.WriteString("    AND read_repair = 'BLOCKING'\n")
+	b.WriteString("    AND speculative_retry = '99p'\n")
+	// Whole partitions are read in slices: rows in the cache would only take the heap.
+	b.WriteString("    AND caching = {'keys': 'ALL', 'rows_per_partition': 'NONE'}")
+	return b.String()
+}
+
+// comment is a table's comment; versionOf reads it.
+func comment(p policy) string { return fmt.Sprintf("cassia schema %d: %s", schemaVersion, p.about) }
+
+// versionOf returns the schema's version in a table's comment, 0 if it has none.
+func versionOf(comment string) int {
+	var version int
+	if n, _ := fmt.Sscanf(comment, "cassia schema %d:", &version); n != 1 {
+		return 0
+	}
+	return version
+}
+
+// column is one of a table's columns, in CQL's words as system_schema.columns has them.
+type column struct {
+	name, cql, kind string
+	position        int
+}
+
+// columnsOf lists a table's columns: partition key, clustering key, value.
+func columnsOf(t *engine.Table) []column {
+	var columns []column
+	for i, f := range t.Partition {
+		columns = append(columns, column{f.Name, columnType(f.Kind), "partition_key", i})
+	}
+	for i, f := range t.Clustering {
+		columns = append(columns, column{f.Name, columnType(f.Kind), "clustering", i})
+	}
+	return append(columns, column{valueColumn, "blob", "regular", -1})
+}
+
+// names lists fields for CQL.
+func names(fields []engine.Field) string {
+	quotedNames := make([]string, len(fields))
+	for i, f := range fields {
+		quotedNames[i] = quoted(f.Name)
+	}
+	return strings.Join(quotedNames, ", ")
+}

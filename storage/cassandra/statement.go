@@ -1,0 +1,109 @@
+package cassandra
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// statements are a table's, each with question marks for what is bound, in the order of the columns.
+type statements struct {
+	// put binds partition, clustering, data, timestamp; putTTL also the seconds to live.
+	put, putTTL string
+	// remove binds timestamp, partition, clustering; removeRange once more the last field.
+	remove, removeRange string
+	// create and replace are compare-and-set's: replace binds data, partition, clustering, data expected.
+	create, replace string
+	// scans are by the number of fields of their lower and upper bound.
+	scans map[scanShape]string
+}
+
+// scanShape tells scans apart whose text differs.
+type scanShape struct {
+	from, to       int
+	keysOnly, some bool // some: with a limit
+}
+
+func newStatements(keyspace string, t *engine.Table) *statements {
+	table := quoted(keyspace) + "." + quoted(t.Name)
+	key := equals(t.Partition) + " AND " + equals(t.Clustering)
+	all := names(t.Partition) + ", " + names(t.Clustering) + ", " + quoted(valueColumn)
+	insert := fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table, all, marks(len(t.Partition)+len(t.Clustering)+1))
+	s := &statements{
+		put:     insert + " USING TIMESTAMP ?",
+		putTTL:  insert + " USING TIMESTAMP ? AND TTL ?",
+		remove:  fmt.Sprintf("DELETE FROM %s USING TIMESTAMP ? WHERE %s", table, key),
+		create:  insert + " IF NOT EXISTS",
+		replace: fmt.Sprintf("UPDATE %s SET %s = ? WHERE %s IF %[2]s = ?", table, quoted(valueColumn), key),
+		scans:   map[scanShape]string{},
+	}
+	last := quoted(t.Clustering[len(t.Clustering)-1].Name)
+	where := equals(t.Partition) + " AND "
+	if head := t.Clustering[:len(t.Clustering)-1]; len(head) > 0 {
+		where += equals(head) + " AND "
+	}
+	s.removeRange = fmt.Sprintf("DELETE FROM %s USING TIMESTAMP ? WHERE %s%s >= ? AND %s <= ?", table, where, last, last)
+	for from := range len(t.Clustering) + 1 {
+		for to := range len(t.Clustering) + 1 {
+			for _, keysOnly := range []bool{false, true} {
+				for _, some := range []bool{false, true} {
+					shape := scanShape{from, to, keysOnly, some}
+					s.scans[shape] = scanText(table, t, shape)
+				}
+			}
+		}
+	}
+	return s
+}
+
+func scanText(table string, t *engine.Table, s scanShape) string {
+	var b strings.Builder
+	b.WriteString("SELECT " + names(t.Clustering))
+	if !s.keysOnly {
+		b.WriteString(", " + quoted(valueColumn))
+	}
+	b.WriteString(" FROM " + table + " WHERE " + equals(t.Partition))
+	bound := func(fields int, than string) {
+		if fields > 0 {
+			fmt.Fprintf(&b, " AND (%s) %s (%s)", names(t.Clustering[:fields]), than, marks(fields))
+		}
+	}
+	bound(s.from, ">=")
+	bound(s.to, "<=")
+	if s.some {
+		b.WriteString(" LIMIT ?")
+	}
+	return b.String()
+}
+
+// equals binds every field.
+func equals(fields []engine.Field) string {
+	parts := make([]string, len(fields))
+	for i, f := range fields {
+		parts[i] = quoted(f.Name) + " = ?"
+	}
+	return strings.Join(parts, " AND ")
+}
+
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+
+// bind appends a key's values for gocql.
+func bind(dst []any, fields []engine.Field, key engine.Key) []any {
+	for i, v := range key {
+		if fields[i].Kind == engine.KindInt {
+			dst = append(dst, v.Int)
+		} else {
+			dst = append(dst, v.Text)
+		}
+	}
+	return dst
+}
+
+// bindValue is a row's value for gocql, to which nil would be no value: in Cassandra a delete.
+func bindValue(value []byte) []byte {
+	if value == nil {
+		return []byte{}
+	}
+	return value
+}

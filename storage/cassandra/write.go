@@ -1,0 +1,243 @@
+package cassandra
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gocql/gocql"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// maxStatements is how many statements a batch of CQL's protocol can have.
+	maxStatements = math.MaxUint16
+	// maxTTL is the longest time to live that Cassandra takes, seconds: 20 years.
+	maxTTL = 20 * 365 * 24 * 3600
+	// lastExpiry is the last second, since 1970, at which files of Cassandra's older formats can let a
+	// row expire: a signed 32-bit number, less one.
+	lastExpiry = math.MaxInt32 - 1
+)
+
+// Write implements engine.Engine. Each batch is one mutation of Cassandra's, in one partition, so it is
+// atomic; all are idempotent, for they carry their timestamps, and are sent again where that may help.
+//
+// A row that has expired already isn't written. One that would expire later than Cassandra can count (2038,
+// for its older formats) is kept for ever: too long rather than too short.
+func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	if err := checkBatches(batches); err != nil {
+		return err
+	}
+	if len(batches) == 1 {
+		return e.writeBatch(ctx, &batches[0])
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var workers sync.WaitGroup
+	var next atomic.Int64
+	var once sync.Once
+	var first error
+	for range min(len(batches), e.opts.MaxInFlight) {
+		workers.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(batches) {
+					return
+				}
+				if err := e.writeBatch(ctx, &batches[i]); err != nil {
+					once.Do(func() { first = err })
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return first
+}
+
+// checkBatches refuses what every engine refuses, and what only Cassandra can't take.
+func checkBatches(batches []engine.Batch) error {
+	if err := engine.CheckBatches(batches); err != nil {
+		return err
+	}
+	for i := range batches {
+		b := &batches[i]
+		if err := checkPartition(b.Table, b.Partition); err != nil {
+			return err
+		}
+		if len(b.Mutations) > maxStatements {
+			return fmt.Errorf("%w: a batch for %s has %d mutations, at most %d fit", engine.ErrTooLarge, b.Table, len(b.Mutations), maxStatements)
+		}
+		for j := range b.Mutations {
+			if err := checkTexts(b.Table.Clustering, b.Mutations[j].Clustering); err != nil {
+				return fmt.Errorf("row of %s: %w", b.Table, err)
+			}
+		}
+	}
+	return nil
+}
+
+// writeBatch sends one batch.
+func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
+	entries := e.entries(b)
+	if len(entries) == 0 {
+		return nil
+	}
+	err := e.request(ctx, opWrite, transient, func(ctx context.Context) (int, error) {
+		if len(entries) == 1 {
+			// A single statement is cheaper than a batch of one.
+			q := e.session.Query(entries[0].Stmt, entries[0].Args...).WithContext(ctx).
+				Consistency(e.level.write).Idempotent(true).RetryPolicy(elsewhere{})
+			err := q.Exec()
+			return q.Attempts(), err
+		}
+		batch := e.session.NewBatch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(elsewhere{})
+		batch.Cons = e.level.write
+		batch.Entries = entries
+		err := e.session.ExecuteBatch(batch)
+		return batch.Attempts(), err
+	})
+	if err != nil {
+		return e.translate(ctx, "write to "+place(b.Table, b.Partition), err)
+	}
+	return nil
+}
+
+// entries turns a batch into statements, without those that would write what has expired.
+func (e *Engine) entries(b *engine.Batch) []gocql.BatchEntry {
+	entries := make([]gocql.BatchEntry, 0, len(b.Mutations))
+	s, fields := e.statements[b.Table], len(b.Table.Partition)+len(b.Table.Clustering)
+	var now int64
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		entry := gocql.BatchEntry{Args: make([]any, 0, fields+3), Idempotent: true}
+		if m.Op != engine.Put {
+			entry.Args = bind(append(entry.Args, m.Timestamp), b.Table.Partition, b.Partition)
+			entry.Args = bind(entry.Args, b.Table.Clustering, m.Clustering)
+			if entry.Stmt = s.remove; m.Op == engine.DeleteRange {
+				entry.Stmt = s.removeRange
+				entry.Args = append(entry.Args, m.To[len(m.To)-1].Int)
+			}
+			entries = append(entries, entry)
+			continue
+		}
+		entry.Args = bind(entry.Args, b.Table.Partition, b.Partition)
+		entry.Args = bind(entry.Args, b.Table.Clustering, m.Clustering)
+		entry.Args = append(entry.Args, bindValue(m.Value), m.Timestamp)
+		entry.Stmt = s.put
+		if m.Expires != 0 {
+			if now == 0 {
+				now = e.opts.Now().Unix()
+			}
+			ttl := timeToLive(m.Expires, now)
+			if ttl < 0 {
+				continue
+			}
+			if ttl > 0 {
+				entry.Stmt = s.putTTL
+				entry.Args = append(entry.Args, ttl)
+			}
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// timeToLive is how many seconds a row has that expires then; 0: for ever; -1: none, it has expired.
+func timeToLive(expires, now int64) int {
+	switch {
+	case expires <= now:
+		return -1
+	case expires > lastExpiry || expires-now > maxTTL:
+		return 0
+	default:
+		return int(expires - now)
+	}
+}
+
+// setSeed spreads partitions over the stripes.
+var setSeed = maphash.MakeSeed()
+
+// stripe is what a partition shares with few others.
+func (e *Engine) stripe(t *engine.Table, partition engine.Key) chan struct{} {
+	var h maphash.Hash
+	h.SetSeed(setSeed)
+	_ = h.WriteByte(t.ID)
+	for i, v := range partition {
+		if t.Partition[i].Kind == engine.KindInt {
+			maphash.WriteComparable(&h, v.Int)
+		} else {
+			_, _ = h.WriteString(v.Text)
+		}
+	}
+	return e.setting[h.Sum64()%setStripes]
+}
+
+// CompareAndSet implements engine.Engine: a lightweight transaction. Its outcome is unknown after
+// engine.ErrUnavailable, so it is never sent twice, but where surely nothing was begun. Within a process
+// those of one partition take turns: Cassandra would make them fight.
+func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+	if err := e.begin(ctx); err != nil {
+		return false, nil, err
+	}
+	if err := checkCompareAndSet(t, partition, clustering, value); err != nil {
+		return false, nil, err
+	}
+	stripe := e.stripe(t, partition)
+	select {
+	case stripe <- struct{}{}:
+		defer func() { <-stripe }()
+	case <-ctx.Done():
+		return false, nil, ctx.Err()
+	case <-e.ctx.Done():
+		return false, nil, engine.ErrClosed
+	}
+	s, statement := e.statements[t], ""
+	var args []any
+	if old == nil {
+		statement = s.create
+		args = append(bind(bind(args, t.Partition, partition), t.Clustering, clustering), bindValue(value))
+	} else {
+		statement = s.replace
+		args = append(args, bindValue(value))
+		args = append(bind(bind(args, t.Partition, partition), t.Clustering, clustering), old)
+	}
+	var applied bool
+	var row map[string]any
+	err := e.request(ctx, opSet, untouched, func(ctx context.Context) (int, error) {
+		row = map[string]any{}
+		q := e.session.Query(statement, args...).WithContext(ctx).
+			Consistency(e.level.write).SerialConsistency(e.level.serial)
+		var err error
+		applied, err = q.MapScanCAS(row)
+		return q.Attempts(), err
+	})
+	if err != nil {
+		return false, nil, e.translate(ctx, "compare and set in "+place(t, partition), err)
+	}
+	if applied {
+		return true, nil, nil
+	}
+	if found, ok := row[valueColumn].([]byte); ok {
+		return false, append([]byte{}, found...), nil
+	}
+	return false, nil, nil
+}
+
+func checkCompareAndSet(t *engine.Table, partition, clustering engine.Key, value []byte) error {
+	if err := engine.CheckCompareAndSet(t, partition, clustering, value); err != nil {
+		return err
+	}
+	if err := checkPartition(t, partition); err != nil {
+		return err
+	}
+	return checkTexts(t.Clustering, clustering)
+}
