@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
 // transcript notes what a blob says, a line a record.
@@ -101,9 +102,9 @@ func FuzzBlob(f *testing.F) {
 	f.Add(w.finish()[blobHeader:])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := blobWriter{buf: append([]byte{blobVersion, 0, 0, 0, 0}, body...)}
-		s := &Store{head: newHead(1), opts: DefaultOptions(), period: Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1}}
-		l := &loader{s: s, gen: &generation{cell: &cell{}}}
-		if l.blob(stageRow{writer: "w", seq: 1}, w.finish()) == nil {
+		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1}}
+		l := newLoader(s, Work{})
+		if l.blob(t.Context(), stageRow{writer: "w", seq: 1}, w.finish()) == nil {
 			for _, st := range l.gen.strands {
 				var samples chunk.Samples
 				require.NoError(t, st.read(-maxTime, maxTime, &samples))

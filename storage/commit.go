@@ -2,6 +2,9 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -76,6 +79,9 @@ func (c *committer) run() {
 		}
 		c.s.commitMu.Lock()
 		err := c.commit(group)
+		if errors.Is(err, errGrewOld) {
+			err = c.commit(group)
+		}
 		c.s.commitMu.Unlock()
 		for _, b := range group {
 			b.finish(err)
@@ -124,11 +130,18 @@ func (c *committer) commit(group []*Batch) error {
 	for _, g := range c.gens {
 		c.rows = g.builder.batches(c.rows, g.cell)
 	}
+	if c.s.opts.Shared {
+		c.rows = c.tails(c.rows)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
+	started := c.s.opts.Now()
 	err := c.s.eng.Write(ctx, c.rows)
 	if err == nil {
 		err = c.pend(ctx)
+	}
+	if err == nil && c.s.opts.Shared {
+		err = c.s.mayAcknowledge(started)
 	}
 	if err != nil {
 		c.fail()
@@ -143,6 +156,9 @@ func (c *committer) commit(group []*Batch) error {
 // stage adds a batch's samples to the blobs of their streams.
 func (c *committer) stage(b *Batch) {
 	c.touch(b)
+	life := &c.s.head.life
+	life.RLock()
+	defer life.RUnlock()
 	period := c.s.period
 	from, to, slot := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
 	for i := range b.entries {
@@ -153,7 +169,9 @@ func (c *committer) stage(b *Batch) {
 		}
 		s := e.series
 		if s.dead {
+			life.RUnlock()
 			s = c.s.head.revive(s)
+			life.RLock()
 			e.series = s
 		}
 		st := s.cur
@@ -194,7 +212,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	g := cell.open
 	if g.builder == nil {
 		g.builder = c.s.builders.Get().(*streamBuilder)
-		g.builder.reset(g)
+		g.builder.reset(g, c.s.old(slot, s.partition))
 		c.gens = append(c.gens, g)
 	}
 	for _, st := range s.strands {
@@ -210,6 +228,10 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	s.cur = st
 	return st
 }
+
+// errGrewOld says that a slot became old while samples of it were being written, in blobs that an old slot
+// must not have. They are written once more.
+var errGrewOld = fmt.Errorf("%w: a slot came of age during the write", engine.ErrUnavailable)
 
 // pend writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
 // where a clock that was set back may lead. The blobs are durable by now: a sealer may delete a pending row
@@ -230,9 +252,13 @@ func (c *committer) pend(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if now()-c.s.period.slotEnd(g.cell.slot) > dayMS || g.cell.slot < slot {
-			old = append(old, oldStream{g, hour})
+		if now()-c.s.period.slotEnd(g.cell.slot) <= dayMS && g.cell.slot >= slot {
+			continue
 		}
+		if g.builder.leans() {
+			return errGrewOld
+		}
+		old = append(old, oldStream{g, hour})
 	}
 	for len(old) > 0 {
 		hour := floorDiv(now(), hourMS)
@@ -248,6 +274,29 @@ func (c *committer) pend(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tails appends the rows that tell other processes how far the streams of this commit go.
+func (c *committer) tails(rows []engine.Batch) []engine.Batch {
+	const piece = 2000
+	expires := c.s.opts.Now().Add(tailLife).Unix()
+	for gens := range slices.Chunk(c.gens, piece) {
+		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.s.writer)}}
+		for _, g := range gens {
+			if len(g.builder.blobs) == 0 {
+				continue
+			}
+			seq := g.cell.seq
+			b.Mutations = append(b.Mutations, engine.Mutation{
+				Clustering: engine.Key{engine.Int(g.cell.slot), engine.Int(int64(g.cell.partition))},
+				Timestamp:  seq, Expires: expires, Value: binary.AppendVarint(nil, seq),
+			})
+		}
+		if len(b.Mutations) > 0 {
+			rows = append(rows, b)
+		}
+	}
+	return rows
 }
 
 // show makes what is durable visible to queries.
@@ -300,89 +349,4 @@ func (c *committer) fail() {
 		c.s.builders.Put(g.builder)
 		g.builder = nil
 	}
-}
-
-// streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
-type streamBuilder struct {
-	writer   string
-	gen      *generation
-	firstSeq int64
-	w        blobWriter
-	some     bool // w holds a record
-	blobs    [][]byte
-	items    []stagedItem
-}
-
-type stagedItem struct {
-	strand *strand
-	entry  *entry
-}
-
-func (b *streamBuilder) reset(g *generation) {
-	b.gen, b.firstSeq = g, g.cell.seq+1
-	b.blobs, b.items, b.some = b.blobs[:0], b.items[:0], false
-	b.w.reset(g.epoch, g.nextRef)
-}
-
-func (b *streamBuilder) add(st *strand, e *entry) {
-	if len(b.w.buf) >= blobFull {
-		b.cut()
-	}
-	if st.ref == 0 {
-		b.gen.nextRef++
-		st.ref = b.gen.nextRef
-		b.w.define(st.series.tenant.name, st.series.labels)
-	}
-	if e.hist != nil {
-		b.w.histogram(st.ref, e.t, e.hist)
-	} else {
-		b.w.float(st.ref, e.t, e.st, e.v)
-	}
-	b.some = true
-	b.items = append(b.items, stagedItem{strand: st, entry: e})
-}
-
-// cut ends the blob that is being written and begins the next.
-func (b *streamBuilder) cut() {
-	b.blobs = append(b.blobs, slices.Clone(b.w.finish()))
-	b.gen.cell.seq++
-	b.w.reset(b.gen.epoch, b.gen.nextRef)
-	b.some = false
-}
-
-// batches appends the writes of the stream's blobs.
-func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
-	if b.some {
-		b.blobs = append(b.blobs, b.w.finish())
-		c.seq++
-	}
-	for i, blob := range b.blobs {
-		dst = append(dst, engine.Batch{
-			Table: engine.Stage, Partition: stagePartition(c.slot, c.partition),
-			Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
-				Timestamp:  stageTimestamp, Value: blob,
-			}},
-		})
-	}
-	return dst
-}
-
-// pending returns the pending rows of the stream's blobs, for an hour of arrival.
-func (b *streamBuilder) pending(c *cell, hour int64) engine.Batch {
-	rows := engine.Batch{Table: engine.Pending, Partition: pendingPartition(c.partition, hour)}
-	for i := range b.blobs {
-		rows.Mutations = append(rows.Mutations, engine.Mutation{
-			Clustering: engine.Key{engine.Int(c.slot), engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
-			Timestamp:  stageTimestamp, Value: []byte{1},
-		})
-	}
-	return rows
-}
-
-func (b *streamBuilder) bytes() (n int) {
-	for _, blob := range b.blobs {
-		n += len(blob)
-	}
-	return n
 }

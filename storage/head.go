@@ -31,6 +31,8 @@ type head struct {
 	bytes  atomic.Int64 // estimate of what it holds
 	series atomic.Int64
 	seed   maphash.Seed
+	// life is held, for reading, while series are given strands, so that none is let go of meanwhile.
+	life sync.RWMutex
 
 	mu      sync.RWMutex
 	tenants map[string]*headTenant
@@ -55,6 +57,8 @@ type cell struct {
 	// content for ever. Only the committer uses it while a generation is open.
 	seq  int64
 	open *generation // nil: the next commit begins one
+	// followed takes what other processes stage, and what is found at the start; nil: nothing yet.
+	followed *generation
 	// closed generations wait to be sealed.
 	closed []*generation
 }
@@ -68,6 +72,10 @@ type generation struct {
 	// rows are the stage rows that its strands cover: durable, and read back or written by this process.
 	rows    []stageRow
 	strands []*strand
+	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
+	definers []definer
+	// index finds strands while the generation belongs to no cell; nil: the series know them.
+	index map[*Series]*strand
 	// builder collects the blobs of the commit under way; only the committer uses it.
 	builder *streamBuilder
 }
@@ -103,8 +111,8 @@ type headMetric struct {
 
 // Series is a series that the head knows, for use with the batch that returned it.
 type Series struct {
-	// cur is the strand that took the last sample; dead says that the series was let go of. Both belong
-	// to whoever holds the store's commit lock.
+	// cur is the strand that took the last sample; it belongs to whoever holds the store's commit lock. dead
+	// says that the series was let go of; the head's life guards it.
 	cur       *strand
 	dead      bool
 	partition int
@@ -225,22 +233,25 @@ func (h *head) insert(s *Series) {
 }
 
 // revive brings back a series that was let go of while a batch still held it, or returns the one that
-// took its place. The caller holds the commit lock.
+// took its place. The caller doesn't hold life.
 func (h *head) revive(s *Series) *Series {
+	h.life.Lock()
+	defer h.life.Unlock()
 	t := s.tenant
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.byID[s.id]; known != nil {
-		return known
+		return known // s, where another goroutine was faster.
 	}
 	s.dead, s.cur = false, nil // What is written of its labels stays so, and a seal may be under way.
 	h.insert(s)
 	return s
 }
 
-// letGo removes the series that have no strands. The caller holds the commit lock, so that no commit
-// gives one a strand meanwhile.
+// letGo removes the series that have no strands. The caller holds the commit lock.
 func (h *head) letGo() int {
+	h.life.Lock()
+	defer h.life.Unlock()
 	gone := 0
 	h.mu.RLock()
 	tenants := make([]*headTenant, 0, len(h.tenants))
@@ -309,13 +320,25 @@ func (h *head) slots(partition int) []int64 {
 	return slices.Collect(maps.Keys(p.cells))
 }
 
-// closeGeneration ends the open generation of a cell, so that it can be sealed. The caller holds the
+// closeGeneration ends the open generations of a cell, so that they can be sealed. The caller holds the
 // commit lock and the partition's.
 func (c *cell) closeGeneration() {
 	if c.open != nil {
 		c.closed = append(c.closed, c.open)
 		c.open = nil
 	}
+	if c.followed != nil {
+		c.closed = append(c.closed, c.followed)
+		c.followed = nil
+	}
+}
+
+// follow returns the generation that takes what others stage. The caller holds the partition's lock.
+func (c *cell) follow() *generation {
+	if c.followed == nil {
+		c.followed = &generation{cell: c}
+	}
+	return c.followed
 }
 
 // drop removes generations of a cell with their strands, and returns the bytes that this frees.
@@ -351,7 +374,7 @@ func (h *head) drop(c *cell, gens []*generation) {
 		}
 	}
 	c.closed = keep
-	if c.open == nil && len(keep) == 0 {
+	if c.open == nil && c.followed == nil && len(keep) == 0 {
 		p.seq = max(p.seq, c.seq)
 		delete(p.cells, c.slot)
 	}

@@ -168,6 +168,9 @@ func (s *Store) HeadStats() HeadStats {
 			if c.open != nil {
 				count(c.open)
 			}
+			if c.followed != nil {
+				count(c.followed)
+			}
 			for _, g := range c.closed {
 				count(g)
 			}

@@ -60,6 +60,9 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, ctx.Err()
 	}
 	t := &textSet{r: r, seen: map[string]struct{}{}}
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	// Invariant I4: first the head, then the marks, then the rows.
 	for _, open := range s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT) {
 		search.ofOpen(t, open.labels)

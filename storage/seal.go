@@ -67,6 +67,9 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 		stats = sealer.stats
 	}
 	stats.Blobs = len(rows)
+	if err := s.keepDefinitions(ctx, w, append(gens, extra...), rows); err != nil {
+		return stats, err
+	}
 	if err := s.deleteStaged(ctx, w, rows, left); err != nil {
 		return stats, err
 	}
@@ -109,6 +112,67 @@ func (s *Store) LetGo() int {
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	return s.head.letGo()
+}
+
+// Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
+func (s *Store) Forget(ctx context.Context, partition int) error {
+	now := s.opts.Now().UnixMilli()
+	for _, slot := range s.head.slots(partition) {
+		w := Work{Partition: partition, Slot: slot}
+		if s.period.slotEnd(slot) > now {
+			continue
+		}
+		staged, err := s.listStaged(ctx, w)
+		if err != nil {
+			return err
+		}
+		if !s.anySealed(w, staged) {
+			continue
+		}
+		gens, _ := s.closeCell(w)
+		// What was staged before the generations were closed is in this list, or is sealed.
+		if staged, err = s.listStaged(ctx, w); err != nil {
+			return err
+		}
+		s.release(w, slices.DeleteFunc(gens, func(g *generation) bool { return !g.sealed(staged) }))
+	}
+	s.follower.forget(partition)
+	return nil
+}
+
+// listStaged lists the stage rows of a slot.
+func (s *Store) listStaged(ctx context.Context, w Work) (map[stageRow]bool, error) {
+	staged := map[stageRow]bool{}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition), KeysOnly: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		}
+		staged[stageRowOf(row)] = true
+	}
+	return staged, nil
+}
+
+// anySealed says whether a generation of the slot's seems to be sealed.
+func (s *Store) anySealed(w Work, staged map[stageRow]bool) bool {
+	p := &s.head.parts[w.Partition]
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c := p.cells[w.Slot]
+	if c == nil {
+		return false
+	}
+	gens := slices.Clone(c.closed)
+	for _, g := range []*generation{c.open, c.followed} {
+		if g != nil {
+			gens = append(gens, g)
+		}
+	}
+	return slices.ContainsFunc(gens, func(g *generation) bool { return len(g.rows) > 0 && g.sealed(staged) })
+}
+
+// sealed says whether none of the generation's rows is staged any more.
+func (g *generation) sealed(staged map[stageRow]bool) bool {
+	return !slices.ContainsFunc(g.rows, func(r stageRow) bool { return staged[r] })
 }
 
 // skipExpired counts what came too late to be sealed at all: its window is gone.
@@ -201,21 +265,7 @@ func (s *Store) release(w Work, gens []*generation) {
 // deleteStaged deletes exactly the rows that were read, and the pending rows that were listed before, but
 // not those of rows that are left.
 func (s *Store) deleteStaged(ctx context.Context, w Work, rows []stageRow, left map[stageRow]bool) error {
-	slices.SortFunc(rows, func(a, b stageRow) int {
-		return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
-	})
-	stage := engine.Batch{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}
-	for i := 0; i < len(rows); {
-		j := i + 1
-		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
-			j++
-		}
-		stage.Mutations = append(stage.Mutations, engine.Mutation{
-			Op: engine.DeleteRange, Clustering: rows[i].key(), To: rows[j-1].key(), Timestamp: stageTimestamp,
-		})
-		i = j
-	}
-	if err := s.writeInPieces(ctx, stage); err != nil {
+	if err := s.deleteRows(ctx, engine.Stage, stagePartition(w.Slot, w.Partition), rows); err != nil {
 		return err
 	}
 	byHour := map[int64]*engine.Batch{}

@@ -80,6 +80,9 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, ctx.Err()
 	}
 	r.tellDamage()
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
 	sel := &selection{r: r, ctx: ctx, open: s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT)}
 	windows, err := r.windows(ctx)

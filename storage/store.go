@@ -72,6 +72,12 @@ type Options struct {
 	QueryBytes int64
 	// MaxLabels, MaxLabelName and MaxLabelValue bound a series' labels: their count, and bytes. Defaults 64, 1024, 4096.
 	MaxLabels, MaxLabelName, MaxLabelValue int
+	// Shared says that other processes may use the engine at the same time. Default false.
+	Shared bool
+	// Follow makes a shared store keep what others stage in its head, for queries. Default true.
+	Follow bool
+	// Self tells other processes who this one is; for people only.
+	Self Process
 	// Now is the clock.
 	Now func() time.Time
 	// Logger gets what an operator should know.
@@ -85,7 +91,7 @@ func DefaultOptions() Options {
 	return Options{
 		Slot: 2 * time.Hour, Partitions: 16, Retention: 30 * 24 * time.Hour,
 		HeadBytes: 4 << 30, QueueBytes: 64 << 20, CacheBytes: 256 << 20, QueryBytes: 1 << 30,
-		MaxLabels: 64, MaxLabelName: 1024, MaxLabelValue: 4096,
+		MaxLabels: 64, MaxLabelName: 1024, MaxLabelValue: 4096, Follow: true,
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -131,6 +137,8 @@ type Store struct {
 	metadata  *metadataKeeper
 	windows   windowList
 	lowest    []lowest // one a partition
+	follower  *follower
+	processes *processes
 	// damage is what the rebuild of the head could not read.
 	damage  damage
 	cache   *cache
@@ -139,6 +147,7 @@ type Store struct {
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
 	cancel     context.CancelFunc
+	running    sync.WaitGroup
 }
 
 // Open reads or creates the store's settings and begins to rebuild the head in the background; writes are
@@ -157,6 +166,12 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		writer: newID(), head: newHead(period.Partitions), sealMu: make([]sync.Mutex, period.Partitions), lowest: make([]lowest, period.Partitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
+	s.follower, s.processes = newFollower(s), &processes{s: s}
+	if opts.Shared {
+		if err := s.processes.beat(ctx); err != nil {
+			return nil, err
+		}
+	}
 	s.metrics = newMetrics(s, opts.Registerer)
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
 	s.builders.New = func() any { return &streamBuilder{writer: s.writer} }
@@ -166,10 +181,13 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.metadata = newMetadataKeeper(s)
 	go s.metadata.run(background)
-	go func() {
+	s.running.Go(func() {
 		defer close(s.rebuilt)
 		s.rebuildErr = s.rebuild(background)
-	}()
+	})
+	if opts.Shared {
+		s.running.Go(func() { s.processes.run(background) })
+	}
 	return s, nil
 }
 
@@ -197,8 +215,8 @@ func (s *Store) WaitReady(ctx context.Context) error {
 func (s *Store) Close() error {
 	s.cancel()
 	s.committer.close()
-	<-s.rebuilt
 	<-s.metadata.done
+	s.running.Wait()
 	return nil
 }
 

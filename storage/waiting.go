@@ -129,6 +129,16 @@ func (s *Store) lowestMarks(ctx context.Context, partition int) (slot, hour int6
 	return s.marks(ctx, partition)
 }
 
+// old says whether blobs of a slot must stand alone, and need pending rows: it ended more than a day ago, or
+// lies below the mark, where a clock that was set back may lead.
+func (s *Store) old(slot int64, partition int) bool {
+	l := &s.lowest[partition]
+	l.mu.Lock()
+	known, low := l.known, l.slot
+	l.mu.Unlock()
+	return s.opts.Now().UnixMilli()-s.period.slotEnd(slot) > dayMS || known && slot < low
+}
+
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
 	// A writer's clock may run ahead of this one by less than a day.
@@ -162,6 +172,9 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 		}
 		if !empty {
 			break
+		}
+		if err := s.forgetDefinitions(ctx, newSlot, partition); err != nil {
+			return err
 		}
 		newSlot++
 	}

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 )
 
 // Limits, checked by every engine before a write. They fit Cassandra's defaults.
@@ -98,8 +99,8 @@ type Mutation struct {
 	To         Key
 	// Timestamp decides between writes to one row, microseconds. At one timestamp a delete wins.
 	Timestamp int64
-	// Expires is when the row may vanish, seconds since 1970; 0: never. It is the same for every row
-	// of a partition.
+	// Expires is when the row may vanish, seconds since 1970; 0: never. Rows of a window share it, so that
+	// what holds them can go as a whole.
 	Expires int64
 	Value   []byte
 }
@@ -122,4 +123,10 @@ type Row struct {
 	// Clustering is the row's whole clustering key.
 	Clustering Key
 	Value      []byte
+}
+
+// Clock is implemented by engines on other machines, whose clock is not this process'.
+type Clock interface {
+	// Clock returns what time it is there.
+	Clock(ctx context.Context) (time.Time, error)
 }

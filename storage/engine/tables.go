@@ -14,6 +14,11 @@ package engine
 //	store     name                                          item                   format, periods
 //	windows   tenant                                        window                 which windows have rows
 //	tenants   list                                          tenant                 who has rows
+//	lease     name                                          item                   who works off what
+//	defined   slot, partition                               writer, seq            series that sealed blobs defined
+//	tails     writer                                        slot, partition        how far a writer's streams go
+//	processes list                                          writer                 which processes there are
+//	shards    window, tenant                                metric                 metrics with several shards
 //
 // IDs 0 and 255 stay unused, so that an engine may keep rows of its own outside of the tables.
 var (
@@ -57,9 +62,29 @@ var (
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}
+	// Lease says which process works off what: one row a partition.
+	Lease = &Table{ID: 11, Name: "lease", Conditional: true,
+		Partition:  []Field{{"name", KindText}},
+		Clustering: []Field{{"item", KindInt}}}
+	// Defined keeps the definitions of series in sealed blobs, for later blobs that lean on them.
+	Defined = &Table{ID: 15, Name: "defined",
+		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
+		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
+	// Tails holds the last seq of a writer's streams, so that other processes find what is new.
+	Tails = &Table{ID: 16, Name: "tails", Converging: true,
+		Partition:  []Field{{"writer", KindID}},
+		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}
+	// Processes lists who writes, in list 0.
+	Processes = &Table{ID: 17, Name: "processes", Converging: true,
+		Partition:  []Field{{"list", KindInt}},
+		Clustering: []Field{{"writer", KindID}}}
+	// Shards holds the number of shards of the metrics that have several.
+	Shards = &Table{ID: 18, Name: "shards", Converging: true,
+		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
+		Clustering: []Field{{"metric", KindText}}}
 )
 
-// IDs reserved for tables to come: 6 and 7 (r5m, r1h), 10 (delete), 11 (lease).
+// IDs reserved for tables to come: 6 and 7 (r5m, r1h), 10 (delete).
 
 // Tables lists every table.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, Catalog, Metadata, Store, Windows, Tenants}
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards}

@@ -1,0 +1,130 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// A blob leans on the blobs before it that define its series. When another process than the writer seals
+// and deletes those, it first writes what they defined to table defined: blobs of the same numbers without
+// samples. The rows go when the slot's stage is empty for good, which Advance finds (decisions/005).
+
+// keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
+// lean on it. Blobs of older slots stand alone.
+func (s *Store) keepDefinitions(ctx context.Context, w Work, gens []*generation, rows []stageRow) error {
+	if !s.opts.Shared || s.opts.Now().UnixMilli()-s.period.slotEnd(w.Slot) > youngMS {
+		return nil
+	}
+	gone := make(map[stageRow]bool, len(rows))
+	for _, r := range rows {
+		gone[r] = true
+	}
+	at := stagePartition(w.Slot, w.Partition)
+	var batches []engine.Batch
+	var blob blobWriter
+	for _, g := range gens {
+		for _, d := range g.definers {
+			if !gone[d.row] {
+				continue
+			}
+			blob.reset(d.epoch, d.before)
+			for _, series := range d.series {
+				blob.define(series.tenant.name, series.labels)
+			}
+			batches = append(batches, engine.Batch{Table: engine.Defined, Partition: at, Mutations: []engine.Mutation{{
+				Clustering: d.row.key(), Timestamp: stageTimestamp, Value: slices.Clone(blob.finish()),
+			}}})
+		}
+	}
+	if err := s.eng.Write(ctx, batches); err != nil {
+		return fmt.Errorf("storage: keeping the definitions of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+	}
+	return nil
+}
+
+// learn looks up what the earlier blobs of the decoder's epoch defined: of those that are sealed in table
+// defined, of the others in the stage. Afterwards the decoder is as it was after open.
+func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) error {
+	after := d.reader // The blob that is open.
+	defer func() { d.reader, d.defined, d.samples, d.orphans = after, d.defined[:0], d.samples[:0], 0 }()
+	sink := &definitions{d: d}
+	for _, table := range []*engine.Table{engine.Defined, engine.Stage} {
+		if table == engine.Defined && !s.opts.Shared {
+			continue
+		}
+		for row, err := range s.eng.Scan(ctx, engine.Range{
+			Table: table, Partition: stagePartition(d.slot, d.partition),
+			From: engine.Key{engine.Text(before.writer), engine.Int(after.epoch)},
+			To:   engine.Key{engine.Text(before.writer), engine.Int(before.seq - 1)},
+		}) {
+			if err != nil {
+				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, d.slot, d.partition, err)
+			}
+			var reader blobReader
+			if err := reader.open(row.Value); err != nil || reader.epoch != after.epoch {
+				continue // What is corrupt is named when its samples are asked for.
+			}
+			_ = reader.walk(sink)
+		}
+	}
+	return nil
+}
+
+// definitions takes a blob's definitions and none of its samples.
+type definitions struct{ d *blobDecoder }
+
+func (x *definitions) define(ref uint32, tenant string, ls labels.Labels) error {
+	return x.d.define(ref, tenant, ls)
+}
+func (*definitions) float(uint32, int64, int64, uint64) error { return nil }
+func (*definitions) histogram(uint32, int64, []byte) error    { return nil }
+
+// forgetDefinitions deletes the definitions of a slot whose stage was found empty when no acknowledged blob
+// could lean on them any more.
+func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int) error {
+	if !s.opts.Shared {
+		return nil
+	}
+	at := stagePartition(slot, partition)
+	var rows []stageRow
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Defined, Partition: at, KeysOnly: true}) {
+		if err != nil {
+			return fmt.Errorf("storage: listing definitions of slot %d, partition %d: %w", slot, partition, err)
+		}
+		rows = append(rows, stageRowOf(row))
+	}
+	return s.deleteRows(ctx, engine.Defined, at, rows)
+}
+
+// deleteRows deletes rows of stage or defined, in ranges where their numbers follow each other.
+func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []stageRow) error {
+	slices.SortFunc(rows, func(a, b stageRow) int {
+		return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
+	})
+	batch := engine.Batch{Table: t, Partition: partition}
+	for i := 0; i < len(rows); {
+		j := i + 1
+		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
+			j++
+		}
+		batch.Mutations = append(batch.Mutations, engine.Mutation{
+			Op: engine.DeleteRange, Clustering: rows[i].key(), To: rows[j-1].key(), Timestamp: stageTimestamp,
+		})
+		i = j
+	}
+	return s.writeInPieces(ctx, batch)
+}
+
+// isUnreadable says whether err is about a blob's bytes, and not about the engine.
+func isUnreadable(err error) bool {
+	return errors.Is(err, errBadBlob) || errors.Is(err, errBadLabels) || errors.Is(err, chunk.ErrCorrupt)
+}

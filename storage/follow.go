@@ -1,0 +1,441 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// tailLife is how long a row of table tails stands. A follower that slept for half of it reads the
+	// whole stage again.
+	tailLife = time.Hour
+	// followInterval is how often a follower looks for itself, so that a query finds little to read.
+	followInterval = time.Second
+	// followWorkers is how many streams are read at once.
+	followWorkers = 16
+	// gapLife is how long a missing number of a stream is looked for. A commit that takes longer than
+	// commitTimeout isn't acknowledged, so what is missing longer is sealed, or never was.
+	gapLife = 2 * commitTimeout
+)
+
+// follower brings what other processes stage into the head, so that queries see it.
+//
+//	processes ─► writers ─► tails: slot, partition, last seq ─► stage rows after those seen ─► head
+//
+// The rows of a commit become visible in any order, and its tails may come before all of them. So a number
+// that is skipped is looked for again, for as long as its commit may still be acknowledged.
+type follower struct {
+	s *Store
+
+	mu   sync.Mutex
+	next *turn // that the next pass will end
+	wake chan struct{}
+
+	parts []followedPartition
+	// writers are who was in table processes in the last pass.
+	writers []string
+	// begun is when the last whole pass began; only run uses it.
+	begun time.Time
+}
+
+type followedPartition struct {
+	mu    sync.Mutex
+	cells map[int64]*followedCell // by slot
+}
+
+// followedCell is what is known of the streams of a slot and partition. One goroutine at a time reads it.
+type followedCell struct {
+	mu      sync.Mutex
+	decoder blobDecoder
+	streams map[string]*stream
+	orphans int
+}
+
+// place is how far a stream was read: all numbers below next, but for gaps.
+type place struct {
+	next int64
+	gaps []gap
+}
+
+// gap is a range of numbers that were not there when later ones were.
+type gap struct {
+	from, to int64
+	since    time.Time
+}
+
+// turn is what callers of catchUp wait for.
+type turn struct {
+	done chan struct{}
+	err  error
+}
+
+func newFollower(s *Store) *follower {
+	f := &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, s.period.Partitions)}
+	for i := range f.parts {
+		f.parts[i].cells = map[int64]*followedCell{}
+	}
+	return f
+}
+
+// catchUp returns once all that other processes had acknowledged when it was called is in the head. Callers
+// that come while a pass is under way share the next one.
+func (f *follower) catchUp(ctx context.Context) error {
+	f.mu.Lock()
+	t := f.next
+	if t == nil {
+		t = &turn{done: make(chan struct{})}
+		f.next = t
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+	f.mu.Unlock()
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run makes passes until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	f.begun = f.s.opts.Now()
+	ticker := time.NewTicker(followInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+		case <-f.wake:
+		case <-ticker.C:
+		}
+		f.mu.Lock()
+		t := f.next
+		f.next = nil
+		f.mu.Unlock()
+		err := ctx.Err()
+		if err == nil {
+			err = f.pass(ctx)
+		}
+		if t != nil {
+			t.err = err
+			close(t.done)
+		}
+		if ctx.Err() != nil {
+			f.refuse()
+			return
+		}
+	}
+}
+
+// refuse ends whoever still waits.
+func (f *follower) refuse() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	closed := &turn{done: make(chan struct{}), err: engine.ErrClosed}
+	if f.next != nil {
+		f.next.err = engine.ErrClosed
+		close(f.next.done)
+	}
+	close(closed.done)
+	f.next = closed
+}
+
+// pass reads what is new.
+func (f *follower) pass(ctx context.Context) error {
+	begun := f.s.opts.Now()
+	if begun.Sub(f.begun) > tailLife/2 {
+		if err := f.wholeStage(ctx); err != nil {
+			return err
+		}
+	}
+	if err := f.listWriters(ctx); err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(followWorkers)
+	for _, writer := range f.writers {
+		g.Go(func() error { return f.writer(gctx, writer, begun) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	f.begun = begun
+	return nil
+}
+
+// wholeStage reads every slot that may wait anew; streams that are known are read on from where they were.
+func (f *follower) wholeStage(ctx context.Context) error {
+	for p := range f.parts {
+		if err := f.s.rebuildPartition(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) listWriters(ctx context.Context) error {
+	f.writers = f.writers[:0]
+	for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Processes, Partition: processesPartition(), KeysOnly: true}) {
+		if err != nil {
+			return fmt.Errorf("storage: listing the processes: %w", err)
+		}
+		if w := row.Clustering[0].Text; w != f.s.writer {
+			f.writers = append(f.writers, strings.Clone(w))
+		}
+	}
+	return nil
+}
+
+// writer reads what is new of one writer's streams.
+func (f *follower) writer(ctx context.Context, writer string, begun time.Time) error {
+	type cellTail struct {
+		slot      int64
+		partition int
+		seq       int64
+	}
+	var tails []cellTail
+	for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}}) {
+		if err != nil {
+			return fmt.Errorf("storage: reading the tails of writer %x: %w", writer, err)
+		}
+		seq, n := binary.Varint(row.Value)
+		partition := row.Clustering[1].Int
+		if n <= 0 || partition < 0 || partition >= int64(len(f.parts)) {
+			f.s.corrupt(engine.Tails, fmt.Errorf("storage: a malformed tail of writer %x", writer))
+			continue
+		}
+		tails = append(tails, cellTail{row.Clustering[0].Int, int(partition), seq})
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(followWorkers)
+	for _, t := range tails {
+		g.Go(func() error {
+			c := f.cell(t.slot, t.partition)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return f.onward(ctx, c, writer, t.seq, begun)
+		})
+	}
+	return g.Wait()
+}
+
+func (f *follower) cell(slot int64, partition int) *followedCell {
+	p := &f.parts[partition]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.cells[slot]
+	if c == nil {
+		c = &followedCell{streams: map[string]*stream{}, decoder: blobDecoder{s: f.s, slot: slot, partition: partition}}
+		p.cells[slot] = c
+	}
+	return c
+}
+
+func (c *followedCell) stream(writer string) *stream {
+	st := c.streams[writer]
+	if st == nil {
+		st = &stream{}
+		c.streams[writer] = st
+	}
+	return st
+}
+
+// onward reads a stream's gaps, and its rows up to the tail and beyond.
+func (f *follower) onward(ctx context.Context, c *followedCell, writer string, tail int64, begun time.Time) error {
+	st := c.stream(writer)
+	st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
+	type span struct{ from, to int64 }
+	var spans []span
+	for _, g := range st.place.gaps {
+		spans = append(spans, span{g.from, g.to})
+	}
+	if tail >= st.place.next {
+		spans = append(spans, span{st.place.next, maxTime})
+	}
+	for _, sp := range spans {
+		for row, err := range f.s.eng.Scan(ctx, engine.Range{
+			Table: engine.Stage, Partition: stagePartition(c.decoder.slot, c.decoder.partition),
+			From: engine.Key{engine.Text(writer), engine.Int(sp.from)}, To: engine.Key{engine.Text(writer), engine.Int(sp.to)},
+		}) {
+			if err != nil {
+				return fmt.Errorf("storage: following stage of slot %d, partition %d: %w", c.decoder.slot, c.decoder.partition, err)
+			}
+			if err := f.take(ctx, c, st, stageRowOf(row), row.Value, begun, false); err != nil {
+				return err
+			}
+		}
+	}
+	if tail >= st.place.next {
+		st.place.skip(tail+1, begun)
+	}
+	st.prune()
+	return nil
+}
+
+// whole reads all of a slot's stage.
+func (f *follower) whole(ctx context.Context, w Work) error {
+	begun := f.s.opts.Now()
+	c := f.cell(w.Slot, w.Partition)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+		if err != nil {
+			return fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		}
+		r := stageRowOf(row)
+		if r.writer == f.s.writer {
+			continue
+		}
+		st := c.stream(r.writer)
+		if err := f.take(ctx, c, st, r, row.Value, begun, !f.s.opts.Shared); err != nil {
+			return err
+		}
+		st.prune()
+	}
+	f.s.noteOrphans(c.orphans, w.Slot, w.Partition)
+	c.orphans = 0
+	return nil
+}
+
+// take adds a row to the head unless it is there. A blob that leans on what can't be found stays a gap, for
+// its commit may be under way; alone says that nobody else commits, so that it never was acknowledged.
+func (f *follower) take(ctx context.Context, c *followedCell, st *stream, r stageRow, value []byte, now time.Time, alone bool) error {
+	if !st.place.wants(r.seq) {
+		return nil
+	}
+	d := &c.decoder
+	err := d.open(st, value)
+	if err == nil && d.undefined() {
+		if err := f.s.learn(ctx, d, r); err != nil {
+			return err
+		}
+		if d.undefined() && !alone && !st.damaged {
+			st.place.skip(r.seq+1, now)
+			return nil
+		}
+	}
+	if err == nil {
+		err = d.reader.walk(d)
+	}
+	if err == nil {
+		explained := d.orphans == 0 || !st.damaged
+		f.show(d, r, explained)
+		if !explained {
+			err = errLeansOnCorrupt
+		}
+	}
+	if err != nil {
+		if !isUnreadable(err) {
+			return err
+		}
+		st.damaged = true
+		f.s.noteDamage(c.decoder.slot, c.decoder.partition, r, err)
+		st.place.took(r.seq, now)
+		return nil
+	}
+	c.orphans += d.orphans
+	st.place.took(r.seq, now)
+	return nil
+}
+
+// show makes the samples of a row part of the head; whole says that the head has all of them, so that the
+// row needn't be read again for sealing.
+func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
+	h := f.s.head
+	h.life.RLock()
+	defer h.life.RUnlock()
+	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
+		h.life.RUnlock()
+		*dead = streamRef{series: h.revive(dead.series)}
+		h.life.RLock()
+	}
+	p := &h.parts[d.partition]
+	p.mu.Lock()
+	g := p.cellOf(d.slot, d.partition).follow()
+	grew := d.addTo(g)
+	if whole {
+		g.rows = append(g.rows, r)
+	}
+	if f.s.opts.Shared && len(d.defined) > 0 {
+		g.definers = append(g.definers, d.definer(r))
+	}
+	p.mu.Unlock()
+	h.bytes.Add(int64(grew))
+}
+
+// firstDead returns a series of the samples that the head has let go of, or nil. The caller holds life.
+func (d *blobDecoder) firstDead() *streamRef {
+	for i := range d.samples {
+		if ref := &d.epoch.refs[d.samples[i].ref]; ref.series.dead {
+			return ref
+		}
+	}
+	return nil
+}
+
+// done lets go of all streams.
+func (f *follower) done() {
+	for i := range f.parts {
+		clear(f.parts[i].cells)
+	}
+}
+
+// forget lets go of the streams of slots that the head has nothing of.
+func (f *follower) forget(partition int) {
+	has := map[int64]bool{}
+	for _, slot := range f.s.head.slots(partition) {
+		has[slot] = true
+	}
+	p := &f.parts[partition]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.cells, func(slot int64, _ *followedCell) bool { return !has[slot] })
+}
+
+// wants says whether a number wasn't seen yet.
+func (p *place) wants(seq int64) bool {
+	return seq >= p.next || slices.ContainsFunc(p.gaps, func(g gap) bool { return seq >= g.from && seq <= g.to })
+}
+
+// took notes that a number was seen.
+func (p *place) took(seq int64, now time.Time) {
+	if seq >= p.next {
+		p.skip(seq, now)
+		p.next = seq + 1
+		return
+	}
+	for i, g := range p.gaps {
+		if seq < g.from || seq > g.to {
+			continue
+		}
+		var rest []gap
+		if g.from < seq {
+			rest = append(rest, gap{g.from, seq - 1, g.since})
+		}
+		if seq < g.to {
+			rest = append(rest, gap{seq + 1, g.to, g.since})
+		}
+		p.gaps = slices.Replace(p.gaps, i, i+1, rest...)
+		return
+	}
+}
+
+// skip makes a gap of the numbers from next to before to.
+func (p *place) skip(to int64, now time.Time) {
+	if to > p.next {
+		p.gaps = append(p.gaps, gap{p.next, to - 1, now})
+		p.next = to
+	}
+}

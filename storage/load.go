@@ -1,0 +1,121 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// load reads the stage rows of a slot that want asks for into a generation that belongs to no cell, or
+// returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one that
+// can't be understood without it.
+func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*generation, error) {
+	l := newLoader(s, w)
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		}
+		r := stageRowOf(row)
+		if !want(r) {
+			continue
+		}
+		if err := l.blob(ctx, r, row.Value); isUnreadable(err) {
+			l.of.damaged = true
+			s.noteDamage(w.Slot, w.Partition, r, err)
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		l.gen.rows = append(l.gen.rows, r)
+	}
+	s.noteOrphans(l.lost, w.Slot, w.Partition)
+	l.gen.index = nil
+	if len(l.gen.rows) == 0 && !l.gen.partial() {
+		return nil, nil
+	}
+	return l.gen, nil
+}
+
+// partial says whether the generation holds samples of rows of which others can't be read, and no others.
+// These rows stay, so that sealing it is worth the effort only once.
+func (g *generation) partial() bool {
+	return len(g.rows) == 0 && slices.ContainsFunc(g.strands, func(st *strand) bool { return st.some })
+}
+
+// loader reads the streams of a slot and partition, writer by writer in the order of their blobs.
+type loader struct {
+	blobDecoder
+	gen    *generation
+	writer string
+	of     *stream // the writer's
+	lost   int     // samples that nothing explains
+}
+
+func newLoader(s *Store, w Work) *loader {
+	return &loader{
+		blobDecoder: blobDecoder{s: s, slot: w.Slot, partition: w.Partition},
+		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, index: map[*Series]*strand{}},
+	}
+}
+
+// blob adds a blob's samples to the generation. What leans on a blob that was never durable was never
+// acknowledged, and is left out.
+func (l *loader) blob(ctx context.Context, r stageRow, b []byte) error {
+	if l.of == nil || l.writer != r.writer {
+		l.writer, l.of = r.writer, &stream{}
+	}
+	if err := l.open(l.of, b); err != nil {
+		return err
+	}
+	if l.undefined() {
+		if err := l.s.learn(ctx, &l.blobDecoder, r); err != nil {
+			return err
+		}
+	}
+	if err := l.reader.walk(&l.blobDecoder); err != nil {
+		return err
+	}
+	l.addTo(l.gen)
+	if l.orphans > 0 && l.of.damaged {
+		return errLeansOnCorrupt
+	}
+	l.lost += l.orphans
+	if l.s.opts.Shared && len(l.defined) > 0 {
+		l.gen.definers = append(l.gen.definers, l.definer(r))
+	}
+	l.of.prune()
+	return nil
+}
+
+// prune lets go of what old epochs defined: a blob that leans on them after all makes learn look it up.
+func (st *stream) prune() {
+	const kept = 2
+	for len(st.epochs) > kept {
+		oldest, first := int64(0), true
+		for epoch := range st.epochs {
+			if first || epoch < oldest {
+				oldest, first = epoch, false
+			}
+		}
+		delete(st.epochs, oldest)
+	}
+}
+
+// noteDamage names a stage row that can't be read, and counts it once.
+func (s *Store) noteDamage(slot int64, partition int, r stageRow, err error) {
+	err = fmt.Errorf("storage: left out the stage row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.writer, r.seq, err)
+	if s.damage.add(damagedRow{slot, partition, r}, err) {
+		s.corrupt(engine.Stage, err)
+	}
+}
+
+// noteOrphans counts samples that nothing explains: their blob leans on one that was never durable, so they
+// were never acknowledged, or they are sealed.
+func (s *Store) noteOrphans(samples int, slot int64, partition int) {
+	if samples > 0 {
+		s.metrics.orphans.Add(float64(samples))
+		s.opts.Logger.Warn("left out samples of writes that were never acknowledged", "samples", samples, "slot", slot, "partition", partition)
+	}
+}

@@ -1,0 +1,162 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// beatInterval is how often a process says that it is there.
+	beatInterval = 2 * time.Second
+	// processLife is how long a process' row stands after its last beat; its tails are gone before.
+	processLife = 2 * tailLife
+	// maxSilence is how long after its last durable beat a process may acknowledge.
+	maxSilence = tailLife / 4
+	// maxClockOff is by how much this clock may differ from the engine's. Protocol: less than a day between
+	// any two processes (decisions/005).
+	maxClockOff = 6 * time.Hour
+)
+
+// ErrClock says that this machine's clock is too far from the cluster's for samples to be taken.
+var ErrClock = errors.New("storage: this machine's clock is too far off")
+
+// Process is what a process tells the others of itself.
+type Process struct {
+	// Name is where it can be reached, for people.
+	Name string `json:"name"`
+	// Target is what it does: all, write, read or downsample.
+	Target  string `json:"target"`
+	Version string `json:"version"`
+	// StartedMS and ClockMS are its start and its clock at its last beat, milliseconds.
+	StartedMS int64 `json:"started_ms"`
+	ClockMS   int64 `json:"clock_ms"`
+	// Writer names it in the stage.
+	Writer string `json:"-"`
+	// Beat counts how often it said that it is there.
+	Beat int64 `json:"beat"`
+}
+
+// processes keeps this process' row in table processes.
+type processes struct {
+	s *Store
+
+	mu      sync.Mutex
+	beats   int64
+	last    time.Time // when the last durable beat was begun
+	clockBy time.Duration
+}
+
+func processesPartition() engine.Key { return engine.Key{engine.Int(0)} }
+
+// run beats until ctx ends.
+func (p *processes) run(ctx context.Context) {
+	ticker := time.NewTicker(beatInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := p.beat(ctx); err != nil && ctx.Err() == nil {
+			p.s.opts.Logger.Warn("this process could not tell the others that it is there; the next beat may", "err", err)
+		}
+	}
+}
+
+// beat writes the process' row, and looks at the engine's clock.
+func (p *processes) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	now := p.s.opts.Now()
+	p.mu.Lock()
+	p.beats++
+	self := p.s.opts.Self
+	self.Beat = p.beats
+	p.mu.Unlock()
+	self.ClockMS = now.UnixMilli()
+	value, err := json.Marshal(self)
+	if err != nil {
+		return err
+	}
+	err = p.s.eng.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: processesPartition(), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(p.s.writer)}, Timestamp: self.Beat, Expires: now.Add(processLife).Unix(), Value: value,
+	}}}})
+	if err != nil {
+		return fmt.Errorf("storage: writing this process' row: %w", err)
+	}
+	var off time.Duration
+	if clock, ok := p.s.eng.(engine.Clock); ok {
+		theirs, err := clock.Clock(ctx)
+		if err != nil {
+			return fmt.Errorf("storage: asking for the engine's clock: %w", err)
+		}
+		off = p.s.opts.Now().Sub(theirs)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if off.Abs() > maxClockOff && p.clockBy.Abs() <= maxClockOff {
+		p.s.opts.Logger.Error("no samples are taken: this machine's clock differs from the cluster's; set it", "by", off)
+	}
+	p.last, p.clockBy = now, off
+	return nil
+}
+
+// mayAcknowledge says why a commit that was begun at started, and is durable, mustn't be acknowledged:
+// other processes may no longer look for it.
+func (s *Store) mayAcknowledge(started time.Time) error {
+	p := s.processes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := s.opts.Now()
+	switch {
+	case p.clockBy.Abs() > maxClockOff:
+		return fmt.Errorf("%w: it differs from the cluster's by %v; set it", ErrClock, p.clockBy.Round(time.Second))
+	case now.Sub(p.last) > maxSilence:
+		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, now.Sub(p.last).Round(time.Second))
+	case now.Sub(started).Abs() > commitTimeout:
+		return fmt.Errorf("%w: the write took longer than %v", engine.ErrUnavailable, commitTimeout)
+	}
+	return nil
+}
+
+// Processes lists the processes that beat within the last hours.
+func (s *Store) Processes(ctx context.Context) (list []Process, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Processes, Partition: processesPartition()}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing the processes: %w", err)
+		}
+		var p Process
+		if err := json.Unmarshal(row.Value, &p); err != nil {
+			s.corrupt(engine.Processes, fmt.Errorf("storage: a malformed row of process %x: %w", row.Clustering[0].Text, err))
+			continue
+		}
+		p.Writer = strings.Clone(row.Clustering[0].Text)
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// Writer is this process' name in the stage, new at every start.
+func (s *Store) Writer() string { return s.writer }
+
+// catchUp makes visible what other processes have acknowledged.
+func (s *Store) catchUp(ctx context.Context) error {
+	if !s.opts.Shared {
+		return nil
+	}
+	if !s.opts.Follow {
+		return ErrNoQueries
+	}
+	return s.follower.catchUp(ctx)
+}
+
+// ErrNoQueries says that the store was opened without Follow.
+var ErrNoQueries = errors.New("storage: this process answers no queries; ask another one")

@@ -1,0 +1,189 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// stream is what is known of a writer's blobs in one slot and partition: the series that they define.
+type stream struct {
+	epochs map[int64]*epochRefs
+	// damaged says that a blob of the stream can't be read.
+	damaged bool
+	place   place // of a stream that is followed
+}
+
+// epochRefs are the series of an epoch by number, from 1; those up to whole are all known.
+type epochRefs struct {
+	refs  []streamRef
+	whole uint32
+}
+
+// streamRef is a series, with the strand that took its last sample.
+type streamRef struct {
+	series *Series
+	strand *strand
+}
+
+// maxStreamSeries bounds how far the numbers of a stream's series may jump where blobs are missing.
+const maxStreamSeries = 1 << 24
+
+func (e *epochRefs) set(ref uint32, s *Series) error {
+	if uint64(ref) > uint64(len(e.refs))+maxStreamSeries {
+		return fmt.Errorf("%w: series number %d", errBadBlob, ref)
+	}
+	for uint64(len(e.refs)) <= uint64(ref) {
+		e.refs = append(e.refs, streamRef{})
+	}
+	if e.refs[ref].series != s {
+		e.refs[ref] = streamRef{series: s}
+	}
+	for uint64(e.whole)+1 < uint64(len(e.refs)) && e.refs[e.whole+1].series != nil {
+		e.whole++
+	}
+	return nil
+}
+
+// definer is a stage row that defines series, the first of which has the number before+1.
+type definer struct {
+	row    stageRow
+	epoch  int64
+	before uint32
+	series []*Series
+}
+
+var (
+	errLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", errBadBlob)
+	// errUndefined says that a blob has samples of series that nothing seen so far defines.
+	errUndefined = errors.New("storage: a blob without the blobs that it leans on")
+)
+
+// blobDecoder reads blobs of one slot and partition: it defines their series and collects their samples.
+type blobDecoder struct {
+	s         *Store
+	slot      int64
+	partition int
+
+	reader  blobReader
+	stream  *stream
+	epoch   *epochRefs
+	defined []*Series
+	samples []readSample
+	orphans int // samples of series that aren't defined
+}
+
+// readSample is a sample as a blob has it.
+type readSample struct {
+	ref   uint32
+	t, st int64
+	v     uint64
+	hist  []byte // nil: a float
+}
+
+// open reads the head of a blob of the stream, and finds its epoch.
+func (d *blobDecoder) open(st *stream, b []byte) error {
+	d.stream, d.defined, d.samples, d.orphans = st, d.defined[:0], d.samples[:0], 0
+	if err := d.reader.open(b); err != nil {
+		return err
+	}
+	if st.epochs == nil {
+		st.epochs = map[int64]*epochRefs{}
+	}
+	if d.epoch = st.epochs[d.reader.epoch]; d.epoch == nil {
+		d.epoch = &epochRefs{}
+		st.epochs[d.reader.epoch] = d.epoch
+	}
+	return nil
+}
+
+// undefined says whether the open blob leans on definitions that aren't known.
+func (d *blobDecoder) undefined() bool { return d.reader.before > d.epoch.whole }
+
+// definer returns what the blob just read defines.
+func (d *blobDecoder) definer(r stageRow) definer {
+	return definer{row: r, epoch: d.reader.epoch, before: d.reader.before, series: slices.Clone(d.defined)}
+}
+
+func (d *blobDecoder) define(ref uint32, tenant string, ls labels.Labels) error {
+	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, 0)
+	if err != nil {
+		return err
+	}
+	if s.partition != d.partition {
+		return fmt.Errorf("%w: a series of partition %d", errBadBlob, s.partition)
+	}
+	d.defined = append(d.defined, s)
+	return d.epoch.set(ref, s)
+}
+
+func (d *blobDecoder) float(ref uint32, t, st int64, v uint64) error {
+	return d.sample(readSample{ref: ref, t: t, st: st, v: v})
+}
+
+func (d *blobDecoder) histogram(ref uint32, t int64, encoded []byte) error {
+	// A strand takes what can be read back for granted.
+	if _, err := chunk.ParseHistogram(encoded); err != nil {
+		return err
+	}
+	return d.sample(readSample{ref: ref, t: t, hist: encoded})
+}
+
+func (d *blobDecoder) sample(r readSample) error {
+	if slot := d.s.period.slotOf(r.t); slot != d.slot {
+		return fmt.Errorf("%w: a sample at %d, of slot %d", errBadBlob, r.t, slot)
+	}
+	if uint64(r.ref) >= uint64(len(d.epoch.refs)) || d.epoch.refs[r.ref].series == nil {
+		d.orphans++
+		return nil
+	}
+	d.samples = append(d.samples, r)
+	return nil
+}
+
+// addTo appends the samples to a generation and returns by how many bytes it grew. Where the generation
+// belongs to a cell, the caller holds the partition's lock, and the head's life.
+func (d *blobDecoder) addTo(g *generation) (grew int) {
+	start := d.s.period.slotStart(d.slot)
+	for i := range d.samples {
+		r := &d.samples[i]
+		ref := &d.epoch.refs[r.ref]
+		if ref.strand == nil || ref.strand.gen != g {
+			var isNew bool
+			if ref.strand, isNew = g.strandOf(ref.series, start); isNew {
+				grew += strandBytes
+			}
+		}
+		if r.hist != nil {
+			grew += ref.strand.appendHistogram(r.t, r.hist)
+		} else {
+			grew += ref.strand.appendFloat(r.t, r.st, r.v)
+		}
+	}
+	return grew
+}
+
+// strandOf finds or makes the strand of a series.
+func (g *generation) strandOf(s *Series, slotStart int64) (st *strand, isNew bool) {
+	if g.index != nil {
+		if st = g.index[s]; st == nil {
+			st = newStrand(g, s, slotStart)
+			g.index[s] = st
+			g.strands = append(g.strands, st)
+		}
+		return st, false
+	}
+	for _, st := range s.strands {
+		if st.gen == g {
+			return st, false
+		}
+	}
+	st = newStrand(g, s, slotStart)
+	s.strands = append(slices.Clone(s.strands), st)
+	g.strands = append(g.strands, st)
+	return st, true
+}

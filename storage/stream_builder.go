@@ -1,0 +1,132 @@
+package storage
+
+import (
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
+type streamBuilder struct {
+	writer   string
+	gen      *generation
+	firstSeq int64
+	w        blobWriter
+	some     bool // w holds a record
+	blobs    [][]byte
+	items    []stagedItem
+	// alone makes every blob define all of its series, which refs then numbers: those of old slots do, for a
+	// sealer may have forgotten what earlier blobs defined.
+	alone bool
+	refs  map[*strand]uint32
+}
+
+type stagedItem struct {
+	strand *strand
+	entry  *entry
+}
+
+func (b *streamBuilder) reset(g *generation, alone bool) {
+	b.gen, b.firstSeq, b.alone = g, g.cell.seq+1, alone
+	b.blobs, b.items = b.blobs[:0], b.items[:0]
+	b.begin()
+}
+
+// begin begins a blob.
+func (b *streamBuilder) begin() {
+	b.some = false
+	if !b.alone {
+		b.w.reset(b.gen.epoch, b.gen.nextRef)
+		return
+	}
+	if b.refs == nil {
+		b.refs = map[*strand]uint32{}
+	}
+	clear(b.refs)
+	b.w.reset(b.gen.cell.seq+1, 0)
+}
+
+func (b *streamBuilder) add(st *strand, e *entry) {
+	if len(b.w.buf) >= blobFull {
+		b.cut()
+	}
+	ref := b.ref(st)
+	if e.hist != nil {
+		b.w.histogram(ref, e.t, e.hist)
+	} else {
+		b.w.float(ref, e.t, e.st, e.v)
+	}
+	b.some = true
+	b.items = append(b.items, stagedItem{strand: st, entry: e})
+}
+
+// ref returns the number of a strand's series, which it defines if it has none.
+func (b *streamBuilder) ref(st *strand) uint32 {
+	if b.alone {
+		ref := b.refs[st]
+		if ref == 0 {
+			ref = uint32(len(b.refs)) + 1
+			b.refs[st] = ref
+			b.w.define(st.series.tenant.name, st.series.labels)
+		}
+		return ref
+	}
+	if st.ref == 0 {
+		b.gen.nextRef++
+		st.ref = b.gen.nextRef
+		b.w.define(st.series.tenant.name, st.series.labels)
+	}
+	return st.ref
+}
+
+// cut ends the blob that is being written and begins the next.
+func (b *streamBuilder) cut() {
+	b.blobs = append(b.blobs, slices.Clone(b.w.finish()))
+	b.gen.cell.seq++
+	b.begin()
+}
+
+// leans says whether a blob needs what an earlier one defined.
+func (b *streamBuilder) leans() bool {
+	return !b.alone && (b.firstSeq != b.gen.epoch || len(b.blobs) > 1)
+}
+
+// batches appends the writes of the stream's blobs.
+func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
+	if b.some {
+		b.blobs = append(b.blobs, b.w.finish())
+		c.seq++
+	}
+	if b.alone && b.gen.nextRef == 0 {
+		b.gen.epoch = c.seq + 1 // An epoch's name is not that of a blob which stands alone.
+	}
+	for i, blob := range b.blobs {
+		dst = append(dst, engine.Batch{
+			Table: engine.Stage, Partition: stagePartition(c.slot, c.partition),
+			Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
+				Timestamp:  stageTimestamp, Value: blob,
+			}},
+		})
+	}
+	return dst
+}
+
+// pending returns the pending rows of the stream's blobs, for an hour of arrival.
+func (b *streamBuilder) pending(c *cell, hour int64) engine.Batch {
+	rows := engine.Batch{Table: engine.Pending, Partition: pendingPartition(c.partition, hour)}
+	for i := range b.blobs {
+		rows.Mutations = append(rows.Mutations, engine.Mutation{
+			Clustering: engine.Key{engine.Int(c.slot), engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
+			Timestamp:  stageTimestamp, Value: []byte{1},
+		})
+	}
+	return rows
+}
+
+func (b *streamBuilder) bytes() (n int) {
+	for _, blob := range b.blobs {
+		n += len(blob)
+	}
+	return n
+}
