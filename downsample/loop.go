@@ -19,6 +19,11 @@ type Options struct {
 	Settle time.Duration
 	// Interval is the time between rounds. Default 1 min.
 	Interval time.Duration
+	// Shared says that other processes work over the same engine: the partitions are divided among them by
+	// leases. Default false: all are this process' own.
+	Shared bool
+	// Idle makes a process take no leases: it only lets go of what others have sealed. Default false.
+	Idle bool
 	// Now is the clock.
 	Now func() time.Time
 	// Logger gets what an operator should know.
@@ -50,6 +55,8 @@ type Loop struct {
 	store   *storage.Store
 	opts    Options
 	mu      sync.Mutex // one round at a time
+	leases  *leases    // nil: all partitions are this process'
+	leaseMu sync.Mutex
 	metrics metrics
 }
 
@@ -58,6 +65,7 @@ type metrics struct {
 	failures prometheus.Counter
 	waiting  prometheus.Gauge
 	lag      prometheus.Gauge
+	owned    prometheus.Gauge
 }
 
 // New makes a loop over a store. The store outlives it.
@@ -66,7 +74,7 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 		return nil, err
 	}
 	f := promauto.With(opts.Registerer)
-	return &Loop{store: store, opts: opts, metrics: metrics{
+	l := &Loop{store: store, opts: opts, metrics: metrics{
 		rounds: f.NewCounter(prometheus.CounterOpts{Name: "cassia_downsample_rounds_total",
 			Help: "Rounds over all partitions."}),
 		failures: f.NewCounter(prometheus.CounterOpts{Name: "cassia_downsample_failures_total",
@@ -75,7 +83,13 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 			Help: "Settled slots, counted once a partition, that the last round found with unsealed samples and could not seal."}),
 		lag: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_downsample_lag_seconds",
 			Help: "How long ago the oldest slot ended that is settled and could not be sealed; 0: none waits."}),
-	}}, nil
+		owned: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_downsample_partitions",
+			Help: "Partitions whose work this process does."}),
+	}}
+	if opts.Shared && !opts.Idle {
+		l.leases = newLeases(store, opts.Now)
+	}
+	return l, nil
 }
 
 // Run does rounds until ctx ends, the first one once the store is ready.
@@ -86,6 +100,12 @@ func (l *Loop) Run(ctx context.Context) {
 		}
 		return
 	}
+	more := make(chan struct{}, 1)
+	var looking sync.WaitGroup
+	if l.leases != nil {
+		looking.Go(func() { l.look(ctx, more) })
+	}
+	defer looking.Wait()
 	ticker := time.NewTicker(l.opts.Interval)
 	defer ticker.Stop()
 	for {
@@ -93,12 +113,56 @@ func (l *Loop) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-more:
 		case <-ticker.C:
 		}
 	}
 }
 
-// Round seals every settled slot, oldest first, then tidies up.
+// look keeps the leases until ctx ends, and then frees them. It tells more when there are new ones.
+func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
+	ticker := time.NewTicker(leaseInterval)
+	defer ticker.Stop()
+	for {
+		l.leaseMu.Lock()
+		gained, err := l.leases.look(ctx)
+		l.metrics.owned.Set(float64(len(l.leases.owned)))
+		l.leaseMu.Unlock()
+		if err != nil {
+			l.failed(ctx, "looking after the leases", err)
+		}
+		if gained {
+			select {
+			case more <- struct{}{}:
+			default:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			l.leaseMu.Lock()
+			defer l.leaseMu.Unlock()
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseInterval)
+			defer cancel()
+			if err := l.leases.free(last); err != nil {
+				l.opts.Logger.Warn("the leases could not be freed; others take them when this process isn't heard of", "err", err)
+			}
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// owns says whether a partition's work is this process'.
+func (l *Loop) owns(partition int) bool {
+	if l.leases == nil {
+		return !l.opts.Idle
+	}
+	l.leaseMu.Lock()
+	defer l.leaseMu.Unlock()
+	return l.leases.owned[partition]
+}
+
+// Round seals every settled slot of this process' partitions, oldest first, then tidies up.
 func (l *Loop) Round(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,18 +171,30 @@ func (l *Loop) Round(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if !l.owns(p) {
+			if err := l.store.Forget(ctx, p); err != nil {
+				l.failed(ctx, "letting go of what others have sealed", err, "partition", p)
+			}
+			continue
+		}
 		n, lag := l.partition(ctx, p)
 		waiting, oldest = waiting+n, max(oldest, lag)
 	}
 	l.store.LetGo()
+	if l.owns(0) {
+		l.expire(ctx)
+	}
+	l.metrics.rounds.Inc()
+	l.metrics.waiting.Set(float64(waiting))
+	l.metrics.lag.Set(oldest.Seconds())
+}
+
+func (l *Loop) expire(ctx context.Context) {
 	if n, err := l.store.Expire(ctx); err != nil {
 		l.failed(ctx, "dropping windows past their retention", err)
 	} else if n > 0 {
 		l.opts.Logger.Info("dropped windows past their retention", "windows", n)
 	}
-	l.metrics.rounds.Inc()
-	l.metrics.waiting.Set(float64(waiting))
-	l.metrics.lag.Set(oldest.Seconds())
 }
 
 // partition seals what is settled of one partition. It returns how many slots still wait, and how long
@@ -132,6 +208,9 @@ func (l *Loop) partition(ctx context.Context, partition int) (waiting int, lag t
 	for _, w := range work {
 		if !l.store.Settled(w.Slot, l.opts.Settle.Milliseconds()) {
 			continue
+		}
+		if !l.owns(partition) {
+			return waiting, lag // It has passed to another process.
 		}
 		begin := l.opts.Now()
 		stats, err := l.store.Seal(ctx, w)

@@ -2,10 +2,10 @@ package storage
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +37,7 @@ type Process struct {
 	// StartedMS and ClockMS are its start and its clock at its last beat, milliseconds.
 	StartedMS int64 `json:"started_ms"`
 	ClockMS   int64 `json:"clock_ms"`
-	// Writer names it in the stage.
+	// Writer names it in the stage, hexadecimal.
 	Writer string `json:"-"`
 	// Beat counts how often it said that it is there.
 	Beat int64 `json:"beat"`
@@ -138,14 +138,14 @@ func (s *Store) Processes(ctx context.Context) (list []Process, err error) {
 			s.corrupt(engine.Processes, fmt.Errorf("storage: a malformed row of process %x: %w", row.Clustering[0].Text, err))
 			continue
 		}
-		p.Writer = strings.Clone(row.Clustering[0].Text)
+		p.Writer = hex.EncodeToString([]byte(row.Clustering[0].Text))
 		list = append(list, p)
 	}
 	return list, nil
 }
 
-// Writer is this process' name in the stage, new at every start.
-func (s *Store) Writer() string { return s.writer }
+// Writer is this process' name in the stage, hexadecimal, new at every start.
+func (s *Store) Writer() string { return hex.EncodeToString([]byte(s.writer)) }
 
 // catchUp makes visible what other processes have acknowledged.
 func (s *Store) catchUp(ctx context.Context) error {
@@ -160,3 +160,6 @@ func (s *Store) catchUp(ctx context.Context) error {
 
 // ErrNoQueries says that the store was opened without Follow.
 var ErrNoQueries = errors.New("storage: this process answers no queries; ask another one")
+
+// Downsamples says whether the process works off what waits.
+func (p *Process) Downsamples() bool { return p.Target == "all" || p.Target == "downsample" }

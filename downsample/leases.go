@@ -1,0 +1,166 @@
+package downsample
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// leases divides the partitions among the processes that downsample. Each of them computes the same even
+// division of the partitions among those that it hears of, frees what isn't its own, and takes what is and
+// is free, or belongs to a process that is no longer heard of. Compare-and-set makes sure that it has one
+// owner; nothing depends on that but work done twice.
+//
+//	processes ─► who is heard of ─► division ─► take, keep or free ─► owned
+type leases struct {
+	store *storage.Store
+	self  string
+	now   func() time.Time
+	// heard is when a process' beat was last seen to change, by this process' clock: no two clocks are compared.
+	heard map[string]heard
+	owned map[int]bool
+}
+
+type heard struct {
+	beat int64
+	at   time.Time
+}
+
+const (
+	// leaseInterval is the time between two looks at the leases.
+	leaseInterval = 2 * time.Second
+	// silence is how long a process may not be heard of before its leases are taken: several beats.
+	silence = 10 * time.Second
+)
+
+func newLeases(store *storage.Store, now func() time.Time) *leases {
+	return &leases{store: store, self: store.Writer(), now: now, heard: map[string]heard{}, owned: map[int]bool{}}
+}
+
+// look takes and frees what is due. It returns whether anything is owned that wasn't before.
+func (l *leases) look(ctx context.Context) (more bool, err error) {
+	workers, err := l.workers(ctx)
+	if err != nil {
+		return false, err
+	}
+	all, err := l.store.Leases(ctx)
+	if err != nil {
+		return false, err
+	}
+	shares := share(len(all), workers)
+	for p, lease := range all {
+		mine := shares[p] == l.self
+		owner := ""
+		switch {
+		case lease.Owner == l.self && mine:
+			more = more || !l.owned[p]
+			l.owned[p] = true
+			continue
+		case lease.Owner == l.self: // to free
+		case mine && !slices.Contains(workers, lease.Owner):
+			owner = l.self
+		default:
+			delete(l.owned, p)
+			continue
+		}
+		delete(l.owned, p)
+		_, ok, err := l.store.Take(ctx, p, lease, owner)
+		if err != nil {
+			return more, err
+		}
+		if ok && owner != "" {
+			l.owned[p] = true
+			more = true
+		}
+	}
+	return more, nil
+}
+
+// workers lists the processes that downsample and are heard of, this one included, in order.
+func (l *leases) workers(ctx context.Context) ([]string, error) {
+	processes, err := l.store.Processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := l.now()
+	workers := []string{l.self}
+	there := map[string]bool{}
+	for _, p := range processes {
+		there[p.Writer] = true
+		if p.Writer == l.self || !p.Downsamples() {
+			continue
+		}
+		h, known := l.heard[p.Writer]
+		if !known || h.beat != p.Beat {
+			h = heard{beat: p.Beat, at: now}
+			l.heard[p.Writer] = h
+		}
+		if now.Sub(h.at) < silence {
+			workers = append(workers, p.Writer)
+		}
+	}
+	for w := range l.heard {
+		if !there[w] {
+			delete(l.heard, w)
+		}
+	}
+	slices.Sort(workers)
+	return workers, nil
+}
+
+// free gives up all leases, so that others needn't wait for silence.
+func (l *leases) free(ctx context.Context) error {
+	all, err := l.store.Leases(ctx)
+	if err != nil {
+		return err
+	}
+	for p, lease := range all {
+		if lease.Owner != l.self {
+			continue
+		}
+		if _, _, err := l.store.Take(ctx, p, lease, ""); err != nil {
+			return err
+		}
+	}
+	clear(l.owned)
+	return nil
+}
+
+// share divides n partitions among workers: to each of them as many as to the others, or one more, and when
+// a worker comes or goes few change hands. It is rendezvous hashing (Thaler and Ravishankar, "Using
+// Name-Based Mappings to Increase Hit Rates", 1998) with room for so many partitions a worker.
+func share(n int, workers []string) []string {
+	shares := make([]string, n)
+	taken := map[string]int{}
+	extra := n % max(1, len(workers)) // how many workers may have one more
+	for p := range shares {
+		ranked := slices.Clone(workers)
+		slices.SortFunc(ranked, func(a, b string) int {
+			return cmp.Or(cmp.Compare(score(p, b), score(p, a)), cmp.Compare(a, b))
+		})
+		for _, w := range ranked {
+			room := n / len(workers)
+			if taken[w] == room && extra > 0 {
+				extra--
+				room++
+			}
+			if taken[w] < room {
+				taken[w]++
+				shares[p] = w
+				break
+			}
+		}
+	}
+	return shares
+}
+
+func score(partition int, worker string) uint64 {
+	return xxhash.Sum64String(fmt.Sprint(worker, " ", strconv.Itoa(partition)))
+}

@@ -1,0 +1,95 @@
+package downsample
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+func TestShareIsEvenAndStable(t *testing.T) {
+	var workers []string
+	var before []string
+	for n := 1; n <= 9; n++ {
+		workers = append(workers, fmt.Sprintf("worker %d", n))
+		shares := share(64, workers)
+		count := map[string]int{}
+		for _, w := range shares {
+			require.NotEmpty(t, w)
+			count[w]++
+		}
+		for _, w := range workers {
+			require.InDelta(t, 64/n, count[w], 1, "%d workers", n)
+		}
+		moved := 0
+		for p := range before {
+			if before[p] != shares[p] {
+				moved++
+			}
+		}
+		require.Less(t, moved, 64/n*2+n, "%d workers", n)
+		before = shares
+	}
+}
+
+// TestLeases lets processes join, die and leave.
+func TestLeases(t *testing.T) {
+	eng := memory.New()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	start := func(name string) *leases {
+		o := storage.DefaultOptions()
+		o.Shared, o.Self, o.Partitions = true, storage.Process{Name: name, Target: "all"}, 8
+		s, err := storage.Open(context.Background(), eng, o)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return newLeases(s, clock)
+	}
+	owned := func(all ...*leases) (n []int) {
+		seen := map[int]bool{}
+		for _, l := range all {
+			_, err := l.look(t.Context())
+			require.NoError(t, err)
+		}
+		for _, l := range all {
+			_, err := l.look(t.Context())
+			require.NoError(t, err)
+			for p := range l.owned {
+				require.False(t, seen[p], "two owners of %d", p)
+				seen[p] = true
+			}
+			n = append(n, len(l.owned))
+		}
+		return n
+	}
+	a := start("a")
+	require.Equal(t, []int{8}, owned(a))
+	b := start("b")
+	require.Equal(t, []int{4, 4}, owned(a, b))
+
+	// c beats once, takes its share, and is never heard of again.
+	c := start("c")
+	owned(a, b, c)
+	n := owned(a, b, c)
+	require.Equal(t, 8, n[0]+n[1]+n[2])
+	require.InDelta(t, 2.5, n[2], 1)
+	require.NoError(t, c.store.Close())
+	now = now.Add(silence - time.Second)
+	time.Sleep(2500 * time.Millisecond) // a and b beat
+	owned(a, b)
+	now = now.Add(2 * time.Second)
+	owned(a, b)
+	require.Equal(t, []int{4, 4}, owned(a, b))
+
+	require.NoError(t, b.free(t.Context()))
+	leases, err := a.store.Leases(t.Context())
+	require.NoError(t, err)
+	for _, l := range leases {
+		require.NotEqual(t, b.self, l.Owner)
+	}
+}

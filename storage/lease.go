@@ -1,0 +1,65 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// leaseName is the partition of table lease whose items are the partitions of the work.
+const leaseName = "partitions"
+
+// Lease says which process works off a partition. It saves work and nothing depends on it: two owners at
+// once end in the same rows. It is over when its owner is no longer heard of (see Processes).
+type Lease struct {
+	// Owner is the Writer of a process, "" if the lease is free; Name is for people.
+	Owner string `json:"owner"`
+	Name  string `json:"name"`
+	// SinceMS is when the owner took it, by its clock, milliseconds.
+	SinceMS int64 `json:"since_ms"`
+
+	row []byte // as it was read
+}
+
+// Leases reads who works off what, by partition. One that nobody ever took is free.
+func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
+	leases := make([]Lease, s.period.Partitions)
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Lease, Partition: engine.Key{engine.Text(leaseName)}}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the leases: %w", err)
+		}
+		p := row.Clustering[0].Int
+		if p < 0 || p >= int64(len(leases)) {
+			continue
+		}
+		lease := &leases[p]
+		if err := json.Unmarshal(row.Value, lease); err != nil {
+			s.corrupt(engine.Lease, fmt.Errorf("storage: the lease of partition %d is malformed: %w", p, err))
+			*lease = Lease{} // Whoever takes it writes it anew.
+		}
+		lease.row = slices.Clone(row.Value)
+	}
+	return leases, nil
+}
+
+// Take makes owner the owner of a partition's lease, or nobody if it is "", unless the lease has changed
+// since it was read. After an error it may have been taken or not.
+func (s *Store) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
+	next := Lease{Owner: owner, SinceMS: s.opts.Now().UnixMilli()}
+	if owner != "" {
+		next.Name = s.opts.Self.Name
+	}
+	row, err := json.Marshal(next)
+	if err != nil {
+		return lease, false, err
+	}
+	next.row = row
+	ok, _, err := s.eng.CompareAndSet(ctx, engine.Lease, engine.Key{engine.Text(leaseName)}, engine.Key{engine.Int(int64(partition))}, lease.row, row)
+	if err != nil {
+		return lease, false, fmt.Errorf("storage: taking the lease of partition %d: %w", partition, err)
+	}
+	return next, ok, nil
+}
