@@ -27,6 +27,8 @@ type Options struct {
 	Password bool
 	// Heap is each node's, as Java's -Xmx takes it. Default: 1G for one node, 700M for each of several.
 	Heap string
+	// Config is more lines of cassandra.yaml.
+	Config string
 	// Measured has Java compile fully, as in production: for benchmarks. Otherwise nodes are up in two thirds of
 	// the time and then work more slowly.
 	Measured bool
@@ -91,7 +93,7 @@ func start(dir string, nodes int, o Options, owner int) (*Cluster, error) {
 	}
 	c := &Cluster{dir: dir, script: filepath.Join(root, "docker", "cassandra", "local")}
 	c.env = append(os.Environ(), "CASSANDRA_DIR="+dir, "CASSANDRA_PORTS=free", "CASSANDRA_OWNER="+strconv.Itoa(owner),
-		"CASSANDRA_COMMITLOG="+o.CommitLog, "CASSANDRA_HEAP="+o.Heap)
+		"CASSANDRA_COMMITLOG="+o.CommitLog, "CASSANDRA_HEAP="+o.Heap, "CASSANDRA_CONFIG="+o.Config)
 	if o.Password {
 		c.env = append(c.env, "CASSANDRA_AUTH=password")
 	}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/cmd/internal/bench"
+)
+
+// metric is the name of all series. The exporter's own names become a label, because a query of KairosDB is about
+// one metric, and this one is to be about all series.
+const (
+	metric    = "node_everything"
+	fieldName = "field"
+	zoneName  = "zone"
+	zones     = 20
+)
+
+// bucket is what the query sums up over.
+const bucket = 5 * time.Minute
+
+// dataset is the series and samples that both systems get.
+type dataset struct {
+	*bench.Generator
+	// tags are each series' labels but for the metric's name, sorted by name.
+	tags [][]labels.Label
+	// whole says of each series whether all of its values are integers, which KairosDB stores as such.
+	whole []bool
+}
+
+func newDataset(w bench.Workload) (*dataset, error) {
+	g, err := bench.NewGenerator(w)
+	if err != nil {
+		return nil, err
+	}
+	d := &dataset{Generator: g}
+	for i := range w.Series {
+		b := labels.NewBuilder(g.Labels(i, 0))
+		b.Set(fieldName, b.Get(labels.MetricName))
+		b.Set(zoneName, "zone-"+strconv.Itoa(i%zones))
+		b.Del(labels.MetricName)
+		var tags []labels.Label
+		b.Labels().Range(func(l labels.Label) { tags = append(tags, l) })
+		d.tags = append(d.tags, tags)
+		whole := true
+		for k := 0; k < w.Steps && whole; k++ {
+			v := g.Value(i, k)
+			whole = v == math.Trunc(v)
+		}
+		d.whole = append(d.whole, whole)
+	}
+	return d, nil
+}
+
+func (d *dataset) samples() int64 { return d.Samples() }
+
+// span is the time that the query is about, whole buckets, left-open: (from, to] in milliseconds.
+func (d *dataset) span() (from, to int64) {
+	width := bucket.Milliseconds()
+	return d.StartMs, d.StartMs + int64(d.Steps)*d.IntervalMs/width*width
+}
+
+// part is what goes into one request: some consecutive samples of some series.
+type part struct {
+	series []int
+	// Steps first to last, the latter left out.
+	first, last int
+}
+
+// parts gives those of one of several senders, in the order of time. Each holds up to most samples, of as many of
+// the sender's series as possible.
+func (d *dataset) parts(sender, senders, most int) []part {
+	var own []int
+	for i := sender; i < d.Series; i += senders {
+		own = append(own, i)
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	var out []part
+	steps := max(1, most/len(own))
+	for k := 0; k < d.Steps; k += steps {
+		for from := 0; from < len(own); from += most {
+			out = append(out, part{own[from:min(from+most, len(own))], k, min(k+steps, d.Steps)})
+		}
+	}
+	return out
+}

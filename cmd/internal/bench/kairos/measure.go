@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/bench"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+)
+
+// rig is a system, the Cassandra below it, and how both are used.
+type rig struct {
+	system
+	settings
+	cluster *cassandratest.Cluster
+	dir     string
+	process *promrig.Process
+}
+
+// cost is CPU time, of the system and of Cassandra.
+type cost struct{ system, cassandra time.Duration }
+
+func (c cost) both() time.Duration { return c.system + c.cassandra }
+func (c cost) minus(before cost) cost {
+	return cost{c.system - before.system, c.cassandra - before.cassandra}
+}
+
+// result is what one system took.
+type result struct {
+	system string
+	// samples are those of the load, stored those and the ones before, to warm up.
+	samples, stored int64
+	// load is until all of it is in Cassandra, all until it lies there in its final form, compacted.
+	load, all cost
+	// acknowledged is how long it took until the last request was answered.
+	acknowledged time.Duration
+	disk         int64
+	// answer is the median time of the query, query what one of them costs.
+	answer time.Duration
+	query  cost
+	sums   sums
+}
+
+// start starts the system.
+func (r *rig) start(ctx context.Context) error {
+	root, err := promrig.Root()
+	if err != nil {
+		return err
+	}
+	address, err := promrig.FreeAddress()
+	if err != nil {
+		return err
+	}
+	r.process, err = promrig.StartReady(ctx, r.program(root, r.dir, address, r.cluster.Hosts()))
+	return err
+}
+
+// stop ends it.
+func (r *rig) stop() {
+	// An error here is Java's exit code, which always says that there was a signal, or late: all is measured.
+	_ = r.process.Terminate(time.Minute)
+}
+
+// warm lets the system and Cassandra run a part of the data.
+func (r *rig) warm(ctx context.Context, d *dataset) error {
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	defer r.stop()
+	if _, err := r.load(ctx, d); err != nil {
+		return err
+	}
+	if err := r.complete(ctx); err != nil {
+		return err
+	}
+	for range 3 {
+		if _, err := r.system.query(ctx, r.process.URL(), d); err != nil {
+			return err
+		}
+	}
+	return r.settle(ctx)
+}
+
+func (r *rig) measure(ctx context.Context, d *dataset, before int64) (*result, error) {
+	if err := r.start(ctx); err != nil {
+		return nil, err
+	}
+	defer r.stop()
+	if err := r.settle(ctx); err != nil {
+		return nil, err
+	}
+	out := &result{system: r.name(), samples: d.samples(), stored: d.samples() + before}
+	began, err := r.spent()
+	if err != nil {
+		return nil, err
+	}
+	if out.acknowledged, err = r.load(ctx, d); err != nil {
+		return nil, err
+	}
+	loaded, err := r.spent()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.complete(ctx); err != nil {
+		return nil, err
+	}
+	finished, err := r.spent()
+	if err != nil {
+		return nil, err
+	}
+	out.load, out.all = loaded.minus(began), finished.minus(began)
+	if out.disk, err = r.cluster.DiskBytes(r.keyspace()); err != nil {
+		return nil, err
+	}
+	count, err := r.count(ctx, r.process.URL(), d)
+	if err != nil {
+		return nil, err
+	}
+	if count != d.samples() {
+		return nil, fmt.Errorf("%d samples were acknowledged, and %d are there", d.samples(), count)
+	}
+	return out, r.time(ctx, d, out)
+}
+
+// complete has everything brought into its final form, and compacted.
+func (r *rig) complete(ctx context.Context) error {
+	if err := r.finish(ctx, r.process.URL()); err != nil {
+		return err
+	}
+	for _, command := range []string{"flush", "compact"} {
+		if _, err := r.cluster.Nodetool(1, command, r.keyspace()); err != nil {
+			return err
+		}
+	}
+	return r.settle(ctx)
+}
+
+// time runs the query: twice to warm up, then for the figures.
+func (r *rig) time(ctx context.Context, d *dataset, out *result) error {
+	var times []time.Duration
+	var before cost
+	for i := range r.repeat + 2 {
+		if i == 2 {
+			var err error
+			if before, err = r.spent(); err != nil {
+				return err
+			}
+		}
+		began := time.Now()
+		answer, err := r.system.query(ctx, r.process.URL(), d)
+		if err != nil {
+			return err
+		}
+		if i >= 2 {
+			times = append(times, time.Since(began))
+		}
+		out.sums = answer
+	}
+	after, err := r.spent()
+	if err != nil {
+		return err
+	}
+	used := after.minus(before)
+	out.query = cost{used.system / time.Duration(r.repeat), used.cassandra / time.Duration(r.repeat)}
+	slices.Sort(times)
+	out.answer = times[len(times)/2]
+	if out.sums.points() == 0 {
+		return fmt.Errorf("the query has no result")
+	}
+	return nil
+}
+
+// load sends a data set, and returns when both the system and Cassandra have worked it off, and how long it took
+// until all was acknowledged.
+func (r *rig) load(ctx context.Context, d *dataset) (time.Duration, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	began := time.Now()
+	var senders sync.WaitGroup
+	for sender := range r.senders {
+		senders.Go(func() {
+			for _, p := range d.parts(sender, r.senders, r.requestOf) {
+				if err := r.deliver(ctx, d, p); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+	senders.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	return took, r.settle(ctx)
+}
+
+// deliver sends a request until it is taken, a minute at most.
+func (r *rig) deliver(ctx context.Context, d *dataset, p part) error {
+	body, err := r.encode(d, p)
+	if err != nil {
+		return err
+	}
+	path, headers := r.endpoint()
+	giveUp := time.Now().Add(time.Minute)
+	for {
+		_, status, err := post(ctx, http.DefaultClient, r.process.URL()+path, headers, bytes.NewReader(body))
+		if err == nil || ctx.Err() != nil || status/100 == 4 && status != http.StatusTooManyRequests || time.Now().After(giveUp) {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, err)
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// spent is the CPU time so far.
+func (r *rig) spent() (cost, error) {
+	usage, err := bench.ProcessUsage(r.process.PID())
+	if err != nil {
+		return cost{}, err
+	}
+	seconds, err := r.cluster.CPUSeconds()
+	return cost{usage.CPU, time.Duration(seconds * float64(time.Second))}, err
+}
+
+// settle waits until both have nothing left to do: three seconds in a row at under a tenth of a core, or until five
+// minutes have passed.
+func (r *rig) settle(ctx context.Context) error {
+	quiet := 0
+	last, err := r.spent()
+	for range 300 {
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+		var now cost
+		now, err = r.spent()
+		if quiet++; now.minus(last).both() > 100*time.Millisecond {
+			quiet = 0
+		}
+		if quiet == 3 {
+			return err
+		}
+		last = now
+	}
+	progress("%s: still working after five minutes", r.name())
+	return err
+}
