@@ -11,8 +11,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// rebuildWorkers is how many partitions are read at once.
-const rebuildWorkers = 2
+// rebuildWorkers is how many partitions are read at once; of a shared engine, which is somewhere else,
+// sharedWorkers.
+const (
+	rebuildWorkers = 2
+	sharedWorkers  = 16
+)
 
 // rebuild loads the stage into the head. Commits go on meanwhile, in generations of their own.
 func (s *Store) rebuild(ctx context.Context) error {
@@ -22,6 +26,9 @@ func (s *Store) rebuild(ctx context.Context) error {
 	begin := time.Now()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(rebuildWorkers)
+	if s.opts.Shared {
+		g.SetLimit(sharedWorkers)
+	}
 	for p := range s.period.Partitions {
 		g.Go(func() error { return s.rebuildPartition(gctx, p) })
 	}

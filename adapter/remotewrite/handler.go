@@ -161,7 +161,7 @@ func statusOf(err error) int {
 	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol), errors.Is(err, errTooManySymbols):
 		return http.StatusBadRequest
 	case errors.Is(err, errBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, engine.ErrUnavailable),
-		errors.Is(err, engine.ErrClosed), errors.Is(err, errRead), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		errors.Is(err, storage.ErrClock), errors.Is(err, engine.ErrClosed), errors.Is(err, errRead), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError

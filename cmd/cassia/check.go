@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-
 	"fmt"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -11,7 +10,7 @@ import (
 )
 
 func addCheck(app *kingpin.Application) subcommand {
-	cmd := app.Command("check", "Verify everything that is stored, and name what is wrong. The server must not be running on the directory.")
+	cmd := app.Command("check", "Verify everything that is stored, and name what is wrong. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		return o.withStore(ctx, func(s *storage.Store) error {
@@ -22,7 +21,7 @@ func addCheck(app *kingpin.Application) subcommand {
 			fmt.Printf("%d blobs not yet sealed; %d tenants, %d windows, %d metrics, %d series a window, %d chunks of %d bytes with %d samples: %d problems\n",
 				stats.Blobs, stats.Tenants, stats.Windows, stats.Metrics, stats.Series, stats.Chunks, stats.Bytes, stats.Samples, stats.Problems)
 			if stats.Problems > 0 {
-				return fmt.Errorf("--storage.path=%s: %d problems", o.path, stats.Problems)
+				return fmt.Errorf("%s: %d problems", o.Where(), stats.Problems)
 			}
 			return nil
 		})
@@ -30,7 +29,7 @@ func addCheck(app *kingpin.Application) subcommand {
 }
 
 func addInspect(app *kingpin.Application) subcommand {
-	cmd := app.Command("inspect", "Show rows in words. Without a table: what is stored, in short. The server must not be running on the directory.")
+	cmd := app.Command("inspect", "Show rows in words. Without a table: what is stored, in short. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
 	table := cmd.Arg("table", "Table to show rows of, such as raw or stage.").String()
 	fields := cmd.Arg("field=value", "Key of the partition, and optionally the first fields of the rows' keys, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()

@@ -31,6 +31,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addServe(app),
 		addCheck(app),
 		addInspect(app),
+		addSchema(app),
 		addBench(app),
 	}
 }

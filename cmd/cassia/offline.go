@@ -9,44 +9,42 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// offline is for commands that work on a data directory while no server does.
-type offline struct{ path string }
+// offline is for commands that work on stored data by themselves: on a directory while no server does, on a
+// cluster beside the servers.
+type offline struct{ *config.Engine }
 
-func offlineFlags(cmd *kingpin.CmdClause) *offline {
-	o := &offline{}
-	cmd.Flag("storage.path", "Directory of the data.").Default("data").StringVar(&o.path)
-	return o
-}
+func offlineFlags(cmd *kingpin.CmdClause) offline { return offline{config.RegisterEngine(cmd)} }
 
 // withStore opens the store, with all that it holds readable, and closes it after use.
-func (o *offline) withStore(ctx context.Context, use func(*storage.Store) error) (err error) {
-	wrong := func(err error) error {
-		switch {
-		case errors.Is(err, engine.ErrLocked):
-			return fmt.Errorf("--storage.path=%s: another process has it open; stop that one first", o.path)
-		case errors.Is(err, os.ErrNotExist), errors.Is(err, storage.ErrNoStore):
-			return fmt.Errorf("--storage.path=%s: there are no data of Cassia's", o.path)
-		}
-		return fmt.Errorf("--storage.path=%s: %s", o.path, oneLine(err))
+func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) (err error) {
+	if err := o.Validate(); err != nil {
+		return err
 	}
-	if _, err := os.Stat(o.path); err != nil {
+	o.Cassandra.CreateSchema = false
+	wrong := func(err error) error {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, storage.ErrNoStore) {
+			return fmt.Errorf("%s: there are no data of Cassia's", o.Where())
+		}
+		return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+	}
+	if _, err := os.Stat(o.Path); err != nil && o.Kind == config.EnginePebble {
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	eo := pebble.DefaultOptions()
-	eo.Logger = log
-	eng, err := pebble.Open(o.path, eo)
+	eng, err := openEngine(ctx, o.Engine, openOptions{log: log})
 	if err != nil {
-		return wrong(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
 	so.Slot, so.Retention, so.Logger = 0, 0, log
+	if o.Kind == config.EngineCassandra {
+		so.Shared, so.Self = true, storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
+	}
 	s, err := storage.Open(ctx, eng, so)
 	if err != nil {
 		return wrong(err)

@@ -27,8 +27,6 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/api"
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/pebble"
 )
 
 // memoryLimit is the share of the memory above which Go collects garbage harder.
@@ -64,7 +62,7 @@ func addServe(app *kingpin.Application) subcommand {
 //	         \    |           /
 //	        storage: Store
 //	              |
-//	        pebble: Engine
+//	        pebble or cassandra: Engine
 type process struct {
 	c        *config.Config
 	flags    map[string]string
@@ -74,7 +72,7 @@ type process struct {
 	// fail ends the process with an error, as soon as it can do so in order.
 	fail context.CancelCauseFunc
 
-	engine *pebble.Engine
+	engine openedEngine
 	store  *storage.Store
 }
 
@@ -109,33 +107,38 @@ func serve(ctx context.Context, c *config.Config, flags map[string]string, log *
 }
 
 func (p *process) openStore(ctx context.Context) error {
-	eo := pebble.DefaultOptions()
-	eo.CacheBytes = p.c.CacheBytes / 2
-	eo.Logger = p.log.With("component", "pebble")
-	eo.OnFatal = func(err error) { p.fail(fmt.Errorf("the data can't be written any more: %w", err)) }
+	o := openOptions{
+		cacheBytes: p.c.CacheBytes / 2, log: p.log,
+		onFatal: func(err error) { p.fail(fmt.Errorf("the data can't be written any more: %w", err)) },
+	}
 	var err error
-	if p.engine, err = pebble.Open(p.c.Path, eo); err != nil {
-		if errors.Is(err, engine.ErrLocked) {
-			return fmt.Errorf("--storage.path=%s: another process has it open; stop that one, or choose another directory", p.c.Path)
-		}
-		return fmt.Errorf("--storage.path=%s: %w", p.c.Path, err)
+	if p.engine, err = openEngine(ctx, p.c.Engine, o); err != nil {
+		return err
 	}
 	p.registry.MustRegister(p.engine)
 
 	so := storage.DefaultOptions()
-	so.Slot, so.Retention = p.c.Slot, p.c.Retention
-	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-eo.CacheBytes, p.c.QueryBytes
+	so.Slot, so.Partitions, so.Retention = p.c.Slot, p.c.Partitions, p.c.Retention
+	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-o.cacheBytes, p.c.QueryBytes
+	so.Shared, so.Follow = p.shared(), p.does("read")
+	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
 	so.Logger, so.Registerer = p.log.With("component", "storage"), p.registry
 	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
 		err = errors.Join(err, p.engine.Close())
 		if errors.Is(err, storage.ErrOtherSettings) {
-			return fmt.Errorf("--storage.path=%s: %s; see --storage.slot, or choose another directory", p.c.Path, oneLine(err))
+			return fmt.Errorf("%s: %s; see --storage.slot and --storage.partitions, or choose another store", p.c.Where(), oneLine(err))
 		}
-		return fmt.Errorf("--storage.path=%s: %s", p.c.Path, oneLine(err))
+		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
 	go p.tellReady(ctx)
 	return nil
 }
+
+// shared says whether other processes may use the same data.
+func (p *process) shared() bool { return p.c.Kind == config.EngineCassandra }
+
+// does says whether a role is among what this process does.
+func (p *process) does(role string) bool { return p.c.Target == "all" || p.c.Target == role }
 
 func (p *process) tellReady(ctx context.Context) {
 	err := p.store.WaitReady(ctx)
@@ -159,7 +162,7 @@ func (p *process) closeStore() error {
 // startLoop starts what follows on writing. The returned function waits for its end, after ctx has ended.
 func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	lo := downsample.DefaultOptions()
-	lo.Settle = p.c.Settle
+	lo.Settle, lo.Shared, lo.Idle = p.c.Settle, p.shared(), !p.does("downsample")
 	lo.Logger, lo.Registerer = p.log.With("component", "downsample"), p.registry
 	loop, err := downsample.New(p.store, lo)
 	if err != nil {
@@ -184,8 +187,15 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	evaluator := p.newEngine(known)
 	defer evaluator.Close()
 	metrics := server.NewMetrics(p.registry)
+	var queries http.Handler = p.newAPI(evaluator, known, metrics)
+	if !p.does("read") {
+		queries = server.Elsewhere("queries", p.c.Target)
+	}
+	if !p.does("write") {
+		write = server.Elsewhere("samples", p.c.Target)
+	}
 	handler := server.NewHandler(server.Options{
-		API: p.newAPI(evaluator, known, metrics), Write: write,
+		API: queries, Write: write,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Version: buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
 	})

@@ -175,7 +175,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	var stderr bytes.Buffer
 	require.Equal(t, 1, run([]string{"serve", path, "--storage.slot=4h", "--web.listen-address=127.0.0.1:0"}, &stderr))
 	require.Contains(t, lastLineOf(stderr.String()), "slots of 2h")
-	require.Contains(t, lastLineOf(stderr.String()), "see --storage.slot, or choose another directory")
+	require.Contains(t, lastLineOf(stderr.String()), "see --storage.slot and --storage.partitions, or choose another store")
 }
 
 func lastLineOf(s string) string {

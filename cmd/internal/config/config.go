@@ -20,12 +20,16 @@ type Config struct {
 	// ExternalURL is how others reach this process; Validate fills it where no flag did.
 	ExternalURL *url.URL
 
-	// Engine is pebble; Path its directory.
-	Engine, Path string
+	// Engine says what keeps the data.
+	*Engine
+	// Target is what this process does: all, write, read or downsample.
+	Target       string
 	Slot, Settle time.Duration
-	Retention    time.Duration // 0: for ever
-	HeadBytes    int64
-	CacheBytes   int64
+	// Partitions is how many partitions a new store gets.
+	Partitions int
+	Retention  time.Duration // 0: for ever
+	HeadBytes  int64
+	CacheBytes int64
 
 	QueryTimeout, LookbackDelta time.Duration
 	MaxSamples, MaxConcurrency  int
@@ -40,7 +44,7 @@ type Config struct {
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
 func Register(cmd *kingpin.CmdClause, memory int64) *Config {
-	c := &Config{}
+	c := &Config{Engine: RegisterEngine(cmd)}
 	shares := sharesOf(memory)
 
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)
@@ -48,13 +52,14 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("web.enable-admin-api", "Allow POST /-/seal, and other changes over HTTP.").BoolVar(&c.AdminAPI)
 	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)
 
-	cmd.Flag("storage.engine", "What keeps the data. One of: [pebble]").Default("pebble").StringVar(&c.Engine)
-	cmd.Flag("storage.path", "Directory of the data.").Default("data").StringVar(&c.Path)
-	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. It is fixed when a data directory is created.").Default("2h").StringVar(&c.slot)
+	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").
+		Default("all").StringVar(&c.Target)
+	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. It is fixed when a store is created.").Default("16").IntVar(&c.Partitions)
+	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. It is fixed when a store is created.").Default("2h").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
 	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)
 	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of the memory.", shares.Cache, &c.CacheBytes)
-	cmd.Flag("retention.raw", "How long raw samples are kept, such as 30d or 1y. 0: for ever.").Default("30d").StringVar(&c.retention)
+	retentionFlag(cmd, &c.retention)
 
 	cmd.Flag("query.timeout", "Maximum time that a query may take before it is aborted.").Default("2m").StringVar(&c.timeout)
 	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory.").Default("50000000").IntVar(&c.MaxSamples)
@@ -67,6 +72,22 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)
 	cmd.Flag(promslogflag.FormatFlagName, promslogflag.FormatFlagHelp).Default("logfmt").SetValue(c.Log.Format)
 	return c
+}
+
+func retentionFlag(cmd *kingpin.CmdClause, text *string) {
+	cmd.Flag("retention.raw", "How long raw samples are kept, such as 30d or 1y. 0: for ever.").Default("30d").StringVar(text)
+}
+
+// RetentionFlag declares the retention for a command that needs no more of a server's flags. The returned
+// function parses it.
+func RetentionFlag(cmd *kingpin.CmdClause) func() (time.Duration, error) {
+	var text string
+	retentionFlag(cmd, &text)
+	return func() (time.Duration, error) {
+		var d time.Duration
+		err := duration("retention.raw", text, true, &d)
+		return d, err
+	}
 }
 
 // flagError says what is wrong with a flag's value and what to do, in one line.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -68,11 +67,19 @@ func (c *Config) checkExternalURL() error {
 }
 
 func (c *Config) checkStorage() error {
-	if c.Engine != "pebble" {
-		return flagError("storage.engine", c.Engine, "unknown engine, must be pebble")
+	if err := c.Engine.Validate(); err != nil {
+		return err
 	}
-	if c.Path == "" {
-		return errors.New("--storage.path must name a directory")
+	switch c.Target {
+	case "all", "write", "read", "downsample":
+	default:
+		return flagError("target", c.Target, "must be all, write, read or downsample")
+	}
+	if c.Target != "all" && c.Kind == EnginePebble {
+		return flagError("target", c.Target, "a directory belongs to one process, which must do all; see --storage.engine=cassandra")
+	}
+	if c.Partitions < 1 || c.Partitions > 4096 {
+		return flagError("storage.partitions", strconv.Itoa(c.Partitions), "must be a number from 1 to 4096")
 	}
 	for _, d := range []struct {
 		flag, value string
@@ -96,6 +103,7 @@ func (c *Config) checkStorage() error {
 	if c.Retention > 0 && c.Retention < 24*time.Hour {
 		return flagError("retention.raw", c.retention, "must be at least 1d, or 0 to keep samples for ever")
 	}
+	c.Cassandra.Retention = c.Retention
 	return atLeast(
 		limit{"storage.head-bytes", c.HeadBytes, 16 << 20, " (16MiB)"},
 		limit{"storage.cache-bytes", c.CacheBytes, 8 << 20, " (8MiB)"},

@@ -109,6 +109,13 @@ func (h *handler) index(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
+// Elsewhere answers for what a process doesn't do, because of its target.
+func Elsewhere(what, target string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text(w, http.StatusNotFound, "this process takes no "+what+" (--target="+target+"); send them to another one")
+	})
+}
+
 func text(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/storage/cassandra"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// openedEngine is an engine with its metrics.
+type openedEngine interface {
+	engine.Engine
+	prometheus.Collector
+}
+
+// openOptions are what flags of an engine don't say.
+type openOptions struct {
+	cacheBytes int64 // of Pebble's blocks; 0: its default
+	log        *slog.Logger
+	// onFatal is told when the engine takes no more writes.
+	onFatal func(error)
+}
+
+// openEngine opens what the flags name. Its error is one line that says what is wrong and what to do.
+func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
+	if c.Kind == config.EngineCassandra {
+		return openCassandra(ctx, c, o)
+	}
+	po := pebble.DefaultOptions()
+	if o.cacheBytes > 0 {
+		po.CacheBytes = o.cacheBytes
+	}
+	po.Logger, po.OnFatal = o.log.With("component", "pebble"), o.onFatal
+	e, err := pebble.Open(c.Path, po)
+	if errors.Is(err, engine.ErrLocked) {
+		return nil, fmt.Errorf("%s: another process has it open; stop that one, or choose another directory", c.Where())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Where(), err)
+	}
+	return e, nil
+}
+
+func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
+	co := c.Cassandra
+	co.Logger = o.log.With("component", "cassandra")
+	e, err := cassandra.Open(ctx, co)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
+	}
+	return e, nil
+}
