@@ -17,6 +17,7 @@ func reopen(t testing.TB, e engine.Engine) engine.Engine {
 
 func TestConformance(t *testing.T) {
 	testHosts(t)
+	t.Parallel()
 	enginetest.Run(t,
 		func(t testing.TB) engine.Engine { return openApart(t) },
 		enginetest.WithReopen(reopen),

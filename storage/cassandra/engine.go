@@ -3,6 +3,7 @@ package cassandra
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type Engine struct {
 
 	slots   chan struct{}             // bounds requests under way
 	setting [setStripes]chan struct{} // held while a row is compared and set
+	seed    maphash.Seed              // spreads partitions over setting
 
 	ctx   context.Context // ends when the engine is closed
 	close context.CancelFunc
@@ -59,6 +61,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		statements: map[*engine.Table]*statements{},
 		slots:      make(chan struct{}, opts.MaxInFlight),
 		idle:       make(chan struct{}),
+		seed:       maphash.MakeSeed(),
 	}
 	for i := range e.setting {
 		e.setting[i] = make(chan struct{}, 1)

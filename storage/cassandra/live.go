@@ -123,3 +123,72 @@ func (l *liveTable) otherColumns(t *engine.Table) string {
 	}
 	return ""
 }
+
+// compare lists in what the tables differ from what this release would create.
+func (l *liveSchema) compare(o *Options) []Difference {
+	var found []Difference
+	for _, t := range engine.Tables {
+		live := l.tables[t.Name]
+		differs := func(do, format string, args ...any) {
+			found = append(found, Difference{Table: t.Name, What: fmt.Sprintf(format, args...), Do: do})
+		}
+		if live == nil {
+			differs("run `cassia schema | cqlsh`", "the table is missing")
+			continue
+		}
+		if other := live.otherColumns(t); other != "" {
+			differs("use another keyspace", "the table isn't Cassia's: %s", other)
+			continue
+		}
+		p := policyOf(t)
+		alter := func(option string) string {
+			return fmt.Sprintf("ALTER TABLE %s.%s WITH %s", quoted(l.keyspace), quoted(t.Name), option)
+		}
+		if v := versionOf(live.comment); v != schemaVersion {
+			differs(alter("comment = "+literal(comment(p))), "its comment names schema version %d, this release makes %d", v, schemaVersion)
+		}
+		for _, option := range p.compared(o) {
+			if have := live.option(option.name); have != option.want {
+				differs(alter(option.cql), "its %s is %s, this release makes %s", option.name, have, option.want)
+			}
+		}
+	}
+	return found
+}
+
+// comparedOption is one that matters, with the CQL that sets it.
+type comparedOption struct{ name, want, cql string }
+
+// compared lists the options of a table that a running schema is compared by.
+func (p policy) compared(o *Options) []comparedOption {
+	compaction := p.compaction.options(o.Retention)
+	whole := "compaction = {" + compaction + "}"
+	wanted := cqlMap(compaction)
+	options := []comparedOption{{"compaction", wanted["class"], whole}}
+	if size := wanted["compaction_window_size"]; size != "" {
+		options = append(options, comparedOption{"compaction_window", size + " " + wanted["compaction_window_unit"], whole})
+	}
+	return append(options,
+		comparedOption{"compression", cqlMap(p.compressor)["class"], "compression = {" + p.compressor + "}"},
+		comparedOption{"gc_grace_seconds", strconv.Itoa(p.graceSeconds), fmt.Sprintf("gc_grace_seconds = %d", p.graceSeconds)},
+		comparedOption{"read_repair", "BLOCKING", "read_repair = 'BLOCKING'"})
+}
+
+// option is a live table's option as compared has it: Java's packages are left out.
+func (t *liveTable) option(name string) string {
+	if name == "compaction_window" {
+		return t.options["compaction_window_size"] + " " + t.options["compaction_window_unit"]
+	}
+	value := t.options[name]
+	return value[strings.LastIndexByte(value, '.')+1:]
+}
+
+// cqlMap reads a map of simple words from CQL of our own.
+func cqlMap(text string) map[string]string {
+	m := map[string]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(part, ":")
+		m[unquote(name)] = unquote(value)
+	}
+	return m
+}

@@ -17,6 +17,7 @@ const (
 	opWrite operation = "write" // one batch
 	opScan  operation = "scan"  // one page
 	opSet   operation = "compare_and_set"
+	opOther operation = "other"
 )
 
 // metrics count requests.

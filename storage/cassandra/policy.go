@@ -113,11 +113,11 @@ var policies = map[string]policy{
 	},
 	"tails": {
 		about: "how far a writer's streams go", compaction: leveled, compressor: lz4,
-		graceSeconds: longGrace, firstPage: 1000, maxPage: 5000,
+		graceSeconds: hourGrace, firstPage: 1000, maxPage: 5000,
 	},
 	"processes": {
 		about: "the processes that write", compaction: leveled, compressor: lz4,
-		graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
+		graceSeconds: hourGrace, firstPage: 100, maxPage: 1000,
 	},
 	"shards": {
 		about: "metrics with several shards", compaction: leveled, compressor: lz4,

@@ -141,9 +141,13 @@ func (c *Cluster) nodesIn() map[string]int {
 }
 
 // contacts are where the session begins, and where it looks again when all nodes were gone: the given hosts,
-// whose names may lead elsewhere by then, and what was found.
+// whose names may lead elsewhere by then. None of them needs to be in a data center that was chosen by name;
+// then its nodes are added as they were found.
 func (o *Options) contacts(c *Cluster) []string {
 	hosts := slices.Clone(o.Hosts)
+	if o.LocalDC == "" {
+		return hosts
+	}
 	for _, n := range c.local() {
 		if !slices.Contains(hosts, n.Address) {
 			hosts = append(hosts, n.Address)

@@ -163,13 +163,10 @@ func timeToLive(expires, now int64) int {
 	}
 }
 
-// setSeed spreads partitions over the stripes.
-var setSeed = maphash.MakeSeed()
-
 // stripe is what a partition shares with few others.
 func (e *Engine) stripe(t *engine.Table, partition engine.Key) chan struct{} {
 	var h maphash.Hash
-	h.SetSeed(setSeed)
+	h.SetSeed(e.seed)
 	_ = h.WriteByte(t.ID)
 	for i, v := range partition {
 		if t.Partition[i].Kind == engine.KindInt {

@@ -68,9 +68,11 @@ func testPartitionsApart(t *testing.T, e engine.Engine) {
 			partitions[formatKey(p)] = p
 		}
 		key := plainKey(table.Clustering)
+		var batches []engine.Batch
 		for name, p := range partitions {
-			write(t, e, table, p, put(key, name))
+			batches = append(batches, engine.Batch{Table: table, Partition: p, Mutations: []engine.Mutation{put(key, name)}})
 		}
+		require.NoError(t, e.Write(context.Background(), batches))
 		for name, p := range partitions {
 			requireRows(t, []row{{key, name}}, scanPartition(t, e, table, p), "partition %s of %s", name, table)
 		}

@@ -1,0 +1,256 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// nodesAtOnce is how many nodes are asked for facts at the same time.
+const nodesAtOnce = 8
+
+// NodeFacts is what a node says of itself.
+type NodeFacts struct {
+	Node
+	// Up says whether this process is connected to it.
+	Up bool
+	// CommitlogSync is when a write is on the disk: "group" or "batch", before it is acknowledged;
+	// "periodic", seconds after, so that a power failure loses what was acknowledged.
+	CommitlogSync string
+	// ClockAhead is by how much its clock is ahead of this process', give or take ClockError.
+	ClockAhead, ClockError time.Duration
+	// Tables are the engine's, as this node keeps them.
+	Tables []TableFacts
+	// Err says why the rest is missing, or some of it.
+	Err error
+}
+
+// TableFacts is what a node says of a table of its own. Since it was started, for what is read.
+type TableFacts struct {
+	Table string
+	// DiskMiB is the room of its files; MaxPartitionMiB the size of the largest partition in one of them.
+	DiskMiB, MaxPartitionMiB int64
+	// TombstonesPerRead and RowsPerRead are what nearly all reads (99 of 100) pass over at most.
+	TombstonesPerRead, RowsPerRead float64
+	// MaxTombstonesPerRead is what the worst read passed over.
+	MaxTombstonesPerRead float64
+}
+
+// Cluster asks a node about the cluster anew.
+func (e *Engine) Cluster(ctx context.Context) (*Cluster, error) {
+	if err := e.begin(ctx); err != nil {
+		return nil, err
+	}
+	return e.opts.scout(ctx)
+}
+
+// Replication returns how many copies each data center keeps; "replication_factor" stands for all of them.
+func (e *Engine) Replication(ctx context.Context) (map[string]int, error) {
+	if err := e.begin(ctx); err != nil {
+		return nil, err
+	}
+	copies, err := readReplication(ctx, e.session, e.opts.Keyspace)
+	return copies, err
+}
+
+// Nodes asks every node of the local data center about itself, and returns them in the order of their host
+// IDs. A node that doesn't answer has an error. More than Options.ConnectTimeout plus Options.Timeout aren't
+// spent on one.
+func (e *Engine) Nodes(ctx context.Context) ([]NodeFacts, error) {
+	c, err := e.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var facts []NodeFacts
+	for _, n := range c.local() {
+		facts = append(facts, NodeFacts{Node: n, Up: e.nodes.isUp(n.HostID)})
+	}
+	var asking sync.WaitGroup
+	turn := make(chan struct{}, nodesAtOnce)
+	for i := range facts {
+		asking.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			facts[i].Err = e.askNode(ctx, &facts[i])
+		})
+	}
+	asking.Wait()
+	return facts, nil
+}
+
+// askNode fills in what a node says.
+func (e *Engine) askNode(ctx context.Context, n *NodeFacts) error {
+	session, err := e.opts.direct(n.Address)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Timeout)
+	defer cancel()
+	var errs []error
+	if n.ClockAhead, n.ClockError, err = e.clockAhead(ctx, session); err != nil {
+		errs = append(errs, fmt.Errorf("read its clock: %w", err))
+	}
+	err = session.Query("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'").WithContext(ctx).Scan(&n.CommitlogSync)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("read its setting commitlog_sync: %w", err))
+	}
+	for _, t := range engine.Tables {
+		facts, err := tableFacts(ctx, session, e.opts.Keyspace, t.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read its statistics of %s: %w", t, err))
+			break
+		}
+		n.Tables = append(n.Tables, facts)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", n.Address, oneLine(errs))
+}
+
+// tableFacts reads a node's statistics; what it has none of stays 0.
+func tableFacts(ctx context.Context, session *gocql.Session, keyspace, table string) (TableFacts, error) {
+	f := TableFacts{Table: table}
+	for _, view := range []struct {
+		name, columns string
+		into          []any
+	}{
+		{"disk_usage", "mebibytes", []any{&f.DiskMiB}},
+		{"max_partition_size", "mebibytes", []any{&f.MaxPartitionMiB}},
+		{"tombstones_per_read", "p99th, max", []any{&f.TombstonesPerRead, &f.MaxTombstonesPerRead}},
+		{"rows_per_read", "p99th", []any{&f.RowsPerRead}},
+	} {
+		err := session.Query("SELECT "+view.columns+" FROM system_views."+view.name+" WHERE keyspace_name = ? AND table_name = ?", keyspace, table).
+			WithContext(ctx).Consistency(gocql.One).Scan(view.into...)
+		if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// clockAhead compares a node's clock with ours: read between two looks at ours, it is off by half of the
+// time between them at most, plus the millisecond that CQL's timestamps have.
+func (e *Engine) clockAhead(ctx context.Context, session *gocql.Session) (ahead, within time.Duration, err error) {
+	var there time.Time
+	before := e.opts.Now()
+	if there, err = readClock(ctx, session); err != nil {
+		return 0, 0, err
+	}
+	took := e.opts.Now().Sub(before)
+	return there.Sub(before.Add(took / 2)), took/2 + time.Millisecond, nil
+}
+
+func readClock(ctx context.Context, session *gocql.Session) (time.Time, error) {
+	var there time.Time
+	err := session.Query("SELECT toTimestamp(now()) FROM system.local").WithContext(ctx).Consistency(gocql.One).Scan(&there)
+	return there, err
+}
+
+// Clock returns what time it is on one of the nodes.
+func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
+	if err := e.begin(ctx); err != nil {
+		return time.Time{}, err
+	}
+	var there time.Time
+	err := e.request(ctx, opOther, transient, func(ctx context.Context) (int, error) {
+		var err error
+		there, err = readClock(ctx, e.session)
+		return 1, err
+	})
+	return there, e.translate(ctx, "read the time", err)
+}
+
+// Difference is something about the schema that isn't as this release would have made it.
+type Difference struct {
+	// Table is the table's name.
+	Table string
+	// What differs, as text with what is there and what is wanted; Do is what to do, as CQL or words.
+	What, Do string
+}
+
+// CompareSchema compares the keyspace with what this release would create. Only what matters is compared;
+// an operator may have reasons to keep a difference.
+func (e *Engine) CompareSchema(ctx context.Context) ([]Difference, error) {
+	if err := e.begin(ctx); err != nil {
+		return nil, err
+	}
+	live, err := readSchema(ctx, e.session, e.opts.Keyspace)
+	if err != nil {
+		return nil, e.translate(ctx, "compare the schema", err)
+	}
+	return live.compare(&e.opts), nil
+}
+
+// Finding is something about the cluster that an operator should know.
+type Finding struct {
+	// What is wrong, and what it can lead to; Do is what to do.
+	What, Do string
+}
+
+// Findings looks at what decides whether acknowledged writes survive, as is worth doing at start. Nodes that
+// don't answer are left out.
+func (e *Engine) Findings(ctx context.Context) ([]Finding, error) {
+	nodes, err := e.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	copies, err := e.Replication(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return findings(e.opts.Keyspace, e.dc, nodes, copies), nil
+}
+
+func findings(keyspace, dc string, nodes []NodeFacts, copies replication) []Finding {
+	var found []Finding
+	var periodic []string
+	for _, n := range nodes {
+		if n.CommitlogSync == "periodic" {
+			periodic = append(periodic, n.Address)
+		}
+	}
+	if len(periodic) > 0 {
+		slices.Sort(periodic)
+		found = append(found, Finding{
+			What: fmt.Sprintf("commitlog_sync is periodic on %s: writes are acknowledged seconds before they are on the disk, and may be lost when power fails on several nodes at once", listed(periodic)),
+			Do:   "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml, and restart the nodes one by one",
+		})
+	}
+	if n := copies.in(dc); n == 1 && len(nodes) > 1 {
+		found = append(found, Finding{
+			What: fmt.Sprintf("keyspace %s keeps 1 copy in data center %s, which has %d nodes: a node that is down takes its rows with it", keyspace, dc, len(nodes)),
+			Do:   fmt.Sprintf("ALTER KEYSPACE %s WITH replication = %s; then nodetool repair -full %s on every node", quoted(keyspace), replication{dc: min(3, len(nodes))}, keyspace),
+		})
+	} else if n == 2 {
+		found = append(found, Finding{
+			What: fmt.Sprintf("keyspace %s keeps 2 copies in data center %s: a quorum of two is both, so one node down stops reads and writes", keyspace, dc),
+			Do:   fmt.Sprintf("ALTER KEYSPACE %s WITH replication = %s; then nodetool repair -full %s on every node", quoted(keyspace), replication{dc: 3}, keyspace),
+		})
+	}
+	return found
+}
+
+// listed is a list of which the end may be left out.
+func listed(names []string) string {
+	const most = 5
+	text := ""
+	for i, name := range names {
+		switch {
+		case i == most:
+			return fmt.Sprintf("%s and %d more", text, len(names)-most)
+		case i > 0:
+			text += ", "
+		}
+		text += name
+	}
+	return text
+}

@@ -1,0 +1,39 @@
+package cassandra
+
+import (
+	"flag"
+	"strconv"
+	"testing"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/enginetest"
+)
+
+var (
+	historyFile  = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
+	historySeed  = flag.Uint64("history.seed", 1, "the seed of TestMetamorphic's first history")
+	historyCount = flag.Int("history.count", 4, "how many histories TestMetamorphic runs")
+)
+
+// TestMetamorphic runs histories on Cassandra and on the plain model. They run side by side, for a write
+// mostly waits for the commit log.
+func TestMetamorphic(t *testing.T) {
+	testHosts(t)
+	t.Parallel()
+	subject := enginetest.Subject{
+		Open:   func(t testing.TB) engine.Engine { return openApart(t) },
+		Reopen: reopen,
+		NoDrop: true,
+	}
+	if *historyFile != "" {
+		enginetest.Replay(t, subject, *historyFile)
+		return
+	}
+	for i := range *historyCount {
+		seed := *historySeed + uint64(i)
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			enginetest.Metamorphic(t, subject, seed, 1500)
+		})
+	}
+}

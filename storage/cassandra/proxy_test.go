@@ -1,0 +1,194 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// proxy stands between an engine and a node, and can be cut or made silent.
+type proxy struct {
+	t        testing.TB
+	target   string
+	listener net.Listener
+
+	mu      sync.Mutex
+	open    map[net.Conn]bool
+	refuses bool
+	silent  chan struct{} // closed: bytes flow
+	running sync.WaitGroup
+}
+
+func newProxy(t testing.TB, target string) *proxy {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{t: t, target: target, listener: listener, open: map[net.Conn]bool{}, silent: make(chan struct{})}
+	close(p.silent)
+	p.running.Go(p.accept)
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		p.cut()
+		p.running.Wait()
+	})
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil || !p.keep(client, server) {
+			_ = client.Close()
+			if server != nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		p.running.Go(func() { p.pump(client, server) })
+		p.running.Go(func() { p.pump(server, client) })
+	}
+}
+
+func (p *proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		p.open[c] = true
+	}
+	if p.refuses {
+		for _, c := range conns {
+			delete(p.open, c)
+		}
+	}
+	return !p.refuses
+}
+
+func (p *proxy) pump(from, to net.Conn) {
+	defer func() { _ = from.Close() }()
+	defer func() { _ = to.Close() }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		silent := p.silent
+		p.mu.Unlock()
+		<-silent
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cut breaks all connections and takes no more; mend takes them again.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuses = true
+	for c := range p.open {
+		_ = c.Close()
+	}
+	clear(p.open)
+}
+
+func (p *proxy) mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuses = false
+}
+
+// hush keeps what is sent, speak lets it through.
+func (p *proxy) hush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = make(chan struct{})
+}
+
+func (p *proxy) speak() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.silent)
+}
+
+// TestComesBack takes an engine's only node away, by breaking its connections and by keeping it silent.
+func TestComesBack(t *testing.T) {
+	o := testOptions(t)
+	t.Parallel()
+	p := newProxy(t, o.Hosts[0])
+	o.Hosts = []string{p.address()}
+	o.Timeout = 2 * time.Second
+	e := open(t, o)
+	defer func() { require.NoError(t, e.Close()) }()
+	ctx := context.Background()
+	tries := map[string]func() error{
+		"write": func() error { return e.Write(ctx, []engine.Batch{stage(1006, mutation(1, nil))}) },
+		"scan": func() error {
+			for _, err := range e.Scan(ctx, rangeOf(stage(1006))) {
+				return err
+			}
+			return nil
+		},
+		"set": func() error {
+			_, _, err := e.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("comes back")}, engine.Key{engine.Text("x")}, nil, nil)
+			return err
+		},
+	}
+	for _, way := range []struct{ away, back func() }{{p.cut, p.mend}, {p.hush, p.speak}} {
+		for name, try := range tries {
+			require.Eventually(t, func() bool { return try() == nil }, 30*time.Second, 50*time.Millisecond, name)
+		}
+		way.away()
+		var trying sync.WaitGroup
+		for name, try := range tries {
+			trying.Go(func() {
+				err := try()
+				if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		trying.Wait()
+		way.back()
+	}
+	for name, try := range tries {
+		require.Eventually(t, func() bool { return try() == nil }, 30*time.Second, 50*time.Millisecond, name)
+	}
+}
+
+// TestScanGoesOn cuts the connection between two pages: the scan goes on when it is mended in time.
+func TestScanGoesOn(t *testing.T) {
+	o := testOptions(t)
+	t.Parallel()
+	p := newProxy(t, o.Hosts[0])
+	o.Hosts = []string{p.address()}
+	e := open(t, o)
+	defer func() { require.NoError(t, e.Close()) }()
+	for seq := range int64(20) {
+		write(t, e, stage(1007, mutation(seq, make([]byte, 300<<10))))
+	}
+	n := 0
+	for _, err := range e.Scan(context.Background(), rangeOf(stage(1007))) {
+		require.NoError(t, err)
+		if n == 2 {
+			p.cut()
+			time.AfterFunc(300*time.Millisecond, p.mend)
+		}
+		n++
+	}
+	require.Equal(t, 20, n)
+}
