@@ -112,13 +112,17 @@ func (f *follower) catchUp(ctx context.Context) error {
 // run makes passes until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	f.begun = f.s.opts.Now()
-	ticker := time.NewTicker(followInterval)
-	defer ticker.Stop()
+	var tick <-chan time.Time
+	if !f.s.opts.seams.still {
+		ticker := time.NewTicker(followInterval)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 		case <-f.wake:
-		case <-ticker.C:
+		case <-tick:
 		}
 		f.mu.Lock()
 		t := f.next
@@ -164,7 +168,7 @@ func (f *follower) pass(ctx context.Context) error {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(followWorkers)
+	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
 		g.Go(func() error { return f.writer(gctx, writer, begun) })
 	}
@@ -219,7 +223,7 @@ func (f *follower) writer(ctx context.Context, writer string, begun time.Time) e
 		tails = append(tails, cellTail{row.Clustering[0].Int, int(partition), seq})
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(followWorkers)
+	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, t := range tails {
 		g.Go(func() error {
 			c := f.cell(t.slot, t.partition)

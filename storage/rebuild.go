@@ -25,7 +25,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 	}
 	begin := time.Now()
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(rebuildWorkers)
+	g.SetLimit(s.opts.seams.workers(rebuildWorkers))
 	if s.opts.Shared {
 		g.SetLimit(sharedWorkers)
 	}

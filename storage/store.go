@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -80,10 +81,30 @@ type Options struct {
 	Self Process
 	// Now is the clock.
 	Now func() time.Time
+	// seams are for tests.
+	seams seams
 	// Logger gets what an operator should know.
 	Logger *slog.Logger
 	// Registerer gets the store's metrics; nil: none are kept anywhere.
 	Registerer prometheus.Registerer
+}
+
+// seams let tests say what otherwise time and chance decide.
+type seams struct {
+	// still keeps a shared store from doing anything by itself: it beats when told to, and follows for queries
+	// only, one stream after the other.
+	still bool
+	// writer is the process' name in the stage; "": a new one.
+	writer string
+	// blobBytes is the size from which a blob takes no further sample; 0: blobFull.
+	blobBytes int
+}
+
+func (s *seams) workers(n int) int {
+	if s.still {
+		return 1
+	}
+	return n
 }
 
 // DefaultOptions returns the documented defaults.
@@ -134,6 +155,7 @@ type Store struct {
 	builders  sync.Pool
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
 	catalog   catalogMemory
+	shards    shardMemory
 	metadata  *metadataKeeper
 	windows   windowList
 	lowest    []lowest // one a partition
@@ -166,6 +188,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		writer: newID(), head: newHead(period.Partitions), sealMu: make([]sync.Mutex, period.Partitions), lowest: make([]lowest, period.Partitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
+	if opts.seams.writer != "" {
+		s.writer = opts.seams.writer
+	}
 	s.follower, s.processes = newFollower(s), &processes{s: s}
 	if opts.Shared {
 		if err := s.processes.beat(ctx); err != nil {
@@ -174,7 +199,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s.metrics = newMetrics(s, opts.Registerer)
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
-	s.builders.New = func() any { return &streamBuilder{writer: s.writer} }
+	s.builders.New = func() any { return &streamBuilder{writer: s.writer, full: cmp.Or(opts.seams.blobBytes, blobFull)} }
 	s.committer = newCommitter(s)
 	go s.committer.run()
 	var background context.Context
@@ -185,7 +210,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		defer close(s.rebuilt)
 		s.rebuildErr = s.rebuild(background)
 	})
-	if opts.Shared {
+	if opts.Shared && !opts.seams.still {
 		s.running.Go(func() { s.processes.run(background) })
 	}
 	return s, nil

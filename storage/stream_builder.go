@@ -9,6 +9,7 @@ import (
 // streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
 type streamBuilder struct {
 	writer   string
+	full     int // bytes from which a blob takes no further sample
 	gen      *generation
 	firstSeq int64
 	w        blobWriter
@@ -47,7 +48,7 @@ func (b *streamBuilder) begin() {
 }
 
 func (b *streamBuilder) add(st *strand, e *entry) {
-	if len(b.w.buf) >= blobFull {
+	if len(b.w.buf) >= b.full {
 		b.cut()
 	}
 	ref := b.ref(st)
