@@ -164,17 +164,37 @@ func (c *checker) names(window int64, tenant string, kind int64, label string) (
 	return out, nil
 }
 
-// metric checks one wide row: labels first, then chunks, as they are ordered.
+// metric checks the shards of a metric.
 func (c *checker) metric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
+	shards := int64(1)
+	value, err := c.s.shardsValue(c.ctx, window, tenant, metric)
+	if err != nil {
+		return err
+	}
+	if value != nil {
+		if shards, err = parseShards(value); err != nil {
+			c.report("shards: window %d, tenant %q, metric %q: %v", window, tenant, metric, err)
+		}
+	}
+	for shard := range shards {
+		if err := c.shard(tenant, window, metric, shard, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shard checks one wide row: labels first, then chunks, as they are ordered.
+func (c *checker) shard(tenant string, window int64, metric string, shard int64, values map[string]map[string]bool) error {
 	known := map[string]bool{}
 	var builder labels.ScratchBuilder
-	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(window, tenant, metric, 0)}) {
+	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(window, tenant, metric, shard)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
 		at := func(format string, args ...any) {
-			c.report("raw: window %d, tenant %q, metric %q, series %x, start %d: "+format, append([]any{window, tenant, metric, k[2].Text, k[1].Int}, args...)...)
+			c.report("raw: window %d, tenant %q, metric %q, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, shard, k[2].Text, k[1].Int}, args...)...)
 		}
 		switch k[0].Int {
 		case kindLabels:

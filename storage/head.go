@@ -127,11 +127,14 @@ type Series struct {
 	metric string
 	tenant *headTenant
 	bytes  int64 // what it weighs without its strands; guarded by the tenant's lock
-	// written is the last window for which this process wrote the series' labels row, when it did. It
-	// belongs to whoever seals the partition.
-	written    int64
+	// written is where this process last wrote the series' labels row, when it did. It belongs to whoever
+	// seals the partition.
+	written    writtenLabels
 	hasWritten bool
 }
+
+// writtenLabels names a row of labels.
+type writtenLabels struct{ window, shard int64 }
 
 func newHead(partitions int) *head {
 	h := &head{seed: maphash.MakeSeed(), tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}

@@ -186,11 +186,19 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 		return fmt.Sprintf("type %s, unit %q, help %q", m.Type, m.Unit, m.Help), err
 	case engine.Store:
 		return string(row.Value), nil
-	case engine.Catalog:
-		if partition[3].Int == catalogMetric {
-			n, _ := binary.Uvarint(row.Value)
-			return fmt.Sprintf("%d shards", n), nil
+	case engine.Shards:
+		n, err := parseShards(row.Value)
+		return fmt.Sprintf("%d shards", n), err
+	case engine.Defined:
+		return blobWords(row.Value)
+	case engine.Tails:
+		v, n := binary.Varint(row.Value)
+		if n <= 0 {
+			return "", errors.New("not a number")
 		}
+		return fmt.Sprintf("seq %d", v), nil
+	case engine.Lease, engine.Processes:
+		return string(row.Value), nil
 	}
 	return "-", nil
 }

@@ -153,7 +153,7 @@ func (s *Store) Expire(ctx context.Context) (windows int, err error) {
 
 // dropWindow drops the rows of a window, and lists it no longer.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) error {
-	for _, t := range []*engine.Table{engine.Raw, engine.Catalog, engine.Metadata, engine.Sealed} {
+	for _, t := range []*engine.Table{engine.Raw, engine.Catalog, engine.Shards, engine.Metadata, engine.Sealed} {
 		if err := s.eng.Drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
 			return fmt.Errorf("storage: dropping window %d of %s: %w", window, t, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -315,8 +314,19 @@ type sealer struct {
 	bytes   int
 	catalog []engine.Batch
 	named   map[catalogName]bool // what is among catalog
-	written []*Series            // whose labels are among rows
+	written []seriesLabels       // what is among rows
 	expires int64                // of the window's rows, seconds since 1970; 0: never
+
+	// shards are those of the metric that was asked for last.
+	asked   string
+	askedOf *headTenant
+	shards  int64
+}
+
+// seriesLabels is a series' labels row in a window and shard.
+type seriesLabels struct {
+	series *Series
+	where  writtenLabels
 }
 
 func (x *sealer) run(gens []*generation) error {
@@ -339,6 +349,7 @@ func (x *sealer) run(gens []*generation) error {
 type collected struct {
 	series  *Series
 	strands []*strand
+	shard   int64
 }
 
 // collect groups the strands of generations by tenant and series, in the order of metrics and ids.
@@ -376,6 +387,9 @@ func (x *sealer) tenant(name string, list []collected) error {
 	if err := x.s.listWindow(x.ctx, name, x.window); err != nil {
 		return err
 	}
+	if err := x.spread(name, list); err != nil {
+		return err
+	}
 	var samples chunk.Samples
 	for i, c := range list {
 		samples.Reset()
@@ -386,7 +400,7 @@ func (x *sealer) tenant(name string, list []collected) error {
 			}
 		}
 		samples.Normalize()
-		if err := x.series(c.series, &samples, sealedBefore); err != nil {
+		if err := x.series(c.series, c.shard, &samples, sealedBefore); err != nil {
 			return err
 		}
 		last := i == len(list)-1
@@ -418,7 +432,7 @@ func (x *sealer) sealedBefore(tenant string) (bool, error) {
 }
 
 // series adds the rows of one series: its labels once a window, and its chunks.
-func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) error {
+func (x *sealer) series(s *Series, shard int64, samples *chunk.Samples, sealedBefore bool) error {
 	known := false
 	if sealedBefore {
 		var err error
@@ -427,11 +441,12 @@ func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) er
 		}
 	}
 	// A seal whose writes arrived in part may have left chunks without labels, or without names.
-	named := s.hasWritten && s.written == x.window
+	where := writtenLabels{x.window, shard}
+	named := s.hasWritten && s.written == where
 	if known && named {
 		return nil
 	}
-	key := rawPartition(x.window, s.tenant.name, s.metric, 0)
+	key := rawPartition(x.window, s.tenant.name, s.metric, shard)
 	if n := len(x.rows); n == 0 || x.rows[n-1].Table != engine.Raw || !slices.Equal(x.rows[n-1].Partition, key) || x.batchBytes() > engine.MaxBatch/2 {
 		x.rows = append(x.rows, engine.Batch{Table: engine.Raw, Partition: key})
 	}
@@ -445,7 +460,7 @@ func (x *sealer) series(s *Series, samples *chunk.Samples, sealedBefore bool) er
 	if !named {
 		put(labelsKey(id), appendLabels(nil, s.labels))
 		x.names(s)
-		x.written = append(x.written, s)
+		x.written = append(x.written, seriesLabels{s, where})
 	}
 	if known {
 		return nil
@@ -489,16 +504,32 @@ func (x *sealer) covered(s *Series, samples *chunk.Samples) (bool, error) {
 
 // readSealed appends the samples of the slot's sealed chunks of a series.
 func (x *sealer) readSealed(s *Series, into *chunk.Samples) error {
-	at := engine.Key{engine.Int(kindChunk), engine.Int(x.s.period.slotStart(x.work.Slot)), engine.Text(s.id.String())}
-	for row, err := range x.s.eng.Scan(x.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, 0), From: at, To: at}) {
-		if err == nil {
-			err = chunk.Decode(row.Value, into)
-		}
+	if x.asked != s.metric || x.askedOf != s.tenant {
+		shards, err := x.s.readShards(x.ctx, x.window, s.tenant.name, s.metric)
 		if err != nil {
-			return fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
+			return err
+		}
+		x.asked, x.askedOf, x.shards = s.metric, s.tenant, shards
+	}
+	at := engine.Key{engine.Int(kindChunk), engine.Int(x.s.period.slotStart(x.work.Slot)), engine.Text(s.id.String())}
+	for shards := x.shards; ; shards /= 2 { // Also where it went when there were fewer.
+		if shards > 1 && shardOf(s.id, shards) == shardOf(s.id, shards/2) {
+			continue
+		}
+		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
+			Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, shardOf(s.id, shards)), From: at, To: at,
+		}) {
+			if err == nil {
+				err = chunk.Decode(row.Value, into)
+			}
+			if err != nil {
+				return fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
+			}
+		}
+		if shards <= 1 {
+			return nil
 		}
 	}
-	return nil
 }
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
@@ -522,7 +553,7 @@ func (x *sealer) names(s *Series) {
 	}
 	s.labels.Range(func(l labels.Label) {
 		if l.Name == labels.MetricName {
-			add(catalogMetric, "", l.Value, binary.AppendUvarint(nil, 1))
+			add(catalogMetric, "", l.Value, []byte{1})
 		}
 		add(catalogLabel, "", l.Name, []byte{1})
 		add(catalogValue, l.Name, l.Value, []byte{1})
@@ -534,8 +565,8 @@ func (x *sealer) flush() error {
 	if err != nil {
 		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
 	}
-	for _, s := range x.written {
-		s.written, s.hasWritten = x.window, true
+	for _, w := range x.written {
+		w.series.written, w.series.hasWritten = w.where, true
 	}
 	x.s.catalog.add(x.named)
 	clear(x.named)

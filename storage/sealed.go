@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -158,10 +157,13 @@ func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, 
 	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedMetrics, window: w.window, tenant: r.tenant}, w.version, func() (cached, error) {
 		names, size := metricNames{}, r.newBudget()
 		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: catalogPartition(w.window, r.tenant, catalogMetric, "")}, func(row engine.Row) error {
-			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: r.shards(w.window, row)})
+			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: 1})
 			return size.charge(len(row.Clustering[0].Text) + metricBytes)
 		})
-		return names, err
+		if err != nil {
+			return nil, err
+		}
+		return names, r.shardsOfAll(ctx, w.window, names)
 	})
 	if err != nil {
 		return nil, err
@@ -169,17 +171,23 @@ func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, 
 	return v.(metricNames), nil
 }
 
-// maxShards bounds what a catalog row may say.
-const maxShards = 1 << 10
-
-// shards reads the number of shards that a metric's catalog row holds.
-func (r *request) shards(window int64, row engine.Row) int64 {
-	n, w := binary.Uvarint(row.Value)
-	if w != len(row.Value) || n > maxShards {
-		r.corrupt(&CorruptRowError{Table: engine.Catalog, Window: window, Tenant: r.tenant, Metric: strings.Clone(row.Clustering[0].Text), Err: errBadShards})
-		return 1
-	}
-	return max(1, int64(n))
+// shardsOfAll sets the shards of the metrics that have several.
+func (r *request) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
+	return r.scan(ctx, engine.Range{Table: engine.Shards, Partition: shardsPartition(window, r.tenant)}, func(row engine.Row) error {
+		name := row.Clustering[0].Text
+		i, ok := slices.BinarySearchFunc(names, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+		if ok {
+			names[i].shards = r.shards(window, name, row.Value)
+		}
+		return nil
+	})
 }
 
-var errBadShards = fmt.Errorf("storage: not a number of shards up to %d", maxShards)
+// shards reads a number of shards; one that can't be read is named, and taken for 1.
+func (r *request) shards(window int64, metric string, value []byte) int64 {
+	n, err := parseShards(value)
+	if err != nil {
+		r.corrupt(&CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
+	}
+	return n
+}

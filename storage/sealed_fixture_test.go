@@ -57,7 +57,7 @@ func (w *rowWriter) partition(window int64, ls labels.Labels) engine.Key {
 	shard := int64(0)
 	if w.shards > 1 {
 		id := SeriesIDOf(ls)
-		shard = int64(id[0]) % w.shards
+		shard = shardOf(id, w.shards)
 	}
 	return rawPartition(window, w.tenant, ls.Get(labels.MetricName), shard)
 }
@@ -78,7 +78,10 @@ func (w *rowWriter) labels(window int64, ls labels.Labels) {
 	once(engine.Raw, w.partition(window, ls), labelsKey(id.String()), appendLabels(nil, ls))
 	ls.Range(func(l labels.Label) {
 		if l.Name == labels.MetricName {
-			once(engine.Catalog, catalogPartition(window, w.tenant, catalogMetric, ""), engine.Key{engine.Text(l.Value)}, binary.AppendUvarint(nil, uint64(max(1, w.shards))))
+			once(engine.Catalog, catalogPartition(window, w.tenant, catalogMetric, ""), engine.Key{engine.Text(l.Value)}, []byte{1})
+			if w.shards > 1 {
+				once(engine.Shards, shardsPartition(window, w.tenant), engine.Key{engine.Text(l.Value)}, binary.AppendUvarint(nil, uint64(w.shards)))
+			}
 		}
 		once(engine.Catalog, catalogPartition(window, w.tenant, catalogLabel, ""), engine.Key{engine.Text(l.Name)}, []byte{1})
 		once(engine.Catalog, catalogPartition(window, w.tenant, catalogValue, l.Name), engine.Key{engine.Text(l.Value)}, []byte{1})

@@ -94,13 +94,14 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 	return &l.m, nil
 }
 
-// shardsOf reads how many shards a metric has in a window: 0 if it isn't there.
+// shardsOf reads how many shards a metric has in a window.
 func (r *request) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
 	name := engine.Key{engine.Text(metric)}
+	shards = 1
 	err = r.scan(ctx, engine.Range{
-		Table: engine.Catalog, Partition: catalogPartition(window, r.tenant, catalogMetric, ""), From: name, To: name,
+		Table: engine.Shards, Partition: shardsPartition(window, r.tenant), From: name, To: name,
 	}, func(row engine.Row) error {
-		shards = r.shards(window, row)
+		shards = r.shards(window, metric, row.Value)
 		return nil
 	})
 	return shards, err

@@ -42,8 +42,8 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			w.chunkBytes(slot, good, nil)
 		}, "raw", "chunk: corrupt", 1, "up"},
 		{"a number of shards", func(w *rowWriter, slot int64) {
-			w.put(engine.Catalog, catalogPartition(w.s.period.windowOf(slot), "default", catalogMetric, ""), engine.Key{engine.Text("up2")}, []byte{0xff})
-		}, "catalog", "not a number of shards", 1, "up2"},
+			w.put(engine.Shards, shardsPartition(w.s.period.windowOf(slot), "default"), engine.Key{engine.Text("up")}, []byte{0xff})
+		}, "shards", "not a number of shards", 1, "up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ts := openUncheckedStore(t)
@@ -62,7 +62,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 				var got chunk.Samples
 				require.NoError(t, found[0].Samples(&got))
 				require.Equal(t, samples.T, got.T)
-				if c.table == "catalog" && round == 1 {
+				if c.table == "shards" && round == 1 {
 					require.Empty(t, told, "the list of metrics is cached, with one shard")
 					continue
 				}

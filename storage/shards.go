@@ -1,0 +1,164 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// A metric's rows of a window are one partition, which must not grow without bound. Where a metric has many
+// series, or long ones, the sealer spreads them over shards by their ids, more of them when it grows. Table
+// shards holds the number, before the first row that needs it; readers read all shards. A series whose
+// metric has grown has rows in two of them.
+const (
+	// shardRows and shardBytes are about what one shard gets in a window: half of what a partition of
+	// Cassandra's should hold, for late samples come on top.
+	shardRows  = 500_000
+	shardBytes = 48 << 20
+	// maxShards bounds the shards of a metric.
+	maxShards = 1 << 10
+)
+
+// shardOf is where rows of a series are, among so many shards.
+func shardOf(id SeriesID, shards int64) int64 {
+	if shards <= 1 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint32(id[:])) % shards
+}
+
+// shardsFor returns how many shards a metric needs that has so many series, of so many bytes, in one slot and
+// partition: a power of two, so that a growing metric's shards are split and not mixed.
+func (p Period) shardsFor(series int, bytes int64) int64 {
+	slots := p.RawWindowMS / p.SlotMS
+	rows := int64(series) * int64(p.Partitions) * (slots + 1)
+	total := bytes * int64(p.Partitions) * slots
+	n := int64(1)
+	for n < maxShards && (n*shardRows < rows || n*shardBytes < total) {
+		n *= 2
+	}
+	return n
+}
+
+// shardMemory remembers the shards that this process has written. It is bounded: when full it forgets all,
+// and what it forgets is written again when it is needed.
+type shardMemory struct {
+	mu    sync.Mutex
+	known map[shardedMetric]int64
+}
+
+type shardedMetric struct {
+	window         int64
+	tenant, metric string
+}
+
+const maxShardMemory = 1 << 16
+
+func (m *shardMemory) get(of shardedMetric) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(1, m.known[of])
+}
+
+func (m *shardMemory) set(of shardedMetric, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.known) >= maxShardMemory || m.known == nil {
+		m.known = map[shardedMetric]int64{}
+	}
+	m.known[of] = max(n, m.known[of])
+}
+
+func shardsPartition(window int64, tenant string) engine.Key {
+	return engine.Key{engine.Int(window), engine.Text(tenant)}
+}
+
+// shardsRow writes a number of shards with itself as the timestamp, so that the greatest wins.
+func shardsRow(of shardedMetric, n, expires int64) engine.Batch {
+	return engine.Batch{Table: engine.Shards, Partition: shardsPartition(of.window, of.tenant), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(of.metric)}, Timestamp: n, Expires: expires, Value: binary.AppendUvarint(nil, uint64(n)),
+	}}}
+}
+
+func parseShards(value []byte) (int64, error) {
+	n, w := binary.Uvarint(value)
+	if w <= 0 || w != len(value) || n < 1 || n > maxShards {
+		return 1, errBadShards
+	}
+	return int64(n), nil
+}
+
+var errBadShards = fmt.Errorf("storage: not a number of shards up to %d", maxShards)
+
+// spread cuts a tenant's series, which are in the order of metrics, into metrics, makes sure that each has
+// the shards it needs, and puts its series in the order of shards and ids.
+func (x *sealer) spread(tenant string, list []collected) error {
+	for from := 0; from < len(list); {
+		to := from
+		var bytes int64
+		for ; to < len(list) && list[to].series.metric == list[from].series.metric; to++ {
+			for _, st := range list[to].strands {
+				bytes += st.encodedBytes()
+			}
+		}
+		of := shardedMetric{x.window, tenant, list[from].series.metric}
+		known := x.s.shards.get(of)
+		n := x.s.period.shardsFor(to-from, bytes)
+		if n > known {
+			if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n, x.expires)}); err != nil {
+				return fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
+			}
+			x.s.shards.set(of, n)
+		}
+		n = max(n, known)
+		for i := from; i < to; i++ {
+			list[i].shard = shardOf(list[i].series.id, n)
+		}
+		if n > 1 {
+			slices.SortStableFunc(list[from:to], func(a, b collected) int { return int(a.shard - b.shard) })
+		}
+		from = to
+	}
+	return nil
+}
+
+// encodedBytes is about how many bytes the strand's samples take in a chunk, or more.
+func (s *strand) encodedBytes() int64 {
+	n := len(s.tail) + len(s.hist)
+	for _, f := range s.frozen {
+		n += len(f.data)
+	}
+	return int64(n)
+}
+
+// readShards reads how many shards a metric has in a window; a row that can't be read is named, and taken
+// for 1.
+func (s *Store) readShards(ctx context.Context, window int64, tenant, metric string) (int64, error) {
+	value, err := s.shardsValue(ctx, window, tenant, metric)
+	if err != nil || value == nil {
+		return 1, err
+	}
+	n, err := parseShards(value)
+	if err != nil {
+		s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
+	}
+	return n, nil
+}
+
+// shardsValue reads the row of a metric's shards; nil: there is none.
+func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string) ([]byte, error) {
+	name := engine.Key{engine.Text(metric)}
+	for row, err := range s.eng.Scan(ctx, engine.Range{
+		Table: engine.Shards, Partition: shardsPartition(window, tenant), From: name, To: name,
+	}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the shards of %q: %w", metric, err)
+		}
+		return slices.Clone(row.Value), nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,80 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+func TestShardsFor(t *testing.T) {
+	p := Period{SlotMS: 2 * hourMS, RawWindowMS: dayMS, Partitions: 16}
+	require.EqualValues(t, 1, p.shardsFor(1, 100))
+	require.EqualValues(t, 1, p.shardsFor(2000, 1000), "2000·16 series, 13 rows of each")
+	require.EqualValues(t, 2, p.shardsFor(3000, 1000))
+	require.EqualValues(t, 4, p.shardsFor(1, 1<<20), "16·12 MiB")
+	require.EqualValues(t, maxShards, p.shardsFor(1, 1<<50))
+	for id := range 1000 {
+		var series SeriesID
+		series[0], series[1] = byte(id), byte(id>>8)
+		for n := int64(1); n <= 64; n *= 2 {
+			require.Less(t, shardOf(series, n), n)
+			require.Contains(t, []int64{shardOf(series, n), shardOf(series, n) + n}, shardOf(series, 2*n), "doubling splits a shard")
+		}
+	}
+}
+
+// TestManySeriesOfOneMetric lets a metric grow in the middle of a window to 200,000 series: no partition holds
+// more of a slot than its share of what a whole window may, and all samples are found.
+func TestManySeriesOfOneMetric(t *testing.T) {
+	if testing.Short() {
+		t.Skip("200,000 series: some seconds")
+	}
+	ts := openTestStore(t, nil)
+	start := ts.now.Truncate(24 * time.Hour)
+	want := 0
+	slots := []int{100, 200_000, 200_000}
+	for slot, series := range slots {
+		ts.now = start.Add(time.Duration(slot)*2*time.Hour + time.Hour)
+		for from := 0; from < series; from += 20_000 {
+			b := ts.NewBatch("default")
+			for i := from; i < min(series, from+20_000); i++ {
+				s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "requests_total", "pod", fmt.Sprint("pod-", i)))
+				require.NoError(t, err)
+				require.NoError(t, b.Float(s, ts.now.UnixMilli(), 0, float64(i)))
+				want++
+			}
+			require.NoError(t, b.Commit(t.Context()))
+		}
+		require.NoError(t, ts.SealAll(t.Context()))
+	}
+	window := ts.period.windowOfTime(ts.now.UnixMilli())
+	shards, err := ts.readShards(t.Context(), window, "default", "requests_total")
+	require.NoError(t, err)
+	require.Greater(t, shards, int64(1))
+	for shard := range shards {
+		rows, bytes := 0, 0
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: rawPartition(window, "default", "requests_total", shard)}) {
+			require.NoError(t, err)
+			rows++
+			bytes += len(row.Value)
+		}
+		require.Less(t, rows, 1_000_000*len(slots)/12, "of shard %d", shard)
+		require.Less(t, bytes, 100<<20*len(slots)/12, "of shard %d", shard)
+	}
+	found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: start.UnixMilli(), MaxT: ts.now.UnixMilli()})
+	require.NoError(t, err)
+	require.Len(t, found, 200_000)
+	got := 0
+	for _, s := range found {
+		var samples chunk.Samples
+		require.NoError(t, s.Samples(&samples))
+		got += samples.Len()
+	}
+	require.Equal(t, want, got)
+}
