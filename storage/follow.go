@@ -44,7 +44,7 @@ type follower struct {
 	parts []followedPartition
 	// writers are who was in table processes in the last pass.
 	writers []string
-	// begun is when the last whole pass began; only run uses it.
+	// begun is when the last whole pass began, or the rebuild before it; only they use it.
 	begun time.Time
 }
 
@@ -111,7 +111,6 @@ func (f *follower) catchUp(ctx context.Context) error {
 
 // run makes passes until ctx ends.
 func (f *follower) run(ctx context.Context) {
-	f.begun = f.s.opts.Now()
 	var tick <-chan time.Time
 	if !f.s.opts.seams.still {
 		ticker := time.NewTicker(followInterval)

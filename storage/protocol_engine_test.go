@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,6 +85,9 @@ type stepEngine struct {
 	faults []protocolFault
 	hooks  map[protocolCall]func()
 	unsure map[string]bool // rows of stage and pending whose writers don't know whether they are there
+	// shared makes every batch of a write a write of its own, and every few rows of a scan a call.
+	shared bool
+	order  uint64 // in which the batches of a write are applied; 0: as they come
 }
 
 // protocolCall is the nth call, or the nth write.
@@ -135,11 +139,18 @@ func (e *stepEngine) arm(faults []protocolFault, hooks map[protocolCall]func()) 
 	e.faults, e.hooks = faults, hooks
 }
 
+// excuse says that errors may come now.
+func (e *stepEngine) excuse() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fired = true
+}
+
 // disarm says whether anything went wrong since arm.
 func (e *stepEngine) disarm() (fired bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.armed, e.faults, e.hooks = false, nil, nil
+	e.armed, e.faults, e.hooks, e.order = false, nil, nil, 0
 	return e.fired
 }
 
@@ -236,7 +247,24 @@ func (e *stepEngine) enter(write bool) (last bool, err error) {
 	return last, nil
 }
 
-func (e *stepEngine) Write(ctx context.Context, batches []engine.Batch) error {
+func (e *stepEngine) Write(ctx context.Context, batches []engine.Batch) (first error) {
+	if !e.shared {
+		return e.write(ctx, batches)
+	}
+	e.mu.Lock()
+	if batches = slices.Clone(batches); e.order != 0 {
+		rand.New(rand.NewPCG(e.order, 3)).Shuffle(len(batches), func(i, j int) { batches[i], batches[j] = batches[j], batches[i] })
+	}
+	e.mu.Unlock()
+	for _, b := range batches {
+		if err := e.write(ctx, []engine.Batch{b}); first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 	last, err := e.enter(true)
 	if err == nil {
 		err = e.inner.Write(ctx, batches)
@@ -280,7 +308,36 @@ func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 			yield(engine.Row{}, err)
 			return
 		}
-		e.inner.Scan(ctx, r)(yield)
+		if !e.shared || r.Limit > 0 {
+			e.inner.Scan(ctx, r)(yield)
+			return
+		}
+		e.pages(ctx, r, yield)
+	}
+}
+
+// pages reads a few rows at a time, and others may write between.
+func (e *stepEngine) pages(ctx context.Context, r engine.Range, yield func(engine.Row, error) bool) {
+	const page = 3
+	var last engine.Key
+	for r.Limit = page; ; r.From = last {
+		seen := 0
+		for row, err := range e.inner.Scan(ctx, r) {
+			if seen++; err == nil && last != nil && engine.Compare(row.Clustering, last) == 0 {
+				continue
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+			last = row.Clustering
+		}
+		if seen < page {
+			return
+		}
+		if _, err := e.enter(false); err != nil {
+			yield(engine.Row{}, err)
+			return
+		}
 	}
 }
 

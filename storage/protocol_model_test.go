@@ -149,6 +149,9 @@ type protocolModel struct {
 	sent map[protocolSeries]map[int64][]protocolValue
 	// sure is the greatest value, at a time, that was acknowledged, or that a query has shown: it stays.
 	sure map[protocolSeries]map[int64]protocolValue
+	// forgetful makes what a query has shown, and nobody acknowledged, stay only as long as it likes to: other
+	// processes needn't see it.
+	forgetful bool
 }
 
 func newProtocolModel() *protocolModel {
@@ -264,6 +267,9 @@ func (m *protocolModel) judge(needs map[protocolSeries]map[int64]protocolValue, 
 	}
 	for s, samples := range got {
 		for _, x := range samples {
+			if m.forgetful {
+				break
+			}
 			m.stays(s, x.t, x.v)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 const (
@@ -31,6 +32,13 @@ type protocolRun struct {
 	now    atomic.Int64 // milliseconds
 	newest atomic.Int64 // the greatest that now ever was
 	unsure map[string]bool
+
+	// Of a process among several: its name in the stage without the number of the start, how often it was
+	// started, when it said that it is there, and whether it keeps silent.
+	name   string
+	starts int
+	beaten int64
+	silent bool
 
 	eng   *stepEngine
 	store *Store
@@ -57,6 +65,9 @@ type openQuery struct {
 
 // runHistory returns what went wrong, or "".
 func runHistory(h history) string {
+	if strings.Contains(h[0], "processes=") {
+		return runShared(h)
+	}
 	r, err := newProtocolRun(h[0])
 	if err != nil {
 		return err.Error()
@@ -143,6 +154,11 @@ func (r *protocolRun) start() {
 			return
 		}
 		r.eng = newStepEngine(inner, r.unsure)
+		r.eng.shared = r.opts.Shared
+		r.starts++
+		if r.opts.Shared {
+			r.opts.seams.writer, r.beaten = fmt.Sprintf("%s%*d", r.name, engine.IDLen-len(r.name), r.starts), r.now.Load()
+		}
 		r.ready = make(chan struct{})
 		r.eng.arm(r.faults, r.hooks)
 		r.store, err = Open(context.Background(), r.eng, r.opts)

@@ -61,6 +61,10 @@ func TestProtocolRegressions(t *testing.T) {
 			require.NoError(t, err)
 			for _, kind := range []string{"memory", "pebble"} {
 				h := parseHistory(string(text))
+				if strings.Contains(h[0], "processes=") {
+					require.Empty(t, runHistory(h))
+					break
+				}
 				h[0] += " engine=" + kind
 				require.Empty(t, runHistory(h), kind)
 			}
@@ -177,8 +181,12 @@ func (r *protocolRun) rest(ctx context.Context) {
 		if hour < floorDiv(now, hourMS)-hourLag {
 			r.fail("the mark of partition %d stands at hour %d, now is %d", p, hour, floorDiv(now, hourMS))
 		}
+		for ; r.opts.Shared && slot <= s.period.slotOf(now)+2*(dayMS/s.period.SlotMS); slot++ {
+			r.nothing(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)})
+			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: stagePartition(slot, p)})
+		}
 		// What no writer was told of may be left below the marks; all else is gone.
-		for slot := s.period.slotOf(oldest); slot <= s.period.slotOf(now)+2; slot++ {
+		for slot := s.period.slotOf(oldest); !r.opts.Shared && slot <= s.period.slotOf(now)+2; slot++ {
 			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)})
 		}
 		// Below the mark, a row may stand whose writer saw its hour end and wrote another: nobody reads it.
@@ -198,6 +206,14 @@ func (r *protocolRun) emptyHead() {
 	r.store.LetGo()
 	if n, bytes := h.series.Load(), h.bytes.Load(); n != 0 || bytes != 0 {
 		r.fail("all is sealed, and the head says that it holds %d series and %d bytes", n, bytes)
+	}
+}
+
+// nothing fails for rows that everybody would find, and seal, or forget.
+func (r *protocolRun) nothing(ctx context.Context, rows engine.Range) {
+	for row, err := range r.store.eng.Scan(ctx, rows) {
+		r.fail("left in %s of %v: %v, %v", rows.Table, rows.Partition, row.Clustering, err)
+		return
 	}
 }
 

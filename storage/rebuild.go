@@ -24,6 +24,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 		return nil // Others answer queries.
 	}
 	begin := time.Now()
+	s.follower.begun = s.opts.Now()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.seams.workers(rebuildWorkers))
 	if s.opts.Shared {

@@ -1,0 +1,95 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+)
+
+// TestSharedProtocol carries out seeded histories of several processes over one engine: every query of any
+// of them must show what any had acknowledged before. A failing history is cut short and printed.
+func TestSharedProtocol(t *testing.T) {
+	t.Parallel()
+	seeds := 300
+	if *protocolSeeds > 0 {
+		seeds = *protocolSeeds
+	}
+	if testing.Short() || underRace {
+		seeds /= 5
+	}
+	for seed := *protocolFrom; seed < *protocolFrom+seeds; seed++ {
+		h := makeSharedHistory(uint64(seed))
+		if problem := runHistory(h); problem != "" {
+			h = shrinkHistory(h)
+			t.Fatalf("seed %d: %s\n%s\nas a shorter history: %s", seed, problem, h, runHistory(h))
+		}
+	}
+}
+
+// quiet ends a history: nothing fails any more, all processes come round, and all must come to rest.
+func (s *sharedRun) quiet() {
+	ctx := context.Background()
+	for _, r := range s.procs {
+		s.faults, s.within, s.with, s.order = nil, nil, nil, 0
+		r.silent = false
+		if r.store == nil {
+			r.start()
+		}
+		if r.problem != "" {
+			return
+		}
+		r.eng.arm(nil, nil)
+	}
+	for _, r := range s.procs {
+		r.tolerate("applying what was withheld", r.eng.inner.ApplyWithheld(ctx))
+	}
+	s.everyone("at rest", nil)
+	for _, r := range s.procs {
+		r.round(ctx)
+		s.everyone("after a round", nil)
+	}
+	s.pass(4*24*time.Hour + time.Hour)
+	for range 2 {
+		for _, r := range s.procs {
+			r.round(ctx)
+			r.tolerate("forgetting", s.do(r, "forget"))
+		}
+	}
+	for _, r := range s.procs {
+		r.tolerate("forgetting", s.do(r, "forget"))
+		r.emptyHead()
+	}
+	answer := s.everyone("when all is sealed", nil)
+	for _, r := range s.procs {
+		r.restart(true, 0)
+		if r.problem != "" {
+			return
+		}
+	}
+	s.everyone("after a restart", answer)
+	for _, r := range s.procs {
+		r.round(ctx)
+		r.rest(ctx)
+	}
+}
+
+// everyone asks all processes for everything, compares with the model, and where there is one with an answer
+// that must be the same. It returns the last.
+func (s *sharedRun) everyone(when string, want []byte) (got []byte) {
+	for _, r := range s.procs {
+		if s.problem() != "" {
+			return got
+		}
+		for _, tenant := range []string{"ann", "bob"} {
+			if err := r.query([]string{tenant}); err != nil {
+				r.fail("%v", err)
+			}
+		}
+		got = encodeAnswer(r.answer(context.Background()))
+		if want != nil && !bytes.Equal(got, want) {
+			r.fail("another answer %s", when)
+		}
+	}
+	return got
+}
