@@ -34,7 +34,7 @@ func (o *Options) prepareSchema(ctx context.Context, c *Cluster) error {
 	for range schemaTries {
 		for _, n := range c.local() {
 			err := o.prepareSchemaOn(ctx, c, n)
-			if err == nil || errors.Is(err, errSettings) || ctx.Err() != nil {
+			if err == nil || errors.Is(err, ErrSettings) || ctx.Err() != nil {
 				return err
 			}
 			errs = append(errs, err)
@@ -68,7 +68,7 @@ func (o *Options) prepareSchemaOn(ctx context.Context, c *Cluster, n Node) error
 	}
 	missing := live.missing()
 	if len(missing) > 0 && !o.CreateSchema {
-		return fmt.Errorf("cassandra: keyspace %s lacks the tables %s (%w); %s", o.Keyspace, strings.Join(namesOf(missing), ", "), errSettings, bySchemaCommand)
+		return refuse("keyspace %s lacks the tables %s; %s", o.Keyspace, strings.Join(namesOf(missing), ", "), bySchemaCommand)
 	}
 	for _, t := range missing {
 		if err := o.change(ctx, session, createTable(o, t)); err != nil {
@@ -93,7 +93,7 @@ func (o *Options) prepareKeyspace(ctx context.Context, c *Cluster, session *gocq
 	exists := copies != nil
 	if !exists {
 		if !o.CreateSchema {
-			return fmt.Errorf("cassandra: keyspace %s doesn't exist (%w); %s", o.Keyspace, errSettings, bySchemaCommand)
+			return refuse("keyspace %s doesn't exist; %s", o.Keyspace, bySchemaCommand)
 		}
 		if copies, err = parseReplication(o.Replication); err != nil {
 			return err
@@ -121,9 +121,9 @@ func (o *Options) change(ctx context.Context, session *gocql.Session, statement 
 	case err == nil || errors.As(err, &exists):
 		return nil
 	case refused(err):
-		return fmt.Errorf("cassandra: user %q may not change the schema (%w); %s: %w", o.Username, errSettings, bySchemaCommand, err)
+		return refuse("user %q may not change the schema; %s: %w", o.Username, bySchemaCommand, err)
 	case errors.As(err, &request) && !transient(err):
-		return fmt.Errorf("cassandra: Cassandra refuses (%w) %q: %w", errSettings, firstLine(statement), err)
+		return refuse("Cassandra refuses %q: %w", firstLine(statement), err)
 	default:
 		return err
 	}
@@ -141,17 +141,17 @@ func checkConsistency(o *Options, c *Cluster, copies replication) error {
 		total += copies.in(dc)
 	}
 	if copies.in(c.LocalDC) == 0 {
-		return fmt.Errorf("cassandra: keyspace %s has no copies in data center %s (%w): replication %s; alter the keyspace, or choose another local data center",
-			o.Keyspace, c.LocalDC, errSettings, copies)
+		return refuse("keyspace %s has no copies in data center %s: replication %s; alter the keyspace, or choose another local data center",
+			o.Keyspace, c.LocalDC, copies)
 	}
 	need := func(where string, copies, needed, nodes int) error {
 		switch {
 		case needed > copies:
-			return fmt.Errorf("cassandra: consistency %s needs %d copies, keyspace %s keeps %d%s (%w); raise the replication, or choose LOCAL_QUORUM",
-				o.Consistency, needed, o.Keyspace, copies, where, errSettings)
+			return refuse("consistency %s needs %d copies, keyspace %s keeps %d%s; raise the replication, or choose LOCAL_QUORUM",
+				o.Consistency, needed, o.Keyspace, copies, where)
 		case needed > nodes:
-			return fmt.Errorf("cassandra: consistency %s of %d copies needs %d nodes, there are %d%s (%w); lower the replication of keyspace %s, or add nodes",
-				o.Consistency, copies, needed, nodes, where, errSettings, o.Keyspace)
+			return refuse("consistency %s of %d copies needs %d nodes, there are %d%s; lower the replication of keyspace %s, or add nodes",
+				o.Consistency, copies, needed, nodes, where, o.Keyspace)
 		}
 		return nil
 	}

@@ -22,7 +22,8 @@
 //
 // A batch is one partition of one table, so all of its statements are one mutation, which every replica
 // applies as a whole. Each statement has its mutation's timestamp. So every write can be sent again, and is,
-// when a connection breaks or replicas are slow or missing, until Options.Timeout is over; then Write returns
+// when a connection breaks or replicas are slow or missing, until Options.Timeout is over (to one more node at
+// once when one stays silent for longer than Cassandra ever takes to answer a write); then Write returns
 // engine.ErrUnavailable, and what it wrote may be there or not.
 //
 // At one timestamp a delete wins over a put, and of two puts the greater value. Where both have a time to
@@ -50,7 +51,7 @@
 // cluster through the first host that answers, makes what is missing of the schema through the node with the
 // least host ID (so that several processes at once don't make it twice), and refuses what can't work: an
 // unknown data center, fewer nodes than the consistency needs, a newer schema, tables that are someone
-// else's. Every such error is one line, and wraps nothing that trying again would heal.
+// else's. Every such error is one line that says what to do (ErrSettings).
 //
 // Nodes may come and go, all of them even: requests fail with engine.ErrUnavailable as long as too few are
 // there, and work again some seconds after enough came back.

@@ -13,6 +13,22 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
+// ErrSettings says that the settings don't fit the cluster, or what is in it: trying again won't help. Open
+// returns it.
+var ErrSettings = errors.New("cassandra: the settings don't fit the cluster")
+
+// refusal is an ErrSettings whose text says just what is wrong and what to do.
+type refusal struct{ error }
+
+// Is implements what errors.Is asks for.
+func (refusal) Is(target error) bool { return target == ErrSettings }
+
+func (r refusal) Unwrap() error { return r.error }
+
+func refuse(format string, args ...any) error {
+	return refusal{fmt.Errorf("cassandra: "+format, args...)}
+}
+
 // transient says whether a request that ended so may do better on another node or a little later: the
 // cluster is short of nodes or overloaded, or a connection broke. What was sent may have been done.
 func transient(err error) bool {

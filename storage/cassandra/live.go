@@ -91,8 +91,8 @@ func (l *liveSchema) missing() []*engine.Table {
 func (l *liveSchema) checkVersion() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && versionOf(live.comment) > schemaVersion {
-			return fmt.Errorf("cassandra: table %s.%s has schema version %d, this release knows %d (%w); run a later release, or use another keyspace",
-				l.keyspace, t, versionOf(live.comment), schemaVersion, errSettings)
+			return refuse("table %s.%s has schema version %d, this release knows %d; run a later release, or use another keyspace",
+				l.keyspace, t, versionOf(live.comment), schemaVersion)
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func (l *liveSchema) checkVersion() error {
 func (l *liveSchema) checkColumns() error {
 	for _, t := range engine.Tables {
 		if live := l.tables[t.Name]; live != nil && live.otherColumns(t) != "" {
-			return fmt.Errorf("cassandra: table %s.%s isn't Cassia's (%w): %s; use another keyspace", l.keyspace, t, errSettings, live.otherColumns(t))
+			return refuse("table %s.%s isn't Cassia's: %s; use another keyspace", l.keyspace, t, live.otherColumns(t))
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func newMetrics() *metrics {
 		}, []string{"op", "result"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_cassandra_retries_total",
-			Help: "Times that a request was sent again, to the same or another node, second asks of slow reads included.",
+			Help: "Times that a request was sent again after it had failed, to the same or another node.",
 		}, []string{"op"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "cassia_cassandra_request_seconds",

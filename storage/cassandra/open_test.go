@@ -2,6 +2,7 @@ package cassandra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -29,6 +30,7 @@ func requireRefusal(t *testing.T, o Options, words ...string) {
 	require.True(t, strings.HasPrefix(err.Error(), "cassandra: "), "%v", err)
 	require.NotContains(t, err.Error(), "\n", "one line")
 	require.Equal(t, 1, strings.Count(err.Error(), "cassandra: "), "%v", err)
+	require.Equal(t, !strings.Contains(err.Error(), "no host answers"), errors.Is(err, ErrSettings), "%v", err)
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -270,7 +272,7 @@ func TestConsistencyAgainstReplication(t *testing.T) {
 			require.NoError(t, err, "%+v", c)
 		} else {
 			require.ErrorContains(t, err, c.want, "%+v", c)
-			require.ErrorIs(t, err, errSettings)
+			require.ErrorIs(t, err, ErrSettings)
 		}
 	}
 }

@@ -15,6 +15,13 @@ const (
 	lastPause  = time.Second
 	// nextHosts is how many other nodes are tried at once when a connection breaks.
 	nextHosts = 2
+	// slowReader is when another node is asked for a page that doesn't come: later than healthy nodes
+	// answer, sooner than a person minds.
+	slowReader = 250 * time.Millisecond
+	// silentWriter is when another node is sent a write that isn't answered. Cassandra's nodes answer within
+	// 2 s (write_request_timeout), with an error if need be: one that hasn't by now is gone, not slow, and
+	// the cluster isn't burdened with writes that were only late.
+	silentWriter = 2500 * time.Millisecond
 )
 
 var errNoAnswer = errors.New("no answer in time")
@@ -65,6 +72,15 @@ func (e *Engine) request(ctx context.Context, op operation, again func(error) bo
 			return last
 		}
 	}
+}
+
+// alsoAsk makes gocql ask one more node, when the first one hasn't answered after delay; the first answer
+// counts. With a single node up gocql would take its absence for the answer, so then there is no second.
+func (e *Engine) alsoAsk(delay time.Duration) gocql.SpeculativeExecutionPolicy {
+	if up, _ := e.nodes.count(); up < 2 {
+		return gocql.NonSpeculativeExecution{}
+	}
+	return &gocql.SimpleSpeculativeExecution{NumAttempts: 1, TimeoutDelay: min(delay, e.opts.Timeout/4)}
 }
 
 // elsewhere makes gocql send a request that may be sent twice to another node at once if the first one is

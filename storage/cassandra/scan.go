@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
-	"time"
 	"unsafe"
 
 	"github.com/gocql/gocql"
@@ -23,9 +22,6 @@ const (
 	rowOverhead = 32
 	// cancelEvery is after how many rows a scan looks whether its context has ended.
 	cancelEvery = 64
-	// secondAsk is when another node is asked for a page that doesn't come. Longer than a healthy node
-	// takes, shorter than a person notices.
-	secondAsk = 250 * time.Millisecond
 )
 
 // Scan implements engine.Engine. Rows come in pages, the next one is fetched while the last is read. Rows of
@@ -140,10 +136,8 @@ func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
 	p.err = e.request(ctx, opScan, transient, func(ctx context.Context) (int, error) {
 		q := e.session.Query(s.statement, s.args...).WithContext(ctx).
 			Consistency(level).PageSize(s.size).PageState(from).Idempotent(true)
-		if up, _ := e.nodes.count(); up > 1 && !s.r.Table.Conditional {
-			q.SetSpeculativeExecutionPolicy(&gocql.SimpleSpeculativeExecution{NumAttempts: 1, TimeoutDelay: secondAsk})
-		} else {
-			q.RetryPolicy(elsewhere{})
+		if q.RetryPolicy(elsewhere{}); !s.r.Table.Conditional {
+			q.SetSpeculativeExecutionPolicy(e.alsoAsk(slowReader))
 		}
 		rows := q.Iter()
 		p.rows, p.next = rows, rows.PageState()

@@ -49,13 +49,13 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 		session, err := o.direct(host)
 		if err == nil {
 			var c *Cluster
-			c, err = o.lookAround(ctx, session)
+			c, err = o.lookAround(ctx, session, host)
 			session.Close()
 			if err == nil {
 				return c, nil
 			}
 		}
-		if errors.Is(err, errSettings) {
+		if errors.Is(err, ErrSettings) {
 			return nil, err // Another host would say the same.
 		}
 		errs = append(errs, err)
@@ -82,7 +82,8 @@ func (o *Options) direct(host string) (*gocql.Session, error) {
 	return session, nil
 }
 
-func (o *Options) lookAround(ctx context.Context, session *gocql.Session) (*Cluster, error) {
+// lookAround asks the node that session is with, which was reached as host.
+func (o *Options) lookAround(ctx context.Context, session *gocql.Session, host string) (*Cluster, error) {
 	var c Cluster
 	var local Node
 	var id gocql.UUID
@@ -94,7 +95,7 @@ func (o *Options) lookAround(ctx context.Context, session *gocql.Session) (*Clus
 		WithContext(ctx).Scan(&c.Name, &id, &local.DataCenter, &local.Rack, &local.Release, &schema, &address, &port)
 	var request gocql.RequestError
 	if errors.As(err, &request) && request.Code() == gocql.ErrCodeInvalid {
-		return nil, fmt.Errorf("cassandra: this Cassandra is older than 4.0, the oldest that Cassia works with (%w): %w", errSettings, err)
+		return nil, refuse("this Cassandra is older than 4.0, the oldest that Cassia works with: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read system.local: %w", err)
@@ -111,13 +112,17 @@ func (o *Options) lookAround(ctx context.Context, session *gocql.Session) (*Clus
 	if err := peers.Close(); err != nil {
 		return nil, fmt.Errorf("read system.peers_v2: %w", err)
 	}
+	if len(c.Nodes) == 1 {
+		// The node may stand behind a port that was forwarded, and not know where it is reached.
+		c.Nodes[0].Address = host
+	}
 	slices.SortFunc(c.Nodes, func(a, b Node) int { return strings.Compare(a.HostID, b.HostID) })
 	if c.LocalDC = o.LocalDC; c.LocalDC == "" {
 		c.LocalDC = local.DataCenter
 	}
 	if len(c.local()) == 0 {
-		return nil, fmt.Errorf("cassandra: no node is in data center %q (%w); the cluster has %s",
-			c.LocalDC, errSettings, strings.Join(c.dataCenters(), ", "))
+		return nil, refuse("no node is in data center %q; the cluster has %s",
+			c.LocalDC, strings.Join(c.dataCenters(), ", "))
 	}
 	return &c, nil
 }
@@ -156,12 +161,6 @@ func (o *Options) contacts(c *Cluster) []string {
 	return hosts
 }
 
-var (
-	// errSettings marks what trying again won't heal.
-	errSettings = errors.New("check the settings")
-	errLogin    = errors.New("the login was refused")
-)
-
 // connectWatch keeps the last error of connecting: gocql returns it as text only.
 type connectWatch struct {
 	mu  sync.Mutex
@@ -189,13 +188,13 @@ func (w *connectWatch) explain(o *Options, err error) error {
 	case w.err == nil:
 		return err
 	case errors.As(w.err, &request) && request.Code() == gocql.ErrCodeCredentials, errors.As(w.err, &request) && request.Code() == gocql.ErrCodeUnauthorized:
-		return fmt.Errorf("cassandra: %w as %q; check the username and the password (%w): %w", errLogin, o.Username, errSettings, w.err)
+		return refuse("the login was refused as %q; check the username and the password: %w", o.Username, w.err)
 	case strings.HasPrefix(w.err.Error(), "authentication required"):
-		return fmt.Errorf("cassandra: %w: Cassandra wants a username and a password, none are given (%w)", errLogin, errSettings)
+		return refuse("Cassandra wants a username and a password, none are given")
 	case errors.As(w.err, &certificate):
-		return fmt.Errorf("cassandra: TLS: the node's certificate isn't trusted; check the CA file and the server name (%w): %w", errSettings, w.err)
+		return refuse("TLS: the node's certificate isn't trusted; check the CA file and the server name: %w", w.err)
 	case errors.As(w.err, &record):
-		return fmt.Errorf("cassandra: TLS: the node doesn't speak TLS on this port; switch TLS off, or name the port that does (%w): %w", errSettings, w.err)
+		return refuse("TLS: the node doesn't speak TLS on this port; switch TLS off, or name the port that does: %w", w.err)
 	default:
 		return err
 	}

@@ -3,7 +3,6 @@ package cassandra
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"os"
 )
 
@@ -13,17 +12,17 @@ func (o *TLSOptions) config() (*tls.Config, error) {
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("cassandra: TLS: read the CA's certificates (%w): %w", errSettings, err)
+			return nil, refuse("TLS: read the CA's certificates: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("cassandra: TLS: %s holds no certificate as PEM (%w)", o.CAFile, errSettings)
+			return nil, refuse("TLS: %s holds no certificate as PEM", o.CAFile)
 		}
 	}
 	if o.CertFile != "" {
 		cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("cassandra: TLS: load %s and %s (%w): %w", o.CertFile, o.KeyFile, errSettings, err)
+			return nil, refuse("TLS: load %s and %s: %w", o.CertFile, o.KeyFile, err)
 		}
 		c.Certificates = []tls.Certificate{cert}
 	}

@@ -96,10 +96,12 @@ func (e *Engine) writeBatch(ctx context.Context, b *engine.Batch) error {
 			// A single statement is cheaper than a batch of one.
 			q := e.session.Query(entries[0].Stmt, entries[0].Args...).WithContext(ctx).
 				Consistency(e.level.write).Idempotent(true).RetryPolicy(elsewhere{})
+			q.SetSpeculativeExecutionPolicy(e.alsoAsk(silentWriter))
 			err := q.Exec()
 			return q.Attempts(), err
 		}
 		batch := e.session.NewBatch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(elsewhere{})
+		batch.SpeculativeExecutionPolicy(e.alsoAsk(silentWriter))
 		batch.Cons = e.level.write
 		batch.Entries = entries
 		err := e.session.ExecuteBatch(batch)

@@ -7,5 +7,5 @@
 // docker/cassandra/local; a cluster lives in a temporary folder, on ports that were free, and ends with the test,
 // or, if the whole test process is killed, a second later.
 //
-// The package knows nothing of CQL, so that it can be used beside any driver.
+// The package knows nothing of Cassia's tables, and of CQL no more than how to drop a keyspace that a test made.
 package cassandratest

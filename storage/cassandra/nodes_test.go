@@ -1,0 +1,129 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// load writes rows, one after the other in each of some partitions, and reads them now and then.
+type load struct {
+	e    *Engine
+	quit chan struct{}
+	done sync.WaitGroup
+
+	mu      sync.Mutex
+	written map[int64]int64 // acknowledged rows, by slot
+	errs    []error
+	slowest time.Duration
+}
+
+const loaders = 4
+
+func startLoad(e *Engine) *load {
+	l := &load{e: e, quit: make(chan struct{}), written: map[int64]int64{}}
+	for slot := range int64(loaders) {
+		l.done.Go(func() { l.run(slot) })
+	}
+	return l
+}
+
+func (l *load) run(slot int64) {
+	ctx := context.Background()
+	for seq := int64(0); ; seq++ {
+		select {
+		case <-l.quit:
+			return
+		default:
+		}
+		start := time.Now()
+		err := l.e.Write(ctx, []engine.Batch{stage(slot, mutation(seq, make([]byte, 1000)))})
+		if err == nil && seq%5 == 0 {
+			r := rangeOf(stage(slot))
+			r.From = engine.Key{writer(1), engine.Int(seq)}
+			err = errors.New("an acknowledged row isn't found")
+			for _, err = range l.e.Scan(ctx, r) {
+			}
+		}
+		l.mu.Lock()
+		if l.slowest = max(l.slowest, time.Since(start)); err != nil {
+			l.errs = append(l.errs, err)
+		} else {
+			l.written[slot] = seq + 1
+		}
+		l.mu.Unlock()
+		if err != nil {
+			seq-- // The same row again: a key names one content.
+		}
+	}
+}
+
+// take returns what went wrong since the last call.
+func (l *load) take() (errs []error, slowest time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	errs, slowest = l.errs, l.slowest
+	l.errs, l.slowest = nil, 0
+	return errs, slowest
+}
+
+// TestNodesDie kills, pauses and revives nodes of a cluster of three, under load.
+func TestNodesDie(t *testing.T) {
+	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})
+	o := DefaultOptions()
+	o.Hosts, o.Username, o.Password = cluster.Hosts(), cassandratest.Username, "wrong"
+	requireRefusal(t, o, "the login was refused", `"cassandra"`, "check the username and the password")
+	o.Username, o.Password = "", ""
+	requireRefusal(t, o, "Cassandra wants a username and a password")
+	o.Username, o.Password = cassandratest.Username, cassandratest.Password
+
+	e := open(t, o)
+	defer func() { require.NoError(t, e.Close()) }()
+	copies, err := e.Replication(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{e.dc: 3}, copies, "as many as there are nodes")
+	testFacts(t, e)
+
+	l := startLoad(e)
+	during := func(what string, d time.Duration) {
+		time.Sleep(d)
+		errs, slowest := l.take()
+		require.Empty(t, errs, what)
+		t.Logf("%s: the slowest took %s", what, slowest)
+	}
+	during("three nodes", 2*time.Second)
+	require.NoError(t, cluster.Pause(2))
+	during("one paused", 10*time.Second)
+	require.NoError(t, cluster.Continue(2))
+	during("going on", 2*time.Second)
+	require.NoError(t, cluster.Kill(1))
+	during("one killed", 5*time.Second)
+
+	require.NoError(t, cluster.Kill(2))
+	start := time.Now()
+	require.Eventually(t, func() bool {
+		errs, _ := l.take()
+		return len(errs) > 0
+	}, 2*o.Timeout, 50*time.Millisecond)
+	t.Logf("two killed: the first error after %s", time.Since(start))
+	require.NoError(t, cluster.Revive(1))
+	require.Eventually(t, func() bool {
+		return e.Write(context.Background(), []engine.Batch{stage(loaders, mutation(1, nil))}) == nil
+	}, 30*time.Second, 100*time.Millisecond)
+	close(l.quit)
+	l.done.Wait()
+	errs, _ := l.take()
+	for _, err := range errs {
+		require.ErrorIs(t, err, engine.ErrUnavailable)
+	}
+	for slot, n := range l.written {
+		require.GreaterOrEqual(t, len(sizes(t, e, rangeOf(stage(slot)))), int(n), "acknowledged rows of slot %d", slot)
+	}
+}
