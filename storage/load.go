@@ -2,15 +2,19 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // load reads the stage rows of a slot that want asks for into a generation that belongs to no cell, or
 // returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one that
-// can't be understood without it.
+// can't be understood without it, or not yet.
 func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
@@ -24,6 +28,8 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 		if err := l.blob(ctx, r, row.Value); isUnreadable(err) {
 			l.of.damaged = true
 			s.noteDamage(w.Slot, w.Partition, r, err)
+			continue
+		} else if errors.Is(err, errUndefined) {
 			continue
 		} else if err != nil {
 			return nil, err
@@ -73,6 +79,9 @@ func (l *loader) blob(ctx context.Context, r stageRow, b []byte) error {
 		if err := l.s.learn(ctx, &l.blobDecoder, r); err != nil {
 			return err
 		}
+		if l.undefined() && !l.of.damaged && l.s.unexplained.mayWait(l.s, damagedRow{l.slot, l.partition, r}) {
+			return errUndefined
+		}
 	}
 	if err := l.reader.walk(&l.blobDecoder); err != nil {
 		return err
@@ -87,6 +96,34 @@ func (l *loader) blob(ctx context.Context, r stageRow, b []byte) error {
 	}
 	l.of.prune()
 	return nil
+}
+
+// unexplained remembers since when stage rows of other processes are known that lean on what isn't there. The
+// rows of a commit under way become visible in any order, so these must not be worked off before it is sure
+// that their commit was never acknowledged.
+type unexplained struct {
+	mu    sync.Mutex
+	since map[damagedRow]time.Time
+}
+
+// mayWait says whether what the row leans on may still come.
+func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
+	if !s.opts.Shared || at.row.writer == s.writer { // A sealer waits for the commits of its own process.
+		return false
+	}
+	now := s.opts.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	since, ok := u.since[at]
+	if ok {
+		return now.Sub(since) <= gapLife
+	}
+	maps.DeleteFunc(u.since, func(_ damagedRow, since time.Time) bool { return now.Sub(since).Abs() > tailLife })
+	if u.since == nil {
+		u.since = map[damagedRow]time.Time{}
+	}
+	u.since[at] = now
+	return true
 }
 
 // prune lets go of what old epochs defined: a blob that leans on them after all makes learn look it up.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
@@ -87,6 +88,8 @@ type stepEngine struct {
 	unsure map[string]bool // rows of stage and pending whose writers don't know whether they are there
 	// shared makes every batch of a write a write of its own, and every few rows of a scan a call.
 	shared bool
+	// opening says that a shared store hasn't said yet that it is there, which Open waits for.
+	opening atomic.Bool
 	order  uint64 // in which the batches of a write are applied; 0: as they come
 }
 
@@ -259,6 +262,9 @@ func (e *stepEngine) Write(ctx context.Context, batches []engine.Batch) (first e
 	for _, b := range batches {
 		if err := e.write(ctx, []engine.Batch{b}); first == nil {
 			first = err
+		}
+		if b.Table == engine.Processes {
+			e.opening.Store(false)
 		}
 	}
 	return first

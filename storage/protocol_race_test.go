@@ -157,7 +157,7 @@ func (r *concurrentRun) read(rng *rand.Rand) {
 // round and sealAll meet errors where a write's answer is lost; they come round again.
 func (r *concurrentRun) round(*rand.Rand) {
 	ctx := context.Background()
-	for p := range r.store.period.Partitions {
+	for p := range r.store.period.partitions() {
 		work, err := r.store.Waiting(ctx, p)
 		assert.NoError(r.t, err)
 		for _, w := range work {

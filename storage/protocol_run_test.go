@@ -155,6 +155,7 @@ func (r *protocolRun) start() {
 		}
 		r.eng = newStepEngine(inner, r.unsure)
 		r.eng.shared = r.opts.Shared
+		r.eng.opening.Store(r.opts.Shared)
 		r.starts++
 		if r.opts.Shared {
 			r.opts.seams.writer, r.beaten = fmt.Sprintf("%s%*d", r.name, engine.IDLen-len(r.name), r.starts), r.now.Load()
@@ -378,7 +379,7 @@ func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
 
 // round is what the sealing loop does in one round.
 func (r *protocolRun) round(ctx context.Context) {
-	for p := range r.store.period.Partitions {
+	for p := range r.store.period.partitions() {
 		work, err := r.store.Waiting(ctx, p)
 		if err != nil {
 			r.tolerate("listing work", err)

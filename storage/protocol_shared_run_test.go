@@ -282,8 +282,13 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 			continue
 		}
 		hooks[w.call] = func() {
-			if <-r.ready; other == r && r.store == nil {
-				return
+			if other == r {
+				if r.eng.opening.Load() { // It would wait for itself.
+					return
+				}
+				if <-r.ready; r.store == nil {
+					return
+				}
 			}
 			if err := s.nested(r, other, nested); err != nil {
 				r.fail("%s: %v", w.op, err)

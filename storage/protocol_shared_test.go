@@ -50,7 +50,8 @@ func (s *sharedRun) quiet() {
 		s.everyone("after a round", nil)
 	}
 	s.pass(4*24*time.Hour + time.Hour)
-	for range 2 {
+	for range 3 {
+		s.pass(gapLife + time.Second)
 		for _, r := range s.procs {
 			r.round(ctx)
 			r.tolerate("forgetting", s.do(r, "forget"))

@@ -181,7 +181,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 		if hour < floorDiv(now, hourMS)-hourLag {
 			r.fail("the mark of partition %d stands at hour %d, now is %d", p, hour, floorDiv(now, hourMS))
 		}
-		for ; r.opts.Shared && slot <= s.period.slotOf(now)+2*(dayMS/s.period.SlotMS); slot++ {
+		for ; r.opts.Shared && slot <= s.period.slotOf(now)+2*(dayMS/s.period.all()[0].SlotMS); slot++ {
 			r.nothing(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)})
 			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: stagePartition(slot, p)})
 		}

@@ -61,6 +61,8 @@ type Options struct {
 	Slot time.Duration
 	// Partitions spread the work of sealing. Default 16.
 	Partitions int
+	// AnySettings takes a store as it was created, and uses Slot and Partitions only to create one.
+	AnySettings bool
 	// Retention is how long raw samples are kept; 0: for ever. Default 30 days.
 	Retention time.Duration
 	// HeadBytes bounds the memory of unsealed data: above it, new series are refused. Default 4 GiB.
@@ -121,8 +123,8 @@ func (o *Options) validate() error {
 	switch {
 	case o.Slot != 0 && (o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0):
 		return fmt.Errorf("storage: a slot of %v is not a multiple of 1h that divides 24h", o.Slot)
-	case o.Partitions < 1 || o.Partitions > 4096:
-		return fmt.Errorf("storage: %d partitions, 1 to 4096 are possible", o.Partitions)
+	case o.Partitions < 1 || o.Partitions > maxPartitions:
+		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, maxPartitions)
 	case o.Retention < 0 || o.Retention > 0 && o.Retention < o.Slot:
 		return fmt.Errorf("storage: a retention of %v is shorter than a slot of %v", o.Retention, o.Slot)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
@@ -142,7 +144,7 @@ func (o *Options) validate() error {
 //	Seal     ◄────────── stage rows ◄────────────────┘ ─► raw rows, catalog, marks
 type Store struct {
 	opts   Options
-	period Period
+	period *periods
 	eng    engine.Engine
 	// writer is this process' name in the stage, new at every start.
 	writer  string
@@ -162,9 +164,11 @@ type Store struct {
 	follower  *follower
 	processes *processes
 	// damage is what the rebuild of the head could not read.
-	damage  damage
-	cache   *cache
-	metrics *metrics
+	damage damage
+	// unexplained are the stage rows that sealing leaves for a while.
+	unexplained unexplained
+	cache       *cache
+	metrics     *metrics
 
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
@@ -179,13 +183,13 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	period, created, err := openSettings(ctx, eng, opts)
+	have, err := openSettings(ctx, eng, opts)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, period: period, eng: eng, created: created,
-		writer: newID(), head: newHead(period.Partitions), sealMu: make([]sync.Mutex, period.Partitions), lowest: make([]lowest, period.Partitions),
+		opts: opts, period: newPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, maxPartitions), lowest: make([]lowest, maxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	if opts.seams.writer != "" {
@@ -245,8 +249,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Period returns how the store cuts time and series.
-func (s *Store) Period() Period { return s.period }
+// Partitions returns into how many partitions the work of sealing is divided.
+func (s *Store) Partitions() int { return s.period.partitions() }
 
 // horizon returns the newest timestamp that is no longer kept, milliseconds.
 func (s *Store) horizon() int64 {

@@ -59,7 +59,7 @@ type definer struct {
 
 var (
 	errLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", errBadBlob)
-	// errUndefined says that a blob has samples of series that nothing seen so far defines.
+	// errUndefined says that a blob leans on others that aren't there, and may still come.
 	errUndefined = errors.New("storage: a blob without the blobs that it leans on")
 )
 
@@ -114,8 +114,8 @@ func (d *blobDecoder) define(ref uint32, tenant string, ls labels.Labels) error 
 	if err != nil {
 		return err
 	}
-	if s.partition != d.partition {
-		return fmt.Errorf("%w: a series of partition %d", errBadBlob, s.partition)
+	if p := d.s.partitionOf(s, d.slot); p != d.partition {
+		return fmt.Errorf("%w: a series of partition %d", errBadBlob, p)
 	}
 	d.defined = append(d.defined, s)
 	return d.epoch.set(ref, s)
