@@ -10,10 +10,10 @@
 //	          └──────────────────────►  Cassia  ├──────▲ keyspace cassia
 //	                                 └──────────┘
 //
-// Java compiles what runs often, so first all that is compared runs for a while: both systems take a first part of
-// the data before either is measured on the rest. Then one after the other, the other one stopped, takes the load, does all that
-// it does afterwards (Cassia: seals), and its keyspace is flushed and compacted; that is the CPU and the disk that are
-// compared. Then one query that both can answer alike is timed, and the answers are compared, too.
+// Java compiles what runs often, so first all that is compared runs for a while: both systems take a first part
+// of the data before either is measured on the rest. Then one after the other, with the other one stopped, takes the
+// load and does all that it does afterwards (Cassia: seals), and its keyspace is flushed and compacted; that is the CPU
+// and the disk that are compared. Then one query that both can answer alike is timed, and the answers are compared, too.
 //
 // It needs Java 17 and Maven, see docker/cassandra/local and docker/kairosdb/local.
 package main
@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type settings struct {
 	senders, requestOf int
 	repeat             int
 	kairosBatch        int
+	cassiaFirst        bool
 }
 
 func main() {
@@ -61,6 +63,7 @@ func main() {
 	flag.IntVar(&s.repeat, "repeat", 7, "how often the query is timed, after two that warm up")
 	flag.IntVar(&s.kairosBatch, "kairosdb-batch", 200, "points that KairosDB sends to Cassandra at once; 200 is its default, and its "+
 		"documentation says that 10000 is fastest")
+	flag.BoolVar(&s.cassiaFirst, "cassia-first", false, "measure Cassia first, to see what the order does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -114,6 +117,9 @@ func compare(ctx context.Context, s settings) error {
 		}
 	}
 	var results []*result
+	if s.cassiaFirst {
+		slices.Reverse(rigs)
+	}
 	for _, r := range rigs {
 		progress("%s: %d samples", r.name(), measured.samples())
 		result, err := r.measure(ctx, measured, warm.samples())
@@ -121,6 +127,9 @@ func compare(ctx context.Context, s settings) error {
 			return fmt.Errorf("%s: %w", r.name(), err)
 		}
 		results = append(results, result)
+	}
+	if s.cassiaFirst {
+		slices.Reverse(results)
 	}
 	fmt.Print(table(s, results))
 	if len(results) == 2 {
