@@ -211,7 +211,7 @@ func TestOneInFlight(t *testing.T) {
 	n := 0
 	for _, err := range e.Scan(context.Background(), rangeOf(stage(slot))) {
 		require.NoError(t, err)
-		write(t, e, stage(slot+1, mutation(int64(n), nil)))
+		write(t, e, stage(slot+1000, mutation(int64(n), nil)))
 		n++
 	}
 	require.Equal(t, 30, n)

@@ -177,6 +177,9 @@ func (p policy) compared(o *Options) []comparedOption {
 // option is a live table's option as compared has it: Java's packages are left out.
 func (t *liveTable) option(name string) string {
 	if name == "compaction_window" {
+		if t.options["compaction_window_size"] == "" {
+			return "none"
+		}
 		return t.options["compaction_window_size"] + " " + t.options["compaction_window_unit"]
 	}
 	value := t.options[name]

@@ -196,7 +196,7 @@ func testSpoiledSchema(t *testing.T, o Options) {
 	}
 	require.Equal(t, []string{
 		"raw: its compaction is SizeTieredCompactionStrategy, this release makes TimeWindowCompactionStrategy",
-		"raw: its compaction_window is  , this release makes 1 DAYS",
+		"raw: its compaction_window is none, this release makes 1 DAYS",
 		"raw: its gc_grace_seconds is 5, this release makes 86400",
 	}, what)
 	for _, d := range differences {
