@@ -167,7 +167,7 @@ func (l *Loop) Round(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiting, oldest := 0, time.Duration(0)
-	for p := range l.store.Period().Partitions {
+	for p := range l.store.Partitions() {
 		if ctx.Err() != nil {
 			return
 		}

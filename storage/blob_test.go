@@ -102,7 +102,7 @@ func FuzzBlob(f *testing.F) {
 	f.Add(w.finish()[blobHeader:])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := blobWriter{buf: append([]byte{blobVersion, 0, 0, 0, 0}, body...)}
-		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1}}
+		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: newPeriods(Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})}
 		l := newLoader(s, Work{})
 		if l.blob(t.Context(), stageRow{writer: "w", seq: 1}, w.finish()) == nil {
 			for _, st := range l.gen.strands {

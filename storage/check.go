@@ -31,7 +31,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
 	}
-	for p := range s.period.Partitions {
+	for p := range s.period.partitions() {
 		if err := c.stage(p); err != nil {
 			return c.stats, err
 		}

@@ -202,17 +202,18 @@ func (c *committer) touch(b *Batch) {
 
 // strandFor finds or makes the series' strand in the open generation of the slot, and makes it current.
 func (c *committer) strandFor(s *Series, slot int64) *strand {
-	p := &c.s.head.parts[s.partition]
+	p := &c.s.head.parts[s.part]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	cell := p.cellOf(slot, s.partition)
+	partition := c.s.partitionOf(s, slot)
+	cell := p.cellOf(slot, partition)
 	if cell.open == nil {
 		cell.open = &generation{cell: cell, epoch: cell.seq + 1}
 	}
 	g := cell.open
 	if g.builder == nil {
 		g.builder = c.s.builders.Get().(*streamBuilder)
-		g.builder.reset(g, c.s.old(slot, s.partition))
+		g.builder.reset(g, c.s.old(slot, partition))
 		c.gens = append(c.gens, g)
 	}
 	for _, st := range s.strands {
@@ -304,7 +305,7 @@ func (c *committer) show() {
 	h := c.s.head
 	for _, g := range c.gens {
 		b := g.builder
-		p := &h.parts[g.cell.partition]
+		p := h.part(g.cell.partition)
 		grew := 0
 		for _, it := range b.items {
 			if n := len(it.strand.tail); n > 0 {
@@ -335,7 +336,7 @@ func (c *committer) show() {
 // and while the engine is away many may fail.
 func (c *committer) fail() {
 	for _, g := range c.gens {
-		p := &c.s.head.parts[g.cell.partition]
+		p := c.s.head.part(g.cell.partition)
 		p.mu.Lock()
 		if len(g.rows) > 0 {
 			g.cell.closeGeneration()

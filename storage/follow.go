@@ -80,10 +80,7 @@ type turn struct {
 }
 
 func newFollower(s *Store) *follower {
-	f := &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, s.period.Partitions)}
-	for i := range f.parts {
-		f.parts[i].cells = map[int64]*followedCell{}
-	}
+	f := &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, maxPartitions)}
 	return f
 }
 
@@ -174,13 +171,16 @@ func (f *follower) pass(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	if took := f.s.opts.Now().Sub(begun); took > tailLife/2 { // Tails may have expired before they were read.
+		return fmt.Errorf("%w: following other processes took %v", engine.ErrUnavailable, took.Round(time.Second))
+	}
 	f.begun = begun
 	return nil
 }
 
 // wholeStage reads every slot that may wait anew; streams that are known are read on from where they were.
 func (f *follower) wholeStage(ctx context.Context) error {
-	for p := range f.parts {
+	for p := range f.s.period.partitions() {
 		if err := f.s.rebuildPartition(ctx, p); err != nil {
 			return err
 		}
@@ -241,6 +241,9 @@ func (f *follower) cell(slot int64, partition int) *followedCell {
 	c := p.cells[slot]
 	if c == nil {
 		c = &followedCell{streams: map[string]*stream{}, decoder: blobDecoder{s: f.s, slot: slot, partition: partition}}
+		if p.cells == nil {
+			p.cells = map[int64]*followedCell{}
+		}
 		p.cells[slot] = c
 	}
 	return c
@@ -364,7 +367,7 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 		*dead = streamRef{series: h.revive(dead.series)}
 		h.life.RLock()
 	}
-	p := &h.parts[d.partition]
+	p := h.part(d.partition)
 	p.mu.Lock()
 	g := p.cellOf(d.slot, d.partition).follow()
 	grew := d.addTo(g)

@@ -2,8 +2,6 @@ package storage
 
 import (
 	"hash/maphash"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,17 +35,27 @@ type head struct {
 	mu      sync.RWMutex
 	tenants map[string]*headTenant
 
-	// parts[p] guards the strands of the series in partition p, and the cells of p.
+	// parts[p] guards the strands of the series that are in partition p of the first period, and so in p, p +
+	// the number of parts, … of later ones; and the cells of these.
 	parts []headPartition
 }
 
 type headPartition struct {
 	mu    sync.RWMutex
-	cells map[int64]*cell // by slot: those that have generations
+	cells map[cellAt]*cell // those that have generations
 	// seq is the greatest number that was given to a blob in a cell that is no more.
 	seq int64
 	_   [32]byte // neighbours are locked by different goroutines
 }
+
+// cellAt names a cell.
+type cellAt struct {
+	slot      int64
+	partition int
+}
+
+// part returns what guards a partition.
+func (h *head) part(partition int) *headPartition { return &h.parts[partition%len(h.parts)] }
 
 // cell is what the head knows of a slot and partition.
 type cell struct {
@@ -113,16 +121,17 @@ type headMetric struct {
 type Series struct {
 	// cur is the strand that took the last sample; it belongs to whoever holds the store's commit lock. dead
 	// says that the series was let go of; the head's life guards it.
-	cur       *strand
-	dead      bool
-	partition int
-	strands   []*strand // guarded by the partition's lock
+	cur     *strand
+	dead    bool
+	part    int       // of the head
+	strands []*strand // guarded by the part's lock
 	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
 	// that a sender named after this one, and most likely will again: Lookup tries it first.
 	hash aliasHash
 	next atomic.Pointer[Series]
 
 	id     SeriesID
+	sum    uint64 // of tenant and series set, for partitions
 	labels labels.Labels
 	metric string
 	tenant *headTenant
@@ -139,7 +148,7 @@ type writtenLabels struct{ window, shard int64 }
 func newHead(partitions int) *head {
 	h := &head{seed: maphash.MakeSeed(), tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}
 	for i := range h.parts {
-		h.parts[i].cells = map[int64]*cell{}
+		h.parts[i].cells = map[cellAt]*cell{}
 	}
 	return h
 }
@@ -209,8 +218,8 @@ func (h *head) define(t *headTenant, ls labels.Labels, limit int64) (*Series, er
 	_, _ = hash.Write(set)
 	s = &Series{
 		id: id, labels: ls, tenant: t, metric: ls.Get(labels.MetricName),
-		partition: partitionOf(hash.Sum64(), len(h.parts)),
-		bytes:     int64(320 + len(set)),
+		sum: hash.Sum64(), part: partitionOf(hash.Sum64(), len(h.parts)),
+		bytes: int64(320 + len(set)),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,7 +287,7 @@ func (h *head) letGo() int {
 
 func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 	idle := func(s *Series) bool {
-		p := &h.parts[s.partition]
+		p := &h.parts[s.part]
 		p.mu.RLock()
 		defer p.mu.RUnlock()
 		return len(s.strands) == 0
@@ -307,20 +316,27 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 
 // cellOf returns the cell of a slot and partition. The caller holds the partition's lock for writing.
 func (p *headPartition) cellOf(slot int64, partition int) *cell {
-	c := p.cells[slot]
+	at := cellAt{slot, partition}
+	c := p.cells[at]
 	if c == nil {
 		c = &cell{slot: slot, partition: partition, seq: p.seq}
-		p.cells[slot] = c
+		p.cells[at] = c
 	}
 	return c
 }
 
 // slots lists those of a partition that the head has something of.
 func (h *head) slots(partition int) []int64 {
-	p := &h.parts[partition]
+	p := h.part(partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return slices.Collect(maps.Keys(p.cells))
+	var slots []int64
+	for at := range p.cells {
+		if at.partition == partition {
+			slots = append(slots, at.slot)
+		}
+	}
+	return slots
 }
 
 // closeGeneration ends the open generations of a cell, so that they can be sealed. The caller holds the
@@ -350,7 +366,7 @@ func (h *head) drop(c *cell, gens []*generation) {
 	for _, g := range gens {
 		gone[g] = true
 	}
-	p := &h.parts[c.partition]
+	p := h.part(c.partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var freed int64
@@ -379,7 +395,7 @@ func (h *head) drop(c *cell, gens []*generation) {
 	c.closed = keep
 	if c.open == nil && c.followed == nil && len(keep) == 0 {
 		p.seq = max(p.seq, c.seq)
-		delete(p.cells, c.slot)
+		delete(p.cells, cellAt{c.slot, c.partition})
 	}
 	h.bytes.Add(-freed)
 }

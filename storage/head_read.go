@@ -40,7 +40,7 @@ func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64
 		return nil
 	}
 	for _, found := range t.match(ms) {
-		p := &h.parts[found.partition]
+		p := &h.parts[found.part]
 		p.mu.RLock()
 		strands := found.strands
 		overlap := slices.ContainsFunc(strands, func(st *strand) bool { return st.some && st.maxT >= minT && st.minT <= maxT })

@@ -24,10 +24,13 @@ var ErrInspect = errors.New("storage: can't show that")
 // Overview tells in words what is stored: settings, tenants, their windows, and slots not yet sealed.
 func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 	say := func(format string, args ...any) { out(fmt.Sprintf(format, args...)) }
-	say("created %s, slots of %v, %d partitions, windows of %v", instant(s.created.UnixMilli()),
-		time.Duration(s.period.SlotMS)*time.Millisecond, s.period.Partitions, time.Duration(s.period.RawWindowMS)*time.Millisecond)
+	list := s.period.all()
+	say("created %s, %s", instant(s.created.UnixMilli()), list[0])
+	for _, p := range list[1:] {
+		say("after %s, %s", instant(p.FromMS), p)
+	}
 	staged := map[int64]int{}
-	for p := range s.period.Partitions {
+	for p := range s.period.partitions() {
 		work, err := s.Waiting(ctx, p)
 		if err != nil {
 			return err

@@ -26,7 +26,7 @@ type Lease struct {
 
 // Leases reads who works off what, by partition. One that nobody ever took is free.
 func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
-	leases := make([]Lease, s.period.Partitions)
+	leases := make([]Lease, s.period.partitions())
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Lease, Partition: engine.Key{engine.Text(leaseName)}}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the leases: %w", err)

@@ -15,6 +15,9 @@ import (
 const (
 	// beatInterval is how often a process says that it is there.
 	beatInterval = 2 * time.Second
+	// periodBeats is after how many beats the periods are read anew. Whoever hasn't for maxSilence doesn't
+	// acknowledge, so that nobody misses the beginning of a period: see periodLead.
+	periodBeats = 15
 	// processLife is how long a process' row stands after its last beat; its tails are gone before.
 	processLife = 2 * tailLife
 	// maxSilence is how long after its last durable beat a process may acknowledge.
@@ -71,7 +74,7 @@ func (p *processes) run(ctx context.Context) {
 	}
 }
 
-// beat writes the process' row, and looks at the engine's clock.
+// beat writes the process' row, and looks at the periods and at the engine's clock.
 func (p *processes) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
@@ -91,6 +94,11 @@ func (p *processes) beat(ctx context.Context) error {
 	}}}})
 	if err != nil {
 		return fmt.Errorf("storage: writing this process' row: %w", err)
+	}
+	if self.Beat%periodBeats == 0 {
+		if err := p.s.refreshPeriods(ctx); err != nil {
+			return err
+		}
 	}
 	var off time.Duration
 	if clock, ok := p.s.eng.(engine.Clock); ok {

@@ -30,7 +30,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 	if s.opts.Shared {
 		g.SetLimit(sharedWorkers)
 	}
-	for p := range s.period.Partitions {
+	for p := range s.period.partitions() {
 		g.Go(func() error { return s.rebuildPartition(gctx, p) })
 	}
 	if err := g.Wait(); err != nil {

@@ -111,7 +111,7 @@ func (s *Store) expiredWindow() (int64, bool) {
 		return 0, false
 	}
 	until := s.opts.Now().Add(-s.opts.Retention - expireGrace).UnixMilli()
-	return floorDiv(until, s.period.RawWindowMS) - 1, true
+	return s.period.windowOfTime(until+1) - 1, true
 }
 
 // Expire drops the windows that are past their retention, and returns how many. No seal runs meanwhile.

@@ -122,7 +122,7 @@ func TestTimesAroundZero(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })
 	w := newRowWriter(t, ts.Store, "default")
 	ls := labels.FromStrings(labels.MetricName, "up")
-	day := ts.period.RawWindowMS
+	day := ts.period.all()[0].RawWindowMS
 	times := []int64{-day - 1, -day, -day + 1, -1, 0, 1, day, day + 1}
 	for _, at := range times {
 		w.chunk(ts.period.slotOf(at), ls, &chunk.Samples{T: []int64{at}, V: []float64{1}})

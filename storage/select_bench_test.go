@@ -17,7 +17,7 @@ import (
 func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	p := ts.period
 	day := p.windowOfTime(ts.now.UnixMilli()) - 1
-	start := day * p.RawWindowMS
+	start := day * p.all()[0].RawWindowMS
 	w := newRowWriter(b, ts.Store, "default")
 	series := make([]labels.Labels, n)
 	values := make([]float64, n)
@@ -28,7 +28,7 @@ func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	var samples chunk.Samples
-	for slot := p.slotOf(start + 1); slot <= p.slotOf(start+p.RawWindowMS); slot++ {
+	for slot := p.slotOf(start + 1); slot <= p.slotOf(start+p.all()[0].RawWindowMS); slot++ {
 		for i, ls := range series {
 			samples.Reset()
 			for t := p.slotStart(slot) + 1 + int64(i%15_000); t <= p.slotEnd(slot); t += 15_000 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -37,10 +38,16 @@ type settings struct {
 	Periods   []Period `json:"periods"`
 }
 
+var (
+	settingsPartition = engine.Key{engine.Text("store")}
+	settingsItem      = engine.Key{engine.Text("settings")}
+)
+
 // openSettings reads the store's settings, or writes them if the store is new. Whoever writes first wins.
-func openSettings(ctx context.Context, eng engine.Engine, opts Options) (Period, time.Time, error) {
+func openSettings(ctx context.Context, eng engine.Engine, opts Options) (settings, error) {
 	if opts.Slot == 0 {
-		return readSettings(ctx, eng)
+		have, _, err := readSettings(ctx, eng)
+		return have, err
 	}
 	want := settings{
 		Format: formatVersion, CreatedMS: opts.Now().UnixMilli(),
@@ -48,40 +55,39 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (Period,
 	}
 	value, err := json.Marshal(want)
 	if err != nil {
-		return Period{}, time.Time{}, err
+		return settings{}, err
 	}
-	ok, found, err := eng.CompareAndSet(ctx, engine.Store, engine.Key{engine.Text("store")}, engine.Key{engine.Text("settings")}, nil, value)
+	ok, found, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, nil, value)
 	if err != nil {
-		return Period{}, time.Time{}, fmt.Errorf("storage: opening the settings: %w", err)
+		return settings{}, fmt.Errorf("storage: opening the settings: %w", err)
 	}
 	if ok {
-		return want.Periods[0], time.UnixMilli(want.CreatedMS), nil
+		return want, nil
 	}
 	have, err := parseSettings(found)
-	if err != nil {
-		return Period{}, time.Time{}, err
+	if err != nil || opts.AnySettings {
+		return have, err
 	}
-	if have.Periods[0] != want.Periods[0] {
-		h, w := have.Periods[0], want.Periods[0]
-		return Period{}, time.Time{}, fmt.Errorf("%w: slots of %v and %d partitions, asked for %v and %d; start with the former",
-			ErrOtherSettings, time.Duration(h.SlotMS)*time.Millisecond, h.Partitions, time.Duration(w.SlotMS)*time.Millisecond, w.Partitions)
+	// While a period is about to begin, both it and the one before are right.
+	now := opts.Now().UnixMilli()
+	for _, p := range have.Periods {
+		if p.sameCut(want.Periods[0]) && (p.FromMS > now || p == *newPeriods(have.Periods...).at(now)) {
+			return have, nil
+		}
 	}
-	return have.Periods[0], time.UnixMilli(have.CreatedMS), nil
+	return settings{}, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, newPeriods(have.Periods...).at(now), want.Periods[0])
 }
 
-// readSettings reads the settings of a store that must exist.
-func readSettings(ctx context.Context, eng engine.Engine) (Period, time.Time, error) {
-	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: engine.Key{engine.Text("store")}}) {
+// readSettings reads the settings of a store that must exist, and their bytes.
+func readSettings(ctx context.Context, eng engine.Engine) (settings, []byte, error) {
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: settingsPartition}) {
 		if err != nil {
-			return Period{}, time.Time{}, fmt.Errorf("storage: reading the settings: %w", err)
+			return settings{}, nil, fmt.Errorf("storage: reading the settings: %w", err)
 		}
 		have, err := parseSettings(row.Value)
-		if err != nil {
-			return Period{}, time.Time{}, err
-		}
-		return have.Periods[0], time.UnixMilli(have.CreatedMS), nil
+		return have, slices.Clone(row.Value), err
 	}
-	return Period{}, time.Time{}, ErrNoStore
+	return settings{}, nil, ErrNoStore
 }
 
 func parseSettings(b []byte) (have settings, err error) {
@@ -91,8 +97,61 @@ func parseSettings(b []byte) (have settings, err error) {
 	if have.Format > formatVersion {
 		return have, fmt.Errorf("%w: format %d, this Cassia knows up to %d; use the newer one", ErrNewerFormat, have.Format, formatVersion)
 	}
-	if len(have.Periods) != 1 || have.Periods[0].SlotMS <= 0 || have.Periods[0].RawWindowMS <= 0 || have.Periods[0].Partitions <= 0 {
-		return have, errors.New("storage: the settings row has no usable period")
+	if len(have.Periods) == 0 || len(have.Periods) > maxPeriods {
+		return have, fmt.Errorf("storage: the settings row is corrupt: %d periods", len(have.Periods))
+	}
+	for i, p := range have.Periods {
+		if err := p.check(); err != nil {
+			return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
+		}
+		if i > 0 && (p.FromMS <= have.Periods[i-1].FromMS || p.Partitions%have.Periods[i-1].Partitions != 0) {
+			return have, fmt.Errorf("storage: the settings row is corrupt: period %d doesn't follow the one before", i)
+		}
 	}
 	return have, nil
+}
+
+// refreshPeriods reads the periods that may have been added by another process.
+func (s *Store) refreshPeriods(ctx context.Context) error {
+	have, _, err := readSettings(ctx, s.eng)
+	if err != nil {
+		return err
+	}
+	if before := s.period.all(); len(have.Periods) > len(before) {
+		s.period.set(have.Periods)
+		for _, p := range have.Periods[len(before):] {
+			s.opts.Logger.Info("a new period was added", "from", time.UnixMilli(p.FromMS).UTC(), "with", p.String())
+		}
+	}
+	return nil
+}
+
+// Periods returns how the store cuts time and series, by their beginning.
+func (s *Store) Periods() []Period { return slices.Clone(s.period.all()) }
+
+// SetPeriod makes time and series be cut otherwise: want's slot, window and partitions, of which 0 means what
+// is; from the first end of a window on that is not before from and more than a day ahead. It returns the
+// period that was added, or an error that wraps ErrBadPeriod if there can't be such a one.
+func (s *Store) SetPeriod(ctx context.Context, want Period, from time.Time) (Period, error) {
+	have, before, err := readSettings(ctx, s.eng)
+	if err != nil {
+		return Period{}, err
+	}
+	next, err := newPeriods(have.Periods...).next(want, from, s.opts.Now())
+	if err != nil {
+		return Period{}, err
+	}
+	have.Periods = append(have.Periods, next)
+	after, err := json.Marshal(have)
+	if err != nil {
+		return Period{}, err
+	}
+	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+	if err != nil {
+		return Period{}, fmt.Errorf("storage: adding a period: %w", err)
+	}
+	if !ok {
+		return Period{}, fmt.Errorf("%w: another process changed the settings meanwhile; look, and try again", ErrBadPeriod)
+	}
+	return next, s.refreshPeriods(ctx)
 }

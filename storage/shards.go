@@ -107,7 +107,7 @@ func (x *sealer) spread(tenant string, list []collected) error {
 		}
 		of := shardedMetric{x.window, tenant, list[from].series.metric}
 		known := x.s.shards.get(of)
-		n := x.s.period.shardsFor(to-from, bytes)
+		n := x.s.period.ofWindow(x.window).shardsFor(to-from, bytes)
 		if n > known {
 			if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n, x.expires)}); err != nil {
 				return fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)

@@ -163,7 +163,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	opts.Slot = time.Hour
 	_, err := Open(t.Context(), ts.eng, opts)
 	require.ErrorIs(t, err, ErrOtherSettings)
-	require.ErrorContains(t, err, "slots of 2h0m0s and 16 partitions, asked for 1h0m0s and 16")
+	require.ErrorContains(t, err, "slots of 2h0m0s, windows of 24h0m0s, 16 partitions, asked for slots of 1h0m0s")
 }
 
 func TestTimesAreBounded(t *testing.T) {

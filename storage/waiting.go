@@ -35,6 +35,8 @@ type Work struct {
 	pending   []pendingRow
 }
 
+func (w Work) cell() cellAt { return cellAt{w.Slot, w.Partition} }
+
 // pendingRow is a row of table pending, with the hour that its partition key names.
 type pendingRow struct {
 	hour, slot int64
@@ -57,7 +59,9 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	newest := s.period.slotOf(s.opts.Now().UnixMilli() + dayMS)
 	bySlot := map[int64][]pendingRow{}
 	for slot := lowest; slot <= newest; slot++ {
-		bySlot[slot] = nil
+		if partition < s.period.of(slot).Partitions {
+			bySlot[slot] = nil
+		}
 	}
 	for _, slot := range s.head.slots(partition) {
 		bySlot[slot] = nil // A seal that was cut short may have emptied the stage, and the mark gone past it.
@@ -71,6 +75,11 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	}
 	slices.SortFunc(work, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
 	return work, nil
+}
+
+// partitionOf returns the partition of a series in a slot.
+func (s *Store) partitionOf(series *Series, slot int64) int {
+	return s.period.partitionOf(slot, series.sum, series.part)
 }
 
 // Settled says whether a slot ended at least settle before now, milliseconds.
@@ -166,6 +175,10 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 	now := s.opts.Now().UnixMilli()
 	newSlot, newHour := slot, hour
 	for now-s.period.slotEnd(newSlot) > youngMS {
+		if partition >= s.period.of(newSlot).Partitions {
+			newSlot++
+			continue
+		}
 		empty, err := s.empty(ctx, engine.Stage, stagePartition(newSlot, partition))
 		if err != nil {
 			return err

@@ -55,26 +55,6 @@ func SeriesIDOf(ls labels.Labels) SeriesID {
 	return seriesIDOf(AppendSeriesSet(nil, ls))
 }
 
-// Period fixes how time and series are cut. It is written once when a store is created.
-type Period struct {
-	// SlotMS is the width of a slot, milliseconds: a multiple of an hour, and a divisor of RawWindowMS.
-	SlotMS int64 `json:"slot_ms"`
-	// RawWindowMS is the width of a window of raw rows, milliseconds.
-	RawWindowMS int64 `json:"raw_window_ms"`
-	// Partitions is how many partitions the series are spread over.
-	Partitions int `json:"partitions"`
-}
-
-// Slot k holds the timestamps (k·SlotMS, (k+1)·SlotMS]: left-open and right-closed, as PromQL's ranges are.
-func (p Period) slotOf(t int64) int64       { return floorDiv(t-1, p.SlotMS) }
-func (p Period) slotStart(slot int64) int64 { return slot * p.SlotMS }
-func (p Period) slotEnd(slot int64) int64   { return (slot + 1) * p.SlotMS }
-
-// Window w holds the slots that start in [w·RawWindowMS, (w+1)·RawWindowMS).
-func (p Period) windowOf(slot int64) int64    { return floorDiv(slot*p.SlotMS, p.RawWindowMS) }
-func (p Period) windowOfTime(t int64) int64   { return floorDiv(t-1, p.RawWindowMS) }
-func (p Period) windowEnd(window int64) int64 { return (window + 1) * p.RawWindowMS }
-
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

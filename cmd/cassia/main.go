@@ -27,11 +27,13 @@ type subcommand struct {
 
 // subcommands declares all that cassia can do.
 func subcommands(app *kingpin.Application) []subcommand {
+	schema := addSchema(app)
 	return []subcommand{
 		addServe(app),
 		addCheck(app),
 		addInspect(app),
-		addSchema(app),
+		addSchemaPrint(schema),
+		addSetPeriod(schema),
 		addBench(app),
 	}
 }

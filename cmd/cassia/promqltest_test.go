@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/remotewrite"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -37,41 +38,54 @@ func TestPrometheusSuite(t *testing.T) {
 	}
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
-			s := newSuiteStore(t, sealed)
-			o := promql.DefaultOptions()
-			o.MaxSamples = promqltest.DefaultMaxSamplesPerQuery
-			o.Timeout = 100 * time.Second
-			o.Parser = promqltest.TestParserOpts
-			o.DelayedNameRemoval, o.StartTimestamps = true, true
-			evaluator := promql.NewEngine(o)
-			defer evaluator.Close()
-			promqltest.RunBuiltinTestsWithStorage(t, evaluator, s.newTenant)
+			eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, eng.Close()) })
+			runSuite(t, newSuiteStore(t, sealed, storage.DefaultOptions(), eng))
 		})
 	}
 }
 
-// suiteStore is one store with a tenant for each clear.
+func runSuite(t *testing.T, s *suiteStore) {
+	o := promql.DefaultOptions()
+	o.MaxSamples = promqltest.DefaultMaxSamplesPerQuery
+	o.Timeout = 100 * time.Second
+	o.Parser = promqltest.TestParserOpts
+	o.DelayedNameRemoval, o.StartTimestamps = true, true
+	evaluator := promql.NewEngine(o)
+	defer evaluator.Close()
+	promqltest.RunBuiltinTestsWithStorage(t, evaluator, s.newTenant)
+}
+
+// suiteStore is what the suite runs on, with a tenant for each clear: one store, or several on the same data,
+// of which the first is written to and the last is read from.
 type suiteStore struct {
-	store   *storage.Store
+	stores  []*storage.Store
 	write   http.Handler
 	read    *promql.Queryable
 	sealed  bool
 	tenants atomic.Int64
+	seals   atomic.Int64
+
+	partitions int
 }
 
-func newSuiteStore(t *testing.T, sealed bool) *suiteStore {
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
-	o := storage.DefaultOptions()
+// newSuiteStore opens a store on each of the engines.
+func newSuiteStore(t *testing.T, sealed bool, o storage.Options, engines ...engine.Engine) *suiteStore {
+	s := &suiteStore{sealed: sealed, partitions: o.Partitions}
 	o.Retention = 0
-	store, err := storage.Open(t.Context(), eng, o)
+	for _, eng := range engines {
+		store, err := storage.Open(t.Context(), eng, o)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, store.Close()) })
+		require.NoError(t, store.WaitReady(t.Context()))
+		s.stores = append(s.stores, store)
+	}
+	var err error
+	s.write, err = remotewrite.Handler(s.stores[0], remotewrite.DefaultOptions())
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
-	write, err := remotewrite.Handler(store, remotewrite.DefaultOptions())
-	require.NoError(t, err)
-	return &suiteStore{store: store, write: write, read: promql.NewQueryable(store), sealed: sealed}
+	s.read = promql.NewQueryable(s.stores[len(engines)-1])
+	return s
 }
 
 func (s *suiteStore) newTenant(testing.TB) promstorage.Storage {
@@ -187,13 +201,37 @@ func (a *suiteAppender) Commit() error {
 	return nil
 }
 
-// sealAll leaves nothing that could be read from the head.
+// sealAll leaves nothing that could be read from a head. The stores take turns at sealing; the others let go
+// of what was sealed, as their loops do. A store that follows may bring in what it read just before it was
+// sealed, and lets go of it the next time.
 func (s *suiteStore) sealAll(ctx context.Context) error {
-	if err := s.store.SealAll(ctx); err != nil {
+	if err := s.stores[s.seals.Add(1)%int64(len(s.stores))].SealAll(ctx); err != nil {
 		return err
 	}
-	if head := s.store.HeadStats(); head.Chunks > 0 {
-		return fmt.Errorf("not all was sealed, the head still has %d chunks", head.Chunks)
+	chunks := int64(0)
+	for range 100 {
+		chunks = 0
+		for _, store := range s.stores {
+			chunks += store.HeadStats().Chunks
+		}
+		if chunks == 0 {
+			return nil
+		}
+		if err := s.forget(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("not all was sealed, the heads still have %d chunks", chunks)
+}
+
+func (s *suiteStore) forget(ctx context.Context) error {
+	for _, store := range s.stores {
+		for p := range s.partitions {
+			if err := store.Forget(ctx, p); err != nil {
+				return err
+			}
+		}
+		store.LetGo()
 	}
 	return nil
 }

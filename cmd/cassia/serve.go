@@ -118,7 +118,7 @@ func (p *process) openStore(ctx context.Context) error {
 	p.registry.MustRegister(p.engine)
 
 	so := storage.DefaultOptions()
-	so.Slot, so.Partitions, so.Retention = p.c.Slot, p.c.Partitions, p.c.Retention
+	so.Slot, so.Partitions, so.AnySettings, so.Retention = p.c.Slot, p.c.Partitions, p.c.AnySettings, p.c.Retention
 	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-o.cacheBytes, p.c.QueryBytes
 	so.Shared, so.Follow = p.shared(), p.does("read")
 	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}

@@ -26,10 +26,11 @@ type Config struct {
 	Target       string
 	Slot, Settle time.Duration
 	// Partitions is how many partitions a new store gets.
-	Partitions int
-	Retention  time.Duration // 0: for ever
-	HeadBytes  int64
-	CacheBytes int64
+	Partitions  int
+	AnySettings bool
+	Retention   time.Duration // 0: for ever
+	HeadBytes   int64
+	CacheBytes  int64
 
 	QueryTimeout, LookbackDelta time.Duration
 	MaxSamples, MaxConcurrency  int
@@ -54,8 +55,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 
 	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").
 		Default("all").StringVar(&c.Target)
-	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. It is fixed when a store is created.").Default("16").IntVar(&c.Partitions)
-	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. It is fixed when a store is created.").Default("2h").StringVar(&c.slot)
+	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. Default: as the store has it; 16 for a new one. See cassia schema set-period.").IntVar(&c.Partitions)
+	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. Default: as the store has it; 2h for a new one. See cassia schema set-period.").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
 	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)
 	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of the memory.", shares.Cache, &c.CacheBytes)

@@ -29,8 +29,11 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, []string{":9201"}, c.ListenAddresses)
 	require.Equal(t, []string{":9201"}, c.Public())
 	require.False(t, c.AdminAPI)
-	require.Equal(t, "pebble", c.Engine)
+	require.Equal(t, EnginePebble, c.Kind)
 	require.Equal(t, "data", c.Path)
+	require.Equal(t, "all", c.Target)
+	require.Equal(t, 16, c.Partitions)
+	require.True(t, c.AnySettings)
 	require.Equal(t, 2*time.Hour, c.Slot)
 	require.Equal(t, 15*time.Minute, c.Settle)
 	require.Equal(t, 30*24*time.Hour, c.Retention)
@@ -59,6 +62,7 @@ func TestValues(t *testing.T) {
 	require.Equal(t, "https://cassia.example.org", c.ExternalURL.String())
 	require.True(t, c.AdminAPI)
 	require.Equal(t, 24*time.Hour, c.Slot)
+	require.False(t, c.AnySettings)
 	require.Zero(t, c.Settle)
 	require.Zero(t, c.Retention)
 	require.EqualValues(t, 123456789, c.HeadBytes)
@@ -81,7 +85,10 @@ func TestBadValues(t *testing.T) {
 		"--web.config.file=" + broken:            "cannot",
 		"--web.external-url=cassia":              "must be a URL such as https://cassia.example.org",
 		"--web.external-url=https://x/y":         "must have no path: Cassia serves at the root",
-		"--storage.engine=cassandra":             "unknown engine, must be pebble",
+		"--storage.engine=scylla":                "unknown engine, must be pebble or cassandra",
+		"--target=compact":                       "must be all, write, read or downsample",
+		"--target=read":                          "a directory belongs to one process",
+		"--storage.partitions=5000":              "must be a number from 1 to 4096",
 		"--storage.slot=5h":                      "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h",
 		"--storage.slot=90m":                     "must be one of 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h",
 		"--storage.slot=0s":                      "must be longer than 0",
@@ -151,5 +158,40 @@ func TestSharesFitTheMemory(t *testing.T) {
 		if memory >= 1<<30 {
 			require.Less(t, s.Head+s.Cache+s.Query, memory/2)
 		}
+	}
+}
+
+func TestCassandra(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
+	c, err := parse(t, "--storage.engine=cassandra", "--cassandra.hosts=a, b:19042", "--cassandra.hosts=c", "--cassandra.keyspace=metrics",
+		"--cassandra.replication=dc1:3,dc2:3", "--cassandra.consistency=QUORUM", "--cassandra.username=cassia", "--cassandra.password-file="+password,
+		"--no-cassandra.create-schema", "--target=read", "--retention.raw=90d")
+	require.NoError(t, err)
+	o := c.Cassandra
+	require.Equal(t, []string{"a", "b:19042", "c"}, o.Hosts)
+	require.Equal(t, []string{"metrics", "dc1:3,dc2:3", "QUORUM", "cassia", "secret"}, []string{o.Keyspace, o.Replication, o.Consistency, o.Username, o.Password})
+	require.False(t, o.CreateSchema)
+	require.Equal(t, 90*24*time.Hour, o.Retention, "it decides how files are kept apart")
+	require.NotContains(t, c.Where(), "secret")
+
+	t.Setenv("CASSIA_CASSANDRA_PASSWORD", "from the environment")
+	c, err = parse(t, "--storage.engine=cassandra", "--cassandra.username=cassia")
+	require.NoError(t, err)
+	require.Equal(t, "from the environment", c.Cassandra.Password)
+
+	for arg, want := range map[string]string{
+		"--cassandra.hosts=a:b":                   "the port must be a number",
+		"--cassandra.keyspace=My-Keyspace":        "keyspace \"My-Keyspace\"",
+		"--cassandra.consistency=MOST":            "consistency \"MOST\" is unknown",
+		"--cassandra.replication=many":            "many",
+		"--cassandra.password-file=/no/such/file": "no such file",
+		"--cassandra.password-file=" + password:   "there is no --cassandra.username",
+		"--cassandra.tls-ca=ca.pem":               "TLS isn't enabled",
+		"--cassandra.timeout=1ms":                 "must be between",
+	} {
+		_, err := parse(t, "--storage.engine=cassandra", arg)
+		require.ErrorContains(t, err, want, arg)
+		require.NotContains(t, err.Error(), "\n")
 	}
 }

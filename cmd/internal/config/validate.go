@@ -78,6 +78,13 @@ func (c *Config) checkStorage() error {
 	if c.Target != "all" && c.Kind == EnginePebble {
 		return flagError("target", c.Target, "a directory belongs to one process, which must do all; see --storage.engine=cassandra")
 	}
+	c.AnySettings = c.slot == "" && c.Partitions == 0
+	if c.slot == "" {
+		c.slot = "2h"
+	}
+	if c.Partitions == 0 {
+		c.Partitions = 16
+	}
 	if c.Partitions < 1 || c.Partitions > 4096 {
 		return flagError("storage.partitions", strconv.Itoa(c.Partitions), "must be a number from 1 to 4096")
 	}

@@ -1,0 +1,70 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
+func (s *Store) Forget(ctx context.Context, partition int) error {
+	now := s.opts.Now().UnixMilli()
+	for _, slot := range s.head.slots(partition) {
+		w := Work{Partition: partition, Slot: slot}
+		if s.period.slotEnd(slot) > now {
+			continue
+		}
+		staged, err := s.listStaged(ctx, w)
+		if err != nil {
+			return err
+		}
+		if !s.anySealed(w, staged) {
+			continue
+		}
+		gens, _ := s.closeCell(w)
+		// What was staged before the generations were closed is in this list, or is sealed.
+		if staged, err = s.listStaged(ctx, w); err != nil {
+			return err
+		}
+		s.release(w, slices.DeleteFunc(gens, func(g *generation) bool { return !g.sealed(staged) }))
+	}
+	s.follower.forget(partition)
+	return nil
+}
+
+// listStaged lists the stage rows of a slot.
+func (s *Store) listStaged(ctx context.Context, w Work) (map[stageRow]bool, error) {
+	staged := map[stageRow]bool{}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition), KeysOnly: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		}
+		staged[stageRowOf(row)] = true
+	}
+	return staged, nil
+}
+
+// anySealed says whether a generation of the slot's seems to be sealed.
+func (s *Store) anySealed(w Work, staged map[stageRow]bool) bool {
+	p := s.head.part(w.Partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c := p.cells[w.cell()]
+	if c == nil {
+		return false
+	}
+	gens := slices.Clone(c.closed)
+	for _, g := range []*generation{c.open, c.followed} {
+		if g != nil {
+			gens = append(gens, g)
+		}
+	}
+	return slices.ContainsFunc(gens, func(g *generation) bool { return len(g.rows) > 0 && g.sealed(staged) })
+}
+
+// sealed says whether none of the generation's rows is staged any more.
+func (g *generation) sealed(staged map[stageRow]bool) bool {
+	return !slices.ContainsFunc(g.rows, func(r stageRow) bool { return staged[r] })
+}

@@ -1,0 +1,196 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Period fixes how time and series are cut, from an instant on. The first is written when a store is
+// created; others follow by SetPeriod.
+type Period struct {
+	// SlotMS is the width of a slot, milliseconds: a multiple of an hour, and a divisor of RawWindowMS.
+	SlotMS int64 `json:"slot_ms"`
+	// RawWindowMS is the width of a window of raw rows, milliseconds.
+	RawWindowMS int64 `json:"raw_window_ms"`
+	// Partitions is how many partitions the series are spread over: a multiple of the period's before.
+	Partitions int `json:"partitions"`
+
+	// FromMS is when the period begins, milliseconds: timestamps after it are the period's. FirstSlot and
+	// FirstWindow are the numbers of the slot and the window that begin then; numbers go on from one period
+	// to the next, so that a number names one span of time for ever. The first period has none of these: it
+	// began long ago, and slot and window 0 begin at 0.
+	FromMS      int64 `json:"from_ms,omitempty"`
+	FirstSlot   int64 `json:"first_slot,omitempty"`
+	FirstWindow int64 `json:"first_window,omitempty"`
+}
+
+// maxPartitions bounds the partitions of all periods, maxPeriods their number.
+const (
+	maxPartitions = 4096
+	maxPeriods    = 64
+)
+
+func (p Period) check() error {
+	switch {
+	case p.SlotMS < hourMS || p.SlotMS%hourMS != 0:
+		return fmt.Errorf("a slot of %v is no multiple of 1h", time.Duration(p.SlotMS)*time.Millisecond)
+	case p.RawWindowMS <= 0 || p.RawWindowMS%dayMS != 0 || p.RawWindowMS%p.SlotMS != 0:
+		return fmt.Errorf("a window of %v is no multiple of 24h and of the slot", time.Duration(p.RawWindowMS)*time.Millisecond)
+	case p.Partitions < 1 || p.Partitions > maxPartitions:
+		return fmt.Errorf("%d partitions, 1 to %d are possible", p.Partitions, maxPartitions)
+	}
+	return nil
+}
+
+// String tells the period in words.
+func (p Period) String() string {
+	return fmt.Sprintf("slots of %v, windows of %v, %d partitions",
+		time.Duration(p.SlotMS)*time.Millisecond, time.Duration(p.RawWindowMS)*time.Millisecond, p.Partitions)
+}
+
+// sameCut says whether two periods differ in their beginning only.
+func (p Period) sameCut(o Period) bool {
+	return p.SlotMS == o.SlotMS && p.RawWindowMS == o.RawWindowMS && p.Partitions == o.Partitions
+}
+
+// periods are those of a store, by their beginning: at least one. More may be added while it runs.
+//
+//	t:      ────────────── From ──────────────►
+//	slots:  … | 9 | 10 | 11 |  12  |  13  | …
+type periods struct{ list atomic.Pointer[[]Period] }
+
+func newPeriods(list ...Period) *periods {
+	p := &periods{}
+	p.set(list)
+	return p
+}
+
+func (p *periods) set(list []Period) { p.list.Store(&list) }
+func (p *periods) all() []Period     { return *p.list.Load() }
+
+// at returns the period of a timestamp.
+func (p *periods) at(t int64) *Period {
+	list := p.all()
+	i := len(list) - 1
+	for i > 0 && list[i].FromMS >= t {
+		i--
+	}
+	return &list[i]
+}
+
+// of returns the period of a slot.
+func (p *periods) of(slot int64) *Period {
+	list := p.all()
+	i := len(list) - 1
+	for i > 0 && list[i].FirstSlot > slot {
+		i--
+	}
+	return &list[i]
+}
+
+// ofWindow returns the period of a window.
+func (p *periods) ofWindow(window int64) *Period {
+	list := p.all()
+	i := len(list) - 1
+	for i > 0 && list[i].FirstWindow > window {
+		i--
+	}
+	return &list[i]
+}
+
+// Slot k holds the timestamps (its start, its end]: left-open and right-closed, as PromQL's ranges are.
+func (p *periods) slotOf(t int64) int64 {
+	x := p.at(t)
+	return x.FirstSlot + floorDiv(t-1-x.FromMS, x.SlotMS)
+}
+
+func (p *periods) slotStart(slot int64) int64 {
+	x := p.of(slot)
+	return x.FromMS + (slot-x.FirstSlot)*x.SlotMS
+}
+
+func (p *periods) slotEnd(slot int64) int64 { return p.slotStart(slot) + p.of(slot).SlotMS }
+
+// A window holds the slots that start in it.
+func (p *periods) windowOf(slot int64) int64 { return p.windowOfTime(p.slotStart(slot) + 1) }
+
+func (p *periods) windowOfTime(t int64) int64 {
+	x := p.at(t)
+	return x.FirstWindow + floorDiv(t-1-x.FromMS, x.RawWindowMS)
+}
+
+func (p *periods) windowEnd(window int64) int64 {
+	x := p.ofWindow(window)
+	return x.FromMS + (window-x.FirstWindow+1)*x.RawWindowMS
+}
+
+// partitions returns how many partitions there are in any period.
+func (p *periods) partitions() int {
+	list := p.all()
+	return list[len(list)-1].Partitions // They never become fewer.
+}
+
+// partitionOf returns the partition in a slot of a series whose hash and whose partition in the first period
+// are given.
+func (p *periods) partitionOf(slot int64, hash uint64, first int) int {
+	list := p.all()
+	if len(list) == 1 {
+		return first
+	}
+	n := list[0].Partitions
+	return first + n*partitionOf(remix(hash), p.of(slot).Partitions/n)
+}
+
+// remix makes another hash of a hash (the finalizer of splitmix64; Steele, Lea and Flood, "Fast Splittable
+// Pseudorandom Number Generators", 2014).
+func remix(h uint64) uint64 {
+	h += 0x9e3779b97f4a7c15
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// ErrBadPeriod says why a period can't be added.
+var ErrBadPeriod = errors.New("storage: that period can't be added")
+
+// periodLead is how long before its beginning a period must be added: every process must have heard of it by
+// the time that any process' clock gets there, clocks differ by less than a day, and senders may be early.
+const periodLead = 25 * time.Hour
+
+// next returns the period to add after the last one, from the first end of a window on that lies far enough
+// ahead of now and not before from.
+func (p *periods) next(want Period, from, now time.Time) (Period, error) {
+	list := p.all()
+	last := list[len(list)-1]
+	if want.SlotMS == 0 {
+		want.SlotMS = last.SlotMS
+	}
+	if want.RawWindowMS == 0 {
+		want.RawWindowMS = last.RawWindowMS
+	}
+	if want.Partitions == 0 {
+		want.Partitions = last.Partitions
+	}
+	if err := want.check(); err != nil {
+		return want, fmt.Errorf("%w: %w", ErrBadPeriod, err)
+	}
+	switch {
+	case want.Partitions%last.Partitions != 0:
+		return want, fmt.Errorf("%w: %d partitions are no multiple of %d", ErrBadPeriod, want.Partitions, last.Partitions)
+	case want.sameCut(last):
+		return want, fmt.Errorf("%w: the last period has %s already", ErrBadPeriod, last)
+	case len(list) >= maxPeriods:
+		return want, fmt.Errorf("%w: there are %d already", ErrBadPeriod, len(list))
+	}
+	earliest := max(now.Add(periodLead).UnixMilli(), from.UnixMilli(), last.FromMS+1)
+	window := p.windowOfTime(earliest)
+	if p.windowEnd(window-1) >= earliest {
+		window--
+	}
+	want.FromMS = p.windowEnd(window)
+	want.FirstWindow = window + 1
+	want.FirstSlot = p.slotOf(want.FromMS) + 1
+	return want, nil
+}
