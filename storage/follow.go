@@ -261,7 +261,6 @@ func (c *followedCell) stream(writer string) *stream {
 // onward reads a stream's gaps, and its rows up to the tail and beyond.
 func (f *follower) onward(ctx context.Context, c *followedCell, writer string, tail int64, begun time.Time) error {
 	st := c.stream(writer)
-	st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
 	type span struct{ from, to int64 }
 	var spans []span
 	for _, g := range st.place.gaps {
@@ -286,6 +285,8 @@ func (f *follower) onward(ctx context.Context, c *followedCell, writer string, t
 	if tail >= st.place.next {
 		st.place.skip(tail+1, begun)
 	}
+	// Only now: whoever comes late still looks once.
+	st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
 	st.prune()
 	return nil
 }
