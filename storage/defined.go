@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -19,9 +20,9 @@ import (
 // samples. The rows go when the slot's stage is empty for good, which Advance finds (decisions/005).
 
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
-// lean on it. Blobs of older slots stand alone.
-func (s *Store) keepDefinitions(ctx context.Context, w Work, gens []*generation, rows []stageRow) error {
-	if !s.opts.Shared || s.opts.Now().UnixMilli()-s.period.slotEnd(w.Slot) > youngMS {
+// lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
+func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*generation, rows []stageRow) error {
+	if !s.opts.Shared || now.UnixMilli()-s.period.slotEnd(w.Slot) > youngMS {
 		return nil
 	}
 	gone := make(map[stageRow]bool, len(rows))
@@ -51,13 +52,13 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, gens []*generation,
 	return nil
 }
 
-// learn looks up what the earlier blobs of the decoder's epoch defined: of those that are sealed in table
-// defined, of the others in the stage. Afterwards the decoder is as it was after open.
+// learn looks up what the earlier blobs of the decoder's epoch defined: in the stage, and then those that are
+// sealed, meanwhile too, in table defined. Afterwards the decoder is as it was after open.
 func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) error {
 	after := d.reader // The blob that is open.
 	defer func() { d.reader, d.defined, d.samples, d.orphans = after, d.defined[:0], d.samples[:0], 0 }()
 	sink := &definitions{d: d}
-	for _, table := range []*engine.Table{engine.Defined, engine.Stage} {
+	for _, table := range []*engine.Table{engine.Stage, engine.Defined} {
 		if table == engine.Defined && !s.opts.Shared {
 			continue
 		}

@@ -34,7 +34,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	}
 	s.sealMu[w.Partition].Lock()
 	defer s.sealMu[w.Partition].Unlock()
-	begin := time.Now()
+	begin, now := time.Now(), s.opts.Now()
 	gens, upTo := s.closeCell(w)
 	if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, w.Partition)); err != nil {
 		return stats, err
@@ -59,7 +59,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 		stats = sealer.stats
 	}
 	stats.Blobs = len(rows)
-	if err := s.keepDefinitions(ctx, w, append(gens, extra...), rows); err != nil {
+	if err := s.keepDefinitions(ctx, w, now, append(gens, extra...), rows); err != nil {
 		return stats, err
 	}
 	if err := s.deleteStaged(ctx, w, rows, left); err != nil {
