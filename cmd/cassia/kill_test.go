@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"testing"
 	"time"
 
@@ -18,14 +19,22 @@ import (
 // kills is how often the process is killed in a run.
 const kills = 24
 
-// killed is a cassia that is killed again and again while a load goes on.
+// killed is a cassia, or several on the same data, that are killed again and again while loads go on.
 type killed struct {
-	t       *testing.T
-	ctx     context.Context
-	program promrig.Program
-	process *promrig.Process
-	rand    *rand.Rand
-	loads   []*load
+	t         *testing.T
+	ctx       context.Context
+	programs  []promrig.Program
+	processes []*promrig.Process
+	rand      *rand.Rand
+	loads     []*load
+}
+
+func newKilled(t *testing.T, loads []*load, programs ...promrig.Program) *killed {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return &killed{t: t, ctx: ctx, programs: programs, rand: rand.New(rand.NewPCG(seed, 0)), loads: loads}
 }
 
 // load is one of the workloads that are sent at the same time.
@@ -36,6 +45,7 @@ type load struct {
 	protocol bench.Protocol
 	senders  int
 	rate     float64
+	client   *http.Client // nil: one that only knows the first process
 	done     chan error
 }
 
@@ -76,86 +86,89 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for a minute: leave -short out")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
 	binary, err := promrig.BuildCassia(t.TempDir())
 	require.NoError(t, err)
-	k := &killed{
-		t: t, ctx: ctx, rand: rand.New(rand.NewPCG(seed, 0)), loads: killLoads(t, time.Now()),
-		program: promrig.Cassia(binary, t.TempDir(), address(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d"),
-	}
-	k.process = start(ctx, t, k.program)
-	loading, stopLoads := context.WithCancel(ctx)
-	defer stopLoads()
-	for _, l := range k.loads {
-		go func() { l.done <- l.run(loading, k.program.Address) }()
-	}
+	k := newKilled(t, killLoads(t, time.Now()), promrig.Cassia(binary, t.TempDir(), address(t),
+		"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d"))
+	k.processes = []*promrig.Process{start(k.ctx, t, k.programs[0])}
+	stopLoads := k.startLoads()
 	for range kills {
-		k.liveAndDie()
-		k.verify("after a kill")
+		k.live(0)
+		k.processes[0].Kill()
+		k.revive(0)
+		k.verify(0, "after a kill")
 	}
 	stopLoads()
+	k.verify(0, "at the end")
+	require.NoError(t, promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"))
+	k.verify(0, "all sealed")
+	k.stop(0)
+	k.revive(0)
+	k.verify(0, "stopped and started again")
+	k.stop(0)
+}
+
+// startLoads starts to send. The returned function stops it.
+func (k *killed) startLoads() (stop func()) {
+	loading, cancel := context.WithCancel(k.ctx)
 	for _, l := range k.loads {
-		if err := <-l.done; !errors.Is(err, context.Canceled) {
-			require.NoError(t, err, l.name) // all was sent before the end
+		go func() { l.done <- l.run(loading, k.programs[0].Address) }()
+	}
+	k.t.Cleanup(cancel)
+	return func() {
+		cancel()
+		for _, l := range k.loads {
+			if err := <-l.done; !errors.Is(err, context.Canceled) {
+				require.NoError(k.t, err, l.name) // all was sent before the end
+			}
 		}
 	}
-	k.verify("at the end")
-	require.NoError(t, promrig.Post(ctx, k.process.URL()+"/-/seal"))
-	k.verify("all sealed")
-	require.NoError(t, k.process.Terminate(20*time.Second))
-	k.process = start(ctx, t, k.program)
-	k.verify("stopped and started again")
-	require.NoError(t, k.process.Terminate(20*time.Second))
 }
 
 // run sends until ctx ends. A request that was cut off by a kill is sent again, as Prometheus does.
 func (l *load) run(ctx context.Context, address string) error {
 	_, err := bench.Run(ctx, l.g, l.acks, bench.Options{
 		URL: "http://" + address + "/api/v1/write", Protocol: l.protocol, Tenant: l.name, Senders: l.senders,
-		RequestSamples: 25, Rate: l.rate, RetryFor: 5 * time.Minute,
+		RequestSamples: 25, Rate: l.rate, RetryFor: 5 * time.Minute, Client: l.client,
 	})
 	return err
 }
 
-// liveAndDie lets the process work for a random time, often in the middle of sealing everything, kills it,
-// and starts it again.
-func (k *killed) liveAndDie() {
+// live lets the processes work for a random time, and often returns in the middle of one of them sealing
+// everything.
+func (k *killed) live(sealer int) {
 	time.Sleep(time.Duration(k.rand.Int64N(int64(1500 * time.Millisecond))))
-	sealed := make(chan struct{})
-	close(sealed)
-	if k.rand.IntN(3) > 0 {
-		sealed = make(chan struct{})
-		go func() {
-			defer close(sealed)
-			_ = promrig.Post(k.ctx, k.process.URL()+"/-/seal") // the kill may cut it off
-		}()
-		time.Sleep(time.Duration(k.rand.Int64N(int64(400 * time.Millisecond))))
+	if k.rand.IntN(3) == 0 {
+		return
 	}
-	k.process.Kill()
-	<-sealed
-	began := time.Now()
-	k.process = start(k.ctx, k.t, k.program)
-	k.t.Logf("started again in %s", time.Since(began))
+	url := k.processes[sealer].URL() + "/-/seal"
+	go func() { _ = promrig.Post(k.ctx, url) }() // a kill may cut it off
+	time.Sleep(time.Duration(k.rand.Int64N(int64(400 * time.Millisecond))))
 }
 
-// verify compares what can be read with what was acknowledged before, by remote read and by the count that a
-// query gives.
-func (k *killed) verify(when string) {
+// revive starts a process again that was killed or stopped.
+func (k *killed) revive(i int) {
+	began := time.Now()
+	k.processes[i] = start(k.ctx, k.t, k.programs[i])
+	k.t.Logf("process %d was ready again after %s", i, time.Since(began))
+}
+
+func (k *killed) stop(i int) { require.NoError(k.t, k.processes[i].Terminate(20*time.Second)) }
+
+// verify compares what can be read through a process with what was acknowledged before, by any of them.
+func (k *killed) verify(i int, when string) {
 	var all errgroup.Group
 	for _, l := range k.loads {
 		all.Go(func() error {
 			began, acks := time.Now(), l.acks.Snapshot()
-			found, err := bench.Verify(k.ctx, l.g, acks, bench.Reader{URL: k.process.URL() + "/api/v1/read", Tenant: l.name})
+			found, err := bench.Verify(k.ctx, l.g, acks, bench.Reader{URL: k.processes[i].URL() + "/api/v1/read", Tenant: l.name})
 			switch {
 			case err != nil:
 				return fmt.Errorf("load %s: %w", l.name, err)
 			case !found.OK() || found.Acknowledged != acks.Count():
 				return fmt.Errorf("load %s: %s", l.name, found)
 			}
-			k.t.Logf("%s, load %s: %d acknowledged, %d there, compared in %s", when, l.name, found.Acknowledged, found.Seen, time.Since(began).Round(time.Millisecond))
+			k.t.Logf("%s, process %d, load %s: %d acknowledged, %d there, compared in %s", when, i, l.name, found.Acknowledged, found.Seen, time.Since(began).Round(time.Millisecond))
 			return nil
 		})
 	}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// sharedKills is how often one of two processes, or both, are killed in a run.
+const sharedKills = 10
+
+// TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, now one, now the
+// other, now both. The loads go to either, and from one that is gone to the other, as through a load balancer.
+// After each kill everything that was acknowledged by any of them is compared bit by bit, at once through the
+// one that lives, and through the one that was killed when it is back. Whoever lives on alone takes all of the
+// sealing over.
+func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the binary for two minutes: leave -short out")
+	}
+	const partitions = 4
+	flags := append(onCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=4")
+	binary, err := promrig.BuildCassia(t.TempDir())
+	require.NoError(t, err)
+	k := newKilled(t, sharedLoads(t),
+		promrig.Cassia(binary, t.TempDir(), address(t), flags...),
+		promrig.Cassia(binary, t.TempDir(), address(t), flags...))
+	addresses := []string{k.programs[0].Address, k.programs[1].Address}
+	for i, l := range k.loads { // the first load prefers the first process, the second the second, the last neither
+		b := &balancer{addresses: addresses, spread: i == 2}
+		b.at.Store(int64(i))
+		l.client = &http.Client{Timeout: time.Minute, Transport: b}
+	}
+	k.processes = startAll(k.ctx, t, k.programs...)
+	waitOwned(k.ctx, t, partitions/2, k.processes...)
+	stopLoads := k.startLoads()
+	for n := range sharedKills {
+		victim := n % 2
+		survivor := 1 - victim
+		k.live(k.rand.IntN(2))
+		k.processes[victim].Kill()
+		if n%5 == 4 { // both
+			k.processes[survivor].Kill()
+			k.revive(survivor)
+		}
+		k.verify(survivor, "after a kill")
+		if n < 2 {
+			waitOwned(k.ctx, t, partitions, k.processes[survivor])
+		}
+		k.revive(victim)
+		k.verify(victim, "killed and started again")
+	}
+	stopLoads()
+	waitOwned(k.ctx, t, partitions/2, k.processes...)
+	k.verify(0, "at the end")
+	require.NoError(t, promrig.Post(k.ctx, k.processes[1].URL()+"/-/seal"))
+	for i := range k.processes {
+		k.verify(i, "all sealed")
+	}
+	k.stop(0)
+	waitOwned(k.ctx, t, partitions, k.processes[1])
+	k.stop(1)
+	k.revive(0)
+	k.verify(0, "stopped and started again")
+	k.stop(0)
+}
+
+// sharedLoads are the loads of a single process, at a rate that leaves room for two and a Cassandra.
+func sharedLoads(t *testing.T) []*load {
+	loads := killLoads(t, time.Now())
+	for _, l := range loads {
+		l.rate /= 3
+	}
+	return loads
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+)
+
+// onCassandra returns the flags of processes that share a keyspace of the test's own.
+func onCassandra(t *testing.T) []string {
+	hosts := cassandratest.Hosts(t)
+	return []string{
+		"--storage.engine=cassandra", "--cassandra.hosts=" + strings.Join(hosts, ","),
+		"--cassandra.keyspace=" + cassandratest.OwnKeyspace(t, hosts),
+	}
+}
+
+// startAll starts programs at the same time. The first ones of a keyspace make its tables, all of them.
+func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (processes []*promrig.Process) {
+	ready, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	for _, p := range programs {
+		process, err := promrig.Start(p)
+		require.NoError(t, err)
+		t.Cleanup(process.Kill)
+		processes = append(processes, process)
+	}
+	for _, p := range processes {
+		require.NoError(t, p.WaitReady(ready))
+	}
+	return processes
+}
+
+// balancer sends requests to one of several processes, and to the next one after an error.
+type balancer struct {
+	addresses []string
+	// spread takes the next one for each request.
+	spread bool
+	at     atomic.Int64
+	inner  http.Transport
+}
+
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	at := b.at.Load()
+	if b.spread {
+		at = b.at.Add(1)
+	}
+	elsewhere := r.Clone(r.Context())
+	elsewhere.URL.Host = b.addresses[at%int64(len(b.addresses))]
+	answer, err := b.inner.RoundTrip(elsewhere)
+	if err != nil || answer.StatusCode >= http.StatusInternalServerError {
+		b.at.CompareAndSwap(at, at+1)
+	}
+	return answer, err
+}
+
+// owned is how many partitions a process seals.
+func owned(ctx context.Context, p *promrig.Process) (int, error) {
+	const metric = "cassia_downsample_partitions "
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, metric); ok {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, fmt.Errorf("%s has no metric %s", p.Name, metric)
+}
+
+// waitOwned waits until processes own so many partitions: leases pass over in seconds, but no time is asserted.
+func waitOwned(ctx context.Context, t *testing.T, want int, processes ...*promrig.Process) {
+	t.Helper()
+	began := time.Now()
+	require.Eventually(t, func() bool {
+		for _, p := range processes {
+			if n, err := owned(ctx, p); err != nil || n != want {
+				return false
+			}
+		}
+		return true
+	}, 2*time.Minute, 100*time.Millisecond, "each of %d processes should own %d partitions", len(processes), want)
+	t.Logf("%d processes owned %d partitions each after %s", len(processes), want, time.Since(began).Round(100*time.Millisecond))
+}
