@@ -93,12 +93,12 @@ type kairosAnswer struct {
 	} `json:"queries"`
 }
 
-// ask runs an aggregator over what lies in (from, to], grouped by zone. Its buckets begin a millisecond after from,
-// so each holds what PromQL's left-open ranges hold.
+// ask runs an aggregator over what lies in (from, to], grouped by zone. Its buckets begin a millisecond after from (by
+// default KairosDB would align them to the clock), so each holds what PromQL's left-open ranges hold.
 func (kairosdb) ask(ctx context.Context, url, aggregator string, widthMs, from, to int64) (kairosAnswer, error) {
 	var answer kairosAnswer
 	query := fmt.Sprintf(`{"start_absolute":%d,"end_absolute":%d,"metrics":[{"name":%q,"group_by":[{"name":"tag","tags":[%q]}],`+
-		`"aggregators":[{"name":%q,"align_start_time":true,"sampling":{"value":%d,"unit":"milliseconds"}}]}]}`,
+		`"aggregators":[{"name":%q,"align_start_time":true,"align_sampling":false,"sampling":{"value":%d,"unit":"milliseconds"}}]}]}`,
 		from+1, to, metric, zoneName, aggregator, widthMs)
 	text, _, err := post(ctx, http.DefaultClient, url+"/api/v1/datapoints/query",
 		map[string]string{"Content-Type": "application/json"}, strings.NewReader(query))

@@ -131,6 +131,7 @@ func (r *rig) measure(ctx context.Context, d *dataset, before int64) (*result, e
 
 // complete has everything brought into its final form, and compacted.
 func (r *rig) complete(ctx context.Context) error {
+	progress("%s: everything is written; finishing and compacting it", r.name())
 	if err := r.finish(ctx, r.process.URL()); err != nil {
 		return err
 	}
@@ -144,6 +145,7 @@ func (r *rig) complete(ctx context.Context) error {
 
 // time runs the query: twice to warm up, then for the figures.
 func (r *rig) time(ctx context.Context, d *dataset, out *result) error {
+	progress("%s: asking the query", r.name())
 	var times []time.Duration
 	var before cost
 	for i := range r.repeat + 2 {
@@ -199,6 +201,7 @@ func (r *rig) load(ctx context.Context, d *dataset) (time.Duration, error) {
 		return 0, err
 	}
 	took := time.Since(began)
+	progress("%s: all acknowledged after %s", r.name(), took.Round(time.Second))
 	return took, r.settle(ctx)
 }
 
