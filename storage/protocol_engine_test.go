@@ -90,7 +90,7 @@ type stepEngine struct {
 	shared bool
 	// opening says that a shared store hasn't said yet that it is there, which Open waits for.
 	opening atomic.Bool
-	order  uint64 // in which the batches of a write are applied; 0: as they come
+	order   uint64 // in which the batches of a write are applied; 0: as they come
 }
 
 // protocolCall is the nth call, or the nth write.

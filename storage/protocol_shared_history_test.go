@@ -28,7 +28,7 @@ type sharedMaker struct {
 }
 
 // maxSkew bounds what two clocks differ by: less than a day.
-const maxSkew = 12*time.Hour - 30*time.Second
+const maxSkew = 12*time.Hour - 5*time.Second
 
 func makeSharedHistory(seed uint64) history {
 	m := &sharedMaker{historyMaker: historyMaker{rng: rand.New(rand.NewPCG(seed, 2))}, processes: 3}
@@ -45,7 +45,11 @@ func makeSharedHistory(seed uint64) history {
 		}
 	}
 	for n := 25 + m.rng.IntN(45); n > 0; n-- {
-		m.sharedStep()
+		if m.oneIn(15) {
+			m.scene()
+		} else {
+			m.sharedStep()
+		}
 	}
 	return m.out
 }
@@ -58,7 +62,10 @@ func (m *sharedMaker) skew(i int) {
 	case 1:
 		d = -maxSkew
 	}
-	d = d.Truncate(time.Second)
+	m.setSkew(i, d.Truncate(time.Second))
+}
+
+func (m *sharedMaker) setSkew(i int, d time.Duration) {
 	m.skews[i] = d
 	m.add("p%d skew %v", i+1, d)
 }
