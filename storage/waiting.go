@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
@@ -148,19 +150,40 @@ func (s *Store) old(slot int64, partition int) bool {
 	return s.opts.Now().UnixMilli()-s.period.slotEnd(slot) > dayMS || known && slot < low
 }
 
+// pendingWorkers is how many hours of pending are read at once: each is a partition of the engine's, some 50
+// of them nearly empty, so that over a network it is the way there and back that takes time.
+const pendingWorkers = 16
+
 // pending reads the pending rows of a partition from an hour of arrival on.
-func (s *Store) pending(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
+func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
 	// A writer's clock may run ahead of this one by less than a day.
 	last := max(hour, floorDiv(s.opts.Now().UnixMilli()+dayMS, hourMS))
-	for ; hour <= last; hour++ {
-		for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(partition, hour), KeysOnly: true}) {
-			if err != nil {
-				return nil, fmt.Errorf("storage: reading pending work of partition %d: %w", partition, err)
-			}
-			rows = append(rows, pendingRow{hour: hour, slot: row.Clustering[0].Int, row: stageRow{
-				writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int,
-			}})
+	byHour := make([][]pendingRow, last-hour+1)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(1)
+	if s.opts.Shared {
+		g.SetLimit(s.opts.seams.workers(pendingWorkers))
+	}
+	for i := range byHour {
+		g.Go(func() (err error) {
+			byHour[i], err = s.pendingOf(ctx, partition, hour+int64(i))
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(byHour...), nil
+}
+
+func (s *Store) pendingOf(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(partition, hour), KeysOnly: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading pending work of partition %d: %w", partition, err)
 		}
+		rows = append(rows, pendingRow{hour: hour, slot: row.Clustering[0].Int, row: stageRow{
+			writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int,
+		}})
 	}
 	return rows, nil
 }
