@@ -19,7 +19,7 @@ const nodesAtOnce = 8
 // NodeFacts is what a node says of itself.
 type NodeFacts struct {
 	Node
-	// Up says whether this process is connected to it.
+	// Up says whether this process is connected to it, or for Look, can be.
 	Up bool
 	// CommitlogSync is when a write is on the disk: "group" or "batch", before it is acknowledged;
 	// "periodic", seconds after, so that a power failure loses what was acknowledged.
@@ -68,9 +68,17 @@ func (e *Engine) Nodes(ctx context.Context) ([]NodeFacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	var facts []NodeFacts
+	facts := e.opts.askNodes(ctx, c)
+	for i := range facts {
+		facts[i].Up = e.nodes.isUp(facts[i].HostID)
+	}
+	return facts, nil
+}
+
+// askNodes asks the nodes of the local data center, some at a time.
+func (o *Options) askNodes(ctx context.Context, c *Cluster) (facts []NodeFacts) {
 	for _, n := range c.local() {
-		facts = append(facts, NodeFacts{Node: n, Up: e.nodes.isUp(n.HostID)})
+		facts = append(facts, NodeFacts{Node: n})
 	}
 	var asking sync.WaitGroup
 	turn := make(chan struct{}, nodesAtOnce)
@@ -78,24 +86,25 @@ func (e *Engine) Nodes(ctx context.Context) ([]NodeFacts, error) {
 		asking.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			facts[i].Err = e.askNode(ctx, &facts[i])
+			facts[i].Err = o.askNode(ctx, &facts[i])
 		})
 	}
 	asking.Wait()
-	return facts, nil
+	return facts
 }
 
-// askNode fills in what a node says.
-func (e *Engine) askNode(ctx context.Context, n *NodeFacts) error {
-	session, err := e.opts.direct(n.Address)
+// askNode fills in what a node says, and that it is up if it says anything.
+func (o *Options) askNode(ctx context.Context, n *NodeFacts) error {
+	session, err := o.direct(n.Address)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	ctx, cancel := context.WithTimeout(ctx, e.opts.Timeout)
+	n.Up = true
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	var errs []error
-	if n.ClockAhead, n.ClockError, err = e.clockAhead(ctx, session); err != nil {
+	if n.ClockAhead, n.ClockError, err = o.clockAhead(ctx, session); err != nil {
 		errs = append(errs, fmt.Errorf("read its clock: %w", err))
 	}
 	err = session.Query("SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'").WithContext(ctx).Scan(&n.CommitlogSync)
@@ -103,7 +112,7 @@ func (e *Engine) askNode(ctx context.Context, n *NodeFacts) error {
 		errs = append(errs, fmt.Errorf("read its setting commitlog_sync: %w", err))
 	}
 	for _, t := range engine.Tables {
-		facts, err := tableFacts(ctx, session, e.opts.Keyspace, t.Name)
+		facts, err := tableFacts(ctx, session, o.Keyspace, t.Name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read its statistics of %s: %w", t, err))
 			break
@@ -139,13 +148,13 @@ func tableFacts(ctx context.Context, session *gocql.Session, keyspace, table str
 
 // clockAhead compares a node's clock with ours: read between two looks at ours, it is off by half of the
 // time between them at most, plus the millisecond that CQL's timestamps have.
-func (e *Engine) clockAhead(ctx context.Context, session *gocql.Session) (ahead, within time.Duration, err error) {
+func (o *Options) clockAhead(ctx context.Context, session *gocql.Session) (ahead, within time.Duration, err error) {
 	var there time.Time
-	before := e.opts.Now()
+	before := o.Now()
 	if there, err = readClock(ctx, session); err != nil {
 		return 0, 0, err
 	}
-	took := e.opts.Now().Sub(before)
+	took := o.Now().Sub(before)
 	return there.Sub(before.Add(took / 2)), took/2 + time.Millisecond, nil
 }
 
@@ -173,6 +182,8 @@ func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 type Difference struct {
 	// Table is the table's name.
 	Table string
+	// Option names what was set otherwise, such as compaction; empty: the table is missing, or isn't Cassia's.
+	Option string
 	// What differs, as text with what is there and what is wanted; Do is what to do, as CQL or words.
 	What, Do string
 }

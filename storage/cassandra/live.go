@@ -129,15 +129,15 @@ func (l *liveSchema) compare(o *Options) []Difference {
 	var found []Difference
 	for _, t := range engine.Tables {
 		live := l.tables[t.Name]
-		differs := func(do, format string, args ...any) {
-			found = append(found, Difference{Table: t.Name, What: fmt.Sprintf(format, args...), Do: do})
+		differs := func(option, do, format string, args ...any) {
+			found = append(found, Difference{Table: t.Name, Option: option, What: fmt.Sprintf(format, args...), Do: do})
 		}
 		if live == nil {
-			differs("run `cassia schema | cqlsh`", "the table is missing")
+			differs("", "run `cassia schema | cqlsh`", "the table is missing")
 			continue
 		}
 		if other := live.otherColumns(t); other != "" {
-			differs("use another keyspace", "the table isn't Cassia's: %s", other)
+			differs("", "use another keyspace", "the table isn't Cassia's: %s", other)
 			continue
 		}
 		p := policyOf(t)
@@ -145,11 +145,11 @@ func (l *liveSchema) compare(o *Options) []Difference {
 			return fmt.Sprintf("ALTER TABLE %s.%s WITH %s", quoted(l.keyspace), quoted(t.Name), option)
 		}
 		if v := versionOf(live.comment); v != schemaVersion {
-			differs(alter("comment = "+literal(comment(p))), "its comment names schema version %d, this release makes %d", v, schemaVersion)
+			differs("comment", alter("comment = "+literal(comment(p))), "its comment names schema version %d, this release makes %d", v, schemaVersion)
 		}
 		for _, option := range p.compared(o) {
 			if have := live.option(option.name); have != option.want {
-				differs(alter(option.cql), "its %s is %s, this release makes %s", option.name, have, option.want)
+				differs(option.name, alter(option.cql), "its %s is %s, this release makes %s", option.name, have, option.want)
 			}
 		}
 	}

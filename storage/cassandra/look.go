@@ -1,0 +1,68 @@
+package cassandra
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Facts are what can be found out of a cluster and a keyspace from outside.
+type Facts struct {
+	Cluster *Cluster
+	// Replication is how many copies each data center keeps, as Engine.Replication returns it; nil if there is
+	// no such keyspace.
+	Replication map[string]int
+	// Nodes are those of the local data center, as Engine.Nodes returns them.
+	Nodes []NodeFacts
+	// Differences are those of the schema, as Engine.CompareSchema returns them; none without a keyspace.
+	Differences []Difference
+}
+
+// Look finds out about a cluster and a keyspace in whatever state they are, also one in which Open refuses them
+// or too few nodes are left for reads. It changes nothing. Without a single node that answers it returns an error.
+func Look(ctx context.Context, opts Options) (*Facts, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	c, err := opts.scout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &Facts{Cluster: c, Nodes: opts.askNodes(ctx, c)}
+	var errs []error
+	for _, n := range f.Nodes {
+		if !n.Up {
+			continue
+		}
+		if err := opts.lookAtSchema(ctx, n.Address, f); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", n.Address, err))
+			continue
+		}
+		return f, nil
+	}
+	if len(errs) == 0 {
+		errs = append(errs, errors.New("no node of the local data center answers"))
+	}
+	return nil, fmt.Errorf("cassandra: look at keyspace %s: %w", opts.Keyspace, oneLine(errs))
+}
+
+// lookAtSchema asks one node about the keyspace.
+func (o *Options) lookAtSchema(ctx context.Context, address string, f *Facts) error {
+	session, err := o.direct(address)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	copies, err := readReplication(ctx, session, o.Keyspace)
+	if err != nil || copies == nil {
+		return err
+	}
+	live, err := readSchema(ctx, session, o.Keyspace)
+	if err != nil {
+		return err
+	}
+	f.Replication, f.Differences = copies, live.compare(o)
+	return nil
+}

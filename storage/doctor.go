@@ -1,0 +1,321 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// examineWorkers is how many rows are looked for at once.
+	examineWorkers = 16
+	// verifiedBytes bounds the blobs whose checksums Examine computes.
+	verifiedBytes = 64 << 20
+	// maxDamagedNamed bounds the damaged rows that Examine names; it counts all.
+	maxDamagedNamed = 20
+	// leftoverWindows and leftoverTenants bound where Examine looks for rows of expired windows that aren't listed.
+	leftoverWindows = 60
+	leftoverTenants = 20
+	// beatSlack is how old a beat may look that was just written.
+	beatSlack = beatInterval + time.Second
+)
+
+// ExamineOptions configure Examine.
+type ExamineOptions struct {
+	// Retention is how long raw samples are kept; 0: for ever.
+	Retention time.Duration
+	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
+	// look, and no process is known to live.
+	Listen func(ctx context.Context) error
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Condition is how a store is found from outside, without being opened.
+type Condition struct {
+	Created time.Time
+	Periods []Period
+	// Tenants is how many have rows.
+	Tenants   int
+	Processes []ProcessSeen
+	// Leases are by partition.
+	Leases []Lease
+	// Waiting are the slots with unsealed samples, oldest first.
+	Waiting []WaitingSlot
+	// PendingRows is how many rows name old slots with unsealed samples.
+	PendingRows int
+	// Expired are the windows past their retention and its grace that are still there.
+	Expired []ExpiredWindow
+	// Verified is how many staged blobs were read; Unverified says that there were more to read.
+	Verified   int
+	Unverified bool
+	// DamagedRows is how many rows can't be read; Damaged names the first of them, and why.
+	DamagedRows int
+	Damaged     []DamagedRow
+}
+
+// ProcessSeen is a process that told of itself within the last hours.
+type ProcessSeen struct {
+	Process
+	// Alive says that it was heard of between two looks.
+	Alive bool
+	// Quiet is how long ago its last beat was, by its clock and ours.
+	Quiet time.Duration
+	// Ahead is by how much its clock must be ahead of ours at least, if it is alive; negative: behind.
+	Ahead time.Duration
+}
+
+// WaitingSlot is a slot of a partition with unsealed samples.
+type WaitingSlot struct {
+	Partition int
+	Slot      int64
+	// End is when the slot ended, or will; Since is when its samples could have been sealed at the earliest:
+	// its end, or for what came late, the hour of arrival.
+	End, Since time.Time
+	// Blobs were read and Damaged of them are damaged; both are 0 if the slot isn't over.
+	Blobs, Damaged int
+}
+
+// OnlyDamaged says that nothing in the slot can be sealed.
+func (w *WaitingSlot) OnlyDamaged() bool { return w.Blobs > 0 && w.Blobs == w.Damaged }
+
+// ExpiredWindow is a window past its retention and its grace.
+type ExpiredWindow struct {
+	Tenant string
+	Window int64
+	// Until is when its rows were to go.
+	Until time.Time
+	// Listed says that it hasn't been dropped, Rows that there are still rows in it.
+	Listed, Rows bool
+}
+
+// DamagedRow is a stage row that can't be read.
+type DamagedRow struct {
+	Slot      int64
+	Partition int
+	// Writer is hexadecimal.
+	Writer string
+	Seq    int64
+	Err    error
+}
+
+func (d *DamagedRow) String() string {
+	return fmt.Sprintf("stage: slot %d, partition %d, writer %s, seq %d: %v", d.Slot, d.Partition, d.Writer, d.Seq, d.Err)
+}
+
+// Examine looks at a store in the engine without opening it: nothing is written, nobody hears of it, and no head
+// is built. It reads some rows of each slot that may wait, the blobs of those that are over up to a bound, and
+// the small tables. It returns ErrNoStore and ErrNewerFormat as Open does.
+func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Condition, error) {
+	have, _, err := readSettings(ctx, eng)
+	if err != nil {
+		return nil, err
+	}
+	opts := DefaultOptions()
+	opts.Retention, opts.Now, opts.Logger = o.Retention, o.Now, slog.New(slog.DiscardHandler)
+	s := &Store{
+		opts: opts, period: newPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, maxPartitions), cache: newCache(0),
+	}
+	s.metrics = newMetrics(s, nil)
+	x := &examiner{s: s, c: &Condition{Created: s.created, Periods: s.Periods()}}
+	before, err := s.Processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if x.c.Leases, err = s.Leases(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.waiting(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.verify(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.expired(ctx); err != nil {
+		return nil, err
+	}
+	return x.c, x.processes(ctx, before, o.Listen)
+}
+
+// examiner fills in a Condition. s serves as its reader: nothing of it runs.
+type examiner struct {
+	s *Store
+	c *Condition
+}
+
+// waiting finds the slots whose stage isn't empty.
+func (x *examiner) waiting(ctx context.Context) error {
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(examineWorkers)
+	for p := range x.s.period.partitions() {
+		g.Go(func() error {
+			work, err := x.s.Waiting(ctx, p)
+			if err != nil {
+				return err
+			}
+			for _, w := range work {
+				empty, err := x.s.empty(ctx, engine.Stage, stagePartition(w.Slot, p))
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				x.c.PendingRows += len(w.pending)
+				if !empty {
+					x.c.Waiting = append(x.c.Waiting, x.waitingSlot(w))
+				}
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	slices.SortFunc(x.c.Waiting, func(a, b WaitingSlot) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Slot, b.Slot), cmp.Compare(a.Partition, b.Partition))
+	})
+	return err
+}
+
+func (x *examiner) waitingSlot(w Work) WaitingSlot {
+	end := time.UnixMilli(x.s.period.slotEnd(w.Slot))
+	found := WaitingSlot{Partition: w.Partition, Slot: w.Slot, End: end, Since: end}
+	if len(w.pending) > 0 {
+		arrived := slices.MinFunc(w.pending, func(a, b pendingRow) int { return cmp.Compare(a.hour, b.hour) })
+		if since := time.UnixMilli(arrived.hour * hourMS); since.After(end) {
+			found.Since = since
+		}
+	}
+	return found
+}
+
+// errEnough ends verifying.
+var errEnough = errors.New("storage: enough blobs were verified")
+
+// verify reads the blobs of the slots that are over, those first that have waited longest.
+func (x *examiner) verify(ctx context.Context) error {
+	now, bytes := x.s.opts.Now(), 0
+	for i := range x.c.Waiting {
+		w := &x.c.Waiting[i]
+		if w.End.After(now) {
+			continue
+		}
+		err := x.verifySlot(ctx, w, &bytes)
+		if errors.Is(err, errEnough) {
+			x.c.Unverified = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) error {
+	for row, err := range x.s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+		if err != nil {
+			return fmt.Errorf("storage: reading the stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		}
+		if *bytes >= verifiedBytes {
+			return errEnough
+		}
+		*bytes += len(row.Value)
+		w.Blobs++
+		x.c.Verified++
+		var reader blobReader
+		if err := reader.open(row.Value); err != nil {
+			w.Damaged++
+			x.c.DamagedRows++
+			if r := stageRowOf(row); len(x.c.Damaged) < maxDamagedNamed {
+				x.c.Damaged = append(x.c.Damaged, DamagedRow{
+					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", r.writer), Seq: r.seq, Err: err,
+				})
+			}
+		}
+	}
+	return nil
+}
+
+// expired finds the windows that should have gone. Of those that aren't listed any more, the last ones are
+// looked at: they have rows if they were written with a longer retention.
+func (x *examiner) expired(ctx context.Context) error {
+	tenants, err := x.s.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	x.c.Tenants = len(tenants)
+	newest, ok := x.s.expiredWindow()
+	if !ok {
+		return nil
+	}
+	for i, tenant := range tenants {
+		listed, err := x.s.windowsOf(ctx, tenant, -allWindows, newest)
+		if err != nil {
+			return err
+		}
+		windows := slices.Clone(listed)
+		for w := newest - leftoverWindows + 1; w <= newest && i < leftoverTenants; w++ {
+			if !slices.Contains(listed, w) {
+				windows = append(windows, w)
+			}
+		}
+		slices.Sort(windows)
+		for _, w := range windows {
+			rows, err := x.hasRows(ctx, tenant, w)
+			if err != nil {
+				return err
+			}
+			if e := (ExpiredWindow{
+				Tenant: tenant, Window: w, Until: time.Unix(x.s.expires(w), 0), Listed: slices.Contains(listed, w), Rows: rows,
+			}); e.Listed || e.Rows {
+				x.c.Expired = append(x.c.Expired, e)
+			}
+		}
+	}
+	return nil
+}
+
+// hasRows says whether a window of a tenant has marks, or names of metrics.
+func (x *examiner) hasRows(ctx context.Context, tenant string, window int64) (bool, error) {
+	marks, err := x.s.empty(ctx, engine.Sealed, sealedPartition(window, tenant))
+	if err != nil || !marks {
+		return !marks, err
+	}
+	names, err := x.s.empty(ctx, engine.Catalog, catalogPartition(window, tenant, catalogMetric, ""))
+	return !names, err
+}
+
+// processes listens for who is there.
+func (x *examiner) processes(ctx context.Context, before []Process, listen func(context.Context) error) error {
+	after := before
+	if len(before) > 0 && listen != nil {
+		if err := listen(ctx); err != nil {
+			return err
+		}
+		var err error
+		if after, err = x.s.Processes(ctx); err != nil {
+			return err
+		}
+	}
+	now := x.s.opts.Now()
+	for _, p := range after {
+		i := slices.IndexFunc(before, func(b Process) bool { return b.Writer == p.Writer })
+		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
+		if seen.Alive {
+			// Its clock said ClockMS at a moment between beatSlack ago and now.
+			seen.Ahead = max(-seen.Quiet, 0) + min(beatSlack-seen.Quiet, 0)
+		}
+		x.c.Processes = append(x.c.Processes, seen)
+	}
+	return nil
+}
