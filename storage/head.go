@@ -86,6 +86,8 @@ type generation struct {
 	index map[*Series]*strand
 	// builder collects the blobs of the commit under way; only the committer uses it.
 	builder *streamBuilder
+	// dropped says that the head has let go of it; the partition's lock guards it.
+	dropped bool
 }
 
 type stageRow struct {
@@ -371,6 +373,10 @@ func (h *head) drop(c *cell, gens []*generation) {
 	defer p.mu.Unlock()
 	var freed int64
 	for _, g := range gens {
+		if g.dropped { // A seal and Forget may both find that it is sealed.
+			continue
+		}
+		g.dropped = true
 		for _, st := range g.strands {
 			freed += st.bytes()
 			s := st.series

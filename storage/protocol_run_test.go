@@ -240,11 +240,13 @@ type protocolWithin struct {
 // commit and another seal hold, and a query may wait for what another one loads.
 var mayHappenWithin = map[string][]string{
 	"write": {"query", "clock", "jump"}, "bulk": {"query", "clock", "jump"},
-	"seal": {"write", "bulk", "query", "letgo", "clock"}, "round": {"write", "bulk", "query", "letgo", "clock"},
-	"sealall": {"write", "bulk", "query", "letgo", "clock"}, "advance": {"write", "bulk", "query", "letgo", "clock"},
-	"query": {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
-	"open":  {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
-	"crash": {"write", "bulk", "query", "letgo", "clock"}, "restart": {"write", "bulk", "query", "letgo", "clock"},
+	"seal":    {"write", "bulk", "query", "letgo", "forget", "clock"},
+	"round":   {"write", "bulk", "query", "letgo", "forget", "clock"},
+	"sealall": {"write", "bulk", "query", "letgo", "forget", "clock"},
+	"advance": {"write", "bulk", "query", "letgo", "clock"},
+	"query":   {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
+	"open":    {"write", "bulk", "seal", "round", "sealall", "letgo", "clock"},
+	"crash":   {"write", "bulk", "query", "letgo", "clock"}, "restart": {"write", "bulk", "query", "letgo", "clock"},
 }
 
 // hook prepares what may happen within an operation of a kind.

@@ -204,6 +204,9 @@ func (m *sharedMaker) sharedNested(p int, kind string) string {
 		return fmt.Sprintf("clock %v", d)
 	}
 	other := m.someone()
+	if other == p && m.oneIn(4) {
+		return fmt.Sprintf("p%d forget", p+1)
+	}
 	if other == p {
 		nested := m.nested(kind)
 		if verb, _, _ := strings.Cut(nested, " "); verb == "" || verb == "jump" || verb == "clock" {
