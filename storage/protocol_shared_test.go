@@ -11,7 +11,7 @@ import (
 // of them must show what any had acknowledged before. A failing history is cut short and printed.
 func TestSharedProtocol(t *testing.T) {
 	t.Parallel()
-	seeds := 300
+	seeds := 90
 	if *protocolSeeds > 0 {
 		seeds = *protocolSeeds
 	}
