@@ -22,6 +22,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for two minutes: leave -short out")
 	}
+	t.Parallel() // much of the time is spent waiting for leases to pass over
 	const partitions = 4
 	flags := append(onCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=4")
 	binary, err := promrig.BuildCassia(t.TempDir())

@@ -26,22 +26,6 @@ func onCassandra(t *testing.T) []string {
 	}
 }
 
-// startAll starts programs at the same time. The first ones of a keyspace make its tables, all of them.
-func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (processes []*promrig.Process) {
-	ready, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	for _, p := range programs {
-		process, err := promrig.Start(p)
-		require.NoError(t, err)
-		t.Cleanup(process.Kill)
-		processes = append(processes, process)
-	}
-	for _, p := range processes {
-		require.NoError(t, p.WaitReady(ready))
-	}
-	return processes
-}
-
 // balancer sends requests to one of several processes, and to the next one after an error.
 type balancer struct {
 	addresses []string

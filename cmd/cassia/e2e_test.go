@@ -28,7 +28,18 @@ const scrapeInterval = 2 * time.Second
 type stack struct {
 	name                 string
 	writer, cassia, back *promrig.Process
-	queries              []string
+	// written, where it isn't nil, is what is written to: another cassia than the one that is asked, on the
+	// same data.
+	written *promrig.Process
+	queries []string
+}
+
+// cassias are the one that is written to and the one that is asked, or the one that is both.
+func (s *stack) cassias() []*promrig.Process {
+	if s.written == nil {
+		return []*promrig.Process{s.cassia}
+	}
+	return []*promrig.Process{s.written, s.cassia}
 }
 
 // scrapeConfig has Prometheus scrape itself with native histograms, and the node exporter, and write
@@ -127,6 +138,14 @@ func TestRealPrometheus(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real programs for two minutes: leave -short out")
 	}
+	t.Parallel() // most of the time is spent waiting for scrapes
+	compareWithPrometheus(t, func(binary string) []promrig.Program {
+		return []promrig.Program{promrig.Cassia(binary, t.TempDir(), address(t))}
+	})
+}
+
+// compareWithPrometheus runs a stack for each protocol. cassias says what to start for one.
+func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
 	binary, err := promrig.BuildCassia(t.TempDir())
@@ -136,8 +155,8 @@ func TestRealPrometheus(t *testing.T) {
 	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), address(t)))
 
 	stacks := []*stack{
-		startStack(ctx, t, binary, exporter.Address, false),
-		startStack(ctx, t, binary, exporter.Address, true),
+		startStack(ctx, t, exporter.Address, false, cassias(binary)),
+		startStack(ctx, t, exporter.Address, true, cassias(binary)),
 	}
 	began := time.Now().Add(2 * scrapeInterval).Truncate(time.Second)
 	time.Sleep(beforeOutage)
@@ -147,15 +166,19 @@ func TestRealPrometheus(t *testing.T) {
 	time.Sleep(afterOutage)
 	end := time.Now().Truncate(time.Second)
 
-	for _, s := range stacks {
+	for i, s := range stacks {
 		t.Run("remote write "+s.name, func(t *testing.T) {
 			t.Parallel()
 			s.caughtUp(ctx, t, began, end)
 			s.compare(ctx, t, "before sealing", began, end)
-			require.NoError(t, promrig.Post(ctx, s.cassia.URL()+"/-/seal"))
+			require.NoError(t, promrig.Post(ctx, s.cassias()[i%len(s.cassias())].URL()+"/-/seal"))
 			s.compare(ctx, t, "sealed", began, end)
-			require.NoError(t, s.cassia.Terminate(20*time.Second))
-			s.cassia = start(ctx, t, s.cassia.Program)
+			for _, c := range s.cassias() {
+				require.NoError(t, c.Terminate(20*time.Second))
+			}
+			for _, c := range s.cassias() {
+				start(ctx, t, c.Program)
+			}
 			s.compare(ctx, t, "after a restart", began, end)
 		})
 	}
@@ -180,6 +203,22 @@ func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Proces
 	return process
 }
 
+// startAll starts programs at the same time. Those that share their data may all be the first.
+func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (processes []*promrig.Process) {
+	ready, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	for _, p := range programs {
+		process, err := promrig.Start(p)
+		require.NoError(t, err)
+		t.Cleanup(process.Kill)
+		processes = append(processes, process)
+	}
+	for _, p := range processes {
+		require.NoError(t, p.WaitReady(ready))
+	}
+	return processes
+}
+
 func startPrometheus(ctx context.Context, t *testing.T, address, config string, args ...string) *promrig.Process {
 	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
 	require.NoError(t, err)
@@ -188,20 +227,22 @@ func startPrometheus(ctx context.Context, t *testing.T, address, config string, 
 	return start(ctx, t, program)
 }
 
-// startStack starts one that writes with protocol 2.0 (and then with metadata and start timestamps) or 1.0.
-func startStack(ctx context.Context, t *testing.T, binary, exporter string, protocol2 bool) *stack {
-	cassia, self := address(t), address(t)
-	s := &stack{
-		name: "1.0", queries: comparedQueries,
-		cassia: start(ctx, t, promrig.Cassia(binary, t.TempDir(), cassia)),
-		back:   startPrometheus(ctx, t, address(t), readConfig(cassia)),
+// startStack starts one that writes with protocol 2.0 (and then with metadata and start timestamps) or 1.0, to
+// the first of the cassias; the last is asked.
+func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bool, cassias []promrig.Program) *stack {
+	processes := startAll(ctx, t, cassias...)
+	s := &stack{name: "1.0", queries: comparedQueries, cassia: processes[len(processes)-1]}
+	if len(processes) > 1 {
+		s.written = processes[0]
 	}
+	self, written := address(t), processes[0].Address
+	s.back = startPrometheus(ctx, t, address(t), readConfig(s.cassia.Address))
 	if !protocol2 {
-		s.writer = startPrometheus(ctx, t, self, scrapeConfig(self, exporter, cassia, "prometheus.WriteRequest", ""))
+		s.writer = startPrometheus(ctx, t, self, scrapeConfig(self, exporter, written, "prometheus.WriteRequest", ""))
 		return s
 	}
 	s.name, s.queries = "2.0", append(customBucketQueries, comparedQueries...)
-	config := scrapeConfig(self, exporter, cassia, "io.prometheus.write.v2.Request", customBuckets(self))
+	config := scrapeConfig(self, exporter, written, "io.prometheus.write.v2.Request", customBuckets(self))
 	s.writer = startPrometheus(ctx, t, self, config, "--enable-feature=metadata-wal-records,st-storage")
 	return s
 }
@@ -228,7 +269,7 @@ func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time
 
 func (s *stack) logs(t *testing.T) string {
 	out := ""
-	for _, p := range []*promrig.Process{s.writer, s.cassia} {
+	for _, p := range append([]*promrig.Process{s.writer}, s.cassias()...) {
 		text, err := os.ReadFile(p.Log)
 		require.NoError(t, err)
 		out += filepath.Base(p.Log) + ":\n" + string(text[max(0, len(text)-2000):]) + "\n"

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// TestRealPrometheusOnCassandra has Prometheus write to one process, and compares what another one answers that
+// shares its keyspace; either of them seals.
+func TestRealPrometheusOnCassandra(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real programs for two minutes: leave -short out")
+	}
+	t.Parallel()
+	compareWithPrometheus(t, func(binary string) []promrig.Program {
+		flags := onCassandra(t)
+		return []promrig.Program{
+			promrig.Cassia(binary, t.TempDir(), address(t), flags...),
+			promrig.Cassia(binary, t.TempDir(), address(t), flags...),
+		}
+	})
+}
