@@ -16,6 +16,10 @@ import (
 const (
 	rebuildWorkers = 2
 	sharedWorkers  = 16
+	// retryRebuild is how long a rebuild that met an engine which was away waits to try again, at first;
+	// maxRetryRebuild at most.
+	retryRebuild    = time.Second
+	maxRetryRebuild = 15 * time.Second
 )
 
 // rebuild loads the stage into the head. Commits go on meanwhile, in generations of their own.
@@ -25,16 +29,19 @@ func (s *Store) rebuild(ctx context.Context) error {
 	}
 	begin := time.Now()
 	s.follower.begun = s.opts.Now()
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.opts.seams.workers(rebuildWorkers))
-	if s.opts.Shared {
-		g.SetLimit(sharedWorkers)
+	err := s.rebuildAll(ctx)
+	for wait := retryRebuild; s.opts.Shared && !s.opts.seams.still && errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil; wait = min(2*wait, maxRetryRebuild) {
+		s.opts.Logger.Warn("rebuilding the head from the stage will be tried again; queries must wait", "in", wait, "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+			err = s.rebuildAll(ctx) // What was read stays read.
+		}
 	}
-	for p := range s.period.partitions() {
-		g.Go(func() error { return s.rebuildPartition(gctx, p) })
-	}
-	if err := g.Wait(); err != nil {
-		s.opts.Logger.Error("rebuilding the head from the stage stopped; queries can't be answered", "err", err)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.opts.Logger.Error("rebuilding the head from the stage stopped; queries can't be answered", "err", err)
+		}
 		return fmt.Errorf("storage: rebuilding the head: %w", err)
 	}
 	if !s.opts.Shared {
@@ -46,6 +53,19 @@ func (s *Store) rebuild(ctx context.Context) error {
 		s.running.Go(func() { s.follower.run(ctx) })
 	}
 	return nil
+}
+
+// rebuildAll reads the stage of every partition.
+func (s *Store) rebuildAll(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.opts.seams.workers(rebuildWorkers))
+	if s.opts.Shared {
+		g.SetLimit(sharedWorkers)
+	}
+	for p := range s.period.partitions() {
+		g.Go(func() error { return s.rebuildPartition(ctx, p) })
+	}
+	return g.Wait()
 }
 
 // rebuildPartition reads every slot that may wait, of all writers. What this process writes meanwhile is in
