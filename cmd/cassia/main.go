@@ -32,6 +32,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addServe(app),
 		addCheck(app),
 		addInspect(app),
+		addDoctor(app),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
 		addBench(app),

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/cassandra"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// listenFor is how long a process has to be heard of: more than two beats.
+const listenFor = 5 * time.Second
+
+// addDoctor declares a command that looks at what is there as an operator would, and changes nothing.
+func addDoctor(app *kingpin.Application) subcommand {
+	cmd := app.Command("doctor", "Look at the cluster or the directory as an operator would, and say what is wrong, why it matters, and what to do. "+
+		"Nothing is changed. Ends with status 1 if something is an error.")
+	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
+	retention := config.RetentionFlag(cmd)
+	asJSON := cmd.Flag("json", "Write the findings as JSON.").Bool()
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		if err := x.Validate(); err != nil {
+			return err
+		}
+		var err error
+		if x.retention, err = retention(); err != nil {
+			return err
+		}
+		return x.tell(x.run(ctx), os.Stdout, *asJSON)
+	}}
+}
+
+// examination collects facts and has them judged.
+//
+//	directory or cluster ──► engine ──► store
+//
+// Where one can't be looked at, that is a finding, and what comes before it is told.
+type examination struct {
+	*config.Engine
+	retention time.Duration
+	now       func() time.Time
+	found     []doctor.Finding
+}
+
+func (x *examination) add(findings ...doctor.Finding) { x.found = append(x.found, findings...) }
+
+// run returns the findings, the worst first.
+func (x *examination) run(ctx context.Context) []doctor.Finding {
+	if x.Kind == config.EngineCassandra {
+		x.cluster(ctx)
+	} else {
+		x.directory(ctx)
+	}
+	doctor.Sort(x.found)
+	return x.found
+}
+
+// tell writes the findings. Its error says that there are errors among them.
+func (x *examination) tell(found []doctor.Finding, w io.Writer, asJSON bool) error {
+	var err error
+	if asJSON {
+		err = doctor.WriteJSON(w, x.Where(), found)
+	} else {
+		err = doctor.Write(w, found)
+	}
+	if err == nil && doctor.Count(found, doctor.Error) > 0 {
+		err = fmt.Errorf("%s: %s", x.Where(), doctor.Summary(found))
+	}
+	return err
+}
+
+func (x *examination) cluster(ctx context.Context) {
+	o := x.Cassandra
+	o.CreateSchema, o.Retention = false, x.retention
+	o.Logger = slog.New(slog.DiscardHandler) // What it would say is found out here.
+	f, err := cassandra.Look(ctx, o)
+	if err != nil {
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be looked at"})
+		return
+	}
+	look := doctor.ClusterOptions{Keyspace: o.Keyspace, Consistency: o.Consistency}
+	var clocks []doctor.Clock
+	for _, n := range f.Nodes {
+		if n.ClockError > 0 {
+			clocks = append(clocks, doctor.Clock{Who: "node " + n.Address, Ahead: n.ClockAhead, Error: n.ClockError})
+		}
+	}
+	if c := x.sharedStore(ctx, f, o); c != nil {
+		look.Partitions = c.Periods[len(c.Periods)-1].Partitions
+		for _, p := range c.Processes {
+			if p.Alive {
+				clocks = append(clocks, doctor.Clock{Who: "process " + p.Name, Ahead: p.Ahead})
+			}
+		}
+	}
+	x.add(doctor.Cluster(f, look)...)
+	x.add(doctor.Clocks(clocks)...)
+}
+
+// sharedStore looks at the store in a keyspace, if there is one.
+func (x *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cassandra.Options) *storage.Condition {
+	if f.Replication == nil {
+		return nil
+	}
+	eng, err := cassandra.Open(ctx, o)
+	if err != nil {
+		x.add(unopened(err))
+		return nil
+	}
+	defer eng.Close()
+	return x.store(ctx, eng, func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(listenFor):
+			return nil
+		}
+	})
+}
+
+func unopened(err error) doctor.Finding {
+	return doctor.Finding{
+		Level: doctor.Error, What: "the store can't be opened: " + oneLine(err),
+		Why: "`cassia serve` can't open it either; processes, waiting work and damage can't be looked at",
+	}
+}
+
+// store looks at the store in an engine; nil: it can't be read.
+func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *storage.Condition {
+	c, err := storage.Examine(ctx, eng, storage.ExamineOptions{Retention: x.retention, Listen: listen, Now: x.now})
+	switch {
+	case errors.Is(err, storage.ErrNoStore):
+		x.add(doctor.Finding{
+			Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere",
+			Do: "the first `cassia serve` makes it",
+		})
+		return nil
+	case errors.Is(err, engine.ErrUnavailable):
+		x.add(doctor.Finding{
+			Level: doctor.Error, What: "the store can't be read: " + oneLine(err),
+			Why: "writes and queries fail in the same way; processes, waiting work and damage can't be looked at",
+		})
+		return nil
+	case err != nil:
+		x.add(unopened(err))
+		return nil
+	}
+	x.add(doctor.Store(c, doctor.StoreOptions{
+		Shared: x.Kind == config.EngineCassandra, Keyspace: x.Cassandra.Keyspace, Flags: x.Where(), Now: x.now(),
+	})...)
+	return c
+}
+
+func (x *examination) directory(ctx context.Context) {
+	d, err := doctor.LookAtDirectory(x.Path)
+	if errors.Is(err, os.ErrNotExist) {
+		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": there is no such directory", Why: "nothing can be looked at", Do: "name the directory that `cassia serve` has"})
+		return
+	}
+	if err != nil {
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` couldn't read it either", Do: "run as the user that owns it"})
+		return
+	}
+	x.add(doctor.Directory(d), doctor.Finding{
+		Level: doctor.OK,
+		What:  "not looked at, for a directory belongs to one process: nodes, replication, commit log, schema, clocks, processes, leases",
+	})
+	// The engine would make a store of a directory without one.
+	if found, err := filepath.Glob(filepath.Join(x.Path, "MANIFEST-*")); err != nil || len(found) == 0 {
+		x.add(doctor.Finding{Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere", Do: "the first `cassia serve` makes it"})
+		return
+	}
+	o := pebble.DefaultOptions()
+	o.Logger = slog.New(slog.DiscardHandler)
+	eng, err := pebble.Open(x.Path, o)
+	if errors.Is(err, engine.ErrLocked) {
+		x.add(doctor.Finding{
+			Level: doctor.Note, What: "a process has it open, so the store can't be looked at from outside", Why: "waiting work and damage aren't known",
+			Do: "ask that process: curl -s localhost:9201/metrics | grep -E 'cassia_(downsample|store_corrupt|store_head|pebble_disk)'\nor stop it, and look again",
+		})
+		return
+	}
+	if err != nil {
+		x.add(unopened(err))
+		return
+	}
+	defer eng.Close()
+	x.store(ctx, eng, nil)
+}

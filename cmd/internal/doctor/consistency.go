@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/cassandra"
+)
+
+// everywhere stands in a replication for every data center.
+const everywhere = "replication_factor"
+
+// need is what a consistency asks of the copies that it is about.
+type need struct {
+	// where names those copies' data center, empty: all of them.
+	where string
+	// copies there are, on nodes; of which write must have taken a write, and read are asked.
+	copies, nodes, write, read int
+}
+
+// needOf computes it for the local data center, or for the cluster where the consistency counts all copies.
+func needOf(consistency string, f *cassandra.Facts) need {
+	copies := func(dc string) int {
+		if n, ok := f.Replication[dc]; ok {
+			return n
+		}
+		return f.Replication[everywhere]
+	}
+	nodes := map[string]int{}
+	for _, n := range f.Cluster.Nodes {
+		nodes[n.DataCenter]++
+	}
+	all := need{nodes: len(f.Cluster.Nodes)}
+	for dc := range nodes {
+		all.copies += copies(dc)
+	}
+	local := need{where: f.Cluster.LocalDC, copies: copies(f.Cluster.LocalDC), nodes: nodes[f.Cluster.LocalDC]}
+	same := func(n need, k int) need {
+		n.write, n.read = k, k
+		return n
+	}
+	switch consistency {
+	case "ONE":
+		return same(all, 1)
+	case "TWO":
+		return same(all, 2)
+	case "THREE":
+		return same(all, 3)
+	case "QUORUM":
+		return same(all, quorum(all.copies))
+	case "ALL":
+		return same(all, all.copies)
+	case "LOCAL_ONE":
+		return same(local, 1)
+	default: // LOCAL_QUORUM, and EACH_QUORUM as far as this data center goes
+		return same(local, quorum(local.copies))
+	}
+}
+
+func quorum(copies int) int { return copies/2 + 1 }
+
+// survives is how many of the nodes that hold a row's copies may be down.
+func (n need) survives() int { return n.copies - max(n.write, n.read) }
+
+// consistency looks at what fails when a node does.
+func consistency(f *cassandra.Facts, o ClusterOptions) []Finding {
+	n := needOf(o.Consistency, f)
+	alter := func(copies int) string {
+		return fmt.Sprintf("ALTER KEYSPACE %s WITH replication = {'class': 'NetworkTopologyStrategy', '%s': %d};\nnodetool repair -full %s   # on every node, one after the other",
+			o.Keyspace, f.Cluster.LocalDC, copies, o.Keyspace)
+	}
+	copies := fmt.Sprintf("keyspace %s keeps %s", o.Keyspace, n.text())
+	what := fmt.Sprintf("%s, and consistency %s asks for %d of them", copies, o.Consistency, n.write)
+	var found []Finding
+	switch {
+	case n.write > min(n.copies, n.nodes):
+		return append(found, Finding{Error, what + fmt.Sprintf("; there are %s", plural(min(n.copies, n.nodes), "place")),
+			"no write and no query can succeed", "--cassandra.consistency=LOCAL_QUORUM, or add nodes, or\n" + alter(min(3, n.nodes))})
+	case n.nodes == 1:
+		found = append(found, Finding{Note, "the cluster is a single node" + inDC(n.where),
+			"while it is down nothing is written or read, and its disk has the only copy", "for more: add nodes until there are three, then\n" + alter(3)})
+	case n.survives() == 0 && n.copies == 1:
+		found = append(found, Finding{Warning, what, "a node that is down takes its part of all rows with it: writes and queries fail, and its disk has their only copy",
+			alter(min(3, n.nodes))})
+	case n.survives() == 0:
+		found = append(found, Finding{Warning, what, "one node that is down stops writes and queries", alter(3)})
+	default:
+		found = append(found, ok("%s: %s of each row may be down", what, plural(n.survives(), "node")))
+	}
+	if n.write+n.read <= n.copies {
+		found = append(found, Finding{Warning, fmt.Sprintf("consistency %s writes %d and reads %d of %s", o.Consistency, n.write, n.read, n.text()),
+			"a query may miss what was acknowledged before it, and the failure of the one node that has a sample loses it", "--cassandra.consistency=LOCAL_QUORUM, for every process"})
+	}
+	return found
+}
+
+func (n need) text() string {
+	text := "1 copy"
+	if n.copies != 1 {
+		text = fmt.Sprintf("%d copies", n.copies)
+	}
+	return text + inDC(n.where)
+}
+
+func inDC(dc string) string {
+	if dc == "" {
+		return ""
+	}
+	return " in data center " + dc
+}

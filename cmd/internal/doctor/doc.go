@@ -1,0 +1,9 @@
+// Package doctor turns facts about a cluster, a directory and the store in them into findings for an operator:
+// what is so, why it matters, and what to do. It is pure, but for
+// LookAtDirectory: others collect the facts.
+//
+//	cassandra.Look ──► Cluster ──┐
+//	                   Clocks  ──┤
+//	storage.Examine ─► Store   ──┼──► Sort ──► Write, WriteJSON
+//	file system ─────► Directory ┘
+package doctor

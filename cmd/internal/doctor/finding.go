@@ -1,0 +1,137 @@
+package doctor
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Level is how much a finding matters.
+type Level int
+
+const (
+	// OK says that something was looked at and is as it should be.
+	OK Level = iota
+	// Note is worth knowing, and may be meant.
+	Note
+	// Warning will lead to an error, or takes away what should be there when something fails.
+	Warning
+	// Error is wrong now: samples are lost or at risk, or requests fail.
+	Error
+)
+
+var levelNames = [...]string{OK: "ok", Note: "note", Warning: "warning", Error: "error"}
+
+func (l Level) String() string { return levelNames[l] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// Finding is one thing that an operator should know.
+type Finding struct {
+	Level Level `json:"level"`
+	// What is so, Why that matters, and what to Do, with a command or a statement a line. Only What is always there.
+	What string `json:"what"`
+	Why  string `json:"why,omitempty"`
+	Do   string `json:"do,omitempty"`
+}
+
+func ok(format string, args ...any) Finding {
+	return Finding{Level: OK, What: fmt.Sprintf(format, args...)}
+}
+
+// Sort puts the worst first, and leaves the order otherwise.
+func Sort(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(b.Level, a.Level) })
+}
+
+// Count returns how many findings have a level.
+func Count(findings []Finding, level Level) (n int) {
+	for _, f := range findings {
+		if f.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// Write writes findings for people, as they are ordered.
+func Write(w io.Writer, findings []Finding) error {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%-8s %s\n", f.Level, f.What)
+		section(&b, "why", f.Why)
+		section(&b, "do", f.Do)
+	}
+	fmt.Fprintf(&b, "%s\n", Summary(findings))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func section(b *strings.Builder, name, text string) {
+	if text == "" {
+		return
+	}
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			name = ""
+		}
+		fmt.Fprintf(b, "         %-4s %s\n", name, line)
+	}
+}
+
+// Summary counts findings in words.
+func Summary(findings []Finding) string {
+	return fmt.Sprintf("%s, %s, %s, %d ok", plural(Count(findings, Error), "error"), plural(Count(findings, Warning), "warning"),
+		plural(Count(findings, Note), "note"), Count(findings, OK))
+}
+
+// WriteJSON writes findings for programs: {"where":…,"findings":[{"level":…,"what":…,"why":…,"do":…},…]}.
+func WriteJSON(w io.Writer, where string, findings []Finding) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Where    string    `json:"where"`
+		Findings []Finding `json:"findings"`
+	}{where, append([]Finding{}, findings...)})
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "s") { // process
+		noun += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// maxListed is how many names a finding lists.
+const maxListed = 5
+
+// listed joins names, of which the end may be left out.
+func listed(names []string) string {
+	if len(names) > maxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
+	}
+	return strings.Join(names, ", ")
+}
+
+// about is a duration for people, with about two digits.
+func about(d time.Duration) string {
+	switch a := d.Abs(); {
+	case a >= 48*time.Hour:
+		return fmt.Sprintf("%.0f d", d.Hours()/24)
+	case a >= 2*time.Hour:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	case a >= 2*time.Minute:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	default:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+}
