@@ -13,7 +13,7 @@ export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare prometheus node-exporter vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos prometheus node-exporter vet fmt lint clean
 
 all: build
 
@@ -27,7 +27,7 @@ run: build
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
 test: prometheus node-exporter
-	$(WITH_NODE) $(GO) test -timeout 30m $(TESTFLAGS) ./...
+	$(WITH_NODE) $(GO) test -timeout 50m $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
 test-short:
@@ -51,6 +51,10 @@ bench:
 # The same load into Prometheus and Cassia, one after the other: prints a table of figures.
 bench-compare: build prometheus
 	$(GO) run ./cmd/internal/bench/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(COMPAREFLAGS)
+
+# The same load into KairosDB and Cassia on a real Cassandra, one after the other: prints a table of figures.
+bench-kairos: build
+	$(GO) run ./cmd/internal/bench/kairos -cassia bin/cassia $(KAIROSFLAGS)
 
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))
