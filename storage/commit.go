@@ -121,6 +121,10 @@ func (c *committer) take() (group []*Batch) {
 
 // commit makes a group durable and then visible. The caller holds the commit lock.
 func (c *committer) commit(group []*Batch) error {
+	if err := c.s.mayWrite(); err != nil {
+		c.s.metrics.commitErrors.Inc()
+		return err
+	}
 	begin := time.Now()
 	c.gens = c.gens[:0]
 	for _, b := range group {

@@ -126,13 +126,29 @@ func (s *Store) mayAcknowledge(started time.Time) error {
 	now := s.opts.Now()
 	switch {
 	case p.clockBy.Abs() > maxClockOff:
-		return fmt.Errorf("%w: it differs from the cluster's by %v; set it", ErrClock, p.clockBy.Round(time.Second))
+		return p.clockError()
 	case now.Sub(p.last) > maxSilence:
 		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, now.Sub(p.last).Round(time.Second))
 	case now.Sub(started).Abs() > commitTimeout:
 		return fmt.Errorf("%w: the write took longer than %v", engine.ErrUnavailable, commitTimeout)
 	}
 	return nil
+}
+
+// mayWrite says why nothing should be written: it couldn't be acknowledged, so its sender would send it again, and
+// again it would be written.
+func (s *Store) mayWrite() error {
+	p := s.processes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.clockBy.Abs() > maxClockOff {
+		return p.clockError()
+	}
+	return nil
+}
+
+func (p *processes) clockError() error {
+	return fmt.Errorf("%w: it differs from the cluster's by %v; set it", ErrClock, p.clockBy.Round(time.Second))
 }
 
 // Processes lists the processes that beat within the last hours.
