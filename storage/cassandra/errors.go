@@ -77,7 +77,26 @@ func (e *Engine) translate(ctx context.Context, op string, err error) error {
 		return engine.ErrClosed
 	default:
 		// Whatever it was, the engine can't answer now: a table that someone dropped may come back as well.
-		return fmt.Errorf("cassandra: %s: %w: %w", op, engine.ErrUnavailable, err)
+		return fmt.Errorf("cassandra: %s: %w: %s: %w", op, engine.ErrUnavailable, e.shortage(err), err)
+	}
+}
+
+// shortage says in an operator's words what was missing when a request failed.
+func (e *Engine) shortage(err error) string {
+	up, down := e.nodes.count()
+	nodes := fmt.Sprintf("%d of %d nodes up", up, up+down)
+	var unavailable *gocql.RequestErrUnavailable
+	var write *gocql.RequestErrWriteTimeout
+	var read *gocql.RequestErrReadTimeout
+	switch {
+	case errors.As(err, &unavailable):
+		return fmt.Sprintf("%s needs %d copies and %d can be reached, %s", unavailable.Consistency, unavailable.Required, unavailable.Alive, nodes)
+	case errors.As(err, &write):
+		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", write.Consistency, write.BlockFor, write.Received, nodes)
+	case errors.As(err, &read):
+		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", read.Consistency, read.BlockFor, read.Received, nodes)
+	default:
+		return fmt.Sprintf("consistency %s, %s", e.opts.Consistency, nodes)
 	}
 }
 
@@ -85,9 +104,12 @@ func (e *Engine) translate(ctx context.Context, op string, err error) error {
 func place(t *engine.Table, partition engine.Key) string {
 	s := t.Name
 	for i, v := range partition {
-		if t.Partition[i].Kind == engine.KindInt {
+		switch t.Partition[i].Kind {
+		case engine.KindInt:
 			s += fmt.Sprintf(" %s=%d", t.Partition[i].Name, v.Int)
-		} else {
+		case engine.KindID:
+			s += fmt.Sprintf(" %s=%x", t.Partition[i].Name, v.Text)
+		default:
 			s += fmt.Sprintf(" %s=%.100q", t.Partition[i].Name, v.Text)
 		}
 	}
