@@ -108,6 +108,11 @@ func start(dir string, nodes int, o Options, owner int) (*Cluster, error) {
 		return nil, errors.Join(err, c.Wipe())
 	}
 	c.hosts = strings.Split(strings.TrimSpace(hosts), ",")
+	if o.Password {
+		if err := c.awaitLogin(); err != nil {
+			return nil, errors.Join(err, c.Wipe())
+		}
+	}
 	return c, nil
 }
 
