@@ -41,6 +41,7 @@ func dataSet(rng *rand.Rand, now time.Time) (set []protocolSendSample) {
 // delivery says in which way a data set is sent.
 type delivery struct {
 	name    string
+	tenant  string
 	order   func(rng *rand.Rand, set []protocolSendSample)
 	request int     // samples a request
 	again   float64 // the share of requests that are sent again, at once or later
@@ -48,7 +49,7 @@ type delivery struct {
 	restart float64
 }
 
-func TestDeliveriesGiveTheSameBytes(t *testing.T) {
+func deliveries() []delivery {
 	byTime := func(_ *rand.Rand, set []protocolSendSample) {
 		slices.SortStableFunc(set, func(a, b protocolSendSample) int { return int(a.t - b.t) })
 	}
@@ -66,15 +67,8 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 			set[i], set[j] = set[j], set[i]
 		}
 	}
-	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	set := dataSet(rand.New(rand.NewPCG(5, 5)), now)
-	model := newProtocolModel()
-	for _, x := range set {
-		model.stays(protocolSeries{"ann", x.series}, x.t, x.value())
-	}
-	var first []byte
-	for i, d := range []delivery{
-		{name: "in one go", order: byTime, request: len(set)},
+	return []delivery{
+		{name: "in one go", order: byTime, request: 1 << 30},
 		{name: "in order", order: byTime, request: 500},
 		{name: "in order, sealed between", order: byTime, request: 500, seal: 0.3},
 		{name: "nearly in order, twice", order: nearly, request: 100, again: 1, seal: 0.05},
@@ -82,41 +76,79 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 		{name: "shuffled", order: shuffled, request: 1000},
 		{name: "shuffled, sealed and restarted", order: shuffled, request: 250, again: 0.3, seal: 0.2, restart: 0.2},
 		{name: "shuffled, a few at a time", order: shuffled, request: 7, again: 0.1, seal: 0.01, restart: 0.005},
-	} {
+	}
+}
+
+func TestDeliveriesGiveTheSameBytes(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	requireSameBytes(t, now, 1, func(t *testing.T) []*testStore {
+		ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.Partitions = 2 })
+		ts.now = now
+		return []*testStore{ts}
+	})
+}
+
+// requireSameBytes delivers a data set in every way to stores that share their data, a request to any of them,
+// and reads it through each. A way has a tenant of its own, for its stores may be those of the way before. No
+// request but the last has fewer samples than least.
+func requireSameBytes(t *testing.T, now time.Time, least int, open func(*testing.T) []*testStore) {
+	set := dataSet(rand.New(rand.NewPCG(5, 5)), now)
+	model := newProtocolModel()
+	for _, x := range set {
+		model.stays(protocolSeries{"ann", x.series}, x.t, x.value())
+	}
+	var first []byte
+	for i, d := range deliveries() {
 		t.Run(d.name, func(t *testing.T) {
-			ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.Partitions = 2 })
+			stores := open(t)
+			d.tenant, d.request = fmt.Sprint("tenant-", i), max(d.request, least)
 			rng := rand.New(rand.NewPCG(6, uint64(i)))
 			mine := slices.Clone(set)
 			d.order(rng, mine)
-			d.deliver(ts, eng, rng, mine)
+			d.deliver(stores, rng, mine)
 			for range 2 {
-				got := ts.answer()
-				list := map[protocolSeries][]protocolSample{}
-				for s, samples := range got {
-					list[s], _ = flatten(samples)
-				}
-				for s, byTime := range model.needs("ann") {
-					require.Len(t, list[s], len(byTime), "%v", s)
-					for _, x := range list[s] {
-						require.Equal(t, byTime[x.t], x.v, "%v at %s", s, showTime(x.t))
+				for _, ts := range stores {
+					got := ts.answer(d.tenant)
+					requireDelivered(t, model, got)
+					bytes := encodeAnswer(got)
+					if first == nil {
+						first = bytes
 					}
+					require.Equal(t, first, bytes)
 				}
-				bytes := encodeAnswer(got)
-				if first == nil {
-					first = bytes
-				}
-				require.Equal(t, first, bytes)
-				require.NoError(t, ts.SealAll(t.Context())) // and once more, sealed
+				require.NoError(t, stores[rng.IntN(len(stores))].SealAll(t.Context())) // and once more, sealed
 			}
-			ts.requireEmptyHead()
+			if len(stores) == 1 { // another one lets go of what this one sealed when its loop comes round
+				stores[0].requireEmptyHead()
+			}
 		})
 	}
 }
 
-func (d *delivery) deliver(ts *testStore, eng *faultengine.Engine, rng *rand.Rand, set []protocolSendSample) {
+func requireDelivered(t *testing.T, model *protocolModel, got map[protocolSeries]*chunk.Samples) {
+	list := map[protocolSeries][]protocolSample{}
+	for s, samples := range got {
+		list[s], _ = flatten(samples)
+	}
+	for s, byTime := range model.needs("ann") {
+		require.Len(t, list[s], len(byTime), "%v", s)
+		for _, x := range list[s] {
+			require.Equal(t, byTime[x.t], x.v, "%v at %s", s, showTime(x.t))
+		}
+	}
+}
+
+func (d *delivery) deliver(stores []*testStore, rng *rand.Rand, set []protocolSendSample) {
+	one := func() *testStore {
+		if len(stores) == 1 {
+			return stores[0]
+		}
+		return stores[rng.IntN(len(stores))]
+	}
 	var sent [][]protocolSendSample
 	send := func(samples []protocolSendSample) {
-		b, taken, err := (&protocolSend{tenant: "ann", samples: samples}).batch(ts.Store)
+		ts := one()
+		b, taken, err := (&protocolSend{tenant: d.tenant, samples: samples}).batch(ts.Store)
 		require.NoError(ts.t, err)
 		require.Len(ts.t, taken, len(samples))
 		require.NoError(ts.t, b.Commit(ts.t.Context()))
@@ -128,21 +160,27 @@ func (d *delivery) deliver(ts *testStore, eng *faultengine.Engine, rng *rand.Ran
 			send(sent[rng.IntN(len(sent))])
 		}
 		if rng.Float64() < d.seal {
+			ts := one()
 			require.NoError(ts.t, ts.SealAll(ts.t.Context()))
 		}
 		if rng.Float64() < d.restart {
-			require.NoError(ts.t, ts.Store.Close())
-			var err error
-			ts.Store, err = Open(ts.t.Context(), eng, ts.opts)
-			require.NoError(ts.t, err)
-			require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+			one().restart()
 		}
 	}
 }
 
-// answer reads all that tenant ann has.
-func (ts *testStore) answer() map[protocolSeries]*chunk.Samples {
-	found, err := ts.Select(ts.t.Context(), Query{Tenant: "ann", MinT: -maxTime, MaxT: maxTime})
+// restart closes and opens the store on the engine that it has.
+func (ts *testStore) restart() {
+	require.NoError(ts.t, ts.Store.Close())
+	var err error
+	ts.Store, err = Open(ts.t.Context(), ts.eng, ts.opts)
+	require.NoError(ts.t, err)
+	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+}
+
+// answer reads all that a tenant has, and calls it ann.
+func (ts *testStore) answer(tenant string) map[protocolSeries]*chunk.Samples {
+	found, err := ts.Select(ts.t.Context(), Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime})
 	require.NoError(ts.t, err)
 	out := map[protocolSeries]*chunk.Samples{}
 	for _, s := range found {
