@@ -57,7 +57,7 @@ func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	schemas, releases = slices.Compact(schemas), slices.Compact(releases)
 	total := len(f.Nodes)
 	if len(down) == 0 {
-		found = append(found, ok("all %s of data center %s answer; Cassandra %s", plural(total, "node"), f.Cluster.LocalDC, strings.Join(releases, ", ")))
+		found = append(found, ok("every node of data center %s answers (%d of %d); Cassandra %s", f.Cluster.LocalDC, total, total, strings.Join(releases, ", ")))
 	} else {
 		spare := 0
 		if f.Replication != nil {
@@ -196,7 +196,11 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 		found = append(found, Finding{Warning, fmt.Sprintf("table %s has a partition of %.0f MiB, on %s", w.table, w.value, w.node),
 			fmt.Sprintf("above %d MiB reads, compactions and repairs of a partition take memory and time", wideMiB), do})
 	}
-	if len(found) == 0 && len(worst) > 0 {
+	switch {
+	case len(found) > 0 || len(worst) == 0:
+	case worst[0].value == 0:
+		found = append(found, ok("no partition on a disk has a whole MiB"))
+	default:
 		found = append(found, ok("the largest partition, of table %s, has %.0f MiB", worst[0].table, worst[0].value))
 	}
 	return found

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// examine runs the command's work with flags, at some time.
+func examine(t *testing.T, now time.Time, retention time.Duration, flags ...string) (found []doctor.Finding, text string, err error) {
+	t.Helper()
+	app := kingpin.New("cassia", "")
+	x := &examination{Engine: config.RegisterEngine(app.Command("doctor", "")), retention: retention, now: func() time.Time { return now }}
+	_, err = app.Parse(append([]string{"doctor"}, flags...))
+	require.NoError(t, err)
+	require.NoError(t, x.Validate())
+	found = x.run(t.Context())
+	var b bytes.Buffer
+	err = x.tell(found, &b, false)
+	return found, b.String(), err
+}
+
+// storeBy opens a store as a server would, and writes one sample.
+func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func()) {
+	t.Helper()
+	app := kingpin.New("cassia", "")
+	c := config.RegisterEngine(app.Command("serve", ""))
+	_, err := app.Parse(append([]string{"serve"}, flags...))
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	c.Cassandra.Retention = retention
+	o := storage.DefaultOptions()
+	eng, err := openEngine(t.Context(), c, openOptions{log: o.Logger})
+	require.NoError(t, err)
+	o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, storage.Process{Name: "a test", Target: "all"}, retention
+	s, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	b := s.NewBatch("default")
+	up := labels.FromStrings("__name__", "up")
+	series, err := b.Define([]byte(up.String()), up)
+	require.NoError(t, err)
+	require.NoError(t, b.Float(series, time.Now().UnixMilli(), 0, 1))
+	require.NoError(t, b.Commit(context.Background()))
+	require.NoError(t, s.WaitReady(t.Context()))
+	return func() {
+		require.NoError(t, s.Close())
+		require.NoError(t, eng.Close())
+	}
+}
+
+const month = 30 * 24 * time.Hour
+
+func TestDoctorOnADirectory(t *testing.T) {
+	dir := t.TempDir()
+	path := "--storage.path=" + dir
+	_, text, err := examine(t, time.Now(), month, path+"/none")
+	require.ErrorContains(t, err, "1 error")
+	require.Contains(t, text, "there is no such directory")
+
+	_, text, err = examine(t, time.Now(), month, path)
+	require.NoError(t, err)
+	require.Contains(t, text, "there is no store yet")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "nothing is made")
+
+	stop := storeBy(t, month, path)
+	_, text, err = examine(t, time.Now(), month, path)
+	require.NoError(t, err)
+	require.Contains(t, text, "a process has it open")
+	stop()
+
+	_, text, err = examine(t, time.Now(), month, path)
+	require.NoError(t, err)
+	require.Contains(t, text, "1 slot, counted once a partition, hold samples that aren't sealed; none of them is due")
+	require.Contains(t, text, "are free")
+	require.Contains(t, text, "not looked at, for a directory belongs to one process")
+
+	found, text, err := examine(t, time.Now().Add(48*time.Hour), month, path)
+	require.ErrorContains(t, err, path)
+	require.Equal(t, doctor.Error, found[0].Level)
+	require.Contains(t, text, "1 of them (1 slot) are due")
+}
+
+func TestDoctorOnCassandra(t *testing.T) {
+	flags := onCassandra(t)
+	_, text, err := examine(t, time.Now(), month, flags...)
+	require.NoError(t, err)
+	require.Contains(t, text, "there is no keyspace")
+
+	stop := storeBy(t, month, flags...)
+	defer stop()
+	found, text, err := examine(t, time.Now(), month, flags...)
+	require.NoError(t, err, text)
+	require.Zero(t, doctor.Count(found, doctor.Error), text)
+	require.Contains(t, text, "1 process: a test (all)")
+	require.Contains(t, text, "the tables are as this release makes them")
+	require.Contains(t, text, "16 of 16 partitions have no living owner: 0, 1, 2, 3, 4 and 11 more", "nothing seals here")
+	require.Contains(t, text, "none of them is due")
+
+	_, text, err = examine(t, time.Now(), 12*month, flags...)
+	require.NoError(t, err)
+	require.Contains(t, text, "warning  table raw: its compaction_window is 1 DAYS, this release makes 12 DAYS")
+	require.Contains(t, text, "ALTER TABLE "+flags[2][len("--cassandra.keyspace="):]+".raw WITH compaction = {'class': 'TimeWindowCompactionStrategy'")
+
+	_, nobody, err := examine(t, time.Now(), month, "--storage.engine=cassandra", "--cassandra.hosts=127.0.0.1:1")
+	require.ErrorContains(t, err, "1 error")
+	require.Contains(t, nobody, "no host answers")
+
+	if !strings.Contains(text, "a single node") {
+		return
+	}
+	_, text, err = examine(t, time.Now(), month, append(flags, "--cassandra.consistency=TWO")...)
+	require.ErrorContains(t, err, "error")
+	require.Contains(t, text, "no write and no query can succeed")
+	require.Contains(t, text, "the store can't be opened: cassandra: consistency TWO needs 2 copies")
+}

@@ -1,0 +1,147 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// condition is that of a healthy store with two processes; change spoils it.
+func condition(change func(*storage.Condition)) *storage.Condition {
+	c := &storage.Condition{
+		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]storage.Lease, 4),
+		Periods: []storage.Period{{SlotMS: 2 * 3600 * 1000, RawWindowMS: 24 * 3600 * 1000, Partitions: 4}},
+	}
+	for i := range 2 {
+		c.Processes = append(c.Processes, storage.ProcessSeen{Alive: true, Process: storage.Process{
+			Name: fmt.Sprintf("host%d:9201", i), Target: "all", Version: "1.0", Writer: fmt.Sprint(i),
+		}})
+	}
+	for i := range c.Leases {
+		c.Leases[i].Owner = fmt.Sprint(i % 2)
+	}
+	c.Waiting = []storage.WaitingSlot{waits(1, -2*time.Hour)}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+// waits is a slot that has been over for so long.
+func waits(slot int64, over time.Duration) storage.WaitingSlot {
+	return storage.WaitingSlot{Slot: slot, End: noon.Add(-over), Since: noon.Add(-over)}
+}
+
+func TestStore(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*storage.Condition)
+		level  Level
+		what   string
+		do     string
+	}{
+		{name: "healthy"},
+		{name: "a slot settles", change: func(c *storage.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) }},
+		{name: "a slot is due", change: func(c *storage.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) }},
+		{name: "behind", change: func(c *storage.Condition) {
+			c.Waiting = append(c.Waiting, waits(0, 5*time.Hour), waits(0, 3*time.Hour))
+		},
+			level: Warning, what: "3 slots, counted once a partition, hold samples that aren't sealed; 2 of them (1 slot) are due, the oldest for 5 h", do: "cassia_downsample_lag_seconds"},
+		{name: "far behind", change: func(c *storage.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest for 2 d"},
+		{name: "late data that just came", change: func(c *storage.Condition) {
+			c.Waiting = append(c.Waiting, storage.WaitingSlot{End: noon.Add(-90 * 24 * time.Hour), Since: noon.Add(-30 * time.Minute)})
+		}},
+		{name: "damage doesn't count as lag", change: func(c *storage.Condition) {
+			w := waits(0, 90*time.Hour)
+			w.Blobs, w.Damaged = 2, 2
+			c.Waiting = append(c.Waiting, w)
+		}},
+		{name: "damage", change: func(c *storage.Condition) {
+			c.DamagedRows = 1
+			c.Damaged = []storage.DamagedRow{{Slot: 7, Partition: 3, Writer: "ab", Seq: 5, Err: errors.New("checksum")}}
+		}, level: Error, what: "1 staged blob can't be read: stage: slot 7, partition 3, writer ab, seq 5: checksum",
+			do: "DELETE FROM ks.stage WHERE slot = 7 AND partition = 3 AND writer = 0xab AND seq = 5;"},
+		{name: "nobody is there", change: func(c *storage.Condition) { c.Processes = nil }, level: Warning, what: "no process is heard of", do: "cassia serve"},
+		{name: "nobody seals", change: func(c *storage.Condition) { c.Processes[0].Target, c.Processes[1].Target = "read", "write" },
+			level: Warning, what: "no process with --target=downsample", do: "cassia serve --target=downsample"},
+		{name: "roles apart", change: func(c *storage.Condition) {
+			c.Processes = append(c.Processes, c.Processes[0])
+			c.Processes[0].Target, c.Processes[1].Target, c.Processes[2].Target = "read", "downsample", "write"
+			for i := range c.Leases {
+				c.Leases[i].Owner = "1"
+			}
+		}},
+		{name: "one hangs", change: func(c *storage.Condition) {
+			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all"}})
+		}, level: Note, what: "not heard of any more: host9 (all) since 60.0 s"},
+		{name: "one has ended", change: func(c *storage.Condition) {
+			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Hour, Process: storage.Process{Name: "host9", Target: "all"}})
+		}},
+		{name: "an owner is dead", change: func(c *storage.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no living owner: 2", do: "leases"},
+		{name: "a lease is free", change: func(c *storage.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},
+		{name: "versions", change: func(c *storage.Condition) { c.Processes[1].Version = "1.1" }, level: Note, what: "different versions: 1.0, 1.1"},
+		{name: "not dropped", change: func(c *storage.Condition) {
+			c.Expired = []storage.ExpiredWindow{{Tenant: "a", Window: 3, Until: noon.Add(-24 * time.Hour), Listed: true, Rows: true}}
+		}, level: Warning, what: "1 window past their retention are not dropped, the oldest since 2026-04-30", do: "--retention.raw"},
+		{name: "leftovers", change: func(c *storage.Condition) {
+			c.Expired = []storage.ExpiredWindow{{Tenant: "a", Window: 3, Rows: true}, {Tenant: "b", Window: 3, Rows: true}}
+		}, level: Note, what: "1 window past their retention still have rows"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := StoreOptions{Shared: true, Keyspace: "ks", Flags: "--flags", Now: noon}
+			got := worst(t, Store(condition(c.change), o))
+			require.Equal(t, c.level, got.Level, got.What)
+			require.Contains(t, got.What, c.what)
+			require.Contains(t, got.Do, c.do)
+		})
+	}
+}
+
+func TestStoreOfADirectory(t *testing.T) {
+	c := condition(func(c *storage.Condition) {
+		c.Processes, c.Leases = nil, nil
+		c.Waiting = append(c.Waiting, waits(0, 50*time.Hour))
+	})
+	got := worst(t, Store(c, StoreOptions{Now: noon}))
+	require.Equal(t, Error, got.Level)
+	require.Contains(t, got.Do, "`cassia serve` seals it")
+}
+
+func TestPeriodToCome(t *testing.T) {
+	c := condition(func(c *storage.Condition) {
+		next := c.Periods[0]
+		next.Partitions, next.FromMS = 64, noon.Add(36*time.Hour).UnixMilli()
+		c.Periods = append(c.Periods, next)
+	})
+	require.Contains(t, periods(c, StoreOptions{Now: noon}).What, "64 partitions from 2026-05-03T00:00:00Z on, slots of")
+}
+
+func TestDirectory(t *testing.T) {
+	for _, c := range []struct {
+		free, total int64
+		level       Level
+		what        string
+	}{
+		{100 << 30, 200 << 30, OK, "data holds 1.0 GiB; 100.0 GiB of 200.0 GiB are free"},
+		{500 << 20, 200 << 30, Error, "500.0 MiB"},
+		{3 << 30, 20 << 30, Warning, "3.0 GiB of 20.0 GiB"},
+		{50 << 30, 2 << 40, Warning, "of 2.0 TiB"},
+		{0, 0, OK, "isn't known"},
+	} {
+		got := Directory(DirectoryFacts{Path: "data", Bytes: 1 << 30, Free: c.free, Total: c.total})
+		require.Equal(t, c.level, got.Level, got.What)
+		require.Contains(t, got.What, c.what)
+	}
+	d, err := LookAtDirectory(t.TempDir())
+	require.NoError(t, err)
+	require.Zero(t, d.Bytes)
+	_, err = LookAtDirectory(t.TempDir() + "/none")
+	require.Error(t, err)
+}
