@@ -59,6 +59,7 @@ type followedCell struct {
 	decoder blobDecoder
 	streams map[string]*stream
 	orphans int
+	touched time.Time // when a stream was last found to go on
 }
 
 // place is how far a stream was read: all numbers below next, but for gaps.
@@ -267,6 +268,7 @@ func (f *follower) onward(ctx context.Context, c *followedCell, writer string, t
 		spans = append(spans, span{g.from, g.to})
 	}
 	if tail >= st.place.next {
+		c.touched = begun
 		spans = append(spans, span{st.place.next, maxTime})
 	}
 	for _, sp := range spans {
@@ -399,16 +401,27 @@ func (f *follower) done() {
 	}
 }
 
-// forget lets go of the streams of slots that the head has nothing of.
+// forget lets go of what the streams of slots define that the head has nothing of: they are sealed. How far
+// they were read stays known until their tails are gone, or they would be read again and again.
 func (f *follower) forget(partition int) {
 	has := map[int64]bool{}
 	for _, slot := range f.s.head.slots(partition) {
 		has[slot] = true
 	}
+	now := f.s.opts.Now()
 	p := &f.parts[partition]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.cells, func(slot int64, _ *followedCell) bool { return !has[slot] })
+	maps.DeleteFunc(p.cells, func(slot int64, c *followedCell) bool {
+		if has[slot] || !c.mu.TryLock() {
+			return false
+		}
+		defer c.mu.Unlock()
+		for _, st := range c.streams {
+			st.epochs = nil
+		}
+		return now.Sub(c.touched) > 2*tailLife
+	})
 }
 
 // wants says whether a number wasn't seen yet.

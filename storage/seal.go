@@ -191,6 +191,9 @@ func (s *Store) release(w Work, gens []*generation) {
 	if c != nil {
 		s.head.drop(c, gens)
 	}
+	if s.opts.Shared {
+		s.follower.forget(w.Partition)
+	}
 }
 
 // deleteStaged deletes exactly the rows that were read, and the pending rows that were listed before, but
