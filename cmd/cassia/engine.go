@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -52,8 +53,45 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	co := c.Cassandra
 	co.Logger = o.log.With("component", "cassandra")
 	e, err := cassandra.Open(ctx, co)
+	if errors.Is(err, cassandra.ErrLogin) {
+		return nil, fmt.Errorf("%s: %s; see --cassandra.username and --cassandra.password-file", c.Where(), oneLine(err))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
 	}
-	return e, nil
+	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that says one thing has no place for others.
+		return e, nil
+	}
+	return lookAt(ctx, e, co.Logger), nil
+}
+
+// looked is a cluster that is looked at, once, while it is used already: a node that hangs would keep the
+// others waiting.
+type looked struct {
+	*cassandra.Engine
+	enough  context.CancelFunc
+	looking sync.WaitGroup
+}
+
+// lookAt warns of what an operator should know of the cluster.
+func lookAt(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *looked {
+	l := &looked{Engine: e}
+	ctx, l.enough = context.WithCancel(ctx)
+	l.looking.Go(func() {
+		found, err := e.Findings(ctx)
+		if err != nil && ctx.Err() == nil {
+			log.Warn("the cluster could not be looked at", "err", oneLine(err))
+		}
+		for _, f := range found {
+			log.Warn(f.What, "do", f.Do)
+		}
+	})
+	return l
+}
+
+// Close implements engine.Engine.
+func (l *looked) Close() error {
+	l.enough()
+	l.looking.Wait()
+	return l.Engine.Close()
 }
