@@ -17,6 +17,9 @@ import (
 // returns it.
 var ErrSettings = errors.New("cassandra: the settings don't fit the cluster")
 
+// ErrLogin says that the user or the password is missing or wrong; it is an ErrSettings, too.
+var ErrLogin = errors.New("cassandra: the login was refused")
+
 // refusal is an ErrSettings whose text says just what is wrong and what to do.
 type refusal struct{ error }
 
@@ -24,6 +27,14 @@ type refusal struct{ error }
 func (refusal) Is(target error) bool { return target == ErrSettings }
 
 func (r refusal) Unwrap() error { return r.error }
+
+// loginRefusal is a refusal that is an ErrLogin.
+type loginRefusal struct{ error }
+
+// Is implements what errors.Is asks for.
+func (loginRefusal) Is(target error) bool { return target == ErrLogin }
+
+func (r loginRefusal) Unwrap() error { return r.error }
 
 func refuse(format string, args ...any) error {
 	return refusal{fmt.Errorf("cassandra: "+format, args...)}
@@ -89,6 +100,8 @@ func (e *Engine) shortage(err error) string {
 	var write *gocql.RequestErrWriteTimeout
 	var read *gocql.RequestErrReadTimeout
 	switch {
+	case refused(err):
+		return fmt.Sprintf("user %q may not do that; GRANT SELECT, MODIFY ON KEYSPACE %s TO %s", e.opts.Username, e.opts.Keyspace, e.opts.Username)
 	case errors.As(err, &unavailable):
 		return fmt.Sprintf("%s needs %d copies and %d can be reached, %s", unavailable.Consistency, unavailable.Required, unavailable.Alive, nodes)
 	case errors.As(err, &write):

@@ -188,9 +188,9 @@ func (w *connectWatch) explain(o *Options, err error) error {
 	case w.err == nil:
 		return err
 	case errors.As(w.err, &request) && request.Code() == gocql.ErrCodeCredentials, errors.As(w.err, &request) && request.Code() == gocql.ErrCodeUnauthorized:
-		return refuse("the login was refused as %q; check the username and the password: %w", o.Username, w.err)
+		return loginRefusal{refuse("the login was refused as %q; check the username and the password: %w", o.Username, w.err)}
 	case strings.HasPrefix(w.err.Error(), "authentication required"):
-		return refuse("Cassandra wants a username and a password, none are given")
+		return loginRefusal{refuse("Cassandra wants a username and a password, none are given")}
 	case errors.As(w.err, &certificate):
 		return refuse("TLS: the node's certificate isn't trusted; check the CA file and the server name: %w", w.err)
 	case errors.As(w.err, &record):
