@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/remotewrite"
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/cassandra"
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+)
+
+// Keyspaces of the tests of settings.
+const (
+	soundKeyspace  = "sound"  // made by cassia
+	emptyKeyspace  = "empty"  // has no tables
+	futureKeyspace = "future" // made by a later release
+	guest          = "guest"  // a user who may log in, and nothing else
+)
+
+// TestCassandraSettings gives cassia what doesn't fit the cluster: one clear line each time, which says what to do.
+func TestCassandraSettings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a Cassandra node: leave -short out")
+	}
+	node := cassandratest.StartCluster(t, 1, cassandratest.Options{Password: true, CommitLog: "periodic", Heap: "512M"})
+	require.NoError(t, node.Query(
+		"CREATE ROLE "+guest+" WITH PASSWORD = '"+guest+"' AND LOGIN = true",
+		"CREATE KEYSPACE "+emptyKeyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		"CREATE KEYSPACE "+futureKeyspace+" WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+		"CREATE TABLE "+futureKeyspace+".stage (a int PRIMARY KEY) WITH comment = 'cassia schema 99: something new'",
+	))
+	o := cassandra.DefaultOptions()
+	o.Hosts, o.Keyspace = node.Hosts(), soundKeyspace
+	o.Username, o.Password = cassandratest.Username, cassandratest.Password
+
+	eng := testPeriodicIsTold(t, o)
+	defer func() { require.NoError(t, eng.Close()) }()
+	testClocks(t, eng)
+	testRefusals(t, node.Hosts()[0])
+}
+
+// testPeriodicIsTold makes the keyspace sound and wants to be warned of how the node keeps its commit log.
+func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
+	var log lockedBuffer
+	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{log: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, time.Minute, 20*time.Millisecond)
+	var told []string
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "level=WARN") {
+			told = append(told, line)
+		}
+	}
+	require.Len(t, told, 1, log.String())
+	require.Contains(t, told[0], "commitlog_sync is periodic on "+o.Hosts[0])
+	require.Contains(t, told[0], "set commitlog_sync: group and commitlog_sync_group_window: 10ms in cassandra.yaml")
+	return eng
+}
+
+// lockedBuffer takes a log while it is read.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// testClocks has processes with different clocks on one store: those that are hours off are as good as others,
+// one that is further off takes nothing and says why.
+func testClocks(t *testing.T, eng openedEngine) {
+	at := time.Now().Truncate(time.Second)
+	for name, c := range map[string]struct {
+		off    time.Duration
+		status int
+		text   string
+	}{
+		"right":    {0, http.StatusNoContent, ""},
+		"behind":   {-5 * time.Hour, http.StatusBadRequest, "ahead of this machine's clock"},
+		"ahead":    {5 * time.Hour, http.StatusNoContent, ""},
+		"too_far":  {7 * time.Hour, http.StatusServiceUnavailable, "this machine's clock is too far off: it differs from the cluster's by 7h0m0s; set it"},
+		"too_late": {-7 * time.Hour, http.StatusServiceUnavailable, "it differs from the cluster's by -7h0m0s; set it"},
+	} {
+		var log bytes.Buffer
+		so := storage.DefaultOptions()
+		so.Shared, so.Self = true, storage.Process{Name: name, Target: "all"}
+		so.Now = func() time.Time { return time.Now().Add(c.off) }
+		so.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s, err := storage.Open(t.Context(), eng, so)
+		require.NoError(t, err)
+		write, err := remotewrite.Handler(s, remotewrite.DefaultOptions())
+		require.NoError(t, err)
+		sent := at
+		if c.off < -6*time.Hour { // Else the sample is too far ahead of its clock.
+			sent = at.Add(c.off)
+		}
+		body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
+			Labels: []prompb.Label{{Name: "__name__", Value: "clock_" + name}}, Samples: []prompb.Sample{{Timestamp: sent.UnixMilli(), Value: 1}},
+		}}}).Marshal()
+		require.NoError(t, err)
+		request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(snappy.Encode(nil, body)))
+		request.Header.Set("Content-Type", "application/x-protobuf")
+		request.Header.Set("Content-Encoding", "snappy")
+		answer := httptest.NewRecorder()
+		write.ServeHTTP(answer, request)
+		require.Equal(t, c.status, answer.Code, "%s: %s", name, answer.Body)
+		require.Contains(t, answer.Body.String(), c.text, name)
+		require.NoError(t, s.WaitReady(t.Context()))
+		if c.off == 0 { // By now every sample that was taken can be read.
+			require.NoError(t, s.SealAll(t.Context()))
+		}
+		require.NoError(t, s.Close())
+		require.Equal(t, c.status == http.StatusServiceUnavailable, strings.Contains(log.String(), "no samples are taken"), log.String())
+	}
+	requireClocks(t, eng, at)
+}
+
+// requireClocks wants what the clocks that are good enough wrote, and nothing of the others.
+func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
+	so := storage.DefaultOptions()
+	so.Shared, so.Self = true, storage.Process{Name: "reader", Target: "read"}
+	s, err := storage.Open(t.Context(), eng, so)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.WaitReady(t.Context()))
+	names, err := s.LabelValues(t.Context(), "__name__", storage.Query{Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli()})
+	require.NoError(t, err)
+	require.Equal(t, []string{"clock_ahead", "clock_right"}, names)
+}
+
+// testRefusals starts cassia with settings that can't be: it ends with status 1 and one line.
+func testRefusals(t *testing.T, host string) {
+	t.Setenv("CASSIA_CASSANDRA_PASSWORD", cassandratest.Password)
+	file := func(password string) string {
+		path := filepath.Join(t.TempDir(), "password")
+		require.NoError(t, os.WriteFile(path, []byte(password+"\n"), 0o600))
+		return "--cassandra.password-file=" + path
+	}
+	at := func(keyspace string, more ...string) []string {
+		return append([]string{"--storage.engine=cassandra", "--cassandra.hosts=" + host, "--cassandra.keyspace=" + keyspace}, more...)
+	}
+	as := "--cassandra.username=" + cassandratest.Username
+	asGuest := []string{"--cassandra.username=" + guest, file(guest)}
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"wrong password": {at("x", as, file("wrong")), []string{
+			`the login was refused as "cassandra"; check the username and the password`, "--cassandra.password-file"}},
+		"missing password": {at("x"), []string{
+			"Cassandra wants a username and a password", "--cassandra.username", "--cassandra.password-file"}},
+		"no such password file": {at("x", as, "--cassandra.password-file=nowhere"), []string{
+			"--cassandra.password-file=nowhere: ", "no such file"}},
+		"no rights to make the keyspace": {at("x", asGuest...), []string{
+			`user "guest" may not change the schema; make what is missing with ` + "`cassia schema | cqlsh`"}},
+		"no rights in the keyspace": {at(soundKeyspace, asGuest...), []string{
+			`user "guest" may not do that; GRANT SELECT, MODIFY ON KEYSPACE sound TO guest`}},
+		"more copies wanted than kept": {at(soundKeyspace, as, "--cassandra.consistency=TWO"), []string{
+			"consistency TWO needs 2 copies, keyspace sound keeps 1; raise the replication, or choose LOCAL_QUORUM"}},
+		"more copies than nodes": {at("x", as, "--cassandra.replication=3"), []string{
+			"LOCAL_QUORUM of 3 copies needs 2 nodes, there are 1", "lower the replication of keyspace x, or add nodes"}},
+		"another data center": {at("x", as, "--cassandra.local-dc=mars"), []string{
+			`no node is in data center "mars"; the cluster has datacenter1`}},
+		"unreachable": {[]string{"--storage.engine=cassandra", "--cassandra.hosts=127.0.0.1:1,nowhere.invalid"}, []string{
+			"no host answers; check that Cassandra runs there and takes CQL connections", "nowhere.invalid"}},
+		"other slots": {at(soundKeyspace, as, "--storage.slot=4h"), []string{
+			"slots of 2h", "asked for", "see --storage.slot and --storage.partitions, or choose another store"}},
+		"other partitions": {at(soundKeyspace, as, "--storage.partitions=32"), []string{
+			"16 partitions", "asked for", "see --storage.slot and --storage.partitions, or choose another store"}},
+		"no keyspace": {at("x", as, "--no-cassandra.create-schema"), []string{
+			"keyspace x doesn't exist; make what is missing with `cassia schema | cqlsh`"}},
+		"no tables": {at(emptyKeyspace, as, "--no-cassandra.create-schema"), []string{
+			"keyspace empty lacks the tables catalog, ", "make what is missing with `cassia schema | cqlsh`"}},
+		"a newer schema": {at(futureKeyspace, as), []string{
+			"table future.stage has schema version 99, this release knows 1; run a later release, or use another keyspace"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			require.Equal(t, 1, run(append([]string{"serve", "--web.listen-address=127.0.0.1:0"}, c.args...), &stderr))
+			requireOneLine(t, stderr.String(), c.want...)
+		})
+	}
+	t.Run("check of a keyspace that isn't there", func(t *testing.T) {
+		var stderr bytes.Buffer
+		require.Equal(t, 1, run(append([]string{"check"}, at("x", as)...), &stderr))
+		requireOneLine(t, stderr.String(), "keyspace x doesn't exist")
+	})
+}
+
+func requireOneLine(t *testing.T, text string, want ...string) {
+	t.Helper()
+	t.Log(strings.TrimSpace(text))
+	require.True(t, strings.HasPrefix(text, "cassia: --"), "it should begin with the flags: %s", text)
+	require.Equal(t, 1, strings.Count(text, "\n"), "one line: %s", text)
+	require.Less(t, len(text), 600, "one can read it")
+	for _, w := range want {
+		require.Contains(t, text, w)
+	}
+}
