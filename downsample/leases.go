@@ -115,8 +115,11 @@ func (l *leases) workers(ctx context.Context) ([]string, error) {
 	return workers, nil
 }
 
-// free gives up all leases, so that others needn't wait for silence.
+// free gives up all leases and says so, so that others needn't wait for silence.
 func (l *leases) free(ctx context.Context) error {
+	if err := l.store.Leave(ctx); err != nil {
+		return err
+	}
 	all, err := l.store.Leases(ctx)
 	if err != nil {
 		return err

@@ -92,4 +92,5 @@ func TestLeases(t *testing.T) {
 	for _, l := range leases {
 		require.NotEqual(t, b.self, l.Owner)
 	}
+	require.Equal(t, []int{8}, owned(a), "at once: b said that it leaves")
 }

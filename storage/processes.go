@@ -40,6 +40,8 @@ type Process struct {
 	// StartedMS and ClockMS are its start and its clock at its last beat, milliseconds.
 	StartedMS int64 `json:"started_ms"`
 	ClockMS   int64 `json:"clock_ms"`
+	// Leaving says that it takes no more work, for it is about to end.
+	Leaving bool `json:"leaving,omitempty"`
 	// Writer names it in the stage, hexadecimal.
 	Writer string `json:"-"`
 	// Beat counts how often it said that it is there.
@@ -54,6 +56,7 @@ type processes struct {
 	beats   int64
 	last    time.Time // when the last durable beat was begun
 	clockBy time.Duration
+	leaving bool
 }
 
 func processesPartition() engine.Key { return engine.Key{engine.Int(0)} }
@@ -82,7 +85,7 @@ func (p *processes) beat(ctx context.Context) error {
 	p.mu.Lock()
 	p.beats++
 	self := p.s.opts.Self
-	self.Beat = p.beats
+	self.Beat, self.Leaving = p.beats, p.leaving
 	p.mu.Unlock()
 	self.ClockMS = now.UnixMilli()
 	value, err := json.Marshal(self)
@@ -186,4 +189,15 @@ func (s *Store) catchUp(ctx context.Context) error {
 var ErrNoQueries = errors.New("storage: this process answers no queries; ask another one")
 
 // Downsamples says whether the process works off what waits.
-func (p *Process) Downsamples() bool { return p.Target == "all" || p.Target == "downsample" }
+func (p *Process) Downsamples() bool {
+	return !p.Leaving && (p.Target == "all" || p.Target == "downsample")
+}
+
+// Leave tells the others that this process takes no more work, so that they needn't wait until it isn't heard
+// of. It may go on writing.
+func (s *Store) Leave(ctx context.Context) error {
+	s.processes.mu.Lock()
+	s.processes.leaving = true
+	s.processes.mu.Unlock()
+	return s.processes.beat(ctx)
+}

@@ -24,7 +24,6 @@ type sharedMaker struct {
 	historyMaker
 	processes int
 	skews     []time.Duration
-	lastSlot  time.Duration // when the slot of the last write ends, from base
 }
 
 // maxSkew bounds what two clocks differ by: less than a day.

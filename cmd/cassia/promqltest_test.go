@@ -41,7 +41,7 @@ func TestPrometheusSuite(t *testing.T) {
 			eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, eng.Close()) })
-			runSuite(t, newSuiteStore(t, sealed, storage.DefaultOptions(), eng))
+			runSuite(t, newSuiteStore(t, func() bool { return sealed }, storage.DefaultOptions(), eng))
 		})
 	}
 }
@@ -63,7 +63,7 @@ type suiteStore struct {
 	stores  []*storage.Store
 	write   http.Handler
 	read    *promql.Queryable
-	sealed  bool
+	sealed  func() bool // says whether a tenant's samples are sealed before they are read
 	tenants atomic.Int64
 	seals   atomic.Int64
 
@@ -71,7 +71,7 @@ type suiteStore struct {
 }
 
 // newSuiteStore opens a store on each of the engines.
-func newSuiteStore(t *testing.T, sealed bool, o storage.Options, engines ...engine.Engine) *suiteStore {
+func newSuiteStore(t *testing.T, sealed func() bool, o storage.Options, engines ...engine.Engine) *suiteStore {
 	s := &suiteStore{sealed: sealed, partitions: o.Partitions}
 	o.Retention = 0
 	for _, eng := range engines {
@@ -195,7 +195,7 @@ func (a *suiteAppender) Commit() error {
 	if written != fmt.Sprintf("%d %d", a.floats, a.histograms) {
 		return errors.New("not all was written: " + written)
 	}
-	if a.s.sealed {
+	if a.s.sealed() {
 		return a.s.sealAll(a.ctx)
 	}
 	return nil
