@@ -198,8 +198,8 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	}
 	switch {
 	case len(found) > 0 || len(worst) == 0:
-	case worst[0].value == 0:
-		found = append(found, ok("no partition on a disk has a whole MiB"))
+	case worst[0].value <= 1:
+		found = append(found, ok("no partition on a disk is larger than 1 MiB"))
 	default:
 		found = append(found, ok("the largest partition, of table %s, has %.0f MiB", worst[0].table, worst[0].value))
 	}

@@ -55,6 +55,9 @@ func processes(c *storage.Condition) (found []Finding) {
 	var alive, quiet, versions []string
 	does := map[string]bool{}
 	for _, p := range c.Processes {
+		if p.StartedMS == 0 {
+			continue // a command, such as `cassia check`: it tells the others that it reads
+		}
 		name := fmt.Sprintf("%s (%s)", p.Name, p.Target)
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)

@@ -21,7 +21,7 @@ func condition(change func(*storage.Condition)) *storage.Condition {
 	}
 	for i := range 2 {
 		c.Processes = append(c.Processes, storage.ProcessSeen{Alive: true, Process: storage.Process{
-			Name: fmt.Sprintf("host%d:9201", i), Target: "all", Version: "1.0", Writer: fmt.Sprint(i),
+			Name: fmt.Sprintf("host%d:9201", i), Target: "all", Version: "1.0", Writer: fmt.Sprint(i), StartedMS: 1,
 		}})
 	}
 	for i := range c.Leases {
@@ -79,10 +79,13 @@ func TestStore(t *testing.T) {
 			}
 		}},
 		{name: "one hangs", change: func(c *storage.Condition) {
-			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all"}})
+			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}, level: Note, what: "not heard of any more: host9 (all) since 60.0 s"},
+		{name: "a command has ended", change: func(c *storage.Condition) {
+			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "a command", Target: "read"}})
+		}},
 		{name: "one has ended", change: func(c *storage.Condition) {
-			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Hour, Process: storage.Process{Name: "host9", Target: "all"}})
+			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Hour, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}},
 		{name: "an owner is dead", change: func(c *storage.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no living owner: 2", do: "leases"},
 		{name: "a lease is free", change: func(c *storage.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},
