@@ -57,7 +57,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (setting
 	if err != nil {
 		return settings{}, err
 	}
-	ok, found, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, nil, value)
+	ok, found, err := createSettings(ctx, eng, value)
 	if err != nil {
 		return settings{}, fmt.Errorf("storage: opening the settings: %w", err)
 	}
@@ -76,6 +76,29 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (setting
 		}
 	}
 	return settings{}, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, newPeriods(have.Periods...).at(now), want.Periods[0])
+}
+
+const (
+	// createTries is how often the settings are looked for, or written, before a process gives up to start; a
+	// cluster that has just been started, too, may need the second.
+	createTries = 3
+	createPause = 500 * time.Millisecond
+)
+
+// createSettings writes the settings unless there are any: then it returns those. A try that failed may have
+// written them; the next one finds out.
+func createSettings(ctx context.Context, eng engine.Engine, value []byte) (ok bool, found []byte, err error) {
+	for try := 1; ; try++ {
+		ok, found, err = eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, nil, value)
+		if !errors.Is(err, engine.ErrUnavailable) || try == createTries {
+			return ok, found, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, nil, ctx.Err()
+		case <-time.After(createPause):
+		}
+	}
 }
 
 // readSettings reads the settings of a store that must exist, and their bytes.
