@@ -103,13 +103,23 @@ func (e *Engine) shortage(err error) string {
 	case refused(err):
 		return fmt.Sprintf("user %q may not do that; GRANT SELECT, MODIFY ON KEYSPACE %s TO %s", e.opts.Username, e.opts.Keyspace, e.opts.Username)
 	case errors.As(err, &unavailable):
-		return fmt.Sprintf("%s needs %d copies and %d can be reached, %s", unavailable.Consistency, unavailable.Required, unavailable.Alive, nodes)
+		return fmt.Sprintf("%s needs %d copies and %d can be reached, %s", levelName(unavailable.Consistency), unavailable.Required, unavailable.Alive, nodes)
 	case errors.As(err, &write):
-		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", write.Consistency, write.BlockFor, write.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", levelName(write.Consistency), write.BlockFor, write.Received, nodes)
 	case errors.As(err, &read):
-		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", read.Consistency, read.BlockFor, read.Received, nodes)
+		return fmt.Sprintf("%s needs %d copies and %d answered in time, %s", levelName(read.Consistency), read.BlockFor, read.Received, nodes)
 	default:
 		return fmt.Sprintf("consistency %s, %s", e.opts.Consistency, nodes)
+	}
+}
+
+// levelName is gocql's name, which knows none of the levels of compare-and-set.
+func levelName(c gocql.Consistency) string {
+	switch s := gocql.SerialConsistency(c); s {
+	case gocql.Serial, gocql.LocalSerial:
+		return s.String()
+	default:
+		return c.String()
 	}
 }
 
