@@ -43,7 +43,7 @@ func Store(c *storage.Condition, o StoreOptions) (found []Finding) {
 
 func periods(c *storage.Condition, o StoreOptions) Finding {
 	last := c.Periods[len(c.Periods)-1]
-	text := fmt.Sprintf("the store was created %s and has %s: %s", c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
+	text := fmt.Sprintf("the store was created %s, %s with sealed data: %s", c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
 	if from := time.UnixMilli(last.FromMS); len(c.Periods) > 1 && from.After(o.Now) {
 		text += " from " + from.UTC().Format(time.RFC3339) + " on, " + c.Periods[len(c.Periods)-2].String() + " before"
 	}
