@@ -288,7 +288,7 @@ remote_write:
 
 // sumOf is the sum of a metric that Prometheus scrapes of itself.
 func (r *nodesRig) sumOf(p *promrig.Process, metric string) float64 {
-	answer, err := promrig.API{URL: p.URL()}.Query(r.ctx, "sum("+metric+")", time.Now())
+	answer, err := promrig.API{URL: p.URL()}.Query(r.ctx, "sum("+metric+") or vector(0)", time.Now())
 	require.NoError(r.t, err)
 	require.Len(r.t, answer.Series, 1, metric)
 	_, text, _ := strings.Cut(answer.Series[0].Floats[0], ",")
