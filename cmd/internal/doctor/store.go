@@ -62,7 +62,7 @@ func processes(c *storage.Condition) (found []Finding) {
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < hangs {
+		} else if p.Quiet < hangs && !p.Leaving { // One that was stopped said so.
 			quiet = append(quiet, fmt.Sprintf("%s since %s", name, about(p.Quiet)))
 		}
 	}

@@ -84,6 +84,9 @@ func TestStore(t *testing.T) {
 		{name: "a command has ended", change: func(c *storage.Condition) {
 			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "a command", Target: "read"}})
 		}},
+		{name: "one was stopped", change: func(c *storage.Condition) {
+			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1, Leaving: true}})
+		}},
 		{name: "one has ended", change: func(c *storage.Condition) {
 			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Hour, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}},
