@@ -150,7 +150,7 @@ func (x *sealer) series(s *Series, shard int64, samples *chunk.Samples, sealedBe
 	known := false
 	if sealedBefore {
 		var err error
-		if known, err = x.covered(s, samples); err != nil {
+		if known, err = x.subtract(s, samples); err != nil {
 			return err
 		}
 	}
@@ -202,10 +202,10 @@ func (x *sealer) batchBytes() (n int) {
 	return n
 }
 
-// covered says whether the sealed chunks of the slot hold all the samples already.
-func (x *sealer) covered(s *Series, samples *chunk.Samples) (bool, error) {
+// subtract removes the samples that the sealed chunks of the slot hold already, and says whether none is left.
+func (x *sealer) subtract(s *Series, samples *chunk.Samples) (known bool, err error) {
 	var have chunk.Samples
-	err := x.readSealed(s, &have)
+	err = x.readSealed(s, &have)
 	if errors.Is(err, chunk.ErrCorrupt) {
 		return false, nil // The reader names it; what comes now is sealed beside it.
 	}
@@ -213,7 +213,8 @@ func (x *sealer) covered(s *Series, samples *chunk.Samples) (bool, error) {
 		return false, err
 	}
 	have.Normalize()
-	return have.Covers(samples), nil
+	samples.Subtract(&have)
+	return samples.Len() == 0, nil
 }
 
 // readSealed appends the samples of the slot's sealed chunks of a series.

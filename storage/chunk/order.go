@@ -189,32 +189,44 @@ func (s *Samples) separate() {
 	}
 }
 
-// Covers says whether every sample of other stands in s, bit for bit. Both must be normalized.
-func (s *Samples) Covers(other *Samples) bool {
-	if len(other.T) > len(s.T) || len(other.H) > len(s.H) {
-		return false
-	}
-	i := 0
-	for j, t := range other.T {
-		for i < len(s.T) && s.T[i] < t {
+// Subtract removes the samples that stand in other, too, bit for bit. Both must be normalized.
+func (s *Samples) Subtract(other *Samples) {
+	i, kept := 0, 0
+	for j, t := range s.T {
+		for i < len(other.T) && other.T[i] < t {
 			i++
 		}
-		if i == len(s.T) || s.T[i] != t || startOf(s.ST, i) != startOf(other.ST, j) ||
-			math.Float64bits(s.V[i]) != math.Float64bits(other.V[j]) {
-			return false
+		if i < len(other.T) && other.T[i] == t && startOf(other.ST, i) == startOf(s.ST, j) &&
+			math.Float64bits(other.V[i]) == math.Float64bits(s.V[j]) {
+			continue
 		}
+		s.T[kept], s.V[kept] = t, s.V[j]
+		if len(s.ST) > 0 {
+			s.ST[kept] = s.ST[j]
+		}
+		kept++
+	}
+	s.T, s.V = s.T[:kept], s.V[:kept]
+	if len(s.ST) > 0 {
+		s.ST = s.ST[:kept]
+		s.dropZeroST()
 	}
 	var c histogramComparer
 	i = 0
-	for _, h := range other.H {
-		for i < len(s.H) && s.H[i].T < h.T {
+	s.H = slices.DeleteFunc(s.H, func(h Histogram) bool {
+		for i < len(other.H) && other.H[i].T < h.T {
 			i++
 		}
-		if i == len(s.H) || s.H[i].T != h.T || c.compare(s.H[i], h) != 0 {
-			return false
-		}
-	}
-	return true
+		return i < len(other.H) && other.H[i].T == h.T && c.compare(other.H[i], h) == 0
+	})
+}
+
+// Covers says whether every sample of other stands in s, bit for bit. Both must be normalized.
+func (s *Samples) Covers(other *Samples) bool {
+	var rest Samples
+	rest.AppendAll(other)
+	rest.Subtract(s)
+	return rest.Len() == 0
 }
 
 func startOf(st []int64, i int) int64 {

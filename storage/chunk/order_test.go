@@ -239,3 +239,40 @@ func TestCovers(t *testing.T) {
 		require.False(t, s.Covers(other), name)
 	}
 }
+
+// TestSubtract takes random parts away and adds them again.
+func TestSubtract(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		var all, part Samples
+		for at := range int64(40) {
+			into := []*Samples{&all}
+			if r.IntN(3) > 0 {
+				into = append(into, &part)
+			}
+			st, v := int64(r.IntN(2)), float64(r.IntN(3))
+			kind := r.IntN(4)
+			for _, s := range into {
+				if kind == 0 {
+					s.AppendHistogram(Histogram{T: at, Int: &histogram.Histogram{Count: uint64(st) + 1, ZeroCount: uint64(st) + 1, Sum: v}})
+				} else {
+					s.AppendFloat(at, st, v)
+				}
+			}
+		}
+		all.Normalize()
+		part.Normalize()
+		var rest Samples
+		rest.AppendAll(&all)
+		rest.Subtract(&part)
+		require.Equal(t, all.Len(), rest.Len()+part.Len())
+		require.Equal(t, part.Len() == all.Len(), part.Covers(&all))
+		rest.AppendAll(&part)
+		rest.Normalize()
+		require.True(t, rest.Covers(&all) && all.Covers(&rest))
+		other := Samples{T: []int64{0}, V: []float64{-1}}
+		before := all.Len()
+		all.Subtract(&other)
+		require.Equal(t, before, all.Len(), "another value is not the same sample")
+	}
+}

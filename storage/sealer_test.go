@@ -1,0 +1,50 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// TestSealedOnce lets two processes seal a slot by turns while both heads still hold what the other has
+// sealed: every sample stands in one chunk.
+func TestSealedOnce(t *testing.T) {
+	eng := memory.New()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	open := func() *Store {
+		o := DefaultOptions()
+		o.Shared, o.Now, o.Partitions = true, func() time.Time { return now }, 2
+		s, err := Open(t.Context(), eng, o)
+		require.NoError(t, err)
+		require.NoError(t, s.WaitReady(t.Context()))
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return s
+	}
+	stores := []*Store{open(), open()}
+	slotStart := now.Add(-6 * time.Hour)
+	written := 0
+	for round := range 6 {
+		writer, sealer := stores[round%2], stores[(round/2)%2]
+		b := writer.NewBatch("default")
+		for i := range 20 {
+			s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "up", "instance", string(rune('a'+i%4))))
+			require.NoError(t, err)
+			require.NoError(t, b.Float(s, slotStart.Add(time.Duration(round*20+i)*time.Second+time.Millisecond).UnixMilli(), 0, float64(i)))
+			written++
+		}
+		require.NoError(t, b.Commit(t.Context()))
+		for _, s := range stores { // Both heads have it.
+			found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: slotStart.UnixMilli(), MaxT: now.UnixMilli()})
+			require.NoError(t, err)
+			require.Len(t, found, 4)
+		}
+		require.NoError(t, sealer.SealAll(t.Context()))
+	}
+	stats, err := stores[0].Check(t.Context(), func(problem string) { t.Error(problem) })
+	require.NoError(t, err)
+	require.Equal(t, written, stats.Samples)
+}
