@@ -57,6 +57,7 @@ type Loop struct {
 	mu      sync.Mutex // one round at a time
 	leases  *leases    // nil: all partitions are this process'
 	leaseMu sync.Mutex
+	swept   time.Time // when the last sweep began
 	metrics metrics
 }
 
@@ -184,10 +185,39 @@ func (l *Loop) Round(ctx context.Context) {
 	if l.owns(0) {
 		l.expire(ctx)
 	}
+	l.sweep(ctx)
 	l.metrics.rounds.Inc()
 	l.metrics.waiting.Set(float64(waiting))
 	l.metrics.lag.Set(oldest.Seconds())
 }
+
+// sweep looks, once in a long while, for work that no mark and no pending row leads to.
+func (l *Loop) sweep(ctx context.Context) {
+	now := l.opts.Now()
+	if !l.opts.Shared || now.Sub(l.swept) < sweepInterval {
+		return
+	}
+	first := l.swept.IsZero()
+	l.swept = now
+	if first {
+		return // Not while the process starts.
+	}
+	for p := range l.store.Partitions() {
+		if ctx.Err() != nil || !l.owns(p) {
+			continue
+		}
+		n, err := l.store.Sweep(ctx, p)
+		if err != nil {
+			l.failed(ctx, "sweeping", err, "partition", p)
+		}
+		if n > 0 {
+			l.opts.Logger.Warn("sealed samples that had come back after they were sealed: is the cluster repaired in time?", "partition", p, "slots", n)
+		}
+	}
+}
+
+// sweepInterval is the time between two sweeps.
+const sweepInterval = 24 * time.Hour
 
 func (l *Loop) expire(ctx context.Context) {
 	if n, err := l.store.Expire(ctx); err != nil {

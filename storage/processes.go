@@ -120,6 +120,12 @@ func (p *processes) beat(ctx context.Context) error {
 	return nil
 }
 
+// elapsed is how long it is since a time was read from the clock, at least: a machine that was suspended
+// doesn't count it in the monotonic clock, and one whose clock was set not in the other.
+func elapsed(since, now time.Time) time.Duration {
+	return max(now.Sub(since).Abs(), now.Round(0).Sub(since.Round(0)).Abs())
+}
+
 // mayAcknowledge says why a commit that was begun at started, and is durable, mustn't be acknowledged:
 // other processes may no longer look for it.
 func (s *Store) mayAcknowledge(started time.Time) error {
@@ -130,9 +136,9 @@ func (s *Store) mayAcknowledge(started time.Time) error {
 	switch {
 	case p.clockBy.Abs() > maxClockOff:
 		return p.clockError()
-	case now.Sub(p.last) > maxSilence:
-		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, now.Sub(p.last).Round(time.Second))
-	case now.Sub(started).Abs() > commitTimeout:
+	case elapsed(p.last, now) > maxSilence:
+		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, elapsed(p.last, now).Round(time.Second))
+	case elapsed(started, now) > commitTimeout:
 		return fmt.Errorf("%w: the write took longer than %v", engine.ErrUnavailable, commitTimeout)
 	}
 	return nil

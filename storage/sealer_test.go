@@ -1,12 +1,14 @@
 package storage
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
@@ -47,4 +49,42 @@ func TestSealedOnce(t *testing.T) {
 	stats, err := stores[0].Check(t.Context(), func(problem string) { t.Error(problem) })
 	require.NoError(t, err)
 	require.Equal(t, written, stats.Samples)
+}
+
+// TestSweep brings sealed stage rows back below the mark of slots, as a replica may that missed their delete.
+func TestSweep(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) { o.Partitions = 2 })
+	for i := range 8 {
+		ts.write("default", labels.FromStrings(labels.MetricName, "up", "instance", string(rune('a'+i))), sample{ts.now.UnixMilli(), 1})
+	}
+	slot := ts.period.slotOf(ts.now.UnixMilli())
+	var back []engine.Batch
+	for p := range ts.Partitions() {
+		for row, err := range ts.Store.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)}) {
+			require.NoError(t, err)
+			back = append(back, engine.Batch{Table: engine.Stage, Partition: stagePartition(slot, p), Mutations: []engine.Mutation{{
+				Clustering: stageRowOf(row).key(), Timestamp: stageTimestamp, Value: slices.Clone(row.Value),
+			}}})
+		}
+	}
+	require.NotEmpty(t, back)
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.now = ts.now.Add(9 * 24 * time.Hour)
+	for p := range ts.Partitions() {
+		require.NoError(t, ts.Advance(t.Context(), p))
+	}
+	want := ts.all("default")
+	require.NoError(t, ts.Store.eng.Write(t.Context(), back))
+	found := 0
+	for p := range ts.Partitions() {
+		n, err := ts.Sweep(t.Context(), p)
+		require.NoError(t, err)
+		found += n
+		empty, err := ts.empty(t.Context(), engine.Stage, stagePartition(slot, p))
+		require.NoError(t, err)
+		require.True(t, empty)
+	}
+	require.NotZero(t, found)
+	require.Equal(t, want, ts.all("default"))
+	require.Equal(t, 8, ts.check().Samples)
 }

@@ -240,6 +240,36 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 	return s.eng.Write(ctx, []engine.Batch{{Table: engine.Low, Partition: lowPartition(partition), Mutations: rows}})
 }
 
+// sweepMS is how far below the mark of slots Sweep looks.
+const sweepMS = 60 * dayMS
+
+// Sweep seals what came back below the mark of slots: on a cluster, a row whose delete a replica missed for
+// longer than deletes are remembered. It was sealed before, so nothing waits for it, and it only takes room.
+// It returns in how many slots there was something.
+func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error) {
+	low, _, err := s.marks(ctx, partition)
+	if err != nil {
+		return 0, err
+	}
+	for slot := s.period.slotOf(s.period.slotStart(low) - sweepMS); slot < low; slot++ {
+		if partition >= s.period.of(slot).Partitions {
+			continue
+		}
+		empty, err := s.empty(ctx, engine.Stage, stagePartition(slot, partition))
+		if err != nil {
+			return found, err
+		}
+		if empty {
+			continue
+		}
+		if _, err := s.Seal(ctx, Work{Partition: partition, Slot: slot}); err != nil {
+			return found, fmt.Errorf("storage: sealing what came back of slot %d, partition %d: %w", slot, partition, err)
+		}
+		found++
+	}
+	return found, nil
+}
+
 // lowRow writes a mark with itself as the timestamp, so that the greatest mark wins.
 func lowRow(what string, v int64) engine.Mutation {
 	return engine.Mutation{Clustering: engine.Key{engine.Text(what)}, Timestamp: v, Value: binary.AppendVarint(nil, v)}
