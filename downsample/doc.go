@@ -8,6 +8,9 @@
 //	                       └──► later
 //	  then Store.LetGo, Store.Expire
 //
+// Where several processes share an engine, leases divide the partitions among those that downsample: each does
+// rounds over its own, and lets go of what others have sealed of the rest (Store.Forget).
+//
 // A slot is settled once it ended at least Settle ago; what comes later is late, and brings its slot back
 // to work. Nothing that fails stops the loop: the work is still there on the next round.
 package downsample

@@ -16,15 +16,31 @@
 //
 //	Select ◄─ 1. head   2. marks   3. rows        what moves meanwhile is met twice, never missed
 //
+// # Several processes
+//
+// Over a shared engine (Options.Shared) any number of processes do this at once, each with a head of its own:
+//
+//	committer ─► stage, and tails: how far my streams go
+//	follower  ◄─ processes: who writes ─► their tails ─► what is new of their stage ─► head
+//	                                                     before each query, and once a second
+//	leases    ◄► who is heard of: which process seals which partition. Two at once are harmless.
+//	Seal      ─► defined: what the sealed blobs of others defined, for what still leans on it
+//	Forget    ◄─ stage: what others have sealed leaves the head
+//
+// decisions/005 says why that loses nothing and misses nothing.
+//
 // # Words
 //
 //   - Series set: a metric with its labels as text, see AppendSeriesSet. SeriesID: 16 bytes of its SHA-256.
+//   - Period: how time and series are cut, from an instant on.
 //   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
 //   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Sealing goes by it.
 //   - Window: a day of sealed rows. Retention drops windows.
 //   - Stream: the blobs of one writer for a slot and partition. Writer: a process, from start to end.
 //   - Epoch: a part of a stream that explains itself: its first blobs define the numbers of its series.
-//   - Generation: what the head holds of an epoch, and the stage rows that it covers.
+//   - Tail: the last number of a stream. Follower: what reads the streams of other processes.
+//   - Generation: what the head holds of an epoch, or of what others staged, and the stage rows that it covers.
+//   - Shard: a part of a large metric's rows of a window.
 //   - Strand: what a series has in a generation.
 //   - Chunk: sealed samples of a series within a slot, see package chunk. Late ones make one more chunk.
 //   - Mark: a row that says that a slot was sealed once more. A window's marks are the version of its rows.
