@@ -133,6 +133,7 @@ func TestExamineProcesses(t *testing.T) {
 		s, err := Open(t.Context(), eng, o)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		require.NoError(t, s.WaitReady(t.Context())) // Afterwards nobody but this test looks at the clock.
 		return s
 	}
 	right, fast, slow := start("right", 0), start("fast", 5*time.Second), start("slow", -time.Hour)
