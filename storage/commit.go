@@ -220,16 +220,10 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 		g.builder.reset(g, c.s.old(slot, partition))
 		c.gens = append(c.gens, g)
 	}
-	for _, st := range s.strands {
-		if st.gen == g {
-			s.cur = st
-			return st
-		}
+	st, isNew := g.strandOf(s, c.s.period.slotStart(slot))
+	if isNew {
+		c.s.head.bytes.Add(strandBytes)
 	}
-	st := newStrand(g, s, c.s.period.slotStart(slot))
-	s.strands = append(slices.Clone(s.strands), st)
-	g.strands = append(g.strands, st)
-	c.s.head.bytes.Add(strandBytes)
 	s.cur = st
 	return st
 }

@@ -95,15 +95,22 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	if !s.opts.Shared {
 		return nil
 	}
-	at := stagePartition(slot, partition)
-	var rows []stageRow
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Defined, Partition: at, KeysOnly: true}) {
+	rows, err := s.listRows(ctx, engine.Defined, Work{Slot: slot, Partition: partition})
+	if err != nil {
+		return err
+	}
+	return s.deleteRows(ctx, engine.Defined, stagePartition(slot, partition), rows)
+}
+
+// listRows lists the rows of a slot in stage or defined.
+func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []stageRow, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: stagePartition(w.Slot, w.Partition), KeysOnly: true}) {
 		if err != nil {
-			return fmt.Errorf("storage: listing definitions of slot %d, partition %d: %w", slot, partition, err)
+			return nil, fmt.Errorf("storage: listing %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err)
 		}
 		rows = append(rows, stageRowOf(row))
 	}
-	return s.deleteRows(ctx, engine.Defined, at, rows)
+	return rows, nil
 }
 
 // deleteRows deletes rows of stage or defined, in ranges where their numbers follow each other.

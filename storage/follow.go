@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,8 +82,7 @@ type turn struct {
 }
 
 func newFollower(s *Store) *follower {
-	f := &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, maxPartitions)}
-	return f
+	return &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, maxPartitions)}
 }
 
 // catchUp returns once all that other processes had acknowledged when it was called is in the head. Callers
@@ -325,18 +325,10 @@ func (f *follower) take(ctx context.Context, c *followedCell, st *stream, r stag
 		return nil
 	}
 	d := &c.decoder
-	err := d.open(st, value)
-	if err == nil && d.undefined() {
-		if err := f.s.learn(ctx, d, r); err != nil {
-			return err
-		}
-		if d.undefined() && !alone && !st.damaged {
-			st.place.skip(r.seq+1, now)
-			return nil
-		}
-	}
-	if err == nil {
-		err = d.reader.walk(d)
+	err := d.decode(ctx, st, r, value, func() bool { return !alone })
+	if errors.Is(err, errUndefined) {
+		st.place.skip(r.seq+1, now)
+		return nil
 	}
 	if err == nil {
 		explained := d.orphans == 0 || !st.damaged

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -34,16 +33,14 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 	return nil
 }
 
-// listStaged lists the stage rows of a slot.
+// listStaged returns the stage rows of a slot as a set.
 func (s *Store) listStaged(ctx context.Context, w Work) (map[stageRow]bool, error) {
-	staged := map[stageRow]bool{}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition), KeysOnly: true}) {
-		if err != nil {
-			return nil, fmt.Errorf("storage: listing stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
-		}
-		staged[stageRowOf(row)] = true
+	rows, err := s.listRows(ctx, engine.Stage, w)
+	staged := make(map[stageRow]bool, len(rows))
+	for _, r := range rows {
+		staged[r] = true
 	}
-	return staged, nil
+	return staged, err
 }
 
 // anySealed says whether a generation of the slot's seems to be sealed.

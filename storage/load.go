@@ -72,18 +72,8 @@ func (l *loader) blob(ctx context.Context, r stageRow, b []byte) error {
 	if l.of == nil || l.writer != r.writer {
 		l.writer, l.of = r.writer, &stream{}
 	}
-	if err := l.open(l.of, b); err != nil {
-		return err
-	}
-	if l.undefined() {
-		if err := l.s.learn(ctx, &l.blobDecoder, r); err != nil {
-			return err
-		}
-		if l.undefined() && !l.of.damaged && l.s.unexplained.mayWait(l.s, damagedRow{l.slot, l.partition, r}) {
-			return errUndefined
-		}
-	}
-	if err := l.reader.walk(&l.blobDecoder); err != nil {
+	err := l.decode(ctx, l.of, r, b, func() bool { return l.s.unexplained.mayWait(l.s, damagedRow{l.slot, l.partition, r}) })
+	if err != nil {
 		return err
 	}
 	l.addTo(l.gen)

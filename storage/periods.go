@@ -70,31 +70,24 @@ func newPeriods(list ...Period) *periods {
 func (p *periods) set(list []Period) { p.list.Store(&list) }
 func (p *periods) all() []Period     { return *p.list.Load() }
 
-// at returns the period of a timestamp.
+// at returns the period of a timestamp, of that of a slot, ofWindow that of a window.
 func (p *periods) at(t int64) *Period {
-	list := p.all()
-	i := len(list) - 1
-	for i > 0 && list[i].FromMS >= t {
-		i--
-	}
-	return &list[i]
+	return p.last(func(x *Period) bool { return x.FromMS < t })
 }
 
-// of returns the period of a slot.
 func (p *periods) of(slot int64) *Period {
-	list := p.all()
-	i := len(list) - 1
-	for i > 0 && list[i].FirstSlot > slot {
-		i--
-	}
-	return &list[i]
+	return p.last(func(x *Period) bool { return x.FirstSlot <= slot })
 }
 
-// ofWindow returns the period of a window.
 func (p *periods) ofWindow(window int64) *Period {
+	return p.last(func(x *Period) bool { return x.FirstWindow <= window })
+}
+
+// last returns the last period that has begun, or else the first one, which has no beginning.
+func (p *periods) last(begun func(*Period) bool) *Period {
 	list := p.all()
 	i := len(list) - 1
-	for i > 0 && list[i].FirstWindow > window {
+	for i > 0 && !begun(&list[i]) {
 		i--
 	}
 	return &list[i]

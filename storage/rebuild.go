@@ -58,10 +58,11 @@ func (s *Store) rebuild(ctx context.Context) error {
 // rebuildAll reads the stage of every partition.
 func (s *Store) rebuildAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(s.opts.seams.workers(rebuildWorkers))
+	workers := rebuildWorkers
 	if s.opts.Shared {
-		g.SetLimit(sharedWorkers)
+		workers = sharedWorkers
 	}
+	g.SetLimit(s.opts.seams.workers(workers))
 	for p := range s.period.partitions() {
 		g.Go(func() error { return s.rebuildPartition(ctx, p) })
 	}

@@ -152,11 +152,12 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 		}
 	}
 	left = map[stageRow]bool{}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition), KeysOnly: true}) {
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("storage: listing stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
-		}
-		switch r := stageRowOf(row); {
+	staged, err := s.listRows(ctx, engine.Stage, w)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, r := range staged {
+		switch {
 		case r.writer == s.writer && r.seq > upTo: // of a generation to come
 		case covered[r]:
 			rows = append(rows, r)

@@ -96,15 +96,11 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 
 // shardsOf reads how many shards a metric has in a window.
 func (r *request) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
-	name := engine.Key{engine.Text(metric)}
-	shards = 1
-	err = r.scan(ctx, engine.Range{
-		Table: engine.Shards, Partition: shardsPartition(window, r.tenant), From: name, To: name,
-	}, func(row engine.Row) error {
-		shards = r.shards(window, metric, row.Value)
-		return nil
-	})
-	return shards, err
+	value, err := r.s.shardsValue(ctx, window, r.tenant, metric)
+	if err != nil || value == nil {
+		return 1, err
+	}
+	return r.shards(window, metric, value), nil
 }
 
 // seriesLoad reads labels rows.

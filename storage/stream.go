@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,7 +71,6 @@ type blobDecoder struct {
 	partition int
 
 	reader  blobReader
-	stream  *stream
 	epoch   *epochRefs
 	defined []*Series
 	samples []readSample
@@ -87,7 +87,7 @@ type readSample struct {
 
 // open reads the head of a blob of the stream, and finds its epoch.
 func (d *blobDecoder) open(st *stream, b []byte) error {
-	d.stream, d.defined, d.samples, d.orphans = st, d.defined[:0], d.samples[:0], 0
+	d.defined, d.samples, d.orphans = d.defined[:0], d.samples[:0], 0
 	if err := d.reader.open(b); err != nil {
 		return err
 	}
@@ -99,6 +99,24 @@ func (d *blobDecoder) open(st *stream, b []byte) error {
 		st.epochs[d.reader.epoch] = d.epoch
 	}
 	return nil
+}
+
+// decode reads a blob of the stream, with what it leans on; then the decoder has its samples. Where that isn't
+// found and no blob of the stream is damaged, mayWait decides whether to end with errUndefined, or to leave out
+// the samples that nothing explains.
+func (d *blobDecoder) decode(ctx context.Context, st *stream, r stageRow, b []byte, mayWait func() bool) error {
+	if err := d.open(st, b); err != nil {
+		return err
+	}
+	if d.undefined() {
+		if err := d.s.learn(ctx, d, r); err != nil {
+			return err
+		}
+		if d.undefined() && !st.damaged && mayWait() {
+			return errUndefined
+		}
+	}
+	return d.reader.walk(d)
 }
 
 // undefined says whether the open blob leans on definitions that aren't known.
