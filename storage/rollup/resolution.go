@@ -1,0 +1,42 @@
+package rollup
+
+import "fmt"
+
+// Resolution is how finely samples are kept: as they came, or as buckets of one width.
+type Resolution uint8
+
+// The resolutions, from the finest. The numbers stand in keys and are never reused.
+const (
+	Raw Resolution = iota
+	FiveMinutes
+	OneHour
+)
+
+// Resolutions are those of buckets, from the finest.
+var Resolutions = [...]Resolution{FiveMinutes, OneHour}
+
+// Width returns the width of a bucket, milliseconds; 0 for Raw.
+func (r Resolution) Width() int64 {
+	switch r {
+	case FiveMinutes:
+		return 5 * 60 * 1000
+	case OneHour:
+		return 60 * 60 * 1000
+	default:
+		return 0
+	}
+}
+
+// String returns raw, 5m or 1h.
+func (r Resolution) String() string {
+	switch r {
+	case Raw:
+		return "raw"
+	case FiveMinutes:
+		return "5m"
+	case OneHour:
+		return "1h"
+	default:
+		return fmt.Sprintf("resolution %d", uint8(r))
+	}
+}
