@@ -1,0 +1,156 @@
+package rollup
+
+import (
+	"math"
+	"sort"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// AppendEvery appends to into the buckets that normalized samples s make, each of width milliseconds and ending
+// at a multiple of it. into has all columns, or is empty, and ends before the first of them.
+func AppendEvery(into *Buckets, s *chunk.Samples, width int64) {
+	AppendCells(into, s, nil, width)
+}
+
+// AppendCells does as AppendEvery, but cuts buckets at those of the ascending edges, milliseconds, that lie
+// inside: a sample at an edge is the last that may be before it.
+func AppendCells(into *Buckets, s *chunk.Samples, edges []int64, width int64) {
+	b := builder{into: into}
+	floats, histograms := 0, 0
+	for floats < len(s.T) || histograms < len(s.H) {
+		start, end := around(nextTime(s, floats, histograms), width)
+		start, end, edges = cut(start, end, nextTime(s, floats, histograms), edges)
+		floatsEnd, histogramsEnd := floats, histograms
+		for floatsEnd < len(s.T) && s.T[floatsEnd] <= end {
+			floatsEnd++
+		}
+		for histogramsEnd < len(s.H) && s.H[histogramsEnd].T <= end {
+			histogramsEnd++
+		}
+		b.cell(start, end, s, floats, floatsEnd, s.H[histograms:histogramsEnd])
+		floats, histograms = floatsEnd, histogramsEnd
+	}
+}
+
+// nextTime returns the earlier of the times of the float and the histogram at these places.
+func nextTime(s *chunk.Samples, float, hist int) int64 {
+	switch {
+	case hist >= len(s.H):
+		return s.T[float]
+	case float >= len(s.T):
+		return s.H[hist].T
+	default:
+		return min(s.T[float], s.H[hist].T)
+	}
+}
+
+// around returns the edges of the bucket of so many milliseconds that t lies in. At the ends of time it is
+// narrower.
+func around(t, width int64) (start, end int64) {
+	past := t % width
+	if past < 0 {
+		past += width
+	}
+	if past == 0 {
+		past = width
+	}
+	start, end = t-past, t-past+width
+	if start > t {
+		start = math.MinInt64
+	}
+	if end < t {
+		end = math.MaxInt64
+	}
+	return start, end
+}
+
+// cut narrows a bucket around t to the nearest edges, and returns those from there on.
+func cut(start, end, t int64, edges []int64) (from, to int64, rest []int64) {
+	if len(edges) == 0 {
+		return start, end, edges
+	}
+	next := sort.Search(len(edges), func(i int) bool { return edges[i] >= t })
+	if next > 0 {
+		start = max(start, edges[next-1])
+	}
+	if next < len(edges) {
+		end = min(end, edges[next])
+	}
+	return start, end, edges[max(next-1, 0):]
+}
+
+// builder appends buckets, and keeps memory from one to the next.
+type builder struct {
+	into  *Buckets
+	alive []chunk.Histogram // histograms that are no stale markers
+}
+
+// cell appends the bucket of the floats from one index to another and of histograms hs, which aren't both empty.
+func (b *builder) cell(start, end int64, s *chunk.Samples, from, to int, hs []chunk.Histogram) {
+	i := b.into.add(start, end)
+	f := b.floats(i, s, from, to)
+	stale := f.endsStale
+	if len(hs) > 0 {
+		b.histograms(i, hs, f.count > 0)
+		if from == to || hs[len(hs)-1].T > s.T[to-1] {
+			stale = isStale(hs[len(hs)-1])
+		}
+	}
+	if stale {
+		b.into.Flags[i] |= EndsStale
+	}
+}
+
+// add appends a bucket of nothing, and returns its index.
+func (b *Buckets) add(start, end int64) int {
+	i := len(b.End)
+	b.Start, b.End, b.Flags = append(b.Start, start), append(b.End, end), append(b.Flags, 0)
+	b.Count = append(b.Count, 0)
+	b.FirstT, b.LastT = append(b.FirstT, 0), append(b.LastT, 0)
+	if b.FirstST != nil {
+		b.FirstST, b.LastST = append(b.FirstST, 0), append(b.LastST, 0)
+	}
+	b.First, b.Last = append(b.First, 0), append(b.Last, 0)
+	b.Min, b.Max = append(b.Min, 0), append(b.Max, 0)
+	b.Sum, b.SumLow = append(b.Sum, 0), append(b.SumLow, 0)
+	b.Correction = append(b.Correction, 0)
+	b.Resets, b.Changes = append(b.Resets, 0), append(b.Changes, 0)
+	if b.Histograms != nil {
+		b.Histograms = append(b.Histograms, nil)
+	}
+	return i
+}
+
+// setStarts sets the start timestamps of bucket i, and makes their columns with the first that are known.
+func (b *Buckets) setStarts(i int, first, last int64) {
+	if b.FirstST == nil {
+		if first == 0 && last == 0 {
+			return
+		}
+		b.FirstST, b.LastST = make([]int64, len(b.End), cap(b.End)), make([]int64, len(b.End), cap(b.End))
+	}
+	b.FirstST[i], b.LastST[i] = first, last
+}
+
+// setHistograms sets the histograms of bucket i, and makes their column with the first.
+func (b *Buckets) setHistograms(i int, h *Histograms) {
+	if b.Histograms == nil {
+		b.Histograms = make([]*Histograms, len(b.End), cap(b.End))
+	}
+	b.Histograms[i] = h
+	b.Flags[i] |= HasHistograms
+}
+
+// Len returns the number of buckets.
+func (b *Buckets) Len() int { return len(b.End) }
+
+// Reset empties b and keeps its memory for the next buckets. Columns that may be nil become so.
+func (b *Buckets) Reset() {
+	*b = Buckets{
+		Start: b.Start[:0], End: b.End[:0], Flags: b.Flags[:0], Count: b.Count[:0],
+		FirstT: b.FirstT[:0], LastT: b.LastT[:0], First: b.First[:0], Last: b.Last[:0],
+		Min: b.Min[:0], Max: b.Max[:0], Sum: b.Sum[:0], SumLow: b.SumLow[:0],
+		Correction: b.Correction[:0], Resets: b.Resets[:0], Changes: b.Changes[:0],
+	}
+}

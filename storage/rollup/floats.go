@@ -1,0 +1,101 @@
+package rollup
+
+import (
+	"math"
+
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// run is what the floats of one bucket make, besides what their ends say.
+type run struct {
+	min, max        float64
+	sum, correction sum
+	resets, changes uint32
+	large           bool
+}
+
+// start begins a run with its first value.
+func (r *run) start(v float64) {
+	*r = run{min: v, max: v, large: isLarge(v)}
+	r.sum.add(v)
+}
+
+// step goes from one value to the next as Prometheus' rate, resets and changes do.
+func (r *run) step(before, v float64) {
+	if v < before {
+		r.resets++
+		r.correction.add(before)
+	}
+	if v != before && (v == v || before == before) {
+		r.changes++
+	}
+}
+
+// extend widens the range of values as min_over_time and max_over_time do: a NaN stands only until the next
+// value, and of equal ones the first stands.
+func (r *run) extend(least, greatest float64) {
+	if least < r.min || r.min != r.min {
+		r.min = least
+	}
+	if greatest > r.max || r.max != r.max {
+		r.max = greatest
+	}
+	r.large = r.large || isLarge(least) || isLarge(greatest)
+}
+
+// put writes the run into bucket i.
+func (r *run) put(b *Buckets, i int) {
+	b.Min[i], b.Max[i] = r.min, r.max
+	b.Sum[i], b.SumLow[i] = r.sum.parts(r.min, r.max)
+	if r.resets > 0 {
+		b.Correction[i] = r.correction.total()
+	}
+	b.Resets[i], b.Changes[i] = r.resets, r.changes
+	if r.large {
+		b.Flags[i] |= NotSimple
+	}
+}
+
+// floatsOf says of a bucket's floats what can't be seen in its columns.
+type floatsOf struct {
+	count     int
+	endsStale bool
+}
+
+// floats fills bucket i with the floats from one index to another.
+func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
+	var r run
+	count, first, last := 0, 0, 0
+	before := 0.0
+	for at, v := range s.V[from:to] {
+		if v != v && value.IsStaleNaN(v) {
+			continue
+		}
+		last = from + at
+		if count == 0 {
+			first = last
+			r.start(v)
+		} else {
+			r.step(before, v)
+			r.extend(v, v)
+			r.sum.add(v)
+		}
+		before = v
+		count++
+	}
+	f := floatsOf{count: count, endsStale: from < to && value.IsStaleNaN(s.V[to-1])}
+	if count == 0 {
+		return f
+	}
+	into := b.into
+	into.Count[i] = uint32(min(count, math.MaxUint32))
+	into.FirstT[i], into.LastT[i] = s.T[first], s.T[last]
+	into.First[i], into.Last[i] = s.V[first], s.V[last]
+	if len(s.ST) > 0 {
+		into.setStarts(i, s.ST[first], s.ST[last])
+	}
+	r.put(into, i)
+	return f
+}
