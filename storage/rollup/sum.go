@@ -34,13 +34,18 @@ func (s *sum) parts(least, greatest float64) (high, low float64) {
 	if low == 0 {
 		return high, 0
 	}
-	_, exponent := math.Frexp(max(math.Abs(least), math.Abs(greatest)))
-	unit := math.Ldexp(1, exponent-lowBits)
+	unit := unitOf(least, greatest)
 	if unit == 0 {
 		return high, low
 	}
 	low = math.RoundToEven(low/unit) * unit
 	return high, low + 0 // without the sign of -0
+}
+
+// unitOf returns what the low part of a sum is a multiple of.
+func unitOf(least, greatest float64) float64 {
+	_, exponent := math.Frexp(max(math.Abs(least), math.Abs(greatest)))
+	return math.Ldexp(1, exponent-lowBits)
 }
 
 // isLarge says whether a sum of values such as v could leave the range of floats: a bucket has less than 2^32.

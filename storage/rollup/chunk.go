@@ -1,0 +1,240 @@
+package rollup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// ErrCorrupt says that bytes are no chunk of buckets that this package wrote.
+var ErrCorrupt = errors.New("rollup: corrupt")
+
+// MaxBuckets is the greatest number of buckets in a chunk. It bounds what a chunk of a few bytes can make a
+// reader allocate.
+const MaxBuckets = chunk.MaxColumn
+
+// A chunk of buckets:
+//
+//	+---------+---------+---------+----------+---------+---------+---------+- - - - -+- - - - -+--------+
+//	| format  | width   | buckets | buckets  | first   | version | columns | lengths | columns | crc32c |
+//	| 1 byte  | uvarint | uvarint | missing  | end     | uvarint | there   | uvarint | by num- | 4, LE  |
+//	|         |         |         | uvarint  | varint  |         | uvarint | each    | ber     |        |
+//	+---------+---------+---------+----------+---------+---------+---------+- - - - -+- - - - -+--------+
+//
+// width is in milliseconds, first end in widths, buckets missing how many have no samples between the first and
+// the last. Columns there has a bit for each column, by its number; what a column that isn't there holds stands at
+// its constant. The checksum (Castagnoli) is over all bytes before it.
+const chunkFormat = 1
+
+// The columns of a chunk. Never reused. Integers and floats are runs and values of package chunk. A column is
+// over all buckets, over those with samples (full), or over those of floats.
+const (
+	// columnEnds: of all, how many widths the end lies after the first; not there: none is missing.
+	columnEnds = iota
+	// columnFlags: of all, flags, and storedEmpty; not there: all 0.
+	columnFlags
+	// columnCount: of full, the number of samples.
+	columnCount
+	// columnFirstT: of full, the first timestamp after the bucket's start; not there: 0.
+	columnFirstT
+	// columnLastT: of full, the bucket's end after the last timestamp; not there: 0.
+	columnLastT
+	// columnFirstST: of full, a byte and the first start timestamps, see starts.go; not there: 0.
+	columnFirstST
+	// columnLastST: of full, likewise the last; not there: as the first.
+	columnLastST
+	// columnFirst: of floats, see lanes.go; there if any bucket has floats.
+	columnFirst
+	// columnLast: of floats, last − first; not there: 0.
+	columnLast
+	// columnMin: of floats, the lesser of first and last, − min; not there: 0.
+	columnMin
+	// columnMax: of floats, max − the greater of first and last; not there: 0.
+	columnMax
+	// columnSum: of floats, see sums.go; not there: as predicted.
+	columnSum
+	// columnSumLow: of floats, see sums.go; not there: 0.
+	columnSumLow
+	// columnCorrection: values, of those floats that have resets; not there: 0.
+	columnCorrection
+	// columnResets: of full, not there: 0.
+	columnResets
+	// columnChanges: of full, not there: 0.
+	columnChanges
+	// columnHistograms: a chunk of package chunk with the first histogram of bucket i at time 2i, the last at
+	// 2i + 1 where it is another.
+	columnHistograms
+	// columnCorrections: a chunk of package chunk with the correction of bucket i at time i.
+	columnCorrections
+
+	columnsEnd
+)
+
+// storedEmpty is the flag of a bucket whose count is 0.
+const storedEmpty = 1 << 3
+
+const checksumSize = 4
+
+// Info is what a chunk's envelope says about it.
+type Info struct {
+	// Version is the one that AppendChunk was given.
+	Version uint64
+	// Width is the width of a bucket, milliseconds.
+	Width int64
+	// Count is the number of buckets.
+	Count int
+	// MinEnd and MaxEnd are the ends of the first and the last bucket, milliseconds.
+	MinEnd, MaxEnd int64
+
+	first int64 // MinEnd in widths
+	span  int   // buckets from first to last, missing ones included
+}
+
+// envelope is a chunk's head, and where its columns are.
+type envelope struct {
+	Info
+
+	there uint32
+	from  [columnsEnd + 1]uint32 // of each column, in b
+	b     []byte
+}
+
+// column returns the bytes of a column, nil where it isn't there.
+func (e *envelope) column(id int) []byte {
+	if e.there&(1<<id) == 0 {
+		return nil
+	}
+	return e.b[e.from[id]:e.from[id+1]]
+}
+
+// has says whether a column is there.
+func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
+
+// AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of
+// width, milliseconds, and begin at the multiple before. version comes back from Header. It panics where the
+// buckets are not as said: that is the caller's error. The same buckets always give the same bytes.
+func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
+	n := len(b.End)
+	if n == 0 || n > MaxBuckets {
+		panic(fmt.Sprintf("rollup: a chunk of %d buckets", n))
+	}
+	for i, end := range b.End {
+		if end%width != 0 || b.Start[i] != end-width || i > 0 && end <= b.End[i-1] {
+			panic(fmt.Sprintf("rollup: bucket from %d to %d is none of width %d", b.Start[i], end, width))
+		}
+	}
+	first := b.End[0] / width
+	span := b.End[n-1]/width - first + 1
+	var e encoder
+	e.encode(b, width)
+	begin := len(dst)
+	dst = append(dst, chunkFormat)
+	dst = binary.AppendUvarint(dst, uint64(width))
+	dst = binary.AppendUvarint(dst, uint64(n))
+	dst = binary.AppendUvarint(dst, uint64(span-int64(n)))
+	dst = binary.AppendVarint(dst, first)
+	dst = binary.AppendUvarint(dst, version)
+	dst = binary.AppendUvarint(dst, uint64(e.there))
+	for id, size := range e.size {
+		if e.there&(1<<id) != 0 {
+			dst = binary.AppendUvarint(dst, uint64(size))
+		}
+	}
+	dst = append(dst, e.body...)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[begin:], castagnoli))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Header reads a chunk's envelope. It checks no checksum; Decode does.
+func Header(b []byte) (Info, error) {
+	var e envelope
+	err := e.parse(b)
+	return e.Info, err
+}
+
+// maxTime bounds timestamps and widths, milliseconds, so that nothing overflows: 146 million years.
+const maxTime = 1 << 62
+
+// parse reads the envelope of b.
+func (e *envelope) parse(b []byte) error {
+	if len(b) < 8+checksumSize {
+		return fmt.Errorf("%w: %d bytes are no chunk", ErrCorrupt, len(b))
+	}
+	if b[0] != chunkFormat {
+		return fmt.Errorf("%w: unknown format %d", ErrCorrupt, b[0])
+	}
+	r := reader{b: b[:len(b)-checksumSize], at: 1}
+	width, count, missing := r.uvarint(), r.uvarint(), r.uvarint()
+	first, version, there := r.varint(), r.uvarint(), r.uvarint()
+	if r.short || there >= 1<<columnsEnd {
+		return fmt.Errorf("%w: the envelope ends early or names unknown columns, %#x", ErrCorrupt, there)
+	}
+	if count == 0 || count > MaxBuckets || width == 0 || width > maxTime || missing > maxTime {
+		return fmt.Errorf("%w: %d buckets of %d ms, %d missing", ErrCorrupt, count, width, missing)
+	}
+	last := first + int64(count-1+missing)
+	if most := int64(maxTime / width); first < -most || last < first || last > most {
+		return fmt.Errorf("%w: buckets %d to %d of %d ms", ErrCorrupt, first, last, width)
+	}
+	e.Info = Info{
+		Version: version, Width: int64(width), Count: int(count),
+		MinEnd: first * int64(width), MaxEnd: last * int64(width),
+		first: first, span: int(last-first) + 1,
+	}
+	e.b, e.there = r.b, uint32(there)
+	at := uint64(0)
+	var sizes [columnsEnd]uint32
+	for rest := e.there; rest != 0; rest &= rest - 1 {
+		size := r.uvarint()
+		if size > uint64(len(b)) {
+			return fmt.Errorf("%w: column of %d bytes in %d", ErrCorrupt, size, len(b))
+		}
+		sizes[bits.TrailingZeros32(rest)] = uint32(size)
+		at += size
+	}
+	if r.short || at != uint64(len(r.b)-r.at) {
+		return fmt.Errorf("%w: columns of %d bytes", ErrCorrupt, at)
+	}
+	from := uint32(r.at)
+	for id, size := range sizes {
+		e.from[id] = from
+		from += size
+	}
+	e.from[columnsEnd] = from
+	return nil
+}
+
+// reader reads numbers one after the other, and remembers whether they ended early.
+type reader struct {
+	b     []byte
+	at    int
+	short bool
+}
+
+func (r *reader) uvarint() uint64 {
+	if r.at < len(r.b) && r.b[r.at] < 0x80 {
+		r.at++
+		return uint64(r.b[r.at-1])
+	}
+	return r.longUvarint()
+}
+
+func (r *reader) longUvarint() uint64 {
+	x, n := binary.Uvarint(r.b[r.at:])
+	if n <= 0 {
+		r.short = true
+		return 0
+	}
+	r.at += n
+	return x
+}
+
+func (r *reader) varint() int64 {
+	u := r.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
+}

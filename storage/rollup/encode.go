@@ -1,0 +1,141 @@
+package rollup
+
+import (
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// encoder writes columns one after the other.
+type encoder struct {
+	there uint32
+	size  [columnsEnd]int
+	body  []byte
+}
+
+// columns that a bucket takes part in.
+type part uint8
+
+const (
+	full     part = 1 << iota // it has samples
+	ofFloats                  // they are floats
+)
+
+// partsOf returns the parts of every bucket.
+func partsOf(b *Buckets) []part {
+	parts := make([]part, len(b.End))
+	for i, count := range b.Count {
+		switch {
+		case count == 0:
+		case b.Flags[i]&HasHistograms != 0:
+			parts[i] = full
+		default:
+			parts[i] = full | ofFloats
+		}
+	}
+	return parts
+}
+
+// gather returns the entries of x that take part.
+func gather[E any](x []E, parts []part, which part) []E {
+	picked := make([]E, 0, len(x))
+	for i, v := range x {
+		if parts[i]&which != 0 {
+			picked = append(picked, v)
+		}
+	}
+	return picked
+}
+
+// put makes of what was appended to the body since from a column; nothing is no column.
+func (e *encoder) put(id, from int) {
+	if size := len(e.body) - from; size > 0 {
+		e.there |= 1 << id
+		e.size[id] = size
+	}
+}
+
+// ints writes a column of integers, unless all are 0.
+func (e *encoder) ints(id int, x []int64) {
+	from := len(e.body)
+	if !allZero(x) {
+		e.body = chunk.AppendInts(e.body, x)
+	}
+	e.put(id, from)
+}
+
+func allZero(x []int64) bool {
+	for _, v := range x {
+		if v != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// encode writes all columns.
+func (e *encoder) encode(b *Buckets, width int64) {
+	n := len(b.End)
+	parts := partsOf(b)
+	ends, flags := make([]int64, n), make([]int64, n)
+	firstT, lastT := make([]int64, n), make([]int64, n)
+	for i, end := range b.End {
+		ends[i] = (end - b.End[0]) / width
+		flags[i] = int64(b.Flags[i])
+		if b.Count[i] == 0 {
+			flags[i] |= storedEmpty
+		}
+		firstT[i], lastT[i] = b.FirstT[i]-b.Start[i], end-b.LastT[i]
+	}
+	if ends[n-1] != int64(n-1) {
+		e.ints(columnEnds, ends)
+	}
+	e.ints(columnFlags, flags)
+	e.ints(columnCount, widen(gather(b.Count, parts, full)))
+	e.ints(columnFirstT, gather(firstT, parts, full))
+	e.ints(columnLastT, gather(lastT, parts, full))
+	if b.FirstST != nil {
+		e.starts(b, parts)
+	}
+	e.floats(b, parts)
+	e.ints(columnResets, widen(gather(b.Resets, parts, full)))
+	e.ints(columnChanges, widen(gather(b.Changes, parts, full)))
+	e.histograms(b)
+}
+
+func widen(x []uint32) []int64 {
+	wide := make([]int64, len(x))
+	for i, v := range x {
+		wide[i] = int64(v)
+	}
+	return wide
+}
+
+// floats writes the columns of floats. Corrections come before resets in the order of columns.
+func (e *encoder) floats(b *Buckets, parts []part) {
+	l := takeLanes(b, parts)
+	if len(l.first) == 0 {
+		return
+	}
+	from := len(e.body)
+	e.body = l.appendFirst(e.body)
+	e.put(columnFirst, from)
+	e.ints(columnLast, l.fromFirst())
+	e.ints(columnMin, l.below())
+	e.ints(columnMax, l.above())
+	e.sums(b, parts, &l)
+	from = len(e.body)
+	if corrections := correctionsOf(b, parts); len(corrections) > 0 {
+		e.body = chunk.AppendValues(e.body, corrections)
+	}
+	e.put(columnCorrection, from)
+}
+
+// correctionsOf returns the corrections of the buckets of floats that have resets.
+func correctionsOf(b *Buckets, parts []part) []float64 {
+	var v []float64
+	for i, p := range parts {
+		if p&ofFloats != 0 && b.Resets[i] > 0 {
+			v = append(v, b.Correction[i])
+		}
+	}
+	return v
+}

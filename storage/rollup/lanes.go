@@ -1,0 +1,188 @@
+package rollup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// The first, last, least and greatest values of buckets are stored as integers, all in one form, so that one can
+// be told from the other:
+//
+//	0–15  m, the value is m / 10^form, bit for bit
+//	16    the value's bits, as chunk.OrderedBits
+//
+// Column first holds the form and how each first value follows the last of the bucket before, modulo 2^64:
+//
+//	+--------+---------+- - - - - - - - - -+
+//	| form   | first   | run of n − 1, not |
+//	| 1 byte | varint  | there: all 0      |
+//	+--------+---------+- - - - - - - - - -+
+const formBits = chunk.MaxExponent + 1
+
+// lanes are values of buckets of floats as integers.
+type lanes struct {
+	form                  int
+	first, last, min, max []int64
+}
+
+// takeLanes turns values into integers.
+func takeLanes(b *Buckets, parts []part) lanes {
+	columns := [4][]float64{
+		gather(b.First, parts, ofFloats), gather(b.Last, parts, ofFloats),
+		gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats),
+	}
+	l := lanes{form: chooseForm(columns[:])}
+	for k, into := range []*[]int64{&l.first, &l.last, &l.min, &l.max} {
+		m := make([]int64, len(columns[k]))
+		for i, v := range columns[k] {
+			m[i] = l.integer(v)
+		}
+		*into = m
+	}
+	return l
+}
+
+// chooseForm returns the least form in which all values can be stored.
+func chooseForm(columns [][]float64) int {
+	form := 0
+	for _, column := range columns {
+		for _, v := range column {
+			if _, ok := chunk.Mantissa(v, form); ok {
+				continue
+			}
+			e, ok := chunk.Exponent(v, form)
+			if !ok {
+				return formBits
+			}
+			form = max(form, e)
+		}
+	}
+	for _, column := range columns {
+		for _, v := range column {
+			if _, ok := chunk.Mantissa(v, form); !ok {
+				return formBits // a digit more made it too long
+			}
+		}
+	}
+	return form
+}
+
+// integer returns the integer of v, which fits the form.
+func (l *lanes) integer(v float64) int64 {
+	if l.form == formBits {
+		return chunk.OrderedBits(v)
+	}
+	m, _ := chunk.Mantissa(v, l.form)
+	return m
+}
+
+func (l *lanes) appendFirst(dst []byte) []byte {
+	dst = binary.AppendVarint(append(dst, byte(l.form)), l.first[0])
+	follows := make([]int64, len(l.first)-1)
+	for i := range follows {
+		follows[i] = l.first[i+1] - l.last[i]
+	}
+	if !allZero(follows) {
+		dst = chunk.AppendInts(dst, follows)
+	}
+	return dst
+}
+
+func (l *lanes) fromFirst() []int64 {
+	x := make([]int64, len(l.first))
+	for i, v := range l.first {
+		x[i] = l.last[i] - v
+	}
+	return x
+}
+
+func (l *lanes) below() []int64 {
+	x := make([]int64, len(l.first))
+	for i, v := range l.first {
+		x[i] = min(v, l.last[i]) - l.min[i]
+	}
+	return x
+}
+
+func (l *lanes) above() []int64 {
+	x := make([]int64, len(l.first))
+	for i, v := range l.first {
+		x[i] = l.max[i] - max(v, l.last[i])
+	}
+	return x
+}
+
+// decodeEnds fills first and last of l, which are of one length.
+func (l *lanes) decodeEnds(first, last []byte) error {
+	r := reader{b: first}
+	l.form = int(r.uvarint())
+	value := r.varint()
+	if r.short || l.form > formBits {
+		return fmt.Errorf("%w: values of form %d", ErrCorrupt, l.form)
+	}
+	l.first[0] = 0
+	if err := decodeInts(first[r.at:], l.first[1:], "first values"); err != nil {
+		return err
+	}
+	if err := decodeInts(last, l.last, "last values"); err != nil {
+		return err
+	}
+	ends := l.last[:len(l.first)]
+	for i, follows := range l.first {
+		value += follows
+		l.first[i] = value
+		value += ends[i]
+		ends[i] = value
+	}
+	return nil
+}
+
+// decodeInts fills x from a column of integers, with 0 where it isn't there.
+func decodeInts(b []byte, x []int64, what string) error {
+	if len(b) == 0 {
+		clear(x)
+		return nil
+	}
+	if len(x) == 0 {
+		return fmt.Errorf("%w: %s of no buckets", ErrCorrupt, what)
+	}
+	rest, err := chunk.DecodeInts(b, x)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrCorrupt, what, err)
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%w: %s are followed by %d bytes", ErrCorrupt, what, len(rest))
+	}
+	return nil
+}
+
+// floats turns integers into values.
+func (l *lanes) floats(v []float64, m []int64) {
+	m = m[:len(v)]
+	switch l.form {
+	case 0:
+		for i := range v {
+			v[i] = float64(m[i])
+		}
+	case formBits:
+		for i := range v {
+			v[i] = chunk.FromOrderedBits(m[i])
+		}
+	default:
+		power := chunk.Power(l.form)
+		for i := range v {
+			v[i] = float64(m[i]) / power
+		}
+	}
+}
+
+// cost estimates how many bits integers take.
+func cost(x []int64) (n int) {
+	for _, v := range x {
+		n += bits.Len64(chunk.Zigzag(v))
+	}
+	return n
+}

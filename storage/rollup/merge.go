@@ -1,0 +1,123 @@
+package rollup
+
+// Merge sets into to the buckets of a and b by time, with the columns that are asked for; where both have a
+// bucket that ends at one time, it is a's. It may take a's or b's memory and leave them into's.
+func Merge(into, a, b *Buckets, columns Columns) {
+	switch {
+	case b.Len() == 0:
+		*into, *a = *a, *into
+		return
+	case a.Len() == 0:
+		*into, *b = *b, *into
+		return
+	}
+	into.Reset()
+	i, j := 0, 0
+	for i < a.Len() || j < b.Len() {
+		from, to := i, j
+		for i < a.Len() && (to == b.Len() || a.End[i] <= b.End[to]) {
+			i++
+		}
+		into.copy(a, from, i, columns)
+		if i > from && to < b.Len() && a.End[i-1] == b.End[to] {
+			j++
+			continue
+		}
+		for j < b.Len() && (i == a.Len() || b.End[j] < a.End[i]) {
+			j++
+		}
+		into.copy(b, to, j, columns)
+	}
+}
+
+// copy appends the buckets [from, to) of other.
+func (b *Buckets) copy(other *Buckets, from, to int, columns Columns) {
+	if from == to {
+		return
+	}
+	n := len(b.End)
+	b.Start = append(b.Start, other.Start[from:to]...)
+	b.End = append(b.End, other.End[from:to]...)
+	b.Flags = append(b.Flags, other.Flags[from:to]...)
+	if columns&ColumnCount != 0 {
+		b.Count = append(b.Count, other.Count[from:to]...)
+	}
+	if columns&ColumnFirst != 0 {
+		b.First, b.FirstT = append(b.First, other.First[from:to]...), append(b.FirstT, other.FirstT[from:to]...)
+	}
+	if columns&ColumnLast != 0 {
+		b.Last, b.LastT = append(b.Last, other.Last[from:to]...), append(b.LastT, other.LastT[from:to]...)
+	}
+	if columns&ColumnMin != 0 {
+		b.Min = append(b.Min, other.Min[from:to]...)
+	}
+	if columns&ColumnMax != 0 {
+		b.Max = append(b.Max, other.Max[from:to]...)
+	}
+	if columns&ColumnSum != 0 {
+		b.Sum, b.SumLow = append(b.Sum, other.Sum[from:to]...), append(b.SumLow, other.SumLow[from:to]...)
+	}
+	if columns&ColumnCorrection != 0 {
+		b.Correction = append(b.Correction, other.Correction[from:to]...)
+	}
+	if columns&ColumnResets != 0 {
+		b.Resets = append(b.Resets, other.Resets[from:to]...)
+	}
+	if columns&ColumnChanges != 0 {
+		b.Changes = append(b.Changes, other.Changes[from:to]...)
+	}
+	if columns&ColumnStarts != 0 {
+		b.FirstST = appendSparse(b.FirstST, n, other.FirstST, from, to)
+		b.LastST = appendSparse(b.LastST, n, other.LastST, from, to)
+	}
+	b.Histograms = appendSparse(b.Histograms, n, other.Histograms, from, to)
+}
+
+// appendSparse appends other[from:to] to a column of n buckets; nil stands for zeros.
+func appendSparse[T any](column []T, n int, other []T, from, to int) []T {
+	switch {
+	case other == nil && column == nil:
+		return nil
+	case column == nil:
+		column = make([]T, n, n+to-from)
+	case other == nil:
+		return append(column, make([]T, to-from)...)
+	}
+	return append(column, other[from:to]...)
+}
+
+// Delete removes those of the buckets from index on whose ends gone tells.
+func (b *Buckets) Delete(index int, gone func(end int64) bool) {
+	n := len(b.End)
+	keep := make([]bool, n)
+	kept := index
+	for i := range n {
+		if keep[i] = i < index || !gone(b.End[i]); keep[i] && i >= index {
+			kept++
+		}
+	}
+	if kept == n {
+		return
+	}
+	b.Start, b.End, b.Flags = filter(b.Start, keep), filter(b.End, keep), filter(b.Flags, keep)
+	b.Count, b.Resets, b.Changes = filter(b.Count, keep), filter(b.Resets, keep), filter(b.Changes, keep)
+	b.FirstT, b.LastT = filter(b.FirstT, keep), filter(b.LastT, keep)
+	b.FirstST, b.LastST = filter(b.FirstST, keep), filter(b.LastST, keep)
+	b.First, b.Last, b.Min, b.Max = filter(b.First, keep), filter(b.Last, keep), filter(b.Min, keep), filter(b.Max, keep)
+	b.Sum, b.SumLow, b.Correction = filter(b.Sum, keep), filter(b.SumLow, keep), filter(b.Correction, keep)
+	b.Histograms = filter(b.Histograms, keep)
+}
+
+// filter keeps some entries of a column; one that isn't there stays so.
+func filter[T any](column []T, keep []bool) []T {
+	if len(column) != len(keep) {
+		return column
+	}
+	kept := column[:0]
+	for i, v := range column {
+		if keep[i] {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}

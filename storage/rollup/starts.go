@@ -1,0 +1,116 @@
+package rollup
+
+import (
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// The columns of start timestamps begin with a byte that says what the run after it is relative to:
+//
+//	0  first start timestamps: the start of the chunk's first bucket; last ones: the bucket's first one
+//	1  the sample's own timestamp
+const (
+	startsFar = 0
+	startsOwn = 1
+)
+
+// starts writes the columns of start timestamps.
+func (e *encoder) starts(b *Buckets, parts []part) {
+	first, last := gather(b.FirstST, parts, full), gather(b.LastST, parts, full)
+	if allZero(first) && allZero(last) {
+		return
+	}
+	base := make([]int64, len(first))
+	for i := range base {
+		base[i] = b.Start[0]
+	}
+	if !allZero(first) {
+		e.relative(columnFirstST, first, base, gather(b.FirstT, parts, full))
+	}
+	if !allZero(minus(last, first)) {
+		e.relative(columnLastST, last, first, gather(b.LastT, parts, full))
+	}
+}
+
+// relative writes x as it is shorter: relative to what is far, or to its own.
+func (e *encoder) relative(id int, x, far, own []int64) {
+	from := len(e.body)
+	e.body = chunk.AppendInts(append(e.body, startsFar), minus(x, far))
+	middle := len(e.body)
+	e.body = chunk.AppendInts(append(e.body, startsOwn), minus(x, own))
+	if middle-from <= len(e.body)-middle {
+		e.body = e.body[:middle]
+	} else {
+		e.body = append(e.body[:from], e.body[middle:]...)
+	}
+	e.put(id, from)
+}
+
+func minus(x, y []int64) []int64 {
+	z := make([]int64, len(x))
+	for i, v := range x {
+		z[i] = v - y[i]
+	}
+	return z
+}
+
+// starts appends the columns of start timestamps.
+func (d *decoder) starts() error {
+	into := d.into
+	if !d.e.has(columnFirstST) && !d.e.has(columnLastST) {
+		if into.FirstST != nil {
+			clear(tail(&into.FirstST, d.n))
+			clear(tail(&into.LastST, d.n))
+		}
+		return nil
+	}
+	for _, column := range []*[]int64{&into.FirstST, &into.LastST} {
+		clear(tail(column, d.at-len(*column))) // those of buckets before
+	}
+	first, last := tail(&into.FirstST, d.n), tail(&into.LastST, d.n)
+	times := make([]int64, d.full)
+	if err := d.relative(columnFirstST, first[:d.full], times, func(i int) int64 { return into.Start[d.at] },
+		d.firstTimes); err != nil {
+		return err
+	}
+	copy(last, first[:d.full])
+	if err := d.relative(columnLastST, last[:d.full], times, func(i int) int64 { return first[i] },
+		d.lastTimes); err != nil {
+		return err
+	}
+	d.expand(first, d.full, full)
+	d.expand(last, d.full, full)
+	return nil
+}
+
+// relative fills x from a column of start timestamps; where that isn't there, x stays as it is, or 0.
+func (d *decoder) relative(id int, x, times []int64, far func(int) int64, own func([]int64) error) error {
+	b := d.e.column(id)
+	if len(b) == 0 {
+		if id == columnFirstST {
+			clear(x)
+		}
+		return nil
+	}
+	relative := b[0]
+	switch relative {
+	case startsFar:
+		for i := range times {
+			times[i] = far(i)
+		}
+	case startsOwn:
+		if err := own(times); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%w: start timestamps relative to unknown %d", ErrCorrupt, relative)
+	}
+	if err := decodeInts(b[1:], x, "start timestamps"); err != nil {
+		return err
+	}
+	for i, t := range times {
+		x[i] += t
+	}
+	return nil
+}
