@@ -1,0 +1,89 @@
+package promql
+
+import "github.com/cassia-db/cassia/storage/rollup"
+
+// function is what is known of a function over a range vector, or of an instant selector.
+type function struct {
+	// name is PromQL's; "" is an instant selector.
+	name string
+	// over computes the function from buckets, just as from samples; nil: buckets can't say.
+	over    overFunc
+	columns rollup.Columns // that over needs, besides Count
+	// newest says that only the newest sample counts, whose time is known: the left edge of a window needn't be
+	// that of a bucket.
+	newest bool
+	// grows says that the value grows with the window's length: asked for a shorter window than a bucket, the
+	// bucket's value is scaled down.
+	grows bool
+	// staleness says that a stale marker ends the series.
+	staleness bool
+	// withoutRaw says what becomes of the function where raw samples are gone and no bucket fits.
+	withoutRaw withoutRaw
+	// why says so in the table of doc.go.
+	why string
+}
+
+// withoutRaw is how a function is answered over times whose raw samples are gone.
+type withoutRaw uint8
+
+const (
+	// nearest: from the buckets next to the window, with an info; exactly where buckets end at its edges.
+	nearest withoutRaw = iota
+	// approximated: by Prometheus' function from the first and last sample of each bucket, with an info.
+	approximated
+	// refused: with an error, since the answer would mislead.
+	refused
+)
+
+func (w withoutRaw) String() string {
+	switch w {
+	case nearest:
+		return "nearest, with an info"
+	case approximated:
+		return "approximate, with an info"
+	default:
+		return "refused"
+	}
+}
+
+// functions are instant selectors and the functions that take a range vector.
+var functions = [...]function{
+	{name: "", over: overSelector, columns: rollup.ColumnLast, newest: true, staleness: true, why: "the lookback is widened to a bucket"},
+	{name: "absent_over_time", withoutRaw: approximated, why: "the window is widened to a bucket"},
+	{name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum},
+	{name: "changes", over: overChanges, columns: rollup.ColumnChanges | rollup.ColumnFirst | rollup.ColumnLast, grows: true},
+	{name: "count_over_time", over: overCount, grows: true},
+	{name: "delta", over: overDelta, columns: rollup.ColumnFirst | rollup.ColumnLast, grows: true},
+	{name: "deriv", withoutRaw: approximated, why: "two points a bucket"},
+	{name: "double_exponential_smoothing", withoutRaw: refused, why: "smooths from sample to sample"},
+	{name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
+	{name: "idelta", withoutRaw: refused, why: "the last two samples aren't kept"},
+	{name: "increase", over: overIncrease, columns: rollup.ColumnFirst | rollup.ColumnLast | rollup.ColumnCorrection, grows: true},
+	{name: "irate", withoutRaw: approximated, why: "over the last bucket"},
+	{name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, newest: true},
+	{name: "mad_over_time", withoutRaw: approximated, why: "two samples a bucket"},
+	{name: "max_over_time", over: overMax, columns: rollup.ColumnMax},
+	{name: "min_over_time", over: overMin, columns: rollup.ColumnMin},
+	{name: "predict_linear", withoutRaw: approximated, why: "two points a bucket"},
+	{name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, newest: true},
+	{name: "quantile_over_time", withoutRaw: approximated, why: "two samples a bucket"},
+	{name: "rate", over: overRate, columns: rollup.ColumnFirst | rollup.ColumnLast | rollup.ColumnCorrection},
+	{name: "resets", over: overResets, columns: rollup.ColumnResets | rollup.ColumnFirst | rollup.ColumnLast, grows: true},
+	{name: "stddev_over_time", withoutRaw: approximated, why: "two samples a bucket"},
+	{name: "stdvar_over_time", withoutRaw: approximated, why: "two samples a bucket"},
+	{name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, grows: true},
+	{name: "ts_of_first_over_time", over: overOldest(firstTimeIn), columns: rollup.ColumnFirst},
+	{name: "ts_of_last_over_time", over: overLastTime, columns: rollup.ColumnLast},
+	{name: "ts_of_max_over_time", withoutRaw: refused, why: "a bucket doesn't know when"},
+	{name: "ts_of_min_over_time", withoutRaw: refused, why: "a bucket doesn't know when"},
+}
+
+// functionOf returns the function of that name, "" for an instant selector; nil if it takes no range vector.
+func functionOf(name string) *function {
+	for i := range functions {
+		if functions[i].name == name {
+			return &functions[i]
+		}
+	}
+	return nil
+}

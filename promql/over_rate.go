@@ -1,0 +1,203 @@
+package promql
+
+import (
+	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+func overRate(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+	f.overSlope(b, w, out, slope{counter: true, perSecond: true})
+}
+
+func overIncrease(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+	f.overSlope(b, w, out, slope{counter: true})
+}
+
+func overDelta(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+	f.overSlope(b, w, out, slope{})
+}
+
+// slope is which of rate, increase and delta is asked for.
+type slope struct{ counter, perSecond bool }
+
+// overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does when
+// start timestamps aren't used.
+func (f *bucketFunc) overSlope(b *rollup.Buckets, w windows, out *answers, s slope) {
+	most := ofFloats
+	if s.counter && !f.kinds.plain {
+		most = ofHistograms
+		f.joints.of(b, &f.kinds)
+	}
+	resets := s.counter && f.corrections(b)
+	f.fold.start(func(earlier, later float64) float64 { return earlier + later })
+	n := running{of: [][]uint32{b.Count}}
+	times := func(e *extrapolation) float64 {
+		if s.perSecond {
+			return e.factor() / w.seconds()
+		}
+		return e.factor() * w.scale()
+	}
+	f.overEach(b, w, out, most, func(step, lo, hi int) {
+		count := n.in(lo, hi)
+		if count < 2 {
+			return
+		}
+		from, to := w.window(step)
+		e := extrapolation{
+			beforeFirst: seconds(b.FirstT[lo] - from), afterLast: seconds(to - b.LastT[hi-1]),
+			sampled: seconds(b.LastT[hi-1] - b.FirstT[lo]), count: count,
+		}
+		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {
+			f.slopeOfHistograms(b, step, lo, hi, &e, times, out)
+			return
+		}
+		result := b.Last[hi-1] - b.First[lo]
+		if resets {
+			result += b.Correction[lo]
+			if hi-lo > 1 {
+				result += f.fold.of(f.leafs, lo+1, hi)
+			}
+		}
+		if s.counter {
+			e.stopAtZero(b.First[lo], result)
+		}
+		out.add(step, result*times(&e))
+	})
+}
+
+// corrections fills leafs with what is to be added for counter resets from the end of the bucket before to the
+// end of each, and says whether there is any.
+func (f *bucketFunc) corrections(b *rollup.Buckets) (any bool) {
+	f.leafs = append(f.leafs[:0], b.Correction...)
+	for i := range f.leafs {
+		if i > 0 && b.First[i] < b.Last[i-1] {
+			f.leafs[i] += b.Last[i-1]
+		}
+		any = any || f.leafs[i] != 0
+	}
+	return any
+}
+
+// seconds turns milliseconds into seconds as Prometheus does.
+func seconds(ms int64) float64 { return float64(ms) / 1000 }
+
+// extrapolation is from the samples of a window to its edges. Times are seconds.
+type extrapolation struct {
+	beforeFirst, afterLast float64 // between the edges and the samples next to them
+	sampled                float64 // between the first sample and the last
+	count                  uint64
+
+	zero   bool    // whether the counter was 0 at some time
+	toZero float64 // how long that is before the first sample
+}
+
+// stopAtZero says that a counter began with first and rose by increase: extrapolated to the left, it must not
+// become negative.
+func (e *extrapolation) stopAtZero(first, increase float64) {
+	if increase > 0 && first >= 0 {
+		e.zero, e.toZero = true, e.sampled*(first/increase)
+	}
+}
+
+// factor returns what to multiply the increase between the samples by. A window whose samples end more than
+// about one interval from an edge is taken to have begun, or ended, half an interval from its last sample.
+func (e *extrapolation) factor() float64 {
+	interval := e.sampled / float64(e.count-1)
+	gap := interval * 1.1
+	left, right := e.beforeFirst, e.afterLast
+	if left >= gap {
+		left = interval / 2
+	}
+	if e.zero && e.toZero < left {
+		left = e.toZero
+	}
+	if right >= gap {
+		right = interval / 2
+	}
+	if e.sampled == 0 {
+		return 1
+	}
+	return (e.sampled + left + right) / e.sampled
+}
+
+// joints are the places where buckets of histograms meet.
+type joints struct {
+	// reset[i] says that bucket i begins with a counter reset.
+	reset []bool
+	// unlike[i] is how many of the first i buckets have other bounds than the one before; corrected[i] how many
+	// have something to correct, inside or at their begin.
+	unlike, corrected []int32
+}
+
+func (j *joints) of(b *rollup.Buckets, k *kinds) {
+	j.reset, j.unlike, j.corrected = j.reset[:0], append(j.unlike[:0], 0), append(j.corrected[:0], 0)
+	for i := range b.End {
+		reset, unlike, corrected := false, int32(0), int32(0)
+		if k.in(i, i+1) == ofHistograms {
+			if b.Histograms[i].Correction != nil {
+				corrected = 1
+			}
+			if i > 0 && k.in(i-1, i) == ofHistograms {
+				before, first := b.Histograms[i-1].Last, b.Histograms[i].First
+				if !sameBounds(before, first) {
+					unlike = 1
+				} else if first.DetectReset(before) {
+					reset, corrected = true, 1
+				}
+			}
+		}
+		j.reset = append(j.reset, reset)
+		j.unlike, j.corrected = append(j.unlike, j.unlike[i]+unlike), append(j.corrected, j.corrected[i]+corrected)
+	}
+}
+
+// sameBounds says whether the buckets of two histograms are the same, so that nothing has to be reconciled.
+func sameBounds(a, b *histogram.FloatHistogram) bool {
+	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
+		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
+}
+
+// slopeOfHistograms is rate or increase over buckets of histograms, as histogramRate of Prometheus computes it.
+// What it can't be sure of is left to the samples: other bounds, and sums that aren't finite, since Prometheus
+// leaves out a first sample that a reset follows.
+func (f *bucketFunc) slopeOfHistograms(b *rollup.Buckets, step, lo, hi int, e *extrapolation,
+	times func(*extrapolation) float64, out *answers,
+) {
+	j := &f.joints
+	if j.unlike[hi] > j.unlike[lo+1] {
+		out.needsSamples(step)
+		return
+	}
+	first := b.Histograms[lo].First
+	result := b.Histograms[hi-1].Last.Copy()
+	result.CounterResetHint = histogram.GaugeType
+	ok := add(result.Sub(first))
+	if ok && j.corrected[hi] > j.corrected[lo] {
+		ok = f.correctHistograms(result, b, lo, hi)
+	}
+	if !ok || result.Sum-result.Sum != 0 || result.HasOverflow() {
+		out.needsSamples(step)
+		return
+	}
+	e.stopAtZero(first.Count, result.Count)
+	result.CounterResetHint = histogram.GaugeType
+	result.Compact(0)
+	out.addHistogram(step, result.Mul(times(e)))
+}
+
+// correctHistograms adds what stood before each reset in buckets lo to before hi.
+func (f *bucketFunc) correctHistograms(result *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int) bool {
+	for i := lo; i < hi; i++ {
+		if i > lo && f.joints.reset[i] && !add(result.Add(b.Histograms[i-1].Last)) {
+			return false
+		}
+		if c := b.Histograms[i].Correction; c != nil && !add(result.Add(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// add says of what FloatHistogram's Add and Sub return whether all went well.
+func add(_ *histogram.FloatHistogram, _, _ bool, err error) bool { return err == nil }
