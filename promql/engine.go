@@ -2,6 +2,7 @@ package promql
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -30,6 +31,8 @@ type Options struct {
 	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
 	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus.
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
+	// NoPlanner leaves every query wholly to Prometheus' evaluator: for tests, and to compare.
+	NoPlanner bool
 	// Features is told which of the evaluator's features exist; may be nil.
 	Features features.Collector
 	// Logger gets what an operator should know.
@@ -47,13 +50,16 @@ func DefaultOptions() Options {
 	}
 }
 
-// Engine is Prometheus' evaluator, with a bound on the queries that wait, and with the warnings that come
-// up while samples are read. It implements Prometheus' promql.QueryEngine.
-type Engine struct{ engine *promengine.Engine }
+// Engine is Prometheus' evaluator, with a planner in front, a bound on the queries that wait, and the warnings
+// that come up while samples are read. It implements Prometheus' promql.QueryEngine.
+type Engine struct {
+	engine *promengine.Engine
+	opts   Options
+}
 
 // NewEngine returns an evaluator. It is the caller's to close.
 func NewEngine(opts Options) *Engine {
-	return &Engine{promengine.NewEngine(promengine.EngineOpts{
+	return &Engine{opts: opts, engine: promengine.NewEngine(promengine.EngineOpts{
 		Logger:                   opts.Logger,
 		Reg:                      opts.Registerer,
 		MaxSamples:               opts.MaxSamples,
@@ -76,30 +82,39 @@ func (e *Engine) Close() error { return e.engine.Close() }
 
 // NewInstantQuery implements promql.QueryEngine.
 func (e *Engine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, ts time.Time) (promengine.Query, error) {
-	query, err := e.engine.NewInstantQuery(ctx, q, opts, qs, ts)
-	if err != nil {
-		return nil, err
-	}
-	return warningQuery{query}, nil
+	return e.newQuery(q, func(q promstorage.Queryable) (promengine.Query, error) {
+		return e.engine.NewInstantQuery(ctx, q, opts, qs, ts)
+	})
 }
 
 // NewRangeQuery implements promql.QueryEngine.
 func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, start, end time.Time, step time.Duration) (promengine.Query, error) {
-	query, err := e.engine.NewRangeQuery(ctx, q, opts, qs, start, end, step)
+	return e.newQuery(q, func(q promstorage.Queryable) (promengine.Query, error) {
+		return e.engine.NewRangeQuery(ctx, q, opts, qs, start, end, step)
+	})
+}
+
+// newQuery makes a query with a plan, if q is a Queryable of this package.
+func (e *Engine) newQuery(q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+	ours, ok := q.(*Queryable)
+	if !ok || e.opts.NoPlanner {
+		inner, err := with(q)
+		if err != nil {
+			return nil, err
+		}
+		return &query{Query: inner}, nil
+	}
+	p := &plan{
+		queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
+		budget: budget{limit: int64(e.opts.MaxSamples)},
+	}
+	inner, err := with(p)
 	if err != nil {
 		return nil, err
 	}
-	return warningQuery{query}, nil
-}
-
-// warningQuery adds to a result what came up while samples were read: the evaluator asks a SeriesSet for
-// its warnings before it iterates over the samples.
-type warningQuery struct{ promengine.Query }
-
-// Exec implements promql.Query.
-func (q warningQuery) Exec(ctx context.Context) *promengine.Result {
-	w := &warnings{}
-	result := q.Query.Exec(w.into(ctx))
-	result.Warnings = result.Warnings.Merge(w.annotations())
-	return result
+	p.stmt, ok = inner.Statement().(*parser.EvalStmt)
+	if !ok {
+		return nil, fmt.Errorf("promql: a statement of type %T", inner.Statement())
+	}
+	return &query{Query: inner, plan: p, timeout: e.opts.Timeout}, nil
 }

@@ -1,0 +1,194 @@
+package promql
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// maxRanked is a k so great that the evaluator may find it too great.
+const maxRanked = 1 << 62
+
+// aggregation is an aggregation over a part.
+type aggregation struct {
+	expr     *parser.AggregateExpr
+	grouping []string // sorted
+	// param is topk's k or quantile's q.
+	param float64
+}
+
+// aggregationOf returns what e asks for, or false if it can't be answered from arrays.
+func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
+	a := &aggregation{expr: e, grouping: slices.Sorted(slices.Values(e.Grouping))}
+	switch e.Op {
+	case parser.SUM, parser.AVG, parser.MIN, parser.MAX, parser.COUNT, parser.GROUP, parser.STDDEV, parser.STDVAR:
+		return a, e.Param == nil
+	case parser.QUANTILE, parser.TOPK, parser.BOTTOMK:
+		var ok bool
+		if a.param, ok = constant(e.Param); !ok {
+			return nil, false
+		}
+		// Nothing at all, or an error, is the evaluator's to answer.
+		return a, e.Op == parser.QUANTILE || (a.param >= 1 && a.param < maxRanked)
+	default:
+		return nil, false
+	}
+}
+
+// notes returns what the evaluator tells about the parameter.
+func (a *aggregation) notes() annotations.Annotations {
+	if a.expr.Op == parser.QUANTILE && !(a.param >= 0 && a.param <= 1) {
+		return annotations.New().Add(annotations.NewInvalidQuantileWarning(a.param, a.expr.Param.PositionRange()))
+	}
+	return nil
+}
+
+// errHistograms says that a part has native histograms, which the evaluator aggregates.
+var errHistograms = errors.New("promql: native histograms are left to the evaluator")
+
+// aggregator aggregates series, which must come in the order in which the evaluator would take them: sums
+// then have the same last bits, and ties the same winner.
+type aggregator struct {
+	*aggregation
+	n      int // steps
+	budget *budget
+	index  map[uint64]int // place in groups
+	groups []*group
+	// members are series that are still needed, of the operators that choose among them.
+	members []*partSeries
+	builder *labels.Builder
+	buffer  []byte
+}
+
+// group is what is known of a group so far, as columns with an entry a step; which there are depends on the
+// operator.
+type group struct {
+	metric labels.Labels
+	// value is none where no sample was seen.
+	value []float64
+	// compensation is Kahan's of the value, or of the mean; mean and count are those of the samples seen.
+	compensation, mean, count []float64
+	// incremental says that the sum would have overflowed, so that the mean itself is kept; nil: nowhere.
+	incremental []bool
+	// best are the series chosen by topk and bottomk, as a heap; members those of which quantile needs all.
+	best    []ranking
+	members []*partSeries
+}
+
+func newAggregator(a *aggregation, n int, b *budget) *aggregator {
+	return &aggregator{aggregation: a, n: n, budget: b, index: map[uint64]int{}, builder: labels.NewBuilder(labels.EmptyLabels())}
+}
+
+// add takes the values of the next series.
+func (a *aggregator) add(metric labels.Labels, v *values) error {
+	if v.hists > 0 {
+		return errHistograms
+	}
+	g, err := a.group(metric)
+	if err != nil {
+		return err
+	}
+	switch a.expr.Op {
+	case parser.SUM:
+		g.addSum(v.v)
+	case parser.AVG:
+		g.addAvg(v.v)
+	case parser.MIN:
+		g.addMin(v.v)
+	case parser.MAX:
+		g.addMax(v.v)
+	case parser.COUNT:
+		g.addCount(v.v)
+	case parser.GROUP:
+		g.addGroup(v.v)
+	case parser.STDDEV, parser.STDVAR:
+		g.addDeviation(v.v)
+	case parser.QUANTILE:
+		g.members = append(g.members, v.keep(labels.EmptyLabels()))
+		return a.budget.charge(v.size)
+	case parser.TOPK, parser.BOTTOMK:
+		added := g.addRanked(v.v, len(a.members), int64(a.param), a.expr.Op == parser.BOTTOMK)
+		a.members = append(a.members, &partSeries{metric: metric})
+		return a.budget.charge(added)
+	}
+	return nil
+}
+
+// group returns the group of a series.
+func (a *aggregator) group(metric labels.Labels) (*group, error) {
+	key := uint64(0)
+	switch {
+	case a.expr.Without:
+		key, a.buffer = metric.HashWithoutLabels(a.buffer, a.grouping...)
+	case len(a.grouping) > 0:
+		key, a.buffer = metric.HashForLabels(a.buffer, a.grouping...)
+	}
+	if i, ok := a.index[key]; ok {
+		return a.groups[i], nil
+	}
+	a.index[key] = len(a.groups)
+	g := &group{metric: a.labelsOf(metric)}
+	a.groups = append(a.groups, g)
+	columns := g.begin(a.expr.Op, a.n)
+	return g, a.budget.charge(columns * a.n)
+}
+
+func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {
+	a.builder.Reset(metric)
+	switch {
+	case a.expr.Without:
+		return a.builder.Del(a.grouping...).Del(labels.MetricName).Labels()
+	case len(a.grouping) > 0:
+		return a.builder.Keep(a.grouping...).Labels()
+	default:
+		return labels.EmptyLabels()
+	}
+}
+
+// begin makes the columns that the operator needs, and returns how many there are.
+func (g *group) begin(op parser.ItemType, n int) int {
+	columns := []*[]float64{&g.value}
+	switch op {
+	case parser.SUM:
+		columns = append(columns, &g.compensation)
+	case parser.AVG:
+		columns = append(columns, &g.compensation, &g.count)
+	case parser.STDDEV, parser.STDVAR:
+		columns = append(columns, &g.mean, &g.count)
+	case parser.TOPK, parser.BOTTOMK:
+		columns = nil
+		g.best = make([]ranking, n)
+	}
+	for _, c := range columns {
+		*c = make([]float64, n)
+	}
+	for i := range g.value {
+		g.value[i] = none
+	}
+	return max(1, len(columns))
+}
+
+// results returns the aggregated series: groups in the order in which they were met, and of topk and bottomk at
+// one step each group's from its best, as the evaluator gives them.
+func (a *aggregator) results() []*partSeries {
+	switch a.expr.Op {
+	case parser.TOPK, parser.BOTTOMK:
+		return a.ranked()
+	case parser.QUANTILE:
+		for _, g := range a.groups {
+			g.quantile(a.param)
+		}
+	}
+	var out []*partSeries
+	for _, g := range a.groups {
+		g.finish(a.expr.Op)
+		v := values{v: g.value}
+		if from, to := v.span(); from < to {
+			out = append(out, &partSeries{metric: g.metric, from: from, v: g.value[from:to]})
+		}
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package promql
+
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/kahansum"
+)
+
+// The folds below do for all steps of one series what the evaluator does for all series of one step; the
+// order in which a step's samples come is the same.
+
+func (g *group) addSum(v []float64) {
+	value, compensation := g.value[:len(v)], g.compensation[:len(v)]
+	for i, f := range v {
+		switch {
+		case isNone(f):
+		case isNone(value[i]):
+			value[i] = f
+		default:
+			value[i], compensation[i] = kahansum.Inc(f, value[i], compensation[i])
+		}
+	}
+}
+
+func (g *group) addMin(v []float64) {
+	value := g.value[:len(v)]
+	for i, f := range v {
+		if isNone(f) {
+			continue
+		}
+		if isNone(value[i]) || value[i] > f || math.IsNaN(value[i]) {
+			value[i] = f
+		}
+	}
+}
+
+func (g *group) addMax(v []float64) {
+	value := g.value[:len(v)]
+	for i, f := range v {
+		if isNone(f) {
+			continue
+		}
+		if isNone(value[i]) || value[i] < f || math.IsNaN(value[i]) {
+			value[i] = f
+		}
+	}
+}
+
+func (g *group) addCount(v []float64) {
+	value := g.value[:len(v)]
+	for i, f := range v {
+		switch {
+		case isNone(f):
+		case isNone(value[i]):
+			value[i] = 1
+		default:
+			value[i]++
+		}
+	}
+}
+
+func (g *group) addGroup(v []float64) {
+	for i, f := range v {
+		if !isNone(f) {
+			g.value[i] = 1
+		}
+	}
+}
+
+// addAvg keeps a sum as long as it doesn't overflow, from then on the mean.
+func (g *group) addAvg(v []float64) {
+	for i, f := range v {
+		if isNone(f) {
+			continue
+		}
+		g.count[i]++
+		count := g.count[i]
+		if isNone(g.value[i]) {
+			g.value[i] = f
+			continue
+		}
+		if g.incremental == nil || !g.incremental[i] {
+			sum, compensation := kahansum.Inc(f, g.value[i], g.compensation[i])
+			if !math.IsInf(sum, 0) {
+				g.value[i], g.compensation[i] = sum, compensation
+				continue
+			}
+			if g.incremental == nil {
+				g.incremental, g.mean = make([]bool, len(v)), make([]float64, len(v))
+			}
+			g.incremental[i] = true
+			g.mean[i] = g.value[i] / (count - 1)
+			g.compensation[i] /= count - 1
+		}
+		q := (count - 1) / count
+		g.mean[i], g.compensation[i] = kahansum.Inc(f/count, q*g.mean[i], q*g.compensation[i])
+	}
+}
+
+// addDeviation keeps the mean and the sum of squared differences from it (Welford, "Note on a method for
+// calculating corrected sums of squares and products", 1962).
+func (g *group) addDeviation(v []float64) {
+	for i, f := range v {
+		switch {
+		case isNone(f):
+		case isNone(g.value[i]):
+			g.mean[i], g.count[i], g.value[i] = f, 1, 0
+			if math.IsNaN(f) || math.IsInf(f, 0) {
+				g.value[i] = math.NaN()
+			}
+		default:
+			g.count[i]++
+			delta := f - g.mean[i]
+			g.mean[i] += delta / g.count[i]
+			g.value[i] += delta * (f - g.mean[i])
+		}
+	}
+}
+
+// finish turns what was kept into the result.
+func (g *group) finish(op parser.ItemType) {
+	for i, v := range g.value {
+		if isNone(v) {
+			continue
+		}
+		switch op {
+		case parser.SUM:
+			g.value[i] = v + g.compensation[i]
+		case parser.AVG:
+			if g.incremental != nil && g.incremental[i] {
+				g.value[i] = g.mean[i] + g.compensation[i]
+			} else {
+				g.value[i] = v/g.count[i] + g.compensation[i]/g.count[i]
+			}
+		case parser.STDVAR:
+			g.value[i] = v / g.count[i]
+		case parser.STDDEV:
+			g.value[i] = math.Sqrt(v / g.count[i])
+		}
+	}
+}
+
+// quantile sets the values to the q-quantile of the members'.
+func (g *group) quantile(q float64) {
+	var sorted []float64
+	for i := range g.value {
+		sorted = sorted[:0]
+		for _, m := range g.members {
+			if k := i - m.from; k >= 0 && k < len(m.v) && !isNone(m.v[k]) {
+				sorted = append(sorted, m.v[k])
+			}
+		}
+		if len(sorted) > 0 {
+			g.value[i] = quantileOf(q, sorted)
+		}
+	}
+	g.members = nil
+}
+
+// quantileOf interpolates between the two values nearest to the q-quantile; it sorts them. NaN comes first.
+func quantileOf(q float64, v []float64) float64 {
+	switch {
+	case math.IsNaN(q):
+		return math.NaN()
+	case q < 0:
+		return math.Inf(-1)
+	case q > 1:
+		return math.Inf(+1)
+	}
+	slices.Sort(v)
+	n := float64(len(v))
+	rank := q * (n - 1)
+	lower := max(0, math.Floor(rank))
+	upper := min(n-1, lower+1)
+	weight := rank - math.Floor(rank)
+	return v[int(lower)]*(1-weight) + v[int(upper)]*weight
+}

@@ -1,0 +1,133 @@
+package promql
+
+import (
+	"container/heap"
+	"math"
+	"sort"
+)
+
+// ranking are the best series of a group at one step. It is a heap with the worst of them on top, like the
+// evaluator's, so that among equals the same ones are chosen. NaN is worse than everything.
+type ranking struct {
+	entries []ranked
+	// lowest: low values are the best, as for bottomk.
+	lowest bool
+}
+
+// ranked is a value of a member of the aggregation.
+type ranked struct {
+	v      float64
+	member int
+}
+
+// Len implements heap.Interface.
+func (r *ranking) Len() int { return len(r.entries) }
+
+// Less implements heap.Interface.
+func (r *ranking) Less(i, j int) bool {
+	a, b := r.entries[i].v, r.entries[j].v
+	switch {
+	case math.IsNaN(a):
+		return true
+	case r.lowest:
+		return a > b
+	default:
+		return a < b
+	}
+}
+
+// Swap implements heap.Interface.
+func (r *ranking) Swap(i, j int) { r.entries[i], r.entries[j] = r.entries[j], r.entries[i] }
+
+// Push implements heap.Interface.
+func (r *ranking) Push(x any) { r.entries = append(r.entries, *x.(*ranked)) }
+
+// Pop implements heap.Interface.
+func (r *ranking) Pop() any {
+	last := r.entries[len(r.entries)-1]
+	r.entries = r.entries[:len(r.entries)-1]
+	return &last
+}
+
+// better says that v takes the place of the worst.
+func (r *ranking) better(v float64) bool {
+	worst := r.entries[0].v
+	if math.IsNaN(worst) {
+		return !math.IsNaN(v)
+	}
+	if r.lowest {
+		return worst > v
+	}
+	return worst < v
+}
+
+// addRanked offers the values of a member to the best k of each step, and returns how many values more are
+// held than before.
+func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added int) {
+	for i, f := range v {
+		if isNone(f) {
+			continue
+		}
+		r := &g.best[i]
+		r.lowest = lowest
+		switch {
+		case len(r.entries) == 0: // The evaluator pushes the first onto a heap of the other order: it is alone.
+			r.entries = append(r.entries, ranked{f, member})
+			added++
+		case int64(len(r.entries)) < k:
+			heap.Push(r, &ranked{f, member})
+			added++
+		case r.better(f):
+			r.entries[0] = ranked{f, member}
+			if k > 1 {
+				heap.Fix(r, 0)
+			}
+		}
+	}
+	return added
+}
+
+// ranked returns the series that were chosen, with their values where they were.
+func (a *aggregator) ranked() []*partSeries {
+	if a.n == 1 {
+		return a.rankedAtOnce()
+	}
+	for _, g := range a.groups {
+		for i := range g.best {
+			for _, e := range g.best[i].entries {
+				m := a.members[e.member]
+				if len(m.v) == 0 {
+					m.from = i
+				}
+				for len(m.v) < i-m.from {
+					m.v = append(m.v, none)
+				}
+				m.v = append(m.v, e.v)
+			}
+		}
+	}
+	var out []*partSeries
+	for _, m := range a.members {
+		if len(m.v) > 0 {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// rankedAtOnce is ranked for a single step, where the order counts: the best comes first.
+func (a *aggregator) rankedAtOnce() []*partSeries {
+	var out []*partSeries
+	for _, g := range a.groups {
+		r := &g.best[0]
+		if len(r.entries) > 1 {
+			sort.Sort(sort.Reverse(r))
+		}
+		for _, e := range r.entries {
+			m := a.members[e.member]
+			m.v = append(m.v, e.v)
+			out = append(out, m)
+		}
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package promql
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/schema"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// steps are n moments at equal distances, milliseconds. With an @ modifier all are the same: step is 0.
+type steps struct {
+	first, step int64
+	n           int
+}
+
+func (s steps) at(i int) int64 { return s.first + int64(i)*s.step }
+
+func (s steps) last() int64 { return s.at(s.n - 1) }
+
+// part is a piece of a query that storage can answer by itself: an instant selector, or a function over a
+// range selector. Its answer at step i is made of the samples with edges.at(i)-width < t <= edges.at(i).
+type part struct {
+	// expr is the piece of the query. It is only read.
+	expr     parser.Expr
+	matchers []*labels.Matcher
+	// function is the name of the function over the range; empty for an instant selector.
+	function string
+	// args are the function's arguments, as its implementation wants to see them; scalars are the values of
+	// those that aren't the range.
+	args    parser.Expressions
+	scalars []promengine.Vector
+	// width of the windows, milliseconds: the range, or an instant selector's lookback.
+	width int64
+	// eval are the times at which the evaluator asks, edges the right edges of the windows, which differ from
+	// them by offset and @.
+	eval, edges steps
+	// minT is from where the ordinary Queryable would be asked to read.
+	minT int64
+}
+
+// keepsName says that the part's series keep the name of their metric.
+func (p *part) keepsName() bool {
+	return p.function == "" || p.function == "last_over_time" || p.function == "first_over_time"
+}
+
+// metric returns the labels of the part's series that is made of a stored series.
+func (p *part) metric(stored labels.Labels) labels.Labels {
+	if p.keepsName() {
+		return stored
+	}
+	return stored.DropReserved(schema.IsMetadataLabel)
+}
+
+// open finds the part's series, in the order in which the ordinary Queryable gives them. warn may be called
+// until the last of them was read.
+func (p *part) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
+	return store.Select(ctx, storage.Query{
+		Tenant: tenant.From(ctx), MinT: earlier(p.minT, hintContext), MaxT: p.edges.last(),
+		Matchers: p.matchers, Warn: warn,
+	})
+}
+
+// unique says that no two of the part's series can have the same labels. Where they can, the evaluator
+// must raise its error.
+func (p *part) unique(series []*storage.SelectedSeries) bool {
+	if p.keepsName() || len(series) < 2 {
+		return true
+	}
+	name, plain := series[0].Labels.Get(labels.MetricName), true
+	for _, s := range series {
+		plain = plain && s.Labels.Get(labels.MetricName) == name && !s.Labels.Has("__type__") && !s.Labels.Has("__unit__")
+	}
+	if plain {
+		return true
+	}
+	seen := make(map[uint64]struct{}, len(series))
+	for _, s := range series {
+		hash := p.metric(s.Labels).Hash()
+		if _, ok := seen[hash]; ok {
+			return false
+		}
+		seen[hash] = struct{}{}
+	}
+	return true
+}
+
+// partReader computes a part's values, one series after the other. Each goroutine has its own; there is one
+// implementation a way in which samples are kept.
+type partReader interface {
+	// read computes the values of a series at every step into out, which is empty.
+	read(s *storage.SelectedSeries, out *values) error
+	// notes returns the annotations that came up, and samples how many samples were decoded.
+	notes() annotations.Annotations
+	samples() int64
+}
+
+// reader returns a way to compute the part's values.
+//
+// The resolution is chosen here: what there is to know is the part.
+func (p *part) reader(b *budget) partReader { return newRawReader(p, b) }
+
+// PartStats tell how a part of a query was computed.
+type PartStats struct {
+	// Expr is the part's text.
+	Expr string
+	// Resolution is what the part was read from: raw.
+	Resolution string
+	// Series were found, Samples of them decoded.
+	Series  int
+	Samples int64
+	// Duration is the time that it took.
+	Duration time.Duration
+	// Refused says why the part was left to Prometheus' evaluator after all; empty: it wasn't.
+	Refused string
+}

@@ -1,0 +1,220 @@
+package promql
+
+import (
+	"math"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// rawReader computes a part's values from samples: it lays all samples of a series out once, and hands
+// Prometheus' own implementation of the function one piece after the other of them, so that answers and
+// annotations are the evaluator's.
+//
+//	floats      [ . . . . . . . . . . . . . ]
+//	step i          └────────┘
+//	step i+1              └────────┘             both edges only move on
+type rawReader struct {
+	part   *part
+	budget *budget
+	call   promengine.FunctionCall
+	enh    promengine.EvalNodeHelper
+	in     promengine.Matrix // the one series, as the function wants it
+
+	it     *iterator
+	floats []promengine.FPoint
+	hists  []promengine.HPoint
+
+	annotations annotations.Annotations
+	decoded     int64
+}
+
+func newRawReader(p *part, b *budget) *rawReader {
+	return &rawReader{
+		part: p, budget: b, call: promengine.FunctionCalls[p.function],
+		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
+		in:  make(promengine.Matrix, 1), it: &iterator{},
+	}
+}
+
+func (r *rawReader) notes() annotations.Annotations { return r.annotations }
+func (r *rawReader) samples() int64                 { return r.decoded }
+
+// read implements partReader.
+func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
+	iteratorFor(r.it, r.part.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+	if r.it.err != nil {
+		return r.it.err
+	}
+	r.decoded += int64(r.it.samples.Len())
+	if err := r.budget.allow(r.it.samples.Len()); err != nil {
+		return err
+	}
+	if r.part.function == "" {
+		return r.latest(out)
+	}
+	if err := r.layOut(); err != nil {
+		return err
+	}
+	r.windows(s.Labels, out)
+	return nil
+}
+
+// layOut copies the samples to where functions find them, but for stale markers.
+func (r *rawReader) layOut() error {
+	samples := &r.it.samples
+	r.floats = r.floats[:0]
+	t := samples.T[r.it.floats:]
+	for i, v := range samples.V[r.it.floats:] {
+		if !value.IsStaleNaN(v) {
+			r.floats = append(r.floats, promengine.FPoint{T: t[i], F: v})
+		}
+	}
+	r.hists = r.hists[:0]
+	if r.it.hists == len(samples.H) {
+		return nil
+	}
+	size := len(r.floats)
+	for typ := r.it.Next(); typ != chunkenc.ValNone; typ = r.it.Next() {
+		if typ == chunkenc.ValFloat {
+			continue
+		}
+		t, h := r.it.AtFloatHistogram(nil)
+		if value.IsStaleNaN(h.Sum) {
+			continue
+		}
+		r.hists = append(r.hists, promengine.HPoint{T: t, H: h})
+		size += sizeOf(h)
+		if err := r.budget.allow(size); err != nil {
+			return err
+		}
+	}
+	return r.it.err
+}
+
+// windows calls the function for each step that has samples.
+func (r *rawReader) windows(stored labels.Labels, out *values) {
+	p, in := r.part, &r.in[0]
+	in.Metric = stored
+	var floatsFrom, floatsTo, histsFrom, histsTo int
+	for i := range p.edges.n {
+		edge := p.edges.at(i)
+		floatsFrom, floatsTo = slide(r.floats, floatsFrom, floatsTo, edge-p.width, edge, floatTime)
+		if len(r.hists) > 0 {
+			histsFrom, histsTo = slide(r.hists, histsFrom, histsTo, edge-p.width, edge, histTime)
+		}
+		if floatsFrom == floatsTo && histsFrom == histsTo {
+			continue
+		}
+		in.Floats, in.Histograms = r.floats[floatsFrom:floatsTo:floatsTo], r.hists[histsFrom:histsTo:histsTo]
+		r.enh.Ts = p.eval.at(i)
+		vector, notes := r.call(p.scalars, r.in, p.args, &r.enh)
+		if len(notes) > 0 {
+			r.annotations.Merge(notes)
+		}
+		r.enh.Out = vector[:0]
+		switch {
+		case len(vector) == 0:
+		case vector[0].H != nil:
+			out.setHistogram(i, vector[0].H)
+		default:
+			out.v[i] = vector[0].F
+			out.floats++
+			out.size++
+		}
+	}
+	r.noteCounter(stored, out)
+}
+
+func floatTime(p *promengine.FPoint) int64 { return p.T }
+func histTime(p *promengine.HPoint) int64  { return p.T }
+
+// slide moves a window [from, to) on to the points with after < t <= until.
+func slide[P any](points []P, from, to int, after, until int64, at func(*P) int64) (int, int) {
+	for to < len(points) && at(&points[to]) <= until {
+		to++
+	}
+	for from < to && at(&points[from]) <= after {
+		from++
+	}
+	return from, to
+}
+
+// noteCounter tells, as the evaluator does, when a rate is asked of what may be no counter.
+func (r *rawReader) noteCounter(stored labels.Labels, out *values) {
+	if (r.part.function != "rate" && r.part.function != "increase") || out.floats == 0 {
+		return
+	}
+	name := stored.Get(labels.MetricName)
+	if name == "" {
+		return
+	}
+	for _, suffix := range [...]string{"_total", "_sum", "_count", "_bucket"} {
+		if strings.HasSuffix(name, suffix) {
+			return
+		}
+	}
+	r.annotations.Add(annotations.NewPossibleNonCounterInfo(name, r.part.args[0].PositionRange()))
+}
+
+// latest finds, for each step, the newest sample that is young enough.
+func (r *rawReader) latest(out *values) error {
+	samples := &r.it.samples
+	if r.it.hists < len(samples.H) {
+		return r.latestOfBoth(out)
+	}
+	p := r.part
+	t, v := samples.T[r.it.floats:], samples.V[r.it.floats:]
+	next := 0 // the first sample after the edge
+	for i := range p.edges.n {
+		edge := p.edges.at(i)
+		for next < len(t) && t[next] <= edge {
+			next++
+		}
+		if next == 0 || t[next-1] <= edge-p.width || value.IsStaleNaN(v[next-1]) {
+			continue
+		}
+		out.v[i] = v[next-1]
+		out.floats++
+	}
+	out.size = out.floats
+	return nil
+}
+
+// latestOfBoth is latest for series with histograms.
+func (r *rawReader) latestOfBoth(out *values) error {
+	p := r.part
+	typ := r.it.Next() // the first sample after the edge
+	at, v, h := int64(math.MinInt64), 0.0, (*histogram.FloatHistogram)(nil)
+	for i := range p.edges.n {
+		edge := p.edges.at(i)
+		for typ != chunkenc.ValNone && r.it.AtT() <= edge {
+			if typ == chunkenc.ValFloat {
+				at, v = r.it.At()
+				h = nil
+			} else {
+				at, h = r.it.AtFloatHistogram(nil)
+			}
+			typ = r.it.Next()
+		}
+		switch {
+		case at == math.MinInt64 || at <= edge-p.width:
+		case h == nil && !value.IsStaleNaN(v):
+			out.v[i] = v
+			out.floats++
+			out.size++
+		case h != nil && !value.IsStaleNaN(h.Sum):
+			out.setHistogram(i, h)
+		}
+	}
+	return r.it.err
+}

@@ -1,0 +1,182 @@
+package promql
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// plan computes the parts of one query just before Prometheus' evaluator runs, and puts a selector with a
+// mark of its own in the place of each, which reads the result:
+//
+//	sum by (job) (rate(a[5m])) / on (job) b           histogram_quantile(0.9, rate(h[5m]))
+//	└──────────┬─────────────┘            └┬┘                                 └─────┬────┘
+//	       ┌───▼────┐                 ┌────▼───┐                               ┌────▼───┐
+//	       │ mark 0 │ / on (job)      │ mark 1 │      histogram_quantile(0.9,  │ mark 0 │ )
+//	       └────────┘                 └────────┘                               └────────┘
+//
+// It is the Queryable of its query: the evaluator asks it for a Querier once the query has its place among
+// those that run, and before it asks for any series.
+type plan struct {
+	queryable *Queryable
+	stmt      *parser.EvalStmt
+	// delayed and starts are the evaluator's options of these names, see finder.
+	delayed, starts bool
+	budget          budget
+
+	ctx context.Context // of Exec
+
+	mu       sync.Mutex
+	results  map[*labels.Matcher]*partResult // by mark
+	replaced []replacement
+	stats    []PartStats
+}
+
+// replacement remembers what a mark stands for.
+type replacement struct {
+	at  *parser.Expr
+	was parser.Expr
+}
+
+// partResult is what stands behind a mark.
+type partResult struct {
+	grid   steps
+	series []*partSeries
+	notes  annotations.Annotations
+	// selectErr came up when the series were searched, readErr when they were read.
+	selectErr, readErr error
+}
+
+// markName is the label of the matchers that stand for parts. It isn't what they are recognised by.
+const markName = "__part__"
+
+// Querier implements promstorage.Queryable. It computes the parts.
+func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
+	q, err := p.queryable.Querier(mint, maxt)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.results = map[*labels.Matcher]*partResult{}
+	for _, c := range find(p.stmt, p.delayed, p.starts) {
+		if err := p.compute(c); err != nil {
+			return nil, errors.Join(err, q.Close())
+		}
+	}
+	return planQuerier{q, p.results}, nil
+}
+
+// compute computes a candidate and puts a mark in its place, or leaves it to the evaluator. It returns an error
+// only if the query is to end.
+func (p *plan) compute(c candidate) error {
+	start := time.Now()
+	stats := PartStats{Expr: (*c.at).String(), Resolution: "raw"}
+	result, err := p.result(c, &stats)
+	if errors.Is(err, errHistograms) {
+		c.at, c.over = c.inner, nil
+		stats.Expr = (*c.at).String()
+		result, err = p.result(c, &stats)
+	}
+	if ctxErr := p.ctx.Err(); ctxErr != nil {
+		if errors.Is(ctxErr, context.DeadlineExceeded) {
+			return promengine.ErrQueryTimeout("expression evaluation")
+		}
+		return promengine.ErrQueryCanceled("expression evaluation")
+	}
+	stats.Duration = time.Since(start)
+	switch {
+	case errors.Is(err, errLeave), errors.Is(err, errPanicked):
+		stats.Refused = err.Error()
+	default:
+		p.replace(c.at, result)
+	}
+	p.stats = append(p.stats, stats)
+	return nil
+}
+
+// errLeave says that the evaluator will find an error, and is to say it.
+var errLeave = errors.New("promql: several series would have the same labels")
+
+func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
+	w := warningsOf(p.ctx)
+	result := &partResult{grid: c.eval}
+	series, err := c.open(p.ctx, p.queryable.store, w.add)
+	stats.Series = len(series)
+	if err != nil {
+		result.selectErr = asPrometheus(err)
+		return result, nil
+	}
+	if !c.unique(series) {
+		return nil, errLeave
+	}
+	held := p.budget.held.Load()
+	run := &partRun{part: c.part, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0)}
+	if c.over != nil {
+		sum := newAggregator(c.over, c.eval.n, &p.budget)
+		if err = run.do(p.ctx, sum.add); err == nil {
+			result.series = sum.results()
+		}
+	} else {
+		err = run.do(p.ctx, func(metric labels.Labels, v *values) error {
+			result.series = append(result.series, v.keep(metric))
+			return p.budget.charge(v.size)
+		})
+	}
+	stats.Samples += run.samples()
+	switch {
+	case errors.Is(err, errHistograms), errors.Is(err, errPanicked):
+		p.budget.held.Store(held)
+		return nil, err
+	case err != nil:
+		result.series, result.readErr = nil, err
+	default:
+		result.notes = run.notes()
+		if c.over != nil {
+			result.notes.Merge(c.over.notes())
+		}
+	}
+	return result, nil
+}
+
+// replace puts a mark for the result in the place of an expression.
+func (p *plan) replace(at *parser.Expr, result *partResult) {
+	mark := labels.MustNewMatcher(labels.MatchEqual, markName, (*at).String())
+	p.results[mark] = result
+	p.replaced = append(p.replaced, replacement{at: at, was: *at})
+	*at = &parser.VectorSelector{LabelMatchers: []*labels.Matcher{mark}, PosRange: (*at).PositionRange()}
+}
+
+// restore makes the statement what it was.
+func (p *plan) restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.replaced {
+		*r.at = r.was
+	}
+	p.replaced, p.results = nil, nil
+}
+
+// planQuerier answers for marks, and passes everything else on.
+type planQuerier struct {
+	promstorage.Querier
+	results map[*labels.Matcher]*partResult
+}
+
+// Select implements promstorage.Querier.
+func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
+	if len(matchers) == 1 {
+		if result, ok := q.results[matchers[0]]; ok {
+			return &partSet{result: result}
+		}
+	}
+	return q.Querier.Select(ctx, sorted, hints, matchers...)
+}

@@ -1,0 +1,146 @@
+package promql
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// The generated samples lie in (sampledFrom, sampledTo], milliseconds.
+const (
+	sampledFrom int64 = 10_000_000
+	sampledTo         = sampledFrom + 100*60_000
+)
+
+// sampler writes series with everything that happens to real ones, and more of it.
+type sampler struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	store *storage.Store
+}
+
+func (s *sampler) series(name string, n int, write func(b *storage.Batch, series *storage.Series, i int)) {
+	b := s.store.NewBatch("default")
+	for i := range n {
+		ls := labels.FromStrings(model.MetricNameLabel, name, "instance", fmt.Sprint("i", i), "job", []string{"api", "db", "web"}[i%3])
+		if i%4 == 3 {
+			ls = labels.NewBuilder(ls).Set("zone", "z").Labels()
+		}
+		series, err := b.Define(nil, ls)
+		require.NoError(s.t, err)
+		write(b, series, i)
+	}
+	require.NoError(s.t, b.Commit(s.t.Context()))
+}
+
+// times calls f for the times of a series: about every interval, with gaps, some of which begin with a stale
+// marker.
+func (s *sampler) times(interval int64, f func(t int64, stale bool)) {
+	jitter := s.rnd.Int64N(interval)
+	for t := sampledFrom + 1 + jitter; t <= sampledTo; t += interval {
+		at := t
+		if s.rnd.IntN(5) == 0 {
+			at += s.rnd.Int64N(interval / 3)
+		}
+		switch s.rnd.IntN(60) {
+		case 0:
+			t += s.rnd.Int64N(40) * interval
+		case 1:
+			f(at, true)
+			t += s.rnd.Int64N(40) * interval
+			continue
+		}
+		f(at, false)
+	}
+}
+
+func (s *sampler) floats(b *storage.Batch, series *storage.Series, next func() float64) {
+	s.times(15_000, func(t int64, stale bool) {
+		v := next()
+		if stale {
+			v = math.Float64frombits(value.StaleNaN)
+		}
+		require.NoError(s.t, b.Float(series, t, 0, v))
+	})
+}
+
+// odd returns now and then a value that arithmetic has rules for.
+func (s *sampler) odd(v float64) float64 {
+	switch s.rnd.IntN(120) {
+	case 0:
+		return math.NaN()
+	case 1:
+		return math.Inf(1)
+	case 2:
+		return math.Inf(-1)
+	case 3:
+		return math.Copysign(0, -1)
+	case 4:
+		return math.MaxFloat64
+	}
+	return v
+}
+
+// fill writes metrics named for what they hold.
+func (s *sampler) fill() {
+	s.series("requests_total", 14, func(b *storage.Batch, series *storage.Series, _ int) {
+		v := 0.0
+		s.floats(b, series, func() float64 {
+			v += float64(s.rnd.IntN(20))
+			if s.rnd.IntN(50) == 0 {
+				v = float64(s.rnd.IntN(3))
+			}
+			return v
+		})
+	})
+	s.series("temperature", 12, func(b *storage.Batch, series *storage.Series, _ int) {
+		s.floats(b, series, func() float64 { return s.rnd.NormFloat64() * 20 })
+	})
+	s.series("odd", 10, func(b *storage.Batch, series *storage.Series, _ int) {
+		s.floats(b, series, func() float64 { return s.odd(s.rnd.NormFloat64() * 1e3) })
+	})
+	s.series("up", 9, func(b *storage.Batch, series *storage.Series, _ int) {
+		s.floats(b, series, func() float64 { return float64(s.rnd.IntN(2)) })
+	})
+	s.series("latency", 8, func(b *storage.Batch, series *storage.Series, i int) {
+		s.histograms(b, series, 0)
+	})
+	s.series("mixed", 8, func(b *storage.Batch, series *storage.Series, i int) {
+		if i%3 == 0 {
+			s.floats(b, series, s.rnd.Float64)
+			return
+		}
+		s.histograms(b, series, 10*i)
+	})
+	for _, le := range []string{"0.1", "1", "10", "+Inf"} {
+		b := s.store.NewBatch("default")
+		for i := range 4 {
+			series, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "size_bucket", "le", le, "instance", fmt.Sprint("i", i), "job", "api"))
+			require.NoError(s.t, err)
+			v := 0.0
+			s.floats(b, series, func() float64 { v += float64(s.rnd.IntN(10)); return v })
+		}
+		require.NoError(s.t, b.Commit(s.t.Context()))
+	}
+}
+
+// histograms writes native histograms, with a float among them in so many of a hundred.
+func (s *sampler) histograms(b *storage.Batch, series *storage.Series, floats int) {
+	g := generator{rnd: s.rnd}
+	s.times(30_000, func(t int64, _ bool) {
+		if s.rnd.IntN(100) < floats {
+			require.NoError(s.t, b.Float(series, t, 0, s.rnd.Float64()))
+			return
+		}
+		h := g.next()
+		require.NoError(s.t, b.Histogram(series, t, 0, h.Int, h.Float))
+	})
+}

@@ -1,0 +1,269 @@
+package promql
+
+import (
+	"time"
+
+	"github.com/prometheus/prometheus/model/timestamp"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// maxSteps bounds the steps of a part: a subquery may have any number of them.
+const maxSteps = 1 << 20
+
+// candidate is a place in a query that a part may take.
+type candidate struct {
+	at *parser.Expr
+	*part
+	// over is the aggregation over the part, of which at is the place then; nil: there is none. inner is the
+	// place of the part itself.
+	over  *aggregation
+	inner *parser.Expr
+}
+
+// finder finds parts in a preprocessed query.
+type finder struct {
+	lookback time.Duration
+	// delayed: names are removed at the end, which only the evaluator can do; starts: rates use start
+	// timestamps.
+	delayed, starts bool
+	found           []candidate
+}
+
+// surroundings tell at which times the evaluator asks for an expression.
+type surroundings struct {
+	grid steps
+	// from and to are the times in the statement, moved by the subqueries around: from these the evaluator
+	// derives what it asks a Queryable to read.
+	from, to int64
+	// fixed: the expression itself must stay what it is.
+	fixed bool
+}
+
+func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
+	f := finder{lookback: s.LookbackDelta, delayed: delayed, starts: starts}
+	from, to, step := timestamp.FromTime(s.Start), timestamp.FromTime(s.End), s.Interval.Milliseconds()
+	if from == to && step == 0 {
+		step = 1
+	}
+	if from > to || step <= 0 {
+		return nil
+	}
+	f.visit(&s.Expr, surroundings{grid: steps{from, step, int((to-from)/step) + 1}, from: from, to: to})
+	return f.found
+}
+
+func (f *finder) visit(at *parser.Expr, in surroundings) {
+	children := in
+	children.fixed = false
+	switch e := (*at).(type) {
+	case *parser.ParenExpr:
+		f.visit(&e.Expr, in)
+	case *parser.StepInvariantExpr:
+		in.grid.n = 1
+		f.visit(&e.Expr, in)
+	case *parser.UnaryExpr:
+		f.visit(&e.Expr, children)
+	case *parser.BinaryExpr:
+		f.visit(&e.LHS, children)
+		f.visit(&e.RHS, children)
+	case *parser.SubqueryExpr:
+		if inside, ok := f.inside(e, children); ok {
+			f.visit(&e.Expr, inside)
+		}
+	case *parser.VectorSelector:
+		f.take(at, in)
+	case *parser.Call:
+		if !f.take(at, in) {
+			f.visitCall(e, children)
+		}
+	case *parser.AggregateExpr:
+		if !f.takeAggregation(at, e, in) {
+			f.visitAggregation(e, children)
+		}
+	}
+}
+
+// take adds the expression at a place if it can be a part.
+func (f *finder) take(at *parser.Expr, in surroundings) bool {
+	if in.fixed {
+		return false
+	}
+	p, ok := f.partOf(*at, in)
+	if ok {
+		f.found = append(f.found, candidate{at: at, part: p})
+	}
+	return ok
+}
+
+func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in surroundings) bool {
+	if in.fixed {
+		return false
+	}
+	over, ok := aggregationOf(e)
+	if !ok {
+		return false
+	}
+	p, ok := f.partOf(e.Expr, in)
+	if ok {
+		f.found = append(f.found, candidate{at: at, part: p, over: over, inner: &e.Expr})
+	}
+	return ok
+}
+
+// visitCall looks into the arguments of a function. Some functions look at what their arguments are.
+func (f *finder) visitCall(e *parser.Call, in surroundings) {
+	switch e.Func.Name {
+	case "info": // looks through the whole expression
+		return
+	case "absent", "absent_over_time", "timestamp", "start_timestamp":
+		in.fixed = true
+	}
+	for i := range e.Args {
+		f.visit(&e.Args[i], in)
+	}
+}
+
+func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
+	if e.Op == parser.LIMITK || e.Op == parser.LIMIT_RATIO { // choose by order, or by labels
+		return
+	}
+	f.visit(&e.Expr, in)
+	if e.Param != nil {
+		f.visit(&e.Param, in)
+	}
+}
+
+// inside returns what surrounds the expression of a subquery, or false if that isn't worth knowing.
+func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, bool) {
+	offset, width := e.OriginalOffset.Milliseconds(), e.Range.Milliseconds()
+	step := e.Step.Milliseconds()
+	if step == 0 {
+		step = subqueryInterval.Milliseconds()
+	}
+	first, last := in.grid.first, in.grid.last()
+	if e.Timestamp != nil {
+		if in.grid.n > 1 {
+			return surroundings{}, false // The evaluator moves the subquery along with its steps.
+		}
+		first, last = *e.Timestamp, *e.Timestamp
+		in.from, in.to = first, last
+	}
+	first, last = first-offset-width, last-offset
+	start := step * (first / step)
+	if start <= first {
+		start += step
+	}
+	if last < start {
+		return surroundings{}, false
+	}
+	in.grid = steps{first: start, step: step, n: int((last-start)/step) + 1}
+	in.from, in.to = in.from-offset-width, in.to-offset
+	return in, true
+}
+
+// partOf returns the part that an expression is.
+func (f *finder) partOf(expr parser.Expr, in surroundings) (*part, bool) {
+	if in.grid.n > maxSteps {
+		return nil, false
+	}
+	switch e := expr.(type) {
+	case *parser.VectorSelector:
+		if e.Anchored || e.Smoothed {
+			return nil, false
+		}
+		p := &part{expr: e, width: f.lookback.Milliseconds()}
+		p.place(e, in)
+		return p, true
+	case *parser.Call:
+		return f.callOf(e, in)
+	default:
+		return nil, false
+	}
+}
+
+// callOf returns the part that a function over a range selector is.
+func (f *finder) callOf(e *parser.Call, in surroundings) (*part, bool) {
+	p := &part{expr: e, function: e.Func.Name, args: make(parser.Expressions, len(e.Args))}
+	switch p.function {
+	case "absent_over_time", "info", "label_replace", "label_join":
+		return nil, false
+	case "rate", "irate", "increase", "resets":
+		if f.starts {
+			return nil, false
+		}
+	}
+	if promengine.FunctionCalls[p.function] == nil || (f.delayed && !p.keepsName()) {
+		return nil, false
+	}
+	var matrix *parser.MatrixSelector
+	for i, arg := range e.Args {
+		p.args[i] = arg
+		if m, ok := arg.(*parser.MatrixSelector); ok && matrix == nil {
+			selector := *m.VectorSelector.(*parser.VectorSelector)
+			if selector.Anchored || selector.Smoothed {
+				return nil, false
+			}
+			// The evaluator sets the offset only once it evaluates, and functions read it.
+			p.width = m.Range.Milliseconds()
+			p.place(&selector, in)
+			selector.Offset = time.Duration(p.eval.first-p.edges.first) * time.Millisecond
+			matrix = &parser.MatrixSelector{VectorSelector: &selector, Range: m.Range, RangeExpr: m.RangeExpr, EndPos: m.EndPos}
+			p.args[i] = matrix
+			continue
+		}
+		v, ok := constant(arg)
+		if !ok {
+			return nil, false
+		}
+		p.scalars = append(p.scalars, promengine.Vector{promengine.Sample{F: v}})
+	}
+	return p, matrix != nil
+}
+
+// place sets the part's steps.
+func (p *part) place(e *parser.VectorSelector, in surroundings) {
+	offset := e.OriginalOffset.Milliseconds()
+	p.matchers, p.eval, p.edges = e.LabelMatchers, in.grid, in.grid
+	from := in.from
+	if e.Timestamp != nil {
+		p.edges.first, p.edges.step, from = *e.Timestamp, 0, *e.Timestamp
+	}
+	p.edges.first -= offset
+	p.minT = from - offset - p.width + 1
+}
+
+// constant returns the value of an expression that is the same at every step and reads nothing.
+func constant(expr parser.Expr) (float64, bool) {
+	switch e := expr.(type) {
+	case *parser.NumberLiteral:
+		return e.Val, true
+	case *parser.ParenExpr:
+		return constant(e.Expr)
+	case *parser.StepInvariantExpr:
+		return constant(e.Expr)
+	case *parser.UnaryExpr:
+		v, ok := constant(e.Expr)
+		if e.Op == parser.SUB {
+			v = -v
+		}
+		return v, ok
+	case *parser.BinaryExpr:
+		a, okA := constant(e.LHS)
+		b, okB := constant(e.RHS)
+		if !okA || !okB {
+			return 0, false
+		}
+		switch e.Op {
+		case parser.ADD:
+			return a + b, true
+		case parser.SUB:
+			return a - b, true
+		case parser.MUL:
+			return a * b, true
+		case parser.DIV:
+			return a / b, true
+		}
+	}
+	return 0, false
+}

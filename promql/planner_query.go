@@ -1,0 +1,66 @@
+package promql
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	promengine "github.com/prometheus/prometheus/promql"
+)
+
+// query adds two things to a query of Prometheus' evaluator: its plan, and to the result what came up while
+// samples were read, since the evaluator asks a SeriesSet for its warnings before it iterates over samples.
+type query struct {
+	promengine.Query
+	plan    *plan // nil: the evaluator does everything
+	timeout time.Duration
+
+	mu     sync.Mutex
+	cancel context.CancelFunc
+}
+
+// Exec implements promql.Query.
+func (q *query) Exec(ctx context.Context) *promengine.Result {
+	w := &warnings{}
+	ctx = w.into(ctx)
+	if q.plan != nil {
+		var cancel context.CancelFunc
+		// The evaluator has a timeout of its own, which a plan can't see.
+		ctx, cancel = context.WithTimeout(ctx, q.timeout)
+		defer cancel()
+		q.canBeCanceled(cancel)
+		q.plan.ctx = ctx
+		defer q.plan.restore()
+	}
+	result := q.Query.Exec(ctx)
+	result.Warnings = result.Warnings.Merge(w.annotations())
+	return result
+}
+
+func (q *query) canBeCanceled(cancel context.CancelFunc) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cancel = cancel
+}
+
+// Cancel implements promql.Query. It does nothing before Exec.
+func (q *query) Cancel() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.cancel != nil {
+		q.cancel()
+	}
+	q.Query.Cancel()
+}
+
+// PlanOf tells how the parts of a query were computed, once it was executed. It is empty if none was found, or
+// the query isn't an Engine's.
+func PlanOf(q promengine.Query) []PartStats {
+	ours, ok := q.(*query)
+	if !ok || ours.plan == nil {
+		return nil
+	}
+	ours.plan.mu.Lock()
+	defer ours.plan.mu.Unlock()
+	return append([]PartStats(nil), ours.plan.stats...)
+}

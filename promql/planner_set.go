@@ -1,0 +1,133 @@
+package promql
+
+import (
+	"math"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// partSet implements promstorage.SeriesSet over a part's result.
+type partSet struct {
+	result *partResult
+	next   int
+}
+
+// Next implements promstorage.SeriesSet.
+func (s *partSet) Next() bool {
+	s.next++
+	if s.result.readErr != nil { // The evaluator meets such an error at the samples of a series.
+		return s.next == 1
+	}
+	return s.next <= len(s.result.series)
+}
+
+// At implements promstorage.SeriesSet.
+func (s *partSet) At() promstorage.Series {
+	if err := s.result.readErr; err != nil {
+		return partRow{partSeries: &partSeries{}, err: err}
+	}
+	return partRow{partSeries: s.result.series[s.next-1], grid: s.result.grid}
+}
+
+// Err implements promstorage.SeriesSet.
+func (s *partSet) Err() error { return s.result.selectErr }
+
+// Warnings implements promstorage.SeriesSet.
+func (s *partSet) Warnings() annotations.Annotations { return s.result.notes }
+
+// partRow implements promstorage.Series.
+type partRow struct {
+	*partSeries
+	grid steps
+	err  error
+}
+
+func (r partRow) Labels() labels.Labels { return r.metric }
+
+// Iterator implements promstorage.SampleIterable.
+func (r partRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	i, ok := it.(*partIterator)
+	if !ok {
+		i = &partIterator{}
+	}
+	*i = partIterator{partRow: r, at: -1, first: r.grid.at(r.from)}
+	i.n = len(r.v)
+	if r.from+i.n < r.grid.n && i.n > 0 {
+		i.n++ // A stale marker ends the series.
+	}
+	return i
+}
+
+// partIterator implements chunkenc.Iterator: a sample a step, a stale marker where there is no value. The
+// histograms are the part's own, which the evaluator doesn't change.
+type partIterator struct {
+	partRow
+	first int64 // time of the first value
+	at    int
+	n     int
+}
+
+// Next implements chunkenc.Iterator.
+func (i *partIterator) Next() chunkenc.ValueType {
+	if i.at < i.n {
+		i.at++
+	}
+	return i.typ()
+}
+
+func (i *partIterator) typ() chunkenc.ValueType {
+	switch {
+	case i.at < 0 || i.at >= i.n:
+		return chunkenc.ValNone
+	case i.at < len(i.h) && i.h[i.at] != nil:
+		return chunkenc.ValFloatHistogram
+	default:
+		return chunkenc.ValFloat
+	}
+}
+
+// Seek implements chunkenc.Iterator.
+func (i *partIterator) Seek(t milliseconds) chunkenc.ValueType {
+	at := max(i.at, 0)
+	if t > i.first {
+		at = max(at, int(min(int64(i.n), (t-i.first+i.grid.step-1)/i.grid.step)))
+	}
+	i.at = at
+	return i.typ()
+}
+
+// AtT implements chunkenc.Iterator.
+func (i *partIterator) AtT() int64 {
+	if i.at < 0 {
+		return math.MinInt64
+	}
+	return i.first + int64(min(i.at, i.n-1))*i.grid.step
+}
+
+// At implements chunkenc.Iterator.
+func (i *partIterator) At() (int64, float64) {
+	if i.at == len(i.v) {
+		return i.AtT(), none
+	}
+	return i.AtT(), i.v[i.at]
+}
+
+// AtFloatHistogram implements chunkenc.Iterator.
+func (i *partIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
+	return i.AtT(), i.h[i.at]
+}
+
+// AtHistogram implements chunkenc.Iterator. No part has integer histograms.
+func (i *partIterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) {
+	return i.AtT(), nil
+}
+
+// AtST implements chunkenc.Iterator.
+func (i *partIterator) AtST() int64 { return 0 }
+
+// Err implements chunkenc.Iterator.
+func (i *partIterator) Err() error { return i.err }
