@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // CheckStats counts what Check has looked at.
@@ -17,16 +18,19 @@ type CheckStats struct {
 	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples int
 	// Bytes are the encoded bytes of chunks.
 	Bytes int64
+	// Rollups are rollup chunks, RollupBytes their encoded bytes.
+	Rollups     int
+	RollupBytes int64
 	// Problems is how many were reported.
 	Problems int
 }
 
 // Check verifies what is stored: that blobs and chunks have the checksums they were written with, that
 // chunks lie where their keys say and under the hash of their content, that each series with chunks has
-// labels, that these give its id, and that the catalog names them. Each problem is reported with its row.
+// labels, that these give its id, that the catalog names them, and that rollups are what their chunks make. Each problem is reported with its row.
 // It reads everything; an error says that it could not go on.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
-	c := &checker{s: s, ctx: ctx}
+	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
@@ -47,7 +51,11 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 			return c.stats, err
 		}
 		for _, w := range windows {
-			if err := c.window(tenant, w); err != nil {
+			check := c.window
+			if resolutionOf(w) != rollup.Raw {
+				check = c.rollupWindow
+			}
+			if err := check(tenant, w); err != nil {
 				return c.stats, err
 			}
 		}
@@ -60,6 +68,9 @@ type checker struct {
 	ctx    context.Context
 	stats  CheckStats
 	report func(format string, args ...any)
+	staged map[int64]bool // slots with staged samples
+	// missing are the marks of raw windows without rollups, as far as they were asked for.
+	missing map[tenantWindow][]markAt
 }
 
 // stage checks the blobs of a partition, and that no pending row lies before the marks.
@@ -74,6 +85,7 @@ func (c *checker) stage(partition int) error {
 				return err
 			}
 			c.stats.Blobs++
+			c.staged[w.Slot] = true
 			r := stageRowOf(row)
 			sink := &checkSink{c: c, work: w}
 			var reader blobReader
@@ -176,19 +188,20 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 			c.report("shards: window %d, tenant %q, metric %q: %v", window, tenant, metric, err)
 		}
 	}
+	sealed := map[slotSeries]*slotChunks{}
 	for shard := range shards {
-		if err := c.shard(tenant, window, metric, shard, values); err != nil {
+		if err := c.shard(tenant, window, metric, shard, values, sealed); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.rollupsOf(tenant, window, metric, sealed)
 }
 
 // shard checks one wide row: labels first, then chunks, as they are ordered.
-func (c *checker) shard(tenant string, window int64, metric string, shard int64, values map[string]map[string]bool) error {
+func (c *checker) shard(tenant string, window int64, metric string, shard int64, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
 	known := map[string]bool{}
 	var builder labels.ScratchBuilder
-	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(window, tenant, metric, shard)}) {
+	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, shard)}) {
 		if err != nil {
 			return err
 		}
@@ -220,6 +233,7 @@ func (c *checker) shard(tenant string, window int64, metric string, shard int64,
 				at("a chunk of a series without labels")
 			}
 			c.chunk(window, row, at)
+			c.addSealed(sealed, row)
 		default:
 			at("a row of kind %d is not known", k[0].Int)
 		}

@@ -35,7 +35,7 @@ func TestCheckNamesDamage(t *testing.T) {
 	window := ts.period.windowOf(slot)
 	id := SeriesIDOf(ls).String()
 	partition := ts.head.tenants["default"].byID[SeriesIDOf(ls)].part
-	raw := rawPartition(window, "default", "up", 0)
+	raw := seriesPartition(window, "default", "up", 0)
 	var chunkAt engine.Key
 	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(kindChunk)}}) {
 		require.NoError(t, err)

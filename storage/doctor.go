@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 const (
@@ -31,8 +32,8 @@ const (
 
 // ExamineOptions configure Examine.
 type ExamineOptions struct {
-	// Retention is how long raw samples are kept; 0: for ever.
-	Retention time.Duration
+	// Retention is how long raw samples are kept, Retention5m and Retention1h how long rollups are; 0: for ever.
+	Retention, Retention5m, Retention1h time.Duration
 	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
 	// look, and no process is known to live.
 	Listen func(ctx context.Context) error
@@ -121,7 +122,8 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 		return nil, err
 	}
 	opts := DefaultOptions()
-	opts.Retention, opts.Now, opts.Logger = o.Retention, o.Now, slog.New(slog.DiscardHandler)
+	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
+	opts.Now, opts.Logger = o.Now, slog.New(slog.DiscardHandler)
 	s := &Store{
 		opts: opts, period: newPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, maxPartitions), cache: newCache(0),
@@ -254,7 +256,7 @@ func (x *examiner) expired(ctx context.Context) error {
 		return err
 	}
 	x.c.Tenants = len(tenants)
-	newest, ok := x.s.expiredWindow()
+	newest, ok := x.s.expiredWindow(rollup.Raw)
 	if !ok {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/index"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // maxTime bounds timestamps on both sides, milliseconds: some 285,000 years around 1970, so that distances
@@ -138,14 +139,20 @@ type Series struct {
 	metric string
 	tenant *headTenant
 	bytes  int64 // what it weighs without its strands; guarded by the tenant's lock
-	// written is where this process last wrote the series' labels row, when it did. It belongs to whoever
+	// written says where this process last wrote the series' labels row, by resolution. It belongs to whoever
 	// seals the partition.
-	written    writtenLabels
-	hasWritten bool
+	written [resolutions]writtenLabels
 }
 
-// writtenLabels names a row of labels.
-type writtenLabels struct{ window, shard int64 }
+// writtenLabels names a row of labels; the zero value names none.
+type writtenLabels struct {
+	window int64
+	shard  int32
+	some   bool
+}
+
+// resolutions is how many there are: raw, 5m, 1h.
+const resolutions = int(rollup.OneHour) + 1
 
 func newHead(partitions int) *head {
 	h := &head{seed: maphash.MakeSeed(), tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}

@@ -70,7 +70,7 @@ func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 				marks++
 			}
 			if marks > 0 {
-				say("  window %d, until %s: %d seals", w, instant(s.period.windowEnd(w)), marks)
+				say("  %s window %d, until %s: %d seals", resolutionOf(w), w, instant(s.period.endOf(w)), marks)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 			return "", errors.New("not a number")
 		}
 		return strconv.FormatInt(v, 10), nil
-	case engine.Raw:
+	case engine.Raw, engine.R5m, engine.R1h:
 		return rawWords(partition, row)
 	case engine.Metadata:
 		m, err := parseMetadata(row.Value)

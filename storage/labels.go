@@ -55,6 +55,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
+	q.LabelsOnly = true
 	r := s.newRequest(q)
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
@@ -67,7 +68,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	for _, open := range s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT) {
 		search.ofOpen(t, open.labels)
 	}
-	windows, err := r.windows(ctx)
+	windows, err := r.windowsOfNames(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 var (
@@ -147,7 +148,7 @@ func TestPeriodsOfAStore(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	check("all sealed")
 	require.Empty(t, ts.problems())
-	windows, err := ts.windowsOf(t.Context(), "default", -allWindows, allWindows)
+	windows, err := ts.windowsOf(t.Context(), "default", firstWindowOf(rollup.Raw), lastWindowOf(rollup.Raw))
 	require.NoError(t, err)
 	require.Less(t, len(windows), 12, "windows have grown")
 	ts.now = begin.Add(45 * 24 * time.Hour)

@@ -258,7 +258,7 @@ func (s *script) chunks(ctx context.Context, out *bytes.Buffer, tenant string) {
 func (s *script) eachChunk(ctx context.Context, tenant string, do func(metric string, row engine.Row)) {
 	for window := s.store.period.windowOfTime(s.now.UnixMilli()) - 400; window <= s.store.period.windowOfTime(s.now.UnixMilli())+1; window++ {
 		for _, metric := range []string{"heat", "load", "up"} {
-			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Raw, Partition: rawPartition(window, tenant, metric, 0), From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)}}) {
+			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, 0), From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)}}) {
 				require.NoError(s.t, err)
 				do(metric, row)
 			}
@@ -289,7 +289,7 @@ func (s *script) damage(ctx context.Context, out *bytes.Buffer, what string) {
 		s.eachChunk(ctx, "ann", func(metric string, r engine.Row) {
 			var samples chunk.Samples
 			if chunk.Decode(r.Value, &samples) == nil {
-				keep(engine.Raw, rawPartition(s.store.period.windowOfTime(samples.T[0]), "ann", metric, 0), r)
+				keep(engine.Raw, seriesPartition(s.store.period.windowOfTime(samples.T[0]), "ann", metric, 0), r)
 			}
 		})
 	}

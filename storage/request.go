@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // readWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
@@ -51,10 +52,13 @@ type request struct {
 }
 
 func (s *Store) newRequest(q Query) *request {
+	if q.LabelsOnly {
+		q.Resolution = rollup.OneHour
+	}
 	return &request{
 		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn,
 		budget: budget{limit: s.opts.QueryBytes},
-		minT:   max(q.MinT, s.horizon()+1, -maxTime),
+		minT:   max(q.MinT, s.Horizon(q.Resolution)+1, -maxTime),
 		maxT:   min(q.MaxT, s.opts.Now().Add(MaxAhead).UnixMilli(), maxTime),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // expireGrace is how long after its retention a window may still stand.
@@ -98,44 +99,39 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 
 // expires returns when rows of a window may vanish, seconds since 1970; 0: never.
 func (s *Store) expires(window int64) int64 {
-	if s.opts.Retention == 0 {
+	kept := s.opts.retention(resolutionOf(window))
+	if kept == 0 {
 		return 0
 	}
-	return (s.period.windowEnd(window) + s.opts.Retention.Milliseconds() + expireGrace.Milliseconds()) / 1000
+	return (s.period.endOf(window) + kept.Milliseconds() + expireGrace.Milliseconds()) / 1000
 }
 
-// expiredWindow returns the newest window whose rows may go: its end, the retention and the grace have
-// passed. Without a retention none may.
-func (s *Store) expiredWindow() (int64, bool) {
-	if s.opts.Retention == 0 {
+// expiredWindow returns the newest window of a resolution whose rows may go: its end, the retention and the
+// grace have passed. Without a retention none may.
+func (s *Store) expiredWindow(res rollup.Resolution) (int64, bool) {
+	kept := s.opts.retention(res)
+	if kept == 0 {
 		return 0, false
 	}
-	until := s.opts.Now().Add(-s.opts.Retention - expireGrace).UnixMilli()
-	return s.period.windowOfTime(until+1) - 1, true
+	until := s.opts.Now().Add(-kept - expireGrace).UnixMilli()
+	return s.period.windowAt(res, until+1) - 1, true
 }
 
 // Expire drops the windows that are past their retention, and returns how many. No seal runs meanwhile.
 func (s *Store) Expire(ctx context.Context) (windows int, err error) {
-	newest, ok := s.expiredWindow()
-	if !ok {
-		return 0, nil
-	}
-	tenants, err := s.Tenants(ctx)
-	if err != nil {
+	expired, err := s.expired(ctx)
+	if err != nil || len(expired) == 0 {
 		return 0, err
 	}
-	expired := map[int64][]string{} // who has rows in a window
-	for _, tenant := range tenants {
-		list, err := s.windowsOf(ctx, tenant, -allWindows, newest)
-		if err != nil {
-			return 0, err
+	for window, tenants := range expired {
+		if resolutionOf(window) != rollup.Raw {
+			continue
 		}
-		for _, window := range list {
-			expired[window] = append(expired[window], tenant)
+		for _, tenant := range tenants { // Raw never goes before its rollups are there.
+			if _, err := s.rollWindow(ctx, tenant, window); err != nil {
+				return 0, fmt.Errorf("storage: window %d of %q stays, for its rollups could not be made: %w", window, tenant, err)
+			}
 		}
-	}
-	if len(expired) == 0 {
-		return 0, nil
 	}
 	for i := range s.sealMu {
 		s.sealMu[i].Lock()
@@ -151,9 +147,34 @@ func (s *Store) Expire(ctx context.Context) (windows int, err error) {
 	return windows, nil
 }
 
+// expired returns the windows of all resolutions that are past their retention, and who has rows there.
+func (s *Store) expired(ctx context.Context) (map[int64][]string, error) {
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	expired := map[int64][]string{}
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		newest, ok := s.expiredWindow(res)
+		if !ok {
+			continue
+		}
+		for _, tenant := range tenants {
+			list, err := s.windowsOf(ctx, tenant, firstWindowOf(res), newest)
+			if err != nil {
+				return nil, err
+			}
+			for _, window := range list {
+				expired[window] = append(expired[window], tenant)
+			}
+		}
+	}
+	return expired, nil
+}
+
 // dropWindow drops the rows of a window, and lists it no longer.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) error {
-	for _, t := range []*engine.Table{engine.Raw, engine.Catalog, engine.Shards, engine.Metadata, engine.Sealed} {
+	for _, t := range []*engine.Table{tableOf(resolutionOf(window)), engine.Catalog, engine.Shards, engine.Metadata, engine.Sealed} {
 		if err := s.eng.Drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
 			return fmt.Errorf("storage: dropping window %d of %s: %w", window, t, err)
 		}

@@ -8,12 +8,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Kinds of rows in table raw, its first clustering field. Never reused.
+// Kinds of rows in tables raw, r5m and r1h, their first clustering field. Never reused.
 const (
 	kindLabels = 0 // the labels of a series; start is 0 and version is noVersion
-	kindChunk  = 1 // a chunk; start is its slot's start, version the hash of the value
+	kindChunk  = 1 // a chunk; start is its slot's start (in r1h its day's), version the hash of the value
 )
 
 // Kinds of rows in table catalog. Never reused.
@@ -26,12 +27,10 @@ const (
 // classDefault is the only retention class yet.
 const classDefault = 0
 
-// resolutionRaw is the resolution field of catalog rows of raw data.
-const resolutionRaw = 0
-
 var noVersion = string(make([]byte, engine.IDLen))
 
-func rawPartition(window int64, tenant, metric string, shard int64) engine.Key {
+// seriesPartition is where labels and chunks of a metric are, in the table of the window's resolution.
+func seriesPartition(window int64, tenant, metric string, shard int64) engine.Key {
 	return engine.Key{engine.Int(window), engine.Int(classDefault), engine.Text(tenant), engine.Text(metric), engine.Int(shard)}
 }
 
@@ -43,8 +42,29 @@ func chunkKey(series string, start int64, version string) engine.Key {
 	return engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(series), engine.Text(version)}
 }
 
+// seriesField is the place of the series in the clustering key of a resolution's table.
+func seriesField(res rollup.Resolution) int {
+	if res == rollup.Raw {
+		return 2
+	}
+	return 1
+}
+
+// rollupKey is where a rollup chunk is: start is its slot's start, or its day's.
+func rollupKey(series string, start int64) engine.Key {
+	return engine.Key{engine.Int(kindChunk), engine.Text(series), engine.Int(start)}
+}
+
+// labelsKeyOf is where a series' labels are, in the table of a resolution.
+func labelsKeyOf(res rollup.Resolution, series string) engine.Key {
+	if res == rollup.Raw {
+		return labelsKey(series)
+	}
+	return engine.Key{engine.Int(kindLabels), engine.Text(series), engine.Int(0)}
+}
+
 func catalogPartition(window int64, tenant string, kind int64, label string) engine.Key {
-	return engine.Key{engine.Int(window), engine.Int(resolutionRaw), engine.Text(tenant), engine.Int(kind), engine.Text(label), engine.Int(0)}
+	return engine.Key{engine.Int(window), engine.Int(int64(resolutionOf(window))), engine.Text(tenant), engine.Int(kind), engine.Text(label), engine.Int(0)}
 }
 
 func sealedPartition(window int64, tenant string) engine.Key {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // sealWriteBytes is about how much one write of the sealer holds.
@@ -48,10 +49,13 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	if err != nil {
 		return stats, err
 	}
-	if expired, ok := s.expiredWindow(); ok && s.period.windowOf(w.Slot) <= expired {
-		s.skipExpired(w, append(gens, extra...))
+	if s.isExpired(rollup.FiveMinutes, w.Slot) {
+		s.countExpired(w, append(gens, extra...), "left out unsealed samples past the retention of rollups")
 	} else if len(rows) > 0 || slices.ContainsFunc(gens, (*generation).partial) {
-		sealer := &sealer{s: s, ctx: ctx, work: w, window: s.period.windowOf(w.Slot)}
+		sealer := newSealer(ctx, s, w)
+		if sealer.late = s.isExpired(rollup.Raw, w.Slot); sealer.late {
+			s.countExpired(w, append(gens, extra...), "found unsealed samples past their retention: they only fill up rollups")
+		}
 		if err := sealer.run(append(gens, extra...)); err != nil {
 			return stats, err
 		}
@@ -106,8 +110,14 @@ func (s *Store) LetGo() int {
 	return s.head.letGo()
 }
 
-// skipExpired counts what came too late to be sealed at all: its window is gone.
-func (s *Store) skipExpired(w Work, gens []*generation) {
+// isExpired says whether the window of a resolution that holds a slot may be gone.
+func (s *Store) isExpired(res rollup.Resolution, slot int64) bool {
+	newest, ok := s.expiredWindow(res)
+	return ok && s.period.windowOfSlot(res, slot) <= newest
+}
+
+// countExpired counts and tells what came too late to be sealed as it is: its window is gone.
+func (s *Store) countExpired(w Work, gens []*generation, what string) {
 	var samples chunk.Samples
 	for _, g := range gens {
 		for _, st := range g.strands {
@@ -115,7 +125,7 @@ func (s *Store) skipExpired(w Work, gens []*generation) {
 		}
 	}
 	s.metrics.expiredSamples.Add(float64(samples.Len()))
-	s.opts.Logger.Warn("left out samples past their retention, found unsealed", "samples", samples.Len(), "slot", w.Slot, "partition", w.Partition)
+	s.opts.Logger.Warn(what, "samples", samples.Len(), "slot", w.Slot, "partition", w.Partition)
 }
 
 // closeCell closes the cell's open generation and returns all closed ones, and the last seq given out so

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // sealedWindow is a window in which something is sealed.
@@ -20,13 +21,21 @@ type sealedWindow struct {
 	version uint64
 	// slots are those of the request's range that are sealed, in order; others of the window may be too.
 	slots []int64
+	// sums are hashes of the slots' marks.
+	sums []uint64
+	// left are slots of the range with rollups that aren't to be used.
+	left []int64
 }
 
-// windows finds the windows of the request's range that have marks, in the order of time. What is sealed
-// after this was called is not in them, so the head must have been asked before.
-func (r *request) windows(ctx context.Context) ([]sealedWindow, error) {
+// windows finds the windows of a resolution in the request's range that have marks, in the order of time. What
+// is sealed after this was called is not in them, so the head must have been asked before.
+func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	p := r.s.period
-	list, err := r.s.windowsOf(ctx, r.tenant, p.windowOfTime(r.minT), p.windowOfTime(r.maxT))
+	minT := max(r.minT, r.s.Horizon(res)+1)
+	if minT > r.maxT {
+		return nil, nil
+	}
+	list, err := r.s.windowsOf(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT))
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +44,7 @@ func (r *request) windows(ctx context.Context) ([]sealedWindow, error) {
 	g.SetLimit(readWorkers)
 	for i, window := range list {
 		g.Go(func() (err error) {
-			found[i], err = r.marks(ctx, window, p.slotOf(r.minT), p.slotOf(r.maxT))
+			found[i], err = r.marks(ctx, window, p.slotOf(minT), p.slotOf(r.maxT))
 			return err
 		})
 	}
@@ -48,17 +57,26 @@ func (r *request) windows(ctx context.Context) ([]sealedWindow, error) {
 // marks reads a window's marks; its version is 0 if there are none.
 func (r *request) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
 	w := sealedWindow{window: window}
-	h := xxhash.New()
+	h, ofSlot := xxhash.New(), xxhash.New()
 	var buf []byte
 	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
 		slot := row.Clustering[0].Int
 		buf = binary.LittleEndian.AppendUint64(buf[:0], uint64(slot))
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(row.Clustering[1].Int))
-		_, _ = h.Write(append(buf, row.Clustering[2].Text...))
+		buf = append(buf, row.Clustering[2].Text...)
+		_, _ = h.Write(buf)
 		w.version = 1
-		if n := len(w.slots); slot >= minSlot && slot <= maxSlot && (n == 0 || w.slots[n-1] != slot) {
-			w.slots = append(w.slots, slot)
+		if slot < minSlot || slot > maxSlot {
+			return nil
 		}
+		n := len(w.slots)
+		if n == 0 || w.slots[n-1] != slot {
+			ofSlot.Reset()
+			w.slots, w.sums = append(w.slots, slot), append(w.sums, 0)
+			n++
+		}
+		_, _ = ofSlot.Write(buf)
+		w.sums[n-1] = ofSlot.Sum64()
 		return nil
 	})
 	if w.version != 0 {

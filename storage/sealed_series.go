@@ -74,7 +74,7 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 	l := &seriesLoad{r: r, window: window, metric: metric, budget: r.newBudget(), builder: labels.NewScratchBuilder(16)}
 	for shard := range shards {
 		err := r.scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: rawPartition(window, r.tenant, metric, shard),
+			Table: tableOf(resolutionOf(window)), Partition: seriesPartition(window, r.tenant, metric, shard),
 			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
 		}, func(row engine.Row) error { return l.add(shard, row) })
 		if err != nil {
@@ -118,7 +118,7 @@ var errOtherSeries = errors.New("storage: the labels are those of another series
 
 func (l *seriesLoad) add(shard int64, row engine.Row) error {
 	var id SeriesID
-	copy(id[:], row.Clustering[2].Text)
+	copy(id[:], row.Clustering[seriesField(resolutionOf(l.window))].Text)
 	ls, err := parseLabels(row.Value, l.metric, &l.builder)
 	if err == nil {
 		l.text = AppendSeriesSet(l.text[:0], ls)
@@ -127,7 +127,7 @@ func (l *seriesLoad) add(shard int64, row engine.Row) error {
 		}
 	}
 	if err != nil {
-		bad := &CorruptRowError{Table: engine.Raw, Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
+		bad := &CorruptRowError{Table: tableOf(resolutionOf(l.window)), Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
 		if len(l.m.bad) < maxBadRows {
 			l.m.bad = append(l.m.bad, bad)
 		}

@@ -14,22 +14,26 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // sealer writes the sealed rows of one slot and partition.
 type sealer struct {
-	s      *Store
-	ctx    context.Context
-	work   Work
-	window int64
-	stats  SealStats
+	s     *Store
+	ctx   context.Context
+	work  Work
+	into  [resolutions]destination
+	stats SealStats
 
-	rows    []engine.Batch // what the next write holds
+	rows    []rowBatch // what the next write holds
 	bytes   int
 	catalog []engine.Batch
 	named   map[catalogName]bool // what is among catalog
 	written []seriesLabels       // what is among rows
-	expires int64                // of the window's rows, seconds since 1970; 0: never
+	rolls   []roll               // the series whose chunks are among rows, or were there
+	buckets rollup.Buckets       // to work in
+	// late says that the window of raw rows has expired: there are only rollups to fill up.
+	late bool
 
 	// shards are those of the metric that was asked for last.
 	asked   string
@@ -37,14 +41,34 @@ type sealer struct {
 	shards  int64
 }
 
+// destination is where a seal writes at a resolution.
+type destination struct {
+	window  int64
+	expires int64 // of the window's rows, seconds since 1970; 0: never
+	start   int64 // of the chunks of a series there
+	end     int64 // of what they span, milliseconds
+}
+
 // seriesLabels is a series' labels row in a window and shard.
 type seriesLabels struct {
 	series *Series
+	res    rollup.Resolution
 	where  writtenLabels
 }
 
+func newSealer(ctx context.Context, s *Store, w Work) *sealer {
+	x := &sealer{s: s, ctx: ctx, work: w}
+	for res := range rollup.Resolution(resolutions) {
+		window := s.period.windowOfSlot(res, w.Slot)
+		x.into[res] = destination{window: window, expires: s.expires(window), start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
+	}
+	day := &x.into[rollup.OneHour]
+	day.start = s.period.dayOf(w.Slot)
+	day.end = day.start + dayMS
+	return x
+}
+
 func (x *sealer) run(gens []*generation) error {
-	x.expires = x.s.expires(x.window)
 	byTenant := collect(gens)
 	names := make([]string, 0, len(byTenant))
 	for name := range byTenant {
@@ -63,7 +87,7 @@ func (x *sealer) run(gens []*generation) error {
 type collected struct {
 	series  *Series
 	strands []*strand
-	shard   int64
+	shards  [resolutions]int64
 }
 
 // collect groups the strands of generations by tenant and series, in the order of metrics and ids.
@@ -98,14 +122,20 @@ func (x *sealer) tenant(name string, list []collected) error {
 	if err != nil {
 		return err
 	}
-	if err := x.s.listWindow(x.ctx, name, x.window); err != nil {
-		return err
+	for res, at := range x.into {
+		if x.late && res == int(rollup.Raw) {
+			continue
+		}
+		if err := x.s.listWindow(x.ctx, name, at.window); err != nil {
+			return err
+		}
 	}
 	if err := x.spread(name, list); err != nil {
 		return err
 	}
 	var samples chunk.Samples
-	for i, c := range list {
+	for i := range list {
+		c := &list[i]
 		samples.Reset()
 		for _, st := range c.strands {
 			// Closed generations don't change any more, so no lock is needed.
@@ -114,7 +144,7 @@ func (x *sealer) tenant(name string, list []collected) error {
 			}
 		}
 		samples.Normalize()
-		if err := x.series(c.series, c.shard, &samples, sealedBefore); err != nil {
+		if err := x.series(c, &samples, sealedBefore); err != nil {
 			return err
 		}
 		last := i == len(list)-1
@@ -124,82 +154,114 @@ func (x *sealer) tenant(name string, list []collected) error {
 			}
 		}
 	}
-	mark := engine.Batch{Table: engine.Sealed, Partition: sealedPartition(x.window, name), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Int(x.work.Slot), engine.Int(int64(x.work.Partition)), engine.Text(newID())},
-		Timestamp:  x.s.period.slotEnd(x.work.Slot) * 1000, Expires: x.expires, Value: []byte{1},
-	}}}
-	if err := x.s.eng.Write(x.ctx, []engine.Batch{mark}); err != nil {
-		return fmt.Errorf("storage: marking slot %d of %q as sealed: %w", x.work.Slot, name, err)
+	return x.mark(name, newID())
+}
+
+// mark says that the slot was sealed once more, the rollups' windows first: whoever finds the mark of raw
+// finds its rollups.
+func (x *sealer) mark(tenant, id string) error {
+	for res := rollup.OneHour + 1; res > 0; res-- {
+		if x.late && res-1 == rollup.Raw {
+			break
+		}
+		at := x.into[res-1]
+		if err := x.s.eng.Write(x.ctx, []engine.Batch{markRow(tenant, at, x.work.Slot, x.work.Partition, id)}); err != nil {
+			return fmt.Errorf("storage: marking slot %d of %q as sealed: %w", x.work.Slot, tenant, err)
+		}
 	}
 	return nil
+}
+
+func markRow(tenant string, at destination, slot int64, partition int, id string) engine.Batch {
+	return engine.Batch{Table: engine.Sealed, Partition: sealedPartition(at.window, tenant), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Int(slot), engine.Int(int64(partition)), engine.Text(id)},
+		Timestamp:  at.end * 1000, Expires: at.expires, Value: []byte{1},
+	}}}
 }
 
 // sealedBefore says whether the slot has a mark already: then what comes now is late, or comes again.
 func (x *sealer) sealedBefore(tenant string) (bool, error) {
 	at := engine.Key{engine.Int(x.work.Slot), engine.Int(int64(x.work.Partition))}
 	for _, err := range x.s.eng.Scan(x.ctx, engine.Range{
-		Table: engine.Sealed, Partition: sealedPartition(x.window, tenant), From: at, To: at, KeysOnly: true, Limit: 1,
+		Table: engine.Sealed, Partition: sealedPartition(x.into[rollup.Raw].window, tenant), From: at, To: at, KeysOnly: true, Limit: 1,
 	}) {
 		return err == nil, err
 	}
 	return false, nil
 }
 
-// series adds the rows of one series: its labels once a window, and its chunks.
-func (x *sealer) series(s *Series, shard int64, samples *chunk.Samples, sealedBefore bool) error {
-	known := false
+// series adds the rows of one series: its labels once a window, and its chunks. Its rollups follow when these
+// are written.
+func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool) error {
+	s, known := c.series, false
+	if x.late {
+		x.rolls = append(x.rolls, roll{collected: c, chunk: x.build(samples, 1)})
+		return nil
+	}
 	if sealedBefore {
 		var err error
 		if known, err = x.subtract(s, samples); err != nil {
 			return err
 		}
 	}
-	// A seal whose writes arrived in part may have left chunks without labels, or without names.
-	where := writtenLabels{x.window, shard}
-	named := s.hasWritten && s.written == where
-	if known && named {
-		return nil
-	}
-	key := rawPartition(x.window, s.tenant.name, s.metric, shard)
-	if n := len(x.rows); n == 0 || x.rows[n-1].Table != engine.Raw || !slices.Equal(x.rows[n-1].Partition, key) || x.batchBytes() > engine.MaxBatch/2 {
-		x.rows = append(x.rows, engine.Batch{Table: engine.Raw, Partition: key})
-	}
-	timestamp := x.s.period.slotEnd(x.work.Slot) * 1000
-	id := s.id.String()
-	put := func(k engine.Key, value []byte) {
-		b := &x.rows[len(x.rows)-1]
-		b.Mutations = append(b.Mutations, engine.Mutation{Clustering: k, Timestamp: timestamp, Expires: x.expires, Value: value})
-		x.bytes += len(value) + 64
-	}
-	if !named {
-		put(labelsKey(id), appendLabels(nil, s.labels))
-		x.names(s)
-		x.written = append(x.written, seriesLabels{s, where})
-	}
-	if known {
-		return nil
-	}
-	start := x.s.period.slotStart(x.work.Slot)
-	for _, piece := range pieces(samples) {
-		value := chunk.AppendChunk(nil, piece)
-		version := sha256.Sum256(value)
-		if x.batchBytes()+len(value) > engine.MaxBatch*3/4 {
-			x.rows = append(x.rows, engine.Batch{Table: engine.Raw, Partition: key})
+	// A seal whose writes arrived in part may have left chunks without labels, names or rollups.
+	x.label(s, rollup.Raw, c.shards[rollup.Raw])
+	r := roll{collected: c}
+	if !known {
+		at := x.into[rollup.Raw]
+		for _, piece := range pieces(samples) {
+			value := chunk.AppendChunk(nil, piece)
+			sum := sha256.Sum256(value)
+			version := string(sum[:engine.IDLen])
+			x.put(s, rollup.Raw, c.shards[rollup.Raw], at.end*1000, chunkKey(s.id.String(), at.start, version), value)
+			r.own = append(r.own, version)
+			x.stats.Chunks++
+			x.stats.Bytes += int64(len(value))
 		}
-		put(chunkKey(id, start, string(version[:engine.IDLen])), value)
-		x.stats.Chunks++
-		x.stats.Bytes += int64(len(value))
+		r.chunk = x.build(samples, len(r.own))
+		x.stats.Series++
+		x.stats.Samples += samples.Len()
 	}
-	x.stats.Series++
-	x.stats.Samples += samples.Len()
+	x.rolls = append(x.rolls, r)
 	return nil
 }
 
-func (x *sealer) batchBytes() (n int) {
-	for _, m := range x.rows[len(x.rows)-1].Mutations {
-		n += len(m.Value) + 128
+// label adds the labels row of a series, and its names, where this process hasn't written them yet.
+func (x *sealer) label(s *Series, res rollup.Resolution, shard int64) {
+	where := writtenLabels{x.into[res].window, int32(shard), true}
+	if s.written[res] == where {
+		return
 	}
-	return n
+	x.put(s, res, shard, x.s.period.slotEnd(x.work.Slot)*1000, labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
+	x.names(s, x.into[res])
+	x.written = append(x.written, seriesLabels{s, res, where})
+}
+
+// put adds a row of a series to what is written next.
+func (x *sealer) put(s *Series, res rollup.Resolution, shard, timestamp int64, key engine.Key, value []byte) {
+	at := x.into[res]
+	n := len(x.rows)
+	if n == 0 || !x.rows[n-1].of(tableOf(res), at.window, s, shard) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
+		x.rows = append(x.rows, rowBatch{series: s, shard: shard, Batch: engine.Batch{
+			Table: tableOf(res), Partition: seriesPartition(at.window, s.tenant.name, s.metric, shard),
+		}})
+	}
+	b := &x.rows[len(x.rows)-1]
+	b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: at.expires, Value: value})
+	b.bytes += len(value) + 128
+	x.bytes += len(value) + 64
+}
+
+// rowBatch is a batch of rows of a metric.
+type rowBatch struct {
+	engine.Batch
+	series *Series // one of the metric's
+	shard  int64
+	bytes  int
+}
+
+func (b *rowBatch) of(t *engine.Table, window int64, s *Series, shard int64) bool {
+	return b.Table == t && b.Partition[0].Int == window && b.shard == shard && b.series.tenant == s.tenant && b.series.metric == s.metric
 }
 
 // subtract removes the samples that the sealed chunks of the slot hold already, and says whether none is left.
@@ -220,37 +282,38 @@ func (x *sealer) subtract(s *Series, samples *chunk.Samples) (known bool, err er
 // readSealed appends the samples of the slot's sealed chunks of a series.
 func (x *sealer) readSealed(s *Series, into *chunk.Samples) error {
 	if x.asked != s.metric || x.askedOf != s.tenant {
-		shards, err := x.s.readShards(x.ctx, x.window, s.tenant.name, s.metric)
+		shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.tenant.name, s.metric)
 		if err != nil {
 			return err
 		}
 		x.asked, x.askedOf, x.shards = s.metric, s.tenant, shards
 	}
-	at := engine.Key{engine.Int(kindChunk), engine.Int(x.s.period.slotStart(x.work.Slot)), engine.Text(s.id.String())}
-	for shards := x.shards; ; shards /= 2 { // Also where it went when there were fewer.
-		if shards > 1 && shardOf(s.id, shards) == shardOf(s.id, shards/2) {
-			continue
-		}
+	return x.eachSealed(s, x.shards, false, func(row engine.Row) error { return chunk.Decode(row.Value, into) })
+}
+
+// eachSealed yields the sealed chunks of a series in the slot.
+func (x *sealer) eachSealed(s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
+	at := x.into[rollup.Raw]
+	key := engine.Key{engine.Int(kindChunk), engine.Int(at.start), engine.Text(s.id.String())}
+	for shard := range shardsOf(s.id, shards) {
 		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
-			Table: engine.Raw, Partition: rawPartition(x.window, s.tenant.name, s.metric, shardOf(s.id, shards)), From: at, To: at,
+			Table: engine.Raw, Partition: seriesPartition(at.window, s.tenant.name, s.metric, shard), From: key, To: key, KeysOnly: keysOnly,
 		}) {
 			if err == nil {
-				err = chunk.Decode(row.Value, into)
+				err = yield(row)
 			}
 			if err != nil {
 				return fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
 			}
 		}
-		if shards <= 1 {
-			return nil
-		}
 	}
+	return nil
 }
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
-func (x *sealer) names(s *Series) {
+func (x *sealer) names(s *Series, at destination) {
 	add := func(kind int64, label, value string, row []byte) {
-		name := x.s.catalog.name(x.window, s.tenant.name, kind, label, value)
+		name := x.s.catalog.name(at.window, s.tenant.name, kind, label, value)
 		if x.named[name] || x.s.catalog.has(name) {
 			return
 		}
@@ -259,9 +322,9 @@ func (x *sealer) names(s *Series) {
 		}
 		x.named[name] = true
 		x.catalog = append(x.catalog, engine.Batch{
-			Table: engine.Catalog, Partition: catalogPartition(x.window, s.tenant.name, kind, label),
+			Table: engine.Catalog, Partition: catalogPartition(at.window, s.tenant.name, kind, label),
 			Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.slotEnd(x.work.Slot) * 1000, Expires: x.expires, Value: row,
+				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.slotEnd(x.work.Slot) * 1000, Expires: at.expires, Value: row,
 			}},
 		})
 		x.bytes += len(label) + len(value) + 128
@@ -275,13 +338,25 @@ func (x *sealer) names(s *Series) {
 	})
 }
 
+// flush writes the chunks that were added, and then the rollups of their series.
 func (x *sealer) flush() error {
-	err := x.s.eng.Write(x.ctx, append(x.rows, x.catalog...))
-	if err != nil {
+	if err := x.write(); err != nil {
+		return err
+	}
+	return x.rollup()
+}
+
+// write writes the rows that were added.
+func (x *sealer) write() error {
+	batches := x.catalog
+	for i := range x.rows {
+		batches = append(batches, x.rows[i].Batch)
+	}
+	if err := x.s.eng.Write(x.ctx, batches); err != nil {
 		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
 	}
 	for _, w := range x.written {
-		w.series.written, w.series.hasWritten = w.where, true
+		w.series.written[w.res] = w.where
 	}
 	x.s.catalog.add(x.named)
 	clear(x.named)

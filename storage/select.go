@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Query asks for the samples of series.
@@ -18,6 +19,16 @@ type Query struct {
 	// MinT and MaxT bound the samples' timestamps, both included, milliseconds.
 	MinT, MaxT int64
 	Matchers   []*labels.Matcher
+	// Resolution asks for buckets, which SelectedSeries.Buckets reads, in place of samples. The series are those
+	// that may have either.
+	Resolution rollup.Resolution
+	// Columns are those that are wanted of the buckets.
+	Columns rollup.Columns
+	// Edges are times that no bucket may straddle, ascending, milliseconds: where one that isn't at a bucket's
+	// end lies in a slot, that slot is answered from samples, as long as these are kept.
+	Edges []int64
+	// LabelsOnly says that no samples will be read: series are found as long as anything is kept of them.
+	LabelsOnly bool
 	// Sorted asks for series in the order of their labels.
 	Sorted bool
 	// Limit is the greatest number of series wanted; 0: all.
@@ -51,9 +62,13 @@ type selection struct {
 	parts   []part
 	series  []*SelectedSeries
 	groups  groups
+	// columns, edges and width are for buckets.
+	columns rollup.Columns
+	edges   []int64
+	width   int64
 }
 
-// source is where sealed chunks are: a partition of table raw.
+// source is where sealed chunks are: a partition of table raw, or of rollups.
 type source struct {
 	window sealedWindow
 	metric string
@@ -84,12 +99,11 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
-	sel := &selection{r: r, ctx: ctx, open: s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT)}
-	windows, err := r.windows(ctx)
+	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT)}
+	windows, err := r.windowsAt(ctx, q, sel.open)
 	if err != nil {
 		return nil, err
 	}
-	windows = slices.DeleteFunc(windows, func(w sealedWindow) bool { return len(w.slots) == 0 })
 	list, err := r.windowMetrics(ctx, windows)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 const (
@@ -220,8 +221,13 @@ func (sel *selection) tasks(wants []want) []task {
 
 // fetch reads the chunks of a task, slot by slot.
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
-	slots := sel.sources[t.wants[0].source].window.slots
+	window := sel.sources[t.wants[0].source].window
+	slots := window.slots
 	f := fetcher{sel: sel, chunks: make([]sealedChunk, 0, len(t.wants)*len(slots))}
+	if resolutionOf(window.window) != rollup.Raw {
+		err := f.fetchRollups(ctx, t.wants)
+		return f.chunks, err
+	}
 	for _, slot := range slots {
 		if err := f.scan(ctx, sel.r.s.period.slotStart(slot), t.wants); err != nil {
 			return nil, err
@@ -243,7 +249,7 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
 	src := &sel.sources[wants[0].source]
 	first, last := wants[0].id, wants[len(wants)-1].id
 	return sel.r.scan(ctx, engine.Range{
-		Table: engine.Raw, Partition: rawPartition(src.window.window, sel.r.tenant, src.metric, src.shard),
+		Table: engine.Raw, Partition: seriesPartition(src.window.window, sel.r.tenant, src.metric, src.shard),
 		From: engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(first.String())},
 		To:   engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(last.String())},
 	}, func(row engine.Row) error {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // A metric's rows of a window are one partition, which must not grow without bound. Where a metric has many
@@ -21,6 +24,8 @@ const (
 	shardBytes = 48 << 20
 	// maxShards bounds the shards of a metric.
 	maxShards = 1 << 10
+	// rollupBytes is about how large a rollup chunk of floats gets, if the raw chunk isn't smaller.
+	rollupBytes = 256
 )
 
 // shardOf is where rows of a series are, among so many shards.
@@ -31,12 +36,19 @@ func shardOf(id SeriesID, shards int64) int64 {
 	return int64(binary.LittleEndian.Uint32(id[:])) % shards
 }
 
-// shardsFor returns how many shards a metric needs that has so many series, of so many bytes, in one slot and
-// partition: a power of two, so that a growing metric's shards are split and not mixed.
-func (p Period) shardsFor(series int, bytes int64) int64 {
-	slots := p.RawWindowMS / p.SlotMS
-	rows := int64(series) * int64(p.Partitions) * (slots + 1)
-	total := bytes * int64(p.Partitions) * slots
+// shardsFor returns how many shards a metric needs in a window of a resolution if it has so many series, of so
+// many bytes, in one slot and partition: a power of two, so that a growing metric's shards are split and not
+// mixed.
+func (p Period) shardsFor(res rollup.Resolution, series int, bytes int64) int64 {
+	chunks := p.RawWindowMS / p.SlotMS // of a series in a window
+	switch res {
+	case rollup.FiveMinutes:
+		chunks, bytes = window5mMS/p.SlotMS, min(bytes, int64(series)*rollupBytes)
+	case rollup.OneHour:
+		chunks, bytes = window1hMS/dayMS, min(bytes, int64(series)*rollupBytes)
+	}
+	rows := int64(series) * int64(p.Partitions) * (chunks + 1)
+	total := bytes * int64(p.Partitions) * chunks
 	n := int64(1)
 	for n < maxShards && (n*shardRows < rows || n*shardBytes < total) {
 		n *= 2
@@ -94,6 +106,45 @@ func parseShards(value []byte) (int64, error) {
 
 var errBadShards = fmt.Errorf("storage: not a number of shards up to %d", maxShards)
 
+// shardsOf yields the shards in which a series may have rows, where its metric has so many: also those of when
+// there were fewer.
+func shardsOf(id SeriesID, shards int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for before := int64(-1); ; shards /= 2 {
+			if shard := shardOf(id, shards); shard != before {
+				if before = shard; !yield(shard) {
+					return
+				}
+			}
+			if shards <= 1 {
+				return
+			}
+		}
+	}
+}
+
+// metricShards are the metrics of a tenant's window that have several shards.
+type metricShards map[string]int64
+
+func (m metricShards) of(metric string) int64 { return max(1, m[metric]) }
+
+// shardsIn reads how many shards the metrics of a tenant have in a window; rows that can't be read are named.
+func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
+	found := metricShards{}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: shardsPartition(window, tenant)}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the shards of %q: %w", tenant, err)
+		}
+		metric := strings.Clone(row.Clustering[0].Text)
+		n, err := parseShards(row.Value)
+		if err != nil {
+			s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
+		}
+		found[metric] = n
+	}
+	return found, nil
+}
+
 // spread cuts a tenant's series, which are in the order of metrics, into metrics, makes sure that each has
 // the shards it needs, and puts its series in the order of shards and ids.
 func (x *sealer) spread(tenant string, list []collected) error {
@@ -105,25 +156,35 @@ func (x *sealer) spread(tenant string, list []collected) error {
 				bytes += st.encodedBytes()
 			}
 		}
-		of := shardedMetric{x.window, tenant, list[from].series.metric}
-		known := x.s.shards.get(of)
-		n := x.s.period.ofWindow(x.window).shardsFor(to-from, bytes)
-		if n > known {
-			if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n, x.expires)}); err != nil {
-				return fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
+		for res := range rollup.Resolution(resolutions) {
+			n, err := x.shardsFor(res, tenant, list[from].series.metric, to-from, bytes)
+			if err != nil {
+				return err
 			}
-			x.s.shards.set(of, n)
+			for i := from; i < to; i++ {
+				list[i].shards[res] = shardOf(list[i].series.id, n)
+			}
 		}
-		n = max(n, known)
-		for i := from; i < to; i++ {
-			list[i].shard = shardOf(list[i].series.id, n)
-		}
-		if n > 1 {
-			slices.SortStableFunc(list[from:to], func(a, b collected) int { return int(a.shard - b.shard) })
-		}
+		slices.SortStableFunc(list[from:to], func(a, b collected) int { return int(a.shards[rollup.Raw] - b.shards[rollup.Raw]) })
 		from = to
 	}
 	return nil
+}
+
+// shardsFor makes sure that a metric has the shards it needs in the window of a resolution.
+func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series int, bytes int64) (int64, error) {
+	at := x.into[res]
+	of := shardedMetric{at.window, tenant, metric}
+	known := x.s.shards.get(of)
+	n := x.s.period.of(x.work.Slot).shardsFor(res, series, bytes)
+	if n <= known {
+		return known, nil
+	}
+	if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n, at.expires)}); err != nil {
+		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
+	}
+	x.s.shards.set(of, n)
+	return n, nil
 }
 
 // encodedBytes is about how many bytes the strand's samples take in a chunk, or more.

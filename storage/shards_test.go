@@ -10,15 +10,16 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 func TestShardsFor(t *testing.T) {
 	p := Period{SlotMS: 2 * hourMS, RawWindowMS: dayMS, Partitions: 16}
-	require.EqualValues(t, 1, p.shardsFor(1, 100))
-	require.EqualValues(t, 1, p.shardsFor(2000, 1000), "2000·16 series, 13 rows of each")
-	require.EqualValues(t, 2, p.shardsFor(3000, 1000))
-	require.EqualValues(t, 4, p.shardsFor(1, 1<<20), "16·12 MiB")
-	require.EqualValues(t, maxShards, p.shardsFor(1, 1<<50))
+	require.EqualValues(t, 1, p.shardsFor(rollup.Raw, 1, 100))
+	require.EqualValues(t, 1, p.shardsFor(rollup.Raw, 2000, 1000), "2000·16 series, 13 rows of each")
+	require.EqualValues(t, 2, p.shardsFor(rollup.Raw, 3000, 1000))
+	require.EqualValues(t, 4, p.shardsFor(rollup.Raw, 1, 1<<20), "16·12 MiB")
+	require.EqualValues(t, maxShards, p.shardsFor(rollup.Raw, 1, 1<<50))
 	for id := range 1000 {
 		var series SeriesID
 		series[0], series[1] = byte(id), byte(id>>8)
@@ -59,7 +60,7 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 	require.Greater(t, shards, int64(1))
 	for shard := range shards {
 		rows, bytes := 0, 0
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: rawPartition(window, "default", "requests_total", shard)}) {
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: seriesPartition(window, "default", "requests_total", shard)}) {
 			require.NoError(t, err)
 			rows++
 			bytes += len(row.Value)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 var (
@@ -65,6 +66,9 @@ type Options struct {
 	AnySettings bool
 	// Retention is how long raw samples are kept; 0: for ever. Default 30 days.
 	Retention time.Duration
+	// Retention5m and Retention1h are how long rollups are kept: not shorter than what is finer; 0: for ever, the
+	// default.
+	Retention5m, Retention1h time.Duration
 	// HeadBytes bounds the memory of unsealed data: above it, new series are refused. Default 4 GiB.
 	HeadBytes int64
 	// QueueBytes bounds what waits to become durable. Default 64 MiB.
@@ -127,6 +131,9 @@ func (o *Options) validate() error {
 		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, maxPartitions)
 	case o.Retention < 0 || o.Retention > 0 && o.Retention < o.Slot:
 		return fmt.Errorf("storage: a retention of %v is shorter than a slot of %v", o.Retention, o.Slot)
+	case shorter(o.Retention5m, o.Retention) || shorter(o.Retention1h, o.Retention5m):
+		return fmt.Errorf("storage: 5m rollups must be kept as long as raw samples (%v), 1h rollups as long as 5m (%v), not %v and %v",
+			o.Retention, o.Retention5m, o.Retention5m, o.Retention1h)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
 		return errors.New("storage: a limit of bytes is not positive")
 	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
@@ -136,6 +143,9 @@ func (o *Options) validate() error {
 	}
 	return nil
 }
+
+// shorter says whether one retention is shorter than another; 0 is for ever.
+func shorter(a, b time.Duration) bool { return a != 0 && (b == 0 || a < b) }
 
 // Store keeps samples over an engine.
 //
@@ -252,12 +262,16 @@ func (s *Store) Close() error {
 // Partitions returns into how many partitions the work of sealing is divided.
 func (s *Store) Partitions() int { return s.period.partitions() }
 
-// horizon returns the newest timestamp that is no longer kept, milliseconds.
-func (s *Store) horizon() int64 {
-	if s.opts.Retention == 0 {
+// horizon returns the newest timestamp of which raw samples are no longer kept, milliseconds.
+func (s *Store) horizon() int64 { return s.Horizon(rollup.Raw) }
+
+// Horizon returns the newest timestamp that is no longer kept at a resolution, milliseconds.
+func (s *Store) Horizon(res rollup.Resolution) int64 {
+	kept := s.opts.retention(res)
+	if kept == 0 {
 		return -maxTime
 	}
-	return s.opts.Now().Add(-s.opts.Retention).UnixMilli()
+	return s.opts.Now().Add(-kept).UnixMilli()
 }
 
 // newID returns 16 random bytes: a name that nobody else has.

@@ -28,7 +28,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 	cmd := app.Command("doctor", "Look at the cluster or the directory as an operator would, and say what is wrong, why it matters, and what to do. "+
 		"Nothing is changed. Ends with status 1 if something is an error.")
 	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
-	retention := config.RetentionFlag(cmd)
+	retention := config.RetentionFlags(cmd)
 	asJSON := cmd.Flag("json", "Write the findings as JSON.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if err := x.Validate(); err != nil {
@@ -38,6 +38,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
+		x.SetRetention(x.retention)
 		return x.tell(x.run(ctx), os.Stdout, *asJSON)
 	}}
 }
@@ -49,7 +50,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 // Where one can't be looked at, that is a finding, and what comes before it is told.
 type examination struct {
 	*config.Engine
-	retention time.Duration
+	retention config.Retention
 	now       func() time.Time
 	found     []doctor.Finding
 }
@@ -83,7 +84,7 @@ func (x *examination) tell(found []doctor.Finding, w io.Writer, asJSON bool) err
 
 func (x *examination) cluster(ctx context.Context) {
 	o := x.Cassandra
-	o.CreateSchema, o.Retention = false, x.retention
+	o.CreateSchema = false
 	o.Logger = slog.New(slog.DiscardHandler) // What it would say is found out here.
 	f, err := cassandra.Look(ctx, o)
 	if err != nil {
@@ -139,7 +140,9 @@ func unopened(err error) doctor.Finding {
 
 // store looks at the store in an engine; nil: it can't be read.
 func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *storage.Condition {
-	c, err := storage.Examine(ctx, eng, storage.ExamineOptions{Retention: x.retention, Listen: listen, Now: x.now})
+	c, err := storage.Examine(ctx, eng, storage.ExamineOptions{
+		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour, Listen: listen, Now: x.now,
+	})
 	switch {
 	case errors.Is(err, storage.ErrNoStore):
 		x.add(doctor.Finding{

@@ -22,16 +22,17 @@ func addSchema(app *kingpin.Application) *kingpin.CmdClause {
 func addSchemaPrint(parent *kingpin.CmdClause) subcommand {
 	cmd := parent.Command("print", "Print the CQL that creates the keyspace and the tables in Cassandra, for an operator to look at and to run.").Default()
 	e := config.RegisterEngine(cmd)
-	retention := config.RetentionFlag(cmd)
+	retention := config.RetentionFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
 		e.Kind = config.EngineCassandra
 		if err := e.Validate(); err != nil {
 			return err
 		}
-		var err error
-		if e.Cassandra.Retention, err = retention(); err != nil {
+		kept, err := retention()
+		if err != nil {
 			return err
 		}
+		e.SetRetention(kept)
 		if err := cassandra.WriteSchema(os.Stdout, e.Cassandra); err != nil {
 			return fmt.Errorf("%s", oneLine(err))
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/util/features"
 
@@ -118,7 +117,8 @@ func (p *process) openStore(ctx context.Context) error {
 	p.registry.MustRegister(p.engine)
 
 	so := storage.DefaultOptions()
-	so.Slot, so.Partitions, so.AnySettings, so.Retention = p.c.Slot, p.c.Partitions, p.c.AnySettings, p.c.Retention
+	so.Slot, so.Partitions, so.AnySettings = p.c.Slot, p.c.Partitions, p.c.AnySettings
+	so.Retention, so.Retention5m, so.Retention1h = p.c.Retention.Raw, p.c.Retention.FiveMinutes, p.c.Retention.OneHour
 	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-o.cacheBytes, p.c.QueryBytes
 	so.Shared, so.Follow = p.shared(), p.does("read")
 	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
@@ -221,13 +221,9 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 }
 
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
-	retention := "for ever"
-	if p.c.Retention > 0 {
-		retention = model.Duration(p.c.Retention).String()
-	}
 	return api.New(api.Options{
 		Engine: evaluator, Queryable: promql.NewQueryable(p.store), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: retention, Flags: p.flags,
+		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
 		Head:     func(context.Context) (api.Head, error) { return api.Head(p.store.HeadStats()), nil },

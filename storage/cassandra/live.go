@@ -147,7 +147,7 @@ func (l *liveSchema) compare(o *Options) []Difference {
 		if v := versionOf(live.comment); v != schemaVersion {
 			differs("comment", alter("comment = "+literal(comment(p))), "its comment names schema version %d, this release makes %d", v, schemaVersion)
 		}
-		for _, option := range p.compared(o) {
+		for _, option := range p.compared(o, t) {
 			if have := live.option(option.name); have != option.want {
 				differs(option.name, alter(option.cql), "its %s is %s, this release makes %s", option.name, have, option.want)
 			}
@@ -160,8 +160,8 @@ func (l *liveSchema) compare(o *Options) []Difference {
 type comparedOption struct{ name, want, cql string }
 
 // compared lists the options of a table that a running schema is compared by.
-func (p policy) compared(o *Options) []comparedOption {
-	compaction := p.compaction.options(o.Retention)
+func (p policy) compared(o *Options, t *engine.Table) []comparedOption {
+	compaction := p.compaction.options(o.retentionOf(t))
 	whole := "compaction = {" + compaction + "}"
 	wanted := cqlMap(compaction)
 	options := []comparedOption{{"compaction", wanted["class"], whole}}

@@ -50,7 +50,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"Timeout is 1ms":              func(o *Options) { o.Timeout = time.Millisecond },
 		"ConnectTimeout is 0s":        func(o *Options) { o.ConnectTimeout = 0 },
 		"MaxInFlight is 0":            func(o *Options) { o.MaxInFlight = 0 },
-		"Retention is -1ns":           func(o *Options) { o.Retention = -1 },
+		"a retention of -1ns":         func(o *Options) { o.Retention = -1 },
 		"Logger is nil":               func(o *Options) { o.Logger = nil },
 		"Now is nil":                  func(o *Options) { o.Now = nil },
 	} {

@@ -52,6 +52,8 @@ type Options struct {
 	// Retention is how long what expires is kept; 0: for ever. It decides how wide the windows are in
 	// which Cassandra keeps files apart, when a table is created. Default 0.
 	Retention time.Duration
+	// Retention5m and Retention1h are the same for the rollups' tables.
+	Retention5m, Retention1h time.Duration
 
 	// Logger gets what an operator should know.
 	Logger *slog.Logger
@@ -144,8 +146,8 @@ func (o *Options) validateSchema() error {
 	if _, err := parseReplication(o.Replication); err != nil {
 		errs = append(errs, err)
 	}
-	if o.Retention < 0 {
-		errs = append(errs, fmt.Errorf("cassandra: Retention is %s, it must be 0 or more", o.Retention))
+	if o.Retention < 0 || o.Retention5m < 0 || o.Retention1h < 0 {
+		errs = append(errs, fmt.Errorf("cassandra: a retention of %s, it must be 0 or more", min(o.Retention, o.Retention5m, o.Retention1h)))
 	}
 	return errors.Join(errs...)
 }

@@ -83,6 +83,14 @@ var policies = map[string]policy{
 		about: "labels (kind 0) and chunks (kind 1) of series", compaction: windowed, compressor: zstd,
 		graceSeconds: dayGrace, firstPage: 500, maxPage: 2000,
 	},
+	"r5m": {
+		about: "labels (kind 0) and 5m rollups (kind 1) of series", compaction: windowed, compressor: zstd,
+		graceSeconds: dayGrace, firstPage: 500, maxPage: 2000,
+	},
+	"r1h": {
+		about: "labels (kind 0) and 1h rollups (kind 1) of series", compaction: windowed, compressor: zstd,
+		graceSeconds: dayGrace, firstPage: 500, maxPage: 2000,
+	},
 	"catalog": {
 		about: "names of metrics and labels, values of labels", compaction: windowed, compressor: zstd,
 		graceSeconds: dayGrace, firstPage: 2000, maxPage: 5000,
@@ -168,5 +176,17 @@ func (s strategy) options(retention time.Duration) string {
 		return "'class': 'SizeTieredCompactionStrategy', 'tombstone_compaction_interval': '3600', 'unchecked_tombstone_compaction': 'true'"
 	default:
 		return "'class': 'LeveledCompactionStrategy'"
+	}
+}
+
+// retentionOf is how long a table's rows are kept; 0: for ever.
+func (o *Options) retentionOf(t *engine.Table) time.Duration {
+	switch t {
+	case engine.R5m:
+		return o.Retention5m
+	case engine.R1h:
+		return o.Retention1h
+	default:
+		return o.Retention
 	}
 }

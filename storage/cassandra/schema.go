@@ -108,7 +108,7 @@ func createTable(o *Options, t *engine.Table) string {
 	}
 	fmt.Fprintf(&b, " WITH CLUSTERING ORDER BY (%s)\n", strings.Join(order, ", "))
 	fmt.Fprintf(&b, "    AND comment = %s\n", literal(comment(p)))
-	fmt.Fprintf(&b, "    AND compaction = {%s}\n", p.compaction.options(o.Retention))
+	fmt.Fprintf(&b, "    AND compaction = {%s}\n", p.compaction.options(o.retentionOf(t)))
 	fmt.Fprintf(&b, "    AND compression = {%s}\n", p.compressor)
 	fmt.Fprintf(&b, "    AND gc_grace_seconds = %d\n", p.graceSeconds)
 	// Without blocking read repair a read could go back behind what another one has seen.

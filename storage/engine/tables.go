@@ -9,6 +9,7 @@ package engine
 //	low       partition                                     what                   where the waiting work begins
 //	sealed    window, tenant                                slot, partition, id    one row a seal
 //	raw       window, class, tenant, metric, shard          kind, start, series, version
+//	r5m, r1h  window, class, tenant, metric, shard          kind, series, start    rollups, the newest of each
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
 //	store     name                                          item                   format, periods
@@ -42,6 +43,10 @@ var (
 	Raw = &Table{ID: 5, Name: "raw",
 		Partition:  []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}},
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"series", KindID}, {"version", KindID}}}
+	// R5m and R1h hold labels (KindLabels) and rollup chunks (KindChunk) of a metric's series: of a slot in R5m,
+	// of a day in R1h. A series' rows stand together, for they are read over long ranges.
+	R5m = &Table{ID: 6, Name: "r5m", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
+	R1h = &Table{ID: 7, Name: "r1h", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	// Catalog lists the names of metrics and labels, and the values of labels, of a window.
 	Catalog = &Table{ID: 8, Name: "catalog",
 		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
@@ -84,7 +89,12 @@ var (
 		Clustering: []Field{{"metric", KindText}}}
 )
 
-// IDs reserved for tables to come: 6 and 7 (r5m, r1h), 10 (delete).
+var (
+	rollupPartition  = []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}}
+	rollupClustering = []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}}
+)
+
+// The ID 10 is reserved for a table to come (delete).
 
 // Tables lists every table.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards}
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards}

@@ -28,7 +28,7 @@ type Config struct {
 	// Partitions is how many partitions a new store gets.
 	Partitions  int
 	AnySettings bool
-	Retention   time.Duration // 0: for ever
+	Retention   Retention
 	HeadBytes   int64
 	CacheBytes  int64
 
@@ -39,8 +39,9 @@ type Config struct {
 
 	Log promslog.Config
 
-	externalURL, slot, settle, retention, timeout, lookback string
-	features                                                []string
+	externalURL, slot, settle, timeout, lookback string
+	retention                                    retentionText
+	features                                     []string
 }
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
@@ -60,7 +61,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
 	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)
 	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of the memory.", shares.Cache, &c.CacheBytes)
-	retentionFlag(cmd, &c.retention)
+	retentionFlags(cmd, &c.retention)
 
 	cmd.Flag("query.timeout", "Maximum time that a query may take before it is aborted.").Default("2m").StringVar(&c.timeout)
 	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory.").Default("50000000").IntVar(&c.MaxSamples)
@@ -73,22 +74,6 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)
 	cmd.Flag(promslogflag.FormatFlagName, promslogflag.FormatFlagHelp).Default("logfmt").SetValue(c.Log.Format)
 	return c
-}
-
-func retentionFlag(cmd *kingpin.CmdClause, text *string) {
-	cmd.Flag("retention.raw", "How long raw samples are kept, such as 30d or 1y. 0: for ever.").Default("30d").StringVar(text)
-}
-
-// RetentionFlag declares the retention for a command that needs no more of a server's flags. The returned
-// function parses it.
-func RetentionFlag(cmd *kingpin.CmdClause) func() (time.Duration, error) {
-	var text string
-	retentionFlag(cmd, &text)
-	return func() (time.Duration, error) {
-		var d time.Duration
-		err := duration("retention.raw", text, true, &d)
-		return d, err
-	}
 }
 
 // flagError says what is wrong with a flag's value and what to do, in one line.

@@ -113,3 +113,8 @@ func (e *Engine) Where() string {
 	}
 	return "--storage.path=" + e.Path
 }
+
+// SetRetention tells the cluster how long tables are kept.
+func (e *Engine) SetRetention(r Retention) {
+	e.Cassandra.Retention, e.Cassandra.Retention5m, e.Cassandra.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
+}

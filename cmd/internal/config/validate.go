@@ -95,7 +95,6 @@ func (c *Config) checkStorage() error {
 	}{
 		{"storage.slot", c.slot, &c.Slot, false},
 		{"storage.settle", c.settle, &c.Settle, true},
-		{"retention.raw", c.retention, &c.Retention, true},
 	} {
 		if err := duration(d.flag, d.value, d.zero, d.into); err != nil {
 			return err
@@ -107,10 +106,11 @@ func (c *Config) checkStorage() error {
 	if c.Settle > 24*time.Hour {
 		return flagError("storage.settle", c.settle, "must not be longer than 1d")
 	}
-	if c.Retention > 0 && c.Retention < 24*time.Hour {
-		return flagError("retention.raw", c.retention, "must be at least 1d, or 0 to keep samples for ever")
+	var err error
+	if c.Retention, err = c.retention.parse(); err != nil {
+		return err
 	}
-	c.Cassandra.Retention = c.Retention
+	c.SetRetention(c.Retention)
 	return atLeast(
 		limit{"storage.head-bytes", c.HeadBytes, 16 << 20, " (16MiB)"},
 		limit{"storage.cache-bytes", c.CacheBytes, 8 << 20, " (8MiB)"},

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+)
+
+// Retention is how long data is kept, by resolution; 0: for ever.
+type Retention struct{ Raw, FiveMinutes, OneHour time.Duration }
+
+// String tells it in words.
+func (r Retention) String() string {
+	if r.Raw == 0 {
+		return "for ever"
+	}
+	words := func(d time.Duration) string {
+		if d == 0 {
+			return "for ever"
+		}
+		return model.Duration(d).String()
+	}
+	return "raw " + words(r.Raw) + ", 5m " + words(r.FiveMinutes) + ", 1h " + words(r.OneHour)
+}
+
+// Defaults of the retention of rollups, where raw samples aren't kept longer.
+const (
+	year                 = 365 * 24 * time.Hour
+	fiveMinutesRetention = year
+	oneHourRetention     = 5 * year
+)
+
+// retentionText is what flags said.
+type retentionText struct{ raw, fiveMinutes, oneHour string }
+
+func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
+	cmd.Flag("retention.raw", "How long raw samples are kept, such as 30d or 1y. 0: for ever.").Default("30d").StringVar(&t.raw)
+	cmd.Flag("retention.5m", "How long 5m rollups are kept. Default: 1y, or as long as raw samples.").StringVar(&t.fiveMinutes)
+	cmd.Flag("retention.1h", "How long 1h rollups are kept. Default: 5y, or as long as 5m rollups.").StringVar(&t.oneHour)
+}
+
+// RetentionFlags declares the retention for a command that needs no more of a server's flags. The returned
+// function parses it.
+func RetentionFlags(cmd *kingpin.CmdClause) func() (Retention, error) {
+	var t retentionText
+	retentionFlags(cmd, &t)
+	return t.parse
+}
+
+func (t *retentionText) parse() (r Retention, err error) {
+	if err := duration("retention.raw", t.raw, true, &r.Raw); err != nil {
+		return r, err
+	}
+	if r.Raw > 0 && r.Raw < 24*time.Hour {
+		return r, flagError("retention.raw", t.raw, "must be at least 1d, or 0 to keep samples for ever")
+	}
+	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention, "raw samples", r.Raw); err != nil {
+		return r, err
+	}
+	r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes)
+	return r, err
+}
+
+// coarser parses how long rollups are kept, which is at least as long as what they are made of.
+func coarser(flag, text string, usual time.Duration, of string, kept time.Duration) (d time.Duration, err error) {
+	if text == "" {
+		if kept == 0 {
+			return 0, nil
+		}
+		return max(usual, kept), nil
+	}
+	if err := duration(flag, text, true, &d); err != nil {
+		return 0, err
+	}
+	switch {
+	case kept == 0 && d != 0:
+		return 0, flagError(flag, text, of+" are kept for ever, so these must be, too: 0")
+	case d != 0 && d < kept:
+		return 0, flagError(flag, text, "must not be shorter than that of "+of+", "+model.Duration(kept).String())
+	}
+	return d, nil
+}

@@ -1,0 +1,203 @@
+package storage
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Rollups are checked against what they were computed from: 5m chunks against the raw chunks of their slot, 1h
+// chunks against the 5m chunks of their day. What has staged samples, or wasn't rolled up yet, isn't compared.
+
+// slotSeries is what a series has in a slot.
+type slotSeries struct {
+	slot int64
+	id   SeriesID
+}
+
+// slotChunks are the sealed chunks of a series in a slot.
+type slotChunks struct {
+	samples chunk.Samples
+	chunks  int
+}
+
+// unsettled returns the slots of a window whose rollups may differ from what is sealed.
+func (c *checker) unsettled(tenant string, window int64) (map[int64]bool, error) {
+	slots := map[int64]bool{}
+	for slot := range c.staged {
+		slots[slot] = true
+	}
+	missing, err := c.unrolled(tenant, window)
+	for _, m := range missing {
+		slots[m.slot] = true
+	}
+	return slots, err
+}
+
+// unrolled is Store.unrolled, asked once a window.
+func (c *checker) unrolled(tenant string, window int64) ([]markAt, error) {
+	at := tenantWindow{tenant, window}
+	if missing, ok := c.missing[at]; ok {
+		return missing, nil
+	}
+	missing, err := c.s.unrolled(c.ctx, tenant, window)
+	if err == nil {
+		c.missing[at] = missing
+	}
+	return missing, err
+}
+
+// rollupsOf compares the 5m chunks of a metric with what of raw chunks is in sealed.
+func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed map[slotSeries]*slotChunks) error {
+	unsettled, err := c.unsettled(tenant, window)
+	if err != nil {
+		return err
+	}
+	for at, have := range sealed {
+		if unsettled[at.slot] || c.s.isExpired(rollup.FiveMinutes, at.slot) {
+			continue
+		}
+		series := &Series{id: at.id, metric: metric, tenant: &headTenant{name: tenant}, labels: labels.EmptyLabels()}
+		w := c.s.period.windowOfSlot(rollup.FiveMinutes, at.slot)
+		shards, err := c.s.readShards(c.ctx, w, tenant, metric)
+		if err != nil {
+			return err
+		}
+		start := c.s.period.slotStart(at.slot)
+		stored, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start)
+		if err != nil {
+			return err
+		}
+		have.samples.Normalize()
+		var b rollup.Buckets
+		rollup.AppendEvery(&b, &have.samples, rollup.FiveMinutes.Width())
+		want := appendRollup(&b, rollup.FiveMinutes, uint64(have.chunks))
+		switch {
+		case len(stored) == 0:
+			c.report("r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
+		case !bytes.Equal(stored[0].data, want):
+			c.report("r5m: window %d, tenant %q, metric %q, series %x, start %d: version %d isn't what the %d raw chunks make", w, tenant, metric, at.id, start, stored[0].version, have.chunks)
+		}
+	}
+	return nil
+}
+
+// rollupWindow checks the rows of a window of rollups.
+func (c *checker) rollupWindow(tenant string, window int64) error {
+	c.stats.Windows++
+	names, err := c.s.metricsIn(c.ctx, tenant, window)
+	if err != nil {
+		return err
+	}
+	for _, metric := range names {
+		shards, err := c.s.readShards(c.ctx, window, tenant, metric)
+		if err != nil {
+			return err
+		}
+		known := map[SeriesID]bool{}
+		for shard := range shards {
+			if err := c.rollupShard(tenant, window, metric, shard, known); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) rollupShard(tenant string, window int64, metric string, shard int64, known map[SeriesID]bool) error {
+	t := tableOf(resolutionOf(window))
+	var builder labels.ScratchBuilder
+	var b rollup.Buckets
+	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: t, Partition: seriesPartition(window, tenant, metric, shard)}) {
+		if err != nil {
+			return err
+		}
+		k := row.Clustering
+		id, start := SeriesID([]byte(k[1].Text)), k[2].Int
+		at := func(format string, args ...any) {
+			c.report(t.Name+": window %d, tenant %q, metric %q, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, shard, id, start}, args...)...)
+		}
+		switch k[0].Int {
+		case kindLabels:
+			known[id] = true
+			ls, err := parseLabels(row.Value, metric, &builder)
+			if err != nil {
+				at("%v", err)
+			} else if SeriesIDOf(ls) != id {
+				at("the labels %s belong to series %x", ls, SeriesIDOf(ls))
+			}
+		case kindChunk:
+			c.stats.Rollups++
+			c.stats.RollupBytes += int64(len(row.Value))
+			if !known[id] {
+				at("a chunk of a series without labels")
+			}
+			b.Reset()
+			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
+				at("%v", err)
+			} else if b.Len() == 0 || c.s.period.windowAt(resolutionOf(window), b.End[0]) != window || b.Start[0] < start {
+				at("its buckets don't belong there")
+			} else if t == engine.R1h {
+				if err := c.day(tenant, metric, id, start); err != nil {
+					return err
+				}
+			}
+		default:
+			at("a row of kind %d is not known", k[0].Int)
+		}
+	}
+	return nil
+}
+
+// day compares a 1h chunk with what the 5m chunks of its day make.
+func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
+	p := c.s.period
+	first, last := p.slotOf(start+1), p.slotOf(start+dayMS)
+	for slot := first; slot <= last; slot++ {
+		if c.staged[slot] || c.s.isExpired(rollup.FiveMinutes, slot) {
+			return nil
+		}
+	}
+	if missing, err := c.unrolled(tenant, p.windowOf(first)); err != nil || len(missing) > 0 {
+		return err
+	}
+	series := &Series{id: id, metric: metric, tenant: &headTenant{name: tenant}, labels: labels.EmptyLabels()}
+	w := p.windowOfSlot(rollup.FiveMinutes, first)
+	shards, err := c.s.readShards(c.ctx, w, tenant, metric)
+	if err != nil {
+		return err
+	}
+	x := newSealer(c.ctx, c.s, Work{Slot: first})
+	r := roll{collected: &collected{series: series}}
+	if err := x.coarse(&r, shards, &rollup.Buckets{}); err != nil {
+		return err
+	}
+	stored, err := c.s.readShards(c.ctx, p.windowOfSlot(rollup.OneHour, first), tenant, metric)
+	if err != nil {
+		return err
+	}
+	newest, err := c.s.rollups(c.ctx, rollup.OneHour, p.windowOfSlot(rollup.OneHour, first), series, stored, start, start)
+	if err != nil {
+		return err
+	}
+	if len(newest) == 0 || !bytes.Equal(newest[0].data, r.chunk) {
+		c.report("r1h: tenant %q, metric %q, series %x, start %d: it isn't what the day's 5m rollups make", tenant, metric, id, start)
+	}
+	return nil
+}
+
+// addSealed keeps a chunk to compare rollups with.
+func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row) {
+	at := slotSeries{slot: c.s.period.slotOf(row.Clustering[1].Int + 1)}
+	copy(at.id[:], strings.Clone(row.Clustering[2].Text))
+	if sealed[at] == nil {
+		sealed[at] = &slotChunks{}
+	}
+	sealed[at].chunks++
+	_ = chunk.Decode(row.Value, &sealed[at].samples) // That was reported already.
+}

@@ -1,0 +1,282 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// roll is a series whose rollups follow from what was sealed of it.
+//
+//	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
+//
+// Each is computed from what is read back after the step before was durable, whole buckets at a time, so of
+// two sealers at once the later one sees all. Its version says how much it saw, and the highest wins: a 5m
+// chunk's is how many chunks it was computed from, a 1h chunk's the sum of its 5m chunks'.
+type roll struct {
+	*collected
+	// own are the versions of the chunks that this seal has written.
+	own []string
+	// chunk is the rollup to write next: at first the slot's 5m chunk as it is if there are no other chunks.
+	// nil: there is none.
+	chunk   []byte
+	version uint64
+}
+
+// rollup brings the rollups of the series that were just written up to date.
+func (x *sealer) rollup() error {
+	if err := x.rollFine(); err != nil {
+		return err
+	}
+	err := x.rollCoarse()
+	clear(x.rolls)
+	x.rolls = x.rolls[:0]
+	return err
+}
+
+// rollFine writes the 5m chunks, rollCoarse the 1h chunks after them.
+func (x *sealer) rollFine() error {
+	if len(x.rolls) == 0 {
+		return nil
+	}
+	tenant := x.rolls[0].series.tenant.name
+	// After the chunks are durable: whoever wrote to a shard that isn't listed yet will see them.
+	raw, err := x.s.shardsIn(x.ctx, x.into[rollup.Raw].window, tenant)
+	if err != nil {
+		return err
+	}
+	err = x.each(func(r *roll, b *rollup.Buckets) error { return x.fine(r, raw.of(r.series.metric), b) })
+	if err != nil {
+		return err
+	}
+	return x.writeRollups(rollup.FiveMinutes)
+}
+
+func (x *sealer) rollCoarse() error {
+	if len(x.rolls) == 0 {
+		return nil
+	}
+	tenant := x.rolls[0].series.tenant.name
+	fine, err := x.s.shardsIn(x.ctx, x.into[rollup.FiveMinutes].window, tenant)
+	if err != nil {
+		return err
+	}
+	err = x.each(func(r *roll, b *rollup.Buckets) error { return x.coarse(r, fine.of(r.series.metric), b) })
+	if err != nil {
+		return err
+	}
+	return x.writeRollups(rollup.OneHour)
+}
+
+// each calls f for every series, side by side where the engine is far away, with buckets to work in.
+func (x *sealer) each(f func(*roll, *rollup.Buckets) error) error {
+	workers := 1
+	if x.s.opts.Shared {
+		workers = x.s.opts.seams.workers(readWorkers)
+	}
+	g, ctx := errgroup.WithContext(x.ctx)
+	for w := range workers {
+		g.Go(func() error {
+			var b rollup.Buckets
+			for i := w; i < len(x.rolls); i += workers {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := f(&x.rolls[i], &b); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// writeRollups writes the chunks of all series at a resolution.
+func (x *sealer) writeRollups(res rollup.Resolution) error {
+	at := x.into[res]
+	for i := range x.rolls {
+		r := &x.rolls[i]
+		if r.chunk == nil {
+			continue
+		}
+		x.label(r.series, res, r.shards[res])
+		x.put(r.series, res, r.shards[res], rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
+		if x.bytes >= sealWriteBytes {
+			if err := x.write(); err != nil {
+				return err
+			}
+		}
+	}
+	return x.write()
+}
+
+// rollupTimestamp makes the highest version win, and keeps rows of one time together.
+func rollupTimestamp(endMS int64, version uint64) int64 {
+	return endMS*1000 + int64(min(version, 1<<30))
+}
+
+// build makes the slot's 5m chunk of all samples that a series has there.
+func (x *sealer) build(samples *chunk.Samples, chunks int) []byte {
+	x.buckets.Reset()
+	rollup.AppendEvery(&x.buckets, samples, rollup.FiveMinutes.Width())
+	return appendRollup(&x.buckets, rollup.FiveMinutes, uint64(chunks))
+}
+
+// appendRollup encodes buckets. Where histograms make them larger than a row may be, these must be answered
+// from samples.
+func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
+	if len(b.End) == 0 {
+		return nil
+	}
+	value := rollup.AppendChunk(nil, b, res.Width(), version)
+	if len(value) <= engine.MaxValue/2 {
+		return value
+	}
+	for i := range b.Flags {
+		if b.Flags[i]&rollup.HasHistograms != 0 {
+			b.Flags[i] = b.Flags[i]&^rollup.HasHistograms | rollup.NotSimple
+		}
+	}
+	b.Histograms = nil
+	return rollup.AppendChunk(nil, b, res.Width(), version)
+}
+
+// fine sets the 5m chunk of a series from all of the slot's sealed chunks.
+func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
+	if x.late {
+		return x.fill(r, b)
+	}
+	var found []string
+	err := x.eachSealed(r.series, shards, true, func(row engine.Row) error {
+		found = append(found, string([]byte(row.Clustering[3].Text)))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, own := range r.own {
+		if !slices.Contains(found, own) {
+			return x.fill(r, b) // Its window has expired just now.
+		}
+	}
+	r.version = uint64(len(found))
+	if len(found) == len(r.own) && r.chunk != nil {
+		return nil
+	}
+	var samples chunk.Samples
+	err = x.eachSealed(r.series, shards, false, func(row engine.Row) error {
+		if err := chunk.Decode(row.Value, &samples); !errors.Is(err, chunk.ErrCorrupt) {
+			return err
+		}
+		return nil // Whoever reads it names it.
+	})
+	if err != nil {
+		return err
+	}
+	samples.Normalize()
+	b.Reset()
+	rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
+	r.chunk = appendRollup(b, rollup.FiveMinutes, r.version)
+	return nil
+}
+
+// fill adds to the stored 5m chunk of a series the buckets that it lacks: raw is gone, and what is there was
+// computed from more than what came now.
+func (x *sealer) fill(r *roll, b *rollup.Buckets) error {
+	if r.chunk == nil {
+		return nil
+	}
+	at := x.into[rollup.FiveMinutes]
+	shards, err := x.s.readShards(x.ctx, at.window, r.series.tenant.name, r.series.metric)
+	if err != nil {
+		return err
+	}
+	stored, err := x.s.rollups(x.ctx, rollup.FiveMinutes, at.window, r.series, shards, at.start, at.start)
+	if err != nil || len(stored) == 0 {
+		r.version = 1
+		return err
+	}
+	b.Reset()
+	var add rollup.Buckets
+	if err := rollup.Decode(stored[0].data, rollup.AllColumns, b); err != nil {
+		return fmt.Errorf("storage: filling up rollups of %s: %w", r.series.labels, err)
+	}
+	if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
+		return err
+	}
+	before := b.Len()
+	var all rollup.Buckets
+	rollup.Merge(&all, b, &add, rollup.AllColumns)
+	r.chunk, r.version = nil, stored[0].version+1
+	if all.Len() > before {
+		r.chunk = appendRollup(&all, rollup.FiveMinutes, r.version)
+	}
+	return nil
+}
+
+// coarse sets the 1h chunk of a series from all 5m chunks of the day.
+func (x *sealer) coarse(r *roll, shards int64, b *rollup.Buckets) error {
+	day := x.into[rollup.OneHour]
+	chunks, err := x.s.rollups(x.ctx, rollup.FiveMinutes, x.into[rollup.FiveMinutes].window, r.series, shards, day.start, day.end-1)
+	if err != nil {
+		return err
+	}
+	b.Reset()
+	r.version = 0
+	for _, c := range chunks {
+		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
+			x.s.corrupt(engine.R5m, &CorruptRowError{
+				Table: engine.R5m, Window: x.into[rollup.FiveMinutes].window, Tenant: r.series.tenant.name,
+				Metric: r.series.metric, Series: r.series.id.String(), Start: c.start, Err: err,
+			})
+			continue
+		}
+		r.version += c.version
+	}
+	var hours rollup.Buckets
+	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
+	r.chunk = appendRollup(&hours, rollup.OneHour, r.version)
+	return nil
+}
+
+// rollupChunk is a rollup chunk as it is stored.
+type rollupChunk struct {
+	start   int64
+	version uint64
+	data    []byte
+}
+
+// rollups reads the rollup chunks of a series in a window that start from one time to another, in order. Where
+// a metric's shards have become more there may be two of a start: that with the higher version counts.
+func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
+	var found []rollupChunk
+	id := series.id.String()
+	for shard := range shardsOf(series.id, shards) {
+		for row, err := range s.eng.Scan(ctx, engine.Range{
+			Table: tableOf(res), Partition: seriesPartition(window, series.tenant.name, series.metric, shard),
+			From: rollupKey(id, from), To: rollupKey(id, to),
+		}) {
+			if err != nil {
+				return nil, fmt.Errorf("storage: reading rollups of %s: %w", series.labels, err)
+			}
+			info, err := rollup.Header(row.Value)
+			if err != nil {
+				info.Version = 0 // Any other is better; Decode names it.
+			}
+			found = append(found, rollupChunk{start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b rollupChunk) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))
+	})
+	return slices.CompactFunc(found, func(a, b rollupChunk) bool { return a.start == b.start }), nil
+}

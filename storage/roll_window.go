@@ -1,0 +1,249 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// rollSeries is how many series are rolled up together.
+const rollSeries = 1000
+
+// markAt names a mark.
+type markAt struct {
+	slot      int64
+	partition int
+	id        string
+}
+
+// marksIn reads the marks of a tenant's window of any resolution.
+func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
+	found := map[markAt]bool{}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, tenant), KeysOnly: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
+		}
+		k := row.Clustering
+		found[markAt{k[0].Int, int(k[1].Int), strings.Clone(k[2].Text)}] = true
+	}
+	return found, nil
+}
+
+// unrolled lists the marks of a raw window whose rollups aren't there, in order.
+func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]markAt, error) {
+	raw, err := s.marksIn(ctx, tenant, window)
+	if err != nil {
+		return nil, err
+	}
+	byWindow := map[int64]map[markAt]bool{}
+	var missing []markAt
+	for m := range raw {
+		for _, res := range rollup.Resolutions {
+			w := s.period.windowOfSlot(res, m.slot)
+			if byWindow[w] == nil {
+				if byWindow[w], err = s.marksIn(ctx, tenant, w); err != nil {
+					return nil, err
+				}
+			}
+			if !byWindow[w][m] {
+				missing = append(missing, m)
+				break
+			}
+		}
+	}
+	slices.SortFunc(missing, func(a, b markAt) int {
+		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition), strings.Compare(a.id, b.id))
+	})
+	return missing, nil
+}
+
+// rollWindow makes the rollups of what was sealed in a raw window without them: by an earlier release. It
+// returns how many series it worked off, each counted once a slot. It may be repeated, and run beside seals.
+func (s *Store) rollWindow(ctx context.Context, tenant string, window int64) (series int, err error) {
+	missing, err := s.unrolled(ctx, tenant, window)
+	if err != nil || len(missing) == 0 {
+		return 0, err
+	}
+	sealers := map[int64]*sealer{}
+	for _, m := range missing {
+		if sealers[m.slot] == nil {
+			sealers[m.slot] = newSealer(ctx, s, Work{Slot: m.slot, Partition: m.partition})
+		}
+	}
+	for _, slot := range slices.Sorted(maps.Keys(sealers)) {
+		for _, res := range rollup.Resolutions {
+			if err := s.listWindow(ctx, tenant, sealers[slot].into[res].window); err != nil {
+				return series, err
+			}
+		}
+	}
+	names, err := s.metricsIn(ctx, tenant, window)
+	if err != nil {
+		return series, err
+	}
+	for _, metric := range names {
+		n, err := s.rollMetric(ctx, tenant, window, metric, sealers)
+		series += n
+		if err != nil {
+			return series, err
+		}
+	}
+	for _, m := range missing {
+		for _, res := range rollup.Resolutions {
+			row := markRow(tenant, sealers[m.slot].into[res], m.slot, m.partition, m.id)
+			if err := s.eng.Write(ctx, []engine.Batch{row}); err != nil {
+				return series, fmt.Errorf("storage: marking slot %d of %q as rolled up: %w", m.slot, tenant, err)
+			}
+		}
+	}
+	return series, nil
+}
+
+// metricsIn lists the metrics of a tenant's window.
+func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (names []string, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{
+		Table: engine.Catalog, Partition: catalogPartition(window, tenant, catalogMetric, ""), KeysOnly: true,
+	}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing metrics of %q: %w", tenant, err)
+		}
+		names = append(names, strings.Clone(row.Clustering[0].Text))
+	}
+	return names, nil
+}
+
+// rollMetric makes the rollups of one metric in the slots of sealers, and of their days.
+func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, metric string, sealers map[int64]*sealer) (series int, err error) {
+	list, err := s.seriesIn(ctx, tenant, window, metric)
+	if err != nil {
+		return 0, err
+	}
+	slots := slices.Sorted(maps.Keys(sealers))
+	for part := range slices.Chunk(list, rollSeries) {
+		for i, slot := range slots {
+			x := sealers[slot]
+			x.rolls = x.rolls[:0]
+			if err := x.destine(tenant, metric, part); err != nil {
+				return series, err
+			}
+			for j := range part {
+				x.rolls = append(x.rolls, roll{collected: &part[j]})
+			}
+			if err := x.rollFine(); err != nil {
+				return series, err
+			}
+			lastOfDay := i+1 == len(slots) || s.period.dayOf(slots[i+1]) != s.period.dayOf(slot)
+			if lastOfDay {
+				if err := x.rollCoarse(); err != nil {
+					return series, err
+				}
+			}
+			series += len(part)
+		}
+	}
+	return series, nil
+}
+
+// destine finds the shards in which the rollups of a metric's series go.
+func (x *sealer) destine(tenant, metric string, list []collected) error {
+	perPartition := len(list)/x.s.period.of(x.work.Slot).Partitions + 1
+	for _, res := range rollup.Resolutions {
+		n, err := x.shardsFor(res, tenant, metric, perPartition, int64(perPartition)*rollupBytes)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			list[i].shards[res] = shardOf(list[i].series.id, n)
+		}
+	}
+	return nil
+}
+
+// seriesIn reads the series of a metric in a window of raw rows, in the order of ids.
+func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) ([]collected, error) {
+	shards, err := s.readShards(ctx, window, tenant, metric)
+	if err != nil {
+		return nil, err
+	}
+	t := &headTenant{name: tenant}
+	var list []collected
+	builder := labels.NewScratchBuilder(16)
+	for shard := range shards {
+		for row, err := range s.eng.Scan(ctx, engine.Range{
+			Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, shard),
+			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
+		}) {
+			if err != nil {
+				return nil, fmt.Errorf("storage: reading series of %q: %w", metric, err)
+			}
+			ls, err := parseLabels(row.Value, metric, &builder)
+			if err != nil {
+				s.corrupt(engine.Raw, &CorruptRowError{
+					Table: engine.Raw, Window: window, Tenant: tenant, Metric: metric, Series: row.Clustering[2].Text, Err: err,
+				})
+				continue
+			}
+			series := &Series{labels: ls, metric: metric, tenant: t}
+			copy(series.id[:], row.Clustering[2].Text)
+			list = append(list, collected{series: series})
+		}
+	}
+	slices.SortFunc(list, func(a, b collected) int { return strings.Compare(a.series.id.String(), b.series.id.String()) })
+	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.id == b.series.id }), nil
+}
+
+// Unrolled is a window of a tenant's raw rows that was sealed, in part or whole, without rollups.
+type Unrolled struct {
+	Tenant string
+	Window int64
+	// StartMS and EndMS are what the window spans, milliseconds.
+	StartMS, EndMS int64
+	// Seals is how many seals made no rollups.
+	Seals int
+}
+
+// Unrolled lists the windows between two times, milliseconds, that lack rollups, the oldest first.
+func (s *Store) Unrolled(ctx context.Context, minT, maxT int64) ([]Unrolled, error) {
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []Unrolled
+	for _, tenant := range tenants {
+		windows, err := s.windowsOf(ctx, tenant, s.period.windowOfTime(minT), s.period.windowOfTime(maxT))
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range windows {
+			missing, err := s.unrolled(ctx, tenant, w)
+			if err != nil {
+				return nil, err
+			}
+			if len(missing) > 0 {
+				end := s.period.windowEnd(w)
+				found = append(found, Unrolled{
+					Tenant: tenant, Window: w, StartMS: end - s.period.ofWindow(w).RawWindowMS, EndMS: end, Seals: len(missing),
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Unrolled) int { return cmp.Compare(a.EndMS, b.EndMS) })
+	return found, nil
+}
+
+// RollUp makes the rollups that a window lacks. It returns how many series it worked off, each counted once a
+// slot.
+func (s *Store) RollUp(ctx context.Context, u Unrolled) (series int, err error) {
+	if err := s.Ready(); err != nil {
+		return 0, err
+	}
+	return s.rollWindow(ctx, u.Tenant, u.Window)
+}

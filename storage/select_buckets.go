@@ -1,0 +1,167 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// BucketBuffers is what SelectedSeries.Buckets works in, to be used again for the next series.
+type BucketBuffers struct {
+	samples chunk.Samples
+	rolled  rollup.Buckets
+	cells   rollup.Buckets
+}
+
+// Buckets sets into to the series' buckets within the query's range, in order: whole ones from rollups, and of
+// slots that these don't know all of, from samples. Buckets that the range cuts may be there, too. It is for
+// queries that ask for a resolution.
+func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error {
+	sel := s.sel
+	if err := sel.ctx.Err(); err != nil {
+		return err
+	}
+	into.Reset()
+	chunks, err := sel.groups.chunks(s)
+	if err != nil {
+		return err
+	}
+	byStart := func(a, b sealedChunk) int { return cmp.Compare(a.start, b.start) }
+	if !slices.IsSortedFunc(chunks, byStart) { // Of several shards.
+		chunks = slices.Clone(chunks)
+		slices.SortStableFunc(chunks, byStart)
+	}
+	buf.samples.Reset()
+	buf.rolled.Reset()
+	for i, c := range chunks {
+		if resolutionOf(sel.sources[c.source].window.window) == rollup.Raw {
+			sel.decode(s, c, &buf.samples)
+		} else if !sel.outdone(chunks[:i], chunks[i+1:], c) {
+			sel.decodeBuckets(s, c, &buf.rolled)
+		}
+	}
+	for _, p := range sel.parts[s.from:s.to] {
+		if p.source != inHead {
+			continue
+		}
+		if err := sel.open[p.at].samples(sel.r.minT, sel.r.maxT, &buf.samples); err != nil {
+			return err
+		}
+	}
+	buf.samples.Normalize()
+	buf.samples.Clip(max(sel.r.minT, sel.r.s.horizon()+1), sel.r.maxT)
+	buf.cells.Reset()
+	if buf.samples.Len() > 0 {
+		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
+	}
+	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
+	return nil
+}
+
+// outdone says that there is a chunk of the same span and a higher version, in another shard.
+func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
+	window := sel.sources[c.source].window.window
+	version := func(c sealedChunk) uint64 {
+		info, err := rollup.Header(c.data)
+		if err != nil {
+			return 0
+		}
+		return info.Version
+	}
+	for _, o := range after {
+		if o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window && version(o) >= version(c) {
+			return true
+		}
+	}
+	for _, o := range before {
+		if o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window && version(o) > version(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples. A chunk
+// that can't be read is named and left out.
+func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, into *rollup.Buckets) {
+	src := &sel.sources[c.source]
+	before := into.Len()
+	if err := rollup.Decode(c.data, sel.columns, into); err != nil {
+		sel.r.corrupt(&CorruptRowError{
+			Table: tableOf(resolutionOf(src.window.window)), Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
+			Series: s.id.String(), Start: c.start, Err: err,
+		})
+		return
+	}
+	if len(src.window.left) == 0 {
+		return
+	}
+	into.Delete(before, func(end int64) bool {
+		_, left := slices.BinarySearch(src.window.left, sel.r.s.period.slotOf(end))
+		return left
+	})
+}
+
+// fetchRollups reads the rollup chunks of a task. A series' rows stand together; where most of them are
+// wanted, those of neighbouring series are read in one go.
+func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
+	w := f.sel.sources[wants[0].source].window
+	from, to := f.sel.startsOf(w)
+	width := windowMSOf(w.window)
+	for len(wants) > 0 {
+		n := 1
+		if (to-from)*2 > width {
+			for n < len(wants) && wants[n].at-wants[n-1].at <= 2 {
+				n++
+			}
+		}
+		if err := f.scanRollups(ctx, w, from, to, wants[:n]); err != nil {
+			return err
+		}
+		wants = wants[n:]
+	}
+	return nil
+}
+
+// startsOf returns the first and the last start of the chunks in a rollup window that are asked for.
+func (sel *selection) startsOf(w sealedWindow) (from, to int64) {
+	p := sel.r.s.period
+	first, last := w.slots[0], w.slots[len(w.slots)-1]
+	if resolutionOf(w.window) == rollup.OneHour {
+		return p.dayOf(first), p.dayOf(last)
+	}
+	return p.slotStart(first), p.slotStart(last)
+}
+
+func windowMSOf(window int64) int64 {
+	if resolutionOf(window) == rollup.OneHour {
+		return window1hMS
+	}
+	return window5mMS
+}
+
+func (f *fetcher) scanRollups(ctx context.Context, w sealedWindow, from, to int64, wants []want) error {
+	sel := f.sel
+	src := &sel.sources[wants[0].source]
+	first, last := wants[0].id, wants[len(wants)-1].id
+	return sel.r.scan(ctx, engine.Range{
+		Table: tableOf(resolutionOf(w.window)), Partition: seriesPartition(w.window, sel.r.tenant, src.metric, src.shard),
+		From: rollupKey(first.String(), from), To: rollupKey(last.String(), to),
+	}, func(row engine.Row) error {
+		id, start := row.Clustering[1].Text, row.Clustering[2].Int
+		for len(wants) > 1 && string(wants[0].id[:]) < id {
+			wants = wants[1:]
+		}
+		if string(wants[0].id[:]) != id || start < from || start > to {
+			return nil
+		}
+		f.chunks = append(f.chunks, sealedChunk{
+			data: f.copy(row.Value), start: start, source: wants[0].source, series: wants[0].series,
+		})
+		return sel.r.budget.charge(len(row.Value))
+	})
+}

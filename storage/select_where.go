@@ -1,0 +1,156 @@
+package storage
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// windowsAt finds where a query's answer is: samples, buckets, or both.
+func (r *request) windowsAt(ctx context.Context, q Query, open []openSeries) (found []sealedWindow, err error) {
+	switch {
+	case q.Resolution != rollup.Raw:
+		return r.bucketWindows(ctx, q, open)
+	case q.LabelsOnly:
+		found, err = r.windowsOfNames(ctx)
+	default:
+		found, err = r.windows(ctx, rollup.Raw)
+	}
+	return withSlots(found), err
+}
+
+func withSlots(windows []sealedWindow) []sealedWindow {
+	return slices.DeleteFunc(windows, func(w sealedWindow) bool { return len(w.slots) == 0 })
+}
+
+// windowsOfNames finds the windows that tell which series there were: those of raw rows, and of rollups for
+// the time from which nothing finer is kept.
+func (r *request) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
+	var all []sealedWindow
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		if res > rollup.Raw && r.minT > r.s.Horizon(res-1) {
+			break
+		}
+		found, err := r.windows(ctx, res)
+		if err != nil {
+			return nil, err
+		}
+		if res > rollup.Raw { // Of the time before what is finer.
+			last := r.s.period.windowAt(res, r.s.Horizon(res-1))
+			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// bucketWindows finds the windows that answer a query for buckets. Each slot comes from one of them: from
+// rollups where these know all that was sealed, the head has nothing of the slot, and no edge cuts one of its
+// buckets; else from samples.
+func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries) ([]sealedWindow, error) {
+	// Marks of raw come first: whatever they tell, the rollups' marks that are read afterwards know.
+	raw, err := r.windows(ctx, rollup.Raw)
+	if err != nil {
+		return nil, err
+	}
+	rolled, err := r.windows(ctx, q.Resolution)
+	if err != nil {
+		return nil, err
+	}
+	sums := map[int64]uint64{} // of raw marks
+	for _, w := range raw {
+		for i, slot := range w.slots {
+			sums[slot] = w.sums[i]
+		}
+	}
+	unfit, err := r.unfitSlots(ctx, rolled, sums)
+	if err != nil {
+		return nil, err
+	}
+	for slot := range r.cutSlots(q, open) {
+		if _, ok := sums[slot]; ok || !r.isRolled(rolled, slot) {
+			unfit[slot] = true
+		}
+	}
+	isRolled := map[int64]bool{}
+	for i := range rolled {
+		w := &rolled[i]
+		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
+			if unfit[slot] {
+				w.left = append(w.left, slot)
+				return true
+			}
+			isRolled[slot] = true
+			return false
+		})
+		w.sums = nil
+	}
+	for i := range raw {
+		w := &raw[i]
+		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool { return isRolled[slot] })
+		w.sums = nil
+	}
+	return withSlots(append(rolled, raw...)), nil
+}
+
+func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {
+	return slices.ContainsFunc(rolled, func(w sealedWindow) bool {
+		_, ok := slices.BinarySearch(w.slots, slot)
+		return ok
+	})
+}
+
+// unfitSlots finds the slots whose rollups don't know all that was sealed.
+func (r *request) unfitSlots(ctx context.Context, rolled []sealedWindow, sums map[int64]uint64) (map[int64]bool, error) {
+	unfit := map[int64]bool{}
+	for _, w := range rolled {
+		for i, slot := range w.slots {
+			if sum, ok := sums[slot]; ok && sum != w.sums[i] {
+				unfit[slot] = true
+			}
+		}
+	}
+	if len(unfit) == 0 {
+		return unfit, nil
+	}
+	// Rollups may have marks that raw hasn't: of a seal that is under way, or was cut short.
+	byWindow := map[int64]bool{}
+	for slot := range unfit {
+		byWindow[r.s.period.windowOf(slot)] = true
+	}
+	missing := map[int64]bool{}
+	for window := range byWindow {
+		marks, err := r.s.unrolled(ctx, r.tenant, window)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range marks {
+			missing[m.slot] = true
+		}
+	}
+	maps.DeleteFunc(unfit, func(slot int64, _ bool) bool { return !missing[slot] })
+	return unfit, nil
+}
+
+// cutSlots are the slots with an edge inside one of their buckets, and those of which the head has samples.
+func (r *request) cutSlots(q Query, open []openSeries) map[int64]bool {
+	slots := map[int64]bool{}
+	for _, e := range q.Edges {
+		if e%q.Resolution.Width() != 0 && e >= r.minT && e <= r.maxT {
+			slots[r.s.period.slotOf(e)] = true
+		}
+	}
+	for i := range open {
+		o := &open[i]
+		o.part.mu.RLock()
+		for _, st := range o.strands {
+			if st.some && st.minT <= r.maxT && st.maxT >= r.minT {
+				slots[r.s.period.slotOf(st.minT)] = true
+			}
+		}
+		o.part.mu.RUnlock()
+	}
+	return slots
+}
