@@ -273,4 +273,3 @@ func (f *bucketFunc) overEach(b *rollup.Buckets, w windows, out *answers, most k
 		}
 	}
 }
-

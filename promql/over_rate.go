@@ -1,25 +1,39 @@
 package promql
 
 import (
+	"math"
+
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 func overRate(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overSlope(b, w, out, slope{counter: true, perSecond: true})
+	f.overSlope(b, w, out, slope{counter: true, perSecond: w.seconds()})
 }
 
 func overIncrease(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overSlope(b, w, out, slope{counter: true})
+	f.overSlope(b, w, out, slope{counter: true, scale: w.scale()})
 }
 
 func overDelta(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overSlope(b, w, out, slope{})
+	f.overSlope(b, w, out, slope{scale: w.scale()})
 }
 
 // slope is which of rate, increase and delta is asked for.
-type slope struct{ counter, perSecond bool }
+type slope struct {
+	counter   bool
+	perSecond float64 // what rate divides by, seconds; 0 for the others
+	scale     float64 // of the others, for windows that were widened
+}
+
+// times returns what the rise between the first and the last sample of a window is multiplied by.
+func (s slope) times(e extrapolation) float64 {
+	if s.perSecond != 0 {
+		return e.factor() / s.perSecond
+	}
+	return e.factor() * s.scale
+}
 
 // overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does when
 // start timestamps aren't used.
@@ -32,12 +46,6 @@ func (f *bucketFunc) overSlope(b *rollup.Buckets, w windows, out *answers, s slo
 	resets := s.counter && f.corrections(b)
 	f.fold.start(func(earlier, later float64) float64 { return earlier + later })
 	n := running{of: [][]uint32{b.Count}}
-	times := func(e *extrapolation) float64 {
-		if s.perSecond {
-			return e.factor() / w.seconds()
-		}
-		return e.factor() * w.scale()
-	}
 	f.overEach(b, w, out, most, func(step, lo, hi int) {
 		count := n.in(lo, hi)
 		if count < 2 {
@@ -49,20 +57,26 @@ func (f *bucketFunc) overSlope(b *rollup.Buckets, w windows, out *answers, s slo
 			sampled: seconds(b.LastT[hi-1] - b.FirstT[lo]), count: count,
 		}
 		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {
-			f.slopeOfHistograms(b, step, lo, hi, &e, times, out)
+			h := f.riseOfHistograms(b, lo, hi)
+			if h == nil {
+				out.needsSamples(step)
+				return
+			}
+			e.stopAtZero(b.Histograms[lo].First.Count, h.Count)
+			out.addHistogram(step, h.Mul(s.times(e)))
 			return
 		}
-		result := b.Last[hi-1] - b.First[lo]
+		rise := b.Last[hi-1] - b.First[lo]
 		if resets {
-			result += b.Correction[lo]
+			rise += b.Correction[lo]
 			if hi-lo > 1 {
-				result += f.fold.of(f.leafs, lo+1, hi)
+				rise += f.fold.of(f.leafs, lo+1, hi)
 			}
 		}
 		if s.counter {
-			e.stopAtZero(b.First[lo], result)
+			e.stopAtZero(b.First[lo], rise)
 		}
-		out.add(step, result*times(&e))
+		out.add(step, rise*s.times(e))
 	})
 }
 
@@ -92,17 +106,17 @@ type extrapolation struct {
 	toZero float64 // how long that is before the first sample
 }
 
-// stopAtZero says that a counter began with first and rose by increase: extrapolated to the left, it must not
-// become negative.
-func (e *extrapolation) stopAtZero(first, increase float64) {
-	if increase > 0 && first >= 0 {
-		e.zero, e.toZero = true, e.sampled*(first/increase)
+// stopAtZero says that a counter began with first and rose by rise: extrapolated to the left, it must not become
+// negative.
+func (e *extrapolation) stopAtZero(first, rise float64) {
+	if rise > 0 && first >= 0 {
+		e.zero, e.toZero = true, e.sampled*(first/rise)
 	}
 }
 
 // factor returns what to multiply the increase between the samples by. A window whose samples end more than
 // about one interval from an edge is taken to have begun, or ended, half an interval from its last sample.
-func (e *extrapolation) factor() float64 {
+func (e extrapolation) factor() float64 {
 	interval := e.sampled / float64(e.count-1)
 	gap := interval * 1.1
 	left, right := e.beforeFirst, e.afterLast
@@ -158,46 +172,39 @@ func sameBounds(a, b *histogram.FloatHistogram) bool {
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
-// slopeOfHistograms is rate or increase over buckets of histograms, as histogramRate of Prometheus computes it.
-// What it can't be sure of is left to the samples: other bounds, and sums that aren't finite, since Prometheus
-// leaves out a first sample that a reset follows.
-func (f *bucketFunc) slopeOfHistograms(b *rollup.Buckets, step, lo, hi int, e *extrapolation,
-	times func(*extrapolation) float64, out *answers,
-) {
+// riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil
+// where only the samples can tell: with other bounds, and with sums that aren't finite, since Prometheus leaves out
+// a first sample that a reset follows.
+func (f *bucketFunc) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
 	j := &f.joints
 	if j.unlike[hi] > j.unlike[lo+1] {
-		out.needsSamples(step)
-		return
+		return nil
 	}
-	first := b.Histograms[lo].First
-	result := b.Histograms[hi-1].Last.Copy()
-	result.CounterResetHint = histogram.GaugeType
-	ok := add(result.Sub(first))
+	rise := b.Histograms[hi-1].Last.Copy()
+	rise.CounterResetHint = histogram.GaugeType
+	ok := added(rise.Sub(b.Histograms[lo].First))
 	if ok && j.corrected[hi] > j.corrected[lo] {
-		ok = f.correctHistograms(result, b, lo, hi)
+		ok = f.correctHistograms(rise, b, lo, hi)
 	}
-	if !ok || result.Sum-result.Sum != 0 || result.HasOverflow() {
-		out.needsSamples(step)
-		return
+	if !ok || math.IsNaN(rise.Sum) || rise.HasOverflow() {
+		return nil
 	}
-	e.stopAtZero(first.Count, result.Count)
-	result.CounterResetHint = histogram.GaugeType
-	result.Compact(0)
-	out.addHistogram(step, result.Mul(times(e)))
+	rise.CounterResetHint = histogram.GaugeType
+	return rise.Compact(0)
 }
 
 // correctHistograms adds what stood before each reset in buckets lo to before hi.
-func (f *bucketFunc) correctHistograms(result *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int) bool {
+func (f *bucketFunc) correctHistograms(rise *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int) bool {
 	for i := lo; i < hi; i++ {
-		if i > lo && f.joints.reset[i] && !add(result.Add(b.Histograms[i-1].Last)) {
+		if i > lo && f.joints.reset[i] && !added(rise.Add(b.Histograms[i-1].Last)) {
 			return false
 		}
-		if c := b.Histograms[i].Correction; c != nil && !add(result.Add(c)) {
+		if c := b.Histograms[i].Correction; c != nil && !added(rise.Add(c)) {
 			return false
 		}
 	}
 	return true
 }
 
-// add says of what FloatHistogram's Add and Sub return whether all went well.
-func add(_ *histogram.FloatHistogram, _, _ bool, err error) bool { return err == nil }
+// added says of what FloatHistogram's Add and Sub return whether all went well.
+func added(_ *histogram.FloatHistogram, _, _ bool, err error) bool { return err == nil }
