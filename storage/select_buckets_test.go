@@ -1,0 +1,146 @@
+package storage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TestBucketsAreWhatSamplesMake asks for buckets while data are sealed by an earlier release (without rollups),
+// sealed, late, and unsealed, and compares them with what the samples of the same query make.
+func TestBucketsAreWhatSamplesMake(t *testing.T) {
+	for _, shards := range []int64{1, 4} {
+		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Log("seed", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			ts := openTestStore(t, nil)
+			m := newReadModel(t, ts, shards, r)
+			ask := func(when string) {
+				for range 15 {
+					compareBuckets(t, ts, r, when)
+				}
+			}
+			ask("sealed without rollups, and unsealed")
+			require.NoError(t, ts.SealAll(t.Context()))
+			ask("sealed")
+			list, err := ts.Unrolled(t.Context(), -maxTime/2, maxTime/2)
+			require.NoError(t, err)
+			require.NotEmpty(t, list)
+			for i, u := range list {
+				_, err := ts.RollUp(t.Context(), u)
+				require.NoError(t, err)
+				if i == len(list)/2 {
+					ask("half rolled up")
+				}
+			}
+			left, err := ts.Unrolled(t.Context(), -maxTime/2, maxTime/2)
+			require.NoError(t, err)
+			require.Empty(t, left)
+			ask("rolled up")
+			p := ts.period
+			newest := p.slotOf(ts.now.UnixMilli())
+			for range 40 {
+				slot := newest - r.Int64N(40)
+				ls := m.labels[r.IntN(len(m.labels))]
+				ts.write("default", ls, sample{p.slotStart(slot) + 1 + r.Int64N(p.slotEnd(slot)-p.slotStart(slot)), r.Float64()})
+			}
+			ask("late")
+			ts.reopen()
+			ask("late, after a restart")
+			require.NoError(t, ts.SealAll(t.Context()))
+			ask("late, sealed")
+			require.Greater(t, ts.check().Rollups, 1000)
+		})
+	}
+}
+
+func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
+	q := randomQuery(ts, r)
+	res := rollup.Resolutions[r.IntN(2)]
+	width := res.Width()
+	q.Limit = 0
+	q.MinT, q.MaxT = floorDiv(q.MinT, width)*width+1, floorDiv(q.MaxT, width)*width
+	if q.MinT >= q.MaxT {
+		return
+	}
+	var edges []int64
+	for range r.IntN(4) {
+		edges = append(edges, q.MinT+r.Int64N(q.MaxT-q.MinT))
+	}
+	slices.Sort(edges)
+
+	want := map[string]*rollup.Buckets{}
+	found, err := ts.Select(t.Context(), q)
+	require.NoError(t, err)
+	for _, s := range found {
+		var samples chunk.Samples
+		require.NoError(t, s.Samples(&samples))
+		if samples.Len() == 0 {
+			continue
+		}
+		b := &rollup.Buckets{}
+		rollup.AppendCells(b, &samples, edges, width)
+		want[s.Labels.String()] = b
+	}
+
+	q.Resolution, q.Columns, q.Edges = res, rollup.AllColumns, edges
+	found, err = ts.Select(t.Context(), q)
+	require.NoError(t, err)
+	got := map[string]bool{}
+	var b rollup.Buckets
+	var buf BucketBuffers
+	for _, s := range found {
+		require.NoError(t, s.Buckets(&b, &buf))
+		b.Delete(0, func(end int64) bool { return end <= q.MinT-1 || end > q.MaxT })
+		name := s.Labels.String()
+		if b.Len() == 0 {
+			require.Nil(t, want[name], "%s: %s is missing", when, name)
+			continue
+		}
+		got[name] = true
+		require.NotNil(t, want[name], "%s: %s has buckets and no samples", when, name)
+		require.Equal(t, want[name].End, b.End, "%s: %s", when, name)
+		require.Equal(t, want[name].Start, b.Start, "%s: %s", when, name)
+		require.Equal(t, want[name].Count, b.Count)
+		require.Equal(t, want[name].First, b.First)
+		require.Equal(t, want[name].LastT, b.LastT)
+		require.Equal(t, want[name].Max, b.Max)
+		require.InDeltaSlice(t, want[name].Sum, b.Sum, 1e-9)
+		require.InDeltaSlice(t, want[name].Correction, b.Correction, 1e-9)
+		require.Equal(t, want[name].Resets, b.Resets)
+	}
+	require.Len(t, got, len(want), when)
+}
+
+func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
+	const day = 24 * time.Hour
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 40*day, 100*day })
+	ts.write("default", labels.FromStrings(labels.MetricName, "up", "job", "old"), sample{ts.now.UnixMilli() - 1000, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	begin := ts.now
+	for days, want := range map[int][]string{0: {"old"}, 20: {"old"}, 70: {"old"}, 300: {}} {
+		ts.now = begin.Add(time.Duration(days) * day)
+		values, err := ts.LabelValues(t.Context(), "job", Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime})
+		require.NoError(t, err)
+		require.Equal(t, want, values, "after %d days", days)
+		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime, LabelsOnly: true,
+			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "old")}})
+		require.NoError(t, err)
+		require.Len(t, found, len(want), "after %d days", days)
+	}
+	for _, days := range []int{20, 70, 300} { // What is dropped was hidden before.
+		ts.now = begin.Add(time.Duration(days) * day)
+		dropped, err := ts.Expire(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, dropped, "after %d days", days)
+	}
+}
