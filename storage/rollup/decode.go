@@ -293,24 +293,29 @@ func (d *decoder) values(want Columns, temp []int64) error {
 		d.l.floats(d.placed(&d.into.Last), d.l.last)
 		d.place(d.into.Last)
 	}
-	for _, c := range [...]struct {
-		wanted Columns
-		column *[]float64
-		decode func(*decoder, []float64, []int64) error
-	}{
-		{ColumnMin, &d.into.Min, (*decoder).least},
-		{ColumnMax, &d.into.Max, (*decoder).greatest},
-		{ColumnSum, &d.into.Sum, (*decoder).sums},
-		{ColumnSum, &d.into.SumLow, (*decoder).lows},
-	} {
-		if want&c.wanted == 0 {
-			continue
-		}
-		if err := c.decode(d, d.placed(c.column), temp); err != nil {
+	if want&ColumnMin != 0 {
+		if err := d.least(d.placed(&d.into.Min), temp); err != nil {
 			return err
 		}
-		d.place(*c.column)
+		d.place(d.into.Min)
 	}
+	if want&ColumnMax != 0 {
+		if err := d.greatest(d.placed(&d.into.Max), temp); err != nil {
+			return err
+		}
+		d.place(d.into.Max)
+	}
+	if want&ColumnSum == 0 {
+		return nil
+	}
+	if err := d.sums(d.placed(&d.into.Sum), temp); err != nil {
+		return err
+	}
+	d.place(d.into.Sum)
+	if err := d.lows(d.placed(&d.into.SumLow), temp); err != nil {
+		return err
+	}
+	d.place(d.into.SumLow)
 	return nil
 }
 

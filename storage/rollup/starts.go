@@ -69,14 +69,16 @@ func (d *decoder) starts() error {
 		clear(tail(column, d.at-len(*column))) // those of buckets before
 	}
 	first, last := tail(&into.FirstST, d.n), tail(&into.LastST, d.n)
-	times := make([]int64, d.full)
-	if err := d.relative(columnFirstST, first[:d.full], times, func(i int) int64 { return into.Start[d.at] },
-		d.firstTimes); err != nil {
+	far := make([]int64, d.full)
+	for i := range far {
+		far[i] = into.Start[d.at]
+	}
+	clear(first)
+	if err := d.relative(columnFirstST, first[:d.full], far); err != nil {
 		return err
 	}
-	copy(last, first[:d.full])
-	if err := d.relative(columnLastST, last[:d.full], times, func(i int) int64 { return first[i] },
-		d.lastTimes); err != nil {
+	copy(last, first)
+	if err := d.relative(columnLastST, last[:d.full], first); err != nil {
 		return err
 	}
 	d.expand(first, d.full, full)
@@ -84,33 +86,36 @@ func (d *decoder) starts() error {
 	return nil
 }
 
-// relative fills x from a column of start timestamps; where that isn't there, x stays as it is, or 0.
-func (d *decoder) relative(id int, x, times []int64, far func(int) int64, own func([]int64) error) error {
+// relative fills x from a column of start timestamps; where that isn't there, x stays as it is.
+func (d *decoder) relative(id int, x, far []int64) error {
 	b := d.e.column(id)
 	if len(b) == 0 {
-		if id == columnFirstST {
-			clear(x)
-		}
 		return nil
 	}
-	relative := b[0]
-	switch relative {
+	base := far
+	switch b[0] {
 	case startsFar:
-		for i := range times {
-			times[i] = far(i)
-		}
 	case startsOwn:
-		if err := own(times); err != nil {
+		base = make([]int64, d.full)
+		if err := d.ownTimes(id, base); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("%w: start timestamps relative to unknown %d", ErrCorrupt, relative)
+		return fmt.Errorf("%w: start timestamps relative to unknown %d", ErrCorrupt, b[0])
 	}
 	if err := decodeInts(b[1:], x, "start timestamps"); err != nil {
 		return err
 	}
-	for i, t := range times {
-		x[i] += t
+	for i := range x {
+		x[i] += base[i]
 	}
 	return nil
+}
+
+// ownTimes fills t with the timestamps that a column of start timestamps may be relative to.
+func (d *decoder) ownTimes(id int, t []int64) error {
+	if id == columnFirstST {
+		return d.firstTimes(t)
+	}
+	return d.lastTimes(t)
 }
