@@ -76,5 +76,6 @@ func BenchmarkWrite(b *testing.B) {
 		b.ReportMetric((cpuSeconds()-written)/million, "seal-cpu-s/Msample")
 		stats := ts.check()
 		b.ReportMetric(float64(stats.Bytes)/float64(stats.Samples), "chunk-B/sample")
+		b.ReportMetric(float64(stats.RollupBytes)/float64(stats.Samples), "rollup-B/sample")
 	}
 }
