@@ -41,6 +41,8 @@ type part struct {
 	// eval are the times at which the evaluator asks, edges the right edges of the windows, which differ from
 	// them by offset and @.
 	eval, edges steps
+	// stats: of histograms only count and sum are wanted.
+	stats bool
 	// minT is from where the ordinary Queryable would be asked to read.
 	minT int64
 }

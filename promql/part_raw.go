@@ -1,16 +1,16 @@
 package promql
 
 import (
-	"math"
+	"fmt"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	promengine "github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/util/annotations"
-
+	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -30,7 +30,12 @@ type rawReader struct {
 	enh    promengine.EvalNodeHelper
 	in     promengine.Matrix // the one series, as the function wants it
 
-	it     *iterator
+	it *iterator
+	// stats reads only what histogram_count and the like need, as the evaluator then does: which resets are
+	// seen depends on it. nil: the whole histograms are read.
+	stats    *promengine.HistogramStatsIterator
+	memoized *promstorage.MemoizedSeriesIterator // the evaluator's way to look back
+
 	floats []promengine.FPoint
 	hists  []promengine.HPoint
 
@@ -39,15 +44,32 @@ type rawReader struct {
 }
 
 func newRawReader(p *part, b *budget) *rawReader {
-	return &rawReader{
+	r := &rawReader{
 		part: p, budget: b, call: promengine.FunctionCalls[p.function],
 		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
 		in:  make(promengine.Matrix, 1), it: &iterator{},
+		memoized: promstorage.NewMemoizedEmptyIterator(p.width),
 	}
+	if p.stats {
+		r.stats = promengine.NewHistogramStatsIterator(r.it)
+	}
+	return r
+}
+
+// histograms returns the iterator from which histograms are taken.
+func (r *rawReader) histograms() chunkenc.Iterator {
+	if r.stats == nil {
+		return r.it
+	}
+	r.stats.Reset(r.it)
+	return r.stats
 }
 
 func (r *rawReader) notes() annotations.Annotations { return r.annotations }
 func (r *rawReader) samples() int64                 { return r.decoded }
+
+// errJumps: between windows that don't touch, the evaluator loses sight of the histogram before.
+var errJumps = fmt.Errorf("%w: parts of histograms at steps wider than the range", errLeave)
 
 // read implements partReader.
 func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
@@ -83,12 +105,16 @@ func (r *rawReader) layOut() error {
 	if r.it.hists == len(samples.H) {
 		return nil
 	}
+	if r.stats != nil && r.part.edges.step > r.part.width {
+		return errJumps
+	}
 	size := len(r.floats)
-	for typ := r.it.Next(); typ != chunkenc.ValNone; typ = r.it.Next() {
+	it := r.histograms()
+	for typ := it.Next(); typ != chunkenc.ValNone; typ = it.Next() {
 		if typ == chunkenc.ValFloat {
 			continue
 		}
-		t, h := r.it.AtFloatHistogram(nil)
+		t, h := it.AtFloatHistogram(nil)
 		if value.IsStaleNaN(h.Sum) {
 			continue
 		}
@@ -190,24 +216,13 @@ func (r *rawReader) latest(out *values) error {
 	return nil
 }
 
-// latestOfBoth is latest for series with histograms.
+// latestOfBoth is latest for series with histograms, by way of the evaluator's own iterator.
 func (r *rawReader) latestOfBoth(out *values) error {
-	p := r.part
-	typ := r.it.Next() // the first sample after the edge
-	at, v, h := int64(math.MinInt64), 0.0, (*histogram.FloatHistogram)(nil)
-	for i := range p.edges.n {
-		edge := p.edges.at(i)
-		for typ != chunkenc.ValNone && r.it.AtT() <= edge {
-			if typ == chunkenc.ValFloat {
-				at, v = r.it.At()
-				h = nil
-			} else {
-				at, h = r.it.AtFloatHistogram(nil)
-			}
-			typ = r.it.Next()
-		}
+	r.memoized.Reset(r.histograms())
+	for i := range r.part.edges.n {
+		v, h, ok := r.latestAt(r.part.edges.at(i))
 		switch {
-		case at == math.MinInt64 || at <= edge-p.width:
+		case !ok:
 		case h == nil && !value.IsStaleNaN(v):
 			out.v[i] = v
 			out.floats++
@@ -217,4 +232,18 @@ func (r *rawReader) latestOfBoth(out *values) error {
 		}
 	}
 	return r.it.err
+}
+
+func (r *rawReader) latestAt(edge int64) (v float64, h *histogram.FloatHistogram, ok bool) {
+	typ := r.memoized.Seek(edge)
+	if typ == chunkenc.ValNone || r.memoized.AtT() > edge {
+		_, t, v, h, ok := r.memoized.PeekPrev()
+		return v, h, ok && t > edge-r.part.width
+	}
+	if typ == chunkenc.ValFloat {
+		_, v = r.memoized.At()
+	} else {
+		_, h = r.memoized.AtFloatHistogram()
+	}
+	return v, h, true
 }

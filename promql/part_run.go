@@ -2,7 +2,6 @@ package promql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -29,7 +28,7 @@ type batch struct {
 }
 
 // errPanicked says that a function panicked. The evaluator knows better how to tell its caller.
-var errPanicked = errors.New("promql: a function panicked")
+var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
 
 // partRun computes a part of some series, and hands the values on in the order of the series: what is made of
 // them doesn't depend on how many goroutines there were.

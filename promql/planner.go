@@ -3,6 +3,7 @@ package promql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -94,7 +95,7 @@ func (p *plan) compute(c candidate) error {
 	}
 	stats.Duration = time.Since(start)
 	switch {
-	case errors.Is(err, errLeave), errors.Is(err, errPanicked):
+	case err != nil:
 		stats.Refused = err.Error()
 	default:
 		p.replace(c.at, result)
@@ -103,8 +104,11 @@ func (p *plan) compute(c candidate) error {
 	return nil
 }
 
-// errLeave says that the evaluator will find an error, and is to say it.
-var errLeave = errors.New("promql: several series would have the same labels")
+// errLeave says that a part is better left to the evaluator; errSameLabels that this will then find an error.
+var (
+	errLeave      = errors.New("promql: left to the evaluator")
+	errSameLabels = fmt.Errorf("%w: several series would have the same labels", errLeave)
+)
 
 func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	w := warningsOf(p.ctx)
@@ -116,7 +120,7 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 		return result, nil
 	}
 	if !c.unique(series) {
-		return nil, errLeave
+		return nil, errSameLabels
 	}
 	held := p.budget.held.Load()
 	run := &partRun{part: c.part, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0)}
@@ -133,7 +137,7 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	}
 	stats.Samples += run.samples()
 	switch {
-	case errors.Is(err, errHistograms), errors.Is(err, errPanicked):
+	case errors.Is(err, errHistograms), errors.Is(err, errLeave):
 		p.budget.held.Store(held)
 		return nil, err
 	case err != nil:

@@ -224,7 +224,7 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*part, bool) {
 // place sets the part's steps.
 func (p *part) place(e *parser.VectorSelector, in surroundings) {
 	offset := e.OriginalOffset.Milliseconds()
-	p.matchers, p.eval, p.edges = e.LabelMatchers, in.grid, in.grid
+	p.matchers, p.eval, p.edges, p.stats = e.LabelMatchers, in.grid, in.grid, e.SkipHistogramBuckets
 	from := in.from
 	if e.Timestamp != nil {
 		p.edges.first, p.edges.step, from = *e.Timestamp, 0, *e.Timestamp

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sort"
+	"strconv"
 	"testing"
 	"time"
 
@@ -138,6 +140,7 @@ func nearHistograms(a, b *histogram.FloatHistogram) bool {
 // rivals are the same data and two engines, of which one has no planner.
 type rivals struct {
 	t       *testing.T
+	ctx     context.Context
 	q       *Queryable
 	planned *Engine
 	plain   *Engine
@@ -152,7 +155,7 @@ func newRivals(t *testing.T, q *Queryable, set func(*Options)) *rivals {
 	if set != nil {
 		set(&o)
 	}
-	r := &rivals{t: t, q: q, planned: NewEngine(o), parts: map[string]int{}}
+	r := &rivals{t: t, ctx: t.Context(), q: q, planned: NewEngine(o), parts: map[string]int{}}
 	o.NoPlanner = true
 	r.plain = NewEngine(o)
 	t.Cleanup(func() { require.NoError(t, r.planned.Close()); require.NoError(t, r.plain.Close()) })
@@ -161,11 +164,11 @@ func newRivals(t *testing.T, q *Queryable, set func(*Options)) *rivals {
 
 // difference asks both. It returns false if the query isn't one.
 func (r *rivals) difference(a asked) (string, bool) {
-	want, _, err := a.ask(r.t.Context(), r.plain, r.q)
+	want, _, err := a.ask(r.ctx, r.plain, r.q)
 	if err != nil {
 		return "", false
 	}
-	got, stats, err := a.ask(r.t.Context(), r.planned, r.q)
+	got, stats, err := a.ask(r.ctx, r.planned, r.q)
 	require.NoError(r.t, err)
 	for _, s := range stats {
 		r.parts[s.Refused]++
@@ -173,7 +176,7 @@ func (r *rivals) difference(a asked) (string, bool) {
 	d := want.differs(got)
 	// The evaluator's own answer may be one of several, where it walks through a map: then nothing is known.
 	for i := 0; d != "" && i < 12; i++ {
-		again, _, err := a.ask(r.t.Context(), r.plain, r.q)
+		again, _, err := a.ask(r.ctx, r.plain, r.q)
 		require.NoError(r.t, err)
 		if want.differs(again) != "" {
 			r.undecided++
@@ -225,6 +228,11 @@ func askedOf(a *asker) asked {
 // The planner must answer every query as Prometheus' evaluator does on its own.
 func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
 	queries := 2500
 	if testing.Short() {
 		queries = 300
