@@ -2,7 +2,8 @@ package promql
 
 import "github.com/cassia-db/cassia/storage/rollup"
 
-// function is what is known of a function over a range vector, or of an instant selector.
+// function is what is known of a function over a range vector, of an instant selector, or of a function that wants
+// to know more of an instant selector's samples than their values.
 type function struct {
 	// name is PromQL's; "" is an instant selector.
 	name string
@@ -46,19 +47,25 @@ func (w withoutRaw) String() string {
 	}
 }
 
-// functions are instant selectors and the functions that take a range vector.
+// ends are the first and the last sample of a bucket.
+const ends = rollup.ColumnFirst | rollup.ColumnLast
+
+// functions are instant selectors, the functions that take a range vector, and those that see the samples of
+// instant selectors. Every other function takes what these give. The table in doc.go is made of it.
 var functions = [...]function{
-	{name: "", over: overSelector, columns: rollup.ColumnLast, newest: true, staleness: true, why: "the lookback is widened to a bucket"},
+	{name: "", over: overSelector, columns: rollup.ColumnLast, newest: true, staleness: true},
+	{name: "absent", newest: true, withoutRaw: approximated, why: "the lookback is widened to a bucket"},
 	{name: "absent_over_time", withoutRaw: approximated, why: "the window is widened to a bucket"},
 	{name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum},
-	{name: "changes", over: overChanges, columns: rollup.ColumnChanges | rollup.ColumnFirst | rollup.ColumnLast, grows: true},
+	{name: "changes", over: overChanges, columns: rollup.ColumnChanges | ends, grows: true},
 	{name: "count_over_time", over: overCount, grows: true},
-	{name: "delta", over: overDelta, columns: rollup.ColumnFirst | rollup.ColumnLast, grows: true},
+	{name: "delta", over: overDelta, columns: ends, grows: true},
 	{name: "deriv", withoutRaw: approximated, why: "two points a bucket"},
 	{name: "double_exponential_smoothing", withoutRaw: refused, why: "smooths from sample to sample"},
 	{name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
 	{name: "idelta", withoutRaw: refused, why: "the last two samples aren't kept"},
-	{name: "increase", over: overIncrease, columns: rollup.ColumnFirst | rollup.ColumnLast | rollup.ColumnCorrection, grows: true},
+	{name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | ends, grows: true},
+	{name: "info", newest: true, withoutRaw: approximated, why: "the lookback is widened to a bucket"},
 	{name: "irate", withoutRaw: approximated, why: "over the last bucket"},
 	{name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, newest: true},
 	{name: "mad_over_time", withoutRaw: approximated, why: "two samples a bucket"},
@@ -67,18 +74,20 @@ var functions = [...]function{
 	{name: "predict_linear", withoutRaw: approximated, why: "two points a bucket"},
 	{name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, newest: true},
 	{name: "quantile_over_time", withoutRaw: approximated, why: "two samples a bucket"},
-	{name: "rate", over: overRate, columns: rollup.ColumnFirst | rollup.ColumnLast | rollup.ColumnCorrection},
-	{name: "resets", over: overResets, columns: rollup.ColumnResets | rollup.ColumnFirst | rollup.ColumnLast, grows: true},
+	{name: "rate", over: overRate, columns: rollup.ColumnCorrection | ends},
+	{name: "resets", over: overResets, columns: rollup.ColumnResets | ends, grows: true},
+	{name: "start_timestamp", newest: true, withoutRaw: approximated, why: "of the last sample in a bucket"},
 	{name: "stddev_over_time", withoutRaw: approximated, why: "two samples a bucket"},
 	{name: "stdvar_over_time", withoutRaw: approximated, why: "two samples a bucket"},
 	{name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, grows: true},
+	{name: "timestamp", newest: true, withoutRaw: approximated, why: "of the last sample in a bucket"},
 	{name: "ts_of_first_over_time", over: overOldest(firstTimeIn), columns: rollup.ColumnFirst},
 	{name: "ts_of_last_over_time", over: overLastTime, columns: rollup.ColumnLast},
 	{name: "ts_of_max_over_time", withoutRaw: refused, why: "a bucket doesn't know when"},
 	{name: "ts_of_min_over_time", withoutRaw: refused, why: "a bucket doesn't know when"},
 }
 
-// functionOf returns the function of that name, "" for an instant selector; nil if it takes no range vector.
+// functionOf returns the function of that name, "" for an instant selector; nil if it isn't one of functions.
 func functionOf(name string) *function {
 	for i := range functions {
 		if functions[i].name == name {

@@ -89,7 +89,9 @@ func overMax(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 	f.overFold(greater, b.Max, b, w, out)
 }
 
-func (f *bucketFunc) overFold(join func(earlier, later float64) float64, leafs []float64, b *rollup.Buckets, w windows, out *answers) {
+func (f *bucketFunc) overFold(join func(earlier, later float64) float64, leafs []float64,
+	b *rollup.Buckets, w windows, out *answers,
+) {
 	f.fold.start(join)
 	f.overEach(b, w, out, ofFloats, func(step, lo, hi int) {
 		out.add(step, f.fold.of(leafs, lo, hi))
@@ -124,7 +126,9 @@ func overAvg(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 	})
 }
 
-func (f *bucketFunc) overSums(b *rollup.Buckets, w windows, out *answers, value func(sum compensated, lo, hi int) float64) {
+func (f *bucketFunc) overSums(b *rollup.Buckets, w windows, out *answers,
+	value func(sum compensated, lo, hi int) float64,
+) {
 	f.pairs = f.pairs[:0]
 	for i, high := range b.Sum {
 		f.pairs = append(f.pairs, compensated{high, b.SumLow[i]})

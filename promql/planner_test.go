@@ -42,14 +42,15 @@ type answer struct {
 	rows  promengine.Matrix
 }
 
-func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []PartStats, error) {
-	var query promengine.Query
-	var err error
+func (a asked) query(ctx context.Context, e *Engine, q *Queryable) (promengine.Query, error) {
 	if a.end == 0 {
-		query, err = e.NewInstantQuery(ctx, q, nil, a.text, time.UnixMilli(a.start))
-	} else {
-		query, err = e.NewRangeQuery(ctx, q, nil, a.text, time.UnixMilli(a.start), time.UnixMilli(a.end), a.step)
+		return e.NewInstantQuery(ctx, q, nil, a.text, time.UnixMilli(a.start))
 	}
+	return e.NewRangeQuery(ctx, q, nil, a.text, time.UnixMilli(a.start), time.UnixMilli(a.end), a.step)
+}
+
+func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []PartStats, error) {
+	query, err := a.query(ctx, e, q)
 	if err != nil {
 		return answer{}, nil, err
 	}

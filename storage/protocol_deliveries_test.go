@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // dataSet draws samples of all kinds over three days, some of them at one time with different values.
@@ -97,7 +98,7 @@ func requireSameBytes(t *testing.T, now time.Time, least int, open func(*testing
 	for _, x := range set {
 		model.stays(protocolSeries{"ann", x.series}, x.t, x.value())
 	}
-	var first []byte
+	var first, firstRolled []byte
 	for i, d := range deliveries() {
 		t.Run(d.name, func(t *testing.T) {
 			stores := open(t)
@@ -117,6 +118,13 @@ func requireSameBytes(t *testing.T, now time.Time, least int, open func(*testing
 					require.Equal(t, first, bytes)
 				}
 				require.NoError(t, stores[rng.IntN(len(stores))].SealAll(t.Context())) // and once more, sealed
+			}
+			for _, ts := range stores {
+				rolled := ts.rollups(d.tenant)
+				if firstRolled == nil {
+					firstRolled = rolled
+				}
+				require.Equal(t, firstRolled, rolled, "rollups")
 			}
 			if len(stores) == 1 { // another one lets go of what this one sealed when its loop comes round
 				stores[0].requireEmptyHead()
@@ -176,6 +184,41 @@ func (ts *testStore) restart() {
 	ts.Store, err = Open(ts.t.Context(), ts.eng, ts.opts)
 	require.NoError(ts.t, err)
 	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+}
+
+// rollups reads the buckets of all that a tenant has, which must be those that its samples make.
+func (ts *testStore) rollups(tenant string) (out []byte) {
+	for _, res := range rollup.Resolutions {
+		q := Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime, Resolution: res, Columns: rollup.AllColumns, Sorted: true}
+		found, err := ts.Select(ts.t.Context(), q)
+		require.NoError(ts.t, err)
+		require.NotEmpty(ts.t, found)
+		q.Resolution = rollup.Raw
+		raw, err := ts.Select(ts.t.Context(), q)
+		require.NoError(ts.t, err)
+		require.Len(ts.t, raw, len(found))
+		var b, want, hours rollup.Buckets
+		var buf BucketBuffers
+		for i, s := range found {
+			for _, src := range s.sel.sources {
+				require.Equal(ts.t, res, resolutionOf(src.window.window), "all is sealed and rolled up")
+			}
+			require.NoError(ts.t, s.Buckets(&b, &buf))
+			have := rollup.AppendChunk(nil, &b, res.Width(), 0)
+			var samples chunk.Samples
+			require.NoError(ts.t, raw[i].Samples(&samples))
+			want.Reset()
+			rollup.AppendEvery(&want, &samples, rollup.FiveMinutes.Width())
+			if res == rollup.OneHour {
+				hours.Reset()
+				rollup.Coarsen(&hours, &want, res.Width())
+				want, hours = hours, want
+			}
+			require.Equal(ts.t, rollup.AppendChunk(nil, &want, res.Width(), 0), have, "%s of %s", res, s.Labels)
+			out = append(out, have...)
+		}
+	}
+	return out
 }
 
 // answer reads all that a tenant has, and calls it ann.

@@ -292,7 +292,8 @@ func (m *merger) add(id *SeriesID, heads []uint32) []uint32 {
 	return heads
 }
 
-// Samples appends the series' samples within the query's range, in order, at most one a timestamp.
+// Samples appends the series' samples within the query's range, in order, at most one a timestamp. It isn't for
+// queries that ask for a resolution: see Buckets.
 func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	if into.Len() > 0 {
 		var own chunk.Samples

@@ -1,5 +1,7 @@
 package chunk
 
+import "encoding/binary"
+
 // What stands in a chunk's columns, for others that keep numbers of series in columns.
 
 // MaxColumn is the greatest number of entries of AppendInts and AppendValues.
@@ -11,6 +13,16 @@ func AppendInts(dst []byte, x []int64) []byte { return appendInts(dst, x) }
 // DecodeInts fills x, of the length that was appended, and returns what follows in b. It returns ErrCorrupt
 // where b begins with no such run.
 func DecodeInts(b []byte, x []int64) (rest []byte, err error) { return decodeInts(b, x, 0) }
+
+// ConstantInts returns the one integer of a run, and whether b is the run of integers that are all the same and
+// nothing else.
+func ConstantInts(b []byte) (x int64, ok bool) {
+	if len(b) < 2 || b[0] != intsConstant {
+		return 0, false
+	}
+	x, n := binary.Varint(b[1:])
+	return x, n == len(b)-1
+}
 
 // AppendValues appends 1 to MaxColumn floats, which come back bit for bit.
 func AppendValues(dst []byte, v []float64) []byte { return appendValues(dst, v) }

@@ -43,7 +43,6 @@ type decoder struct {
 	parts        []part
 	full, floats int // how many take part
 	l            lanes
-	count        []int64 // of floats
 }
 
 func decode(e *envelope, want Columns, into *Buckets) error {
@@ -54,27 +53,26 @@ func decode(e *envelope, want Columns, into *Buckets) error {
 	if err := d.flags(); err != nil {
 		return err
 	}
-	var small [4 * smallChunk]int64
-	space := small[:]
-	if d.n > smallChunk {
-		space = make([]int64, 4*d.n)
-	}
-	size := len(space) / 4
-	if want&(ColumnCount|ColumnSum) != 0 {
-		d.count = space[:d.full]
-		if err := d.counts(want); err != nil {
+	if want&ColumnCount != 0 {
+		if err := d.counts(tail(&into.Count, d.n)); err != nil {
 			return err
 		}
 	}
 	if err := d.times(want); err != nil {
 		return err
 	}
-	d.l.first, d.l.last = space[size:][:d.floats], space[2*size:][:d.floats]
-	if err := d.values(want, space[3*size:][:d.floats]); err != nil {
+	if err := d.values(want); err != nil {
 		return err
 	}
-	if err := d.counters(want, space[3*size:][:d.full]); err != nil {
-		return err
+	if want&ColumnResets != 0 {
+		if err := d.numbers(columnResets, tail(&into.Resets, d.n), "resets"); err != nil {
+			return err
+		}
+	}
+	if want&ColumnChanges != 0 {
+		if err := d.numbers(columnChanges, tail(&into.Changes, d.n), "changes"); err != nil {
+			return err
+		}
 	}
 	if want&(ColumnFirst|ColumnLast|ColumnCorrection) != 0 {
 		return d.histograms(want)
@@ -169,44 +167,53 @@ func (d *decoder) flags() error {
 	return nil
 }
 
-// counts fills count, and appends to the column if that is wanted.
-func (d *decoder) counts(want Columns) error {
-	if err := decodeInts(d.e.column(columnCount), d.count, "counts"); err != nil {
+// counts fills count with the numbers of samples.
+func (d *decoder) counts(count []uint32) error {
+	if err := d.numbers(columnCount, count, "counts"); err != nil {
 		return err
 	}
-	for _, c := range d.count {
-		if c <= 0 || c > math.MaxUint32 {
-			return fmt.Errorf("%w: count of %d", ErrCorrupt, c)
+	for i, c := range count {
+		if c == 0 && d.takesPart(i, full) {
+			return fmt.Errorf("%w: a bucket of no samples", ErrCorrupt)
 		}
 	}
-	if want&ColumnCount != 0 {
-		d.narrow(tail(&d.into.Count, d.n), d.count)
-	}
-	if d.floats == d.full {
-		return nil
-	}
-	k := 0
-	for i, at := 0, 0; i < d.n; i++ {
-		if d.parts[i]&ofFloats != 0 {
-			d.count[k] = d.count[at]
-			k++
-		}
-		if d.parts[i]&full != 0 {
-			at++
-		}
-	}
-	d.count = d.count[:k]
 	return nil
 }
 
-// narrow fills a column with numbers of buckets that have samples.
-func (d *decoder) narrow(column []uint32, x []int64) {
-	for i, v := range x {
-		column[i] = uint32(v)
+// takesPart says whether bucket i does.
+func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
+
+// numbers fills x with what a column of integers says of buckets with samples.
+func (d *decoder) numbers(id int, x []uint32, what string) error {
+	if !d.e.has(id) {
+		clear(x)
+		return nil
+	}
+	if v, ok := chunk.ConstantInts(d.e.column(id)); ok && d.parts == nil && v >= 0 && v <= math.MaxUint32 {
+		for i := range x {
+			x[i] = uint32(v)
+		}
+		return nil
+	}
+	var small [smallChunk]int64
+	wide := small[:]
+	if d.full > smallChunk {
+		wide = make([]int64, d.full)
+	}
+	wide = wide[:d.full]
+	if err := decodeInts(d.e.column(id), wide, what); err != nil {
+		return err
+	}
+	for i, v := range wide {
+		if v < 0 || v > math.MaxUint32 {
+			return fmt.Errorf("%w: %d %s", ErrCorrupt, v, what)
+		}
+		x[i] = uint32(v)
 	}
 	if d.parts != nil {
-		expand(column, d.parts, d.full, full)
+		expand(x, d.parts, d.full, full)
 	}
+	return nil
 }
 
 // times appends timestamps and start timestamps.
@@ -233,13 +240,20 @@ func (d *decoder) times(want Columns) error {
 
 // firstTimes fills t with the first timestamps of buckets that have samples.
 func (d *decoder) firstTimes(t []int64) error {
+	start := d.into.Start[d.at:]
+	if v, ok := chunk.ConstantInts(d.e.column(columnFirstT)); ok && d.parts == nil && v >= 1 && v <= d.e.Width {
+		for i, s := range start {
+			t[i] = s + v
+		}
+		return nil
+	}
 	if err := d.within(columnFirstT, t, 1, "first timestamps"); err != nil {
 		return err
 	}
 	k := 0
-	for i, start := range d.into.Start[d.at:] {
-		if d.parts == nil || d.parts[i]&full != 0 {
-			t[k] += start
+	for i, s := range start {
+		if d.takesPart(i, full) {
+			t[k] += s
 			k++
 		}
 	}
@@ -248,12 +262,23 @@ func (d *decoder) firstTimes(t []int64) error {
 
 // lastTimes fills t with the last timestamps of buckets that have samples.
 func (d *decoder) lastTimes(t []int64) error {
+	ends := d.into.End[d.at:]
+	if !d.e.has(columnLastT) && d.parts == nil {
+		copy(t, ends)
+		return nil
+	}
+	if v, ok := chunk.ConstantInts(d.e.column(columnLastT)); ok && d.parts == nil && v >= 0 && v < d.e.Width {
+		for i, end := range ends {
+			t[i] = end - v
+		}
+		return nil
+	}
 	if err := d.within(columnLastT, t, 0, "last timestamps"); err != nil {
 		return err
 	}
 	k := 0
-	for i, end := range d.into.End[d.at:] {
-		if d.parts == nil || d.parts[i]&full != 0 {
+	for i, end := range ends {
+		if d.takesPart(i, full) {
 			t[k] = end - t[k]
 			k++
 		}
@@ -270,156 +295,6 @@ func (d *decoder) within(id int, x []int64, least int64, what string) error {
 		if v < least || v-least >= d.e.Width {
 			return fmt.Errorf("%w: %s outside their bucket", ErrCorrupt, what)
 		}
-	}
-	return nil
-}
-
-// values appends the columns of floats but for corrections.
-func (d *decoder) values(want Columns, temp []int64) error {
-	const ofLanes = ColumnFirst | ColumnLast | ColumnMin | ColumnMax | ColumnSum
-	if want&ofLanes == 0 {
-		return nil
-	}
-	if d.floats > 0 {
-		if err := d.l.decodeEnds(d.e.column(columnFirst), d.e.column(columnLast)); err != nil {
-			return err
-		}
-	}
-	if want&ColumnFirst != 0 {
-		d.l.floats(d.placed(&d.into.First), d.l.first)
-		d.place(d.into.First)
-	}
-	if want&ColumnLast != 0 {
-		d.l.floats(d.placed(&d.into.Last), d.l.last)
-		d.place(d.into.Last)
-	}
-	if want&ColumnMin != 0 {
-		if err := d.least(d.placed(&d.into.Min), temp); err != nil {
-			return err
-		}
-		d.place(d.into.Min)
-	}
-	if want&ColumnMax != 0 {
-		if err := d.greatest(d.placed(&d.into.Max), temp); err != nil {
-			return err
-		}
-		d.place(d.into.Max)
-	}
-	if want&ColumnSum == 0 {
-		return nil
-	}
-	if err := d.sums(d.placed(&d.into.Sum), temp); err != nil {
-		return err
-	}
-	d.place(d.into.Sum)
-	if err := d.lows(d.placed(&d.into.SumLow), temp); err != nil {
-		return err
-	}
-	d.place(d.into.SumLow)
-	return nil
-}
-
-// placed makes a column longer and returns where as many entries go as buckets have floats.
-func (d *decoder) placed(column *[]float64) []float64 { return tail(column, d.n)[:d.floats] }
-
-// place moves what was put there to the buckets of floats.
-func (d *decoder) place(column []float64) {
-	if d.parts != nil {
-		expand(column[len(column)-d.n:], d.parts, d.floats, ofFloats)
-	}
-}
-
-// counters appends resets, changes and corrections.
-func (d *decoder) counters(want Columns, temp []int64) error {
-	if want&ColumnChanges != 0 {
-		if err := d.numbers(columnChanges, &d.into.Changes, temp, "changes"); err != nil {
-			return err
-		}
-	}
-	if want&ColumnCorrection != 0 {
-		corrections := tail(&d.into.Correction, d.n)
-		clear(corrections)
-		if d.e.has(columnCorrection) {
-			if err := d.corrections(corrections, temp); err != nil {
-				return err
-			}
-		}
-	}
-	if want&ColumnResets != 0 {
-		return d.numbers(columnResets, &d.into.Resets, temp, "resets")
-	}
-	return nil
-}
-
-// numbers appends to column what a column of integers says of buckets with samples.
-func (d *decoder) numbers(id int, column *[]uint32, temp []int64, what string) error {
-	x := tail(column, d.n)
-	if !d.e.has(id) {
-		clear(x)
-		return nil
-	}
-	if err := d.readNumbers(id, temp, what); err != nil {
-		return err
-	}
-	d.narrow(x, temp)
-	return nil
-}
-
-func (d *decoder) readNumbers(id int, x []int64, what string) error {
-	if err := decodeInts(d.e.column(id), x, what); err != nil {
-		return err
-	}
-	for _, v := range x {
-		if v < 0 || v > math.MaxUint32 {
-			return fmt.Errorf("%w: %d %s", ErrCorrupt, v, what)
-		}
-	}
-	return nil
-}
-
-// corrections fills v, all 0, with the corrections of buckets of floats that have resets.
-func (d *decoder) corrections(v []float64, temp []int64) error {
-	if err := d.readNumbers(columnResets, temp, "resets"); err != nil {
-		return err
-	}
-	k, at := 0, 0 // temp becomes where the corrections belong
-	for i := range v {
-		p := full | ofFloats
-		if d.parts != nil {
-			p = d.parts[i]
-		}
-		if p&full == 0 {
-			continue
-		}
-		resets := temp[at]
-		at++
-		if resets > 0 && p&ofFloats != 0 {
-			temp[k] = int64(i)
-			k++
-		}
-	}
-	if err := decodeValues(d.e.column(columnCorrection), v[:k], "corrections"); err != nil {
-		return err
-	}
-	for k--; k >= 0; k-- {
-		x := v[k]
-		v[k] = 0
-		v[temp[k]] = x
-	}
-	return nil
-}
-
-// decodeValues fills v, which is not empty, from a column of values.
-func decodeValues(b []byte, v []float64, what string) error {
-	if len(v) == 0 {
-		return fmt.Errorf("%w: %s of no buckets", ErrCorrupt, what)
-	}
-	rest, err := chunk.DecodeValues(b, v)
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, what, err)
-	}
-	if len(rest) > 0 {
-		return fmt.Errorf("%w: %s are followed by %d bytes", ErrCorrupt, what, len(rest))
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func widen(x []uint32) []int64 {
 	return wide
 }
 
-// floats writes the columns of floats. Corrections come before resets in the order of columns.
+// floats writes the columns of floats.
 func (e *encoder) floats(b *Buckets, parts []part) {
 	l := takeLanes(b, parts)
 	if len(l.first) == 0 {
@@ -122,20 +122,5 @@ func (e *encoder) floats(b *Buckets, parts []part) {
 	e.ints(columnMin, l.below())
 	e.ints(columnMax, l.above())
 	e.sums(b, parts, &l)
-	from = len(e.body)
-	if corrections := correctionsOf(b, parts); len(corrections) > 0 {
-		e.body = chunk.AppendValues(e.body, corrections)
-	}
-	e.put(columnCorrection, from)
-}
-
-// correctionsOf returns the corrections of the buckets of floats that have resets.
-func correctionsOf(b *Buckets, parts []part) []float64 {
-	var v []float64
-	for i, p := range parts {
-		if p&ofFloats != 0 && b.Resets[i] > 0 {
-			v = append(v, b.Correction[i])
-		}
-	}
-	return v
+	e.corrections(b, parts, &l)
 }

@@ -26,6 +26,7 @@ const formBits = chunk.MaxExponent + 1
 type lanes struct {
 	form                  int
 	first, last, min, max []int64
+	sum                   []int64 // of sums; nil where they have none
 }
 
 // takeLanes turns values into integers.
@@ -157,6 +158,14 @@ func decodeInts(b []byte, x []int64, what string) error {
 		return fmt.Errorf("%w: %s are followed by %d bytes", ErrCorrupt, what, len(rest))
 	}
 	return nil
+}
+
+// float turns an integer into its value.
+func (l *lanes) float(m int64) float64 {
+	if l.form == formBits {
+		return chunk.FromOrderedBits(m)
+	}
+	return float64(m) / chunk.Power(l.form)
 }
 
 // floats turns integers into values.

@@ -7,88 +7,181 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A sum is predicted from its bucket's ends, count·(first + last)/2, which a constant has exactly and a counter
-// nearly. Column sum begins with a byte:
+// Sums and corrections are predicted from what else the bucket holds. Their columns begin with a byte that says how,
+// then follow a run of what their integers, in the form of the lanes, are greater by than predicted; and of decimals
+// perhaps a run of how many float64s the values lie above their integers.
 //
-//	0  a run of what the integers of the sums are greater by than predicted; of decimals, a run of how many
-//	   float64s the sums lie above their integers may follow
-//	1  values, where that is shorter
+//	    a sum is about                             a correction is about
+//	0   count · (first + last) / 2                 resets · max
+//	1   values follow, where that is shorter       likewise
+//	2   count · (min + max) / 2                    resets · sum / count
+//	3   count · (first + last + min + max) / 4
 //
-// Column sumLow likewise:
-//
-//	0  a run of the low sums in units (see unitOf)
-//	1  values
+// A sum's column that isn't there is as 0 predicts: so it is for a constant.
 const (
-	sumsPredicted = 0
-	sumsValues    = 1
+	byEnds    = 0
+	byValues  = 1
+	byExtreme = 2
+	byBoth    = 3
+
+	byMax = 0
+	bySum = 2
 )
 
-// predict sets p to the integers that sums are predicted to have.
-func (l *lanes) predict(p, count []int64) {
-	first, last := l.first[:len(p)], l.last[:len(p)]
-	count = count[:len(p)]
-	if l.form != formBits {
-		for i := range p {
-			p[i] = count[i]*first[i] + count[i]*(last[i]-first[i])/2
-		}
-		return
+// predictSums sets p to the integers that sums of so many values are predicted to have.
+func (l *lanes) predictSums(kind byte, p, count []int64) {
+	first, last, least, greatest := l.first, l.last, l.first, l.last
+	switch kind {
+	case byExtreme:
+		first, last, least, greatest = l.min, l.max, l.min, l.max
+	case byBoth:
+		least, greatest = l.min, l.max
 	}
-	for i := range p {
-		half := float64(chunk.FromOrderedBits(first[i])*0.5) + float64(chunk.FromOrderedBits(last[i])*0.5)
-		sum := float64(float64(count[i]) * half)
-		if sum != sum {
-			sum = 0 // machines differ in the bits of a NaN
+	for i, n := range count {
+		if l.form != formBits {
+			rise := (last[i] - first[i]) + (least[i] - first[i]) + (greatest[i] - first[i])
+			p[i] = n*first[i] + n*rise/4
+			continue
 		}
-		p[i] = chunk.OrderedBits(sum)
+		ends := float64(chunk.FromOrderedBits(first[i])*0.25) + float64(chunk.FromOrderedBits(last[i])*0.25)
+		extreme := float64(chunk.FromOrderedBits(least[i])*0.25) + float64(chunk.FromOrderedBits(greatest[i])*0.25)
+		p[i] = floatInteger(float64(n) * float64(ends+extreme))
 	}
+}
+
+// predictCorrections sets p to the integers that corrections are predicted to have: those of the buckets at, which
+// have so many resets.
+func (l *lanes) predictCorrections(kind byte, p, at, resets, count []int64) {
+	for k, i := range at {
+		n := resets[k]
+		switch {
+		case kind == byMax && l.form == formBits:
+			p[k] = floatInteger(float64(n) * chunk.FromOrderedBits(l.max[i]))
+		case kind == byMax:
+			p[k] = n * l.max[i]
+		case l.form == formBits:
+			p[k] = floatInteger(float64(n) * float64(chunk.FromOrderedBits(l.sum[i])/float64(count[i])))
+		default:
+			p[k] = n*(l.sum[i]/count[i]) + n*(l.sum[i]%count[i])/count[i]
+		}
+	}
+}
+
+// floatInteger returns the integer of a float that was computed: machines differ in the bits of a NaN.
+func floatInteger(v float64) int64 {
+	if v != v {
+		v = 0
+	}
+	return chunk.OrderedBits(v)
+}
+
+// integers returns the integers of v in the form of the lanes, and how many floats v lies above those; ok says
+// whether all have integers.
+func (l *lanes) integers(v []float64) (m, above []int64, ok bool) {
+	m, above = make([]int64, len(v)), make([]int64, len(v))
+	for i, x := range v {
+		switch l.form {
+		case formBits:
+			m[i], ok = chunk.OrderedBits(x), true
+		case 0:
+			m[i], ok = chunk.Mantissa(x, 0)
+		default:
+			m[i], above[i], ok = chunk.NearMantissa(x, l.form)
+		}
+		if !ok {
+			return nil, nil, false
+		}
+	}
+	return m, above, true
+}
+
+// guess is a prediction, and of which kind.
+type guess struct {
+	kind byte
+	p    []int64
+}
+
+// predicted writes a column of v, not empty, by the best of the guesses. m and above are the integers of v; nil:
+// there are none.
+func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...guess) {
+	from := len(e.body)
+	var best guess
+	if m != nil {
+		least := math.MaxInt
+		for _, g := range guesses {
+			if c := cost(minus(m, g.p)); c < least {
+				best, least = g, c
+			}
+		}
+		residues := minus(m, best.p)
+		if id == columnSum && best.kind == byEnds && allZero(residues) && allZero(above) {
+			return
+		}
+		e.body = chunk.AppendInts(append(e.body, best.kind), residues)
+		if !allZero(above) {
+			e.body = chunk.AppendInts(e.body, above)
+		}
+	}
+	middle := len(e.body)
+	e.body = chunk.AppendValues(append(e.body, byValues), v)
+	if m != nil && middle-from <= len(e.body)-middle {
+		e.body = e.body[:middle]
+	} else {
+		e.body = append(e.body[:from], e.body[middle:]...)
+	}
+	e.put(id, from)
 }
 
 // sums writes the columns of sums.
 func (e *encoder) sums(b *Buckets, parts []part, l *lanes) {
-	high, low := gather(b.Sum, parts, ofFloats), gather(b.SumLow, parts, ofFloats)
-	residues, above, ok := l.residues(high, widen(gather(b.Count, parts, ofFloats)))
-	from := len(e.body)
-	if !ok || !allZero(residues) || !allZero(above) {
-		if ok {
-			e.body = chunk.AppendInts(append(e.body, sumsPredicted), residues)
-			if !allZero(above) {
-				e.body = chunk.AppendInts(e.body, above)
-			}
-		}
-		predicted := len(e.body)
-		e.body = chunk.AppendValues(append(e.body, sumsValues), high)
-		if values := len(e.body) - predicted; ok && predicted-from <= values {
-			e.body = e.body[:predicted]
-		} else {
-			e.body = append(e.body[:from], e.body[predicted:]...)
-		}
+	high, count := gather(b.Sum, parts, ofFloats), widen(gather(b.Count, parts, ofFloats))
+	m, above, ok := l.integers(high)
+	if ok {
+		l.sum = m
 	}
-	e.put(columnSum, from)
-	e.lows(low, gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))
+	var guesses []guess
+	for _, kind := range []byte{byEnds, byExtreme, byBoth} {
+		g := guess{kind: kind, p: make([]int64, len(high))}
+		l.predictSums(kind, g.p, count)
+		guesses = append(guesses, g)
+	}
+	e.predicted(columnSum, high, m, above, guesses...)
+	e.lows(gather(b.SumLow, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))
 }
 
-// residues returns what the integers of sums are greater by than predicted, and how many floats the sums lie above
-// those; ok says whether all have integers.
-func (l *lanes) residues(sums []float64, count []int64) (residues, above []int64, ok bool) {
-	residues, above = make([]int64, len(sums)), make([]int64, len(sums))
-	l.predict(residues, count)
-	for i, v := range sums {
-		var m int64
-		switch l.form {
-		case formBits:
-			m = chunk.OrderedBits(v)
-		case 0:
-			m, ok = chunk.Mantissa(v, 0)
-		default:
-			m, above[i], ok = chunk.NearMantissa(v, l.form)
+// corrections writes the column of corrections of buckets of floats that have resets.
+func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
+	var v []float64
+	var at, resets, count []int64
+	k := int64(0)
+	for i, p := range parts {
+		if p&ofFloats == 0 {
+			continue
 		}
-		if !ok && l.form != formBits {
-			return nil, nil, false
+		if b.Resets[i] > 0 {
+			v, at, resets = append(v, b.Correction[i]), append(at, k), append(resets, int64(b.Resets[i]))
 		}
-		residues[i] = m - residues[i]
+		count = append(count, int64(b.Count[i]))
+		k++
 	}
-	return residues, above, true
+	if len(v) == 0 {
+		return
+	}
+	guesses := []guess{{kind: byMax, p: make([]int64, len(v))}}
+	l.predictCorrections(byMax, guesses[0].p, at, resets, count)
+	if l.sum != nil {
+		guesses = append(guesses, guess{kind: bySum, p: make([]int64, len(v))})
+		l.predictCorrections(bySum, guesses[1].p, at, resets, count)
+	}
+	m, above, _ := l.integers(v)
+	e.predicted(columnCorrection, v, m, above, guesses...)
 }
+
+// Column sumLow begins with a byte as well:
+//
+//	0  a run of the low sums in units (see unitOf)
+//	1  values
+const lowUnits = 0
 
 // lows writes the column of low sums.
 func (e *encoder) lows(low, least, greatest []float64) {
@@ -106,101 +199,37 @@ func (e *encoder) lows(low, least, greatest []float64) {
 	switch {
 	case none:
 	case exact:
-		e.body = chunk.AppendInts(append(e.body, sumsPredicted), units)
+		e.body = chunk.AppendInts(append(e.body, lowUnits), units)
 	default:
-		e.body = chunk.AppendValues(append(e.body, sumsValues), low)
+		e.body = chunk.AppendValues(append(e.body, byValues), low)
 	}
 	e.put(columnSumLow, from)
 }
 
-// sums fills v with the sums of buckets of floats; temp is as long.
-func (d *decoder) sums(v []float64, temp []int64) error {
-	d.l.predict(temp, d.count)
-	b := d.e.column(columnSum)
-	if len(b) == 0 {
-		d.l.floats(v, temp)
-		return nil
+// residues adds to predicted integers m what b says, and fills v with their values.
+func (d *decoder) residues(b []byte, m []int64, v []float64, what string) error {
+	var small [smallChunk]int64
+	residues := small[:]
+	if len(m) > smallChunk {
+		residues = make([]int64, len(m))
 	}
-	if b[0] == sumsValues {
-		return decodeValues(b[1:], v, "sums")
-	}
-	if b[0] != sumsPredicted {
-		return fmt.Errorf("%w: sums of kind %d", ErrCorrupt, b[0])
-	}
-	residues := make([]int64, 0, smallChunk)
-	if len(v) > smallChunk {
-		residues = make([]int64, 0, len(v))
-	}
-	residues = residues[:len(v)]
-	rest, err := chunk.DecodeInts(b[1:], residues)
+	residues = residues[:len(m)]
+	rest, err := chunk.DecodeInts(b, residues)
 	if err != nil {
-		return fmt.Errorf("%w: sums: %w", ErrCorrupt, err)
+		return fmt.Errorf("%w: %s: %w", ErrCorrupt, what, err)
 	}
 	for i, x := range residues {
-		temp[i] += x
+		m[i] += x
 	}
-	d.l.floats(v, temp)
+	d.l.floats(v, m)
 	if len(rest) == 0 {
 		return nil
 	}
-	if err := decodeInts(rest, residues, "sums' distances"); err != nil {
+	if err := decodeInts(rest, residues, what); err != nil {
 		return err
 	}
 	for i, x := range residues {
 		v[i] = chunk.FromOrderedBits(chunk.OrderedBits(v[i]) + x)
 	}
-	return nil
-}
-
-// lows fills v with the low sums of buckets of floats; temp is as long.
-func (d *decoder) lows(v []float64, temp []int64) error {
-	b := d.e.column(columnSumLow)
-	if len(b) == 0 {
-		clear(v)
-		return nil
-	}
-	if b[0] == sumsValues {
-		return decodeValues(b[1:], v, "low sums")
-	}
-	if b[0] != sumsPredicted {
-		return fmt.Errorf("%w: low sums of kind %d", ErrCorrupt, b[0])
-	}
-	least, greatest := make([]float64, len(v)), make([]float64, len(v))
-	if err := d.least(least, temp); err != nil {
-		return err
-	}
-	if err := d.greatest(greatest, temp); err != nil {
-		return err
-	}
-	if err := decodeInts(b[1:], temp, "low sums"); err != nil {
-		return err
-	}
-	for i, k := range temp {
-		v[i] = float64(k) * unitOf(least[i], greatest[i])
-	}
-	return nil
-}
-
-// least fills v with the least values of buckets of floats; temp is as long.
-func (d *decoder) least(v []float64, temp []int64) error {
-	if err := decodeInts(d.e.column(columnMin), temp, "least values"); err != nil {
-		return err
-	}
-	for i, first := range d.l.first {
-		temp[i] = min(first, d.l.last[i]) - temp[i]
-	}
-	d.l.floats(v, temp)
-	return nil
-}
-
-// greatest fills v with the greatest values of buckets of floats; temp is as long.
-func (d *decoder) greatest(v []float64, temp []int64) error {
-	if err := decodeInts(d.e.column(columnMax), temp, "greatest values"); err != nil {
-		return err
-	}
-	for i, first := range d.l.first {
-		temp[i] += max(first, d.l.last[i])
-	}
-	d.l.floats(v, temp)
 	return nil
 }
