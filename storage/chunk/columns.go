@@ -4,11 +4,21 @@ import "encoding/binary"
 
 // What stands in a chunk's columns, for others that keep numbers of series in columns.
 
-// MaxColumn is the greatest number of entries of AppendInts and AppendValues.
+// MaxColumn is the greatest number of entries in a run or among values.
 const MaxColumn = blockSamples
 
 // AppendInts appends the run of 1 to MaxColumn integers.
 func AppendInts(dst []byte, x []int64) []byte { return appendInts(dst, x) }
+
+// AppendSmallInts does as AppendInts, in the form that suits few integers around 0.
+func AppendSmallInts(dst []byte, x []int64) []byte {
+	var scratch [blockSamples]uint64
+	u := scratch[:len(x)]
+	for i, v := range x {
+		u[i] = zigzag(v)
+	}
+	return appendColumn(append(dst, intsPlain, 0), u)
+}
 
 // DecodeInts fills x, of the length that was appended, and returns what follows in b. It returns ErrCorrupt
 // where b begins with no such run.

@@ -31,7 +31,7 @@ func Decode(b []byte, want Columns, into *Buckets) error {
 }
 
 // smallChunk is up to how many buckets no memory is needed besides the stack's.
-const smallChunk = 64
+const smallChunk = 32
 
 // decoder reads the columns of one chunk.
 type decoder struct {

@@ -57,9 +57,21 @@ func (e *encoder) put(id, from int) {
 func (e *encoder) ints(id int, x []int64) {
 	from := len(e.body)
 	if !allZero(x) {
-		e.body = chunk.AppendInts(e.body, x)
+		e.body = appendInts(e.body, x)
 	}
 	e.put(id, from)
+}
+
+// appendInts appends the run of x, not empty, in the shorter of two forms.
+func appendInts(dst []byte, x []int64) []byte {
+	from := len(dst)
+	dst = chunk.AppendSmallInts(dst, x)
+	middle := len(dst)
+	dst = chunk.AppendInts(dst, x)
+	if middle-from < len(dst)-middle {
+		return dst[:middle]
+	}
+	return append(dst[:from], dst[middle:]...)
 }
 
 func allZero(x []int64) bool {

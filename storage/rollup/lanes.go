@@ -87,7 +87,7 @@ func (l *lanes) appendFirst(dst []byte) []byte {
 		follows[i] = l.first[i+1] - l.last[i]
 	}
 	if !allZero(follows) {
-		dst = chunk.AppendInts(dst, follows)
+		dst = appendInts(dst, follows)
 	}
 	return dst
 }

@@ -1,10 +1,6 @@
 package rollup
 
-import (
-	"fmt"
-
-	"github.com/cassia-db/cassia/storage/chunk"
-)
+import "fmt"
 
 // The columns of start timestamps begin with a byte that says what the run after it is relative to:
 //
@@ -36,9 +32,9 @@ func (e *encoder) starts(b *Buckets, parts []part) {
 // relative writes x as it is shorter: relative to what is far, or to its own.
 func (e *encoder) relative(id int, x, far, own []int64) {
 	from := len(e.body)
-	e.body = chunk.AppendInts(append(e.body, startsFar), minus(x, far))
+	e.body = appendInts(append(e.body, startsFar), minus(x, far))
 	middle := len(e.body)
-	e.body = chunk.AppendInts(append(e.body, startsOwn), minus(x, own))
+	e.body = appendInts(append(e.body, startsOwn), minus(x, own))
 	if middle-from <= len(e.body)-middle {
 		e.body = e.body[:middle]
 	} else {

@@ -117,9 +117,9 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 		if id == columnSum && best.kind == byEnds && allZero(residues) && allZero(above) {
 			return
 		}
-		e.body = chunk.AppendInts(append(e.body, best.kind), residues)
+		e.body = appendInts(append(e.body, best.kind), residues)
 		if !allZero(above) {
-			e.body = chunk.AppendInts(e.body, above)
+			e.body = appendInts(e.body, above)
 		}
 	}
 	middle := len(e.body)
@@ -199,7 +199,7 @@ func (e *encoder) lows(low, least, greatest []float64) {
 	switch {
 	case none:
 	case exact:
-		e.body = chunk.AppendInts(append(e.body, lowUnits), units)
+		e.body = appendInts(append(e.body, lowUnits), units)
 	default:
 		e.body = chunk.AppendValues(append(e.body, byValues), low)
 	}

@@ -1,0 +1,285 @@
+package rollup
+
+import (
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// values appends the columns of floats.
+func (d *decoder) values(want Columns) error {
+	derived := want & (ColumnMin | ColumnMax | ColumnSum)
+	if d.e.has(columnCorrection) {
+		derived |= want & ColumnCorrection
+	}
+	if want&ColumnCorrection != 0 && derived&ColumnCorrection == 0 {
+		clear(tail(&d.into.Correction, d.n))
+	}
+	if derived|want&(ColumnFirst|ColumnLast) == 0 {
+		return nil
+	}
+	var small [2 * smallChunk]int64
+	space := small[:]
+	if d.floats > smallChunk {
+		space = make([]int64, 2*d.floats)
+	}
+	local := *d // so that the space may stay on the stack
+	local.l.first, local.l.last = space[:d.floats], space[d.floats:][:d.floats]
+	if err := local.firstAndLast(want); err != nil || derived == 0 {
+		return err
+	}
+	return local.derived(derived)
+}
+
+// firstAndLast appends the ends' values.
+func (d *decoder) firstAndLast(want Columns) error {
+	if d.floats > 0 {
+		if err := d.l.decodeEnds(d.e.column(columnFirst), d.e.column(columnLast)); err != nil {
+			return err
+		}
+	}
+	if want&ColumnFirst != 0 {
+		v := tail(&d.into.First, d.n)
+		d.l.floats(v[:d.floats], d.l.first)
+		d.place(v)
+	}
+	if want&ColumnLast != 0 {
+		v := tail(&d.into.Last, d.n)
+		d.l.floats(v[:d.floats], d.l.last)
+		d.place(v)
+	}
+	return nil
+}
+
+// place moves values that v begins with to the buckets of floats.
+func (d *decoder) place(v []float64) {
+	if d.parts != nil {
+		expand(v, d.parts, d.floats, ofFloats)
+	}
+}
+
+// derived appends what is told from the ends.
+func (d *decoder) derived(want Columns) error {
+	var small [5 * smallChunk]int64
+	space := small[:]
+	n := d.floats
+	if n > smallChunk {
+		space = make([]int64, 5*n)
+	}
+	local := *d
+	local.l.min, local.l.max = space[:n], space[n:][:n]
+	local.l.sum = space[2*n:][:n]
+	return local.extremesAndSums(want, space[3*n:])
+}
+
+// extremesAndSums appends what derived does, with some space to work in.
+func (d *decoder) extremesAndSums(want Columns, space []int64) error {
+	n := d.floats
+	if err := d.extremes(); err != nil {
+		return err
+	}
+	if want&ColumnMin != 0 {
+		v := tail(&d.into.Min, d.n)
+		d.l.floats(v[:n], d.l.min)
+		d.place(v)
+	}
+	if want&ColumnMax != 0 {
+		v := tail(&d.into.Max, d.n)
+		d.l.floats(v[:n], d.l.max)
+		d.place(v)
+	}
+	correction := d.e.column(columnCorrection)
+	if want&ColumnSum == 0 && (want&ColumnCorrection == 0 || correction[0] != bySum) {
+		if want&ColumnCorrection == 0 {
+			return nil
+		}
+		return d.corrections(correction, nil, space)
+	}
+	return d.sums(want, correction, space)
+}
+
+// extremes fills min and max.
+func (d *decoder) extremes() error {
+	l := &d.l
+	if err := decodeInts(d.e.column(columnMin), l.min, "least values"); err != nil {
+		return err
+	}
+	if err := decodeInts(d.e.column(columnMax), l.max, "greatest values"); err != nil {
+		return err
+	}
+	last, least, greatest := l.last[:len(l.first)], l.min[:len(l.first)], l.max[:len(l.first)]
+	for i, first := range l.first {
+		least[i] = min(first, last[i]) - least[i]
+		greatest[i] += max(first, last[i])
+	}
+	return nil
+}
+
+// sums appends sums, and corrections that are predicted from them.
+func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
+	n := d.floats
+	count, space := space[:n], space[n:]
+	if err := d.floatCounts(count); err != nil {
+		return err
+	}
+	high := tail(&d.into.Sum, d.n)
+	if err := d.high(high[:n], count); err != nil {
+		return err
+	}
+	d.place(high)
+	if want&ColumnSum == 0 {
+		d.into.Sum = d.into.Sum[:len(d.into.Sum)-d.n]
+	} else {
+		low := tail(&d.into.SumLow, d.n)
+		if err := d.lows(low[:n], space); err != nil {
+			return err
+		}
+		d.place(low)
+	}
+	if want&ColumnCorrection == 0 {
+		return nil
+	}
+	return d.corrections(correction, count, space)
+}
+
+// floatCounts fills count with the numbers of samples of buckets of floats.
+func (d *decoder) floatCounts(count []int64) error {
+	if d.floats == d.full {
+		if err := decodeInts(d.e.column(columnCount), count, "counts"); err != nil {
+			return err
+		}
+	} else {
+		all := make([]uint32, d.n)
+		if err := d.counts(all); err != nil {
+			return err
+		}
+		copy(count, widen(gather(all, d.parts, ofFloats)))
+	}
+	for _, c := range count {
+		if c <= 0 {
+			return fmt.Errorf("%w: count of %d", ErrCorrupt, c)
+		}
+	}
+	return nil
+}
+
+// high fills v with sums.
+func (d *decoder) high(v []float64, count []int64) error {
+	b := d.e.column(columnSum)
+	if len(v) == 0 {
+		return nil
+	}
+	if len(b) > 0 && b[0] == byValues {
+		return decodeValues(b[1:], v, "sums")
+	}
+	if len(b) == 0 {
+		d.l.predictSums(byEnds, d.l.sum, count)
+		d.l.floats(v, d.l.sum)
+		return nil
+	}
+	if b[0] > byBoth {
+		return fmt.Errorf("%w: sums of kind %d", ErrCorrupt, b[0])
+	}
+	d.l.predictSums(b[0], d.l.sum, count)
+	return d.residues(b[1:], d.l.sum, v, "sums")
+}
+
+// lows fills v with the low sums of buckets of floats; temp is as long.
+func (d *decoder) lows(v []float64, temp []int64) error {
+	b := d.e.column(columnSumLow)
+	if len(b) == 0 {
+		clear(v)
+		return nil
+	}
+	if b[0] == byValues {
+		return decodeValues(b[1:], v, "low sums")
+	}
+	if b[0] != lowUnits {
+		return fmt.Errorf("%w: low sums of kind %d", ErrCorrupt, b[0])
+	}
+	temp = temp[:len(v)]
+	if err := decodeInts(b[1:], temp, "low sums"); err != nil {
+		return err
+	}
+	for i, k := range temp {
+		v[i] = float64(k) * unitOf(d.l.float(d.l.min[i]), d.l.float(d.l.max[i]))
+	}
+	return nil
+}
+
+// corrections appends the corrections, which are predicted from count and sum if these are there.
+func (d *decoder) corrections(b []byte, count, temp []int64) error {
+	var small [4 * smallChunk]int64
+	space := small[:]
+	if d.n > smallChunk {
+		space = make([]int64, 4*d.n)
+	}
+	resets := space[:d.full]
+	if err := decodeInts(d.e.column(columnResets), resets, "resets"); err != nil {
+		return err
+	}
+	places, at, n := space[d.n:][:0], space[2*d.n:][:0], space[3*d.n:][:0] // in the chunk, among floats, and how many resets
+	k := int64(0)
+	for i := range d.n {
+		if !d.takesPart(i, full) {
+			continue
+		}
+		r := resets[0]
+		resets = resets[1:]
+		if !d.takesPart(i, ofFloats) {
+			continue
+		}
+		if r > 0 {
+			places, at, n = append(places, int64(i)), append(at, k), append(n, r)
+		}
+		k++
+	}
+	column := tail(&d.into.Correction, d.n)
+	clear(column)
+	if len(at) == 0 {
+		return fmt.Errorf("%w: corrections without resets", ErrCorrupt)
+	}
+	v, temp := column[:len(at)], temp[:len(at)]
+	if err := d.correctionValues(b, v, temp, at, n, count); err != nil {
+		return err
+	}
+	for k := len(places) - 1; k >= 0; k-- {
+		x := v[k]
+		v[k] = 0
+		column[places[k]] = x
+	}
+	return nil
+}
+
+// correctionValues fills v with the corrections of the buckets at, which have n resets.
+func (d *decoder) correctionValues(b []byte, v []float64, temp, at, n, count []int64) error {
+	switch b[0] {
+	case byValues:
+		return decodeValues(b[1:], v, "corrections")
+	case byMax, bySum:
+		if b[0] == bySum {
+			if s := d.e.column(columnSum); len(s) > 0 && s[0] == byValues {
+				return fmt.Errorf("%w: corrections by sums that are none", ErrCorrupt)
+			}
+		}
+		d.l.predictCorrections(b[0], temp, at, n, count)
+		return d.residues(b[1:], temp, v, "corrections")
+	default:
+		return fmt.Errorf("%w: corrections of kind %d", ErrCorrupt, b[0])
+	}
+}
+
+// decodeValues fills v, which is not empty, from a column of values.
+func decodeValues(b []byte, v []float64, what string) error {
+	if len(v) == 0 {
+		return fmt.Errorf("%w: %s of no buckets", ErrCorrupt, what)
+	}
+	rest, err := chunk.DecodeValues(b, v)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrCorrupt, what, err)
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%w: %s are followed by %d bytes", ErrCorrupt, what, len(rest))
+	}
+	return nil
+}
