@@ -47,8 +47,8 @@ func (w withoutRaw) String() string {
 	}
 }
 
-// ends are the first and the last sample of a bucket.
-const ends = rollup.ColumnFirst | rollup.ColumnLast
+// bucketEnds are the first and the last sample of a bucket.
+const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 
 // functions are instant selectors, the functions that take a range vector, and those that see the samples of
 // instant selectors. Every other function takes what these give. The table in doc.go is made of it.
@@ -57,14 +57,14 @@ var functions = [...]function{
 	{name: "absent", newest: true, withoutRaw: approximated, why: "the lookback is widened to a bucket"},
 	{name: "absent_over_time", withoutRaw: approximated, why: "the window is widened to a bucket"},
 	{name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum},
-	{name: "changes", over: overChanges, columns: rollup.ColumnChanges | ends, grows: true},
+	{name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, grows: true},
 	{name: "count_over_time", over: overCount, grows: true},
-	{name: "delta", over: overDelta, columns: ends, grows: true},
+	{name: "delta", over: overDelta, columns: bucketEnds, grows: true},
 	{name: "deriv", withoutRaw: approximated, why: "two points a bucket"},
 	{name: "double_exponential_smoothing", withoutRaw: refused, why: "smooths from sample to sample"},
 	{name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
 	{name: "idelta", withoutRaw: refused, why: "the last two samples aren't kept"},
-	{name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | ends, grows: true},
+	{name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | bucketEnds, grows: true},
 	{name: "info", newest: true, withoutRaw: approximated, why: "the lookback is widened to a bucket"},
 	{name: "irate", withoutRaw: approximated, why: "over the last bucket"},
 	{name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, newest: true},
@@ -74,8 +74,8 @@ var functions = [...]function{
 	{name: "predict_linear", withoutRaw: approximated, why: "two points a bucket"},
 	{name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, newest: true},
 	{name: "quantile_over_time", withoutRaw: approximated, why: "two samples a bucket"},
-	{name: "rate", over: overRate, columns: rollup.ColumnCorrection | ends},
-	{name: "resets", over: overResets, columns: rollup.ColumnResets | ends, grows: true},
+	{name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds},
+	{name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, grows: true},
 	{name: "start_timestamp", newest: true, withoutRaw: approximated, why: "of the last sample in a bucket"},
 	{name: "stddev_over_time", withoutRaw: approximated, why: "two samples a bucket"},
 	{name: "stdvar_over_time", withoutRaw: approximated, why: "two samples a bucket"},

@@ -1,0 +1,138 @@
+package promql
+
+import "github.com/cassia-db/cassia/storage/rollup"
+
+const (
+	// rawChunkSamples is what a raw chunk of a slot is taken to hold: two hours, every 15 s.
+	rawChunkSamples = 480
+	// manyChunks is how many raw chunks a series may be read for an exact answer where one from buckets would
+	// almost be it: two days.
+	manyChunks = 24
+)
+
+// cheapest returns the way to an exact answer that decodes the least, and how many raw chunks a series it reads.
+// kept isn't empty.
+func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best segment, chunks int) {
+	covered := c.slotsCovered(from, to)
+	best, chunks = c.segment(rollup.Raw, onEdges, from, to), covered
+	least := int64(covered) * rawChunkSamples
+	for _, res := range kept {
+		buckets := int64(covered) * (c.Slot / res.Width())
+		if c.fits(res, from, to) {
+			if buckets < least {
+				best, chunks, least = c.segment(res, onEdges, from, to), 0, buckets
+			}
+			continue
+		}
+		cut := c.slotsCut(res, from, to)
+		// Two tables are read: that pays only where most slots needn't be read raw.
+		if cost := buckets + int64(cut)*rawChunkSamples; 2*cut < covered && cost < least {
+			best, chunks, least = c.segment(res, ragged, from, to), cut, cost
+		}
+	}
+	return best, chunks
+}
+
+// slotOf returns the number of the slot that a time lies in. Slots are left-open and right-closed.
+func (c *choice) slotOf(t int64) int64 { return ceilTo(t, c.Slot) / c.Slot }
+
+// slotsCovered returns the number of slots that the windows of these steps touch.
+func (c *choice) slotsCovered(from, to int) int {
+	if c.Step <= c.Range { // without space between
+		return int(c.slotOf(c.right(to-1))-c.slotOf(c.right(from)-c.Range+1)) + 1
+	}
+	count, next := 0, c.slotOf(c.right(from)-c.Range+1)
+	for k := from; k < to; k++ {
+		first, last := max(next, c.slotOf(c.right(k)-c.Range+1)), c.slotOf(c.right(k))
+		if last >= first {
+			count += int(last-first) + 1
+			next = last + 1
+		}
+	}
+	return count
+}
+
+// slotsCut returns the number of slots in which an edge that matters cuts a bucket.
+func (c *choice) slotsCut(res rollup.Resolution, from, to int) int {
+	rights := edgeWalk{first: c.right(from), step: c.Step, left: to - from, width: res.Width(), slot: c.Slot}
+	if c.fn.newest {
+		return rights.countSlots(&edgeWalk{})
+	}
+	lefts := rights
+	lefts.first -= c.Range
+	return rights.countSlots(&lefts)
+}
+
+// edgeWalk goes through the edges that cut buckets, and names their slots.
+type edgeWalk struct {
+	first, step int64
+	left        int
+	width, slot int64
+}
+
+// next returns the slot of the next edge that cuts a bucket, or false.
+func (e *edgeWalk) next() (slot int64, ok bool) {
+	for e.left > 0 {
+		at := e.first
+		e.first += e.step
+		e.left--
+		if at%e.width != 0 {
+			return ceilTo(at, e.slot) / e.slot, true
+		}
+	}
+	return 0, false
+}
+
+// countSlots returns how many slots the edges of both walks cut.
+func (e *edgeWalk) countSlots(other *edgeWalk) int {
+	count, last := 0, int64(0)
+	a, inA := e.next()
+	b, inB := other.next()
+	for inA || inB {
+		var slot int64
+		if inA && (!inB || a <= b) {
+			slot = a
+			a, inA = e.next()
+		} else {
+			slot = b
+			b, inB = other.next()
+		}
+		if count == 0 || slot != last {
+			count, last = count+1, slot
+		}
+	}
+	return count
+}
+
+// appendCuts appends, ascending, the edges of the segment's windows that cut a bucket of its resolution and lie
+// in (from, to). Where there are any, the raw samples between are read, and become cells that end at them (see
+// rollup.AppendCells). Segments that aren't ragged have none.
+func (s segment) appendCuts(dst []int64, from, to int64) []int64 {
+	if s.Edges != ragged {
+		return dst
+	}
+	start := len(dst)
+	dst = s.appendEdges(dst, s.Windows.First, from, to)
+	if !s.newest {
+		dst = s.appendEdges(dst, s.Windows.First-s.Windows.Span, from, to)
+	}
+	return dst[:start+len(sortedOnce(dst[start:]))]
+}
+
+// appendEdges appends those of the edges first, first+Step, … that cut a bucket and lie in (from, to).
+func (s segment) appendEdges(dst []int64, first, from, to int64) []int64 {
+	k := int64(0)
+	if s.Windows.Step > 0 && first <= from {
+		k = (from-first)/s.Windows.Step + 1
+	}
+	for ; k < int64(s.Windows.Steps); k++ {
+		at := first + k*s.Windows.Step
+		if at >= to {
+			break
+		}
+		if at > from && at%s.Resolution.Width() != 0 {
+			dst = append(dst, at)
+		}
+	}
+	return dst
+}
