@@ -3,8 +3,11 @@ package rollup
 import (
 	"math"
 	"math/rand/v2"
+	"testing"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -132,4 +135,94 @@ func (sh shape) ragged(n int, seed uint64) *chunk.Samples {
 	}
 	s.Normalize()
 	return s
+}
+
+// histograms makes n histogram samples: a counter that starts again now and then, and with odd also changes its
+// schema, zero threshold and bounds, is a gauge, goes stale, or gives way to floats.
+func histograms(t testing.TB, n int, seed uint64, float, odd bool) *chunk.Samples {
+	r := rand.New(rand.NewPCG(seed, 2))
+	s := &chunk.Samples{}
+	counts := make([]int64, 10)
+	schema, threshold, hint := int32(3), 0.001, histogram.UnknownCounterReset
+	at := int64(startMS)
+	for range n {
+		at += 1 + r.Int64N(2*intervalMS)
+		if r.IntN(30) == 0 {
+			clear(counts)
+		}
+		if odd {
+			switch r.IntN(60) {
+			case 0:
+				schema = []int32{3, 4, -2, histogram.CustomBucketsSchema}[r.IntN(4)]
+			case 1:
+				threshold = []float64{0.001, 0.01}[r.IntN(2)]
+			case 2:
+				hint = histogram.CounterResetHint(r.IntN(4))
+			case 3:
+				at += r.Int64N(oneHour)
+			case 4:
+				for range r.IntN(20) {
+					at += intervalMS
+					s.AppendFloat(at, 0, float64(r.IntN(9)))
+				}
+			}
+		}
+		for j := range counts {
+			counts[j] += r.Int64N(4) * int64(r.IntN(2))
+		}
+		sample := chunk.Histogram{T: at, Int: histogramOf(counts, schema, threshold, hint)}
+		hint = min(hint, histogram.GaugeType) * (1 - histogram.CounterResetHint(r.IntN(2)))
+		if r.IntN(40) == 0 && odd {
+			sample.Int = &histogram.Histogram{Sum: staleNaN}
+		}
+		if float {
+			sample.Float, sample.Int = sample.Int.ToFloat(nil), nil
+		}
+		canonical, err := chunk.Canonical(sample)
+		require.NoError(t, err)
+		s.AppendHistogram(canonical)
+	}
+	s.Normalize()
+	return s
+}
+
+// histogramOf makes a histogram of counts; some buckets may be empty.
+func histogramOf(counts []int64, schema int32, threshold float64, hint histogram.CounterResetHint) *histogram.Histogram {
+	h := &histogram.Histogram{Schema: schema, ZeroThreshold: threshold, CounterResetHint: hint,
+		PositiveSpans: []histogram.Span{{Offset: 0, Length: uint32(len(counts))}}}
+	if schema == histogram.CustomBucketsSchema {
+		h.ZeroThreshold = 0
+		for i := range counts {
+			h.CustomValues = append(h.CustomValues, float64(i+1)*0.25)
+		}
+	}
+	before := int64(0)
+	for i, c := range counts {
+		h.PositiveBuckets = append(h.PositiveBuckets, c-before)
+		before = c
+		h.Count += uint64(c)
+		h.Sum += 0.1 * float64(i) * float64(c)
+	}
+	return h
+}
+
+// named are samples for a test.
+type named struct {
+	name    string
+	samples *chunk.Samples
+}
+
+// series makes samples of all kinds, about n of each.
+func series(t testing.TB, n int) []named {
+	var all []named
+	for seed := range uint64(2) {
+		for _, sh := range append(usual(), unusual()...) {
+			all = append(all, named{sh.name, sh.floats(n, seed)}, named{sh.name + ", ragged", sh.ragged(n, seed)})
+		}
+		for _, float := range []bool{false, true} {
+			all = append(all, named{"histograms", histograms(t, n, seed, float, false)},
+				named{"odd histograms", histograms(t, n, seed, float, true)})
+		}
+	}
+	return all
 }

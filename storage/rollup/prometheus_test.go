@@ -1,0 +1,219 @@
+package rollup
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// within are the samples of a bucket, as Prometheus' evaluator hands them to a function over a range: without
+// stale markers.
+func within(s *chunk.Samples, start, end int64) promengine.Series {
+	var series promengine.Series
+	for i, t := range s.T {
+		if start < t && t <= end && !value.IsStaleNaN(s.V[i]) {
+			series.Floats = append(series.Floats, promengine.FPoint{T: t, F: s.V[i]})
+		}
+	}
+	for _, h := range s.H {
+		if start < h.T && h.T <= end && !isStale(h) {
+			series.Histograms = append(series.Histograms, promengine.HPoint{T: h.T, H: asFloat(h)})
+		}
+	}
+	return series
+}
+
+// call calls one of Prometheus' functions over the range of a bucket.
+func call(t testing.TB, name string, series promengine.Series, start, end int64) promengine.Vector {
+	selector := &parser.MatrixSelector{
+		VectorSelector: &parser.VectorSelector{Name: "x"}, Range: time.Duration(end-start) * time.Millisecond,
+	}
+	out, _ := promengine.FunctionCalls[name](nil, promengine.Matrix{series}, parser.Expressions{selector},
+		&promengine.EvalNodeHelper{Ts: end})
+	return out
+}
+
+// requireNear holds that a float is another to 1e-12 of the greatest value that entered it.
+func requireNear(t testing.TB, want, got, greatest float64, name string) {
+	t.Helper()
+	switch {
+	case want != want:
+		require.True(t, got != got, "%s: want NaN, not %v", name, got)
+	case math.IsInf(want, 0):
+		require.Equal(t, want, got, name)
+	default:
+		require.LessOrEqual(t, math.Abs(want-got), 1e-12*max(greatest, math.Abs(want)), "%s: want %v, not %v", name, want, got)
+	}
+}
+
+// increase is what increase makes of a bucket that has two samples at least: how much it grew, and how that is
+// extrapolated to the whole bucket.
+func increase(b *Buckets, i int, grew, first float64) (factor float64) {
+	sampled := float64(b.LastT[i]-b.FirstT[i]) / 1000
+	between := sampled / float64(b.Count[i]-1)
+	toStart, toEnd := float64(b.FirstT[i]-b.Start[i])/1000, float64(b.End[i]-b.LastT[i])/1000
+	if toStart >= between*1.1 {
+		toStart = between / 2
+	}
+	if grew > 0 && first >= 0 {
+		toStart = min(toStart, sampled*(first/grew))
+	}
+	if toEnd >= between*1.1 {
+		toEnd = between / 2
+	}
+	return (sampled + toStart + toEnd) / sampled
+}
+
+// requireAnswers holds that bucket i says of its samples what Prometheus does.
+func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name string) {
+	t.Helper()
+	start, end := b.Start[i], b.End[i]
+	series := within(s, start, end)
+	simple := b.Flags[i]&NotSimple == 0
+	if simple {
+		require.Equal(t, len(series.Histograms) > 0, b.Flags[i]&HasHistograms != 0, name)
+	} else {
+		series.Histograms = nil
+	}
+	require.Equal(t, len(series.Floats)+len(series.Histograms), int(b.Count[i]), name)
+	if b.Count[i] == 0 {
+		return
+	}
+	one := func(function string) float64 {
+		out := call(t, function, series, start, end)
+		require.Len(t, out, 1, function)
+		return out[0].F
+	}
+	require.Equal(t, one("resets"), float64(b.Resets[i]), name)
+	require.Equal(t, one("changes"), float64(b.Changes[i]), name)
+	if len(series.Histograms) > 0 {
+		require.Equal(t, series.Histograms[0].T, b.FirstT[i], name)
+		require.Equal(t, series.Histograms[len(series.Histograms)-1].T, b.LastT[i], name)
+		requireHistogramAnswers(t, b, i, series, name)
+		return
+	}
+	require.Equal(t, series.Floats[0].T, b.FirstT[i], name)
+	require.Equal(t, series.Floats[len(series.Floats)-1].T, b.LastT[i], name)
+	same := func(function string, got float64) {
+		t.Helper()
+		require.Equal(t, math.Float64bits(one(function)), math.Float64bits(got), "%s: %s", name, function)
+	}
+	same("first_over_time", b.First[i])
+	same("last_over_time", b.Last[i])
+	same("min_over_time", b.Min[i])
+	same("max_over_time", b.Max[i])
+	if !simple {
+		return
+	}
+	greatest := 0.0
+	for _, f := range series.Floats {
+		if f.F == f.F && !math.IsInf(f.F, 0) {
+			greatest = max(greatest, math.Abs(f.F))
+		}
+	}
+	requireNear(t, one("sum_over_time"), b.Sum[i]+b.SumLow[i], greatest, name)
+	requireNear(t, one("avg_over_time"), b.Sum[i]/float64(b.Count[i])+b.SumLow[i]/float64(b.Count[i]), greatest, name)
+	if b.Count[i] > 1 {
+		grew := b.Last[i] - b.First[i] + b.Correction[i]
+		requireNear(t, one("increase"), grew*increase(b, i, grew, b.First[i]), greatest, name)
+	}
+}
+
+func requireHistogramAnswers(t testing.TB, b *Buckets, i int, series promengine.Series, name string) {
+	t.Helper()
+	h := b.Histograms[i]
+	require.NotNil(t, h, name)
+	for function, got := range map[string]*histogram.FloatHistogram{"first_over_time": h.First, "last_over_time": h.Last} {
+		require.True(t, call(t, function, series, b.Start[i], b.End[i])[0].H.Equals(got), "%s: %s", name, function)
+	}
+	if b.Count[i] < 2 {
+		return
+	}
+	grew := h.Last.Copy()
+	_, _, _, err := grew.Sub(h.First)
+	require.NoError(t, err)
+	if h.Correction != nil {
+		_, _, _, err = grew.Add(h.Correction)
+		require.NoError(t, err)
+	}
+	want := call(t, "increase", series, b.Start[i], b.End[i])[0].H
+	got := grew.Mul(increase(b, i, grew.Count, h.First.Count)).Compact(0)
+	require.Equal(t, want.PositiveSpans, got.PositiveSpans, name)
+	require.Equal(t, want.CustomValues, got.CustomValues, name)
+	requireNear(t, want.Count, got.Count, h.Last.Count, name)
+	requireNear(t, want.Sum, got.Sum, h.Last.Sum, name)
+	for k, v := range want.PositiveBuckets {
+		requireNear(t, v, got.PositiveBuckets[k], h.Last.Count, name)
+	}
+}
+
+// TestAnswersArePrometheus asks Prometheus' own functions and the buckets, which were built from samples, or from
+// narrower buckets.
+func TestAnswersArePrometheus(t *testing.T) {
+	simple, buckets := 0, 0
+	for _, data := range series(t, 500) {
+		s, name := data.samples, data.name
+		for _, width := range []int64{60_000, fiveMinutes} {
+			var fine, coarse, built Buckets
+			AppendEvery(&fine, s, width)
+			Coarsen(&coarse, &fine, 12*width)
+			AppendEvery(&built, s, 12*width)
+			requireAlike(t, &built, &coarse, name)
+			for _, b := range []*Buckets{&fine, &coarse, &built} {
+				for i := range b.End {
+					requireAnswers(t, b, i, s, name)
+					buckets++
+					if b.Flags[i]&NotSimple == 0 {
+						simple++
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, simple, buckets/3)
+	require.Less(t, simple, buckets)
+}
+
+// requireAlike holds that buckets made of buckets are those made of samples, but for the rounding of sums.
+func requireAlike(t testing.TB, built, coarse *Buckets, name string) {
+	t.Helper()
+	exact := func(b *Buckets) *Buckets {
+		c := *b
+		c.Sum, c.SumLow, c.Correction = nil, nil, nil
+		c.Histograms = nil
+		return &c
+	}
+	require.Equal(t, built.End, coarse.End, name)
+	for i := range built.End {
+		require.Equal(t, text(exact(built), i), text(exact(coarse), i), name)
+		if built.Flags[i]&NotSimple != 0 {
+			continue
+		}
+		greatest := max(math.Abs(built.Min[i]), math.Abs(built.Max[i]))
+		if greatest != greatest || math.IsInf(greatest, 0) {
+			greatest = 0
+		}
+		requireNear(t, built.Sum[i]+built.SumLow[i], coarse.Sum[i]+coarse.SumLow[i], greatest, name)
+		requireNear(t, built.Correction[i], coarse.Correction[i], greatest, name)
+		if built.Flags[i]&HasHistograms == 0 {
+			continue
+		}
+		require.True(t, built.Histograms[i].First.Equals(coarse.Histograms[i].First), name)
+		require.True(t, built.Histograms[i].Last.Equals(coarse.Histograms[i].Last), name)
+		want, got := built.Histograms[i].Correction, coarse.Histograms[i].Correction
+		require.Equal(t, want == nil, got == nil, name)
+		if want != nil {
+			require.Equal(t, want.PositiveBuckets, got.PositiveBuckets, name)
+			require.Equal(t, want.Count, got.Count, name)
+			requireNear(t, want.Sum, got.Sum, math.Abs(want.Sum), name)
+		}
+	}
+}
