@@ -39,6 +39,13 @@ type rawReader struct {
 	floats []promengine.FPoint
 	hists  []promengine.HPoint
 
+	// of floatFuncs
+	quick  floatFunc
+	fold   fold[float64]
+	times  []int64
+	values []float64
+	resets []int // places of values that are less than the one before
+
 	annotations annotations.Annotations
 	decoded     int64
 }
@@ -48,6 +55,7 @@ func newRawReader(p *part, b *budget) *rawReader {
 		part: p, budget: b, call: promengine.FunctionCalls[p.function],
 		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
 		in:  make(promengine.Matrix, 1), it: &iterator{},
+		quick:    floatFuncs[p.function],
 		memoized: promstorage.NewMemoizedEmptyIterator(p.width),
 	}
 	if p.stats {
@@ -83,6 +91,11 @@ func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
 	}
 	if r.part.function == "" {
 		return r.latest(out)
+	}
+	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
+		r.quick(r, out)
+		r.noteCounter(s.Labels, out)
+		return nil
 	}
 	if err := r.layOut(); err != nil {
 		return err
