@@ -31,13 +31,16 @@ type shortfall struct {
 	Raw int64
 	// Widest is the greatest width of a bucket that answers.
 	Widest rollup.Resolution
-	// Moved, Widened, Approximated and Hidden say what happened: windows were moved to the edges of buckets, or
-	// made longer; a function saw two samples a bucket; or the query wanted no buckets where only they are left.
-	Moved, Widened, Approximated, Hidden bool
+	// Moved, Widened, Approximated, LeftOut and Hidden say what happened: windows were moved to the edges of
+	// buckets, or made longer; a function saw two samples a bucket; steps that only samples answer have no value
+	// (which evaluate tells, not choose); or the query wanted no buckets where only they are left.
+	Moved, Widened, Approximated, LeftOut, Hidden bool
 }
 
 // none says that there is nothing to tell.
-func (s shortfall) none() bool { return !s.Moved && !s.Widened && !s.Approximated && !s.Hidden }
+func (s shortfall) none() bool {
+	return !s.Moved && !s.Widened && !s.Approximated && !s.LeftOut && !s.Hidden
+}
 
 // merge adds what another part of the query lacks.
 func (s *shortfall) merge(other shortfall) {
@@ -51,7 +54,8 @@ func (s *shortfall) merge(other shortfall) {
 	s.From, s.To, s.Raw = min(s.From, other.From), max(s.To, other.To), max(s.Raw, other.Raw)
 	s.Widest = max(s.Widest, other.Widest)
 	s.Moved, s.Widened = s.Moved || other.Moved, s.Widened || other.Widened
-	s.Approximated, s.Hidden = s.Approximated || other.Approximated, s.Hidden || other.Hidden
+	s.Approximated, s.LeftOut = s.Approximated || other.Approximated, s.LeftOut || other.LeftOut
+	s.Hidden = s.Hidden || other.Hidden
 }
 
 // info returns the annotation that tells the user, nil if there is nothing to tell.
@@ -69,6 +73,9 @@ func (s shortfall) info() error {
 	}
 	if s.Approximated {
 		what = append(what, "functions that buckets can't answer see the first and the last sample of each of "+buckets)
+	}
+	if s.LeftOut {
+		what = append(what, "steps of which only samples could tell have no value")
 	}
 	if s.Hidden {
 		what = append(what, "nothing is read, as the query asks for no wider buckets")

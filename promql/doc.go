@@ -24,4 +24,56 @@
 // again. Counter reset hints of native histograms aren't stored but derived on reading, by the rules by
 // which Prometheus' own storage cuts its chunks, so that a query sees the same whether the samples were
 // sealed or not, and however they came in. See hints.go.
+//
+// # Functions over rollups
+//
+// A function that is exact from buckets has raw's answer where the edges of its windows are edges of buckets, or
+// where raw samples are there for the ragged ends. Once they are gone, windows move to the nearest buckets, and
+// one info a query says so; what grows with a window's length is scaled where that had to be widened.
+//
+// Only samples can tell of a bucket in which floats and histograms mix, or whose histograms changed their bounds or
+// are gauges; and min, max, sum, avg and delta of histograms. Once raw is gone there is no value, and the info says so.
+//
+//	function                       from buckets  where raw samples are gone
+//	(an instant selector)          exact         nearest, with an info
+//	absent                         -             approximate, with an info: the lookback is widened to a bucket
+//	absent_over_time               -             approximate, with an info: the window is widened to a bucket
+//	avg_over_time                  exact         nearest, with an info
+//	changes                        exact         nearest, with an info
+//	count_over_time                exact         nearest, with an info
+//	delta                          exact         nearest, with an info
+//	deriv                          -             approximate, with an info: two points a bucket
+//	double_exponential_smoothing   -             refused: smooths from sample to sample
+//	first_over_time                exact         nearest, with an info
+//	idelta                         -             refused: the last two samples aren't kept
+//	increase                       exact         nearest, with an info
+//	info                           -             approximate, with an info: the lookback is widened to a bucket
+//	irate                          -             approximate, with an info: over the last bucket
+//	last_over_time                 exact         nearest, with an info
+//	mad_over_time                  -             approximate, with an info: two samples a bucket
+//	max_over_time                  exact         nearest, with an info
+//	min_over_time                  exact         nearest, with an info
+//	predict_linear                 -             approximate, with an info: two points a bucket
+//	present_over_time              exact         nearest, with an info
+//	quantile_over_time             -             approximate, with an info: two samples a bucket
+//	rate                           exact         nearest, with an info
+//	resets                         exact         nearest, with an info
+//	start_timestamp                -             approximate, with an info: of the last sample in a bucket
+//	stddev_over_time               -             approximate, with an info: two samples a bucket
+//	stdvar_over_time               -             approximate, with an info: two samples a bucket
+//	sum_over_time                  exact         nearest, with an info
+//	timestamp                      -             approximate, with an info: of the last sample in a bucket
+//	ts_of_first_over_time          exact         nearest, with an info
+//	ts_of_last_over_time           exact         nearest, with an info
+//	ts_of_max_over_time            -             refused: a bucket doesn't know when
+//	ts_of_min_over_time            -             refused: a bucket doesn't know when
+//
+// All others take what these give, or no series at all:
+//
+//	abs acos acosh asin asinh atan atanh ceil clamp clamp_max clamp_min cos cosh day_of_month
+//	day_of_week day_of_year days_in_month deg end exp floor histogram_avg histogram_count
+//	histogram_fraction histogram_quantile histogram_quantiles histogram_stddev histogram_stdvar
+//	histogram_sum hour label_join label_replace ln log10 log2 max_of min_of minute month pi rad range
+//	round scalar sgn sin sinh sort sort_by_label sort_by_label_desc sort_desc sqrt start step tan tanh
+//	time vector year
 package promql
