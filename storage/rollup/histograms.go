@@ -74,11 +74,19 @@ func alike(a, b *histogram.FloatHistogram) bool {
 
 func isGauge(h *histogram.FloatHistogram) bool { return h.CounterResetHint == histogram.GaugeType }
 
+// asFloat returns the histogram that a query sees. Whether the sender reported a reset doesn't matter: queries find
+// that out from the histogram before, as they do with Prometheus' own storage.
 func asFloat(h chunk.Histogram) *histogram.FloatHistogram {
+	f := h.Float
 	if h.Int != nil {
-		return h.Int.ToFloat(nil)
+		f = h.Int.ToFloat(nil)
 	}
-	return h.Float
+	if f.CounterResetHint == histogram.CounterReset {
+		unhinted := *f // the rest is shared: nobody changes it
+		unhinted.CounterResetHint = histogram.UnknownCounterReset
+		return &unhinted
+	}
+	return f
 }
 
 func isStale(h chunk.Histogram) bool {
