@@ -191,7 +191,7 @@ func (e *envelope) parse(b []byte) error {
 	var sizes [columnsEnd]uint32
 	for rest := e.there; rest != 0; rest &= rest - 1 {
 		size := r.uvarint()
-		if size > uint64(len(b)) {
+		if size == 0 || size > uint64(len(b)) {
 			return fmt.Errorf("%w: column of %d bytes in %d", ErrCorrupt, size, len(b))
 		}
 		sizes[bits.TrailingZeros32(rest)] = uint32(size)

@@ -69,29 +69,155 @@ func (b *Buckets) slice(from, to int) *Buckets {
 	return c
 }
 
-func allShapes() []shape { return append(usual(), unusual()...) }
-
-func TestChunksComeBackBitForBit(t *testing.T) {
-	for _, sh := range allShapes() {
-		for seed := range uint64(2) {
-			for _, s := range []*chunk.Samples{sh.floats(600, seed), sh.ragged(600, seed)} {
-				for _, width := range []int64{fiveMinutes, oneHour, 1000} {
-					var b Buckets
-					AppendEvery(&b, s, width)
-					var got Buckets
-					for from := 0; from < len(b.End); from += 50 {
-						to := min(from+50, len(b.End))
-						encoded := AppendChunk(nil, b.slice(from, to), width, 7)
-						info, err := Header(encoded)
-						require.NoError(t, err)
-						require.Equal(t, to-from, info.Count)
-						require.Equal(t, []int64{b.End[from], b.End[to-1], width, 7},
-							[]int64{info.MinEnd, info.MaxEnd, info.Width, int64(info.Version)})
-						require.NoError(t, Decode(encoded, AllColumns, &got), sh.name)
-					}
-					requireSame(t, &b, &got, sh.name)
-				}
+// eachChunk hands over the chunks of all kinds of samples, and the buckets in them.
+func eachChunk(t testing.TB, n int, do func(name string, b *Buckets, width int64, encoded []byte)) {
+	for _, data := range series(t, n) {
+		for _, width := range []int64{fiveMinutes, oneHour, 1000} {
+			var b Buckets
+			AppendEvery(&b, data.samples, width)
+			for from := 0; from < len(b.End); from += 50 {
+				part := b.slice(from, min(from+50, len(b.End)))
+				do(data.name, part, width, AppendChunk(nil, part, width, 7))
 			}
 		}
 	}
+}
+
+func TestChunksComeBackBitForBit(t *testing.T) {
+	eachChunk(t, 150, func(name string, b *Buckets, width int64, encoded []byte) {
+		info, err := Header(encoded)
+		require.NoError(t, err)
+		require.Equal(t, len(b.End), info.Count)
+		require.Equal(t, []int64{b.End[0], b.End[len(b.End)-1], width, 7},
+			[]int64{info.MinEnd, info.MaxEnd, info.Width, int64(info.Version)})
+		var got Buckets
+		require.NoError(t, Decode(encoded, AllColumns, &got), name)
+		requireSame(t, b, &got, name)
+		require.Equal(t, encoded, AppendChunk(nil, &got, width, 7), name)
+	})
+}
+
+func TestManyBuckets(t *testing.T) {
+	for _, sh := range append(usual(), unusual()...) {
+		var b, got Buckets
+		AppendEvery(&b, sh.floats(MaxBuckets*2, 1), 2*intervalMS)
+		for from := 0; from < len(b.End); from += MaxBuckets {
+			part := b.slice(from, min(from+MaxBuckets, len(b.End)))
+			require.NoError(t, Decode(AppendChunk(nil, part, 2*intervalMS, 1), AllColumns, &got), sh.name)
+		}
+		require.Greater(t, len(got.End), MaxBuckets/40)
+		requireSame(t, &b, &got, sh.name)
+	}
+}
+
+// only leaves the columns that want names.
+func only(b Buckets, want Columns) *Buckets {
+	for _, c := range []struct {
+		column Columns
+		drop   func()
+	}{
+		{ColumnCount, func() { b.Count = nil }},
+		{ColumnFirst, func() { b.First, b.FirstT = nil, nil }},
+		{ColumnLast, func() { b.Last, b.LastT = nil, nil }},
+		{ColumnMin, func() { b.Min = nil }},
+		{ColumnMax, func() { b.Max = nil }},
+		{ColumnSum, func() { b.Sum, b.SumLow = nil, nil }},
+		{ColumnCorrection, func() { b.Correction = nil }},
+		{ColumnResets, func() { b.Resets = nil }},
+		{ColumnChanges, func() { b.Changes = nil }},
+		{ColumnStarts, func() { b.FirstST, b.LastST = nil, nil }},
+	} {
+		if want&c.column == 0 {
+			c.drop()
+		}
+	}
+	return &b
+}
+
+func TestOnlyWhatIsWantedIsRead(t *testing.T) {
+	wants := []Columns{0, rateColumns, ColumnCorrection, ColumnSum | ColumnCorrection, ColumnMin | ColumnResets}
+	for c := Columns(1); c <= AllColumns; c <<= 1 {
+		wants = append(wants, c, AllColumns&^c)
+	}
+	eachChunk(t, 30, func(name string, b *Buckets, _ int64, encoded []byte) {
+		for _, want := range wants {
+			expected := only(*b, want)
+			var got Buckets
+			require.NoError(t, Decode(encoded, want, &got), name)
+			if want&ColumnStarts != 0 && got.FirstST == nil && expected.FirstST != nil {
+				expected.FirstST, expected.LastST = nil, nil // all are 0 in this chunk
+			}
+			for k := range expected.Histograms {
+				if h := expected.Histograms[k]; h != nil {
+					left := *h
+					if want&ColumnFirst == 0 {
+						left.First = nil
+					}
+					if want&ColumnLast == 0 {
+						left.Last = nil
+					}
+					if want&ColumnCorrection == 0 {
+						left.Correction = nil
+					}
+					expected.Histograms = append([]*Histograms(nil), expected.Histograms...)
+					expected.Histograms[k] = &left
+				}
+			}
+			if want&(ColumnFirst|ColumnLast|ColumnCorrection) == 0 {
+				expected.Histograms = nil
+			}
+			require.Equal(t, [14]bool{
+				expected.Count == nil, expected.First == nil, expected.Last == nil, expected.FirstT == nil, expected.LastT == nil,
+				expected.FirstST == nil, expected.LastST == nil, expected.Min == nil, expected.Max == nil, expected.Sum == nil,
+				expected.SumLow == nil, expected.Correction == nil, expected.Resets == nil, expected.Changes == nil,
+			}, [14]bool{
+				got.Count == nil, got.First == nil, got.Last == nil, got.FirstT == nil, got.LastT == nil,
+				got.FirstST == nil, got.LastST == nil, got.Min == nil, got.Max == nil, got.Sum == nil,
+				got.SumLow == nil, got.Correction == nil, got.Resets == nil, got.Changes == nil,
+			}, "%s %b", name, want)
+			for i := range b.End {
+				require.Equal(t, text(expected, i), text(&got, i), "%s %b", name, want)
+			}
+		}
+	})
+}
+
+func TestChunksAreAppended(t *testing.T) {
+	var plain, starts, both Buckets
+	AppendEvery(&plain, usual()[0].floats(100, 1), fiveMinutes)
+	s := &chunk.Samples{}
+	for i := range int64(100) {
+		s.AppendFloat(startMS+oneHour+i*intervalMS, startMS-3, float64(i))
+	}
+	AppendEvery(&starts, s, fiveMinutes)
+	require.NoError(t, Decode(AppendChunk(nil, &plain, fiveMinutes, 1), AllColumns, &both))
+	require.Nil(t, both.FirstST)
+	require.NoError(t, Decode(AppendChunk(nil, &starts, fiveMinutes, 1), AllColumns, &both))
+	require.Equal(t, append(make([]int64, len(plain.End)), starts.FirstST...), both.FirstST)
+	require.Equal(t, append(make([]int64, len(plain.End)), starts.LastST...), both.LastST)
+}
+
+func TestReadingAllocatesNothing(t *testing.T) {
+	for _, sh := range usual() {
+		var b, into Buckets
+		AppendEvery(&b, sh.floats(480, 1), fiveMinutes)
+		encoded := AppendChunk(nil, &b, fiveMinutes, 1)
+		require.NoError(t, Decode(encoded, AllColumns, &into))
+		require.Zero(t, testing.AllocsPerRun(10, func() {
+			into.Reset()
+			if err := Decode(encoded, AllColumns, &into); err != nil {
+				t.Error(err)
+			}
+		}), sh.name)
+	}
+}
+
+func TestAppendChunkRefusesWhatNoChunkHolds(t *testing.T) {
+	var b Buckets
+	AppendEvery(&b, usual()[0].floats(100, 1), fiveMinutes)
+	require.Panics(t, func() { AppendChunk(nil, &Buckets{}, fiveMinutes, 1) })
+	require.Panics(t, func() { AppendChunk(nil, &b, oneHour, 1) })
+	var cut Buckets
+	AppendCells(&cut, usual()[0].floats(100, 1), []int64{startMS + 100_000}, fiveMinutes)
+	require.Panics(t, func() { AppendChunk(nil, &cut, fiveMinutes, 1) })
 }

@@ -159,7 +159,7 @@ func requireHistogramAnswers(t testing.TB, b *Buckets, i int, series promengine.
 // narrower buckets.
 func TestAnswersArePrometheus(t *testing.T) {
 	simple, buckets := 0, 0
-	for _, data := range series(t, 500) {
+	for _, data := range series(t, 400) {
 		s, name := data.samples, data.name
 		for _, width := range []int64{60_000, fiveMinutes} {
 			var fine, coarse, built Buckets

@@ -206,7 +206,7 @@ func (e *encoder) lows(low, least, greatest []float64) {
 	e.put(columnSumLow, from)
 }
 
-// residues adds to predicted integers m what b says, and fills v with their values.
+// residues adds to predicted integers m what b says, and fills v with their values unless it is nil.
 func (d *decoder) residues(b []byte, m []int64, v []float64, what string) error {
 	var small [smallChunk]int64
 	residues := small[:]
@@ -220,6 +220,9 @@ func (d *decoder) residues(b []byte, m []int64, v []float64, what string) error 
 	}
 	for i, x := range residues {
 		m[i] += x
+	}
+	if v == nil {
+		return nil
 	}
 	d.l.floats(v, m)
 	if len(rest) == 0 {

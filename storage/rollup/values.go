@@ -89,13 +89,14 @@ func (d *decoder) extremesAndSums(want Columns, space []int64) error {
 		d.place(v)
 	}
 	correction := d.e.column(columnCorrection)
-	if want&ColumnSum == 0 && (want&ColumnCorrection == 0 || correction[0] != bySum) {
-		if want&ColumnCorrection == 0 {
-			return nil
-		}
+	switch {
+	case want&ColumnSum != 0 || want&ColumnCorrection != 0 && correction[0] == bySum:
+		return d.sums(want, correction, space)
+	case want&ColumnCorrection != 0:
 		return d.corrections(correction, nil, space)
+	default:
+		return nil
 	}
-	return d.sums(want, correction, space)
 }
 
 // extremes fills min and max.
@@ -122,15 +123,16 @@ func (d *decoder) sums(want Columns, correction []byte, space []int64) error {
 	if err := d.floatCounts(count); err != nil {
 		return err
 	}
-	high := tail(&d.into.Sum, d.n)
-	if err := d.high(high[:n], count); err != nil {
-		return err
-	}
-	d.place(high)
 	if want&ColumnSum == 0 {
-		d.into.Sum = d.into.Sum[:len(d.into.Sum)-d.n]
+		if err := d.high(nil, count); err != nil {
+			return err
+		}
 	} else {
-		low := tail(&d.into.SumLow, d.n)
+		high, low := tail(&d.into.Sum, d.n), tail(&d.into.SumLow, d.n)
+		if err := d.high(high[:n], count); err != nil {
+			return err
+		}
+		d.place(high)
 		if err := d.lows(low[:n], space); err != nil {
 			return err
 		}
@@ -163,25 +165,28 @@ func (d *decoder) floatCounts(count []int64) error {
 	return nil
 }
 
-// high fills v with sums.
+// high finds the integers of sums, and fills v with sums unless it is nil.
 func (d *decoder) high(v []float64, count []int64) error {
 	b := d.e.column(columnSum)
-	if len(v) == 0 {
+	switch {
+	case d.floats == 0:
 		return nil
-	}
-	if len(b) > 0 && b[0] == byValues {
+	case len(b) == 0:
+		d.l.predictSums(byEnds, d.l.sum, count)
+		if v != nil {
+			d.l.floats(v, d.l.sum)
+		}
+		return nil
+	case b[0] > byBoth:
+		return fmt.Errorf("%w: sums of kind %d", ErrCorrupt, b[0])
+	case b[0] != byValues:
+		d.l.predictSums(b[0], d.l.sum, count)
+		return d.residues(b[1:], d.l.sum, v, "sums")
+	case v == nil:
+		return fmt.Errorf("%w: sums have no integers", ErrCorrupt)
+	default:
 		return decodeValues(b[1:], v, "sums")
 	}
-	if len(b) == 0 {
-		d.l.predictSums(byEnds, d.l.sum, count)
-		d.l.floats(v, d.l.sum)
-		return nil
-	}
-	if b[0] > byBoth {
-		return fmt.Errorf("%w: sums of kind %d", ErrCorrupt, b[0])
-	}
-	d.l.predictSums(b[0], d.l.sum, count)
-	return d.residues(b[1:], d.l.sum, v, "sums")
 }
 
 // lows fills v with the low sums of buckets of floats; temp is as long.

@@ -1,0 +1,98 @@
+package rollup
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew; only for formats that no release has written")
+
+// goldenBuckets are the buckets of the golden files: every column and every way of writing it at least once.
+func goldenBuckets(t testing.TB) map[string]*Buckets {
+	golden := map[string]*Buckets{}
+	build := func(name string, s *chunk.Samples) {
+		var b Buckets
+		AppendEvery(&b, s, fiveMinutes)
+		golden[name] = b.slice(0, min(24, len(b.End)))
+	}
+	for _, sh := range append(usual(), unusual()...) {
+		build("floats "+sh.name, sh.floats(300, 7))
+		build("ragged "+sh.name, sh.ragged(120, 7))
+	}
+	build("one sample", &chunk.Samples{T: []int64{-1}, V: []float64{0.5}})
+	build("histograms", histograms(t, 120, 7, false, false))
+	build("odd histograms", histograms(t, 120, 7, true, true))
+	deltas := &chunk.Samples{}
+	for i := range int64(60) {
+		deltas.AppendFloat(startMS+i*intervalMS, startMS+(i-1)*intervalMS, float64(i%7))
+	}
+	build("starts", deltas)
+	var hours Buckets
+	AppendEvery(&hours, usual()[7].floats(2000, 7), oneHour)
+	golden["low sums"] = &hours
+	return golden
+}
+
+// TestGolden holds that what any release wrote is read back as the buckets it was, and that the bytes of the
+// current format haven't changed. A golden file has a line a bucket, and the chunk's bytes in hex.
+func TestGolden(t *testing.T) {
+	golden := goldenBuckets(t)
+	for name, b := range golden {
+		path := filepath.Join("testdata", "golden", fmt.Sprintf("v%d %s.txt", chunkFormat, name))
+		path = strings.ReplaceAll(path, " ", "-")
+		if *rewrite {
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(goldenText(b, AppendChunk(nil, b, b.End[0]-b.Start[0], 9))), 0o644))
+		}
+		require.FileExists(t, path, "write it with -rewrite")
+	}
+	paths, err := filepath.Glob("testdata/golden/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	there := uint32(0)
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			file, err := os.ReadFile(path)
+			require.NoError(t, err)
+			var encoded []byte
+			for line := range strings.Lines(string(file)) {
+				if x, ok := strings.CutPrefix(strings.TrimSpace(line), "chunk "); ok {
+					b, err := hex.DecodeString(x)
+					require.NoError(t, err)
+					encoded = append(encoded, b...)
+				}
+			}
+			var got Buckets
+			require.NoError(t, Decode(encoded, AllColumns, &got))
+			require.Equal(t, string(file), goldenText(&got, encoded))
+			var e envelope
+			require.NoError(t, e.parse(encoded))
+			there |= e.there
+			if encoded[0] == chunkFormat {
+				require.Equal(t, hex.EncodeToString(encoded), hex.EncodeToString(AppendChunk(nil, &got, e.Width, e.Version)),
+					"the format has changed: it needs a new number, so that old chunks stay readable")
+			}
+		})
+	}
+	require.Equal(t, uint32(1<<columnsEnd-1), there, "a column that no golden file has")
+}
+
+func goldenText(b *Buckets, encoded []byte) string {
+	var out strings.Builder
+	for i := range b.End {
+		fmt.Fprintln(&out, text(b, i))
+	}
+	for rest := encoded; len(rest) > 0; rest = rest[min(32, len(rest)):] {
+		fmt.Fprintf(&out, "chunk %x\n", rest[:min(32, len(rest))])
+	}
+	return out.String()
+}
