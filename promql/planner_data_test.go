@@ -120,6 +120,13 @@ func (s *sampler) fill() {
 		}
 		s.histograms(b, series, 10*i)
 	})
+	b := s.store.NewBatch("default")
+	for i, typ := range []string{"counter", "gauge", "counter"} {
+		series, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, fmt.Sprint("typed", i), "__type__", typ, "instance", fmt.Sprint("i", i/2), "zone", "z"))
+		require.NoError(s.t, err)
+		s.floats(b, series, func() float64 { return s.rnd.Float64() })
+	}
+	require.NoError(s.t, b.Commit(s.t.Context()))
 	for _, le := range []string{"0.1", "1", "10", "+Inf"} {
 		b := s.store.NewBatch("default")
 		for i := range 4 {

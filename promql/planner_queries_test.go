@@ -17,9 +17,13 @@ func (a *asker) selector() string {
 	case 0:
 		return metric + a.one(`{job="api"}`, `{instance=~"i[0-4]"}`, `{zone!=""}`, `{job!="db",instance="i3"}`)
 	case 1:
-		return a.one(`{__name__=~"temperature|up"}`, `{__name__=~"requests_total|odd",job="db"}`, `{zone="z"}`)
+		return a.one(`{__name__=~"temperature|up"}`, `{__name__=~"requests_total|odd",job="db"}`, `{zone="z"}`, `{__name__=~"typed.*"}`)
 	}
 	return metric
+}
+
+func (a *asker) at() string {
+	return " @ " + a.one("start()", "end()", "11000", "13000.5", "1e9", "15999.999")
 }
 
 func (a *asker) moved(selector string) string {
@@ -27,19 +31,37 @@ func (a *asker) moved(selector string) string {
 		selector += " offset " + a.one("1m", "7m", "-3m", "100s", "2h")
 	}
 	if a.rnd.IntN(7) == 0 {
-		selector += " @ " + a.one("start()", "end()", "11000", "13000.5", "1e9")
+		selector += a.at()
 	}
 	return selector
 }
 
-func (a *asker) span() string { return a.one("30s", "1m", "5m", "5m", "20m", "1h", "17s", "1ms") }
+// ranged returns a range selector, now and then of a kind that is left to the evaluator.
+func (a *asker) ranged() string {
+	selector := a.selector() + "[" + a.one("30s", "1m", "5m", "5m", "20m", "1h", "17s", "1ms", "2m+1s", "step()*2+1s") + "]"
+	if a.rnd.IntN(25) == 0 {
+		selector += a.one(" anchored", " smoothed")
+	}
+	return a.moved(selector)
+}
+
+func (a *asker) subquery(of string) string {
+	q := "(" + of + ")[" + a.one("2m:30s", "10m:1m", "5m:", "3m:17s", "1m:2m") + "]"
+	if a.rnd.IntN(4) == 0 {
+		q += " offset " + a.one("1m", "-2m", "33s")
+	}
+	if a.rnd.IntN(5) == 0 {
+		q += a.at()
+	}
+	return q
+}
 
 func (a *asker) overRange(of string) string {
 	fn := a.one("rate", "rate", "increase", "delta", "irate", "idelta", "deriv", "resets", "changes",
 		"avg_over_time", "min_over_time", "max_over_time", "sum_over_time", "count_over_time", "last_over_time",
 		"first_over_time", "present_over_time", "stddev_over_time", "stdvar_over_time", "mad_over_time",
 		"ts_of_max_over_time", "ts_of_min_over_time", "ts_of_last_over_time", "absent_over_time", "quantile_over_time",
-		"predict_linear", "double_exponential_smoothing")
+		"predict_linear", "double_exponential_smoothing", "histogram_count", "histogram_sum")
 	switch fn {
 	case "quantile_over_time":
 		return fmt.Sprintf("%s(%s, %s)", fn, a.scalar(), of)
@@ -47,6 +69,8 @@ func (a *asker) overRange(of string) string {
 		return fmt.Sprintf("%s(%s, %s)", fn, of, a.one("60", "-60", "1+2", "(5)"))
 	case "double_exponential_smoothing":
 		return fmt.Sprintf("%s(%s, 0.3, 0.6)", fn, of)
+	case "histogram_count", "histogram_sum":
+		return fmt.Sprintf("%s(%s(%s))", fn, a.one("rate", "increase", "sum_over_time", "avg_over_time", "last_over_time", "sum(rate", "delta"), of)
 	}
 	return fmt.Sprintf("%s(%s)", fn, of)
 }
@@ -60,7 +84,7 @@ func (a *asker) vector(depth int) string {
 		if a.rnd.IntN(2) == 0 {
 			return a.moved(a.selector())
 		}
-		return a.overRange(a.moved(a.selector() + "[" + a.span() + "]"))
+		return a.overRange(a.ranged())
 	}
 	switch a.rnd.IntN(13) {
 	case 0, 1, 2, 3, 4:
@@ -68,7 +92,7 @@ func (a *asker) vector(depth int) string {
 	case 5:
 		return a.vector(0)
 	case 6:
-		return a.overRange(a.moved("(" + a.vector(depth-1) + ")[" + a.one("2m:30s", "10m:1m", "5m:", "3m:17s") + "]"))
+		return a.overRange(a.subquery(a.vector(depth - 1)))
 	case 7, 8:
 		return a.binary(a.vector(depth-1), a.vector(depth-1))
 	case 9:
@@ -106,7 +130,7 @@ func (a *asker) binary(l, r string) string {
 }
 
 func (a *asker) function(of string) string {
-	switch a.rnd.IntN(10) {
+	switch a.rnd.IntN(11) {
 	case 0:
 		return `label_replace(` + of + `, "x", "$1", "instance", "i(.*)")`
 	case 1:
@@ -123,6 +147,8 @@ func (a *asker) function(of string) string {
 		return "sort_by_label(" + of + `, "instance")`
 	case 7:
 		return "histogram_fraction(0, 1, " + of + ")"
+	case 8:
+		return a.one(`info(`+of+`, {zone=~".+"})`, "vector(scalar("+of+"))", "start_timestamp("+of+")", "absent(("+of+"))")
 	default:
 		return a.one("abs", "ceil", "sgn", "exp", "sqrt") + "(" + of + ")"
 	}
