@@ -93,8 +93,10 @@ func (f *bucketFunc) overFold(join func(earlier, later float64) float64, leafs [
 	b *rollup.Buckets, w windows, out *answers,
 ) {
 	f.fold.start(join)
-	f.overEach(b, w, out, ofFloats, func(step, lo, hi int) {
-		out.add(step, f.fold.of(leafs, lo, hi))
+	f.overEach(b, w, out, ofHistograms, func(step, lo, hi int) {
+		if f.kinds.in(lo, hi) == ofFloats { // histograms alone have no least nor greatest value
+			out.add(step, f.fold.of(leafs, lo, hi))
+		}
 	})
 }
 

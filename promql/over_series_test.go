@@ -15,8 +15,8 @@ import (
 // seriesKinds are what generateSeries can make.
 var seriesKinds = []string{
 	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
-	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "custom buckets",
-	"gauge histograms", "floats and histograms",
+	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms", "custom buckets",
+	"gauge histograms", "hinted histograms", "floats and histograms",
 }
 
 // generateSeries makes normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
@@ -138,6 +138,8 @@ func (g *seriesGenerator) histogram() {
 		}
 	case "gauge histograms":
 		h.CounterResetHint = histogram.GaugeType
+	case "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
+		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
 	case "float histograms":
 		for i := range h.PositiveBuckets {
 			h.PositiveBuckets[i] *= 1.1
@@ -154,6 +156,13 @@ func (g *seriesGenerator) histogram() {
 		h.Count += c
 	}
 	g.h = &chunk.Histogram{Float: &h}
+	if g.kind == "integer histograms" {
+		g.h = &chunk.Histogram{Int: &histogram.Histogram{
+			Schema: h.Schema, ZeroThreshold: h.ZeroThreshold, ZeroCount: uint64(h.ZeroCount), Count: uint64(h.Count), Sum: h.Sum,
+			PositiveSpans: h.PositiveSpans, NegativeSpans: h.NegativeSpans, NegativeBuckets: []int64{g.counts[3]},
+			PositiveBuckets: []int64{g.counts[0], g.counts[1] - g.counts[0], g.counts[2] - g.counts[1]},
+		}}
+	}
 }
 
 // generateWindows makes windows of all sorts over what generateSeries makes.

@@ -79,22 +79,30 @@ func (p samplePoints) largest() float64 {
 }
 
 // onSamples is the reference: Prometheus' own function over the samples in (a, b], and whether it has a value.
-func onSamples(t testing.TB, name string, s *chunk.Samples, p samplePoints, a, b int64) (promengine.Sample, bool) {
+func onSamples(name string, args parser.Expressions, s *chunk.Samples, window samplePoints, a, b int64) (promengine.Sample, bool) {
 	if name == "" {
 		return newestSample(s, a, b)
 	}
-	window := p.in(a, b)
 	if len(window.floats)+len(window.hists) == 0 {
 		return promengine.Sample{}, false
 	}
-	expr, err := parser.NewParser(parser.Options{EnableExperimentalFunctions: true}).ParseExpr(fmt.Sprintf("%s(x[%dms])", name, b-a))
-	require.NoError(t, err)
 	out, _ := promengine.FunctionCalls[name](nil, promengine.Matrix{{Floats: window.floats, Histograms: window.hists}},
-		expr.(*parser.Call).Args, &promengine.EvalNodeHelper{Ts: b})
+		args, &promengine.EvalNodeHelper{Ts: b})
 	if len(out) == 0 {
 		return promengine.Sample{}, false
 	}
 	return out[0], true
+}
+
+// argsOf returns the arguments of a function over a range of so many milliseconds.
+func argsOf(t testing.TB, name string, span int64) parser.Expressions {
+	if name == "" {
+		return nil
+	}
+	options := parser.Options{EnableExperimentalFunctions: true}
+	expr, err := parser.NewParser(options).ParseExpr(fmt.Sprintf("%s(x[%dms])", name, span))
+	require.NoError(t, err)
+	return expr.(*parser.Call).Args
 }
 
 // newestSample is what an instant selector at b with lookback b-a takes.
@@ -197,7 +205,7 @@ func answerable(name string, b *rollup.Buckets, a, to int64) bool {
 	switch name {
 	case "", "last_over_time", "first_over_time", "count_over_time", "present_over_time", "ts_of_first_over_time", "ts_of_last_over_time":
 		return true
-	case "resets", "changes":
+	case "resets", "changes", "min_over_time", "max_over_time":
 		return floats == 0 || hists == 0
 	default:
 		return hists == 0
@@ -218,9 +226,11 @@ func requireExact(t testing.TB, funcs []*bucketFunc, s *chunk.Samples, b *rollup
 	return compared
 }
 
-func requireAnswers(t testing.TB, name string, s *chunk.Samples, p samplePoints, b *rollup.Buckets, w windows, out *answers, context string) int {
+func requireAnswers(t testing.TB, name string, s *chunk.Samples, p samplePoints, b *rollup.Buckets, w windows,
+	out *answers, context string,
+) int {
 	t.Helper()
-	at, left := 0, 0
+	at, left, args := 0, 0, argsOf(t, name, w.Span)
 	for k := range w.Steps {
 		from, to := w.window(k)
 		c := fmt.Sprintf("%s: %q over (%d, %d]", context, name, from, to)
@@ -229,7 +239,9 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p samplePoints,
 			require.False(t, answerable(name, b, from, to), "%s: left to the samples", c)
 			continue
 		}
-		want, ok := onSamples(t, name, s, p, from, to)
+		window := p.in(from, to)
+		largest := window.largest()
+		want, ok := onSamples(name, args, s, window, from, to)
 		has := at < len(out.Step) && out.Step[at] == int32(k)
 		require.Equal(t, ok, has, "%s: has a value", c)
 		if !has {
@@ -239,7 +251,7 @@ func requireAnswers(t testing.TB, name string, s *chunk.Samples, p samplePoints,
 		if len(out.Histogram) > 0 {
 			got.H = out.Histogram[at]
 		}
-		requireSameSample(t, name, want, got, p.in(from, to).largest(), c)
+		requireSameSample(t, name, want, got, largest, c)
 		at++
 	}
 	require.Len(t, out.Step, at, context)
