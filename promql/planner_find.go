@@ -38,6 +38,9 @@ type surroundings struct {
 	from, to int64
 	// fixed: the expression itself must stay what it is.
 	fixed bool
+	// skewed: the evaluator reads what has an @ modifier at other times than it says. It does so inside a
+	// subquery that begins just when the expression around it does.
+	skewed bool
 }
 
 func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
@@ -143,7 +146,7 @@ func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, 
 	}
 	first, last := in.grid.first, in.grid.last()
 	if e.Timestamp != nil {
-		if in.grid.n > 1 {
+		if in.grid.n > 1 || in.skewed {
 			return surroundings{}, false // The evaluator moves the subquery along with its steps.
 		}
 		first, last = *e.Timestamp, *e.Timestamp
@@ -157,6 +160,7 @@ func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, 
 	if last < start {
 		return surroundings{}, false
 	}
+	in.skewed = start == in.grid.first
 	in.grid = steps{first: start, step: step, n: int((last-start)/step) + 1}
 	in.from, in.to = in.from-offset-width, in.to-offset
 	return in, true
@@ -169,7 +173,7 @@ func (f *finder) partOf(expr parser.Expr, in surroundings) (*part, bool) {
 	}
 	switch e := expr.(type) {
 	case *parser.VectorSelector:
-		if e.Anchored || e.Smoothed {
+		if !in.allows(e) {
 			return nil, false
 		}
 		p := &part{expr: e, width: f.lookback.Milliseconds()}
@@ -180,6 +184,11 @@ func (f *finder) partOf(expr parser.Expr, in surroundings) (*part, bool) {
 	default:
 		return nil, false
 	}
+}
+
+// allows says that a part may read what the selector selects.
+func (in surroundings) allows(e *parser.VectorSelector) bool {
+	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed)
 }
 
 // callOf returns the part that a function over a range selector is.
@@ -201,7 +210,7 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*part, bool) {
 		p.args[i] = arg
 		if m, ok := arg.(*parser.MatrixSelector); ok && matrix == nil {
 			selector := *m.VectorSelector.(*parser.VectorSelector)
-			if selector.Anchored || selector.Smoothed {
+			if !in.allows(&selector) {
 				return nil, false
 			}
 			// The evaluator sets the offset only once it evaluates, and functions read it.

@@ -89,8 +89,8 @@ func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []Part
 	return out, PlanOf(query), nil
 }
 
-// differs says how two answers differ; "" if they don't.
-func (a answer) differs(b answer) string {
+// differs says how two answers differ by more than a tolerance, a part of each value; "" if they don't.
+func (a answer) differs(b answer, tolerance float64) string {
 	if a.err != b.err {
 		return fmt.Sprintf("error %q, not %q", b.err, a.err)
 	}
@@ -109,12 +109,12 @@ func (a answer) differs(b answer) string {
 			return fmt.Sprintf("%s has %d floats and %d histograms, not %d and %d", x.Metric, len(y.Floats), len(y.Histograms), len(x.Floats), len(x.Histograms))
 		}
 		for k, p := range x.Floats {
-			if q := y.Floats[k]; p.T != q.T || !near(p.F, q.F) {
+			if q := y.Floats[k]; p.T != q.T || !near(p.F, q.F, tolerance) {
 				return fmt.Sprintf("%s has %v, not %v", x.Metric, q, p)
 			}
 		}
 		for k, p := range x.Histograms {
-			if q := y.Histograms[k]; p.T != q.T || !nearHistograms(p.H, q.H) {
+			if q := y.Histograms[k]; p.T != q.T || !nearHistograms(p.H, q.H, tolerance) {
 				return fmt.Sprintf("%s has %v (%v), not %v (%v)", x.Metric, q, q.H.CounterResetHint, p, p.H.CounterResetHint)
 			}
 		}
@@ -122,14 +122,15 @@ func (a answer) differs(b answer) string {
 	return ""
 }
 
-func near(a, b float64) bool {
+func near(a, b, tolerance float64) bool {
 	if a == b || (math.IsNaN(a) && math.IsNaN(b)) {
 		return true
 	}
-	return math.Abs(a-b) <= 1e-12*max(math.Abs(a), math.Abs(b))
+	return math.Abs(a-b) <= tolerance*max(math.Abs(a), math.Abs(b))
 }
 
-func nearHistograms(a, b *histogram.FloatHistogram) bool {
+func nearHistograms(a, b *histogram.FloatHistogram, tolerance float64) bool {
+	near := func(a, b float64) bool { return near(a, b, tolerance) }
 	if a.CounterResetHint != b.CounterResetHint || a.Schema != b.Schema || !near(a.Sum, b.Sum) || !near(a.Count, b.Count) || !near(a.ZeroCount, b.ZeroCount) {
 		return false
 	}
@@ -182,12 +183,12 @@ func (r *rivals) difference(a asked) (string, bool) {
 	case len(want.rows) == 0:
 		r.empty++
 	}
-	d := want.differs(got)
+	d := want.differs(got, 1e-12)
 	// The evaluator's own answer may be one of several, where it walks through a map: then nothing is known.
-	for i := 0; d != "" && i < 12; i++ {
+	for i := 0; d != "" && i < 30; i++ {
 		again, _, err := a.ask(r.ctx, r.plain, r.q)
 		require.NoError(r.t, err)
-		if want.differs(again) != "" {
+		if want.differs(again, 0) != "" {
 			r.undecided++
 			return "", true
 		}
@@ -289,7 +290,7 @@ func (r *rivals) contest(a *asker, queries int) {
 	}
 	r.t.Logf("%d queries: %d end in an error, %d without a series, %d have no one answer; parts: %v",
 		asked, r.failing, r.empty, r.undecided, r.parts)
-	require.Less(r.t, r.undecided, 10+queries/50)
+	require.Less(r.t, r.undecided, 10+queries/30)
 	require.Less(r.t, r.failing+r.empty, 10+queries*2/3, "hardly a query has an answer")
 	require.Greater(r.t, r.parts[""], queries/4, "hardly a part was computed")
 }
