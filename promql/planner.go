@@ -70,7 +70,8 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	p.results = map[*labels.Matcher]*partResult{}
 	for _, c := range find(p.stmt, p.delayed, p.starts) {
 		if err := p.compute(c); err != nil {
-			return nil, errors.Join(err, q.Close())
+			_ = q.Close() // The query ends for another reason.
+			return nil, err
 		}
 	}
 	return planQuerier{q, p.results}, nil
