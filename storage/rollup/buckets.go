@@ -25,7 +25,8 @@ type Buckets struct {
 	// Min and Max are the least and the greatest value; NaN only where all values are.
 	Min, Max []float64
 	// Sum plus SumLow is the sum of the values, as Neumaier's summation keeps it (Kahan's, improved: "Rundungs-
-	// fehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974).
+	// fehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974). Sum is the float next to it; SumLow
+	// is rounded to 2^-47 of the greatest absolute value, and 0 where Sum is infinite or NaN.
 	Sum, SumLow []float64
 	// Correction is what rate adds for counter resets: the sum of the values right before each.
 	Correction []float64

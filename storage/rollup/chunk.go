@@ -90,8 +90,7 @@ type Info struct {
 	// MinEnd and MaxEnd are the ends of the first and the last bucket, milliseconds.
 	MinEnd, MaxEnd int64
 
-	first int64 // MinEnd in widths
-	span  int   // buckets from first to last, missing ones included
+	span int // buckets from the first to the last, missing ones included
 }
 
 // envelope is a chunk's head, and where its columns are.
@@ -184,7 +183,7 @@ func (e *envelope) parse(b []byte) error {
 	e.Info = Info{
 		Version: version, Width: int64(width), Count: int(count),
 		MinEnd: first * int64(width), MaxEnd: last * int64(width),
-		first: first, span: int(last-first) + 1,
+		span: int(last-first) + 1,
 	}
 	e.b, e.there = r.b, uint32(there)
 	at := uint64(0)

@@ -1,6 +1,8 @@
 package rollup
 
 import (
+	"slices"
+
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
@@ -19,8 +21,11 @@ const (
 	ofFloats                  // they are floats
 )
 
-// partsOf returns the parts of every bucket.
+// partsOf returns the parts of every bucket; nil: all are of floats.
 func partsOf(b *Buckets) []part {
+	if b.Histograms == nil && !slices.Contains(b.Count, 0) {
+		return nil
+	}
 	parts := make([]part, len(b.End))
 	for i, count := range b.Count {
 		switch {
@@ -34,8 +39,11 @@ func partsOf(b *Buckets) []part {
 	return parts
 }
 
-// gather returns the entries of x that take part.
+// gather returns the entries of x that take part; nobody changes them.
 func gather[E any](x []E, parts []part, which part) []E {
+	if parts == nil {
+		return x
+	}
 	picked := make([]E, 0, len(x))
 	for i, v := range x {
 		if parts[i]&which != 0 {

@@ -74,16 +74,26 @@ func (b *builder) floats(i int, s *chunk.Samples, from, to int) floatsOf {
 			continue
 		}
 		last = from + at
-		if count == 0 {
-			first = last
+		count++
+		if count == 1 {
+			first, before = last, v
 			r.start(v)
-		} else {
+			continue
+		}
+		r.sum.add(v)
+		switch {
+		case v == before:
+		case v > before:
+			r.changes++
+			if v > r.max {
+				r.max = v
+			}
+			r.large = r.large || isLarge(v)
+		default:
 			r.step(before, v)
 			r.extend(v, v)
-			r.sum.add(v)
 		}
 		before = v
-		count++
 	}
 	f := floatsOf{count: count, endsStale: from < to && value.IsStaleNaN(s.V[to-1])}
 	if count == 0 {

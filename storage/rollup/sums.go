@@ -154,8 +154,8 @@ func (e *encoder) corrections(b *Buckets, parts []part, l *lanes) {
 	var v []float64
 	var at, resets, count []int64
 	k := int64(0)
-	for i, p := range parts {
-		if p&ofFloats == 0 {
+	for i := range b.End {
+		if parts != nil && parts[i]&ofFloats == 0 {
 			continue
 		}
 		if b.Resets[i] > 0 {
