@@ -21,6 +21,8 @@ type SealStats struct {
 	// Series and Samples were written, in Chunks chunks of Bytes bytes.
 	Series, Samples, Chunks int
 	Bytes                   int64
+	// Repaired is for how many tenants samples came after the slot had been sealed, so that its rollups were made anew.
+	Repaired int
 }
 
 // Seal turns what the stage holds of a slot and partition into sealed rows:

@@ -134,6 +134,7 @@ func (x *sealer) tenant(name string, list []collected) error {
 		return err
 	}
 	var samples chunk.Samples
+	before := x.stats.Samples
 	for i := range list {
 		c := &list[i]
 		samples.Reset()
@@ -153,6 +154,9 @@ func (x *sealer) tenant(name string, list []collected) error {
 				return err
 			}
 		}
+	}
+	if sealedBefore && x.stats.Samples > before {
+		x.stats.Repaired++
 	}
 	return x.mark(name, newID())
 }

@@ -1,0 +1,78 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Grace is how long past its retention a window still stands, and so how late sealing may be: what comes when
+// its raw window has a day to live is taken, and is sealed as raw rows until the grace is over.
+const Grace = expireGrace
+
+// Staged is work that there is: a slot of a partition that has settled and holds something unsealed.
+type Staged struct {
+	Work
+	// StartMS and EndMS are what the slot spans, milliseconds.
+	StartMS, EndMS int64
+	// SinceMS is since when it could have been sealed: when it had settled, or for what came later, the end of
+	// the hour in which it did (or now, while that hour lasts). Milliseconds.
+	SinceMS int64
+	// Expired says that its raw window is past the retention and the grace: sealing only fills up rollups.
+	Expired bool
+}
+
+// Staged lists the slots of a partition that ended at least settleMS ago and hold something unsealed, what has
+// waited longest first. It reads one row of each slot that Waiting names.
+func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]Staged, error) {
+	work, err := s.Waiting(ctx, partition)
+	if err != nil {
+		return nil, err
+	}
+	var found []Staged
+	for _, w := range work {
+		if !s.Settled(w.Slot, settleMS) {
+			continue
+		}
+		holds := len(w.pending) > 0 || s.head.has(w)
+		if !holds {
+			empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, partition))
+			if err != nil {
+				return nil, err
+			}
+			holds = !empty
+		}
+		if holds {
+			found = append(found, s.staged(w, settleMS))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Staged) int { return cmp.Compare(a.SinceMS, b.SinceMS) })
+	if s.opts.Shared {
+		s.follower.forget(partition) // As a seal of any of the empty slots would.
+	}
+	return found, nil
+}
+
+func (s *Store) staged(w Work, settleMS int64) Staged {
+	out := Staged{
+		Work: w, StartMS: s.period.slotStart(w.Slot), EndMS: s.period.slotEnd(w.Slot), Expired: s.isExpired(rollup.Raw, w.Slot),
+	}
+	out.SinceMS = out.EndMS + settleMS
+	if len(w.pending) > 0 {
+		first := slices.MinFunc(w.pending, func(a, b pendingRow) int { return cmp.Compare(a.hour, b.hour) })
+		out.SinceMS = max(out.SinceMS, min((first.hour+1)*hourMS, s.opts.Now().UnixMilli()))
+	}
+	return out
+}
+
+// has says whether the head holds anything of a slot and partition.
+func (h *head) has(w Work) bool {
+	p := h.part(w.Partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	_, ok := p.cells[w.cell()]
+	return ok
+}
