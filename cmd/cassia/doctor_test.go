@@ -21,7 +21,7 @@ import (
 func examine(t *testing.T, now time.Time, retention time.Duration, flags ...string) (found []doctor.Finding, text string, err error) {
 	t.Helper()
 	app := kingpin.New("cassia", "")
-	x := &examination{Engine: config.RegisterEngine(app.Command("doctor", "")), retention: retention, now: func() time.Time { return now }}
+	x := &examination{Engine: config.RegisterEngine(app.Command("doctor", "")), retention: config.Retention{Raw: retention}, now: func() time.Time { return now }}
 	_, err = app.Parse(append([]string{"doctor"}, flags...))
 	require.NoError(t, err)
 	require.NoError(t, x.Validate())
