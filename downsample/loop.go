@@ -2,71 +2,28 @@ package downsample
 
 import (
 	"context"
-	"errors"
-	"log/slog"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options configure a Loop.
-type Options struct {
-	// Settle is how long after its end a slot waits for stragglers before it is sealed. Default 15 min.
-	Settle time.Duration
-	// Interval is the time between rounds. Default 1 min.
-	Interval time.Duration
-	// Shared says that other processes work over the same engine: the partitions are divided among them by
-	// leases. Default false: all are this process' own.
-	Shared bool
-	// Idle makes a process take no leases: it only lets go of what others have sealed. Default false.
-	Idle bool
-	// Now is the clock.
-	Now func() time.Time
-	// Logger gets what an operator should know.
-	Logger *slog.Logger
-	// Registerer gets the loop's metrics; nil: none are kept anywhere.
-	Registerer prometheus.Registerer
-}
-
-// DefaultOptions returns the documented defaults.
-func DefaultOptions() Options {
-	return Options{Settle: 15 * time.Minute, Interval: time.Minute, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
-}
-
-// Validate says what is wrong with the options.
-func (o *Options) Validate() error {
-	switch {
-	case o.Settle < 0:
-		return errors.New("downsample: a settling time below zero")
-	case o.Interval <= 0:
-		return errors.New("downsample: the interval must be above zero")
-	case o.Now == nil || o.Logger == nil:
-		return errors.New("downsample: Options without a clock or a logger; begin with DefaultOptions")
-	}
-	return nil
-}
-
 // Loop works off what waits.
 type Loop struct {
-	store   *storage.Store
-	opts    Options
-	mu      sync.Mutex // one round at a time
-	leases  *leases    // nil: all partitions are this process'
-	leaseMu sync.Mutex
-	swept   time.Time // when the last sweep began
-	metrics metrics
-}
-
-type metrics struct {
-	rounds   prometheus.Counter
-	failures prometheus.Counter
-	waiting  prometheus.Gauge
-	lag      prometheus.Gauge
-	owned    prometheus.Gauge
+	store  *storage.Store
+	opts   Options
+	mu     sync.Mutex // one round at a time
+	leases *leases    // nil: all partitions are this process', or none
+	// held is which partitions the leases give to this process, as they were looked at last: a copy, for a look
+	// takes as long as the engine does.
+	held     atomic.Pointer[[]bool]
+	swept    time.Time // when the last sweep began
+	pacer    *pacer
+	progress progress
+	backlog  backlog
+	metrics  metrics
 }
 
 // New makes a loop over a store. The store outlives it.
@@ -74,39 +31,32 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	f := promauto.With(opts.Registerer)
-	l := &Loop{store: store, opts: opts, metrics: metrics{
-		rounds: f.NewCounter(prometheus.CounterOpts{Name: "cassia_downsample_rounds_total",
-			Help: "Rounds over all partitions."}),
-		failures: f.NewCounter(prometheus.CounterOpts{Name: "cassia_downsample_failures_total",
-			Help: "Steps of rounds that failed; the next round tries them again."}),
-		waiting: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_downsample_waiting_slots",
-			Help: "Settled slots, counted once a partition, that the last round found with unsealed samples and could not seal."}),
-		lag: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_downsample_lag_seconds",
-			Help: "How long ago the oldest slot ended that is settled and could not be sealed; 0: none waits."}),
-		owned: f.NewGauge(prometheus.GaugeOpts{Name: "cassia_downsample_partitions",
-			Help: "Partitions whose work this process does."}),
-	}}
+	l := &Loop{store: store, opts: opts, pacer: &pacer{now: opts.Now, share: opts.Share}}
+	l.progress = progress{partitions: make([]partition, store.Partitions()), chores: map[string]*streak{}}
+	l.backlog.partitions = store.Partitions()
 	if opts.Shared && !opts.Idle {
 		l.leases = newLeases(store, opts.Now)
 	}
+	l.metrics = newMetrics(l, opts.Registerer)
 	return l, nil
 }
 
 // Run does rounds until ctx ends, the first one once the store is ready.
 func (l *Loop) Run(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { l.watch(ctx) })
 	if err := l.store.WaitReady(ctx); err != nil {
 		if ctx.Err() == nil {
-			l.opts.Logger.Error("nothing will be sealed, for the head could not be rebuilt", "err", err)
+			l.progress.halt(err)
+			l.opts.Logger.Error("nothing will be sealed, for the head could not be rebuilt", "err", err, "do", doRestart)
 		}
 		return
 	}
 	more := make(chan struct{}, 1)
-	var looking sync.WaitGroup
 	if l.leases != nil {
-		looking.Go(func() { l.look(ctx, more) })
+		beside.Go(func() { l.look(ctx, more) })
 	}
-	defer looking.Wait()
 	ticker := time.NewTicker(l.opts.Interval)
 	defer ticker.Stop()
 	for {
@@ -125,13 +75,9 @@ func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
 	for {
-		l.leaseMu.Lock()
 		gained, err := l.leases.look(ctx)
-		l.metrics.owned.Set(float64(len(l.leases.owned)))
-		l.leaseMu.Unlock()
-		if err != nil {
-			l.failed(ctx, "looking after the leases", err)
-		}
+		l.hold()
+		l.chore(ctx, "looking after the leases", err)
 		if gained {
 			select {
 			case more <- struct{}{}:
@@ -140,8 +86,6 @@ func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
 		}
 		select {
 		case <-ctx.Done():
-			l.leaseMu.Lock()
-			defer l.leaseMu.Unlock()
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseInterval)
 			defer cancel()
 			if err := l.leases.free(last); err != nil {
@@ -158,113 +102,86 @@ func (l *Loop) owns(partition int) bool {
 	if l.leases == nil {
 		return !l.opts.Idle
 	}
-	l.leaseMu.Lock()
-	defer l.leaseMu.Unlock()
-	return l.leases.owned[partition]
+	held := l.held.Load()
+	return held != nil && (*held)[partition]
 }
 
-// Round seals every settled slot of this process' partitions, oldest first, then tidies up.
-func (l *Loop) Round(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waiting, oldest := 0, time.Duration(0)
+// hold copies what the leases say.
+func (l *Loop) hold() {
+	held := make([]bool, l.store.Partitions())
+	for p := range l.leases.owned {
+		held[p] = p < len(held)
+	}
+	l.held.Store(&held)
+}
+
+// owned is of how many partitions the work is this process'.
+func (l *Loop) owned() (n int) {
 	for p := range l.store.Partitions() {
-		if ctx.Err() != nil {
+		if l.owns(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// What to do, as logs, status and alerts say it.
+const (
+	doRestart = "restart the process; if it comes again, free the disk or the cluster of what the error names"
+	doStuck   = "see the error; a full or failing disk, a cluster that doesn't answer, or damaged rows (cassia check) are the usual reasons"
+	doAlarm   = "give the machine more CPU, or over Cassandra start more processes with --target=downsample; " +
+		"or stop the servers and run cassia downsample, which doesn't rest; samples sealed later than the grace miss their raw rows"
+	doHang = "see whether the disk or the cluster answers; /debug/pprof/goroutine?debug=2 tells where it hangs"
+)
+
+const (
+	// watchInterval is the time between two looks at whether the work moves, watchSilence between two warnings.
+	watchInterval = time.Minute
+	watchSilence  = time.Hour
+	// hangs is how long a piece of work may take until somebody should look.
+	hangs = time.Hour
+)
+
+// watch tells, until ctx ends, when the work lags, hangs or has halted: the loop itself may not be able to.
+func (l *Loop) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	told := map[string]time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
 			return
+		case <-ticker.C:
 		}
-		if !l.owns(p) {
-			if err := l.store.Forget(ctx, p); err != nil {
-				l.failed(ctx, "letting go of what others have sealed", err, "partition", p)
+		now := l.opts.Now()
+		for _, a := range l.alarms(now) {
+			if at, ok := told[a.what]; ok && now.Sub(at) < watchSilence {
+				continue
 			}
-			continue
-		}
-		n, lag := l.partition(ctx, p)
-		waiting, oldest = waiting+n, max(oldest, lag)
-	}
-	l.store.LetGo()
-	if l.owns(0) {
-		l.expire(ctx)
-	}
-	l.sweep(ctx)
-	l.metrics.rounds.Inc()
-	l.metrics.waiting.Set(float64(waiting))
-	l.metrics.lag.Set(oldest.Seconds())
-}
-
-// sweep looks, once in a long while, for work that no mark and no pending row leads to.
-func (l *Loop) sweep(ctx context.Context) {
-	now := l.opts.Now()
-	if !l.opts.Shared || now.Sub(l.swept) < sweepInterval {
-		return
-	}
-	first := l.swept.IsZero()
-	l.swept = now
-	if first {
-		return // Not while the process starts.
-	}
-	for p := range l.store.Partitions() {
-		if ctx.Err() != nil || !l.owns(p) {
-			continue
-		}
-		n, err := l.store.Sweep(ctx, p)
-		if err != nil {
-			l.failed(ctx, "sweeping", err, "partition", p)
-		}
-		if n > 0 {
-			l.opts.Logger.Warn("sealed samples that had come back after they were sealed: is the cluster repaired in time?", "partition", p, "slots", n)
+			told[a.what] = now
+			l.opts.Logger.Error(a.what, append(a.args, "do", a.do)...)
 		}
 	}
 }
 
-// sweepInterval is the time between two sweeps.
-const sweepInterval = 24 * time.Hour
-
-func (l *Loop) expire(ctx context.Context) {
-	if n, err := l.store.Expire(ctx); err != nil {
-		l.failed(ctx, "dropping windows past their retention", err)
-	} else if n > 0 {
-		l.opts.Logger.Info("dropped windows past their retention", "windows", n)
-	}
+// alarm is what an operator must hear of.
+type alarm struct {
+	what, do string
+	args     []any
 }
 
-// partition seals what is settled of one partition. It returns how many slots still wait, and how long
-// ago the oldest of them ended.
-func (l *Loop) partition(ctx context.Context, partition int) (waiting int, lag time.Duration) {
-	work, err := l.store.Waiting(ctx, partition)
-	if err != nil {
-		l.failed(ctx, "listing waiting work", err, "partition", partition)
-		return 0, 0
+func (l *Loop) alarms(now time.Time) (list []alarm) {
+	if err := l.progress.why(); err != nil {
+		list = append(list, alarm{"nothing is sealed, for the head could not be rebuilt", doRestart, []any{"err", err}})
 	}
-	for _, w := range work {
-		if !l.store.Settled(w.Slot, l.opts.Settle.Milliseconds()) {
-			continue
-		}
-		if !l.owns(partition) {
-			return waiting, lag // It has passed to another process.
-		}
-		begin := l.opts.Now()
-		stats, err := l.store.Seal(ctx, w)
-		if err != nil {
-			l.failed(ctx, "sealing", err, "partition", partition, "slot", w.Slot)
-			waiting++
-			lag = max(lag, l.opts.Now().Sub(time.UnixMilli(l.store.SlotEnd(w.Slot))))
-			continue
-		}
-		if stats.Blobs > 0 {
-			l.opts.Logger.Debug("sealed", "partition", partition, "slot", w.Slot, "blobs", stats.Blobs, "series", stats.Series,
-				"samples", stats.Samples, "bytes", stats.Bytes, "took", l.opts.Now().Sub(begin))
-		}
+	if waiting, lag := l.progress.behind(now); lag > alarmLag {
+		at, w, err := l.progress.oldest()
+		list = append(list, alarm{"sealing lags by more than half of the time in which it loses nothing", doAlarm, []any{
+			"lag", lag.Round(time.Second), "limit", alarmLag, "waiting_slots", waiting, "partition", at, "slot", w.Slot, "err", fmt.Sprint(err),
+		}})
 	}
-	if err := l.store.Advance(ctx, partition); err != nil {
-		l.failed(ctx, "moving the marks", err, "partition", partition)
+	if what, took := l.pacer.under(); took > hangs {
+		list = append(list, alarm{"a piece of work doesn't end", doHang, []any{"work", what, "for", took.Round(time.Second)}})
 	}
-	return waiting, lag
-}
-
-func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) {
-	if ctx.Err() != nil {
-		return
-	}
-	l.metrics.failures.Inc()
-	l.opts.Logger.Error(what+" failed; the next round tries again", append(args, "err", err)...)
+	return list
 }

@@ -1,0 +1,173 @@
+package downsample
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+// TestRound follows slots from writing to repair.
+func TestRound(t *testing.T) {
+	r := newRig(t, nil)
+	r.write(testStart.Add(-3*hour), 1) // The slot ended at 10:00, two hours ago.
+	r.write(testStart, 2)              // This one ends at 12:00, now.
+	r.loop.Round(t.Context())
+	s := r.loop.Status(t.Context())
+	require.Equal(t, 4, s.SealedSlots, "the first slot in 4 partitions")
+	require.Zero(t, s.WaitingSlots, "the second hasn't settled")
+	require.Zero(t, s.RepairedSlots)
+	require.Equal(t, 1, s.Rounds)
+	require.Len(t, s.Partitions, 4)
+	for _, p := range s.Partitions {
+		require.True(t, p.Mine)
+		require.Equal(t, &SlotStatus{testStart.Add(-4 * hour), testStart.Add(-2 * hour), testStart}, p.LastSealed)
+		require.Nil(t, p.Oldest)
+		require.Empty(t, p.LastError)
+	}
+	require.Equal(t, 4.0, r.metric("sealed_slots_total"))
+	require.Equal(t, 4.0, r.metric("partitions"))
+
+	r.advance(15*time.Minute + time.Second)
+	r.loop.Round(t.Context())
+	require.Equal(t, 8, r.loop.Status(t.Context()).SealedSlots)
+
+	// A sample comes late: the slot is sealed again, and its rollups are what all of its samples make.
+	r.write(testStart.Add(-3*hour+time.Minute), 3)
+	r.loop.Round(t.Context())
+	s = r.loop.Status(t.Context())
+	require.Equal(t, 12, s.SealedSlots)
+	require.Equal(t, 4, s.RepairedSlots)
+	require.Equal(t, 4.0, r.metric("repaired_slots_total"))
+
+	// What was there already repairs nothing.
+	r.write(testStart.Add(-3*hour+time.Minute), 3)
+	r.loop.Round(t.Context())
+	require.Equal(t, 4, r.loop.Status(t.Context()).RepairedSlots)
+	require.Equal(t, 120, r.check().Samples)
+	require.Zero(t, r.metric("failures_total"))
+}
+
+// TestLongestWaitingFirst seals by arrival: what came first isn't kept waiting by what is older.
+func TestLongestWaitingFirst(t *testing.T) {
+	r := newRig(t, func(so *storage.Options, _ *Options) { so.Partitions = 1 })
+	r.write(testStart.Add(-5*hour), 1)
+	r.advance(7 * hour)
+	r.write(testStart.Add(-9*24*hour), 2) // It comes nine days late, six hours after the other one had settled.
+	r.write(testStart.Add(-2*hour), 3)
+	list := r.loop.list(t.Context())
+	require.Len(t, list, 3)
+	at := func(d time.Duration) int64 { return testStart.Add(d).UnixMilli() }
+	require.Equal(t, []int64{at(-4 * hour), at(-2 * hour), at(-9 * 24 * hour)}, []int64{list[0].EndMS, list[1].EndMS, list[2].EndMS})
+	require.Equal(t, []int64{at(-4*hour + 15*time.Minute), at(-2*hour + 15*time.Minute), at(7 * hour)},
+		[]int64{list[0].SinceMS, list[1].SinceMS, list[2].SinceMS}, "that of the late one is not nine days")
+	require.Equal(t, 10*hour+45*time.Minute, r.loop.lag())
+	r.advance(30 * time.Minute)
+	list = r.loop.list(t.Context())
+	require.Equal(t, at(7*hour+30*time.Minute), list[2].SinceMS, "until its hour is over it may have come just now")
+	r.loop.Round(t.Context())
+	require.Zero(t, r.loop.lag())
+}
+
+// TestStuckPartition lets the work of one partition fail in every round: the others' goes on, and somebody hears.
+func TestStuckPartition(t *testing.T) {
+	r := newRig(t, nil)
+	r.write(testStart.Add(-3*hour), 1)
+	stage := func(op faultengine.Op) bool {
+		return op.Kind == faultengine.Scan && op.Table == engine.Stage && op.Range.Partition[1].Int == 2 && !op.Range.KeysOnly ||
+			op.Kind == faultengine.Write && op.Table == engine.Stage && op.Batch.Partition[1].Int == 2
+	}
+	r.fail(stage)
+	for i := range stuckRounds {
+		require.NotContains(t, r.log.take(), "stuck", "round %d", i)
+		r.loop.Round(t.Context())
+		r.advance(time.Minute)
+	}
+	log := r.log.take()
+	require.Contains(t, log, "level=ERROR msg=\"a partition is stuck")
+	require.Contains(t, log, "partition=2 rounds=5")
+	require.Contains(t, log, "do=")
+	require.Equal(t, 1.0, r.metric("stuck_partitions"))
+	require.Equal(t, 1.0, r.metric("waiting_slots"))
+	require.Equal(t, (hour + 50*time.Minute).Seconds(), r.metric("lag_seconds"))
+	require.Equal(t, 3.0, r.metric("sealed_slots_total"), "the others")
+	s := r.loop.Status(t.Context())
+	require.Equal(t, []int{2}, s.StuckPartitions)
+	p := s.Partitions[2]
+	require.Equal(t, 5, p.FailedRounds)
+	require.Contains(t, p.LastError, "fault by rule")
+	require.Equal(t, r.now().Add(-time.Minute).UTC(), p.LastErrorAt)
+	require.NotEmpty(t, p.Do)
+	require.Equal(t, &SlotStatus{testStart.Add(-4 * hour), testStart.Add(-2 * hour), testStart.Add(-2*hour + 15*time.Minute)}, p.Oldest)
+
+	r.mend()
+	r.loop.Round(t.Context())
+	s = r.loop.Status(t.Context())
+	require.Empty(t, s.StuckPartitions)
+	require.Zero(t, s.WaitingSlots)
+	require.Zero(t, s.LagSeconds)
+	require.Contains(t, s.Partitions[2].LastError, "fault by rule", "it can still be seen")
+	require.Zero(t, s.Partitions[2].FailedRounds)
+	require.Equal(t, 40, r.check().Samples)
+}
+
+// TestAlarm lets a slot wait for longer than half of the grace.
+func TestAlarm(t *testing.T) {
+	r := newRig(t, nil)
+	r.write(testStart.Add(-3*hour), 1)
+	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.Raw })
+	r.loop.Round(t.Context())
+	require.Empty(t, r.loop.alarms(r.now()))
+	r.advance(storage.Grace / 2)
+	require.True(t, r.loop.Status(t.Context()).Alarm)
+	require.Equal(t, r.metric("lag_limit_seconds")+105*60, r.metric("lag_seconds"), "without another round")
+	alarms := r.loop.alarms(r.now())
+	require.Len(t, alarms, 1)
+	require.Contains(t, alarms[0].what, "lags")
+	require.NotEmpty(t, alarms[0].do)
+	r.mend()
+	r.loop.Round(t.Context())
+	require.False(t, r.loop.Status(t.Context()).Alarm)
+	require.Empty(t, r.loop.alarms(r.now()))
+}
+
+// TestDamagedIsNotWaiting leaves a blob that can't be read: it isn't what sealing lags by.
+func TestDamagedIsNotWaiting(t *testing.T) {
+	r := newRig(t, func(so *storage.Options, _ *Options) { so.Partitions = 1 })
+	slot := testStart.Add(-3*hour).UnixMilli() / (2 * hour).Milliseconds()
+	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{
+		Table: engine.Stage, Partition: engine.Key{engine.Int(slot), engine.Int(0)},
+		Mutations: []engine.Mutation{{Clustering: engine.Key{engine.Text("0123456789abcdef"), engine.Int(1)}, Timestamp: 1, Value: []byte("nonsense")}},
+	}}))
+	for range 2 {
+		r.loop.Round(t.Context())
+		require.Zero(t, r.metric("lag_seconds"))
+		require.Zero(t, r.metric("sealed_slots_total"))
+	}
+	s := r.loop.Status(t.Context())
+	require.Equal(t, 1, s.Partitions[0].DamagedSlots)
+	require.Zero(t, s.Partitions[0].WaitingSlots)
+	// What can be read is sealed all the same.
+	r.write(testStart.Add(-3*hour), 1)
+	r.loop.Round(t.Context())
+	require.Equal(t, 1.0, r.metric("sealed_slots_total"))
+}
+
+// TestStatusIsJSON holds the shape that pages and scripts read.
+func TestStatusIsJSON(t *testing.T) {
+	r := newRig(t, nil)
+	text, err := json.Marshal(r.loop.Status(t.Context()))
+	require.NoError(t, err)
+	var have map[string]any
+	require.NoError(t, json.Unmarshal(text, &have))
+	for _, list := range []string{"partitions", "stuck_partitions", "failing_chores"} {
+		require.IsType(t, []any{}, have[list], list)
+	}
+	require.IsType(t, []any{}, have["rollups"].(map[string]any)["first"])
+	require.NotContains(t, have, "last_round", "there was none")
+}

@@ -1,0 +1,53 @@
+package downsample
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options configure a Loop.
+type Options struct {
+	// Settle is how long after its end a slot waits for stragglers before it is sealed. Default 15 min.
+	Settle time.Duration
+	// Interval is the time between rounds. Default 1 min.
+	Interval time.Duration
+	// Share is for which share of the time the loop works, at most, and rests in between; while it lags it rests
+	// less (see rest). 1: it never rests. Default 0.5: half of a core, over Pebble.
+	Share float64
+	// Shared says that other processes work over the same engine: the partitions are divided among them by
+	// leases. Default false: all are this process' own.
+	Shared bool
+	// Idle makes a process take no leases: it only lets go of what others have sealed. Default false.
+	Idle bool
+	// Now is the clock.
+	Now func() time.Time
+	// Logger gets what an operator should know.
+	Logger *slog.Logger
+	// Registerer gets the loop's metrics; nil: none are kept anywhere.
+	Registerer prometheus.Registerer
+}
+
+// DefaultOptions returns the documented defaults.
+func DefaultOptions() Options {
+	return Options{
+		Settle: 15 * time.Minute, Interval: time.Minute, Share: 0.5, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	switch {
+	case o.Settle < 0:
+		return errors.New("downsample: a settling time below zero")
+	case o.Interval <= 0:
+		return errors.New("downsample: the interval must be above zero")
+	case !(o.Share > 0 && o.Share <= 1):
+		return errors.New("downsample: the share of the time must be above zero, and at most 1")
+	case o.Now == nil || o.Logger == nil:
+		return errors.New("downsample: Options without a clock or a logger; begin with DefaultOptions")
+	}
+	return nil
+}

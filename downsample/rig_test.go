@@ -1,0 +1,167 @@
+package downsample
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// TestMain makes sure that no test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a loop over a store on an engine that fails by rule, with a clock that the test moves.
+type rig struct {
+	t     *testing.T
+	eng   *faultengine.Engine
+	store *storage.Store
+	loop  *Loop
+	log   *lockedBuffer
+	clock atomic.Int64 // milliseconds
+	// rule is what the engine does; nil: what it is asked.
+	rule atomic.Pointer[func(faultengine.Op) faultengine.Action]
+	reg  *prometheus.Registry
+}
+
+var testStart = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+const hour = time.Hour
+
+func newRig(t *testing.T, change func(*storage.Options, *Options)) *rig {
+	r := &rig{t: t, log: &lockedBuffer{}, reg: prometheus.NewRegistry()}
+	r.clock.Store(testStart.UnixMilli())
+	r.eng = faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if rule := r.rule.Load(); rule != nil {
+			return (*rule)(op)
+		}
+		return faultengine.Pass()
+	})
+	r.open(change)
+	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
+	return r
+}
+
+func (r *rig) open(change func(*storage.Options, *Options)) {
+	so, o := storage.DefaultOptions(), DefaultOptions()
+	so.Partitions, so.Now = 4, r.now
+	o.Now, o.Share, o.Registerer = r.now, 1, r.reg
+	o.Logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	if change != nil {
+		change(&so, &o)
+	}
+	var err error
+	r.store, err = storage.Open(r.t.Context(), r.eng, so)
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.store.WaitReady(r.t.Context()))
+	r.loop, err = New(r.store, o)
+	require.NoError(r.t, err)
+}
+
+func (r *rig) now() time.Time { return time.UnixMilli(r.clock.Load()) }
+
+func (r *rig) advance(d time.Duration) { r.clock.Add(d.Milliseconds()) }
+
+// fail makes the engine refuse what matches, until mend.
+func (r *rig) fail(matches func(faultengine.Op) bool) {
+	rule := func(op faultengine.Op) faultengine.Action {
+		if matches(op) {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Pass()
+	}
+	r.rule.Store(&rule)
+}
+
+func (r *rig) mend() { r.rule.Store(nil) }
+
+// write sends a sample of some series, which are in all partitions.
+func (r *rig) write(at time.Time, v float64) {
+	r.t.Helper()
+	b := r.store.NewBatch("default")
+	for i := range 40 {
+		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "up", "instance", string(rune('a'+i))))
+		require.NoError(r.t, err)
+		require.NoError(r.t, b.Float(s, at.UnixMilli(), 0, v))
+	}
+	require.NoError(r.t, b.Commit(context.Background()))
+}
+
+// check verifies all that is stored, and returns how many samples are sealed.
+func (r *rig) check() storage.CheckStats {
+	r.t.Helper()
+	stats, err := r.store.Check(r.t.Context(), func(problem string) { r.t.Error(problem) })
+	require.NoError(r.t, err)
+	return stats
+}
+
+// unroll removes all rollups, as if an earlier release had sealed what there is.
+func (r *rig) unroll() {
+	r.t.Helper()
+	kept, err := r.store.Kept(r.t.Context())
+	require.NoError(r.t, err)
+	for _, k := range kept {
+		table := map[string]*engine.Table{"5m": engine.R5m, "1h": engine.R1h}[k.Resolution.String()]
+		if table == nil {
+			continue
+		}
+		for _, t := range []*engine.Table{table, engine.Sealed} {
+			require.NoError(r.t, r.eng.Drop(r.t.Context(), t, engine.Key{engine.Int(k.Window)}))
+		}
+	}
+}
+
+// metric reads a metric of the loop's.
+func (r *rig) metric(name string) float64 {
+	r.t.Helper()
+	families, err := r.reg.Gather()
+	require.NoError(r.t, err)
+	for _, f := range families {
+		if f.GetName() == "cassia_downsample_"+name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	require.Fail(r.t, "no such metric", name)
+	return 0
+}
+
+// TestMetricsAreSound holds names and help texts to Prometheus' rules.
+func TestMetricsAreSound(t *testing.T) {
+	problems, err := testutil.GatherAndLint(newRig(t, nil).reg)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+// lockedBuffer takes a log.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// take returns what was logged since the last call.
+func (l *lockedBuffer) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}
