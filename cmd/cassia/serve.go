@@ -73,6 +73,7 @@ type process struct {
 
 	engine openedEngine
 	store  *storage.Store
+	loop   *downsample.Loop
 }
 
 // serve runs until ctx ends, which is no error. listening is told the addresses once they are open.
@@ -164,12 +165,11 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	lo := downsample.DefaultOptions()
 	lo.Settle, lo.Shared, lo.Idle = p.c.Settle, p.shared(), !p.does("downsample")
 	lo.Logger, lo.Registerer = p.log.With("component", "downsample"), p.registry
-	loop, err := downsample.New(p.store, lo)
-	if err != nil {
+	if p.loop, err = downsample.New(p.store, lo); err != nil {
 		return nil, err
 	}
 	var running sync.WaitGroup
-	running.Go(func() { loop.Run(ctx) })
+	running.Go(func() { p.loop.Run(ctx) })
 	return running.Wait, nil
 }
 
@@ -197,7 +197,8 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	handler := server.NewHandler(server.Options{
 		API: queries, Write: write,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
-		Version: buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
+		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
+		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
 	})
 	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, handler, p.log.With("component", "http"))
 	if err != nil {

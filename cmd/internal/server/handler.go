@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"html/template"
 	"log/slog"
@@ -24,6 +25,8 @@ type Options struct {
 	// AdminAPI allows POST /-/seal, which calls SealAll.
 	AdminAPI bool
 	SealAll  func(context.Context) error
+	// Downsampling tells how sealing and rolling up stand, for GET /-/downsample; it becomes JSON.
+	Downsampling func(context.Context) any
 
 	// Version is shown on the start page.
 	Version  string
@@ -43,6 +46,7 @@ func NewHandler(o Options) http.Handler {
 	handle("GET /-/healthy", "/-/healthy", http.HandlerFunc(h.healthy))
 	handle("GET /-/ready", "/-/ready", http.HandlerFunc(h.ready))
 	handle("/-/seal", "/-/seal", http.HandlerFunc(h.seal))
+	handle("GET /-/downsample", "/-/downsample", http.HandlerFunc(h.downsample))
 	handle("GET /metrics", "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	handle("GET /{$}", "/", http.HandlerFunc(h.index))
 
@@ -91,6 +95,19 @@ func (h *handler) seal(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text(w, http.StatusOK, "sealed")
+}
+
+// downsample answers with how sealing and rolling up stand. Its errors may name series of any tenant.
+func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
+	body, err := json.MarshalIndent(h.Downsampling(r.Context()), "", "  ")
+	if err != nil {
+		h.Logger.Error("writing how downsampling stands", "err", err)
+		text(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(append(body, '\n'))
 }
 
 //go:embed index.html
