@@ -201,7 +201,9 @@ func (ts *testStore) rollups(tenant string) (out []byte) {
 		var buf BucketBuffers
 		for i, s := range found {
 			for _, src := range s.sel.sources {
-				require.Equal(ts.t, res, resolutionOf(src.window.window), "all is sealed and rolled up")
+				if !ts.opts.Shared { // Another one's head may still have what this one has sealed.
+					require.Equal(ts.t, res, resolutionOf(src.window.window), "all is sealed and rolled up")
+				}
 			}
 			require.NoError(ts.t, s.Buckets(&b, &buf))
 			have := rollup.AppendChunk(nil, &b, res.Width(), 0)
