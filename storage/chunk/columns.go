@@ -12,8 +12,12 @@ func AppendInts(dst []byte, x []int64) []byte { return appendInts(dst, x) }
 
 // AppendSmallInts does as AppendInts, in the form that suits few integers around 0.
 func AppendSmallInts(dst []byte, x []int64) []byte {
-	var scratch [blockSamples]uint64
-	u := scratch[:len(x)]
+	var few [64]uint64
+	u := few[:]
+	if len(x) > len(few) {
+		u = make([]uint64, len(x))
+	}
+	u = u[:len(x)]
 	for i, v := range x {
 		u[i] = zigzag(v)
 	}
