@@ -97,9 +97,9 @@ type Info struct {
 type envelope struct {
 	Info
 
-	there uint32
-	from  [columnsEnd + 1]uint32 // of each column, in b
-	b     []byte
+	there    uint32
+	from, to [columnsEnd]uint32 // of each column that is there, in columns
+	columns  []byte
 }
 
 // column returns the bytes of a column, nil where it isn't there.
@@ -107,7 +107,7 @@ func (e *envelope) column(id int) []byte {
 	if e.there&(1<<id) == 0 {
 		return nil
 	}
-	return e.b[e.from[id]:e.from[id+1]]
+	return e.columns[e.from[id]:e.to[id]]
 }
 
 // has says whether a column is there.
@@ -185,26 +185,21 @@ func (e *envelope) parse(b []byte) error {
 		MinEnd: first * int64(width), MaxEnd: last * int64(width),
 		span: int(last-first) + 1,
 	}
-	e.b, e.there = r.b, uint32(there)
+	e.there = uint32(there)
 	at := uint64(0)
-	var sizes [columnsEnd]uint32
 	for rest := e.there; rest != 0; rest &= rest - 1 {
 		size := r.uvarint()
 		if size == 0 || size > uint64(len(b)) {
 			return fmt.Errorf("%w: column of %d bytes in %d", ErrCorrupt, size, len(b))
 		}
-		sizes[bits.TrailingZeros32(rest)] = uint32(size)
+		id := bits.TrailingZeros32(rest)
+		e.from[id], e.to[id] = uint32(at), uint32(at+size)
 		at += size
 	}
 	if r.short || at != uint64(len(r.b)-r.at) {
 		return fmt.Errorf("%w: columns of %d bytes", ErrCorrupt, at)
 	}
-	from := uint32(r.at)
-	for id, size := range sizes {
-		e.from[id] = from
-		from += size
-	}
-	e.from[columnsEnd] = from
+	e.columns = r.b[r.at:]
 	return nil
 }
 
