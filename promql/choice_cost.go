@@ -123,7 +123,7 @@ func (s segment) appendCuts(dst []int64, from, to int64) []int64 {
 func (s segment) appendEdges(dst []int64, first, from, to int64) []int64 {
 	k := int64(0)
 	if s.Windows.Step > 0 && first <= from {
-		k = (from-first)/s.Windows.Step + 1
+		k = (from - first) / s.Windows.Step
 	}
 	for ; k < int64(s.Windows.Steps); k++ {
 		at := first + k*s.Windows.Step

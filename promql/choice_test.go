@@ -84,6 +84,8 @@ func TestChoose(t *testing.T) {
 		{name: "a selector is never moved", window: 5 * minute, days: 90, offset: 1, step: hour, want: "0-2160 raw exact 5m0s"},
 		{name: "nor with a long lookback", window: day, days: 90, offset: 1, step: hour, want: "0-2160 raw exact 24h0m0s"},
 		{name: "the newest sample needs no left edge", fn: "last_over_time", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h exact 1h0m15s"},
+		{name: "nor does its edge cut a bucket", fn: "last_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: modeExact, want: "0-360 1h ragged 7h0m0s"},
+		{name: "as it does for others", fn: "sum_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: modeExact, want: "0-360 raw exact 7h0m0s"},
 
 		// Modes.
 		{name: "raw", fn: "rate", window: hour, days: 90, step: hour, mode: modeRaw, want: "0-2160 raw exact 1h0m0s"},
@@ -96,7 +98,7 @@ func TestChoose(t *testing.T) {
 		{name: "exact still", fn: "rate", window: hour, days: 90, step: hour, horizon: keptFor(15*day, 0, 0), want: "0-2160 1h exact 1h0m0s"},
 		{
 			name: "1h, then 5m, then raw", fn: "rate", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-721 1h widened 1h0m0s; 721-2160 5m exact 5m0s",
+			want: "0-721 1h widened 1h0m0s; 721-2160 5m exact 5m0s", wantScale: 1,
 			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z ranges and lookbacks that are shorter",
 		},
 		{
@@ -143,6 +145,7 @@ func TestChoose(t *testing.T) {
 			name: "raw alone, and gone", fn: "rate", window: hour, days: 30, step: hour, mode: modeRaw, horizon: keptFor(15*day, 0, 0),
 			want: "0-720 raw exact 1h0m0s", info: "nothing is read, as the query asks for no wider buckets",
 		},
+		{name: "raw alone, and nothing else", fn: "rate", window: hour, days: 30, step: hour, mode: modeRaw, horizon: keptFor(15*day, 15*day, 15*day), want: "0-720 raw exact 1h0m0s"},
 		{
 			name: "at most 5m, and gone", fn: "rate", window: hour, days: 30, step: hour, coarsest: rollup.FiveMinutes, horizon: keptFor(5*day, 15*day, 0),
 			want: "0-720 5m exact 1h0m0s", info: "from 2026-01-30T00:00:00Z to 2026-02-14T00:00:00Z nothing is read",
@@ -239,6 +242,9 @@ func generateRequest(r *rand.Rand) request {
 		raw := 1 + r.Int64N(60)
 		five := raw + r.Int64N(60)
 		q.Horizon = keptFor(raw*day, five*day, (five+r.Int64N(100))*day)
+		if r.IntN(2) == 0 { // not at the edge of a bucket
+			q.Horizon[r.IntN(3)] += r.Int64N(2 * hour)
+		}
 	}
 	if r.IntN(4) == 0 {
 		q.Oldest = someDay - r.Int64N(100)*day

@@ -1,7 +1,6 @@
 package promql
 
 import (
-	"math"
 	"slices"
 
 	"github.com/prometheus/prometheus/util/kahansum"
@@ -110,9 +109,6 @@ func addCompensated(a, b compensated) compensated {
 
 func overSum(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 	f.overSums(b, w, out, func(sum compensated, _, _ int) float64 {
-		if math.IsInf(sum.high, 0) { // the low part isn't one of an infinite sum
-			return sum.high * w.scale()
-		}
 		return (sum.high + sum.low) * w.scale()
 	})
 }
@@ -121,9 +117,6 @@ func overAvg(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 	n := running{of: [][]uint32{b.Count}}
 	f.overSums(b, w, out, func(sum compensated, lo, hi int) float64 {
 		count := float64(n.in(lo, hi))
-		if math.IsInf(sum.high, 0) {
-			return sum.high
-		}
 		return sum.high/count + sum.low/count
 	})
 }

@@ -409,6 +409,36 @@ func TestSelectorLooksBackLessThanABucket(t *testing.T) {
 	require.Equal(t, []float64{2}, out.Value)
 }
 
+// Of what the sums of single buckets lose in rounding, nothing is lost when they are added up.
+func TestSumsKeepTheirLowParts(t *testing.T) {
+	b := rollup.Buckets{
+		Start: []int64{0, 10, 20, 30}, End: []int64{10, 20, 30, 40}, Flags: make([]rollup.Flags, 4), Count: []uint32{1, 1, 1, 1},
+		Sum: []float64{1e16, 1, -1e16, 5}, SumLow: []float64{3, 0.5, 0, 0},
+	}
+	for name, want := range map[string]float64{"sum_over_time": 9.5, "avg_over_time": 9.5 / 4} {
+		for _, steps := range []int{1, 4} { // the last of four windows comes in two parts
+			var out answers
+			newBucketFunc(name).evaluate(&b, windows{First: 40 - 10*int64(steps-1), Step: 10, Steps: steps, Span: 40}, &out)
+			require.Equal(t, want, out.Value[steps-1], name)
+		}
+	}
+}
+
+// Of -0 and 0, the first is the least and the greatest.
+func TestExtremesOfZeros(t *testing.T) {
+	minus := math.Copysign(0, -1)
+	for _, values := range [][]float64{{0, minus}, {minus, 0}} {
+		b := rollup.Buckets{
+			Start: []int64{0, 10}, End: []int64{10, 20}, Flags: make([]rollup.Flags, 2), Count: []uint32{1, 1}, Min: values, Max: values,
+		}
+		for _, name := range []string{"min_over_time", "max_over_time"} {
+			var out answers
+			newBucketFunc(name).evaluate(&b, windows{First: 20, Step: 10, Steps: 1, Span: 20}, &out)
+			require.Equal(t, math.Float64bits(values[0]), math.Float64bits(out.Value[0]), name)
+		}
+	}
+}
+
 // A series that begins in the middle of a window isn't extrapolated below zero, and what is asked for a shorter
 // window than a bucket isn't blown up.
 func TestWidenedWindows(t *testing.T) {
