@@ -59,6 +59,7 @@ type aggregator struct {
 	groups []*group
 	// members are series that are still needed, of the operators that choose among them.
 	members []*partSeries
+	memory  arena
 	builder *labels.Builder
 	buffer  []byte
 }
@@ -107,7 +108,7 @@ func (a *aggregator) add(metric labels.Labels, v *values) error {
 	case parser.STDDEV, parser.STDVAR:
 		g.addDeviation(v.v)
 	case parser.QUANTILE:
-		g.members = append(g.members, v.keep(labels.EmptyLabels()))
+		g.members = append(g.members, a.memory.keep(labels.EmptyLabels(), v))
 		return a.budget.charge(v.size)
 	case parser.TOPK, parser.BOTTOMK:
 		added := g.addRanked(v.v, len(a.members), int64(a.param), a.expr.Op == parser.BOTTOMK)

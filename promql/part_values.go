@@ -75,12 +75,35 @@ type partSeries struct {
 	h    []*histogram.FloatHistogram // as long as v, or empty
 }
 
+// arena keeps values in few pieces of memory: many series have one value only.
+type arena struct {
+	series []partSeries
+	floats []float64
+}
+
+// What an arena makes room for at once.
+const (
+	arenaFloats = 512
+	arenaSeries = 64
+)
+
 // keep copies values, which mustn't be empty.
-func (v *values) keep(metric labels.Labels) *partSeries {
+func (a *arena) keep(metric labels.Labels, v *values) *partSeries {
 	from, to := v.span()
-	s := &partSeries{metric: metric, from: from, v: append(make([]float64, 0, to-from), v.v[from:to]...)}
+	n := to - from
+	if len(a.floats) < n {
+		a.floats = make([]float64, max(n, arenaFloats))
+	}
+	if len(a.series) == 0 {
+		a.series = make([]partSeries, arenaSeries)
+	}
+	s := &a.series[0]
+	a.series = a.series[1:]
+	*s = partSeries{metric: metric, from: from, v: a.floats[:n:n]}
+	a.floats = a.floats[n:]
+	copy(s.v, v.v[from:to])
 	if v.hists > 0 {
-		s.h = append(make([]*histogram.FloatHistogram, 0, to-from), v.h[from:to]...)
+		s.h = append(make([]*histogram.FloatHistogram, 0, n), v.h[from:to]...)
 	}
 	return s
 }

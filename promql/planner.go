@@ -39,6 +39,7 @@ type plan struct {
 	results  map[*labels.Matcher]*partResult // by mark
 	replaced []replacement
 	stats    []PartStats
+	answer   *whole // nil: the query isn't just one part
 }
 
 // replacement remembers what a mark stands for.
@@ -125,14 +126,22 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	}
 	held := p.budget.held.Load()
 	run := &partRun{part: c.part, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0)}
-	if c.over != nil {
+	all := p.wholeOf(c)
+	switch {
+	case c.over != nil:
 		sum := newAggregator(c.over, c.eval.n, &p.budget)
 		if err = run.do(p.ctx, sum.add); err == nil {
 			result.series = sum.results()
 		}
-	} else {
+	case all != nil:
 		err = run.do(p.ctx, func(metric labels.Labels, v *values) error {
-			result.series = append(result.series, v.keep(metric))
+			all.add(metric, 0, v.v, v.h, v.floats, v.hists)
+			return p.budget.charge(v.size)
+		})
+	default:
+		var memory arena
+		err = run.do(p.ctx, func(metric labels.Labels, v *values) error {
+			result.series = append(result.series, memory.keep(metric, v))
 			return p.budget.charge(v.size)
 		})
 	}
@@ -147,6 +156,12 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 		result.notes = run.notes()
 		if c.over != nil {
 			result.notes.Merge(c.over.notes())
+		}
+		if all != nil {
+			for _, s := range result.series {
+				all.add(s.metric, s.from, s.v, s.h, len(s.v), len(s.h))
+			}
+			result.series, p.answer = nil, all
 		}
 	}
 	return result, nil

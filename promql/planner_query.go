@@ -33,6 +33,9 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 		defer q.plan.restore()
 	}
 	result := q.Query.Exec(ctx)
+	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
+		q.plan.answer.complete(result, q.Stats().Samples)
+	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
 	return result
 }

@@ -1,0 +1,65 @@
+package promql
+
+import (
+	"sort"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/util/stats"
+)
+
+// whole is the answer to a range query that is one part and nothing else: the evaluator, which would go through
+// it step by step, is shown none of its series, and gets them into its result at the end.
+type whole struct {
+	grid   steps
+	matrix promengine.Matrix
+	sizes  []int // by step, as the evaluator counts
+}
+
+// wholeOf returns an empty answer if the candidate is all of its query, else nil.
+func (p *plan) wholeOf(c candidate) *whole {
+	if c.at != &p.stmt.Expr || p.stmt.Interval == 0 {
+		return nil
+	}
+	return &whole{grid: c.eval, sizes: make([]int, c.eval.n)}
+}
+
+// add adds a series whose values, and histograms if there are any, are those of the steps from a given one on.
+// floats and hists are at least how many of each there are.
+func (w *whole) add(metric labels.Labels, from int, v []float64, h []*histogram.FloatHistogram, floats, hists int) {
+	s := promengine.Series{Metric: metric}
+	if floats > 0 {
+		s.Floats = make([]promengine.FPoint, 0, floats)
+	}
+	if hists > 0 {
+		s.Histograms = make([]promengine.HPoint, 0, hists)
+	}
+	t := w.grid.at(from)
+	sizes := w.sizes[from : from+len(v)]
+	for k, f := range v {
+		switch {
+		case !isNone(f):
+			s.Floats = append(s.Floats, promengine.FPoint{T: t, F: f})
+			sizes[k]++
+		case k < len(h) && h[k] != nil:
+			s.Histograms = append(s.Histograms, promengine.HPoint{T: t, H: h[k]})
+			sizes[k] += sizeOf(h[k])
+		}
+		t += w.grid.step
+	}
+	w.matrix = append(w.matrix, s)
+}
+
+// complete puts the answer into the evaluator's result.
+func (w *whole) complete(result *promengine.Result, samples *stats.QuerySamples) {
+	sort.Sort(w.matrix)
+	result.Value = w.matrix
+	total := 0
+	for i, size := range w.sizes {
+		samples.IncrementSamplesAtStep(i, int64(size))
+		samples.IncrementSamplesReadAtStep(i, int64(size))
+		total += size
+	}
+	samples.UpdatePeak(total)
+}
