@@ -54,7 +54,7 @@ type request struct {
 	Mode           mode
 	// Coarsest bounds the buckets' width, as Thanos' max_source_resolution does; 0 (Raw): nothing does.
 	Coarsest rollup.Resolution
-	// Horizon is the oldest time kept of each resolution; math.MinInt64: all of it is.
+	// Horizon is the oldest time kept of each resolution; math.MinInt64: all of it is; math.MaxInt64: none.
 	Horizon [3]int64
 	// Oldest is the time of the first sample that ever came, as far as known; before it nothing is missed.
 	// math.MinInt64: unknown.

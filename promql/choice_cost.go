@@ -70,17 +70,28 @@ type edgeWalk struct {
 	width, slot int64
 }
 
-// next returns the slot of the next edge that cuts a bucket, or false.
+// next returns the next slot in which an edge cuts a bucket, or false.
 func (e *edgeWalk) next() (slot int64, ok bool) {
 	for e.left > 0 {
 		at := e.first
-		e.first += e.step
-		e.left--
-		if at%e.width != 0 {
-			return ceilTo(at, e.slot) / e.slot, true
+		if at%e.width == 0 {
+			e.skip(1)
+			continue
 		}
+		end := ceilTo(at, e.slot)
+		if e.step > 0 { // the other edges in the slot don't matter
+			e.skip(int((end-at)/e.step) + 1)
+		} else {
+			e.left = 0
+		}
+		return end / e.slot, true
 	}
 	return 0, false
+}
+
+func (e *edgeWalk) skip(edges int) {
+	e.first += int64(edges) * e.step
+	e.left -= edges
 }
 
 // countSlots returns how many slots the edges of both walks cut.

@@ -68,6 +68,7 @@ func TestChoose(t *testing.T) {
 		{name: "few edges, in auto, too", fn: "sum_over_time", window: 2 * day, days: 6, offset: 1, step: 2 * day, want: "0-3 1h ragged 48h0m0s"},
 		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 1h snapped 24h0m0s"},
 		{name: "hours at an odd time, exact", fn: "rate", window: hour, days: 90, offset: 1, step: hour, mode: modeExact, want: "0-2160 raw exact 1h0m0s"},
+		{name: "no rollups at all", fn: "rate", window: hour, days: 90, step: hour, horizon: [3]int64{math.MinInt64, math.MaxInt64, math.MaxInt64}, want: "0-2160 raw exact 1h0m0s"},
 
 		// Grafana.
 		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s"},
@@ -337,38 +338,41 @@ func requireSegment(t *testing.T, q request, s segment, context string) {
 	}
 }
 
-// What a segment calls exact is what Prometheus' functions make of the samples: buckets, and cells where edges
-// cut them, give the same.
-func TestExactSegmentsAreExact(t *testing.T) {
+// What buckets answer is what Prometheus' functions make of the samples of the windows that a segment names: of those
+// asked for where it calls itself exact, with cells where edges cut buckets; and where it doesn't, of those that it
+// moved, scaled down where it widened them.
+func TestSegmentsAnswerTheirWindows(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 3))
 	funcs := map[string]*bucketFunc{}
 	for _, f := range bucketFunctions() {
 		funcs[f.fn.name] = f
 	}
-	compared, cut := 0, 0
-	for range 3000 {
+	compared := map[edges]int{}
+	for i := range 3000 {
 		q := generateRequest(r)
 		q.From += hour * r.Int64N(24*89)
 		q.To = min(q.To, q.From+30*q.Step)
-		q.Horizon, q.Oldest = keptFor(0, 0, 0), math.MinInt64
+		if i%2 == 0 {
+			q.Horizon, q.Oldest = keptFor(0, 0, 0), math.MinInt64
+		}
 		segments, _, err := choose(q)
-		require.NoError(t, err)
+		if functionOf(q.Func).withoutRaw != refused {
+			require.NoError(t, err)
+		}
 		for _, s := range segments {
-			if s.Resolution == rollup.Raw || !s.isExact() {
+			if s.Resolution == rollup.Raw || s.Approximate {
 				continue
 			}
 			samples := generateAround(r, s, seriesKinds[r.IntN(len(seriesKinds))])
 			b := cellsOf(s, samples, q.Slot)
-			if s.Edges == ragged {
-				cut++
-			}
 			context := fmt.Sprintf("seed %d: %+v: %s", seed, q, written([]segment{s}))
-			compared += requireExact(t, []*bucketFunc{funcs[q.Func]}, samples, b, s.Windows, context)
+			compared[s.Edges] += requireExact(t, []*bucketFunc{funcs[q.Func]}, samples, b, s.Windows, context)
 		}
 	}
-	require.Greater(t, compared, 1000)
-	require.Greater(t, cut, 50)
+	for _, e := range []edges{onEdges, ragged, snapped, widened} {
+		require.Greater(t, compared[e], 200, "edges %d", e)
+	}
 }
 
 // generateAround makes samples that lie near the edges of a segment's windows, and between them.
@@ -403,6 +407,34 @@ func generateAround(r *rand.Rand, s segment, kind string) *chunk.Samples {
 		hists++
 	}
 	return out
+}
+
+// Slots are counted without looking at each edge; here each is.
+func TestSlotsCounted(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 5))
+	for range 300 {
+		q := generateRequest(r)
+		c := newChoice(q)
+		n := c.steps()
+		for _, res := range rollup.Resolutions {
+			cut, covered := map[int64]bool{}, map[int64]bool{}
+			for k := range n {
+				left, right := c.right(k)-q.Range, c.right(k)
+				if right%res.Width() != 0 {
+					cut[c.slotOf(right)] = true
+				}
+				if left%res.Width() != 0 && !c.fn.newest {
+					cut[c.slotOf(left)] = true
+				}
+				for slot := c.slotOf(left + 1); slot <= c.slotOf(right); slot++ {
+					covered[slot] = true
+				}
+			}
+			require.Equal(t, len(cut), c.slotsCut(res, 0, n), "seed %d: %+v", seed, q)
+			require.Equal(t, len(covered), c.slotsCovered(0, n), "seed %d: %+v", seed, q)
+		}
+	}
 }
 
 // cellsOf makes what a reader has: buckets, and in the slots that an edge cuts, cells of raw samples.

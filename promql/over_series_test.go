@@ -120,7 +120,7 @@ func (g *seriesGenerator) histogram() {
 		g.counts, g.zero, g.sum = [4]int64{int64(r.IntN(5))}, 0, r.Float64()
 	}
 	if g.kind == "histograms of several sorts" && r.IntN(40) == 0 {
-		g.sort = r.IntN(3)
+		g.sort = r.IntN(4)
 		g.counts, g.zero, g.sum = [4]int64{1, 2, 3, 4}, 0, 1
 	}
 	h := histogram.FloatHistogram{
@@ -129,18 +129,18 @@ func (g *seriesGenerator) histogram() {
 		PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2])},
 		NegativeSpans:   []histogram.Span{{Offset: 3, Length: 1}}, NegativeBuckets: []float64{float64(g.counts[3])},
 	}
-	switch g.kind {
-	case "custom buckets":
+	switch {
+	case g.kind == "custom buckets" || g.sort == 3:
 		h = histogram.FloatHistogram{
 			Schema: histogram.CustomBucketsSchema, CustomValues: []float64{0.1, 1, 10}, Sum: g.sum,
 			PositiveSpans:   []histogram.Span{{Offset: 0, Length: 4}},
 			PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2]), float64(g.counts[3])},
 		}
-	case "gauge histograms":
+	case g.kind == "gauge histograms":
 		h.CounterResetHint = histogram.GaugeType
-	case "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
+	case g.kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
 		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
-	case "float histograms":
+	case g.kind == "float histograms":
 		for i := range h.PositiveBuckets {
 			h.PositiveBuckets[i] *= 1.1
 		}
