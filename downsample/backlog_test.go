@@ -1,0 +1,159 @@
+package downsample
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+// days seals a sample in each of some days, and takes the rollups away.
+func (r *rig) days(n int) {
+	for i := range n {
+		r.write(testStart.Add(-time.Duration(i)*24*hour-10*hour), float64(i))
+	}
+	require.NoError(r.t, r.store.SealAll(r.t.Context()))
+	r.unroll()
+}
+
+func (r *rig) unrolled() []storage.Unrolled {
+	list, err := r.store.Unrolled(r.t.Context(), -maxTime, maxTime)
+	require.NoError(r.t, err)
+	return list
+}
+
+// TestBacklogIsWorkedOff makes the rollups that are missing, the oldest first, and only once no slot waits.
+func TestBacklogIsWorkedOff(t *testing.T) {
+	r := newRig(t, nil)
+	r.days(6)
+	require.Len(t, r.unrolled(), 6)
+
+	// While a round is cut short there is no time for it.
+	r.write(testStart.Add(-5*hour), 1)
+	r.fail(func(op faultengine.Op) bool {
+		if op.Kind == faultengine.Write && op.Table == engine.Raw {
+			r.advance(roundLimit + time.Second) // Sealing one slot takes that long.
+		}
+		return false
+	})
+	r.loop.Round(t.Context())
+	r.mend()
+	require.Positive(t, r.metric("waiting_slots"))
+	require.Len(t, r.unrolled(), 6)
+
+	// The first round that works off all works on, until the next one is due.
+	windows := 0
+	r.fail(func(op faultengine.Op) bool {
+		if op.Kind == faultengine.Write && op.Table == engine.Sealed && op.N > 0 {
+			windows++
+		}
+		return false
+	})
+	r.loop.Round(t.Context())
+	r.mend()
+	require.Positive(t, windows)
+	require.Empty(t, r.unrolled())
+	require.Equal(t, 6.0, r.metric("rolled_windows_total"))
+	require.Zero(t, r.metric("unrolled_windows"))
+	s := r.loop.Status(t.Context())
+	require.Equal(t, r.now().UTC(), s.Rollups.Listed)
+	require.Empty(t, s.Rollups.First)
+	r.check()
+}
+
+// TestBacklogGoesOnPastErrors lets the oldest window fail: the others are done, and it is tried again later.
+func TestBacklogGoesOnPastErrors(t *testing.T) {
+	r := newRig(t, nil)
+	r.days(3)
+	oldest := r.unrolled()[0]
+	r.fail(func(op faultengine.Op) bool {
+		return op.Kind == faultengine.Scan && op.Table == engine.Raw && op.Range.Partition[0].Int == oldest.Window
+	})
+	r.loop.Round(t.Context())
+	require.Equal(t, []storage.Unrolled{oldest}, r.unrolled(), "the others were done")
+	require.Equal(t, 1.0, r.metric("unrolled_windows"))
+	s := r.loop.Status(t.Context()).Rollups
+	require.Equal(t, 1, s.Windows)
+	require.Equal(t, "default", s.First[0].Tenant)
+	require.Equal(t, instant(oldest.StartMS), s.First[0].Start)
+	require.Equal(t, 1, s.First[0].Failures)
+	require.Contains(t, s.First[0].LastError, "fault by rule")
+
+	failures := r.metric("failures_total")
+	r.loop.Round(t.Context())
+	require.Equal(t, failures, r.metric("failures_total"), "not yet again")
+	for range 10 {
+		r.advance(retryMost)
+		r.loop.Round(t.Context())
+	}
+	require.Equal(t, failures+10, r.metric("failures_total"))
+	log := r.log.take()
+	require.Contains(t, log, "level=ERROR msg=\"a window's rollups can't be made")
+	require.Contains(t, log, "failures=5")
+
+	r.advance(relist) // A new list doesn't forget how often it failed.
+	r.loop.Round(t.Context())
+	require.Equal(t, 12, r.loop.Status(t.Context()).Rollups.First[0].Failures)
+	r.mend()
+	r.advance(retryMost)
+	r.loop.Round(t.Context())
+	require.Empty(t, r.unrolled())
+	require.Zero(t, r.metric("unrolled_windows"))
+	r.check()
+}
+
+// TestBacklogIsDivided lets two processes own half of the partitions each: each works off its own windows.
+func TestBacklogIsDivided(t *testing.T) {
+	r := newRig(t, func(_ *storage.Options, o *Options) { o.Shared = true })
+	r.days(8)
+	hold := func(own ...int) {
+		held := make([]bool, 4)
+		for _, p := range own {
+			held[p] = true
+		}
+		r.loop.held.Store(&held)
+	}
+	hold()
+	r.loop.Round(t.Context())
+	require.Len(t, r.unrolled(), 8, "it owns nothing")
+	hold(0, 1)
+	r.loop.Round(t.Context())
+	left := r.unrolled()
+	require.NotEmpty(t, left)
+	require.Less(t, len(left), 8)
+	for i := range left {
+		require.GreaterOrEqual(t, r.loop.backlog.partitionOf(&left[i]), 2)
+	}
+	require.Zero(t, r.metric("unrolled_windows"), "of its own")
+	hold(0, 1, 2, 3) // The other one is gone.
+	require.Equal(t, float64(len(left)), r.metric("unrolled_windows"))
+	r.loop.Round(t.Context())
+	require.Empty(t, r.unrolled())
+	r.check()
+}
+
+// TestRawGoesOnlyWithRollups lets the retention pass before any round was: rollups are there when raw rows go.
+func TestRawGoesOnlyWithRollups(t *testing.T) {
+	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 3 * 24 * hour })
+	r.days(2)
+	r.advance(30 * 24 * hour)
+	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.R5m })
+	r.loop.Round(t.Context())
+	require.Len(t, r.unrolled(), 2, "raw stays while its rollups can't be made")
+	require.Equal(t, 80, r.check().Samples)
+	s := r.loop.Status(t.Context())
+	require.Len(t, s.Chores, 1)
+	require.Equal(t, "dropping windows past their retention", s.Chores[0].Chore)
+	require.Contains(t, s.Chores[0].LastError, "its rollups could not be made")
+	r.mend()
+	r.advance(retryMost)
+	r.loop.Round(t.Context())
+	require.Empty(t, r.loop.Status(t.Context()).Chores)
+	stats := r.check()
+	require.Zero(t, stats.Samples, "raw is gone")
+	require.NotZero(t, stats.Rollups)
+}
