@@ -2,7 +2,6 @@ package promql
 
 import (
 	"math"
-	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/kahansum"
@@ -159,7 +158,8 @@ func (g *group) quantile(q float64) {
 	g.members = nil
 }
 
-// quantileOf interpolates between the two values nearest to the q-quantile; it sorts them. NaN comes first.
+// quantileOf interpolates between the two values nearest to the q-quantile; it changes their order. NaN comes
+// first.
 func quantileOf(q float64, v []float64) float64 {
 	switch {
 	case math.IsNaN(q):
@@ -169,11 +169,71 @@ func quantileOf(q float64, v []float64) float64 {
 	case q > 1:
 		return math.Inf(+1)
 	}
-	slices.Sort(v)
 	n := float64(len(v))
 	rank := q * (n - 1)
 	lower := max(0, math.Floor(rank))
 	upper := min(n-1, lower+1)
 	weight := rank - math.Floor(rank)
-	return v[int(lower)]*(1-weight) + v[int(upper)]*weight
+	low := nth(v, int(lower))
+	high := low
+	if upper > lower {
+		high = least(v[int(upper):])
+	}
+	return low*(1-weight) + high*weight
+}
+
+// nth returns what would stand at place k of v if that was sorted, NaN first. It leaves nothing less behind
+// that place (Hoare, "Algorithm 65: find", 1961).
+func nth(v []float64, k int) float64 {
+	nans := 0
+	for i, f := range v {
+		if math.IsNaN(f) {
+			v[i], v[nans] = v[nans], f
+			nans++
+		}
+	}
+	if k < nans {
+		return v[k]
+	}
+	from, to := nans, len(v)-1
+	for from < to {
+		pivot := v[from+(to-from)/2]
+		i, j := from, to
+		for i <= j {
+			for v[i] < pivot {
+				i++
+			}
+			for v[j] > pivot {
+				j--
+			}
+			if i <= j {
+				v[i], v[j] = v[j], v[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case k <= j:
+			to = j
+		case k >= i:
+			from = i
+		default:
+			return v[k]
+		}
+	}
+	return v[k]
+}
+
+// least returns the first of v in the same order.
+func least(v []float64) float64 {
+	out := v[0]
+	for _, f := range v[1:] {
+		if math.IsNaN(out) {
+			break
+		}
+		if f < out || math.IsNaN(f) {
+			out = f
+		}
+	}
+	return out
 }

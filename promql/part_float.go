@@ -51,7 +51,7 @@ func (r *rawReader) slopes(out *values, s slope) {
 		}
 	}
 	from, to, reset := 0, 0, 0
-	for i := range p.edges.n {
+	for i := r.from; i < r.to; i++ {
 		right := p.edges.at(i)
 		left := right - p.width
 		from, to = slideTimes(t, from, to, left, right)
@@ -84,7 +84,7 @@ func (r *rawReader) extremes(out *values, join func(earlier, later float64) floa
 	p := r.part
 	r.fold.start(join)
 	from, to := 0, 0
-	for i := range p.edges.n {
+	for i := r.from; i < r.to; i++ {
 		right := p.edges.at(i)
 		from, to = slideTimes(t, from, to, right-p.width, right)
 		if from == to {

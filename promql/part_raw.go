@@ -46,6 +46,9 @@ type rawReader struct {
 	values []float64
 	resets []int // places of values that are less than the one before
 
+	// from and to bound the steps that are computed.
+	from, to int
+
 	annotations annotations.Annotations
 	decoded     int64
 }
@@ -56,6 +59,7 @@ func newRawReader(p *part, b *budget) *rawReader {
 		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
 		in:  make(promengine.Matrix, 1), it: &iterator{},
 		quick:    floatFuncs[p.function],
+		to:       p.edges.n,
 		memoized: promstorage.NewMemoizedEmptyIterator(p.width),
 	}
 	if p.stats {
@@ -145,7 +149,7 @@ func (r *rawReader) windows(stored labels.Labels, out *values) {
 	p, in := r.part, &r.in[0]
 	in.Metric = stored
 	var floatsFrom, floatsTo, histsFrom, histsTo int
-	for i := range p.edges.n {
+	for i := r.from; i < r.to; i++ {
 		edge := p.edges.at(i)
 		floatsFrom, floatsTo = slide(r.floats, floatsFrom, floatsTo, edge-p.width, edge, floatTime)
 		if len(r.hists) > 0 {
@@ -214,7 +218,7 @@ func (r *rawReader) latest(out *values) error {
 	p := r.part
 	t, v := samples.T[r.it.floats:], samples.V[r.it.floats:]
 	next := 0 // the first sample after the edge
-	for i := range p.edges.n {
+	for i := r.from; i < r.to; i++ {
 		edge := p.edges.at(i)
 		for next < len(t) && t[next] <= edge {
 			next++
@@ -232,7 +236,7 @@ func (r *rawReader) latest(out *values) error {
 // latestOfBoth is latest for series with histograms, by way of the evaluator's own iterator.
 func (r *rawReader) latestOfBoth(out *values) error {
 	r.memoized.Reset(r.histograms())
-	for i := range r.part.edges.n {
+	for i := r.from; i < r.to; i++ {
 		v, h, ok := r.latestAt(r.part.edges.at(i))
 		switch {
 		case !ok:
