@@ -129,6 +129,14 @@ func TestChoose(t *testing.T) {
 			horizon: keptFor(day, 0, 0), want: "0-698 5m snapped 1h30m0s; 698-720 raw exact 1h30m0s", info: "edges of buckets of up to 5m",
 		},
 		{
+			name: "not fitting, in auto", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour,
+			horizon: keptFor(day, 0, 0), want: "0-698 5m snapped 1h30m0s; 698-720 raw exact 1h30m0s", info: "edges of buckets of up to 5m",
+		},
+		{
+			name: "not fitting, and only 1h left", fn: "increase", window: 90 * minute, days: 30, step: hour, horizon: keptFor(day, day, 0),
+			want: "0-698 1h widened 2h0m0s; 698-720 5m exact 1h30m0s", wantScale: 0.75, info: "widened to buckets of up to 1h",
+		},
+		{
 			name: "quantiles of what is left", fn: "quantile_over_time", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
 			want: "0-481 1h exact 1h0m0s approximate; 481-697 5m exact 1h0m0s approximate; 697-720 raw exact 1h0m0s",
 			info: "see the first and the last sample",
@@ -235,7 +243,6 @@ func generateRequest(r *rand.Rand) request {
 		From: someDay - r.Int64N(90)*day + pick(0, 0, 5*minute, 17*minute, hour, 1), Mode: mode(r.IntN(len(modeNames))),
 		Oldest: math.MinInt64, Horizon: keptFor(0, 0, 0),
 	}
-	q.To = q.From + q.Step*r.Int64N(300)
 	if r.IntN(5) == 0 {
 		q.Coarsest = rollup.Resolution(1 + r.IntN(2))
 	}
@@ -247,6 +254,10 @@ func generateRequest(r *rand.Rand) request {
 			q.Horizon[r.IntN(3)] += r.Int64N(2 * hour)
 		}
 	}
+	if h := q.Horizon[r.IntN(3)]; h != math.MinInt64 && r.IntN(3) == 0 { // steps around a horizon
+		q.From = h + pick(0, hour, r.Int64N(hour), q.Range, q.Range-1) - q.Step*r.Int64N(10)
+	}
+	q.To = q.From + q.Step*r.Int64N(300)
 	if r.IntN(4) == 0 {
 		q.Oldest = someDay - r.Int64N(100)*day
 	}

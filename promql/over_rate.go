@@ -173,8 +173,8 @@ func sameBounds(a, b *histogram.FloatHistogram) bool {
 }
 
 // riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil
-// where only the samples can tell: with other bounds, and with sums that aren't finite, since Prometheus leaves out
-// a first sample that a reset follows.
+// where only the samples can tell: with other bounds, and where a sum that isn't finite may be that of a first
+// sample that Prometheus leaves out, since a reset follows it.
 func (f *bucketFunc) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
 	j := &f.joints
 	if j.unlike[hi] > j.unlike[lo+1] {
@@ -186,7 +186,7 @@ func (f *bucketFunc) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.
 	if ok && j.corrected[hi] > j.corrected[lo] {
 		ok = f.correctHistograms(rise, b, lo, hi)
 	}
-	if !ok || math.IsNaN(rise.Sum) || rise.HasOverflow() {
+	if !ok || math.IsNaN(rise.Sum) {
 		return nil
 	}
 	rise.CounterResetHint = histogram.GaugeType

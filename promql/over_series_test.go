@@ -140,6 +140,8 @@ func (g *seriesGenerator) histogram() {
 		h.CounterResetHint = histogram.GaugeType
 	case g.kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
 		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
+	case g.kind == "histograms with resets" && r.IntN(6) == 0:
+		h.Sum = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
 	case g.kind == "float histograms":
 		for i := range h.PositiveBuckets {
 			h.PositiveBuckets[i] *= 1.1
