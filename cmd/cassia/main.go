@@ -33,6 +33,8 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addCheck(app),
 		addInspect(app),
 		addDoctor(app),
+		addDownsample(app),
+		addRetention(app),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
 		addBench(app),

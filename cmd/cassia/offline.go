@@ -15,9 +15,13 @@ import (
 
 // offline is for commands that work on stored data by themselves: on a directory while no server does, on a
 // cluster beside the servers.
-type offline struct{ *config.Engine }
+type offline struct {
+	*config.Engine
+	// retention is what the store is opened with. For ever, the zero value, makes everything readable.
+	retention config.Retention
+}
 
-func offlineFlags(cmd *kingpin.CmdClause) offline { return offline{config.RegisterEngine(cmd)} }
+func offlineFlags(cmd *kingpin.CmdClause) offline { return offline{Engine: config.RegisterEngine(cmd)} }
 
 // withStore opens the store, with all that it holds readable, and closes it after use.
 func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) (err error) {
@@ -25,6 +29,9 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		return err
 	}
 	o.Cassandra.CreateSchema = false
+	if o.retention != (config.Retention{}) {
+		o.SetRetention(o.retention)
+	}
 	wrong := func(err error) error {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, storage.ErrNoStore) {
 			return fmt.Errorf("%s: there are no data of Cassia's", o.Where())
@@ -41,7 +48,8 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
-	so.Slot, so.Retention, so.Logger = 0, 0, log
+	so.Slot, so.Logger = 0, log
+	so.Retention, so.Retention5m, so.Retention1h = o.retention.Raw, o.retention.FiveMinutes, o.retention.OneHour
 	if o.Kind == config.EngineCassandra {
 		so.Shared, so.Self = true, storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}

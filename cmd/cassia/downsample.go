@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/downsample"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// addDownsample declares a command that does by hand what a server does by and by.
+func addDownsample(app *kingpin.Application) subcommand {
+	cmd := app.Command("downsample", "Seal what is staged and settled, and make the rollups that are missing, in a range of time: after an import, after an upgrade, or where a server lags. "+
+		"It doesn't rest, and may be stopped and run again. No server may be running on a directory; beside a cluster's it may run.")
+	o := offlineFlags(cmd)
+	kept := rowRetention(cmd)
+	start := cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: with the oldest.").String()
+	end := cmd.Flag("end", "Where to end. Default: with the newest.").String()
+	settle := cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").String()
+	dry := cmd.Flag("dry-run", "Only list what would be done.").Bool()
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		r, err := rangeOf(*start, *end, *settle)
+		if err != nil {
+			return err
+		}
+		if o.retention, err = kept(o.Kind); err != nil {
+			return err
+		}
+		return o.withStore(ctx, func(s *storage.Store) error {
+			plan, err := downsample.NewPlan(ctx, s, r)
+			if err != nil {
+				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+			}
+			tellExpired(os.Stdout, plan, o.retention)
+			if *dry {
+				tellPlan(os.Stdout, plan)
+				return nil
+			}
+			return workOff(ctx, s, plan, newProgressBar(os.Stderr, time.Now))
+		})
+	}}
+}
+
+// rowRetention declares the retention for a command that writes rows. The returned function parses it. Over Cassandra rows
+// keep the time to live that they are written with, so that a wrong default would let them go early.
+func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention, error) {
+	parse := config.RetentionFlags(cmd)
+	said := false
+	cmd.GetFlag("retention.raw").IsSetByUser(&said)
+	return func(engine string) (config.Retention, error) {
+		if engine == config.EngineCassandra && !said {
+			return config.Retention{}, errors.New("--retention.raw is missing: give it, and --retention.5m and --retention.1h, as the servers have them, for rows are written with that time to live")
+		}
+		return parse()
+	}
+}
+
+// rangeOf parses the flags of a range.
+func rangeOf(start, end, settle string) (downsample.Range, error) {
+	d, err := model.ParseDuration(settle)
+	if err != nil {
+		return downsample.Range{}, fmt.Errorf("--storage.settle=%s: must be a duration such as 15m or 1h", settle)
+	}
+	r := downsample.Everything(time.Duration(d))
+	for _, f := range []struct {
+		name, text string
+		into       *int64
+	}{{"start", start, &r.MinMS}, {"end", end, &r.MaxMS}} {
+		if f.text == "" {
+			continue
+		}
+		at, err := parseInstant(f.text)
+		if err != nil {
+			return r, fmt.Errorf("--%s=%s: must be an instant such as 2027-01-01T00:00:00Z or 1798761600", f.name, f.text)
+		}
+		*f.into = at.UnixMilli()
+	}
+	if r.MinMS >= r.MaxMS {
+		return r, fmt.Errorf("--start=%s --end=%s: the end must come after the start", start, end)
+	}
+	return r, nil
+}
+
+// parseInstant reads RFC 3339, or seconds since 1970.
+func parseInstant(text string) (time.Time, error) {
+	if seconds, err := strconv.ParseInt(text, 10, 40); err == nil {
+		return time.Unix(seconds, 0), nil
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// workOff does what the plan says, and tells what came of it.
+func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *progressBar) error {
+	began := bar.now()
+	if plan.Steps() == 0 {
+		fmt.Println("there is nothing to do")
+		return nil
+	}
+	done, err := plan.Run(ctx, s, bar.tell)
+	bar.end()
+	fmt.Printf("sealed %s with %s (%d of them again, for what came late); made the rollups of %s, %s; took %s\n",
+		count(done.Slots, "slot"), count(done.Samples, "sample"), done.Repaired,
+		count(done.Windows, "window"), count(done.Series, "series"), bar.now().Sub(began).Round(time.Millisecond))
+	if done.Left > 0 {
+		fmt.Printf("%s had nothing that can be sealed: cassia check names damaged rows\n", count(done.Left, "slot"))
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted after %d of %d steps: what is done stays; run it again to go on", done.Steps, done.All)
+	case err != nil:
+		return fmt.Errorf("%s; run it again to go on", oneLine(err))
+	}
+	return nil
+}
+
+// tellPlan lists what would be done, one line a slot or window.
+func tellPlan(w io.Writer, plan *downsample.Plan) {
+	for i := 0; i < len(plan.Slots); {
+		slot, n := plan.Slots[i], 0
+		for ; i < len(plan.Slots) && plan.Slots[i].Slot == slot.Slot; i++ {
+			n++
+		}
+		fmt.Fprintf(w, "seal    %s – %s: staged in %s\n", shortInstant(slot.StartMS), shortInstant(slot.EndMS), count(n, "partition"))
+	}
+	for _, u := range plan.Windows {
+		fmt.Fprintf(w, "roll up %s – %s: tenant %q, %s without rollups\n", shortInstant(u.StartMS), shortInstant(u.EndMS), u.Tenant, count(u.Seals, "seal"))
+	}
+	fmt.Fprintf(w, "%s, counted once a partition, to seal; %s to roll up: %s\n",
+		count(len(plan.Slots), "slot"), count(len(plan.Windows), "window"), count(plan.Steps(), "step"))
+}
+
+// tellExpired says what the plan leaves alone.
+func tellExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
+	if n := len(plan.Expired); n > 0 {
+		fmt.Fprintf(w, "%s are left to a server, for they are past the retention (%s) and would only fill up rollups; if a server keeps them longer, give its retention\n",
+			count(n, "staged slot"), kept)
+	}
+}
+
+func shortInstant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04") }
+
+// count says how many there are of something. Series are as many as one.
+func count(n int, what string) string {
+	if n != 1 && what != "series" {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/downsample"
+)
+
+const (
+	// barWidth is how many characters the bar takes of a line.
+	barWidth = 24
+	// barEvery and lineEvery are the time between two looks of a bar, and between two lines where there is no
+	// terminal.
+	barEvery  = 100 * time.Millisecond
+	lineEvery = 10 * time.Second
+)
+
+// progressBar shows how far a plan has come: as one line that changes, on a terminal, and as lines now and then
+// elsewhere.
+type progressBar struct {
+	w        io.Writer
+	terminal bool
+	now      func() time.Time
+	began    time.Time
+	shown    time.Time
+}
+
+func newProgressBar(f *os.File, now func() time.Time) *progressBar {
+	info, err := f.Stat()
+	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now, began: now(), shown: now()}
+}
+
+// tell shows it, unless it was shown just now.
+func (p *progressBar) tell(d downsample.Done) {
+	now := p.now()
+	every := lineEvery
+	if p.terminal {
+		every = barEvery
+	}
+	if now.Sub(p.shown) < every {
+		return
+	}
+	p.shown = now
+	line := progressLine(d, now.Sub(p.began))
+	if p.terminal {
+		fmt.Fprintf(p.w, "\r\x1b[K%s %s", bar(d), line)
+		return
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+// end makes room for what follows.
+func (p *progressBar) end() {
+	if p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// bar draws how much is done.
+func bar(d downsample.Done) string {
+	full := barWidth * d.Steps / max(1, d.All)
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
+}
+
+// progressLine says how much is done, how fast it goes, and how long it will take.
+func progressLine(d downsample.Done, took time.Duration) string {
+	line := fmt.Sprintf("%3d%%  %d of %d", 100*d.Steps/max(1, d.All), d.Steps, d.All)
+	if d.Steps > 0 && took > 0 {
+		rate := float64(d.Steps) / took.Seconds()
+		left := time.Duration(float64(d.All-d.Steps) / rate * float64(time.Second))
+		line += fmt.Sprintf(", %.3g/s, %s left", rate, roughly(left))
+	}
+	if d.Failed > 0 {
+		line += fmt.Sprintf(", %d failed", d.Failed)
+	}
+	return line + ": " + d.Now
+}
+
+// roughly rounds to what one wants to know.
+func roughly(d time.Duration) time.Duration {
+	switch {
+	case d > time.Hour:
+		return d.Round(time.Minute)
+	case d > time.Second:
+		return d.Round(time.Second)
+	default:
+		return d.Round(100 * time.Millisecond)
+	}
+}

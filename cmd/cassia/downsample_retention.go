@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// addRetention declares a command that tells what a retention does, before a server is given it.
+func addRetention(app *kingpin.Application) subcommand {
+	cmd := app.Command("retention", "Tell what a retention would do: which windows there are by resolution and tenant, which would be dropped now, and when the next ones go. "+
+		"Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
+	o := offlineFlags(cmd)
+	parse := config.RetentionFlags(cmd)
+	each := cmd.Flag("windows", "List every window.").Bool()
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		var err error
+		if o.retention, err = parse(); err != nil {
+			return err
+		}
+		return o.withStore(ctx, func(s *storage.Store) error {
+			kept, err := s.Kept(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+			}
+			fmt.Printf("with %s:\n", o.retention)
+			now := time.Now()
+			if *each {
+				err = writeWindows(os.Stdout, kept, now)
+			} else {
+				err = writeRetention(os.Stdout, kept, now)
+			}
+			if err == nil && o.Kind == config.EngineCassandra {
+				fmt.Println("each row in Cassandra keeps the time to live that it was written with: another retention is for what is sealed from then on")
+			}
+			return err
+		})
+	}}
+}
+
+// tally is what there is of a resolution and tenant.
+type tally struct {
+	first, last   storage.Kept
+	windows       int
+	hidden, gone  int
+	waiting       int // windows without rollups
+	nextGoes      time.Time
+	nextGoesUntil time.Time // the end of the window that goes next
+}
+
+// writeRetention writes a line for each resolution and tenant.
+func writeRetention(w io.Writer, kept []storage.Kept, now time.Time) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DROP NOW\tNEXT TO GO\tON\tWITHOUT ROLLUPS")
+	for i := 0; i < len(kept); {
+		t := tally{first: kept[i]}
+		for ; i < len(kept) && kept[i].Resolution == t.first.Resolution && kept[i].Tenant == t.first.Tenant; i++ {
+			t.add(&kept[i], now)
+		}
+		next, on := "-", "never"
+		if !t.nextGoes.IsZero() {
+			next, on = "until "+day(t.nextGoesUntil), day(t.nextGoes)
+		} else if !t.last.Goes.IsZero() {
+			on = "-"
+		}
+		fmt.Fprintf(tab, "%s\t%q\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%d\n", t.first.Resolution, t.first.Tenant, t.windows,
+			day(t.first.Start), day(t.last.End), t.hidden, t.gone, next, on, t.waiting)
+	}
+	return tab.Flush()
+}
+
+func (t *tally) add(k *storage.Kept, now time.Time) {
+	t.last = *k
+	t.windows++
+	switch {
+	case k.Goes.IsZero():
+	case !k.Goes.After(now):
+		t.gone++
+	default:
+		if !k.Hidden.After(now) {
+			t.hidden++
+		}
+		if t.nextGoes.IsZero() {
+			t.nextGoes, t.nextGoesUntil = k.Goes, k.End
+		}
+	}
+	if k.Unrolled > 0 {
+		t.waiting++
+	}
+}
+
+// writeWindows writes a line for each window.
+func writeWindows(w io.Writer, kept []storage.Kept, now time.Time) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tFROM\tUNTIL\tGOES\t")
+	for i := range kept {
+		k := &kept[i]
+		goes := "never"
+		switch {
+		case k.Goes.IsZero():
+		case !k.Goes.After(now):
+			goes = "now"
+		case !k.Hidden.After(now):
+			goes = day(k.Goes) + ", hidden already"
+		default:
+			goes = day(k.Goes)
+		}
+		note := ""
+		if k.Unrolled > 0 {
+			note = fmt.Sprintf("%s without rollups, which are made first", count(k.Unrolled, "seal"))
+		}
+		fmt.Fprintf(tab, "%s\t%q\t%s\t%s\t%s\t%s\n", k.Resolution, k.Tenant, day(k.Start), day(k.End), goes, note)
+	}
+	return tab.Flush()
+}
+
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

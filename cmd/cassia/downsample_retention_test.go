@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TestRetentionTable tells windows apart that stay, are hidden, and go.
+func TestRetentionTable(t *testing.T) {
+	at := func(day int) time.Time { return time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC) }
+	window := func(res rollup.Resolution, tenant string, end int, keep int) storage.Kept {
+		k := storage.Kept{Tenant: tenant, Resolution: res, Start: at(end - 1), End: at(end)}
+		if keep > 0 {
+			k.Hidden = at(end + keep)
+			k.Goes = at(end + keep + 7)
+		}
+		return k
+	}
+	kept := []storage.Kept{
+		window(rollup.Raw, "ann", 1, 3), window(rollup.Raw, "ann", 2, 3), window(rollup.Raw, "ann", 9, 3), window(rollup.Raw, "ann", 11, 3),
+		window(rollup.Raw, "bob", 1, 3), window(rollup.OneHour, "ann", 30, 0),
+	}
+	kept[1].Unrolled = 12
+	now := at(12)
+	fields := func(line string) string { return strings.Join(strings.Fields(line), " ") }
+	var b bytes.Buffer
+	require.NoError(t, writeRetention(&b, kept, now))
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Equal(t, []string{
+		"RESOLUTION TENANT WINDOWS FROM UNTIL HIDDEN TO DROP NOW NEXT TO GO ON WITHOUT ROLLUPS",
+		`raw "ann" 4 2026-04-30 2026-05-11 1 2 until 2026-05-09 2026-05-19 1`,
+		`raw "bob" 1 2026-04-30 2026-05-01 0 1 - - 0`,
+		`1h "ann" 1 2026-05-29 2026-05-30 0 0 - never 0`,
+	}, []string{fields(lines[0]), fields(lines[1]), fields(lines[2]), fields(lines[3])})
+
+	b.Reset()
+	require.NoError(t, writeWindows(&b, kept, now))
+	lines = strings.Split(strings.TrimSpace(b.String()), "\n")
+	require.Len(t, lines, 7)
+	require.Equal(t, `raw "ann" 2026-05-01 2026-05-02 now 12 seals without rollups, which are made first`, fields(lines[2]))
+	require.Equal(t, `raw "ann" 2026-05-08 2026-05-09 2026-05-19, hidden already`, fields(lines[3]))
+	require.Equal(t, `raw "ann" 2026-05-10 2026-05-11 2026-05-21`, fields(lines[4]))
+	require.Equal(t, `1h "ann" 2026-05-29 2026-05-30 never`, fields(lines[6]))
+}
