@@ -9,18 +9,18 @@ import (
 )
 
 // fold joins what stands in a window that moves on, in a constant number of steps a leaf and a window, however
-// many leafs a window has. Nothing is ever subtracted, so nothing gets lost in rounding, and what can't be
+// many leaves a window has. Nothing is ever subtracted, so nothing gets lost in rounding, and what can't be
 // undone, such as a maximum, works, too. It is the queue of two stacks of which the one holds what is joined
 // from the right:
 //
-//	leafs   0 1 2 3 4 5 6 7 8 9
+//	leaves   0 1 2 3 4 5 6 7 8 9
 //	          [lo   |pivot  ]hi
 //	suffix    1-3 2-3 3             joined once, when lo passed the last pivot
 //	recent          4-7             joined as hi moves
 type fold[T any] struct {
 	join   func(earlier, later T) T
-	suffix []T // suffix[i] joins leafs base+i to before pivot
-	recent T   // joins leafs pivot to before done
+	suffix []T // suffix[i] joins leaves base+i to before pivot
+	recent T   // joins leaves pivot to before done
 
 	base, pivot, done int
 }
@@ -30,20 +30,20 @@ func (f *fold[T]) start(join func(earlier, later T) T) {
 	f.join, f.base, f.pivot, f.done = join, 0, 0, 0
 }
 
-// of joins leafs[lo:hi], which isn't empty. Neither lo nor hi is less than at the call before.
-func (f *fold[T]) of(leafs []T, lo, hi int) T {
+// of joins leaves[lo:hi], which isn't empty. Neither lo nor hi is less than at the call before.
+func (f *fold[T]) of(leaves []T, lo, hi int) T {
 	if hi-lo == 1 {
-		return leafs[lo]
+		return leaves[lo]
 	}
 	if lo >= f.pivot {
-		f.turn(leafs, lo, hi)
+		f.turn(leaves, lo, hi)
 		return f.suffix[0]
 	}
 	for ; f.done < hi; f.done++ {
 		if f.done == f.pivot {
-			f.recent = leafs[f.done]
+			f.recent = leaves[f.done]
 		} else {
-			f.recent = f.join(f.recent, leafs[f.done])
+			f.recent = f.join(f.recent, leaves[f.done])
 		}
 	}
 	if f.done == f.pivot {
@@ -53,12 +53,12 @@ func (f *fold[T]) of(leafs []T, lo, hi int) T {
 }
 
 // turn puts the pivot at hi.
-func (f *fold[T]) turn(leafs []T, lo, hi int) {
+func (f *fold[T]) turn(leaves []T, lo, hi int) {
 	f.suffix = slices.Grow(f.suffix[:0], hi-lo)[:hi-lo]
-	joined := leafs[hi-1]
+	joined := leaves[hi-1]
 	f.suffix[hi-1-lo] = joined
 	for i := hi - 2; i >= lo; i-- {
-		joined = f.join(leafs[i], joined)
+		joined = f.join(leaves[i], joined)
 		f.suffix[i-lo] = joined
 	}
 	f.base, f.pivot, f.done = lo, hi, hi
@@ -88,13 +88,13 @@ func overMax(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 	f.overFold(greater, b.Max, b, w, out)
 }
 
-func (f *bucketFunc) overFold(join func(earlier, later float64) float64, leafs []float64,
+func (f *bucketFunc) overFold(join func(earlier, later float64) float64, leaves []float64,
 	b *rollup.Buckets, w windows, out *answers,
 ) {
 	f.fold.start(join)
 	f.overEach(b, w, out, ofHistograms, func(step, lo, hi int) {
 		if f.kinds.in(lo, hi) == ofFloats { // histograms alone have no least nor greatest value
-			out.add(step, f.fold.of(leafs, lo, hi))
+			out.add(step, f.fold.of(leaves, lo, hi))
 		}
 	})
 }

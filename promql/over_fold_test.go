@@ -14,9 +14,9 @@ func TestFoldJoinsInOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	var f fold[string]
 	for range 200 { // one after the other in the same memory
-		leafs := make([]string, 1+r.IntN(60))
-		for i := range leafs {
-			leafs[i] = string(rune('!' + i))
+		leaves := make([]string, 1+r.IntN(60))
+		for i := range leaves {
+			leaves[i] = string(rune('!' + i))
 		}
 		joins := 0
 		f.start(func(earlier, later string) string {
@@ -24,16 +24,16 @@ func TestFoldJoinsInOrder(t *testing.T) {
 			return earlier + later
 		})
 		lo, hi, moves := 0, 0, 0
-		for hi < len(leafs) || r.IntN(3) > 0 {
-			hi = min(hi+r.IntN(4), len(leafs))
+		for hi < len(leaves) || r.IntN(3) > 0 {
+			hi = min(hi+r.IntN(4), len(leaves))
 			lo = min(lo+r.IntN(4)*r.IntN(2), hi)
 			if lo == hi {
 				continue
 			}
 			moves++
-			require.Equal(t, strings.Join(leafs[lo:hi], ""), f.of(leafs, lo, hi), "seed %d", seed)
+			require.Equal(t, strings.Join(leaves[lo:hi], ""), f.of(leaves, lo, hi), "seed %d", seed)
 		}
-		require.LessOrEqual(t, joins, 2*len(leafs)+moves, "however wide the windows are")
+		require.LessOrEqual(t, joins, 2*len(leaves)+moves, "however wide the windows are")
 	}
 }
 

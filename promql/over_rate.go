@@ -70,7 +70,7 @@ func (f *bucketFunc) overSlope(b *rollup.Buckets, w windows, out *answers, s slo
 		if resets {
 			rise += b.Correction[lo]
 			if hi-lo > 1 {
-				rise += f.fold.of(f.leafs, lo+1, hi)
+				rise += f.fold.of(f.leaves, lo+1, hi)
 			}
 		}
 		if s.counter {
@@ -80,15 +80,15 @@ func (f *bucketFunc) overSlope(b *rollup.Buckets, w windows, out *answers, s slo
 	})
 }
 
-// corrections fills leafs with what is to be added for counter resets from the end of the bucket before to the
+// corrections fills leaves with what is to be added for counter resets from the end of the bucket before to the
 // end of each, and says whether there is any.
 func (f *bucketFunc) corrections(b *rollup.Buckets) (any bool) {
-	f.leafs = append(f.leafs[:0], b.Correction...)
-	for i := range f.leafs {
+	f.leaves = append(f.leaves[:0], b.Correction...)
+	for i := range f.leaves {
 		if i > 0 && b.First[i] < b.Last[i-1] {
-			f.leafs[i] += b.Last[i-1]
+			f.leaves[i] += b.Last[i-1]
 		}
-		any = any || f.leafs[i] != 0
+		any = any || f.leaves[i] != 0
 	}
 	return any
 }
