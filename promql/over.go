@@ -102,7 +102,7 @@ type bucketFunc struct {
 	joints joints
 	fold   fold[float64]
 	sums   fold[compensated]
-	leaves  []float64
+	leaves []float64
 	pairs  []compensated
 	steps  []uint32
 }
