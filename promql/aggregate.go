@@ -134,7 +134,7 @@ func (a *aggregator) group(metric labels.Labels) (*group, error) {
 	g := &group{metric: a.labelsOf(metric)}
 	a.groups = append(a.groups, g)
 	columns := g.begin(a.expr.Op, a.n)
-	return g, a.budget.charge(columns * a.n)
+	return g, a.budget.charge((columns*a.n + 1) / 2) // An entry takes half of a sample's room.
 }
 
 func (a *aggregator) labelsOf(metric labels.Labels) labels.Labels {

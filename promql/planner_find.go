@@ -33,9 +33,9 @@ type finder struct {
 // surroundings tell at which times the evaluator asks for an expression.
 type surroundings struct {
 	grid steps
-	// from and to are the times in the statement, moved by the subqueries around: from these the evaluator
-	// derives what it asks a Queryable to read.
-	from, to int64
+	// from is the start of the statement, moved by the subqueries around: from this the evaluator derives what
+	// it asks a Queryable to read.
+	from int64
 	// fixed: the expression itself must stay what it is.
 	fixed bool
 	// skewed: the evaluator reads what has an @ modifier at other times than it says. It does so inside a
@@ -45,14 +45,18 @@ type surroundings struct {
 
 func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
 	f := finder{lookback: s.LookbackDelta, delayed: delayed, starts: starts}
-	from, to, step := timestamp.FromTime(s.Start), timestamp.FromTime(s.End), s.Interval.Milliseconds()
+	// The evaluator's way, which is another than FindMinMaxTime's for parts of a millisecond before 1970.
+	from, to, step := s.Start.UnixNano()/1e6, s.End.UnixNano()/1e6, s.Interval.Milliseconds()
 	if from == to && step == 0 {
 		step = 1
 	}
 	if from > to || step <= 0 {
 		return nil
 	}
-	f.visit(&s.Expr, surroundings{grid: steps{from, step, int((to-from)/step) + 1}, from: from, to: to})
+	f.visit(&s.Expr, surroundings{
+		grid: steps{from, step, int((to-from)/step) + 1},
+		from: timestamp.FromTime(s.Start),
+	})
 	return f.found
 }
 
@@ -139,6 +143,9 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 
 // inside returns what surrounds the expression of a subquery, or false if that isn't worth knowing.
 func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, bool) {
+	if !wholeMilliseconds(e.OriginalOffset, e.Range, e.Step) {
+		return surroundings{}, false
+	}
 	offset, width := e.OriginalOffset.Milliseconds(), e.Range.Milliseconds()
 	step := e.Step.Milliseconds()
 	if step == 0 {
@@ -150,7 +157,7 @@ func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, 
 			return surroundings{}, false // The evaluator moves the subquery along with its steps.
 		}
 		first, last = *e.Timestamp, *e.Timestamp
-		in.from, in.to = first, last
+		in.from = first
 	}
 	first, last = first-offset-width, last-offset
 	start := step * (first / step)
@@ -162,7 +169,7 @@ func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, 
 	}
 	in.skewed = start == in.grid.first
 	in.grid = steps{first: start, step: step, n: int((last-start)/step) + 1}
-	in.from, in.to = in.from-offset-width, in.to-offset
+	in.from -= offset + width
 	return in, true
 }
 
@@ -188,7 +195,18 @@ func (f *finder) partOf(expr parser.Expr, in surroundings) (*part, bool) {
 
 // allows says that a part may read what the selector selects.
 func (in surroundings) allows(e *parser.VectorSelector) bool {
-	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed)
+	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && wholeMilliseconds(e.OriginalOffset)
+}
+
+// wholeMilliseconds says that nothing is rounded where the evaluator goes on in milliseconds. Durations that are
+// expressions may be of any length.
+func wholeMilliseconds(all ...time.Duration) bool {
+	for _, d := range all {
+		if d%time.Millisecond != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // callOf returns the part that a function over a range selector is.
@@ -210,7 +228,7 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*part, bool) {
 		p.args[i] = arg
 		if m, ok := arg.(*parser.MatrixSelector); ok && matrix == nil {
 			selector := *m.VectorSelector.(*parser.VectorSelector)
-			if !in.allows(&selector) {
+			if !in.allows(&selector) || !wholeMilliseconds(m.Range) {
 				return nil, false
 			}
 			// The evaluator sets the offset only once it evaluates, and functions read it.

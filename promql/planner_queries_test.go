@@ -28,7 +28,7 @@ func (a *asker) at() string {
 
 func (a *asker) moved(selector string) string {
 	if a.rnd.IntN(4) == 0 {
-		selector += " offset " + a.one("1m", "7m", "-3m", "100s", "2h")
+		selector += " offset " + a.one("1m", "7m", "-3m", "100s", "2h", "(1/3)")
 	}
 	if a.rnd.IntN(7) == 0 {
 		selector += a.at()
@@ -38,7 +38,7 @@ func (a *asker) moved(selector string) string {
 
 // ranged returns a range selector, now and then of a kind that is left to the evaluator.
 func (a *asker) ranged() string {
-	selector := a.selector() + "[" + a.one("30s", "1m", "5m", "5m", "20m", "1h", "17s", "1ms", "2m+1s", "step()*2+1s") + "]"
+	selector := a.selector() + "[" + a.one("30s", "1m", "5m", "5m", "20m", "1h", "17s", "1ms", "2m+1s", "step()*2+1s", "60.0005") + "]"
 	if a.rnd.IntN(25) == 0 {
 		selector += a.one(" anchored", " smoothed")
 	}
