@@ -45,6 +45,17 @@ type part struct {
 	stats bool
 	// minT is from where the ordinary Queryable would be asked to read.
 	minT int64
+	// ranges are the windows where they differ from those that edges and width say; nil: they don't.
+	ranges *windows
+}
+
+// window returns the edges of the window of step i.
+func (p *part) window(i int) (from, to int64) {
+	if p.ranges != nil {
+		return p.ranges.window(i)
+	}
+	to = p.edges.at(i)
+	return to - p.width, to
 }
 
 // keepsName says that the part's series keep the name of their metric.
@@ -71,20 +82,20 @@ func (p *part) open(ctx context.Context, store *storage.Store, warn func(error))
 
 // unique says that no two of the part's series can have the same labels. Where they can, the evaluator
 // must raise its error.
-func (p *part) unique(series []*storage.SelectedSeries) bool {
+func (p *part) unique(series []partFound) bool {
 	if p.keepsName() || len(series) < 2 {
 		return true
 	}
-	name, plain := series[0].Labels.Get(labels.MetricName), true
+	name, plain := series[0].labels.Get(labels.MetricName), true
 	for _, s := range series {
-		plain = plain && s.Labels.Get(labels.MetricName) == name && !s.Labels.Has("__type__") && !s.Labels.Has("__unit__")
+		plain = plain && s.labels.Get(labels.MetricName) == name && !s.labels.Has("__type__") && !s.labels.Has("__unit__")
 	}
 	if plain {
 		return true
 	}
 	seen := make(map[uint64]struct{}, len(series))
 	for _, s := range series {
-		hash := p.metric(s.Labels).Hash()
+		hash := p.metric(s.labels).Hash()
 		if _, ok := seen[hash]; ok {
 			return false
 		}
@@ -103,22 +114,19 @@ type partReader interface {
 	samples() int64
 }
 
-// reader returns a way to compute the part's values.
-//
-// The resolution is chosen here: what there is to know is the part.
-func (p *part) reader(b *budget) partReader { return newRawReader(p, b) }
-
 // PartStats tell how a part of a query was computed.
 type PartStats struct {
 	// Expr is the part's text.
-	Expr string
-	// Resolution is what the part was read from: raw.
-	Resolution string
-	// Series were found, Samples of them decoded.
-	Series  int
-	Samples int64
+	Expr string `json:"expr"`
+	// Segments tell from what its steps were answered, in order.
+	Segments []SegmentStats `json:"segments"`
+	// Series were found, Samples (or buckets) of them decoded.
+	Series  int   `json:"series"`
+	Samples int64 `json:"samples"`
 	// Duration is the time that it took.
-	Duration time.Duration
+	Duration time.Duration `json:"-"`
+	// Milliseconds are Duration's.
+	Milliseconds float64 `json:"milliseconds"`
 	// Refused says why the part was left to Prometheus' evaluator after all; empty: it wasn't.
-	Refused string
+	Refused string `json:"refused,omitempty"`
 }

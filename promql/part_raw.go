@@ -85,7 +85,12 @@ var errJumps = fmt.Errorf("%w: parts of histograms at steps wider than the range
 
 // read implements partReader.
 func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
-	iteratorFor(r.it, r.part.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+	return r.compute(s.Labels, out, r.part.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+}
+
+// compute computes the values from the samples that fill appends, from minT on.
+func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill func(*chunk.Samples) error) error {
+	iteratorFor(r.it, minT, fill)
 	if r.it.err != nil {
 		return r.it.err
 	}
@@ -98,13 +103,13 @@ func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
 	}
 	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
 		r.quick(r, out)
-		r.noteCounter(s.Labels, out)
+		noteCounter(r.part, stored, out, &r.annotations)
 		return nil
 	}
 	if err := r.layOut(); err != nil {
 		return err
 	}
-	r.windows(s.Labels, out)
+	r.windows(stored, out)
 	return nil
 }
 
@@ -150,10 +155,10 @@ func (r *rawReader) windows(stored labels.Labels, out *values) {
 	in.Metric = stored
 	var floatsFrom, floatsTo, histsFrom, histsTo int
 	for i := r.from; i < r.to; i++ {
-		edge := p.edges.at(i)
-		floatsFrom, floatsTo = slide(r.floats, floatsFrom, floatsTo, edge-p.width, edge, floatTime)
+		left, right := p.window(i)
+		floatsFrom, floatsTo = slide(r.floats, floatsFrom, floatsTo, left, right, floatTime)
 		if len(r.hists) > 0 {
-			histsFrom, histsTo = slide(r.hists, histsFrom, histsTo, edge-p.width, edge, histTime)
+			histsFrom, histsTo = slide(r.hists, histsFrom, histsTo, left, right, histTime)
 		}
 		if floatsFrom == floatsTo && histsFrom == histsTo {
 			continue
@@ -175,7 +180,7 @@ func (r *rawReader) windows(stored labels.Labels, out *values) {
 			out.size++
 		}
 	}
-	r.noteCounter(stored, out)
+	noteCounter(p, stored, out, &r.annotations)
 }
 
 func floatTime(p *promengine.FPoint) int64 { return p.T }
@@ -193,8 +198,8 @@ func slide[P any](points []P, from, to int, after, until int64, at func(*P) int6
 }
 
 // noteCounter tells, as the evaluator does, when a rate is asked of what may be no counter.
-func (r *rawReader) noteCounter(stored labels.Labels, out *values) {
-	if (r.part.function != "rate" && r.part.function != "increase") || out.floats == 0 {
+func noteCounter(p *part, stored labels.Labels, out *values, into *annotations.Annotations) {
+	if (p.function != "rate" && p.function != "increase") || out.floats == 0 {
 		return
 	}
 	name := stored.Get(labels.MetricName)
@@ -206,7 +211,7 @@ func (r *rawReader) noteCounter(stored labels.Labels, out *values) {
 			return
 		}
 	}
-	r.annotations.Add(annotations.NewPossibleNonCounterInfo(name, r.part.args[0].PositionRange()))
+	into.Add(annotations.NewPossibleNonCounterInfo(name, p.args[0].PositionRange()))
 }
 
 // latest finds, for each step, the newest sample that is young enough.

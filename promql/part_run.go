@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -8,8 +9,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/util/annotations"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/cassia-db/cassia/storage"
 )
 
 const (
@@ -25,6 +24,7 @@ const (
 type batch struct {
 	metrics []labels.Labels
 	values  []values
+	leg     values // to work in
 }
 
 // errPanicked says that a function panicked. The evaluator knows better how to tell its caller.
@@ -38,10 +38,13 @@ var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
 //	use          └─────────┴────────┴──►     one by one, in order
 type partRun struct {
 	part    *part
-	series  []*storage.SelectedSeries
+	legs    []*leg
+	series  []partFound
 	budget  *budget
 	workers int
-	readers []partReader
+	// newReader makes what reads a leg, one a goroutine.
+	newReader func(*leg) partReader
+	readers   [][]partReader
 }
 
 // do calls use for every series that has values. Values are only valid during the call.
@@ -49,9 +52,11 @@ func (r *partRun) do(ctx context.Context, use func(labels.Labels, *values) error
 	size := min(batchSeries, max(1, batchSteps/r.part.eval.n))
 	n := (len(r.series) + size - 1) / size
 	workers := max(1, min(r.workers, n))
-	r.readers = make([]partReader, workers)
+	r.readers = make([][]partReader, workers)
 	for i := range r.readers {
-		r.readers[i] = r.part.reader(r.budget)
+		for _, l := range r.legs {
+			r.readers[i] = append(r.readers[i], r.newReader(l))
+		}
 	}
 	batches := make([]batch, min(n, workers*batchesPerWorker))
 	compute := func(worker, i int) error {
@@ -72,7 +77,7 @@ func (r *partRun) do(ctx context.Context, use func(labels.Labels, *values) error
 }
 
 // compute fills b.
-func (r *partRun) compute(ctx context.Context, reader partReader, series []*storage.SelectedSeries, b *batch) (err error) {
+func (r *partRun) compute(ctx context.Context, readers []partReader, series []partFound, b *batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errPanicked, p)
@@ -88,33 +93,55 @@ func (r *partRun) compute(ctx context.Context, reader partReader, series []*stor
 		}
 		v := &b.values[k]
 		v.reset(r.part.eval.n)
-		if err := reader.read(s, v); err != nil {
+		if err := r.read(readers, &s, v, &b.leg); err != nil {
 			return err
 		}
 		if err := r.budget.allow(v.size); err != nil {
 			return err
 		}
-		b.metrics = append(b.metrics, r.part.metric(s.Labels))
+		b.metrics = append(b.metrics, r.part.metric(s.labels))
+	}
+	return nil
+}
+
+// read computes the values of a series, leg by leg; v is empty and leg to work in.
+func (r *partRun) read(readers []partReader, s *partFound, v, leg *values) error {
+	if len(readers) == 1 {
+		return readers[0].read(s.legs[0], v)
+	}
+	for i, reader := range readers {
+		if s.legs[i] == nil {
+			continue
+		}
+		leg.reset(r.legs[i].edges.n)
+		if err := reader.read(s.legs[i], leg); err != nil {
+			return err
+		}
+		v.put(r.legs[i].FromStep, leg)
 	}
 	return nil
 }
 
 func (r *partRun) notes() annotations.Annotations {
 	var out annotations.Annotations
-	for _, reader := range r.readers {
-		out.Merge(reader.notes())
+	for _, readers := range r.readers {
+		for _, reader := range readers {
+			out.Merge(reader.notes())
+		}
 	}
 	return out
 }
 
 func (r *partRun) samples() (n int64) {
-	for _, reader := range r.readers {
-		n += reader.samples()
+	for _, readers := range r.readers {
+		for _, reader := range readers {
+			n += reader.samples()
+		}
 	}
 	return n
 }
 
-// inOrder calls compute for 0 to n-1 from several goroutines, and use for each in order from its own, at most
+// inOrder calls compute for 0 to n-1 from several goroutines, and use for each in order from the caller's, at most
 // ahead calls of compute later. It returns the first error.
 func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i int) error, use func(i int) error) error {
 	if workers == 1 {
@@ -128,14 +155,17 @@ func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i 
 		}
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	var next atomic.Int64
+	defer func() { _ = g.Wait() }() // even if use panics
+	defer cancel()
 	// Invariant: i is computed only once i-ahead was used, so each has its place in a ring.
 	free, done := make(chan struct{}, ahead), make([]chan struct{}, ahead)
 	for i := range done {
 		free <- struct{}{}
 		done[i] = make(chan struct{}, 1)
 	}
+	var next atomic.Int64
 	for worker := range workers {
 		g.Go(func() error {
 			for {
@@ -155,19 +185,16 @@ func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i 
 			}
 		})
 	}
-	g.Go(func() error {
-		for i := range n {
-			select {
-			case <-done[i%ahead]:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			if err := use(i); err != nil {
-				return err
-			}
-			free <- struct{}{}
+	for i := range n {
+		select {
+		case <-done[i%ahead]:
+		case <-ctx.Done():
+			return cmp.Or(g.Wait(), ctx.Err())
 		}
-		return nil
-	})
-	return g.Wait()
+		if err := use(i); err != nil {
+			return err
+		}
+		free <- struct{}{}
+	}
+	return nil
 }

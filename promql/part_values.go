@@ -50,6 +50,18 @@ func (v *values) setHistogram(i int, h *histogram.FloatHistogram) {
 	v.size += sizeOf(h)
 }
 
+// put sets the values from a step on to others, which are of the steps that follow.
+func (v *values) put(from int, other *values) {
+	copy(v.v[from:], other.v)
+	for i, h := range other.h {
+		if h != nil {
+			v.setHistogram(from+i, h)
+		}
+	}
+	v.floats += other.floats
+	v.size += other.floats
+}
+
 // sizeOf tells for how many floats a histogram counts, as the evaluator counts.
 func sizeOf(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // plan computes the parts of one query just before Prometheus' evaluator runs, and puts a selector with a
@@ -40,6 +43,7 @@ type plan struct {
 	replaced []replacement
 	stats    []PartStats
 	answer   *whole // nil: the query isn't just one part
+	short    shortfall
 }
 
 // replacement remembers what a mark stands for.
@@ -82,7 +86,7 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 // only if the query is to end.
 func (p *plan) compute(c candidate) error {
 	start := time.Now()
-	stats := PartStats{Expr: (*c.at).String(), Resolution: "raw"}
+	stats := PartStats{Expr: (*c.at).String()}
 	result, err := p.result(c, &stats)
 	if errors.Is(err, errHistograms) {
 		c.at, c.over = c.inner, nil
@@ -96,6 +100,7 @@ func (p *plan) compute(c candidate) error {
 		return promengine.ErrQueryCanceled("expression evaluation")
 	}
 	stats.Duration = time.Since(start)
+	stats.Milliseconds = float64(stats.Duration.Microseconds()) / 1000
 	switch {
 	case err != nil:
 		stats.Refused = err.Error()
@@ -103,6 +108,7 @@ func (p *plan) compute(c candidate) error {
 		p.replace(c.at, result)
 	}
 	p.stats = append(p.stats, stats)
+	tell(p.ctx, stats)
 	return nil
 }
 
@@ -115,8 +121,7 @@ var (
 func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	w := warningsOf(p.ctx)
 	result := &partResult{grid: c.eval}
-	series, err := c.open(p.ctx, p.queryable.store, w.add)
-	stats.Series = len(series)
+	legs, series, short, err := p.find(c, stats, w.add)
 	if err != nil {
 		result.selectErr = asPrometheus(err)
 		return result, nil
@@ -125,7 +130,8 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 		return nil, errSameLabels
 	}
 	held := p.budget.held.Load()
-	run := &partRun{part: c.part, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0)}
+	run := &partRun{part: c.part, legs: legs, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0)}
+	run.newReader = func(l *leg) partReader { return p.reader(l, w.add) }
 	all := p.wholeOf(c)
 	switch {
 	case c.over != nil:
@@ -154,6 +160,7 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 		result.series, result.readErr = nil, err
 	default:
 		result.notes = run.notes()
+		p.lacks(short, run)
 		if c.over != nil {
 			result.notes.Merge(c.over.notes())
 		}
@@ -165,6 +172,49 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 		}
 	}
 	return result, nil
+}
+
+// find chooses the part's resolutions and finds its series.
+func (p *plan) find(c candidate, stats *PartStats, warn func(error)) ([]*leg, []partFound, shortfall, error) {
+	store := p.queryable.store
+	legs, short, err := c.resolve(p.ctx, store, resolvingOf(p.ctx))
+	if err != nil {
+		return nil, nil, short, err
+	}
+	lists := make([][]*storage.SelectedSeries, len(legs))
+	stats.Segments = nil
+	for i, l := range legs {
+		if lists[i], err = l.open(p.ctx, store, warn); err != nil {
+			return nil, nil, short, err
+		}
+		stats.Segments = append(stats.Segments, l.stats(len(lists[i])))
+	}
+	series := gather(lists)
+	stats.Series = len(series)
+	return legs, series, short, nil
+}
+
+// reader returns what computes a leg's values.
+func (p *plan) reader(l *leg, warn func(error)) partReader {
+	if l.Resolution == rollup.Raw {
+		return newRawReader(l.part, &p.budget)
+	}
+	return newRollupReader(p.ctx, p.queryable.store, l, &p.budget, warn)
+}
+
+// lacks remembers what a part's answer lacks for want of raw samples, for one info a query.
+func (p *plan) lacks(short shortfall, run *partRun) {
+	p.short.merge(short)
+	for _, readers := range run.readers {
+		for i, reader := range readers {
+			if r, ok := reader.(*rollupReader); ok && r.leftOut {
+				p.short.merge(shortfall{
+					From: run.legs[i].edges.first, To: run.legs[i].edges.last(), Widest: run.legs[i].Resolution,
+					Raw: p.queryable.store.Horizon(rollup.Raw), LeftOut: true,
+				})
+			}
+		}
+	}
 }
 
 // replace puts a mark for the result in the place of an expression.

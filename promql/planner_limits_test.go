@@ -222,7 +222,7 @@ func TestPlanTellsItsParts(t *testing.T) {
 		var exprs []string
 		for _, s := range stats {
 			exprs = append(exprs, s.Expr)
-			require.Equal(t, "raw", s.Resolution)
+			require.Equal(t, "raw", s.Segments[0].Resolution)
 			require.Empty(t, s.Refused)
 			require.NotZero(t, s.Series, s.Expr)
 			require.NotZero(t, s.Samples, s.Expr)

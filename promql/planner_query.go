@@ -36,6 +36,11 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
 		q.plan.answer.complete(result, q.Stats().Samples)
 	}
+	if q.plan != nil {
+		if info := q.plan.short.info(); info != nil {
+			result.Warnings.Add(info)
+		}
+	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
 	return result
 }

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/util/stats"
+
+	"github.com/cassia-db/cassia/promql"
+)
+
+// ResolutionHeader says, in the answer to a query, what it was answered from: raw, 5m, 1h, and for buckets whose
+// windows differ from those asked for, how.
+const ResolutionHeader = "X-Cassia-Resolution"
+
+// resolvers are the routes whose queries may ask for a resolution.
+var resolvers = map[string]bool{"/query": true, "/query_range": true}
+
+// withResolution reads the parameters resolution (raw, 5m, 1h, exact, auto) and max_source_resolution (Thanos':
+// a duration, or auto), and tells in a header what came of it.
+func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
+	if !resolvers[name] {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		coarsest, err := durationMS(r.FormValue("max_source_resolution"))
+		if err != nil {
+			a.fail(w, r, http.StatusBadRequest, "bad_data", `invalid parameter "max_source_resolution": `+err.Error())
+			return
+		}
+		ctx, err := promql.WithResolution(r.Context(), r.FormValue("resolution"), coarsest)
+		if err != nil {
+			a.fail(w, r, http.StatusBadRequest, "bad_data", `invalid parameter "resolution": `+err.Error())
+			return
+		}
+		report := &promql.Report{}
+		ctx = context.WithValue(report.Into(ctx), reportOf{}, report)
+		h(&resolvedWriter{ResponseWriter: w, report: report}, r.WithContext(ctx))
+	}
+}
+
+// durationMS parses a duration, milliseconds; 0 for none, and for what doesn't bound anything. A duration of 0
+// means raw samples only, and is given as 1.
+func durationMS(text string) (int64, error) {
+	if text == "" || text == "auto" {
+		return 0, nil
+	}
+	d, err := model.ParseDuration(text)
+	if err != nil {
+		return 0, err
+	}
+	return max(1, int64(d)/1e6), nil
+}
+
+type reportOf struct{}
+
+// resolvedWriter sets the header when the answer begins, which is after the query was executed.
+type resolvedWriter struct {
+	http.ResponseWriter
+	report *promql.Report
+	begun  bool
+}
+
+func (w *resolvedWriter) WriteHeader(code int) {
+	w.begin()
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *resolvedWriter) Write(b []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *resolvedWriter) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	if resolution := w.report.Resolution(); resolution != "" {
+		w.Header().Set(ResolutionHeader, resolution)
+	}
+}
+
+// Unwrap lets http.ResponseController find what is underneath.
+func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// queryStats are Prometheus' statistics of a query, with how its parts were answered.
+type queryStats struct {
+	stats.BuiltinStats
+	Parts []promql.PartStats `json:"parts,omitempty"`
+}
+
+// Builtin implements stats.QueryStats.
+func (s *queryStats) Builtin() stats.BuiltinStats { return s.BuiltinStats }
+
+// renderStats adds the parts to what stats=all tells.
+func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.QueryStats {
+	if param == "" {
+		return nil
+	}
+	builtin := stats.NewQueryStats(s)
+	report, ok := ctx.Value(reportOf{}).(*promql.Report)
+	if !ok || param != "all" {
+		return builtin
+	}
+	return &queryStats{BuiltinStats: builtin.Builtin(), Parts: report.Parts()}
+}

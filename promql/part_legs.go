@@ -1,0 +1,180 @@
+package promql
+
+import (
+	"context"
+	"math"
+	"sync"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// leg is some steps of a part that are answered from one resolution.
+//
+//	part   |───────────── steps ─────────────|
+//	legs   [ 1h        ][ 5m     ][ raw      ]     each with a Select of its own
+//	series   a b            b c       a   c        put together by their labels
+type leg struct {
+	segment
+	// part is that of the leg's steps alone.
+	*part
+
+	mu      sync.Mutex
+	samples map[uint64]*storage.SelectedSeries // what only samples answer; see sampled
+}
+
+// partFound is a series of a part, with where it was found in each leg; nil: nowhere.
+type partFound struct {
+	labels labels.Labels
+	legs   []*storage.SelectedSeries
+}
+
+// resolve chooses what the part's steps are answered from.
+func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving) ([]*leg, shortfall, error) {
+	if p.edges.n > 1 && p.edges.step == 0 { // Each step asks for the same; the evaluator rarely leaves such.
+		return []*leg{{segment: segment{ToStep: p.edges.n}, part: p}}, shortfall{}, nil
+	}
+	r := request{
+		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
+		Mode: how.mode, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
+	}
+	for res := range r.Horizon {
+		r.Horizon[res] = math.MinInt64
+		if h := store.Horizon(rollup.Resolution(res)); h > -storage.MaxTime {
+			r.Horizon[res] = h + 1
+		}
+	}
+	if r.From-r.Range < r.Horizon[rollup.Raw] {
+		oldest, err := store.Oldest(ctx, tenant.From(ctx))
+		if err != nil {
+			return nil, shortfall{}, err
+		}
+		r.Oldest = oldest
+	}
+	segments, short, err := choose(r)
+	if err != nil {
+		return nil, shortfall{}, err
+	}
+	legs := make([]*leg, len(segments))
+	for i, s := range segments {
+		legs[i] = &leg{segment: s, part: p.cut(s)}
+	}
+	return legs, short, nil
+}
+
+// cut returns the part of a segment's steps.
+func (p *part) cut(s segment) *part {
+	if s.FromStep == 0 && s.ToStep == p.edges.n && s.Resolution == rollup.Raw {
+		return p
+	}
+	cut := *p
+	cut.eval = steps{first: p.eval.at(s.FromStep), step: p.eval.step, n: s.ToStep - s.FromStep}
+	cut.edges = steps{first: p.edges.at(s.FromStep), step: p.edges.step, n: s.ToStep - s.FromStep}
+	cut.minT = max(p.minT, cut.edges.first-p.width+1)
+	if s.Approximate {
+		cut.ranges = &s.Windows
+	}
+	return &cut
+}
+
+// open finds the leg's series.
+func (l *leg) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
+	if l.Resolution == rollup.Raw {
+		return l.part.open(ctx, store, warn)
+	}
+	w := l.Windows
+	from, _ := w.window(0)
+	_, to := w.window(w.Steps - 1)
+	q := storage.Query{
+		Tenant: tenant.From(ctx), MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
+		Resolution: l.Resolution, Columns: columnsOf(l.function), Edges: l.appendCuts(nil, from-1, to+1),
+	}
+	if l.Approximate {
+		q.Columns = rollup.ColumnCount | rollup.ColumnFirst | rollup.ColumnLast
+	}
+	return store.Select(ctx, q)
+}
+
+// sampled returns the series of the leg's steps as samples, as far as these are kept; nil: there are none. It is
+// for series with buckets that can't answer.
+func (l *leg) sampled(ctx context.Context, store *storage.Store, warn func(error), series labels.Labels) (*storage.SelectedSeries, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.samples == nil {
+		list, err := l.part.open(ctx, store, warn)
+		if err != nil {
+			return nil, err
+		}
+		l.samples = make(map[uint64]*storage.SelectedSeries, len(list))
+		for _, s := range list {
+			l.samples[s.Labels.Hash()] = s
+		}
+	}
+	if s := l.samples[series.Hash()]; s != nil && labels.Equal(s.Labels, series) {
+		return s, nil
+	}
+	return nil, nil
+}
+
+// gather puts the series of the legs together, in the order in which they were found.
+func gather(lists [][]*storage.SelectedSeries) []partFound {
+	if len(lists) == 1 {
+		all := make([]partFound, len(lists[0]))
+		for i, s := range lists[0] {
+			all[i] = partFound{labels: s.Labels, legs: lists[0][i : i+1 : i+1]}
+		}
+		return all
+	}
+	var all []partFound
+	at := map[string]int{}
+	var key []byte
+	for leg, list := range lists {
+		for _, s := range list {
+			key = s.Labels.Bytes(key)
+			i, ok := at[string(key)]
+			if !ok {
+				i = len(all)
+				at[string(key)] = i
+				all = append(all, partFound{labels: s.Labels, legs: make([]*storage.SelectedSeries, len(lists))})
+			}
+			all[i].legs[leg] = s
+		}
+	}
+	return all
+}
+
+// resolving is what a query says about resolutions.
+type resolving struct {
+	mode     mode
+	coarsest rollup.Resolution
+}
+
+type resolvingKey struct{}
+
+// WithResolution makes the queries of a context use a resolution: raw, 5m, 1h, exact or auto ("" is auto), and
+// none coarser than coarsest milliseconds (0: any). An unknown one is an error.
+func WithResolution(ctx context.Context, resolution string, coarsest int64) (context.Context, error) {
+	m, err := parseMode(resolution)
+	if err != nil {
+		return ctx, err
+	}
+	how := resolving{mode: m}
+	switch {
+	case coarsest <= 0:
+	case coarsest < rollup.FiveMinutes.Width():
+		how.mode = modeRaw
+	case coarsest < rollup.OneHour.Width():
+		how.coarsest = rollup.FiveMinutes
+	default:
+		how.coarsest = rollup.OneHour
+	}
+	return context.WithValue(ctx, resolvingKey{}, how), nil
+}
+
+func resolvingOf(ctx context.Context) resolving {
+	how, _ := ctx.Value(resolvingKey{}).(resolving)
+	return how
+}

@@ -1,0 +1,90 @@
+package promql
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Report gathers how the parts of the queries of a context were answered.
+type Report struct {
+	mu    sync.Mutex
+	parts []PartStats
+}
+
+type reportKey struct{}
+
+// Into returns a context whose queries tell the report.
+func (r *Report) Into(ctx context.Context) context.Context {
+	return context.WithValue(ctx, reportKey{}, r)
+}
+
+// tell adds a part to the report that ctx carries, if it carries one.
+func tell(ctx context.Context, p PartStats) {
+	if r, ok := ctx.Value(reportKey{}).(*Report); ok {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.parts = append(r.parts, p)
+	}
+}
+
+// Parts returns what was told so far.
+func (r *Report) Parts() []PartStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.parts)
+}
+
+// Resolution sums up from what the parts were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
+// told. What the evaluator did by itself counts as raw.
+func (r *Report) Resolution() string {
+	var all []string
+	for _, p := range r.Parts() {
+		if p.Refused != "" {
+			all = append(all, "raw")
+			continue
+		}
+		for _, s := range p.Segments {
+			all = append(all, s.String())
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ", ")
+}
+
+// SegmentStats tell from what some steps of a part were answered.
+type SegmentStats struct {
+	// From and To are the first and the last time that was asked for.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Resolution is raw, 5m or 1h.
+	Resolution string `json:"resolution"`
+	// Edges are exact: the answer is that of raw samples; snapped: windows were moved to the edges of buckets;
+	// or widened: made longer, too. Approximate says that a function saw two samples a bucket.
+	Edges       string `json:"edges"`
+	Approximate bool   `json:"approximate,omitempty"`
+	// Series were found.
+	Series int `json:"series"`
+}
+
+// String returns the resolution, and how it differs from exact.
+func (s SegmentStats) String() string {
+	text := s.Resolution
+	if s.Edges != onEdges.String() {
+		text += " " + s.Edges
+	}
+	if s.Approximate {
+		text += " approximate"
+	}
+	return text
+}
+
+// stats tell of a leg.
+func (l *leg) stats(series int) SegmentStats {
+	return SegmentStats{
+		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(), Resolution: l.Resolution.String(),
+		Edges: l.Edges.String(), Approximate: l.Approximate, Series: series,
+	}
+}
