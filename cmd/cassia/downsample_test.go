@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -174,6 +175,28 @@ func removeRollups(t *testing.T, directory string) {
 	require.Positive(t, removed)
 	require.NoError(t, s.Close())
 	require.NoError(t, eng.Close())
+}
+
+// TestDownsamplingStatus asks a server how sealing stands: its first round has been, or comes.
+func TestDownsamplingStatus(t *testing.T) {
+	r := startServe(t, "--storage.path="+t.TempDir())
+	r.write(t, "late", time.Now().Add(-10*time.Hour), 1)
+	var s downsample.Status
+	require.Eventually(t, func() bool {
+		code, text := r.get(t, "/-/downsample")
+		require.Equal(t, http.StatusOK, code)
+		require.NoError(t, json.Unmarshal([]byte(text), &s))
+		return s.Rounds > 0
+	}, time.Minute, 10*time.Millisecond)
+	require.Len(t, s.Partitions, 16)
+	require.True(t, s.Partitions[15].Mine)
+	require.Equal(t, 0.5, s.Share)
+	require.False(t, s.Alarm)
+	require.Equal(t, (84 * time.Hour).Seconds(), s.LagLimitSeconds)
+	_, metrics := r.get(t, "/metrics")
+	require.Contains(t, metrics, "\ncassia_downsample_partitions 16\n")
+	require.NoError(t, r.stop())
+	require.NotContains(t, r.log.String(), "level=ERROR")
 }
 
 func TestDownsampleSaysWhatIsWrong(t *testing.T) {

@@ -28,6 +28,7 @@ func testOptions() Options {
 	return Options{
 		API: tellTenant, Write: tellTenant, Ready: func() error { return nil },
 		SealAll: func(context.Context) error { return nil }, Version: "1.2.3",
+		Downsampling: func(context.Context) any { return map[string]int{"waiting_slots": 3} },
 		Gatherer: registry, HTTP: NewMetrics(registry), Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -60,6 +61,8 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/api/v1/write", 200, "default"},
 		{"GET", "/api/v1/query", 200, "default"},
 		{"GET", "/nothing", 404, "not found"},
+		{"GET", "/-/downsample", 200, `"waiting_slots": 3`},
+		{"POST", "/-/downsample", 405, ""},
 		{"POST", "/-/healthy", 405, ""},
 		{"POST", "/-/seal", 403, "--web.enable-admin-api"},
 	} {
