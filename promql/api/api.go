@@ -101,7 +101,7 @@ type api struct {
 // router leads to Prometheus' own handlers.
 func (a *api) router() http.Handler {
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
-		return a.Instrument(Prefix+name, a.whenReady(name, h))
+		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, h)))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
 	return router
@@ -135,7 +135,7 @@ func (a *api) prometheus() *promapi.API {
 		func() []notifications.Notification { return []notifications.Notification{} },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
 		a.Gatherer, a.Registerer,
-		nil,        // The usual statistics of a query.
+		renderStats,
 		false, nil, // No remote write here.
 		false, false, false, // No OTLP here.
 		false, 0, false, false, // They concern ways in, too.

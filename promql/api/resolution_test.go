@@ -1,0 +1,83 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
+	r := newRig(t, nil)
+	require.NoError(t, r.store.SealAll(t.Context()))
+	ask := func(path string, params url.Values) *httptest.ResponseRecorder {
+		w := r.do(httptest.NewRequest(http.MethodGet, Prefix+path+"?"+params.Encode(), nil))
+		return w
+	}
+	query := url.Values{"query": {"max_over_time(m[5m])"}, "time": {"300"}}
+	with := func(more ...string) url.Values {
+		v := url.Values{}
+		for k, list := range query {
+			v[k] = list
+		}
+		for i := 0; i < len(more); i += 2 {
+			v.Set(more[i], more[i+1])
+		}
+		return v
+	}
+	for _, c := range []struct {
+		params url.Values
+		want   string
+	}{
+		{with(), "5m"},
+		{with("resolution", "raw"), "raw"},
+		{with("resolution", "auto"), "5m"},
+		{with("max_source_resolution", "0s"), "raw"},
+		{with("max_source_resolution", "5m"), "5m"},
+		{with("max_source_resolution", "auto"), "5m"},
+		{with("time", "301"), "raw"},
+		{with("resolution", "1h"), "1h widened"},
+		{with("query", "1"), ""},
+		{with("query", "m + max_over_time(m[5m])", "resolution", "raw"), "raw"},
+	} {
+		w := ask("/query", c.params)
+		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+		require.Equal(t, c.want, w.Header().Get(ResolutionHeader), c.params.Encode())
+	}
+	w := ask("/query_range", url.Values{"query": {"sum(max_over_time(m[5m]))"}, "start": {"0"}, "end": {"300"}, "step": {"300"}, "stats": {"all"}})
+	require.Equal(t, "5m", w.Header().Get(ResolutionHeader))
+	var body struct {
+		Data struct {
+			Stats struct {
+				Samples map[string]any
+				Parts   []struct {
+					Expr     string
+					Series   int
+					Samples  int
+					Segments []struct{ From, Resolution, Edges string }
+				}
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
+	require.NotEmpty(t, body.Data.Stats.Samples)
+	require.Len(t, body.Data.Stats.Parts, 1)
+	p := body.Data.Stats.Parts[0]
+	require.Equal(t, "sum(max_over_time(m[5m]))", p.Expr)
+	require.Equal(t, 2, p.Series)
+	require.Equal(t, 4, p.Samples, "buckets")
+	require.Equal(t, "5m", p.Segments[0].Resolution)
+	require.Equal(t, "exact", p.Segments[0].Edges)
+	require.Equal(t, "1970-01-01T00:00:00Z", p.Segments[0].From)
+
+	for param, value := range map[string]string{"resolution": "2m", "max_source_resolution": "x"} {
+		w := ask("/query", with(param, value))
+		require.Equal(t, http.StatusBadRequest, w.Code)
+		require.Contains(t, w.Body.String(), `invalid parameter \"`+param)
+		require.Contains(t, w.Body.String(), `"errorType":"bad_data"`)
+	}
+	require.NotContains(t, ask("/query", with("stats", "true")).Body.String(), `"parts"`)
+}
