@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -89,13 +90,16 @@ func formatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.R
 // shortfall gathers what the segments lack for want of raw samples.
 func (c *choice) shortfall(segments []segment) shortfall {
 	var all shortfall
+	// Windows that end before anything ever came miss nothing.
+	begun := sort.Search(c.steps(), func(k int) bool { return c.right(k) > c.Oldest })
 	for _, s := range segments {
-		if s.FromStep >= c.whole[rollup.Raw] || s.isExact() {
+		first := max(s.FromStep, begun)
+		last := min(s.ToStep, c.whole[rollup.Raw]) - 1
+		if first > last || s.isExact() {
 			continue
 		}
-		last := min(s.ToStep, c.whole[rollup.Raw]) - 1
 		all.merge(shortfall{
-			From: c.right(s.FromStep), To: c.right(last), Raw: c.Horizon[rollup.Raw], Widest: s.Resolution,
+			From: c.right(first), To: c.right(last), Raw: c.Horizon[rollup.Raw], Widest: s.Resolution,
 			Moved: s.Edges == snapped, Widened: s.Edges == widened, Approximated: s.Approximate,
 		})
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
-// benchStore has 1,000 counters and as many gauges, 6 hours at 15 s, sealed.
+// benchStore has 1,000 counters, as many gauges and 100 native histograms, 6 hours at 15 s, sealed.
 func benchStore(b *testing.B) *storage.Store {
 	o := storage.DefaultOptions()
 	o.Retention = 0
@@ -40,6 +41,15 @@ func benchStore(b *testing.B) *storage.Store {
 		}
 		require.NoError(b, batch.Commit(b.Context()))
 	}
+	for i := range 100 {
+		batch := store.NewBatch("default")
+		series, err := batch.Define(nil, labels.FromStrings(model.MetricNameLabel, "bench_latency", "instance", fmt.Sprint(i)))
+		require.NoError(b, err)
+		for t, n := benchFrom+1+int64(i%15_000), int64(0); t <= benchTo; t, n = t+15_000, n+1 {
+			require.NoError(b, batch.Histogram(series, t, 0, tsdbutil.GenerateTestHistogram(n), nil))
+		}
+		require.NoError(b, batch.Commit(b.Context()))
+	}
 	require.NoError(b, store.SealAll(b.Context()))
 	return store
 }
@@ -61,6 +71,8 @@ func BenchmarkPlanner(b *testing.B) {
 		"max_over_time(bench_temperature[5m])",
 		"quantile by (job) (0.9, bench_temperature)",
 		"topk(5, rate(bench_requests_total[5m]))",
+		"histogram_quantile(0.9, sum(rate(bench_latency[5m])))",
+		"histogram_count(sum(increase(bench_latency[5m])))",
 	} {
 		for _, planner := range []bool{false, true} {
 			o := DefaultOptions()

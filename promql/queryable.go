@@ -111,14 +111,14 @@ func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstora
 	if hints != nil {
 		query.Limit = hints.Limit
 		if hints.Func == "series" { // Only labels are wanted.
-			query.MinT = mint
+			query.MinT, query.LabelsOnly = mint, true
 		}
 		set.shards, set.shard = hints.ShardCount, hints.ShardIndex
 		if set.shards > 0 {
 			query.Limit = 0
 		}
 	}
-	set.series, set.err = r.store.Select(ctx, query)
+	set.series, set.err = r.selectAll(ctx, query, functionIn(hints))
 	set.err = asPrometheus(set.err)
 	return set
 }
@@ -142,8 +142,8 @@ func earlier(t int64, d time.Duration) int64 {
 // seriesSet implements promstorage.SeriesSet.
 type seriesSet struct {
 	ctx    context.Context
-	series []*storage.SelectedSeries
-	at     *storage.SelectedSeries
+	series []sourceSeries
+	at     *sourceSeries
 	mint   int64
 	err    error
 	// shard of shards only, if shards isn't 0.
@@ -156,8 +156,8 @@ func (s *seriesSet) Next() bool {
 		if s.err = s.ctx.Err(); s.err != nil {
 			return false
 		}
-		s.at, s.series = s.series[0], s.series[1:]
-		if s.shards == 0 || labels.StableHash(s.at.Labels)%s.shards == s.shard {
+		s.at, s.series = &s.series[0], s.series[1:]
+		if s.shards == 0 || labels.StableHash(s.at.labels)%s.shards == s.shard {
 			return true
 		}
 	}
@@ -169,15 +169,15 @@ func (s *seriesSet) Err() error                        { return s.err }
 func (s *seriesSet) Warnings() annotations.Annotations { return s.warnings.annotations() }
 
 type series struct {
-	*storage.SelectedSeries
+	*sourceSeries
 	mint int64
 }
 
-func (s series) Labels() labels.Labels { return s.SelectedSeries.Labels }
+func (s series) Labels() labels.Labels { return s.labels }
 
 // Iterator implements promstorage.SampleIterable.
 func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
-	return iteratorFor(it, s.mint, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+	return iteratorFor(it, s.mint, func(into *chunk.Samples) error { return asPrometheus(s.samples(into)) })
 }
 
 // notReady is what Prometheus' API answers with 503.
