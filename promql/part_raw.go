@@ -2,6 +2,7 @@ package promql
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -136,11 +137,14 @@ func (r *rawReader) layOut() error {
 		if typ == chunkenc.ValFloat {
 			continue
 		}
-		t, h := it.AtFloatHistogram(nil)
+		n := len(r.hists)
+		r.hists = slices.Grow(r.hists, 1)[:n+1] // Functions keep none of the histograms: their memory is used again.
+		t, h := it.AtFloatHistogram(r.hists[n].H)
 		if value.IsStaleNaN(h.Sum) {
+			r.hists = r.hists[:n]
 			continue
 		}
-		r.hists = append(r.hists, promengine.HPoint{T: t, H: h})
+		r.hists[n] = promengine.HPoint{T: t, H: h}
 		size += sizeOf(h)
 		if err := r.budget.allow(size); err != nil {
 			return err

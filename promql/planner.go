@@ -57,6 +57,8 @@ type partResult struct {
 	grid   steps
 	series []*partSeries
 	notes  annotations.Annotations
+	// inner says that this is what is inside the aggregation.
+	inner bool
 	// selectErr came up when the series were searched, readErr when they were read.
 	selectErr, readErr error
 }
@@ -92,6 +94,9 @@ func (p *plan) compute(c candidate) error {
 		c.at, c.over = c.inner, nil
 		stats.Expr = (*c.at).String()
 		result, err = p.result(c, &stats)
+	} else if err == nil && result.inner {
+		c.at, c.over = c.inner, nil
+		stats.Expr = (*c.at).String()
 	}
 	if ctxErr := p.ctx.Err(); ctxErr != nil {
 		if errors.Is(ctxErr, context.DeadlineExceeded) {
@@ -132,43 +137,23 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	held := p.budget.held.Load()
 	run := &partRun{part: c.part, legs: legs, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0)}
 	run.newReader = func(l *leg) partReader { return p.reader(l, w.add) }
-	all := p.wholeOf(c)
-	switch {
-	case c.over != nil:
-		sum := newAggregator(c.over, c.eval.n, &p.budget)
-		if err = run.do(p.ctx, sum.add); err == nil {
-			result.series = sum.results()
-		}
-	case all != nil:
-		err = run.do(p.ctx, func(metric labels.Labels, v *values) error {
-			all.add(metric, 0, v.v, v.h, v.floats, v.hists)
-			return p.budget.charge(v.size)
-		})
-	default:
-		var memory arena
-		err = run.do(p.ctx, func(metric labels.Labels, v *values) error {
-			result.series = append(result.series, memory.keep(metric, v))
-			return p.budget.charge(v.size)
-		})
+	into := &collector{budget: &p.budget, all: p.wholeOf(c)}
+	if c.over != nil {
+		into.sum = newAggregator(c.over, c.eval.n, &p.budget)
 	}
+	err = run.do(p.ctx, into.add)
 	stats.Samples += run.samples()
 	switch {
 	case errors.Is(err, errHistograms), errors.Is(err, errLeave):
 		p.budget.held.Store(held)
 		return nil, err
 	case err != nil:
-		result.series, result.readErr = nil, err
+		result.readErr = err
 	default:
 		result.notes = run.notes()
 		p.lacks(short, run)
-		if c.over != nil {
-			result.notes.Merge(c.over.notes())
-		}
-		if all != nil {
-			for _, s := range result.series {
-				all.add(s.metric, s.from, s.v, s.h, len(s.v), len(s.h))
-			}
-			result.series, p.answer = nil, all
+		if answer := into.finish(result); answer != nil {
+			p.answer = answer
 		}
 	}
 	return result, nil

@@ -1,0 +1,53 @@
+package promql
+
+import "github.com/prometheus/prometheus/model/labels"
+
+// collector takes the series of a part, one by one in their order: into an aggregation, into the answer to the
+// whole query, or as they are.
+type collector struct {
+	budget *budget
+	sum    *aggregator // nil: nothing is aggregated
+	folded bool        // sum has some of the series
+	// inner says that the first series has histograms, so that the aggregation is left to the evaluator: most
+	// often all have.
+	inner  bool
+	all    *whole // nil: the part isn't all of the query
+	series []*partSeries
+	memory arena
+}
+
+// add returns errHistograms where only a later series has histograms: the part must be computed again then.
+func (c *collector) add(metric labels.Labels, v *values) error {
+	if c.sum != nil && !c.inner {
+		c.inner = v.hists > 0 && !c.folded
+		if !c.inner {
+			c.folded = true
+			return c.sum.add(metric, v)
+		}
+	}
+	if c.all != nil && c.sum == nil {
+		c.all.add(metric, 0, v.v, v.h, v.floats, v.hists)
+	} else {
+		c.series = append(c.series, c.memory.keep(metric, v))
+	}
+	return c.budget.charge(v.size)
+}
+
+// finish puts into result what was collected. It returns the answer to the whole query, or nil.
+func (c *collector) finish(result *partResult) *whole {
+	result.series, result.inner = c.series, c.inner
+	if c.inner {
+		return nil
+	}
+	if c.sum != nil {
+		result.series = c.sum.results()
+		result.notes.Merge(c.sum.notes())
+	}
+	if c.all != nil {
+		for _, s := range result.series {
+			c.all.add(s.metric, s.from, s.v, s.h, len(s.v), len(s.h))
+		}
+		result.series = nil
+	}
+	return c.all
+}
