@@ -157,6 +157,8 @@ type choice struct {
 	oldest int64
 	// whole is the first step of which a resolution has all of the window.
 	whole [3]int
+	// begun is the first step whose window ends after anything ever came.
+	begun int
 }
 
 var resolutions = [...]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}
@@ -173,6 +175,7 @@ func newChoice(r request) *choice {
 		}
 	}
 	c.oldest = max(c.oldest, r.Oldest)
+	c.begun = sort.Search(r.steps(), func(k int) bool { return r.right(k) > r.Oldest })
 	for _, res := range resolutions {
 		c.whole[res] = sort.Search(r.steps(), func(k int) bool { return c.has(res, k) })
 	}
@@ -208,7 +211,7 @@ func ceilTo(t, width int64) int64 { return -floorTo(-t, width) }
 
 // cuts returns the steps where what is kept changes, with the first and the end.
 func (c *choice) cuts() []int {
-	cuts := []int{0, c.steps()}
+	cuts := []int{0, c.begun, c.steps()}
 	for _, res := range resolutions {
 		cuts = append(cuts, c.whole[res])
 	}
@@ -218,6 +221,9 @@ func (c *choice) cuts() []int {
 
 // piece chooses for steps over which the same is kept.
 func (c *choice) piece(from, to int) (segment, error) {
+	if to <= c.begun { // There is nothing.
+		return c.segment(rollup.Raw, onEdges, from, to), nil
+	}
 	if c.whole[rollup.Raw] <= from {
 		return c.pieceWithRaw(from, to), nil
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -90,10 +89,8 @@ func formatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.R
 // shortfall gathers what the segments lack for want of raw samples.
 func (c *choice) shortfall(segments []segment) shortfall {
 	var all shortfall
-	// Windows that end before anything ever came miss nothing.
-	begun := sort.Search(c.steps(), func(k int) bool { return c.right(k) > c.Oldest })
 	for _, s := range segments {
-		first := max(s.FromStep, begun)
+		first := max(s.FromStep, c.begun) // Windows before miss nothing.
 		last := min(s.ToStep, c.whole[rollup.Raw]) - 1
 		if first > last || s.isExact() {
 			continue

@@ -104,9 +104,11 @@ func TestNothingIsSaidToBeGoneThatNeverWas(t *testing.T) {
 	store, now := expiringStore(t)
 	e := NewEngine(DefaultOptions())
 	defer e.Close()
-	q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, "rate(other_total[7m])", now.Add(-100*24*time.Hour), now.Add(-5*24*time.Hour), time.Hour)
-	require.NoError(t, err)
-	r := q.Exec(t.Context())
-	require.NoError(t, r.Err)
-	require.Empty(t, r.Warnings)
+	for _, query := range []string{"rate(requests_total[7m])", "idelta(requests_total[7m])", "requests_total"} {
+		q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query, now.Add(-100*24*time.Hour), now.Add(-5*24*time.Hour), time.Hour)
+		require.NoError(t, err)
+		r := q.Exec(t.Context())
+		require.NoError(t, r.Err, query)
+		require.Empty(t, r.Warnings, query)
+	}
 }

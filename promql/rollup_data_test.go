@@ -1,0 +1,309 @@
+package promql
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// The samples that rollups are made of lie in (rolledFrom, rolledTo]; those after rolledSealed are never sealed
+// before the clock moves. rolledTo is no end of a bucket.
+var (
+	rolledFrom   = someDay
+	rolledTo     = someDay + 3*day + 13*hour + 7*minute + 20*second
+	rolledSealed = someDay + 3*day + 8*hour
+	// lateSlot is a sealed slot to which late samples came, which are in the stage still.
+	lateSlot = someDay + 30*hour
+)
+
+// rolledSeries is a generated series: what was sent of it.
+type rolledSeries struct {
+	labels labels.Labels
+	sent   []rolledSample
+	// truth is what is left when duplicates are gone, with all its types.
+	truth chunk.Samples
+}
+
+// rolledSample is a float, or a histogram.
+type rolledSample struct {
+	t, st int64
+	v     float64
+	h     *chunk.Histogram
+	// round says in which delivery it comes: 0, 1 (late, sealed again) or 2 (not sealed).
+	round int
+}
+
+// rolledSeriesKinds say what the metrics are made of: a kind of seriesGenerator for each series, or of roller.
+var rolledMetrics = []struct {
+	name  string
+	every int64
+	kinds []string
+}{
+	{"requests_total", minute, []string{"border resets", "counter with resets", "border resets", "counter", "border resets"}},
+	{"requests", minute, []string{"counter with resets", "counter"}},
+	{"temperature", 45 * second, []string{"gauge", "gauge", "constant", "gauge"}},
+	{"odd", minute, []string{"special values", "special values", "special values"}},
+	{"big", minute, []string{"great integers", "great integers"}},
+	{"huge", minute, []string{"overflowing", "overflowing"}},
+	{"up", minute, []string{"zero or one", "constant", "zero or one", "zero or one"}},
+	{"sparse_total", 37 * minute, []string{"counter", "border resets", "counter with resets"}},
+	{"size_bucket", 2 * minute, []string{"counter", "counter", "counter", "counter"}},
+	{"latency", 2 * minute, []string{"histograms", "histograms with resets", "integer histograms", "float histograms"}},
+	{"shapes", 2 * minute, []string{"histograms of several sorts", "custom buckets", "gauge histograms", "hinted histograms"}},
+	{"wild", 3 * minute, []string{"wild", "wild"}},
+	{"mixed", 2 * minute, []string{"floats and histograms", "floats and histograms", "gauge"}},
+}
+
+// roller makes the series.
+type roller struct {
+	r *rand.Rand
+}
+
+func (x *roller) all() []*rolledSeries {
+	var all []*rolledSeries
+	for _, m := range rolledMetrics {
+		for i, kind := range m.kinds {
+			b := labels.NewBuilder(labels.FromStrings(model.MetricNameLabel, m.name, "instance", fmt.Sprint("i", i), "job", []string{"api", "db", "web"}[i%3]))
+			if i%4 == 3 {
+				b.Set("zone", "z")
+			}
+			if m.name == "size_bucket" {
+				b.Set("le", []string{"0.1", "1", "10", "+Inf"}[i]).Set("instance", "i0").Set("job", "api")
+			}
+			s := &rolledSeries{labels: b.Labels()}
+			x.fill(s, m.every, kind, i)
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// fill makes the samples of a series.
+func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
+	values := rolledValues{roller: x, kind: kind, plain: seriesGenerator{r: x.r, kind: kind}, wild: generator{rnd: x.r}}
+	starts := i%2 == 1
+	begun := rolledFrom
+	for _, at := range x.times(every, i) {
+		sample := values.at(at.t)
+		if at.stale {
+			sample.h = nil
+			sample.v = math.Float64frombits(value.StaleNaN)
+		}
+		if starts {
+			if x.r.IntN(200) == 0 {
+				begun = at.t - 1
+			}
+			sample.st = begun
+		}
+		sample.t = at.t
+		x.send(s, sample)
+	}
+	for _, e := range s.sent {
+		e.append(&s.truth)
+	}
+	s.truth.Normalize()
+}
+
+// send adds a sample, and now and then another at the same time: a repetition, or another value.
+func (x *roller) send(s *rolledSeries, e rolledSample) {
+	inLate := e.t > lateSlot && e.t <= lateSlot+2*hour
+	switch {
+	case e.t > rolledSealed, inLate && x.r.IntN(10) == 0:
+		e.round = 2
+	case x.r.IntN(50) == 0:
+		e.round = 1
+	}
+	s.sent = append(s.sent, e)
+	if x.r.IntN(80) > 0 {
+		return
+	}
+	if e.round < 2 && (!inLate || e.round == 0) {
+		e.round = 1
+	}
+	if e.h == nil && !value.IsStaleNaN(e.v) && x.r.IntN(2) == 0 {
+		e.v++
+	}
+	s.sent = append(s.sent, e)
+}
+
+type staleOrNot struct {
+	t     int64
+	stale bool
+}
+
+// times makes the times of a series: aligned to its interval, jittered or irregular, with gaps of minutes, over slots
+// and of half a day, some of which begin with a stale marker, at the border of a bucket or alone in one, too.
+func (x *roller) times(every int64, i int) (all []staleOrNot) {
+	step := func() int64 { return every }
+	switch i % 3 {
+	case 1:
+		step = func() int64 { return every + x.r.Int64N(every/5) - every/10 }
+	case 2:
+		step = func() int64 { return 1 + x.r.Int64N(2*every) }
+	}
+	at := rolledFrom + every
+	if i%2 == 1 {
+		at = rolledFrom + 1 + x.r.Int64N(every)
+	}
+	for ; at <= rolledTo; at += step() {
+		all = append(all, staleOrNot{at, false})
+		before := at
+		switch x.r.IntN(400) {
+		case 0:
+			at += x.r.Int64N(20 * minute)
+		case 1:
+			at += hour + x.r.Int64N(5*hour)
+		case 2:
+			all = append(all, staleOrNot{at + 1 + x.r.Int64N(every), true})
+			at += 2*every + x.r.Int64N(3*hour)
+		case 3: // at the border of a bucket
+			width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
+			marker := ceilTo(at+1, width)
+			all = append(all, staleOrNot{marker, true})
+			at = marker + x.r.Int64N(2)*x.r.Int64N(2*hour)
+		case 4: // alone in a bucket
+			marker := at + 10*minute + x.r.Int64N(2*hour)
+			all = append(all, staleOrNot{marker, true})
+			at = marker + 10*minute + x.r.Int64N(hour)
+		case 5:
+			if x.r.IntN(5) == 0 {
+				at += x.r.Int64N(14 * hour)
+			}
+		case 6: // a sample just after the border of a bucket, or just on it
+			border := ceilTo(at+every, 5*minute)
+			all = append(all, staleOrNot{border + x.r.Int64N(2), false})
+			at = border + 1
+		}
+		if at > before && at%every != 0 && i%3 == 0 {
+			at = ceilTo(at, every)
+		}
+	}
+	for len(all) > 0 && all[len(all)-1].t > rolledTo {
+		all = all[:len(all)-1]
+	}
+	return all
+}
+
+// rolledValues are the values of one series.
+type rolledValues struct {
+	*roller
+	kind  string
+	plain seriesGenerator
+	wild  generator
+	v     float64
+	last  int64
+}
+
+func (x *rolledValues) at(t int64) rolledSample {
+	last := x.last
+	x.last = t
+	switch x.kind {
+	case "border resets": // where a bucket of 5m, of 1h or a slot begins
+		width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
+		x.v += float64(x.r.IntN(300)) / 4
+		if floorTo(t-1, width) != floorTo(last-1, width) && x.r.IntN(3) == 0 || floorTo(t, width) != floorTo(last, width) && x.r.IntN(4) == 0 || x.r.IntN(60) == 0 {
+			x.v = float64(x.r.IntN(3))
+		}
+		return rolledSample{v: x.v}
+	case "zero or one":
+		if x.r.IntN(30) == 0 {
+			x.v = 1 - x.v
+		}
+		return rolledSample{v: x.v}
+	case "wild":
+		h := x.wild.next()
+		return rolledSample{h: &h}
+	}
+	x.plain.next()
+	return rolledSample{v: x.plain.v, h: x.plain.h}
+}
+
+// append adds the sample as a store would keep it.
+func (e *rolledSample) append(into *chunk.Samples) {
+	if e.h == nil {
+		into.AppendFloat(e.t, e.st, e.v)
+		return
+	}
+	h := *e.h
+	h.T, h.ST = e.t, e.st
+	into.AppendHistogram(h)
+}
+
+// rolledStore is a store with a clock.
+type rolledStore struct {
+	*storage.Store
+	now time.Time
+}
+
+func openRolled(t *testing.T, eng engine.Engine, retention, fiveMinutes time.Duration) *rolledStore {
+	s := &rolledStore{now: time.UnixMilli(rolledTo)}
+	o := storage.DefaultOptions()
+	o.Partitions, o.Retention, o.Retention5m = 2, retention, fiveMinutes
+	o.Now = func() time.Time { return s.now }
+	store, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.WaitReady(t.Context()))
+	s.Store = store
+	return s
+}
+
+// deliver sends what comes in some rounds.
+func (s *rolledStore) deliver(t *testing.T, all []*rolledSeries, rounds ...int) {
+	for _, series := range all {
+		b := s.NewBatch("default")
+		ref, err := b.Define(nil, series.labels)
+		require.NoError(t, err)
+		for _, e := range series.sent {
+			if !slices.Contains(rounds, e.round) {
+				continue
+			}
+			if e.h == nil {
+				require.NoError(t, b.Float(ref, e.t, e.st, e.v))
+				continue
+			}
+			var i *histogram.Histogram
+			var f *histogram.FloatHistogram
+			if e.h.Int != nil {
+				i = e.h.Int.Copy()
+			} else {
+				f = e.h.Float.Copy()
+			}
+			require.NoError(t, b.Histogram(ref, e.t, e.st, i, f))
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+}
+
+// rolled delivers all: most of it is sealed, some late and sealed again, the newest and some late samples aren't.
+func rolled(t *testing.T, eng engine.Engine, all []*rolledSeries, retention, fiveMinutes time.Duration) *rolledStore {
+	s := openRolled(t, eng, retention, fiveMinutes)
+	for round := range 3 {
+		s.deliver(t, all, round)
+		if round < 2 {
+			require.NoError(t, s.SealAll(t.Context()))
+		}
+	}
+	return s
+}
+
+// unrolled delivers all to a store that keeps raw samples for ever.
+func unrolled(t *testing.T, all []*rolledSeries) *rolledStore {
+	s := openRolled(t, memory.New(), 0, 0)
+	s.deliver(t, all, 0, 1, 2)
+	return s
+}
