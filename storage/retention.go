@@ -128,7 +128,7 @@ func (s *Store) Expire(ctx context.Context) (windows int, err error) {
 			continue
 		}
 		for _, tenant := range tenants { // Raw never goes before its rollups are there.
-			if _, err := s.rollWindow(ctx, tenant, window); err != nil {
+			if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
 				return 0, fmt.Errorf("storage: window %d of %q stays, for its rollups could not be made: %w", window, tenant, err)
 			}
 		}

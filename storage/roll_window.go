@@ -67,7 +67,8 @@ func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]ma
 
 // rollWindow makes the rollups of what was sealed in a raw window without them: by an earlier release. It
 // returns how many series it worked off, each counted once a slot. It may be repeated, and run beside seals.
-func (s *Store) rollWindow(ctx context.Context, tenant string, window int64) (series int, err error) {
+// between is called between pieces of the work.
+func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, between func()) (series int, err error) {
 	missing, err := s.unrolled(ctx, tenant, window)
 	if err != nil || len(missing) == 0 {
 		return 0, err
@@ -90,7 +91,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64) (se
 		return series, err
 	}
 	for _, metric := range names {
-		n, err := s.rollMetric(ctx, tenant, window, metric, sealers)
+		n, err := s.rollMetric(ctx, tenant, window, metric, sealers, between)
 		series += n
 		if err != nil {
 			return series, err
@@ -121,7 +122,7 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 }
 
 // rollMetric makes the rollups of one metric in the slots of sealers, and of their days.
-func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, metric string, sealers map[int64]*sealer) (series int, err error) {
+func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, metric string, sealers map[int64]*sealer, between func()) (series int, err error) {
 	list, err := s.seriesIn(ctx, tenant, window, metric)
 	if err != nil {
 		return 0, err
@@ -147,6 +148,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 				}
 			}
 			series += len(part)
+			between()
 		}
 	}
 	return series, nil
@@ -240,10 +242,10 @@ func (s *Store) Unrolled(ctx context.Context, minT, maxT int64) ([]Unrolled, err
 }
 
 // RollUp makes the rollups that a window lacks. It returns how many series it worked off, each counted once a
-// slot.
-func (s *Store) RollUp(ctx context.Context, u Unrolled) (series int, err error) {
+// slot. between is called between pieces of the work, for a caller that rests.
+func (s *Store) RollUp(ctx context.Context, u Unrolled, between func()) (series int, err error) {
 	if err := s.Ready(); err != nil {
 		return 0, err
 	}
-	return s.rollWindow(ctx, u.Tenant, u.Window)
+	return s.rollWindow(ctx, u.Tenant, u.Window, between)
 }

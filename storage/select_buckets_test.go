@@ -36,7 +36,7 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 			require.NoError(t, err)
 			require.NotEmpty(t, list)
 			for i, u := range list {
-				_, err := ts.RollUp(t.Context(), u)
+				_, err := ts.RollUp(t.Context(), u, func() {})
 				require.NoError(t, err)
 				if i == len(list)/2 {
 					ask("half rolled up")
