@@ -130,7 +130,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		return
 	}
 	if l.backlog.stale(l.opts.Now()) {
-		l.pacer.work(ctx, "listing windows without rollups", l.lag, func() {
+		l.hand.work(ctx, "listing windows without rollups", l.lag, func(func()) {
 			list, err := l.store.Unrolled(ctx, -maxTime, maxTime)
 			l.chore(ctx, "listing windows without rollups", err)
 			if err == nil {
@@ -148,12 +148,12 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		if u.EndMS <= l.store.Horizon(rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }
 		}
-		l.pacer.work(ctx, fmt.Sprintf("making the rollups of window %d", u.Window), lag, func() { l.rollUpOne(ctx, &u) })
+		l.hand.work(ctx, fmt.Sprintf("making the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, &u, pause) })
 	}
 }
 
-func (l *Loop) rollUpOne(ctx context.Context, u *unrolled) {
-	series, err := l.store.RollUp(ctx, u.Unrolled)
+func (l *Loop) rollUpOne(ctx context.Context, u *unrolled, pause func()) {
+	series, err := l.store.RollUp(ctx, u.Unrolled, pause)
 	if ctx.Err() != nil {
 		return
 	}

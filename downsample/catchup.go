@@ -145,7 +145,7 @@ func (x *run) all(p *Plan) error {
 	}
 	for _, w := range p.Windows {
 		err := x.step(fmt.Sprintf("rolling up the window until %s of tenant %q", shortTime(w.EndMS), w.Tenant), w.Seals, func() error {
-			series, err := x.store.RollUp(x.ctx, w)
+			series, err := x.store.RollUp(x.ctx, w, func() {})
 			if err != nil {
 				return fmt.Errorf("rolling up the window until %s of tenant %q: %w", shortTime(w.EndMS), w.Tenant, err)
 			}

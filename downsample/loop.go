@@ -21,6 +21,7 @@ type Loop struct {
 	held     atomic.Pointer[[]bool]
 	swept    time.Time // when the last sweep began
 	pacer    *pacer
+	hand     *hand // the pacer's first, which does what is done by one
 	progress progress
 	backlog  backlog
 	metrics  metrics
@@ -31,8 +32,9 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Loop{store: store, opts: opts, pacer: &pacer{now: opts.Now, share: opts.Share}}
+	l := &Loop{store: store, opts: opts, pacer: newPacer(opts.Now, opts.Share, opts.Hands)}
 	l.progress = progress{partitions: make([]partition, store.Partitions()), chores: map[string]*streak{}}
+	l.hand = l.pacer.hands[0]
 	l.backlog.partitions = store.Partitions()
 	if opts.Shared && !opts.Idle {
 		l.leases = newLeases(store, opts.Now)

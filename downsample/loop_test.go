@@ -53,6 +53,20 @@ func TestRound(t *testing.T) {
 	require.Zero(t, r.metric("failures_total"))
 }
 
+// TestManyHands seals slots of all partitions at the same time.
+func TestManyHands(t *testing.T) {
+	r := newRig(t, func(_ *storage.Options, o *Options) { o.Hands = 3 })
+	for h := range 10 {
+		r.write(testStart.Add(-time.Duration(h)*2*hour-3*hour), float64(h))
+	}
+	r.loop.Round(t.Context())
+	s := r.loop.Status(t.Context())
+	require.Equal(t, 40, s.SealedSlots)
+	require.Zero(t, s.WaitingSlots)
+	require.Equal(t, 400, r.check().Samples)
+	require.Empty(t, r.unrolled())
+}
+
 // TestLongestWaitingFirst seals by arrival: what came first isn't kept waiting by what is older.
 func TestLongestWaitingFirst(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Partitions = 1 })

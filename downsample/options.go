@@ -3,6 +3,7 @@ package downsample
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,9 +15,12 @@ type Options struct {
 	Settle time.Duration
 	// Interval is the time between rounds. Default 1 min.
 	Interval time.Duration
-	// Share is for which share of the time the loop works, at most, and rests in between; while it lags it rests
-	// less (see rest). 1: it never rests. Default 0.5: half of a core, over Pebble.
+	// Share is for which share of the time each hand works, at most, and rests in between; while the work lags it
+	// rests less (see rest). 1: it never rests. Default 0.5.
 	Share float64
+	// Hands is how many slots are sealed at the same time, of different partitions as far as there are. Default: a
+	// quarter of the processors that Go uses, at least 1.
+	Hands int
 	// Shared says that other processes work over the same engine: the partitions are divided among them by
 	// leases. Default false: all are this process' own.
 	Shared bool
@@ -33,7 +37,8 @@ type Options struct {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Settle: 15 * time.Minute, Interval: time.Minute, Share: 0.5, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Settle: 15 * time.Minute, Interval: time.Minute, Share: 0.5, Hands: max(1, runtime.GOMAXPROCS(0)/4),
+		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -46,6 +51,8 @@ func (o *Options) Validate() error {
 		return errors.New("downsample: the interval must be above zero")
 	case !(o.Share > 0 && o.Share <= 1):
 		return errors.New("downsample: the share of the time must be above zero, and at most 1")
+	case o.Hands < 1:
+		return errors.New("downsample: work needs at least one hand")
 	case o.Now == nil || o.Logger == nil:
 		return errors.New("downsample: Options without a clock or a logger; begin with DefaultOptions")
 	}

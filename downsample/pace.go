@@ -28,8 +28,8 @@ const (
 //	     └──────┬───┬───── lag
 //	            1h  4h
 //
-// Sealing and rolling up take less than taking the same samples does, so that half a core catches up with what
-// one takes; where that is not so the lag grows, and the share with it.
+// Sealing and rolling up take less than taking the same samples does. Where they can't keep up the lag grows, and
+// the share with it.
 func rest(worked, lag time.Duration, share float64) time.Duration {
 	if share >= 1 || worked <= 0 {
 		return 0
@@ -41,56 +41,84 @@ func rest(worked, lag time.Duration, share float64) time.Duration {
 	return time.Duration(min(float64(worked)*(1/share-1), float64(maxRest)))
 }
 
-// pacer does pieces of work with rests between, and knows what is being done.
+// pacer has hands that do pieces of work with rests between, and knows what they are at.
 type pacer struct {
 	now   func() time.Time
 	share float64
-	owed  time.Duration // of rest; only one goroutine works at a time
 
 	mu             sync.Mutex
-	doing          string
-	since          time.Time // zero: it doesn't work
+	hands          []*hand
 	worked, rested time.Duration
 }
 
-// work does a piece of work, and then rests. lag is asked for after the work.
-func (p *pacer) work(ctx context.Context, what string, lag func() time.Duration, f func()) {
-	began := p.now()
-	p.mu.Lock()
-	p.doing, p.since = what, began
-	p.mu.Unlock()
-	f()
-	took := max(0, p.now().Sub(began))
-	p.mu.Lock()
-	p.doing, p.since = "", time.Time{}
-	p.worked += took
-	p.mu.Unlock()
+// hand works, one piece at a time.
+type hand struct {
+	*pacer
+	owed  time.Duration // of rest
+	doing string        // with pacer.mu, as since
+	since time.Time     // zero: it doesn't work
+}
 
-	p.owed += rest(took, lag(), p.share)
-	if p.owed < leastRest || ctx.Err() != nil {
+func newPacer(now func() time.Time, share float64, hands int) *pacer {
+	p := &pacer{now: now, share: share}
+	for range hands {
+		p.hands = append(p.hands, &hand{pacer: p})
+	}
+	return p
+}
+
+// work does a piece of work, and then rests; f may pause to rest on the way. lag is asked for before each rest.
+func (h *hand) work(ctx context.Context, what string, lag func() time.Duration, f func(pause func())) {
+	h.begin(what)
+	f(func() {
+		h.end(ctx, lag)
+		h.begin(what)
+	})
+	h.end(ctx, lag)
+}
+
+func (h *hand) begin(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doing, h.since = what, h.now()
+}
+
+// end ends a piece, or a part of one, and rests.
+func (h *hand) end(ctx context.Context, lag func() time.Duration) {
+	h.mu.Lock()
+	took := max(0, h.now().Sub(h.since))
+	h.doing, h.since = "", time.Time{}
+	h.worked += took
+	h.mu.Unlock()
+
+	h.owed += rest(took, lag(), h.share)
+	if h.owed < leastRest || ctx.Err() != nil {
 		return
 	}
-	timer := time.NewTimer(min(p.owed, maxRest))
+	timer := time.NewTimer(min(h.owed, maxRest))
 	defer timer.Stop()
-	p.owed = 0
-	began = p.now()
+	h.owed = 0
+	began := h.now()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rested += max(0, p.now().Sub(began))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rested += max(0, h.now().Sub(began))
 }
 
-// under returns what is being done, and for how long; "": nothing.
+// under returns which piece is under way, and for how long; of several, that which was begun first. "": none.
 func (p *pacer) under() (what string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.since.IsZero() {
-		return "", 0
+	now := p.now()
+	for _, h := range p.hands {
+		if !h.since.IsZero() && (what == "" || now.Sub(h.since) > took) {
+			what, took = h.doing, max(0, now.Sub(h.since))
+		}
 	}
-	return p.doing, max(0, p.now().Sub(p.since))
+	return what, took
 }
 
 // spent returns the time worked and rested in all.

@@ -46,14 +46,15 @@ func TestRest(t *testing.T) {
 // TestPacer works in a bubble of its own time: rests are as long as they should be, and end with the context.
 func TestPacer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pacer{now: time.Now, share: 0.25}
+		p := newPacer(time.Now, 0.25, 2)
+		h := p.hands[0]
 		none := func() time.Duration { return 0 }
 		began := time.Now()
 		for range 10 {
-			p.work(t.Context(), "nothing", none, func() { time.Sleep(time.Millisecond) })
+			h.work(t.Context(), "nothing", none, func(func()) { time.Sleep(time.Millisecond) })
 		}
 		require.Equal(t, 10*time.Millisecond+24*time.Millisecond, time.Since(began), "small rests are saved up")
-		p.work(t.Context(), "something", none, func() {
+		h.work(t.Context(), "something", none, func(func()) {
 			time.Sleep(time.Second)
 			what, took := p.under()
 			require.Equal(t, "something", what)
@@ -66,10 +67,36 @@ func TestPacer(t *testing.T) {
 		require.Equal(t, 1010*time.Millisecond, worked)
 		require.Equal(t, 3030*time.Millisecond, rested)
 
+		began = time.Now()
+		h.work(t.Context(), "in parts", none, func(pause func()) {
+			for range 3 {
+				time.Sleep(time.Second)
+				pause()
+				require.Positive(t, time.Since(began))
+			}
+		})
+		require.Equal(t, 12*time.Second, time.Since(began))
+
+		first, second := make(chan struct{}), make(chan struct{})
+		go h.work(t.Context(), "first", none, func(func()) { <-first })
+		time.Sleep(time.Second)
+		go p.hands[1].work(t.Context(), "second", none, func(func()) { <-second })
+		time.Sleep(time.Second)
+		what, took = p.under()
+		require.Equal(t, "first", what)
+		require.Equal(t, 2*time.Second, took)
+		close(first)
+		synctest.Wait()
+		what, took = p.under()
+		require.Equal(t, "second", what)
+		require.Equal(t, time.Second, took)
+		close(second)
+		time.Sleep(time.Minute)
+
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(2*time.Second, cancel)
 		began = time.Now()
-		p.work(ctx, "more", none, func() { time.Sleep(time.Second) })
+		h.work(ctx, "more", none, func(func()) { time.Sleep(time.Second) })
 		require.Equal(t, 2*time.Second, time.Since(began), "whoever stops isn't kept waiting")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
@@ -59,7 +60,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 			}
 			continue
 		}
-		l.pacer.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func() {
+		l.hand.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func(func()) {
 			found, err := l.store.Staged(ctx, p, l.opts.Settle.Milliseconds())
 			if err != nil {
 				l.progress.fail(p, err)
@@ -76,20 +77,33 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	return all
 }
 
-// seal seals slots. It returns whether all of them were tried.
+// seal seals slots, with all hands. It returns whether all of them were tried.
 func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) (whole bool) {
+	work := make(chan *storage.Staged)
+	var sealing sync.WaitGroup
+	for _, h := range l.pacer.hands {
+		sealing.Go(func() {
+			for w := range work {
+				h.work(ctx, fmt.Sprintf("sealing slot %d of partition %d", w.Slot, w.Partition), l.lag, func(func()) { l.sealOne(ctx, w) })
+			}
+		})
+	}
+	whole = true
 	for i := range all {
 		w := &all[i]
 		if ctx.Err() != nil || l.opts.Now().Sub(began) > roundLimit {
-			return false
+			whole = false
+			break
 		}
-		if !l.owns(w.Partition) {
+		if l.owns(w.Partition) {
+			work <- w
+		} else {
 			l.progress.forget(w.Partition) // It has passed to another process.
-			continue
 		}
-		l.pacer.work(ctx, fmt.Sprintf("sealing slot %d of partition %d", w.Slot, w.Partition), l.lag, func() { l.sealOne(ctx, w) })
 	}
-	return ctx.Err() == nil
+	close(work)
+	sealing.Wait()
+	return whole && ctx.Err() == nil
 }
 
 func (l *Loop) sealOne(ctx context.Context, w *storage.Staged) {
@@ -129,7 +143,7 @@ func (l *Loop) tidy(ctx context.Context) {
 	}
 	l.store.LetGo()
 	if l.owns(0) {
-		l.pacer.work(ctx, "dropping windows past their retention", l.lag, func() { l.expire(ctx) })
+		l.hand.work(ctx, "dropping windows past their retention", l.lag, func(func()) { l.expire(ctx) })
 	}
 	l.sweep(ctx)
 }
@@ -157,7 +171,7 @@ func (l *Loop) sweep(ctx context.Context) {
 		if ctx.Err() != nil || !l.owns(p) {
 			continue
 		}
-		l.pacer.work(ctx, fmt.Sprintf("sweeping partition %d", p), l.lag, func() {
+		l.hand.work(ctx, fmt.Sprintf("sweeping partition %d", p), l.lag, func(func()) {
 			n, err := l.store.Sweep(ctx, p)
 			if err != nil {
 				l.progress.fail(p, err)
