@@ -54,7 +54,7 @@ func (r partRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	if !ok {
 		i = &partIterator{}
 	}
-	*i = partIterator{partRow: r, at: -1, first: r.grid.at(r.from)}
+	*i = partIterator{partRow: r, at: -1, first: r.grid.at(r.from), t: math.MinInt64}
 	i.n = len(r.v)
 	if r.from+i.n < r.grid.n && i.n > 0 {
 		i.n++ // A stale marker ends the series.
@@ -69,26 +69,11 @@ type partIterator struct {
 	first int64 // time of the first value
 	at    int
 	n     int
+	t     int64 // stays where it was at the end
 }
 
 // Next implements chunkenc.Iterator.
-func (i *partIterator) Next() chunkenc.ValueType {
-	if i.at < i.n {
-		i.at++
-	}
-	return i.typ()
-}
-
-func (i *partIterator) typ() chunkenc.ValueType {
-	switch {
-	case i.at < 0 || i.at >= i.n:
-		return chunkenc.ValNone
-	case i.at < len(i.h) && i.h[i.at] != nil:
-		return chunkenc.ValFloatHistogram
-	default:
-		return chunkenc.ValFloat
-	}
-}
+func (i *partIterator) Next() chunkenc.ValueType { return i.move(min(i.at+1, i.n)) }
 
 // Seek implements chunkenc.Iterator.
 func (i *partIterator) Seek(t milliseconds) chunkenc.ValueType {
@@ -96,34 +81,40 @@ func (i *partIterator) Seek(t milliseconds) chunkenc.ValueType {
 	if t > i.first {
 		at = max(at, int(min(int64(i.n), (t-i.first+i.grid.step-1)/i.grid.step)))
 	}
+	return i.move(at)
+}
+
+func (i *partIterator) move(at int) chunkenc.ValueType {
 	i.at = at
-	return i.typ()
+	if at >= i.n {
+		return chunkenc.ValNone
+	}
+	i.t = i.first + int64(at)*i.grid.step
+	if at < len(i.h) && i.h[at] != nil {
+		return chunkenc.ValFloatHistogram
+	}
+	return chunkenc.ValFloat
 }
 
 // AtT implements chunkenc.Iterator.
-func (i *partIterator) AtT() int64 {
-	if i.at < 0 {
-		return math.MinInt64
-	}
-	return i.first + int64(min(i.at, i.n-1))*i.grid.step
-}
+func (i *partIterator) AtT() int64 { return i.t }
 
 // At implements chunkenc.Iterator.
 func (i *partIterator) At() (int64, float64) {
 	if i.at == len(i.v) {
-		return i.AtT(), none
+		return i.t, none
 	}
-	return i.AtT(), i.v[i.at]
+	return i.t, i.v[i.at]
 }
 
 // AtFloatHistogram implements chunkenc.Iterator.
 func (i *partIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
-	return i.AtT(), i.h[i.at]
+	return i.t, i.h[i.at]
 }
 
 // AtHistogram implements chunkenc.Iterator. No part has integer histograms.
 func (i *partIterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) {
-	return i.AtT(), nil
+	return i.t, nil
 }
 
 // AtST implements chunkenc.Iterator.
