@@ -19,9 +19,9 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 	for range 20 {
 		ts.write("ann", ls, sample{ts.now.UnixMilli(), 1})
 		ts.write("bob", ls, sample{ts.now.UnixMilli(), 1})
+		require.NoError(t, ts.SealAll(t.Context()))
 		ts.now = ts.now.Add(24 * time.Hour)
 	}
-	require.NoError(t, ts.SealAll(t.Context()))
 	dropped, found := 0, map[rollup.Resolution]bool{}
 	for range 60 {
 		kept, err := ts.Kept(t.Context())
