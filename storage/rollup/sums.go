@@ -101,9 +101,9 @@ type guess struct {
 	p    []int64
 }
 
-// predicted writes a column of v, not empty, by the best of the guesses. m and above are the integers of v; nil:
-// there are none.
-func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...guess) {
+// predicted writes a column of v, not empty, by the best of the guesses, and says whether it holds integers. m and
+// above are the integers of v; nil: there are none.
+func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...guess) (integers bool) {
 	from := len(e.body)
 	var best guess
 	if m != nil {
@@ -115,7 +115,7 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 		}
 		residues := minus(m, best.p)
 		if id == columnSum && best.kind == byEnds && allZero(residues) && allZero(above) {
-			return
+			return true
 		}
 		e.body = appendInts(append(e.body, best.kind), residues)
 		if !allZero(above) {
@@ -124,28 +124,29 @@ func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...gu
 	}
 	middle := len(e.body)
 	e.body = chunk.AppendValues(append(e.body, byValues), v)
-	if m != nil && middle-from <= len(e.body)-middle {
+	integers = m != nil && middle-from <= len(e.body)-middle
+	if integers {
 		e.body = e.body[:middle]
 	} else {
 		e.body = append(e.body[:from], e.body[middle:]...)
 	}
 	e.put(id, from)
+	return integers
 }
 
 // sums writes the columns of sums.
 func (e *encoder) sums(b *Buckets, parts []part, l *lanes) {
 	high, count := gather(b.Sum, parts, ofFloats), widen(gather(b.Count, parts, ofFloats))
-	m, above, ok := l.integers(high)
-	if ok {
-		l.sum = m
-	}
+	m, above, _ := l.integers(high)
 	var guesses []guess
 	for _, kind := range []byte{byEnds, byExtreme, byBoth} {
 		g := guess{kind: kind, p: make([]int64, len(high))}
 		l.predictSums(kind, g.p, count)
 		guesses = append(guesses, g)
 	}
-	e.predicted(columnSum, high, m, above, guesses...)
+	if e.predicted(columnSum, high, m, above, guesses...) { // Else a reader has none to predict corrections from.
+		l.sum = m
+	}
 	e.lows(gather(b.SumLow, parts, ofFloats), gather(b.Min, parts, ofFloats), gather(b.Max, parts, ofFloats))
 }
 
