@@ -138,7 +138,7 @@ func (r *request) unfitSlots(ctx context.Context, rolled []sealedWindow, sums ma
 func (r *request) cutSlots(q Query, open []openSeries) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, e := range q.Edges {
-		if e%q.Resolution.Width() != 0 && e >= r.minT && e <= r.maxT {
+		if e%q.Resolution.Width() != 0 && e >= r.minT-1 && e <= r.maxT {
 			slots[r.s.period.slotOf(e)] = true
 		}
 	}
