@@ -13,7 +13,7 @@ export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos prometheus node-exporter vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups prometheus node-exporter vet fmt lint clean
 
 all: build
 
@@ -55,6 +55,10 @@ bench-compare: build prometheus
 # The same load into KairosDB and Cassia on a real Cassandra, one after the other: prints a table of figures.
 bench-kairos: build
 	$(GO) run ./cmd/internal/bench/kairos -cassia bin/cassia $(KAIROSFLAGS)
+
+# Ninety days of samples in Prometheus' blocks and in Cassia, asked the same: prints tables of figures.
+bench-rollups: build prometheus
+	$(GO) run ./cmd/internal/bench/rollups -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(ROLLUPSFLAGS)
 
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))

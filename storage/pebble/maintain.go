@@ -4,6 +4,8 @@ import (
 	"context"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // DiskUsage returns the bytes that the engine's files take, its log included; 0 once it is closed or has
@@ -13,6 +15,24 @@ func (e *Engine) DiskUsage() uint64 {
 		return m.DiskSpaceUsage()
 	}
 	return 0
+}
+
+// TableUsage returns about how many bytes a table takes in sorted files, what was overwritten and not yet compacted
+// away included; what is still in memory and in the log isn't.
+func (e *Engine) TableUsage(ctx context.Context, t *engine.Table) (bytes uint64, err error) {
+	if err := e.begin(ctx); err != nil {
+		return 0, err
+	}
+	found := make(chan uint64, 1)
+	err = e.run(ctx, "disk usage of "+t.Name, e.release, func() error {
+		n, err := e.db.EstimateDiskUsage([]byte{t.ID}, []byte{t.ID + 1})
+		found <- n
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return <-found, nil
 }
 
 // metrics returns Pebble's own metrics, or nil once the engine is closed or has failed.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// The two metrics. Both have the labels job, instance and one of their own.
+const (
+	counterName = "http_requests_total"
+	gaugeName   = "memory_used_percent"
+)
+
+// jobs is how many values the label job has.
+const jobs = 10
+
+const dayMs = int64(24 * time.Hour / time.Millisecond)
+
+// dataset describes the samples completely: whoever generates them gets the same.
+type dataset struct {
+	// Counters and Gauges are how many series each of the metrics has.
+	Counters, Gauges int
+	Days             int
+	// IntervalMs is the time between two samples of a series, milliseconds.
+	IntervalMs int64
+	// EndMs is the midnight (UTC) at which the samples end, milliseconds.
+	EndMs int64
+}
+
+var errDataset = errors.New("rollups: the data described can't be made")
+
+func (d dataset) validate() error {
+	switch {
+	case d.Counters < 1 || d.Gauges < 1 || d.Counters+d.Gauges > 1e6:
+		return fmt.Errorf("%w: %d and %d series, each must be 1 at least", errDataset, d.Counters, d.Gauges)
+	case d.Days < 1 || d.Days > 10_000:
+		return fmt.Errorf("%w: %d days", errDataset, d.Days)
+	case d.IntervalMs < 1000 || dayMs%d.IntervalMs != 0:
+		return fmt.Errorf("%w: an interval of %d ms doesn't divide a day, or is under a second", errDataset, d.IntervalMs)
+	case d.EndMs%dayMs != 0:
+		return fmt.Errorf("%w: %d is no midnight", errDataset, d.EndMs)
+	}
+	return nil
+}
+
+func (d dataset) series() int      { return d.Counters + d.Gauges }
+func (d dataset) startMs() int64   { return d.EndMs - int64(d.Days)*dayMs }
+func (d dataset) stepsOfDay() int  { return int(dayMs / d.IntervalMs) }
+func (d dataset) samples() int64   { return int64(d.series()) * int64(d.stepsOfDay()) * int64(d.Days) }
+func (d dataset) end() time.Time   { return time.UnixMilli(d.EndMs).UTC() }
+func (d dataset) start() time.Time { return time.UnixMilli(d.startMs()).UTC() }
+
+// labelsOf names series i. The series of a job are spread over instances of ten series each.
+func (d dataset) labelsOf(i int) labels.Labels {
+	name, own := counterName, "handler"
+	if i >= d.Counters {
+		name, own, i = gaugeName, "device", i-d.Counters
+	}
+	job := fmt.Sprintf("job-%d", i%jobs)
+	i /= jobs
+	return labels.FromStrings(labels.MetricName, name, "job", job,
+		"instance", fmt.Sprintf("%s-%d.example.net:9100", job, i/10), own, fmt.Sprintf("%s-%d", own, i%10))
+}
+
+// generator makes the samples, a step of all series at a time. Series are scraped at instants of their own within the
+// interval, always the same, as Prometheus does.
+//
+// A counter grows by whole numbers, with the time of day and by chance, at a rate of its own, and starts again at 0
+// every few days; every seventh counts seconds in hundredths. A gauge wanders between 0 and 100 in hundredths.
+type generator struct {
+	dataset
+	random *rand.Rand
+	now    int64 // start of the next step, milliseconds
+	states []state
+}
+
+type state struct {
+	offset int64 // of its samples in the step, milliseconds; not 0, for a time belongs to what ends there
+	// total is a counter's or gauge's value in the unit.
+	total int64
+	unit  float64
+	// mean is what a counter grows by in a step on average; 0 for a gauge.
+	mean float64
+	// reset is how many steps are left until the counter starts again.
+	reset int
+}
+
+func newGenerator(d dataset) *generator {
+	g := &generator{dataset: d, random: rand.New(rand.NewPCG(1, uint64(d.series()))), now: d.startMs(), states: make([]state, d.series())}
+	for i := range g.states {
+		s := &g.states[i]
+		s.offset, s.unit = 1+g.random.Int64N(d.IntervalMs-1), 100
+		if i >= d.Counters {
+			s.total = g.random.Int64N(10_001)
+			continue
+		}
+		if i%7 != 0 {
+			s.unit = 1
+		}
+		s.mean = math.Exp(g.random.Float64()*7) * float64(d.IntervalMs) / 60_000
+		s.reset = g.random.IntN(6 * d.stepsOfDay())
+	}
+	return g
+}
+
+// step yields the next sample of every series: its number, its time in milliseconds, its value.
+func (g *generator) step(yield func(i int, t int64, v float64) error) error {
+	daytime := 1 + 0.6*math.Sin(2*math.Pi*float64(g.now%dayMs)/float64(dayMs))
+	for i := range g.states {
+		s := &g.states[i]
+		if s.mean > 0 {
+			s.count(g.random, daytime, g.stepsOfDay())
+		} else {
+			s.total = min(10_000, max(0, s.total+g.random.Int64N(101)-50))
+		}
+		if err := yield(i, g.now+s.offset, float64(s.total)/s.unit); err != nil {
+			return err
+		}
+	}
+	g.now += g.IntervalMs
+	return nil
+}
+
+// count lets a counter grow by a step, or start again, some two to six days later.
+func (s *state) count(random *rand.Rand, daytime float64, stepsOfDay int) {
+	if s.reset--; s.reset < 0 {
+		s.total, s.reset = 0, stepsOfDay*2+random.IntN(stepsOfDay*4)
+	}
+	s.total += int64(s.mean * daytime * 2 * random.Float64())
+}
+
+// filled says what a folder holds.
+type filled struct {
+	Dataset dataset
+	Costs   costs
+}
+
+func readFilled(file string) (out filled, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(text, &out)
+}
+
+func writeFilled(file string, f filled) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}
