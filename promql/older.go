@@ -25,10 +25,18 @@ type sourceSeries struct {
 	labels labels.Labels
 	raw    *storage.SelectedSeries // nil: it has none
 	older  []*storage.SelectedSeries
+
+	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
+	named     *storage.SelectedSeries
+	aggregate *aggregate
+	until     int64
 }
 
 // samples appends all samples of the series.
 func (s *sourceSeries) samples(into *chunk.Samples) error {
+	if s.named != nil {
+		return s.aggregate.appendNamed(into, s.named, s.until)
+	}
 	if len(s.older) == 0 {
 		return s.raw.Samples(into)
 	}
@@ -114,6 +122,14 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 		series = series[:q.Limit]
 	}
 	return series, nil
+}
+
+// stepIn returns the distance of the query's steps, milliseconds.
+func stepIn(hints *promstorage.SelectHints) int64 {
+	if hints == nil {
+		return 0
+	}
+	return hints.Step
 }
 
 // functionIn returns the name of the function that the hints tell.

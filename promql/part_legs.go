@@ -21,6 +21,8 @@ type leg struct {
 	segment
 	// part is that of the leg's steps alone.
 	*part
+	// oldest is the time of the first sample that ever came, as far as known; math.MinInt64: it isn't.
+	oldest int64
 
 	mu      sync.Mutex
 	samples map[uint64]*storage.SelectedSeries // what only samples answer; see sampled
@@ -60,7 +62,7 @@ func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving)
 	}
 	legs := make([]*leg, len(segments))
 	for i, s := range segments {
-		legs[i] = &leg{segment: s, part: p.cut(s)}
+		legs[i] = &leg{segment: s, part: p.cut(s), oldest: r.Oldest}
 	}
 	return legs, short, nil
 }

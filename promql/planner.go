@@ -120,6 +120,7 @@ func (p *plan) compute(c candidate) error {
 // errLeave says that a part is better left to the evaluator; errSameLabels that this will then find an error.
 var (
 	errLeave      = errors.New("promql: left to the evaluator")
+	errRollupName = fmt.Errorf("%w: it may be the name of a rollup", errLeave)
 	errSameLabels = fmt.Errorf("%w: several series would have the same labels", errLeave)
 )
 
@@ -127,6 +128,9 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	w := warningsOf(p.ctx)
 	result := &partResult{grid: c.eval}
 	legs, series, short, err := p.find(c, stats, w.add)
+	if errors.Is(err, errLeave) {
+		return nil, err
+	}
 	if err != nil {
 		result.selectErr = asPrometheus(err)
 		return result, nil
@@ -176,6 +180,9 @@ func (p *plan) find(c candidate, stats *PartStats, warn func(error)) ([]*leg, []
 	}
 	series := gather(lists)
 	stats.Series = len(series)
+	if _, rollup := p.queryable.names.of(equalName(c.matchers)); rollup != nil && len(series) == 0 {
+		return nil, nil, short, errRollupName
+	}
 	return legs, series, short, nil
 }
 

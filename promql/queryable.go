@@ -23,10 +23,16 @@ import (
 const hintContext = 5 * time.Minute
 
 // Queryable lets Prometheus' evaluator and its HTTP API read from a store. The tenant is the context's.
-type Queryable struct{ store *storage.Store }
+type Queryable struct {
+	store *storage.Store
+	names rollupNames
+}
 
-// NewQueryable returns a Queryable over store, which stays the caller's.
-func NewQueryable(store *storage.Store) *Queryable { return &Queryable{store: store} }
+// NewQueryable returns a Queryable over store, which stays the caller's. counters are endings of the names of
+// metrics whose rollups are only summed.
+func NewQueryable(store *storage.Store, counters ...string) *Queryable {
+	return &Queryable{store: store, names: rollupNames{counters: counters}}
+}
 
 var _ promstorage.SampleAndChunkQueryable = (*Queryable)(nil)
 
@@ -52,7 +58,7 @@ func (q *Queryable) reader(mint, maxt int64) (*reader, error) {
 	if err := q.store.Ready(); err != nil {
 		return nil, asPrometheus(err)
 	}
-	return &reader{store: q.store, mint: mint, maxt: maxt}, nil
+	return &reader{store: q.store, names: q.names, mint: mint, maxt: maxt}, nil
 }
 
 type querier struct{ *reader }
@@ -72,6 +78,7 @@ func (q chunkQuerier) Select(ctx context.Context, sorted bool, hints *promstorag
 // reader reads a range of time of the tenant of each call's context.
 type reader struct {
 	store      *storage.Store
+	names      rollupNames
 	mint, maxt int64
 }
 
@@ -89,6 +96,9 @@ func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints, 
 func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	w := &warnings{}
 	values, err := r.store.LabelValues(ctx, name, r.labelQuery(ctx, w, hints, matchers))
+	if name == labels.MetricName {
+		values = r.names.withRollups(ctx, values, hints)
+	}
 	return values, w.annotations(), asPrometheus(err)
 }
 
@@ -119,6 +129,9 @@ func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstora
 		}
 	}
 	set.series, set.err = r.selectAll(ctx, query, functionIn(hints))
+	if set.err == nil && len(set.series) == 0 {
+		set.series, set.err = r.selectNamed(ctx, query, stepIn(hints))
+	}
 	set.err = asPrometheus(set.err)
 	return set
 }

@@ -101,7 +101,7 @@ type api struct {
 // router leads to Prometheus' own handlers.
 func (a *api) router() http.Handler {
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
-		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, h)))
+		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, a.withRollupNames(name, h))))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
 	return router

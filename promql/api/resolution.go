@@ -40,6 +40,24 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// withRollupNames reads the parameter rollups: whether lists of names tell those of rollups, foo_max and the like.
+func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc {
+	if name != "/label/:name/values" {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch value := r.FormValue("rollups"); value {
+		case "", "false":
+		case "true":
+			r = r.WithContext(promql.WithRollupNames(r.Context()))
+		default:
+			a.fail(w, r, http.StatusBadRequest, "bad_data", `invalid parameter "rollups": it is true or false`)
+			return
+		}
+		h(w, r)
+	}
+}
+
 // durationMS parses a duration, milliseconds; 0 for none, and for what doesn't bound anything. A duration of 0
 // means raw samples only, and is given as 1.
 func durationMS(text string) (int64, error) {

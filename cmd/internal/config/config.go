@@ -35,6 +35,8 @@ type Config struct {
 	QueryTimeout, LookbackDelta time.Duration
 	MaxSamples, MaxConcurrency  int
 	QueryBytes                  int64
+	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
+	CounterSuffixes []string
 	Features                    Features
 
 	Log promslog.Config
@@ -68,6 +70,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("query.max-concurrency", "Maximum number of queries that run at once.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
+	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)
 	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()

@@ -1,0 +1,159 @@
+package promql
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are what the buckets of foo say, a sample a
+// bucket, stamped at its end. A series that really has such a name always wins. They are never stored.
+
+// aggregate is what a name of a rollup ends in.
+type aggregate struct {
+	suffix string
+	column rollup.Columns
+	value  func(b *rollup.Buckets, i int) float64
+}
+
+var aggregates = [...]aggregate{
+	{"_min", rollup.ColumnMin, func(b *rollup.Buckets, i int) float64 { return b.Min[i] }},
+	{"_max", rollup.ColumnMax, func(b *rollup.Buckets, i int) float64 { return b.Max[i] }},
+	{"_sum", rollup.ColumnSum, func(b *rollup.Buckets, i int) float64 { return b.Sum[i] + b.SumLow[i] }},
+	{"_count", 0, func(b *rollup.Buckets, i int) float64 { return float64(b.Count[i]) }},
+	{"_avg", rollup.ColumnSum, func(b *rollup.Buckets, i int) float64 { return (b.Sum[i] + b.SumLow[i]) / float64(b.Count[i]) }},
+}
+
+// rollupNames are the rules of names.
+type rollupNames struct {
+	// counters are endings of names that are only summed.
+	counters []string
+}
+
+// allows says whether a metric is aggregated in this way: one whose name ends in an aggregate with that one only,
+// but for averages, and one whose name ends as counters do only summed.
+func (n rollupNames) allows(metric string, a *aggregate) bool {
+	for i := range aggregates {
+		if own := &aggregates[i]; strings.HasSuffix(metric, own.suffix) {
+			return own == a && a.suffix != "_avg"
+		}
+	}
+	for _, ending := range n.counters {
+		if strings.HasSuffix(metric, ending) {
+			return a.suffix == "_sum"
+		}
+	}
+	return true
+}
+
+// of splits the name of a rollup into its metric and its aggregate; nil: it is none.
+func (n rollupNames) of(name string) (metric string, a *aggregate) {
+	for i := range aggregates {
+		a := &aggregates[i]
+		if metric, ok := strings.CutSuffix(name, a.suffix); ok && metric != "" && n.allows(metric, a) {
+			return metric, a
+		}
+	}
+	return "", nil
+}
+
+// equalName returns the name that the matchers ask for by equality.
+func equalName(matchers []*labels.Matcher) string {
+	for _, m := range matchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value
+		}
+	}
+	return ""
+}
+
+// selectNamed finds the series of a rollup's name. It is asked where no series has the name itself.
+func (r *reader) selectNamed(ctx context.Context, q storage.Query, step int64) ([]sourceSeries, error) {
+	name := equalName(q.Matchers)
+	metric, a := r.names.of(name)
+	how := resolvingOf(ctx)
+	if a == nil || how.mode == modeRaw {
+		return nil, nil
+	}
+	real, err := r.store.Select(ctx, storage.Query{
+		Tenant: q.Tenant, MinT: -storage.MaxTime, MaxT: storage.MaxTime, LabelsOnly: true, Limit: 1, Warn: q.Warn,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
+	})
+	if err != nil || len(real) > 0 { // It may be at other times, or with other labels: the name is taken.
+		return nil, err
+	}
+	q.Matchers = slices.Clone(q.Matchers)
+	for i, m := range q.Matchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			q.Matchers[i] = labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)
+		}
+	}
+	q.Resolution = rollup.FiveMinutes
+	switch {
+	case how.mode == modeFiveMinutes || how.coarsest == rollup.FiveMinutes:
+	case how.mode == modeOneHour || step >= rollup.OneHour.Width() || q.MinT <= r.store.Horizon(rollup.FiveMinutes):
+		q.Resolution = rollup.OneHour
+	}
+	q.Columns = rollup.ColumnCount | a.column
+	list, err := r.store.Select(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	series := make([]sourceSeries, len(list))
+	builder := labels.NewBuilder(labels.EmptyLabels())
+	for i, s := range list {
+		builder.Reset(s.Labels)
+		series[i] = sourceSeries{labels: builder.Set(labels.MetricName, name).Labels(), named: s, aggregate: a, until: q.MaxT}
+	}
+	return series, nil
+}
+
+// appendNamed appends what buckets say as samples. Whole buckets only: one that ends later is to come.
+func (a *aggregate) appendNamed(into *chunk.Samples, s *storage.SelectedSeries, until int64) error {
+	var b rollup.Buckets
+	var buffers storage.BucketBuffers
+	if err := s.Buckets(&b, &buffers); err != nil {
+		return err
+	}
+	for i, end := range b.End {
+		if b.Count[i] > 0 && b.Flags[i]&rollup.HasHistograms == 0 && end <= until {
+			into.AppendFloat(end, 0, a.value(&b, i))
+		}
+	}
+	return nil
+}
+
+type rollupNamesKey struct{}
+
+// WithRollupNames makes lists of metrics' names tell the names of rollups, too.
+func WithRollupNames(ctx context.Context) context.Context {
+	return context.WithValue(ctx, rollupNamesKey{}, true)
+}
+
+// withRollups adds the names of rollups to sorted names of metrics, if ctx asks for it.
+func (n rollupNames) withRollups(ctx context.Context, metrics []string, hints *promstorage.LabelHints) []string {
+	if asked, _ := ctx.Value(rollupNamesKey{}).(bool); !asked {
+		return metrics
+	}
+	all := slices.Clone(metrics)
+	for _, metric := range metrics {
+		for i := range aggregates {
+			if n.allows(metric, &aggregates[i]) {
+				all = append(all, metric+aggregates[i].suffix)
+			}
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if hints != nil && hints.Limit > 0 && len(all) > hints.Limit {
+		all = all[:hints.Limit]
+	}
+	return all
+}

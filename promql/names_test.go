@@ -1,0 +1,110 @@
+package promql
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+func TestNamesOfRollups(t *testing.T) {
+	for name, want := range map[string][2]string{
+		"foo_max": {"foo", "_max"}, "foo_avg": {"foo", "_avg"}, "foo": {}, "_max": {}, "foo_min_min": {"foo_min", "_min"},
+		"foo_min_max": {}, "foo_avg_avg": {}, "disk_reads_sum": {"disk_reads", "_sum"}, "disk_reads_max": {}, "foo_count_count": {"foo_count", "_count"},
+	} {
+		metric, a := rollupNames{counters: []string{"reads", "writes"}}.of(name)
+		if want[0] == "" {
+			require.Nil(t, a, name)
+			continue
+		}
+		require.NotNil(t, a, name)
+		require.Equal(t, want, [2]string{metric, a.suffix}, name)
+	}
+}
+
+func TestRollupsAreReadByName(t *testing.T) {
+	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
+	o := storage.DefaultOptions()
+	o.Now = func() time.Time { return now }
+	store, err := storage.Open(t.Context(), memory.New(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.WaitReady(t.Context()))
+	b := store.NewBatch("default")
+	define := func(name, job string) *storage.Series {
+		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, name, "job", job))
+		require.NoError(t, err)
+		return s
+	}
+	temperature, taken, reads := define("temperature", "api"), define("temperature_count", "real"), define("disk_reads", "api")
+	begin := now.Add(-24 * time.Hour).UnixMilli()
+	for i := range int64(24 * 60) { // 1 … 60 in each hour
+		at := begin + (i+1)*60_000
+		require.NoError(t, b.Float(temperature, at, 0, float64(i%60+1)))
+		require.NoError(t, b.Float(reads, at, 0, 2))
+	}
+	require.NoError(t, b.Float(taken, begin+1, 0, 7))
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, store.SealAll(t.Context()))
+
+	for _, planned := range []bool{true, false} {
+		eo := DefaultOptions()
+		eo.NoPlanner = !planned
+		e := NewEngine(eo)
+		defer e.Close()
+		ask := func(query, resolution string, step time.Duration) map[string][]float64 {
+			ctx, err := WithResolution(t.Context(), resolution, 0)
+			require.NoError(t, err)
+			q, err := e.NewRangeQuery(ctx, NewQueryable(store, "reads"), nil, query, now.Add(-6*time.Hour), now, step)
+			require.NoError(t, err)
+			r := q.Exec(ctx)
+			require.NoError(t, r.Err)
+			m, err := r.Matrix()
+			require.NoError(t, err)
+			out := map[string][]float64{}
+			for _, s := range m {
+				for _, p := range s.Floats {
+					out[s.Metric.String()] = append(out[s.Metric.String()], p.F)
+				}
+			}
+			return out
+		}
+		hourly := func(v float64) []float64 { return []float64{v, v, v, v, v, v, v} }
+		for query, want := range map[string]map[string][]float64{
+			"temperature_max":                         {`{__name__="temperature_max", job="api"}`: hourly(60)},
+			"temperature_min":                         {`{__name__="temperature_min", job="api"}`: hourly(1)},
+			"temperature_sum":                         {`{__name__="temperature_sum", job="api"}`: hourly(1830)},
+			"temperature_avg":                         {`{__name__="temperature_avg", job="api"}`: hourly(30.5)},
+			"temperature_count":                       {}, // a series has that name, at another time
+			"disk_reads_sum":                          {`{__name__="disk_reads_sum", job="api"}`: hourly(120)},
+			"disk_reads_max":                          {},
+			"sum(max_over_time(temperature_max[2h]))": {"{}": hourly(60)},
+			`temperature_max{job="other"}`:            {},
+			`{__name__=~"temperature_m.*"}`:           {},
+		} {
+			require.Equal(t, want, ask(query, "", time.Hour), query)
+			require.Empty(t, ask(query, "raw", time.Hour), query)
+		}
+		fine := ask("temperature_max", "5m", time.Hour)
+		require.Equal(t, hourly(60), fine[`{__name__="temperature_max", job="api"}`], "the last five minutes of each hour")
+		require.Len(t, ask("temperature_max", "", 5*time.Minute)[`{__name__="temperature_max", job="api"}`], 73)
+	}
+
+	names := func(ctx context.Context) []string {
+		q, err := NewQueryable(store, "reads").Querier(begin, now.UnixMilli())
+		require.NoError(t, err)
+		list, _, err := q.LabelValues(ctx, labels.MetricName, nil)
+		require.NoError(t, err)
+		return list
+	}
+	require.Equal(t, []string{"disk_reads", "temperature", "temperature_count"}, names(t.Context()))
+	require.Equal(t, []string{
+		"disk_reads", "disk_reads_sum", "temperature", "temperature_avg", "temperature_count", "temperature_count_count",
+		"temperature_max", "temperature_min", "temperature_sum",
+	}, names(WithRollupNames(t.Context())))
+}
