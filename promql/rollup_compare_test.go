@@ -30,6 +30,33 @@ func (a answer) differsBy(got answer, bound boundFunc) string {
 	return differentRows(a.rows, got.rows, bound)
 }
 
+// withoutHints returns the answer with the counter reset hints that got lacks made unknown: once raw samples are gone,
+// nobody knows them.
+func (a answer) withoutHints(got answer) answer {
+	has := valuesOf(got.rows)
+	out := answer{err: a.err, notes: a.notes}
+	for _, s := range a.rows {
+		s.Histograms = slices.Clone(s.Histograms)
+		for i, p := range s.Histograms {
+			if v := has[point{s.Metric.Hash(), p.T}]; v.h != nil {
+				s.Histograms[i].H = withHintOf(p.H, v.h)
+			}
+		}
+		out.rows = append(out.rows, s)
+	}
+	return out
+}
+
+// withHintOf returns h, with an unknown counter reset hint if other has that.
+func withHintOf(h, other *histogram.FloatHistogram) *histogram.FloatHistogram {
+	if other.CounterResetHint != histogram.UnknownCounterReset {
+		return h
+	}
+	h = h.Copy()
+	h.CounterResetHint = histogram.UnknownCounterReset
+	return h
+}
+
 func differentRows(want, got promengine.Matrix, bound boundFunc) string {
 	for i, x := range want {
 		if i >= len(got) || !labels.Equal(x.Metric, got[i].Metric) {
@@ -109,11 +136,14 @@ type truths []truth
 type truth struct {
 	labels labels.Labels
 	samplePoints
+	// strange: it has histograms, or its sums overflow.
+	strange bool
 }
 
 func truthsOf(all []*rolledSeries) (out truths) {
 	for _, s := range all {
-		out = append(out, truth{s.labels, samplePointsOf(&s.truth)})
+		p := samplePointsOf(&s.truth)
+		out = append(out, truth{s.labels, p, len(p.hists) > 0 || s.labels.Get(labels.MetricName) == "huge"})
 	}
 	return out
 }
@@ -129,12 +159,20 @@ func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) floa
 	return most
 }
 
-// feeds says whether the series enters the part's series of these labels.
-func (s truth) feeds(c candidate, metric labels.Labels) bool {
+// selected says whether the series is one of the part's.
+func (s truth) selected(c candidate) bool {
 	for _, m := range c.matchers {
 		if !m.Matches(s.labels.Get(m.Name)) {
 			return false
 		}
+	}
+	return true
+}
+
+// feeds says whether the series enters the part's series of these labels.
+func (s truth) feeds(c candidate, metric labels.Labels) bool {
+	if !s.selected(c) {
+		return false
 	}
 	if c.over == nil {
 		return labels.Equal(c.metric(s.labels), metric)
