@@ -62,7 +62,8 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	return nil
 }
 
-// outdone says that there is a chunk of the same span and a higher version, in another shard.
+// outdone says that there is a chunk of the same span and a higher version, in another shard. before and after are
+// the chunks around c, in the order of their starts.
 func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 	window := sel.sources[c.source].window.window
 	version := func(c sealedChunk) uint64 {
@@ -72,13 +73,20 @@ func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 		}
 		return info.Version
 	}
+	rival := func(o sealedChunk) bool { return o.source != c.source && sel.sources[o.source].window.window == window }
 	for _, o := range after {
-		if o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window && version(o) >= version(c) {
+		if o.start != c.start {
+			break
+		}
+		if rival(o) && version(o) >= version(c) {
 			return true
 		}
 	}
-	for _, o := range before {
-		if o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window && version(o) > version(c) {
+	for _, o := range slices.Backward(before) {
+		if o.start != c.start {
+			break
+		}
+		if rival(o) && version(o) > version(c) {
 			return true
 		}
 	}
