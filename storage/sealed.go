@@ -23,8 +23,6 @@ type sealedWindow struct {
 	slots []int64
 	// sums are hashes of the slots' marks.
 	sums []uint64
-	// left are slots of the range with rollups that aren't to be used.
-	left []int64
 }
 
 // windows finds the windows of a resolution in the request's range that have marks, in the order of time. What

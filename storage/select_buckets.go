@@ -105,13 +105,18 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, into *roll
 		})
 		return
 	}
-	if len(src.window.left) == 0 {
-		return
+	// A day's chunk knows of slots whose seal is under way, or was cut short: they are answered from samples.
+	period, slots := sel.r.s.period, src.window.slots
+	rolled := func(end int64) bool {
+		_, ok := slices.BinarySearch(slots, period.slotOf(end))
+		return ok
 	}
-	into.Delete(before, func(end int64) bool {
-		_, left := slices.BinarySearch(src.window.left, sel.r.s.period.slotOf(end))
-		return left
-	})
+	for _, end := range into.End[before:] {
+		if !rolled(end) {
+			into.Delete(before, func(end int64) bool { return !rolled(end) })
+			return
+		}
+	}
 }
 
 // fetchRollups reads the rollup chunks of a task. A series' rows stand together; where most of them are

@@ -79,7 +79,6 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 		w := &rolled[i]
 		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
 			if unfit[slot] {
-				w.left = append(w.left, slot)
 				return true
 			}
 			isRolled[slot] = true
