@@ -37,7 +37,7 @@ type Config struct {
 	QueryBytes                  int64
 	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
 	CounterSuffixes []string
-	Features                    Features
+	Features        Features
 
 	Log promslog.Config
 

@@ -29,7 +29,7 @@ func testOptions() Options {
 		API: tellTenant, Write: tellTenant, Ready: func() error { return nil },
 		SealAll: func(context.Context) error { return nil }, Version: "1.2.3",
 		Downsampling: func(context.Context) any { return map[string]int{"waiting_slots": 3} },
-		Gatherer: registry, HTTP: NewMetrics(registry), Logger: slog.New(slog.DiscardHandler),
+		Gatherer:     registry, HTTP: NewMetrics(registry), Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
