@@ -38,7 +38,6 @@ type settings struct {
 	until              string
 	repeat             int
 	resolutions        string
-	keep               bool
 }
 
 func main() {
