@@ -125,7 +125,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
 	opts.Now, opts.Logger = o.Now, slog.New(slog.DiscardHandler)
 	s := &Store{
-		opts: opts, period: newPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		opts: opts, period: newPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, maxPartitions), cache: newCache(0),
 	}
 	s.metrics = newMetrics(s, nil)
@@ -256,7 +256,7 @@ func (x *examiner) expired(ctx context.Context) error {
 		return err
 	}
 	x.c.Tenants = len(tenants)
-	newest, ok := x.s.expiredWindow(rollup.Raw)
+	newest, ok := x.s.expiredWindow(rollup.Raw, x.s.classes.longestOfAll())
 	if !ok {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (x *examiner) expired(ctx context.Context) error {
 				return err
 			}
 			if e := (ExpiredWindow{
-				Tenant: tenant, Window: w, Until: time.Unix(x.s.expires(w), 0), Listed: slices.Contains(listed, w), Rows: rows,
+				Tenant: tenant, Window: w, Until: time.Unix(x.s.expires(w, tenant), 0), Listed: slices.Contains(listed, w), Rows: rows,
 			}); e.Listed || e.Rows {
 				x.c.Expired = append(x.c.Expired, e)
 			}

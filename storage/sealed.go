@@ -31,7 +31,7 @@ type sealedWindow struct {
 // is sealed after this was called is not in them, so the head must have been asked before.
 func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	p := r.s.period
-	minT := max(r.minT, r.s.Horizon(res)+1)
+	minT := max(r.minT, r.earliest(res)+1)
 	if minT > r.maxT {
 		return nil, nil
 	}

@@ -31,7 +31,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		return err
 	}
 	byStart := func(a, b sealedChunk) int { return cmp.Compare(a.start, b.start) }
-	if !slices.IsSortedFunc(chunks, byStart) { // Of several shards.
+	if !slices.IsSortedFunc(chunks, byStart) { // Of several shards or classes.
 		chunks = slices.Clone(chunks)
 		slices.SortStableFunc(chunks, byStart)
 	}
@@ -53,7 +53,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		}
 	}
 	buf.samples.Normalize()
-	buf.samples.Clip(max(sel.r.minT, sel.r.s.horizon()+1), sel.r.maxT)
+	buf.samples.Clip(sel.r.minT, sel.r.maxT)
 	buf.cells.Reset()
 	if buf.samples.Len() > 0 {
 		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
@@ -62,9 +62,21 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	return nil
 }
 
-// outdone says that there is a chunk of the same span and a higher version, in another shard.
+// outdone says that there is a chunk of the same span in another shard or class that shows more of it, or has a
+// higher version.
 func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 	window := sel.sources[c.source].window.window
+	rival := func(o sealedChunk) bool {
+		return o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window
+	}
+	return slices.ContainsFunc(after, func(o sealedChunk) bool { return rival(o) && sel.rank(o, c) >= 0 }) ||
+		slices.ContainsFunc(before, func(o sealedChunk) bool { return rival(o) && sel.rank(o, c) > 0 })
+}
+
+// rank compares rollup chunks of one span: that of which less is past its retention counts, and then that with
+// the higher version.
+func (sel *selection) rank(a, b sealedChunk) int {
+	shown := func(c sealedChunk) int64 { return min(0, c.start-sel.sources[c.source].hidden) }
 	version := func(c sealedChunk) uint64 {
 		info, err := rollup.Header(c.data)
 		if err != nil {
@@ -72,17 +84,7 @@ func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 		}
 		return info.Version
 	}
-	for _, o := range after {
-		if o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window && version(o) >= version(c) {
-			return true
-		}
-	}
-	for _, o := range before {
-		if o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window && version(o) > version(c) {
-			return true
-		}
-	}
-	return false
+	return cmp.Or(cmp.Compare(shown(a), shown(b)), cmp.Compare(version(a), version(b)))
 }
 
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples. A chunk
@@ -97,12 +99,17 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, into *roll
 		})
 		return
 	}
-	if len(src.window.left) == 0 {
+	if len(src.window.left) == 0 && src.hidden < sel.r.minT {
 		return
 	}
+	p := sel.r.s.period
 	into.Delete(before, func(end int64) bool {
-		_, left := slices.BinarySearch(src.window.left, sel.r.s.period.slotOf(end))
-		return left
+		if end <= src.hidden {
+			return true
+		}
+		slot := p.slotOf(end)
+		_, left := slices.BinarySearch(src.window.left, slot)
+		return left && p.slotEnd(slot) > src.hiddenRaw // or there are no samples any more
 	})
 }
 
@@ -149,7 +156,7 @@ func (f *fetcher) scanRollups(ctx context.Context, w sealedWindow, from, to int6
 	src := &sel.sources[wants[0].source]
 	first, last := wants[0].id, wants[len(wants)-1].id
 	return sel.r.scan(ctx, engine.Range{
-		Table: tableOf(resolutionOf(w.window)), Partition: seriesPartition(w.window, sel.r.tenant, src.metric, src.shard),
+		Table: tableOf(resolutionOf(w.window)), Partition: seriesPartition(w.window, sel.r.tenant, src.metric, src.place),
 		From: rollupKey(first.String(), from), To: rollupKey(last.String(), to),
 	}, func(row engine.Row) error {
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int
