@@ -79,6 +79,8 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		rollup.AppendEvery(&b, &have.samples, rollup.FiveMinutes.Width())
 		want := appendRollup(&b, rollup.FiveMinutes, uint64(have.chunks))
 		switch {
+		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > uint64(have.chunks):
+			// So many chunks there were before those of another class went.
 		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, have.class):
 			// What is left of the raw chunks may not be all that the rollup was made of.
 		case len(stored) == 0:

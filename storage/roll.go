@@ -168,7 +168,7 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 			return x.fill(rollup.FiveMinutes, r, b) // Its window has expired just now.
 		}
 	}
-	if lost, err := x.lost(rollup.FiveMinutes, r); err != nil || lost {
+	if lost, err := x.lost(rollup.FiveMinutes, r, len(found)); err != nil || lost {
 		return cmp.Or(err, x.fill(rollup.FiveMinutes, r, b))
 	}
 	r.version = uint64(len(found))
@@ -193,15 +193,18 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 }
 
 // lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
-// of its class are there: it was in another one before.
-func (x *sealer) lost(res rollup.Resolution, r *roll) (bool, error) {
+// of its class are there: it was in another one before. version is how much is there.
+func (x *sealer) lost(res rollup.Resolution, r *roll, version int) (bool, error) {
 	tenant, gone := r.series.tenant.name, uint64(0)
+	if x.s.classes.count() == 1 {
+		return false, nil
+	}
 	for class := range x.s.classes.count() {
 		if class != r.class && x.isGone(res-1, tenant, class) {
 			gone |= 1 << class
 		}
 	}
-	if gone == 0 {
+	if gone == 0 && !x.again {
 		return false, nil
 	}
 	at := x.into[res]
@@ -210,7 +213,9 @@ func (x *sealer) lost(res rollup.Resolution, r *roll) (bool, error) {
 		return false, err
 	}
 	rows, err := x.s.rollupRows(x.ctx, res, at.window, r.series, shards, at.start, at.start)
-	return slices.ContainsFunc(rows, func(c rollupChunk) bool { return gone&(1<<c.class) != 0 }), err
+	return slices.ContainsFunc(rows, func(c rollupChunk) bool {
+		return gone&(1<<c.class) != 0 || c.version > uint64(version)
+	}), err
 }
 
 // fill adds to the stored chunk of a series the buckets that it lacks: what it was computed from is gone, and
@@ -269,7 +274,7 @@ func (x *sealer) coarse(r *roll, shards int64, b *rollup.Buckets) error {
 	var hours rollup.Buckets
 	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
 	r.chunk = appendRollup(&hours, rollup.OneHour, r.version)
-	if lost, err := x.lost(rollup.OneHour, r); err != nil || lost {
+	if lost, err := x.lost(rollup.OneHour, r, int(r.version)); err != nil || lost {
 		return cmp.Or(err, x.fill(rollup.OneHour, r, b))
 	}
 	return nil

@@ -34,7 +34,9 @@ type sealer struct {
 	buckets rollup.Buckets       // to work in
 	// late says that the window of raw rows has expired: there are only rollups to fill up.
 	late bool
-	now  int64 // when the seal began, milliseconds
+	// again says that the slot was sealed before.
+	again bool
+	now   int64 // when the seal began, milliseconds
 
 	// shards are those of the metric that was asked for last.
 	asked   string
@@ -158,6 +160,7 @@ func (x *sealer) tenant(name string, list []collected) error {
 	if err != nil {
 		return err
 	}
+	x.again = sealedBefore
 	for res, at := range x.into {
 		if x.late && res == int(rollup.Raw) {
 			continue
