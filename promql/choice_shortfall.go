@@ -84,6 +84,11 @@ func (s shortfall) info() error {
 		annotations.PromQLInfo, formatTime(s.Raw), formatTime(s.From), formatTime(s.To), strings.Join(what, "; "))
 }
 
+// missingError tells a collector of warnings of a shortfall, which it merges with others.
+type missingError struct{ shortfall }
+
+func (e *missingError) Error() string { return e.info().Error() }
+
 func formatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // shortfall gathers what the segments lack for want of raw samples.

@@ -114,7 +114,9 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 		return nil, fmt.Errorf("%w before %s, and this use of %s can't be answered from rollups: ask for a later time, or for the function by itself",
 			errRawGone, formatTime(horizon), function)
 	}
-	q.Warn(shortfall{From: max(q.MinT, 0), To: min(q.MaxT, horizon), Raw: horizon, Widest: rollup.OneHour, Approximated: true}.info())
+	q.Warn(&missingError{shortfall{
+		From: max(q.MinT, 0), To: min(q.MaxT, horizon), Raw: horizon, Widest: rollup.OneHour, Approximated: true,
+	}})
 	if q.Sorted {
 		slices.SortFunc(series, func(a, b sourceSeries) int { return labels.Compare(a.labels, b.labels) })
 	}

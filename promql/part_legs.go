@@ -36,9 +36,6 @@ type partFound struct {
 
 // resolve chooses what the part's steps are answered from.
 func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving) ([]*leg, shortfall, error) {
-	if p.edges.n > 1 && p.edges.step == 0 { // Each step asks for the same; the evaluator rarely leaves such.
-		return []*leg{{segment: segment{ToStep: p.edges.n}, part: p}}, shortfall{}, nil
-	}
 	r := request{
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
 		Mode: how.mode, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
@@ -62,6 +59,9 @@ func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving)
 	}
 	legs := make([]*leg, len(segments))
 	for i, s := range segments {
+		if r.Step == 0 { // Each step asks for the same.
+			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
+		}
 		legs[i] = &leg{segment: s, part: p.cut(s), oldest: r.Oldest}
 	}
 	return legs, short, nil

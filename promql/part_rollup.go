@@ -62,6 +62,9 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 		return err
 	}
 	if r.over == nil {
+		for _, flags := range r.buckets.Flags {
+			r.leftOut = r.leftOut || flags&rollup.NotSimple != 0
+		}
 		return r.raw.compute(s.Labels, out, math.MinInt64, func(into *chunk.Samples) error {
 			appendEnds(into, &r.buckets)
 			return nil

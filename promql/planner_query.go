@@ -21,7 +21,7 @@ type query struct {
 
 // Exec implements promql.Query.
 func (q *query) Exec(ctx context.Context) *promengine.Result {
-	w := &warnings{}
+	w := &warnings{ofQuery: true}
 	ctx = w.into(ctx)
 	if q.plan != nil {
 		var cancel context.CancelFunc
@@ -36,10 +36,12 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
 		q.plan.answer.complete(result, q.Stats().Samples)
 	}
+	short := w.missing()
 	if q.plan != nil {
-		if info := q.plan.short.info(); info != nil {
-			result.Warnings.Add(info)
-		}
+		short.merge(q.plan.short)
+	}
+	if info := short.info(); info != nil {
+		result.Warnings.Add(info)
 	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
 	return result

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,6 +45,10 @@ type answer struct {
 }
 
 func (a asked) query(ctx context.Context, e *Engine, q *Queryable) (promengine.Query, error) {
+	return a.with(ctx, e, q)
+}
+
+func (a asked) with(ctx context.Context, e promengine.QueryEngine, q promstorage.Queryable) (promengine.Query, error) {
 	if a.end == 0 {
 		return e.NewInstantQuery(ctx, q, nil, a.text, time.UnixMilli(a.start))
 	}
@@ -56,11 +61,15 @@ func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []Part
 		return answer{}, nil, err
 	}
 	defer query.Close()
-	result := query.Exec(ctx)
-	var out answer
+	out, err := a.answer(query.Exec(ctx))
+	return out, PlanOf(query), err
+}
+
+// answer returns a result, which is the query's, as an answer, which isn't.
+func (a asked) answer(result *promengine.Result) (out answer, err error) {
 	if result.Err != nil {
 		out.err = result.Err.Error()
-		return out, PlanOf(query), nil
+		return out, nil
 	}
 	w, i := result.Warnings.AsStrings(a.text, 0, 0)
 	out.notes = slices.Concat(w, i)
@@ -84,10 +93,10 @@ func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []Part
 	case promengine.Scalar:
 		out.rows = append(out.rows, promengine.Series{Floats: []promengine.FPoint{{T: v.T, F: v.V}}})
 	default:
-		return answer{}, nil, fmt.Errorf("a result of type %T", result.Value)
+		return answer{}, fmt.Errorf("a result of type %T", result.Value)
 	}
 	sort.SliceStable(out.rows, func(i, j int) bool { return labels.Compare(out.rows[i].Metric, out.rows[j].Metric) < 0 })
-	return out, PlanOf(query), nil
+	return out, nil
 }
 
 // tolerated is by which part of a value answers may differ. Where processors add and multiply in one step, compilers

@@ -225,6 +225,9 @@ func (x *rolledValues) at(t int64) rolledSample {
 		}
 		return rolledSample{v: x.v}
 	case "wild":
+		if s := x.wild.schema; x.r.IntN(60) == 0 || s != histogram.CustomBucketsSchema && (s < -3 || s > 7) {
+			x.wild = generator{rnd: x.r} // it counts resolutions up and down without end
+		}
 		h := x.wild.next()
 		return rolledSample{h: &h}
 	}

@@ -15,13 +15,21 @@ var errMoreWarnings = errors.New("there are more warnings; the log has them all"
 
 // warnings gathers what reading had to skip. It may be used by many goroutines.
 type warnings struct {
-	mu  sync.Mutex
-	all annotations.Annotations
+	// ofQuery: a query tells what is missing for want of raw samples at its end, and once.
+	ofQuery bool
+
+	mu    sync.Mutex
+	all   annotations.Annotations
+	short shortfall
 }
 
 func (w *warnings) add(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if missing := (*missingError)(nil); errors.As(err, &missing) {
+		w.short.merge(missing.shortfall)
+		return
+	}
 	if len(w.all) >= maxWarnings {
 		err = errMoreWarnings
 	}
@@ -33,7 +41,17 @@ func (w *warnings) annotations() annotations.Annotations {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out annotations.Annotations
+	if info := w.short.info(); info != nil && !w.ofQuery {
+		out.Add(info)
+	}
 	return out.Merge(w.all)
+}
+
+// missing returns what is missing for want of raw samples, as far as it was added.
+func (w *warnings) missing() shortfall {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.short
 }
 
 type warningsKey struct{}

@@ -11,10 +11,11 @@
 //
 //	a slot is over and has settled:
 //
-//	stage ─► Seal ─► raw: labels and chunks ─► sealed: a mark ─► stage rows deleted, head let go
-//	              └► catalog: names
+//	stage ─► Seal ─► raw: labels and chunks ─► r5m ─► r1h ─► sealed: a mark ─► stage rows deleted, head let go
+//	              └► catalog: names            the slot  the day
 //
 //	Select ◄─ 1. head   2. marks   3. rows        what moves meanwhile is met twice, never missed
+//	          samples; or buckets, where rollups know all of a slot, and of the other slots from samples
 //
 // # Several processes
 //
@@ -35,7 +36,9 @@
 //   - Period: how time and series are cut, from an instant on.
 //   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
 //   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Sealing goes by it.
-//   - Window: a day of sealed rows. Retention drops windows.
+//   - Window: a day of sealed rows, a week of 5m rollups, 30 days of 1h rollups. Retention drops windows.
+//   - Resolution: raw, 5m or 1h. Rollup: buckets of a series, see package rollup. Roll: a series whose rollups
+//     follow from what was sealed of it.
 //   - Stream: the blobs of one writer for a slot and partition. Writer: a process, from start to end.
 //   - Epoch: a part of a stream that explains itself: its first blobs define the numbers of its series.
 //   - Tail: the last number of a stream. Follower: what reads the streams of other processes.
@@ -50,6 +53,7 @@
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
 //   - A key names one content for ever, or the row converges: order of arrival changes no answer (I2).
 //   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
+//   - Rollups are computed from what is read back, whole buckets at a time, and the highest version wins (I5).
 //   - A reader takes the head first, then the marks, then the rows (I4).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - What is corrupt is named by its row, counted and left out (I8). Check finds all of it.

@@ -63,14 +63,27 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 }
 
 // outdone says that there is a chunk of the same span in another shard or class that shows more of it, or has a
-// higher version.
+// higher version. before and after are the chunks around c, in the order of their starts.
 func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 	window := sel.sources[c.source].window.window
-	rival := func(o sealedChunk) bool {
-		return o.start == c.start && o.source != c.source && sel.sources[o.source].window.window == window
+	rival := func(o sealedChunk) bool { return o.source != c.source && sel.sources[o.source].window.window == window }
+	for _, o := range after {
+		if o.start != c.start {
+			break
+		}
+		if rival(o) && sel.rank(o, c) >= 0 {
+			return true
+		}
 	}
-	return slices.ContainsFunc(after, func(o sealedChunk) bool { return rival(o) && sel.rank(o, c) >= 0 }) ||
-		slices.ContainsFunc(before, func(o sealedChunk) bool { return rival(o) && sel.rank(o, c) > 0 })
+	for _, o := range slices.Backward(before) {
+		if o.start != c.start {
+			break
+		}
+		if rival(o) && sel.rank(o, c) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // rank compares rollup chunks of one span: that of which less is past its retention counts, and then that with

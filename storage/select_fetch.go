@@ -223,7 +223,7 @@ func (sel *selection) tasks(wants []want) []task {
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
 	window := sel.sources[t.wants[0].source].window
 	slots := window.slots
-	f := fetcher{sel: sel, chunks: make([]sealedChunk, 0, len(t.wants)*len(slots))}
+	f := fetcher{sel: sel, chunks: make([]sealedChunk, 0, len(t.wants)*sel.chunksOf(window))}
 	if resolutionOf(window.window) != rollup.Raw {
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
@@ -238,6 +238,15 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		}
 	}
 	return f.chunks, nil
+}
+
+// chunksOf is about how many chunks a series has in a window: one a slot, or a day.
+func (sel *selection) chunksOf(w sealedWindow) int {
+	if resolutionOf(w.window) != rollup.OneHour {
+		return len(w.slots)
+	}
+	first, last := sel.startsOf(w)
+	return int((last-first)/dayMS) + 1
 }
 
 type fetcher struct {

@@ -35,7 +35,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 		if o.retention, err = kept(o.Kind); err != nil {
 			return err
 		}
-		return o.withStore(ctx, func(s *storage.Store) error {
+		err = o.withStore(ctx, func(s *storage.Store) error {
 			plan, err := downsample.NewPlan(ctx, s, r)
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
@@ -47,8 +47,15 @@ func addDownsample(app *kingpin.Application) subcommand {
 			}
 			return workOff(ctx, s, plan, newProgressBar(os.Stderr, time.Now))
 		})
+		if err != nil && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
+			return fmt.Errorf("%w before anything was done: run it again", errInterrupted)
+		}
+		return err
 	}}
 }
+
+// errInterrupted says that a signal ended the command.
+var errInterrupted = errors.New("interrupted")
 
 // rowRetention declares the retention for a command that writes rows. The returned function parses it. Over Cassandra rows
 // keep the time to live that they are written with, so that a wrong default would let them go early.
@@ -115,7 +122,7 @@ func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted after %d of %d steps: what is done stays; run it again to go on", done.Steps, done.All)
+		return fmt.Errorf("%w after %d of %d steps: what is done stays; run it again to go on", errInterrupted, done.Steps, done.All)
 	case err != nil:
 		return fmt.Errorf("%s; run it again to go on", oneLine(err))
 	}

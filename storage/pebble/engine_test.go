@@ -224,3 +224,22 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, families, "a closed engine has nothing to tell")
 }
+
+func TestTableUsage(t *testing.T) {
+	e := openOn(t, NewCrashableFS())
+	fill(t, e)
+	require.NoError(t, e.Compact(ctx))
+	raw, err := e.TableUsage(ctx, engine.Raw)
+	require.NoError(t, err)
+	stage, err := e.TableUsage(ctx, engine.Stage)
+	require.NoError(t, err)
+	require.Greater(t, raw, uint64(2*mega))
+	require.Greater(t, stage, uint64(2*mega))
+	require.InDelta(t, liveBytes(e), float64(raw+stage), mega/10, "together they are nearly all there is")
+	none, err := e.TableUsage(ctx, engine.R1h)
+	require.NoError(t, err)
+	require.Less(t, none, uint64(mega/10))
+	require.NoError(t, e.Close())
+	_, err = e.TableUsage(ctx, engine.Raw)
+	require.ErrorIs(t, err, engine.ErrClosed)
+}

@@ -39,7 +39,7 @@ func TestModelAgainstItself(t *testing.T) {
 		Metamorphic(t, s, seed, 2000)
 	}
 	verbs := map[string]int{}
-	for _, s := range generate(rand.New(rand.NewPCG(1, 0)), 2000, nil) {
+	for _, s := range generate(rand.New(rand.NewPCG(1, 0)), 8000, nil) {
 		verbs[s.verb]++
 	}
 	for _, verb := range []string{verbPut, verbDelete, verbDeleteRange, verbScan, verbDrop, verbCAS, verbCommit} {

@@ -30,13 +30,14 @@ const batchSamples = 20_000
 // settle is how long after a day's end its last slots are sealed.
 const settle = 15 * time.Minute
 
+// fillProfile is the CPU profile of filling, in Cassia's folder.
+const fillProfile = "fill.pprof"
+
 // costs are what filling Cassia took of CPU.
 type costs struct {
 	// Write is until all was durable, Seal from there until all was sealed and rolled up. What Pebble does in the
 	// background counts for the one during which it ran.
 	Write, Seal time.Duration
-	// RollupShare is the share of Seal's own code, background excluded, that is spent on rollups: from a CPU profile.
-	RollupShare float64
 }
 
 // fillCassia writes the samples through storage, in the process, and seals each day when it is over.
@@ -88,12 +89,7 @@ func fillCassia(ctx context.Context, dir string, d dataset) (c costs, err error)
 		}
 	}
 	pprof.StopCPUProfile()
-	file := filepath.Join(dir, "fill.pprof")
-	if err := os.WriteFile(file, profile.Bytes(), 0o600); err != nil {
-		return c, err
-	}
-	c.RollupShare, err = shareOfRollups(ctx, file)
-	return c, err
+	return c, os.WriteFile(filepath.Join(dir, fillProfile), profile.Bytes(), 0o600)
 }
 
 // writer writes a dataset through a store, a day at a time.

@@ -81,11 +81,15 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
+	sealing, err := ownOfSealing(ctx, filepath.Join(s.dir, "cassia", fillProfile))
+	if err != nil {
+		return err
+	}
 	disk, err := measureDisk(ctx, s.dir, s.cassia)
 	if err != nil {
 		return err
 	}
-	fmt.Print(fillTable(data, disk, costs))
+	fmt.Print(fillTable(data, disk, costs, sealing))
 	results, err := ask(ctx, s, data)
 	if err != nil {
 		return err

@@ -12,25 +12,32 @@ import (
 	"time"
 )
 
-// sealing is the function that does all of sealing, rollups included, and rollingUp those that are there for rollups.
-const sealing = "storage.(*Store).SealAll"
+// The functions under which a CPU profile shows sealing: all that the sealer does itself, and its workers, which
+// roll up. What they have Pebble do in the background isn't there.
+const (
+	sealingAll  = "storage.(*Store).SealAll"
+	rollWorkers = "storage.(*sealer).each.func1"
+	rollWrites  = "storage.(*sealer).rollup"
+	rollBuild   = "storage.(*sealer).build"
+)
 
-var rollingUp = []string{"storage.(*sealer).rollup", "storage.(*sealer).build"}
+// own is what sealing's own code took of CPU, all of it and what is there for rollups.
+type own struct{ all, rollups time.Duration }
 
 var errProfile = errors.New("rollups: the CPU profile doesn't show the sealer")
 
-// shareOfRollups returns which share of sealing a CPU profile shows in code for rollups, 0 to 1.
-func shareOfRollups(ctx context.Context, file string) (float64, error) {
+// ownOfSealing reads it from a CPU profile.
+func ownOfSealing(ctx context.Context, file string) (own, error) {
 	cmd := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-cum", "-unit=ms", "-nodecount=100000", "-nodefraction=0", "-edgefraction=0", file)
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, fmt.Errorf("rollups: go tool pprof %s: %w", file, err)
+		return own{}, fmt.Errorf("rollups: go tool pprof %s: %w", file, err)
 	}
-	return shareIn(out)
+	return ownIn(out)
 }
 
-// shareIn reads the output of go tool pprof -top -cum: flat, flat%, sum%, cum, cum%, name.
-func shareIn(top []byte) (float64, error) {
+// ownIn reads what go tool pprof -top -cum writes: flat, flat%, sum%, cum, cum%, name.
+func ownIn(top []byte) (own, error) {
 	cum := map[string]time.Duration{}
 	lines := bufio.NewScanner(bytes.NewReader(top))
 	for lines.Scan() {
@@ -45,12 +52,11 @@ func shareIn(top []byte) (float64, error) {
 		name := fields[5]
 		cum[name[strings.LastIndexByte(name, '/')+1:]] = time.Duration(ms * float64(time.Millisecond))
 	}
-	if cum[sealing] == 0 {
-		return 0, errProfile
+	if err := lines.Err(); err != nil {
+		return own{}, err
 	}
-	var rollups time.Duration
-	for _, name := range rollingUp {
-		rollups += cum[name]
+	if cum[sealingAll] == 0 || cum[rollWorkers] == 0 {
+		return own{}, errProfile
 	}
-	return rollups.Seconds() / cum[sealing].Seconds(), lines.Err()
+	return own{all: cum[sealingAll] + cum[rollWorkers], rollups: cum[rollWorkers] + cum[rollWrites] + cum[rollBuild]}, nil
 }

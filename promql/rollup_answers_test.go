@@ -1,0 +1,287 @@
+package promql
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// rollupDuel are two stores of the same samples: the subject has rollups and a planner; the reference keeps raw samples
+// for ever, and Prometheus' evaluator answers from it alone.
+type rollupDuel struct {
+	t                  *testing.T
+	store              *rolledStore
+	subject, reference *Queryable
+	planned, plain     *Engine
+	truths             truths
+	// segments counts from what parts were answered.
+	segments map[string]int
+	// outcomes counts how queries ended.
+	outcomes map[string]int
+}
+
+func newRollupDuel(t *testing.T, store, reference *rolledStore, truths truths) *rollupDuel {
+	o := DefaultOptions()
+	o.Parser = allSyntax
+	d := &rollupDuel{
+		t: t, store: store, subject: NewQueryable(store.Store), reference: NewQueryable(reference.Store), truths: truths,
+		planned: NewEngine(o), segments: map[string]int{}, outcomes: map[string]int{},
+	}
+	o.NoPlanner = true
+	d.plain = NewEngine(o)
+	t.Cleanup(func() { require.NoError(t, d.planned.Close()); require.NoError(t, d.plain.Close()) })
+	return d
+}
+
+func (d *rollupDuel) in(mode string) context.Context { return newRollupContext(d.t, mode) }
+
+// newRollupContext returns a context whose queries use a resolution.
+func newRollupContext(t *testing.T, mode string) context.Context {
+	ctx, err := WithResolution(t.Context(), mode, 0)
+	require.NoError(t, err)
+	return ctx
+}
+
+// parts returns the parts of a query, and whether it is nothing but one.
+func (d *rollupDuel) parts(a asked) ([]candidate, bool) {
+	q, err := a.query(d.t.Context(), d.plain, d.reference)
+	require.NoError(d.t, err)
+	defer q.Close()
+	return candidatesOf(q.Statement().(*parser.EvalStmt))
+}
+
+// difference asks both and says how the answers differ; ok is false if the query isn't one.
+func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
+	want, _, err := a.ask(d.t.Context(), d.plain, d.reference)
+	if err != nil {
+		return "", false
+	}
+	got, stats, err := a.ask(d.in(mode), d.planned, d.subject)
+	require.NoError(d.t, err)
+	for _, p := range stats {
+		for _, s := range p.Segments {
+			if p.Refused == "" {
+				d.segments[s.String()]++
+			}
+		}
+	}
+	why = d.judge(a, mode, want, got, stats)
+	// The evaluator's own answer may be one of several, where it walks through a map: then nothing is known.
+	for i := 0; why != "" && i < 10; i++ {
+		again, _, err := a.ask(d.t.Context(), d.plain, d.reference)
+		require.NoError(d.t, err)
+		if want.differs(again, 0) != "" {
+			d.outcomes["undecided"]++
+			return "", true
+		}
+	}
+	return why, true
+}
+
+// judge says in what an answer isn't as it has to be, given the reference's.
+func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []PartStats) string {
+	info := shortfallsIn(got.notes)
+	if info > 1 {
+		return fmt.Sprintf("%d infos of what is missing: %q", info, got.notes)
+	}
+	parts, single := d.parts(a)
+	if single && (len(stats) == 0 || stats[0].Refused == "") {
+		return d.judgePart(a, mode, parts[0], want, got, info)
+	}
+	if inexact(stats) || info > 0 || strings.Contains(got.err, errRawGone.Error()) {
+		d.outcomes["composite of the inexact"]++
+		return unlikelyError(want.err, got.err)
+	}
+	d.outcomes["composite"]++
+	if d.store.Horizon(rollup.Raw) >= rolledFrom {
+		want = want.withoutHints(got)
+	}
+	why := want.differsBy(got, nil)
+	if why == "" {
+		return ""
+	}
+	d.outcomes["other bits"]++
+	spread, ok := d.steady(a, want)
+	if !ok {
+		d.outcomes["unsteady"]++
+		return ""
+	}
+	return want.differsBy(got, boundOfSpread(spread))
+}
+
+// unlikelyError says which error can't come of windows that are moved, widened or approximated: then there may be more
+// series at a time, or fewer, than there were.
+func unlikelyError(want, got string) string {
+	if got == "" || got == want || strings.Contains(got, errRawGone.Error()) {
+		return ""
+	}
+	for _, of := range []string{"duplicate series", "same labelset", "many-to-one", "many-to-many", "one-to-one"} {
+		if strings.Contains(got, of) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("error %q, not %q", got, want)
+}
+
+// judgePart judges the answer to a query that is one part.
+func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answer, info int) string {
+	legs, short, err := c.resolve(d.in(mode), d.store.Store, resolvingOf(d.in(mode)))
+	if err != nil {
+		d.outcomes["refused"]++
+		if !strings.Contains(got.err, errRawGone.Error()) {
+			return fmt.Sprintf("error %q, not %q", got.err, err)
+		}
+		return ""
+	}
+	exact, approximate := true, false
+	for _, l := range legs {
+		exact = exact && l.isExact()
+		approximate = approximate || l.Approximate
+	}
+	switch {
+	case !short.none() && info == 0 && got.err == "":
+		return "no info of what is missing"
+	case exact && info == 0 && d.store.Horizon(rollup.Raw) < rolledFrom:
+		d.outcomes["exact"]++
+		return want.differsBy(got, d.truths.boundOf(c))
+	case exact && info == 0:
+		d.outcomes["exact, raw being gone"]++
+		if !slices.Equal(want.notes, got.notes) {
+			return fmt.Sprintf("annotations %q, not %q", got.notes, want.notes)
+		}
+	case approximate && c.over != nil:
+		d.outcomes["aggregated ends"]++
+		return ""
+	case approximate:
+		d.outcomes["ends of buckets"]++
+	case exact:
+		d.outcomes["exact but for left out"]++
+	default:
+		d.outcomes["moved"]++
+	}
+	m := movedPart{d: d, a: a, candidate: c, legs: legs, want: want, memo: map[[2]int64]answer{}}
+	return m.differs(got)
+}
+
+// shortfallsIn counts the infos of what an answer lacks for want of raw samples.
+func shortfallsIn(notes []string) (n int) {
+	for _, note := range notes {
+		if strings.Contains(note, "raw samples before") {
+			n++
+		}
+	}
+	return n
+}
+
+// inexact says whether any part was answered otherwise than raw samples would.
+func inexact(stats []PartStats) bool {
+	for _, p := range stats {
+		for _, s := range p.Segments {
+			if s.Edges != onEdges.String() || s.Approximate {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// smallest returns a query inside a failing one, as small as possible, that fails, too.
+func (d *rollupDuel) smallest(a asked, mode, why string) (asked, string) {
+	if a.end != 0 {
+		for t := a.start; t <= a.end; t += a.step.Milliseconds() {
+			b := asked{text: a.text, start: t}
+			if why, ok := d.difference(b, mode); ok && why != "" {
+				return d.smallest(b, mode, why)
+			}
+		}
+	}
+	expr, err := parser.NewParser(allSyntax).ParseExpr(a.text)
+	require.NoError(d.t, err)
+	for child := range parser.ChildrenIter(expr) {
+		e, ok := child.(parser.Expr)
+		if !ok || e.Type() == parser.ValueTypeString {
+			continue
+		}
+		b := a
+		b.text = e.String()
+		if why, ok := d.difference(b, mode); ok && why != "" {
+			return d.smallest(b, mode, why)
+		}
+	}
+	return a, why
+}
+
+// contest asks so many queries of a kind in a mode, and reports those whose answers aren't as they have to be.
+func (d *rollupDuel) contest(about string, ask func() asked, mode string, queries int) {
+	count, failed := 0, 0
+	for count < queries && failed < 6 {
+		q := ask()
+		why, ok := d.difference(q, mode)
+		if !ok {
+			continue
+		}
+		if count++; why != "" {
+			failed++
+			small, smallWhy := d.smallest(q, mode, why)
+			d.t.Errorf("%s, %s: %s\n%s\nsmaller: %s\n%s", about, mode, q, why, small, smallWhy)
+		}
+	}
+}
+
+func seedOf(t *testing.T) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("SEED=%d", seed)
+	return seed
+}
+
+func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
+	seed := seedOf(t)
+	all := (&roller{r: rand.New(rand.NewPCG(seed, 1))}).all()
+	truths, reference := truthsOf(all), unrolled(t, all)
+	store := rolled(t, memory.New(), all, 5*24*time.Hour, 20*24*time.Hour)
+	a := &rollupAsker{r: rand.New(rand.NewPCG(seed, 2)), called: map[string]int{}}
+	simple := func() asked { return a.at(a.simple()) }
+	composite := func() asked { return a.at(a.vector(1 + a.r.IntN(3))) }
+	contest := func(about string, modes ...string) {
+		for _, mode := range modes {
+			d := newRollupDuel(t, store, reference, truths)
+			start := time.Now()
+			d.contest(about, simple, mode, 300)
+			d.contest(about, composite, mode, 150)
+			t.Log(about, mode, d.outcomes, d.segments, time.Since(start))
+		}
+	}
+	modes := []string{"exact", "auto", "5m", "1h"}
+	contest("all is kept", modes...)
+	require.NoError(t, store.SealAll(t.Context()))
+	later := func(horizon int64) {
+		store.now = time.UnixMilli(horizon)
+		_, err := store.Expire(t.Context())
+		require.NoError(t, err)
+	}
+	later(rolledFrom + 5*day + 37*hour + 17*minute + 23*second)
+	contest("half of raw is gone", modes...)
+	later(rolledTo + 14*day)
+	contest("raw is gone", modes...)
+	later(rolledFrom + 20*day + 31*hour + 3*minute)
+	contest("half of 5m is gone", modes...)
+	later(rolledTo + 40*day)
+	contest("5m is gone", modes...)
+}

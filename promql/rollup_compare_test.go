@@ -1,0 +1,231 @@
+package promql
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// tolerance is how far an answer may lie from that of raw samples: by so much of the largest absolute value that
+// entered its computation.
+const tolerance = 1e-12
+
+// boundFunc returns the largest absolute value that entered what a series has at a time.
+type boundFunc func(metric labels.Labels, t int64) float64
+
+// differsBy says how got differs from a by more than the tolerance; "" if it doesn't. Without a bound it must be the
+// same to the last bit.
+func (a answer) differsBy(got answer, bound boundFunc) string {
+	if a.err != got.err {
+		return fmt.Sprintf("error %q, not %q", got.err, a.err)
+	}
+	if !slices.Equal(a.notes, got.notes) {
+		return fmt.Sprintf("annotations %q, not %q", got.notes, a.notes)
+	}
+	return differentRows(a.rows, got.rows, bound)
+}
+
+// withoutHints returns the answer with the counter reset hints that got lacks made unknown: once raw samples are gone,
+// nobody knows them.
+func (a answer) withoutHints(got answer) answer {
+	has := valuesOf(got.rows)
+	out := answer{err: a.err, notes: a.notes}
+	for _, s := range a.rows {
+		s.Histograms = slices.Clone(s.Histograms)
+		for i, p := range s.Histograms {
+			if v := has[point{s.Metric.Hash(), p.T}]; v.h != nil {
+				s.Histograms[i].H = withHintOf(p.H, v.h)
+			}
+		}
+		out.rows = append(out.rows, s)
+	}
+	return out
+}
+
+// withHintOf returns h, with an unknown counter reset hint if other has that.
+func withHintOf(h, other *histogram.FloatHistogram) *histogram.FloatHistogram {
+	if other.CounterResetHint != histogram.UnknownCounterReset {
+		return h
+	}
+	h = h.Copy()
+	h.CounterResetHint = histogram.UnknownCounterReset
+	return h
+}
+
+func differentRows(want, got promengine.Matrix, bound boundFunc) string {
+	for i, x := range want {
+		if i >= len(got) || !labels.Equal(x.Metric, got[i].Metric) {
+			return fmt.Sprintf("no series %s", x.Metric)
+		}
+		if d := differentSeries(x, got[i], bound); d != "" {
+			return fmt.Sprintf("%s has %s", x.Metric, d)
+		}
+	}
+	if len(got) > len(want) {
+		return fmt.Sprintf("there is a series %s", got[len(want)].Metric)
+	}
+	return ""
+}
+
+func differentSeries(want, got promengine.Series, bound boundFunc) string {
+	for i, p := range want.Floats {
+		if i >= len(got.Floats) || got.Floats[i].T != p.T {
+			return fmt.Sprintf("no %v", p)
+		}
+		if q := got.Floats[i]; !near(p.F, q.F, 0) && (bound == nil || !within(p.F, q.F, bound(want.Metric, p.T))) {
+			return fmt.Sprintf("%v, not %v", q, p)
+		}
+	}
+	for i, p := range want.Histograms {
+		if i >= len(got.Histograms) || got.Histograms[i].T != p.T {
+			return fmt.Sprintf("no %v", p)
+		}
+		if q := got.Histograms[i]; !withinHistogram(p.H, q.H, func() float64 { return bound(want.Metric, p.T) }) {
+			return fmt.Sprintf("%v (%v), not %v (%v)", q, q.H.CounterResetHint, p, p.H.CounterResetHint)
+		}
+	}
+	if n := len(want.Floats); len(got.Floats) > n {
+		return fmt.Sprintf("%v more", got.Floats[n])
+	}
+	if n := len(want.Histograms); len(got.Histograms) > n {
+		return fmt.Sprintf("%v more", got.Histograms[n])
+	}
+	return ""
+}
+
+func within(want, got, largest float64) bool {
+	return want == got || math.IsNaN(want) && math.IsNaN(got) ||
+		math.Abs(want-got) <= tolerance*max(largest, math.Abs(want))
+}
+
+// withinHistogram compares bucket by bucket: how they are laid out in spans doesn't matter.
+func withinHistogram(want, got *histogram.FloatHistogram, bound func() float64) bool {
+	if nearHistograms(want, got, 0) {
+		return true
+	}
+	if want.CounterResetHint != got.CounterResetHint || want.Schema != got.Schema || want.ZeroThreshold != got.ZeroThreshold ||
+		!slices.Equal(want.CustomValues, got.CustomValues) {
+		return false
+	}
+	largest := bound()
+	if !within(want.Count, got.Count, largest) || !within(want.Sum, got.Sum, largest) || !within(want.ZeroCount, got.ZeroCount, largest) {
+		return false
+	}
+	a, b := bucketsOf(want), bucketsOf(got)
+	for at := range a {
+		if !within(a[at], b[at], largest) {
+			return false
+		}
+	}
+	for at := range b {
+		if !within(a[at], b[at], largest) {
+			return false
+		}
+	}
+	return true
+}
+
+// truths are the samples as they were sent, by which answers are measured.
+type truths []truth
+
+type truth struct {
+	labels labels.Labels
+	samplePoints
+	// strange: it has histograms, or its sums overflow.
+	strange bool
+}
+
+func truthsOf(all []*rolledSeries) (out truths) {
+	for _, s := range all {
+		p := samplePointsOf(&s.truth)
+		out = append(out, truth{s.labels, p, len(p.hists) > 0 || s.labels.Get(labels.MetricName) == "huge"})
+	}
+	return out
+}
+
+// largest returns the largest absolute value in (from, to] of the series that a part takes for one of its result.
+func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) float64 {
+	most := 0.0
+	for _, s := range ts {
+		if s.feeds(c, metric) {
+			most = max(most, s.largestIn(from, to))
+		}
+	}
+	return most
+}
+
+// selected says whether the series is one of the part's.
+func (s truth) selected(c candidate) bool {
+	for _, m := range c.matchers {
+		if !m.Matches(s.labels.Get(m.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// feeds says whether the series enters the part's series of these labels.
+func (s truth) feeds(c candidate, metric labels.Labels) bool {
+	if !s.selected(c) {
+		return false
+	}
+	if c.over == nil {
+		return labels.Equal(c.metric(s.labels), metric)
+	}
+	in := true
+	metric.Range(func(l labels.Label) { in = in && s.labels.Get(l.Name) == l.Value })
+	return in
+}
+
+// largestIn returns the largest absolute value in (from, to].
+func (s truth) largestIn(from, to int64) float64 {
+	i, _ := slices.BinarySearchFunc(s.floats, from+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
+	j, _ := slices.BinarySearchFunc(s.floats, to+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
+	k, _ := slices.BinarySearchFunc(s.hists, from+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
+	l, _ := slices.BinarySearchFunc(s.hists, to+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
+	return samplePoints{s.floats[i:j], s.hists[k:l]}.largest()
+}
+
+// boundOf returns the bound of a query that is one part.
+func (ts truths) boundOf(c candidate) boundFunc {
+	if c.over == nil && bitExact[c.function] {
+		return func(labels.Labels, int64) float64 { return 0 }
+	}
+	return func(metric labels.Labels, t int64) float64 {
+		from, to := c.window(c.stepAt(t))
+		return ts.largest(c, metric, from, to)
+	}
+}
+
+// stepAt returns the step whose answer stands at a time.
+func (c candidate) stepAt(t int64) int {
+	if c.eval.n == 1 {
+		return 0
+	}
+	return int((t - c.eval.first) / c.eval.step)
+}
+
+// candidatesOf returns the parts of a query, and whether it is one part and nothing else.
+func candidatesOf(stmt *parser.EvalStmt) (all []candidate, single bool) {
+	all = find(stmt, false, false)
+	if len(all) != 1 {
+		return all, false
+	}
+	at := &stmt.Expr
+	for {
+		switch e := (*at).(type) {
+		case *parser.StepInvariantExpr:
+			at = &e.Expr
+			continue
+		case *parser.ParenExpr:
+			at = &e.Expr
+			continue
+		}
+		return all, at == all[0].at
+	}
+}

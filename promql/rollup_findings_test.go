@@ -1,0 +1,60 @@
+package promql
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What the generated queries of TestRollupsAnswerAsRawSamplesDo found once, as small as it gets.
+
+// An instant query whose window begins inside a bucket leaves out the samples before it.
+func TestWindowsThatBeginInsideABucketAreExact(t *testing.T) {
+	store, now := expiringStore(t)
+	r := newRivals(t, NewQueryable(store), nil)
+	end := now.UnixMilli() - 7*minute - 3
+	for _, text := range []string{"count_over_time(requests_total[15h])", "increase(requests_total[20h])", "sum_over_time(requests_total[15h])"} {
+		a := asked{text: text, start: end}
+		r.ctx = newRollupContext(t, "exact")
+		got, stats := r.answerOf(a)
+		require.Equal(t, "1h", stats[0].Segments[0].Resolution, text)
+		r.ctx = newRollupContext(t, "raw")
+		want, _ := r.answerOf(a)
+		require.Empty(t, want.differs(got, 1e-12), text)
+	}
+}
+
+// However many parts and other selectors of a query lack samples, one info says so.
+func TestOneInfoAQuery(t *testing.T) {
+	store, now := expiringStore(t)
+	r := newRivals(t, NewQueryable(store), nil)
+	for _, text := range []string{
+		"rate(requests_total[7m]) + deriv(requests_total[9m])",
+		"timestamp(requests_total) + rate(requests_total[7m])",
+		"limitk(1, requests_total) + deriv(requests_total[7m])",
+	} {
+		got, _ := r.answerOf(asked{text: text, start: now.Add(-30*time.Hour).UnixMilli() + 1234})
+		require.Empty(t, got.err)
+		require.Len(t, got.rows, 1, text)
+		require.Equal(t, 1, shortfallsIn(got.notes), "%s: %q", text, got.notes)
+	}
+}
+
+// A function of a fixed window that depends on the time of evaluation, too, is asked for once a step.
+func TestFixedWindowsWhereRawIsGone(t *testing.T) {
+	store, now := expiringStore(t)
+	r := newRivals(t, NewQueryable(store), nil)
+	from := now.Add(-30 * time.Hour)
+	got, _ := r.answerOf(asked{
+		text:  "predict_linear(requests_total[2h] @ start(), 60)",
+		start: from.UnixMilli(), end: from.Add(3 * time.Hour).UnixMilli(), step: time.Hour,
+	})
+	require.Empty(t, got.err)
+	require.Equal(t, 1, shortfallsIn(got.notes), got.notes)
+	require.Len(t, got.rows, 1)
+	require.Len(t, got.rows[0].Floats, 4)
+	require.InDelta(t, 240, got.rows[0].Floats[1].F-got.rows[0].Floats[0].F, 1, "a sample every 15 s, one more each")
+	require.True(t, strings.Contains(got.notes[0], "first and the last sample"), got.notes)
+}

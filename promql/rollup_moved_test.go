@@ -1,0 +1,294 @@
+package promql
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// A part whose windows were moved or widened has, at each step, the value that Prometheus' evaluator gives for the
+// window that the step got instead, scaled where the function grows with its window. That is all by which it may differ
+// from the answer to what was asked: what lies between the edges. Where buckets can't answer a series, it has the value
+// of the window that was asked for, from raw samples, and once these are gone it has none, and an info says so.
+
+// movedPart is a query that is one part, with what its steps are answered from.
+type movedPart struct {
+	d *rollupDuel
+	a asked
+	candidate
+	legs []*leg
+	want answer              // of the windows that were asked for
+	memo map[[2]int64]answer // by right edge and span
+}
+
+// legOf returns the leg that answers step k.
+func (m *movedPart) legOf(k int) *leg {
+	for _, l := range m.legs {
+		if k < l.ToStep {
+			return l
+		}
+	}
+	return m.legs[len(m.legs)-1]
+}
+
+// window returns the window from which step k is answered.
+func (m *movedPart) window(k int) (from, to int64) {
+	return m.legOf(k).segment.window(m.edges.at(k))
+}
+
+// values are those of an answer, by series and time.
+type valuesAt map[point]valueAt
+
+type valueAt struct {
+	metric labels.Labels
+	f      float64
+	h      *histogram.FloatHistogram
+}
+
+func valuesOf(rows promengine.Matrix) valuesAt {
+	all := valuesAt{}
+	for _, s := range rows {
+		for _, p := range s.Floats {
+			all[point{s.Metric.Hash(), p.T}] = valueAt{metric: s.Metric, f: p.F}
+		}
+		for _, p := range s.Histograms {
+			all[point{s.Metric.Hash(), p.T}] = valueAt{metric: s.Metric, h: p.H}
+		}
+	}
+	return all
+}
+
+// expected returns what the part's steps are to be, given what they would be over the windows that were asked for.
+func (m *movedPart) expected(asked valuesAt) (valuesAt, string) {
+	all := valuesAt{}
+	for i, t := range m.times() {
+		k := min(i, m.edges.n-1)
+		var now answer
+		switch l := m.legOf(k); {
+		case l.isExact():
+			for at, v := range asked {
+				if at.t == t {
+					all[at] = v
+				}
+			}
+			continue
+		case l.Approximate:
+			now = m.ends(k, l)
+		default:
+			now = m.evaluated(k)
+		}
+		if now.err != "" {
+			return nil, now.err
+		}
+		for at, v := range valuesOf(now.rows) {
+			if scale := m.scale(k); v.h == nil {
+				v.f *= scale
+			} else if scale != 1 {
+				v.h = v.h.Copy().Mul(scale)
+			}
+			all[point{at.series, t}] = v
+		}
+	}
+	return all, ""
+}
+
+// times are those of the query's steps. A part that is the same at all of them has only one step.
+func (m *movedPart) times() []int64 {
+	if m.a.end == 0 {
+		return []int64{m.a.start}
+	}
+	var all []int64
+	for t := m.a.start; t <= m.a.end; t += m.a.step.Milliseconds() {
+		all = append(all, t)
+	}
+	return all
+}
+
+// scale is what the value of step k is multiplied by.
+func (m *movedPart) scale(k int) float64 {
+	l := m.legOf(k)
+	s := l.Windows.scale()
+	if fn := functionOf(m.function); fn == nil || !fn.grows || l.Approximate {
+		return 1
+	}
+	if m.over == nil {
+		return s
+	}
+	switch m.over.expr.Op {
+	case parser.COUNT, parser.GROUP:
+		return 1
+	case parser.STDVAR:
+		return s * s
+	default:
+		return s
+	}
+}
+
+// evaluated asks the reference for the window of step k.
+func (m *movedPart) evaluated(k int) answer {
+	from, to := m.window(k)
+	key := [2]int64{to, to - from}
+	if out, ok := m.memo[key]; ok {
+		return out
+	}
+	text := m.textOver(to - from)
+	opts := promengine.NewPrometheusQueryOpts(false, time.Duration(to-from)*time.Millisecond)
+	q, err := m.d.plain.engine.NewInstantQuery(m.d.t.Context(), m.d.reference, opts, text, time.UnixMilli(to))
+	require.NoError(m.d.t, err, text)
+	defer q.Close()
+	out, err := asked{text: text, start: to}.answer(q.Exec(m.d.t.Context()))
+	require.NoError(m.d.t, err)
+	m.memo[key] = out
+	return out
+}
+
+// textOver is the query over so many milliseconds, right up to when it is asked.
+func (m *movedPart) textOver(span int64) string {
+	expr, err := parser.NewParser(allSyntax).ParseExpr(m.a.text)
+	require.NoError(m.d.t, err)
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		switch e := n.(type) {
+		case *parser.MatrixSelector:
+			e.Range, e.RangeExpr = time.Duration(span)*time.Millisecond, nil
+		case *parser.VectorSelector:
+			e.Offset, e.OriginalOffset, e.OriginalOffsetExpr, e.Timestamp, e.StartOrEnd = 0, 0, nil, nil, 0
+		}
+		return nil
+	})
+	return expr.String()
+}
+
+// ends calls the function on the first and the last sample of each bucket in the window of step k.
+func (m *movedPart) ends(k int, l *leg) (out answer) {
+	from, to := m.window(k)
+	for _, s := range m.d.truths {
+		if !s.selected(m.candidate) {
+			continue
+		}
+		window := s.endsIn(from, to, l.Resolution)
+		if len(window.floats)+len(window.hists) == 0 {
+			continue
+		}
+		row := promengine.Series{Metric: m.metric(s.labels)}
+		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.floats, Histograms: window.hists}},
+			m.args, &promengine.EvalNodeHelper{Ts: m.eval.at(k)})
+		for _, v := range vector {
+			if v.H != nil {
+				row.Histograms = append(row.Histograms, promengine.HPoint{H: v.H})
+			} else {
+				row.Floats = append(row.Floats, promengine.FPoint{F: v.F})
+			}
+		}
+		if len(vector) > 0 {
+			out.rows = append(out.rows, row)
+		}
+	}
+	return out
+}
+
+// endsIn returns the first and the last sample of each bucket in (from, to].
+func (s truth) endsIn(from, to int64, res rollup.Resolution) (out samplePoints) {
+	all := s.in(from, to)
+	width := res.Width()
+	for i, p := range all.floats {
+		if i == 0 || i == len(all.floats)-1 || ceilTo(p.T, width) != ceilTo(all.floats[i-1].T, width) || ceilTo(p.T, width) != ceilTo(all.floats[i+1].T, width) {
+			out.floats = append(out.floats, p)
+		}
+	}
+	for i, p := range all.hists {
+		if p.H.CounterResetHint != histogram.GaugeType { // Of the one before, which may be left out.
+			p.H.CounterResetHint = histogram.UnknownCounterReset
+		}
+		if i == 0 || i == len(all.hists)-1 || ceilTo(p.T, width) != ceilTo(all.hists[i-1].T, width) || ceilTo(p.T, width) != ceilTo(all.hists[i+1].T, width) {
+			out.hists = append(out.hists, p)
+		}
+	}
+	return out
+}
+
+// largest returns the bound of what the part has at a time.
+func (m *movedPart) largest(metric labels.Labels, t int64) float64 {
+	from, to := m.window(m.stepAt(t))
+	return m.d.truths.largest(m.candidate, metric, from, to)
+}
+
+// differs compares what the part has to have with what it has.
+func (m *movedPart) differs(got answer) string {
+	asked, has := valuesOf(m.want.rows), valuesOf(got.rows)
+	want, err := m.expected(asked)
+	if err != got.err {
+		return fmt.Sprintf("error %q, not %q", got.err, err)
+	}
+	leftOut := strings.Contains(strings.Join(got.notes, " "), "only samples could tell")
+	if leftOut {
+		m.d.outcomes["left out"]++
+	}
+	strange := m.strange()
+	if m.over != nil && len(strange) > 0 {
+		m.d.outcomes["aggregated by halves"]++
+		return ""
+	}
+	for at, w := range want {
+		if v, ok := has[at]; ok && m.same(w, v, at.t) {
+			continue
+		}
+		x, inAsked := asked[at]
+		v, ok := has[at]
+		switch from, _ := m.part.window(m.stepAt(at.t)); {
+		case !strange[at.series]:
+		case leftOut && m.legOf(m.stepAt(at.t)).Approximate, !ok && leftOut, !ok && !inAsked && from >= m.d.store.Horizon(rollup.Raw), ok && inAsked && m.same(x, v, at.t):
+			m.d.outcomes["values from samples"]++
+			continue
+		}
+		if !ok {
+			return fmt.Sprintf("no value %v of %s at %d", w.text(), w.metric, at.t)
+		}
+		return fmt.Sprintf("%s has %v at %d, not %v, and %v as asked", w.metric, v.text(), at.t, w.text(), x.text())
+	}
+	for at, v := range has {
+		if _, ok := want[at]; ok {
+			continue
+		}
+		if leftOut && strange[at.series] && m.legOf(m.stepAt(at.t)).Approximate {
+			continue
+		}
+		if x, ok := asked[at]; !ok || !strange[at.series] || !m.same(x, v, at.t) {
+			return fmt.Sprintf("%s has %v at %d", v.metric, v.text(), at.t)
+		}
+	}
+	return ""
+}
+
+func (v valueAt) text() string {
+	if v.h != nil {
+		return fmt.Sprintf("%v (%d)", v.h, v.h.CounterResetHint)
+	}
+	return fmt.Sprint(v.f)
+}
+
+// same compares two values.
+func (m *movedPart) same(want, got valueAt, t int64) bool {
+	if want.h == nil || got.h == nil {
+		return want.h == nil && got.h == nil && (near(want.f, got.f, 0) || within(want.f, got.f, m.largest(want.metric, t)))
+	}
+	return withinHistogram(withHintOf(want.h, got.h), got.h, func() float64 { return m.largest(want.metric, t) })
+}
+
+// strange are the part's series, by the hash of their labels, whose buckets may not answer.
+func (m *movedPart) strange() map[uint64]bool {
+	all := map[uint64]bool{}
+	for _, s := range m.d.truths {
+		if s.selected(m.candidate) && s.strange {
+			all[m.metric(s.labels).Hash()] = true
+		}
+	}
+	return all
+}

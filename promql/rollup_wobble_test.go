@@ -1,0 +1,176 @@
+package promql
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/stretchr/testify/require"
+)
+
+// How far an answer may be off that is computed from several parts, each of which may be off by the tolerance, depends
+// on the computation: rate(a)/rate(b) is well-behaved, ceil, topk and == jump. So the parts' values, taken from raw
+// samples, are moved at random by a tenth of the tolerance, and it is seen by how much the answer moves.
+const (
+	wobbles      = 6
+	wobbleBy     = tolerance / 10
+	wobbleFactor = 30 // tolerance / wobbleBy, and as much as chance may hide
+)
+
+// wobblyPlan moves the results of a plan.
+type wobblyPlan struct {
+	*plan
+	move func(*plan)
+}
+
+func (w wobblyPlan) Querier(mint, maxt int64) (promstorage.Querier, error) {
+	q, err := w.plan.Querier(mint, maxt)
+	if err == nil {
+		w.move(w.plan)
+	}
+	return q, err
+}
+
+// wobbled answers a query from raw samples, with its parts' values moved.
+func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
+	largest := d.largestOfParts(a)
+	return d.answerOf(a, func(p *plan) {
+		for mark, result := range p.results {
+			bound, ok := largest[mark.Value]
+			if !ok {
+				continue
+			}
+			for _, s := range result.series {
+				wobble(s, bound(s.metric), r)
+			}
+		}
+	})
+}
+
+// answerOf answers a query of the reference by way of its parts, which move may change.
+func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
+	p := &plan{queryable: d.reference, budget: budget{limit: int64(d.planned.opts.MaxSamples)}}
+	inner, err := a.with(d.t.Context(), d.planned.engine, wobblyPlan{p, move})
+	require.NoError(d.t, err)
+	p.stmt = inner.Statement().(*parser.EvalStmt)
+	q := &query{Query: inner, plan: p, timeout: d.planned.opts.Timeout}
+	defer q.Close()
+	out, err := a.answer(q.Exec(d.in("raw")))
+	require.NoError(d.t, err)
+	return out
+}
+
+// largestOfParts returns the largest absolute value that enters a series of each of the parts that may round, by
+// their text.
+func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) float64 {
+	parts, _ := d.parts(a)
+	all := map[string]func(labels.Labels) float64{}
+	for _, c := range parts {
+		from, _ := c.window(0)
+		_, to := c.window(c.edges.n - 1)
+		bound := func(metric labels.Labels) float64 { return d.truths.largest(c, metric, from, to) }
+		if c.over == nil {
+			if !bitExact[c.function] {
+				all[(*c.at).String()] = bound
+			}
+			continue
+		}
+		if !bitExact[c.function] || !slices.Contains([]parser.ItemType{parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}, c.over.expr.Op) {
+			all[(*c.at).String()] = bound
+		}
+		if inner := c; !bitExact[c.function] { // An aggregation of histograms is the evaluator's.
+			inner.over = nil
+			all[(*c.inner).String()] = func(metric labels.Labels) float64 { return d.truths.largest(inner, metric, from, to) }
+		}
+	}
+	return all
+}
+
+// wobble moves the values of a series.
+func wobble(s *partSeries, largest float64, r *rand.Rand) {
+	s.v = slices.Clone(s.v)
+	for i, v := range s.v {
+		if !isNone(v) && !math.IsInf(v, 0) {
+			s.v[i] = v + (2*r.Float64()-1)*wobbleBy*max(largest, math.Abs(v))
+		}
+	}
+	s.h = slices.Clone(s.h)
+	for i, h := range s.h {
+		if h != nil {
+			s.h[i] = h.Copy().Mul(1 + (2*r.Float64()-1)*wobbleBy)
+		}
+	}
+}
+
+// steady says whether an answer stays the same but for its values when the parts' move, and by how much these do.
+func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok bool) {
+	spread = map[point]float64{}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range wobbles {
+		got := d.wobbled(a, r)
+		if want.err != got.err || !slices.Equal(want.notes, got.notes) || len(want.rows) != len(got.rows) {
+			return nil, false
+		}
+		for i, x := range want.rows {
+			if !labels.Equal(x.Metric, got.rows[i].Metric) || !spreads(x, got.rows[i], spread) {
+				return nil, false
+			}
+		}
+	}
+	return spread, true
+}
+
+// point is where in an answer a value stands.
+type point struct {
+	series uint64
+	t      int64
+}
+
+func spreads(want, got promengine.Series, spread map[point]float64) bool {
+	if len(want.Floats) != len(got.Floats) || len(want.Histograms) != len(got.Histograms) {
+		return false
+	}
+	series := want.Metric.Hash()
+	for i, p := range want.Floats {
+		q := got.Floats[i]
+		if p.T != q.T || math.IsNaN(p.F) != math.IsNaN(q.F) || (math.IsInf(p.F, 0) || math.IsInf(q.F, 0)) && p.F != q.F {
+			return false
+		}
+		at := point{series, p.T}
+		spread[at] = max(spread[at], math.Abs(p.F-q.F))
+	}
+	for i, p := range want.Histograms {
+		q := got.Histograms[i]
+		if p.T != q.T || p.H.Schema != q.H.Schema || p.H.CounterResetHint != q.H.CounterResetHint {
+			return false
+		}
+		at := point{series, p.T}
+		spread[at] = max(spread[at], apart(p.H, q.H))
+	}
+	return true
+}
+
+// apart returns by how much the counts of two histograms differ.
+func apart(a, b *histogram.FloatHistogram) float64 {
+	most := max(math.Abs(a.Sum-b.Sum), math.Abs(a.Count-b.Count))
+	x, y := bucketsOf(a), bucketsOf(b)
+	for at := range x {
+		most = max(most, math.Abs(x[at]-y[at]))
+	}
+	if math.IsNaN(most) || math.IsInf(most, 0) {
+		return max(math.Abs(a.Count-b.Count), tolerance*math.Abs(a.Count))
+	}
+	return most
+}
+
+// boundOf returns what differsBy takes, of a spread.
+func boundOfSpread(spread map[point]float64) boundFunc {
+	return func(metric labels.Labels, t int64) float64 {
+		return wobbleFactor * spread[point{metric.Hash(), t}] / tolerance
+	}
+}
