@@ -182,6 +182,14 @@ func (c *classes) of(ls labels.Labels) int64 {
 	return classDefault
 }
 
+// ClassNames lists the retention classes that the store has, or had.
+func (s *Store) ClassNames() (names []string) {
+	for _, k := range *s.classes.known.Load() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // number returns a class' number. One that has none yet is as the default one.
 func (c *classes) number(name string) int64 {
 	return int64(slices.IndexFunc(*c.known.Load(), func(k knownClass) bool { return k.Name == name })) + 1
