@@ -1,11 +1,17 @@
 package promql
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
 // What the generated queries of TestRollupsAnswerAsRawSamplesDo found once, as small as it gets.
@@ -57,4 +63,49 @@ func TestFixedWindowsWhereRawIsGone(t *testing.T) {
 	require.Len(t, got.rows[0].Floats, 4)
 	require.InDelta(t, 240, got.rows[0].Floats[1].F-got.rows[0].Floats[0].F, 1, "a sample every 15 s, one more each")
 	require.True(t, strings.Contains(got.notes[0], "first and the last sample"), got.notes)
+}
+
+// A seal that was cut short after its rollups were written, and before they were marked, leaves its slot to the samples:
+// the day's chunk, which other slots need, mustn't answer for it.
+func TestRollupsOfASealThatWasCutShort(t *testing.T) {
+	broken := false
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if broken && op.Kind == faultengine.Write && op.Table == engine.Sealed {
+			return faultengine.Fail(errors.New("the power is off"))
+		}
+		return faultengine.Pass()
+	})
+	store := openRolled(t, eng, 0, 0)
+	ls := labels.FromStrings(labels.MetricName, "requests_total")
+	write := func(at ...int64) {
+		b := store.NewBatch("default")
+		s, err := b.Define(nil, ls)
+		require.NoError(t, err)
+		for _, at := range at {
+			require.NoError(t, b.Float(s, at, 0, float64(at-someDay)))
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	for at := someDay + minute; at <= someDay+22*hour; at += minute {
+		write(at)
+	}
+	require.NoError(t, store.SealAll(t.Context()))
+	for at := someDay + 22*hour + minute; at <= someDay+day; at += minute {
+		write(at)
+	}
+	broken = true
+	require.Error(t, store.SealAll(t.Context()))
+	write(someDay + 23*hour + 1)
+	r := newRivals(t, NewQueryable(store.Store), nil)
+	for _, end := range []int64{0, 90*second + 1} {
+		for _, text := range []string{"count_over_time(requests_total[1d])", "sum_over_time(requests_total[23h])"} {
+			a := asked{text: text, start: someDay + day - end}
+			r.ctx = newRollupContext(t, "exact")
+			got, stats := r.answerOf(a)
+			require.Equal(t, "1h", stats[0].Segments[0].Resolution, text)
+			r.ctx = newRollupContext(t, "raw")
+			want, _ := r.answerOf(a)
+			require.Empty(t, want.differs(got, 1e-12), a)
+		}
+	}
 }

@@ -112,13 +112,18 @@ func (m *movedPart) times() []int64 {
 	return all
 }
 
-// scale is what the value of step k is multiplied by.
+// growing are the functions whose value grows with their window.
+var growing = map[string]bool{
+	"increase": true, "delta": true, "changes": true, "resets": true, "sum_over_time": true, "count_over_time": true,
+}
+
+// scale is what the value of step k is multiplied by, where its window was widened.
 func (m *movedPart) scale(k int) float64 {
-	l := m.legOf(k)
-	s := l.Windows.scale()
-	if fn := functionOf(m.function); fn == nil || !fn.grows || l.Approximate {
+	from, to := m.window(k)
+	if !growing[m.function] || m.legOf(k).Approximate || to-from <= m.width {
 		return 1
 	}
+	s := float64(m.width) / float64(to-from)
 	if m.over == nil {
 		return s
 	}

@@ -199,3 +199,18 @@ func (a *rollupAsker) at(text string) asked {
 	q.end = max(q.end, q.start)
 	return q
 }
+
+// dashboard asks as Grafana does for days: a range a bit longer than the step, from wherever the user looks.
+func (a *rollupAsker) dashboard() asked {
+	step := []int64{hour, hour, 2 * hour, 30 * minute}[a.r.IntN(4)]
+	width := step + []int64{15 * second, minute, 4 * minute, 0}[a.r.IntN(4)]
+	text := fmt.Sprintf("%s(%s[%ds])", a.one("rate", "increase", "delta", "avg_over_time", "max_over_time", "sum_over_time", "count_over_time", "changes"), a.selector(), width/1000)
+	if a.r.IntN(2) == 0 {
+		text = a.one("sum by (job)", "max", "avg by (instance)") + "(" + text + ")"
+	}
+	start := rolledFrom + a.r.Int64N(3*hour)
+	if a.r.IntN(2) == 0 {
+		start = floorTo(start, step)
+	}
+	return asked{text: text, start: start, end: rolledTo, step: time.Duration(step) * time.Millisecond}
+}

@@ -23,7 +23,7 @@ type sealedWindow struct {
 	slots []int64
 	// sums are hashes of the slots' marks.
 	sums []uint64
-	// left are slots of the range with rollups that aren't to be used.
+	// left are those of the slots of a window of rollups that are answered from samples, where these are kept.
 	left []int64
 }
 

@@ -112,18 +112,23 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, into *roll
 		})
 		return
 	}
-	if len(src.window.left) == 0 && src.hidden < sel.r.minT {
-		return
-	}
-	p := sel.r.s.period
-	into.Delete(before, func(end int64) bool {
-		if end <= src.hidden {
-			return true
+	// A day's chunk knows of slots whose seal is under way, or was cut short: they are answered from samples.
+	period, w := sel.r.s.period, &src.window
+	rolled := func(end int64) bool {
+		slot := period.slotOf(end)
+		_, ok := slices.BinarySearch(w.slots, slot)
+		if !ok || end <= src.hidden {
+			return false
 		}
-		slot := p.slotOf(end)
-		_, left := slices.BinarySearch(src.window.left, slot)
-		return left && p.slotEnd(slot) > src.hiddenRaw // or there are no samples any more
-	})
+		_, left := slices.BinarySearch(w.left, slot)
+		return !left || period.slotEnd(slot) <= src.hiddenRaw // There are no samples any more.
+	}
+	for _, end := range into.End[before:] {
+		if !rolled(end) {
+			into.Delete(before, func(end int64) bool { return !rolled(end) })
+			return
+		}
+	}
 }
 
 // fetchRollups reads the rollup chunks of a task. A series' rows stand together; where most of them are

@@ -1,0 +1,171 @@
+package promql
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// Generated queries over generated series, in every mode and at every age of the data, each compared with Prometheus'
+// evaluator over the same samples in a store that keeps them for ever:
+//
+//	what answered it                     it equals
+//	whole buckets, samples, or both      the evaluator's answer: series, steps, errors, annotations; floats within
+//	                                     1e-12 of the largest absolute value that entered the computation
+//	buckets, windows moved or widened    the evaluator's for those windows, scaled where the function grows with them
+//	the first and last of each bucket    Prometheus' function on these
+//
+// And whatever is missing for want of samples is told in one info, or is an error where a function can't be answered.
+func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
+	seed := seedOf(t)
+	all := (&roller{r: rand.New(rand.NewPCG(seed, 1))}).all()
+	reference := unrolled(t, all)
+	a := &rollupAsker{r: rand.New(rand.NewPCG(seed, 2)), called: map[string]int{}}
+	for _, on := range []struct {
+		engine  string
+		open    func(t *testing.T) engine.Engine
+		queries int
+	}{
+		{"memory", func(*testing.T) engine.Engine { return memory.New() }, 200},
+		{"Pebble", openPebble, 60},
+	} {
+		t.Run(on.engine, func(t *testing.T) {
+			if testing.Short() {
+				on.queries /= 5
+			}
+			slot := (someDay + 50*hour) / (2 * hour)
+			eng := &markless{Engine: on.open(t), slots: map[int64]bool{slot: true, slot + 1: true, slot + 2: true}}
+			store := rolled(t, eng, all, 5*24*time.Hour, 20*24*time.Hour)
+			require.NotZero(t, eng.lost)
+			c := rollupContest{t: t, asker: a, store: store, reference: reference, truths: truthsOf(all), queries: on.queries, total: map[string]int{}}
+			c.young()
+			eng.slots = nil
+			c.old()
+		})
+	}
+	if !testing.Short() {
+		for _, name := range parserFunctions {
+			require.NotZero(t, a.called[name], name)
+		}
+	}
+}
+
+func openPebble(t *testing.T) engine.Engine {
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	return eng
+}
+
+// markless loses the marks that tell that slots have rollups: so it is where an earlier release sealed them, without
+// any, and where a seal is under way.
+type markless struct {
+	engine.Engine
+	slots map[int64]bool // nil: none
+	lost  int
+}
+
+// rollupWindows are the numbers of windows from which on they hold rollups.
+const rollupWindows = 1 << 40
+
+// Write implements engine.Engine.
+func (m *markless) Write(ctx context.Context, batches []engine.Batch) error {
+	var kept []engine.Batch
+	for _, b := range batches {
+		if b.Table == engine.Sealed && b.Partition[0].Int >= rollupWindows {
+			n := len(b.Mutations)
+			b.Mutations = slices.DeleteFunc(slices.Clone(b.Mutations), func(m2 engine.Mutation) bool { return m.slots[m2.Clustering[0].Int] })
+			m.lost += n - len(b.Mutations)
+		}
+		if len(b.Mutations) > 0 {
+			kept = append(kept, b)
+		}
+	}
+	return m.Engine.Write(ctx, kept)
+}
+
+// rollupContest asks queries while the data grow old.
+type rollupContest struct {
+	t                *testing.T
+	asker            *rollupAsker
+	store, reference *rolledStore
+	truths           truths
+	queries          int
+	total            map[string]int // outcomes of all
+}
+
+// rollupModes are those in which queries are asked.
+var rollupModes = []string{"exact", "auto", "5m", "1h"}
+
+// young asks while all is kept, and some isn't sealed.
+func (c *rollupContest) young() {
+	first := c.ask("all is kept", "exact", 3*c.queries)
+	require.Greater(c.t, first.segments["5m"], c.queries/3, "hardly a part was answered from 5m")
+	require.Greater(c.t, first.segments["1h"], c.queries/3, "hardly a part was answered from 1h")
+	require.Less(c.t, first.outcomes["empty"]+first.outcomes["error"], 10+c.queries*9/4, "hardly a query has an answer")
+	require.Less(c.t, first.outcomes["undecided"]+first.outcomes["unsteady"], 10+c.queries/10)
+	for _, mode := range rollupModes[1:] {
+		c.ask("all is kept", mode, c.queries)
+	}
+}
+
+// old asks when all was sealed, and raw samples and rollups go.
+func (c *rollupContest) old() {
+	require.NoError(c.t, c.store.SealAll(c.t.Context()))
+	for _, age := range []struct {
+		about   string
+		horizon int64 // the clock
+	}{
+		{"half of raw is gone", rolledFrom + 5*day + 37*hour + 17*minute + 23*second},
+		{"raw is gone", rolledTo + 14*day},
+		{"half of 5m is gone", rolledFrom + 20*day + 31*hour + 3*minute},
+		{"5m is gone", rolledTo + 40*day},
+	} {
+		c.store.now = time.UnixMilli(age.horizon)
+		_, err := c.store.Expire(c.t.Context())
+		require.NoError(c.t, err)
+		for _, mode := range rollupModes {
+			c.ask(age.about, mode, c.queries)
+		}
+	}
+	for _, what := range []string{"exact", "exact, raw being gone", "composite", "moved", "ends of buckets", "left out", "refused"} {
+		require.Greater(c.t, c.total[what], c.queries/10, what)
+	}
+	c.t.Log(c.total)
+}
+
+// ask asks so many queries that are one part, half as many composed of several, and some of dashboards.
+func (c *rollupContest) ask(about, mode string, queries int) *rollupDuel {
+	a, d := c.asker, newRollupDuel(c.t, c.store, c.reference, c.truths)
+	d.contest(about, func() asked { return a.at(a.simple()) }, mode, queries)
+	d.contest(about, func() asked { return a.at(a.vector(1 + a.r.IntN(3))) }, mode, queries/2)
+	d.contest(about, a.dashboard, mode, queries/10)
+	for what, n := range d.outcomes {
+		c.total[what] += n
+	}
+	for res, n := range d.segments {
+		c.total["from "+res] += n
+	}
+	return d
+}
+
+func seedOf(t *testing.T) uint64 {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("SEED=%d", seed)
+	return seed
+}
