@@ -56,6 +56,9 @@ type request struct {
 	Coarsest rollup.Resolution
 	// Horizon is the oldest time kept of each resolution; math.MinInt64: all of it is; math.MaxInt64: none.
 	Horizon [3]int64
+	// Classes are the same of each class of series, where they are kept differently: Horizon has the latest of each
+	// resolution. nil: it is that of all.
+	Classes [][3]int64
 	// Oldest is the time of the first sample that ever came, as far as known; before it nothing is missed.
 	// math.MinInt64: unknown.
 	Oldest int64
@@ -153,28 +156,45 @@ type choice struct {
 	fn *function
 	// allowed are the resolutions that the request allows.
 	allowed [3]bool
-	// oldest is the oldest time kept in any of them.
-	oldest int64
+	// classes are those of the request, at least one.
+	classes []keptClass
 	// whole is the first step of which a resolution has all of the window.
 	whole [3]int
 	// begun is the first step whose window ends after anything ever came.
 	begun int
 }
 
+// keptClass is until when series of a class are kept.
+type keptClass struct {
+	horizon [3]int64
+	// oldest is the oldest time kept in any of the allowed resolutions.
+	oldest int64
+}
+
 var resolutions = [...]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}
 
 func newChoice(r request) *choice {
-	c := &choice{request: r, fn: functionOf(r.Func), oldest: math.MaxInt64}
+	c := &choice{request: r, fn: functionOf(r.Func)}
 	if c.fn == nil {
 		c.fn = &function{name: r.Func, withoutRaw: approximated}
 	}
 	for _, res := range resolutions {
 		c.allowed[res] = c.allows(res)
-		if c.allowed[res] {
-			c.oldest = min(c.oldest, r.Horizon[res])
-		}
 	}
-	c.oldest = max(c.oldest, r.Oldest)
+	horizons := r.Classes
+	if horizons == nil {
+		horizons = [][3]int64{r.Horizon}
+	}
+	for _, h := range horizons {
+		k := keptClass{horizon: h, oldest: math.MaxInt64}
+		for _, res := range resolutions {
+			if c.allowed[res] {
+				k.oldest = min(k.oldest, h[res])
+			}
+		}
+		k.oldest = max(k.oldest, r.Oldest)
+		c.classes = append(c.classes, k)
+	}
 	c.begun = sort.Search(r.steps(), func(k int) bool { return r.right(k) > r.Oldest })
 	for _, res := range resolutions {
 		c.whole[res] = sort.Search(r.steps(), func(k int) bool { return c.has(res, k) })
@@ -193,8 +213,8 @@ func (c *choice) allows(res rollup.Resolution) bool {
 	}
 }
 
-// has says whether a resolution has all of the window of step k, as far as any has, even if it is moved and
-// widened.
+// has says whether a resolution has all of the window of step k, of each class as far as any has, even if it is
+// moved and widened.
 func (c *choice) has(res rollup.Resolution, k int) bool {
 	if !c.allowed[res] {
 		return false
@@ -203,7 +223,7 @@ func (c *choice) has(res rollup.Resolution, k int) bool {
 	if width := res.Width(); width > 0 {
 		start = floorTo(c.right(k), width) - ceilTo(c.Range, width)
 	}
-	return max(start+1, c.oldest) >= c.Horizon[res]
+	return !slices.ContainsFunc(c.classes, func(k keptClass) bool { return max(start+1, k.oldest) < k.horizon[res] })
 }
 
 // ceilTo returns the least multiple of width that isn't less than t.

@@ -110,18 +110,25 @@ func (c *choice) shortfall(segments []segment) shortfall {
 }
 
 // hidden says whether older times are kept than the request allows to read, and any window asks for them.
-func (c *choice) hidden() shortfall {
+func (c *choice) hidden() (all shortfall) {
+	for _, k := range c.classes {
+		all.merge(c.hiddenOf(k))
+	}
+	return all
+}
+
+func (c *choice) hiddenOf(k keptClass) shortfall {
 	older := int64(math.MaxInt64)
 	for _, res := range resolutions {
 		if !c.allowed[res] {
-			older = min(older, max(c.Horizon[res], c.Oldest))
+			older = min(older, max(k.horizon[res], c.Oldest))
 		}
 	}
 	last := c.steps() - 1
-	for last >= 0 && c.right(last)-c.Range+1 >= c.oldest {
+	for last >= 0 && c.right(last)-c.Range+1 >= k.oldest {
 		last--
 	}
-	if older >= c.oldest || last < 0 || c.right(last) < older {
+	if older >= k.oldest || last < 0 || c.right(last) < older {
 		return shortfall{}
 	}
 	return shortfall{From: c.From, To: c.right(last), Raw: c.Horizon[rollup.Raw], Hidden: true}

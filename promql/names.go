@@ -95,10 +95,14 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, step int64) (
 			q.Matchers[i] = labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)
 		}
 	}
+	horizons, err := r.store.HorizonsOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	q.Resolution = rollup.FiveMinutes
 	switch {
 	case how.mode == modeFiveMinutes || how.coarsest == rollup.FiveMinutes:
-	case how.mode == modeOneHour || step >= rollup.OneHour.Width() || q.MinT <= r.store.Horizon(rollup.FiveMinutes):
+	case how.mode == modeOneHour || step >= rollup.OneHour.Width() || q.MinT <= latest(horizons, rollup.FiveMinutes):
 		q.Resolution = rollup.OneHour
 	}
 	q.Columns = rollup.ColumnCount | a.column

@@ -72,7 +72,11 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 	for i, s := range raw {
 		series[i] = sourceSeries{labels: s.Labels, raw: s}
 	}
-	horizon := r.store.Horizon(rollup.Raw)
+	horizons, err := r.store.HorizonsOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	horizon := latest(horizons, rollup.Raw)
 	if q.MinT > horizon || q.LabelsOnly || resolvingOf(ctx).mode == modeRaw {
 		return series, nil
 	}
@@ -83,14 +87,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 		at[string(key)] = i
 	}
 	found := false
-	for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
-		from, to := max(q.MinT, r.store.Horizon(res)+1), min(q.MaxT, r.store.Horizon(res-1))
-		if from > to {
-			continue
-		}
-		older := q
-		older.MinT, older.MaxT, older.Resolution = from, to, res
-		older.Columns = rollup.ColumnCount | rollup.ColumnFirst | rollup.ColumnLast
+	for _, older := range olderQueries(q, horizons) {
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
 			return nil, err
@@ -124,6 +121,22 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 		series = series[:q.Limit]
 	}
 	return series, nil
+}
+
+// olderQueries ask for the buckets of the times whose samples are gone, class by class.
+func olderQueries(q storage.Query, horizons []storage.Horizons) (list []storage.Query) {
+	for _, h := range horizons {
+		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
+			older := q
+			older.MinT, older.MaxT = max(q.MinT, h.At[res]+1), min(q.MaxT, h.At[res-1])
+			older.Classes, older.Resolution = h.Class, res
+			older.Columns = rollup.ColumnCount | rollup.ColumnFirst | rollup.ColumnLast
+			if older.MinT <= older.MaxT {
+				list = append(list, older)
+			}
+		}
+	}
+	return list
 }
 
 // stepIn returns the distance of the query's steps, milliseconds.

@@ -23,6 +23,8 @@ type leg struct {
 	*part
 	// oldest is the time of the first sample that ever came, as far as known; math.MinInt64: it isn't.
 	oldest int64
+	// gone is the newest timestamp of which no raw samples are kept of some of the part's series.
+	gone int64
 
 	mu      sync.Mutex
 	samples map[uint64]*storage.SelectedSeries // what only samples answer; see sampled
@@ -40,12 +42,11 @@ func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving)
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
 		Mode: how.mode, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
 	}
-	for res := range r.Horizon {
-		r.Horizon[res] = math.MinInt64
-		if h := store.Horizon(rollup.Resolution(res)); h > -storage.MaxTime {
-			r.Horizon[res] = h + 1
-		}
+	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: tenant.From(ctx), MinT: r.From - r.Range, MaxT: r.To, Matchers: p.matchers})
+	if err != nil {
+		return nil, shortfall{}, err
 	}
+	r.keptUntil(horizons)
 	if r.From-r.Range < r.Horizon[rollup.Raw] {
 		oldest, err := store.Oldest(ctx, tenant.From(ctx))
 		if err != nil {
@@ -62,9 +63,36 @@ func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving)
 		if r.Step == 0 { // Each step asks for the same.
 			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
 		}
-		legs[i] = &leg{segment: s, part: p.cut(s), oldest: r.Oldest}
+		legs[i] = &leg{segment: s, part: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
 	}
 	return legs, short, nil
+}
+
+// keptUntil says what is kept of the series' classes.
+func (r *request) keptUntil(horizons []storage.Horizons) {
+	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
+	for _, h := range horizons {
+		var kept [3]int64
+		for res, t := range h.At {
+			kept[res] = math.MinInt64
+			if t > -storage.MaxTime {
+				kept[res] = t + 1
+			}
+			r.Horizon[res] = max(r.Horizon[res], kept[res])
+		}
+		if len(horizons) > 1 {
+			r.Classes = append(r.Classes, kept)
+		}
+	}
+}
+
+// latest returns the newest timestamp that some class no longer keeps at a resolution.
+func latest(horizons []storage.Horizons, res rollup.Resolution) int64 {
+	t := int64(-storage.MaxTime)
+	for _, h := range horizons {
+		t = max(t, h.At[res])
+	}
+	return t
 }
 
 // cut returns the part of a segment's steps.

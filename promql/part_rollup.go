@@ -98,7 +98,7 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 
 // sampled says whether the samples of the window of a step are kept.
 func (r *rollupReader) sampled(step int32) bool {
-	return max(r.leg.edges.at(int(step))-r.leg.width, r.leg.oldest-1) >= r.store.Horizon(rollup.Raw)
+	return max(r.leg.edges.at(int(step))-r.leg.width, r.leg.oldest-1) >= r.leg.gone
 }
 
 // askSamples computes the steps that buckets leave unanswered from samples, as far as these are kept.

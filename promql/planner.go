@@ -202,7 +202,7 @@ func (p *plan) lacks(short shortfall, run *partRun) {
 			if r, ok := reader.(*rollupReader); ok && r.leftOut {
 				p.short.merge(shortfall{
 					From: run.legs[i].edges.first, To: run.legs[i].edges.last(), Widest: run.legs[i].Resolution,
-					Raw: p.queryable.store.Horizon(rollup.Raw), LeftOut: true,
+					Raw: run.legs[i].gone, LeftOut: true,
 				})
 			}
 		}

@@ -18,7 +18,7 @@ type Batch struct {
 	s          *Store
 	tenant     *headTenant
 	last       *Series // that Lookup found
-	oldest     int64   // samples at or before it are refused
+	oldest     []int64 // by class: samples at or before it are refused
 	newest     int64   // samples after it are refused
 	entries    []entry
 	bytes      int64
@@ -42,7 +42,11 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
 	now := s.opts.Now()
 	b.tenant = s.head.tenant(tenant)
-	b.oldest, b.newest = s.horizon(), now.Add(MaxAhead).UnixMilli()
+	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
+	for class := range s.classes.count() {
+		class = s.classes.writable(class, now.UnixMilli())
+		b.oldest = append(b.oldest, s.horizon(s.classes.keep(tenant, class).Raw))
+	}
 	return b
 }
 
@@ -85,7 +89,7 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 
 // Float adds a sample; t and st (0: unknown) are milliseconds. It returns ErrTooOld, ErrTooFarAhead or nil.
 func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
-	if err := b.checkTime(t); err != nil {
+	if err := b.checkTime(ref, t); err != nil {
 		return err
 	}
 	b.entries = append(b.entries, entry{series: ref, t: t, st: st, v: math.Float64bits(v)})
@@ -96,7 +100,7 @@ func (b *Batch) Float(ref *Series, t, st int64, v float64) error {
 // Histogram adds a native histogram sample: exactly one of h and fh is set, and belongs to the store from
 // now on. It returns an *InvalidHistogramError, ErrTooOld, ErrTooFarAhead or nil.
 func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
-	if err := b.checkTime(t); err != nil {
+	if err := b.checkTime(ref, t); err != nil {
 		return err
 	}
 	canonical, err := chunk.Canonical(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
@@ -113,8 +117,8 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 	return nil
 }
 
-func (b *Batch) checkTime(t int64) error {
-	if t <= b.oldest {
+func (b *Batch) checkTime(ref *Series, t int64) error {
+	if class := min(ref.class, int64(len(b.oldest)-1)); t <= b.oldest[class] {
 		return ErrTooOld
 	}
 	if t > b.newest {

@@ -189,8 +189,8 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		}
 	}
 	sealed := map[slotSeries]*slotChunks{}
-	for shard := range shards {
-		if err := c.shard(tenant, window, metric, shard, values, sealed); err != nil {
+	for at := range c.s.places(shards) {
+		if err := c.shard(tenant, window, metric, at, values, sealed); err != nil {
 			return err
 		}
 	}
@@ -198,16 +198,16 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 }
 
 // shard checks one wide row: labels first, then chunks, as they are ordered.
-func (c *checker) shard(tenant string, window int64, metric string, shard int64, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
+func (c *checker) shard(tenant string, window int64, metric string, in classShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
 	known := map[string]bool{}
 	var builder labels.ScratchBuilder
-	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, shard)}) {
+	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
 		at := func(format string, args ...any) {
-			c.report("raw: window %d, tenant %q, metric %q, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, shard, k[2].Text, k[1].Int}, args...)...)
+			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.class(), in.shard(), k[2].Text, k[1].Int}, args...)...)
 		}
 		switch k[0].Int {
 		case kindLabels:
@@ -233,7 +233,7 @@ func (c *checker) shard(tenant string, window int64, metric string, shard int64,
 				at("a chunk of a series without labels")
 			}
 			c.chunk(window, row, at)
-			c.addSealed(sealed, row)
+			c.addSealed(sealed, row, in.class())
 		default:
 			at("a row of kind %d is not known", k[0].Int)
 		}

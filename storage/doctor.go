@@ -34,6 +34,9 @@ const (
 type ExamineOptions struct {
 	// Retention is how long raw samples are kept, Retention5m and Retention1h how long rollups are; 0: for ever.
 	Retention, Retention5m, Retention1h time.Duration
+	// TenantRetention and Classes are those of Options.
+	TenantRetention map[string]Keep
+	Classes         []Class
 	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
 	// look, and no process is known to live.
 	Listen func(ctx context.Context) error
@@ -123,9 +126,10 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	}
 	opts := DefaultOptions()
 	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
+	opts.TenantRetention, opts.Classes = o.TenantRetention, o.Classes
 	opts.Now, opts.Logger = o.Now, slog.New(slog.DiscardHandler)
 	s := &Store{
-		opts: opts, period: newPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		opts: opts, period: newPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, maxPartitions), cache: newCache(0),
 	}
 	s.metrics = newMetrics(s, nil)
@@ -256,7 +260,7 @@ func (x *examiner) expired(ctx context.Context) error {
 		return err
 	}
 	x.c.Tenants = len(tenants)
-	newest, ok := x.s.expiredWindow(rollup.Raw)
+	newest, ok := x.s.expiredWindow(rollup.Raw, x.s.classes.longestOfAll())
 	if !ok {
 		return nil
 	}
@@ -278,7 +282,7 @@ func (x *examiner) expired(ctx context.Context) error {
 				return err
 			}
 			if e := (ExpiredWindow{
-				Tenant: tenant, Window: w, Until: time.Unix(x.s.expires(w), 0), Listed: slices.Contains(listed, w), Rows: rows,
+				Tenant: tenant, Window: w, Until: time.Unix(x.s.expires(w, tenant), 0), Listed: slices.Contains(listed, w), Rows: rows,
 			}); e.Listed || e.Rows {
 				x.c.Expired = append(x.c.Expired, e)
 			}

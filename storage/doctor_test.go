@@ -104,7 +104,7 @@ func TestExamineExpired(t *testing.T) {
 	c := ts.examine()
 	require.Len(t, c.Expired, 1)
 	window := c.Expired[0].Window
-	require.Equal(t, ExpiredWindow{Tenant: "a", Window: window, Until: time.Unix(ts.expires(window), 0), Listed: true, Rows: true}, c.Expired[0])
+	require.Equal(t, ExpiredWindow{Tenant: "a", Window: window, Until: time.Unix(ts.expires(window, "a"), 0), Listed: true, Rows: true}, c.Expired[0])
 	require.True(t, c.Expired[0].Until.Before(ts.now))
 
 	// As on an engine where rows go by themselves: dropped, and still there.

@@ -32,6 +32,8 @@ type head struct {
 	seed   maphash.Seed
 	// life is held, for reading, while series are given strands, so that none is let go of meanwhile.
 	life sync.RWMutex
+	// classOf tells the class of a new series; nil: all are in the default one.
+	classOf func(labels.Labels) int64
 
 	mu      sync.RWMutex
 	tenants map[string]*headTenant
@@ -138,6 +140,7 @@ type Series struct {
 	labels labels.Labels
 	metric string
 	tenant *headTenant
+	class  int64
 	bytes  int64 // what it weighs without its strands; guarded by the tenant's lock
 	// written says where this process last wrote the series' labels row, by resolution. It belongs to whoever
 	// seals the partition.
@@ -147,7 +150,7 @@ type Series struct {
 // writtenLabels names a row of labels; the zero value names none.
 type writtenLabels struct {
 	window int64
-	shard  int32
+	at     classShard
 	some   bool
 }
 
@@ -229,6 +232,9 @@ func (h *head) define(t *headTenant, ls labels.Labels, limit int64) (*Series, er
 		id: id, labels: ls, tenant: t, metric: ls.Get(labels.MetricName),
 		sum: hash.Sum64(), part: partitionOf(hash.Sum64(), len(h.parts)),
 		bytes: int64(320 + len(set)),
+	}
+	if h.classOf != nil {
+		s.class = h.classOf(ls)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

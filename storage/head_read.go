@@ -13,12 +13,28 @@ import (
 type openSeries struct {
 	id      SeriesID
 	labels  labels.Labels
+	class   int64
+	hidden  int64 // the newest timestamp that is no longer kept
 	part    *headPartition
 	strands []*strand
 }
 
 // samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
 func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
+	if o.hidden < minT {
+		return o.read(minT, maxT, into)
+	}
+	var all chunk.Samples
+	if err := o.read(minT, maxT, &all); err != nil {
+		return err
+	}
+	all.Normalize()
+	all.Clip(o.hidden+1, maxT)
+	into.AppendAll(&all)
+	return nil
+}
+
+func (o *openSeries) read(minT, maxT int64, into *chunk.Samples) error {
 	o.part.mu.RLock()
 	defer o.part.mu.RUnlock()
 	for _, st := range o.strands {
@@ -47,7 +63,7 @@ func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64
 		p.mu.RUnlock()
 		if overlap {
 			// The slice is replaced, never changed, when strands come or go.
-			out = append(out, openSeries{id: found.id, labels: found.labels, part: p, strands: strands})
+			out = append(out, openSeries{id: found.id, labels: found.labels, class: found.class, part: p, strands: strands})
 		}
 	}
 	return out

@@ -27,7 +27,8 @@ func (x *sealer) assertSealed(gens []*generation) {
 		return
 	}
 	for tenant, list := range collect(gens) {
-		for _, c := range list {
+		fresh, _, _ := x.byAge(tenant, list)
+		for _, c := range fresh {
 			var samples chunk.Samples
 			for _, st := range c.strands {
 				if err := st.read(-maxTime, maxTime, &samples); err != nil {

@@ -16,8 +16,8 @@ type Kept struct {
 	Window     int64
 	// Start and End are what it spans.
 	Start, End time.Time
-	// Hidden is when the last of its samples is past the retention that the store was opened with, and Goes when
-	// its rows may vanish; zero: never.
+	// Hidden is when the last of its samples is past the longest retention among the tenant's and the classes', as
+	// the store was opened with, and Goes when its rows may vanish; zero: never.
 	Hidden, Goes time.Time
 	// Unrolled is how many seals of a raw window made no rollups: it isn't dropped before they are made.
 	Unrolled int
@@ -64,7 +64,7 @@ func (s *Store) keptWindow(tenant string, window int64) Kept {
 	}
 	k.End = time.UnixMilli(s.period.endOf(window)).UTC()
 	k.Start = k.End.Add(-width)
-	if kept := s.opts.retention(k.Resolution); kept > 0 {
+	if kept := s.classes.longest(tenant).Of(k.Resolution); kept > 0 {
 		k.Hidden = k.End.Add(kept)
 		k.Goes = k.Hidden.Add(expireGrace)
 	}

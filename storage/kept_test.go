@@ -28,7 +28,7 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 		require.NoError(t, err)
 		due := map[int64]bool{}
 		for _, k := range kept {
-			require.Equal(t, ts.now.Sub(k.Goes) >= 0 && !k.Goes.IsZero(), ts.expires(k.Window) != 0 && ts.expires(k.Window) <= ts.now.Unix())
+			require.Equal(t, ts.now.Sub(k.Goes) >= 0 && !k.Goes.IsZero(), ts.expires(k.Window, k.Tenant) != 0 && ts.expires(k.Window, k.Tenant) <= ts.now.Unix())
 			require.Positive(t, k.End.Sub(k.Start))
 			require.Zero(t, k.Unrolled)
 			found[k.Resolution] = true

@@ -165,7 +165,7 @@ func (s *Store) metadataRow(n noted) engine.Batch {
 		Table: engine.Metadata, Partition: engine.Key{engine.Int(n.window), engine.Text(n.tenant)},
 		Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Text(n.metric), engine.Text(string(sum[:engine.IDLen]))},
-			Timestamp:  s.period.windowEnd(n.window) * 1000, Expires: s.expires(n.window), Value: value,
+			Timestamp:  s.period.windowEnd(n.window) * 1000, Expires: s.expires(n.window, n.tenant), Value: value,
 		}},
 	}
 }

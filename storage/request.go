@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -43,6 +44,9 @@ type request struct {
 	s        *Store
 	tenant   string
 	matchers []*labels.Matcher
+	// hidden are the horizons of the tenant's classes, and classes those that were asked for.
+	hidden  []Horizons
+	classes uint64
 	// minT and maxT are what the query may see of what it asked for, milliseconds; empty if minT > maxT.
 	minT, maxT int64
 
@@ -55,12 +59,16 @@ func (s *Store) newRequest(q Query) *request {
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
 	}
-	return &request{
-		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn,
+	r := &request{
+		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: s.horizons(q.Tenant), classes: q.Classes,
 		budget: budget{limit: s.opts.QueryBytes},
-		minT:   max(q.MinT, s.Horizon(q.Resolution)+1, -maxTime),
 		maxT:   min(q.MaxT, s.opts.Now().Add(MaxAhead).UnixMilli(), maxTime),
 	}
+	if r.classes == 0 {
+		r.classes = math.MaxUint64
+	}
+	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -maxTime)
+	return r
 }
 
 // budget bounds the bytes of labels and encoded samples that a query, or a load for the cache, makes the

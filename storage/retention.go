@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,94 +96,27 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// expires returns when rows of a window may vanish, seconds since 1970; 0: never.
-func (s *Store) expires(window int64) int64 {
-	kept := s.opts.retention(resolutionOf(window))
+// expiresAfter returns when rows of a window that are kept so long may vanish, seconds since 1970; 0: never.
+func (s *Store) expiresAfter(window int64, keep Keep) int64 {
+	kept := keep.Of(resolutionOf(window))
 	if kept == 0 {
 		return 0
 	}
 	return (s.period.endOf(window) + kept.Milliseconds() + expireGrace.Milliseconds()) / 1000
 }
 
-// expiredWindow returns the newest window of a resolution whose rows may go: its end, the retention and the
-// grace have passed. Without a retention none may.
-func (s *Store) expiredWindow(res rollup.Resolution) (int64, bool) {
-	kept := s.opts.retention(res)
+// expires is expiresAfter for what a tenant's classes share: names, marks, shards.
+func (s *Store) expires(window int64, tenant string) int64 {
+	return s.expiresAfter(window, s.classes.longest(tenant))
+}
+
+// expiredWindow returns the newest window of a resolution of which rows that are kept so long may go: its end, the
+// retention and the grace have passed. Without a retention none may.
+func (s *Store) expiredWindow(res rollup.Resolution, keep Keep) (int64, bool) {
+	kept := keep.Of(res)
 	if kept == 0 {
 		return 0, false
 	}
 	until := s.opts.Now().Add(-kept - expireGrace).UnixMilli()
 	return s.period.windowAt(res, until+1) - 1, true
-}
-
-// Expire drops the windows that are past their retention, and returns how many. No seal runs meanwhile.
-func (s *Store) Expire(ctx context.Context) (windows int, err error) {
-	expired, err := s.expired(ctx)
-	if err != nil || len(expired) == 0 {
-		return 0, err
-	}
-	for window, tenants := range expired {
-		if resolutionOf(window) != rollup.Raw {
-			continue
-		}
-		for _, tenant := range tenants { // Raw never goes before its rollups are there.
-			if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
-				return 0, fmt.Errorf("storage: window %d of %q stays, for its rollups could not be made: %w", window, tenant, err)
-			}
-		}
-	}
-	for i := range s.sealMu {
-		s.sealMu[i].Lock()
-		defer s.sealMu[i].Unlock()
-	}
-	for _, window := range slices.Sorted(maps.Keys(expired)) {
-		if err := s.dropWindow(ctx, window, expired[window]); err != nil {
-			return windows, err
-		}
-		windows++
-		s.metrics.droppedWindows.Inc()
-	}
-	return windows, nil
-}
-
-// expired returns the windows of all resolutions that are past their retention, and who has rows there.
-func (s *Store) expired(ctx context.Context) (map[int64][]string, error) {
-	tenants, err := s.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	expired := map[int64][]string{}
-	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		newest, ok := s.expiredWindow(res)
-		if !ok {
-			continue
-		}
-		for _, tenant := range tenants {
-			list, err := s.windowsOf(ctx, tenant, firstWindowOf(res), newest)
-			if err != nil {
-				return nil, err
-			}
-			for _, window := range list {
-				expired[window] = append(expired[window], tenant)
-			}
-		}
-	}
-	return expired, nil
-}
-
-// dropWindow drops the rows of a window, and lists it no longer.
-func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) error {
-	for _, t := range []*engine.Table{tableOf(resolutionOf(window)), engine.Catalog, engine.Shards, engine.Metadata, engine.Sealed} {
-		if err := s.eng.Drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
-			return fmt.Errorf("storage: dropping window %d of %s: %w", window, t, err)
-		}
-	}
-	s.windows.forget(window)
-	rows := make([]engine.Batch, len(tenants))
-	for i, tenant := range tenants {
-		rows[i] = engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{
-			{Op: engine.Delete, Clustering: engine.Key{engine.Int(window)}, Timestamp: 1},
-		}}
-	}
-	return s.eng.Write(ctx, rows)
 }

@@ -108,8 +108,8 @@ func (x *sealer) writeRollups(res rollup.Resolution) error {
 		if r.chunk == nil {
 			continue
 		}
-		x.label(r.series, res, r.shards[res])
-		x.put(r.series, res, r.shards[res], rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
+		x.label(r.collected, res)
+		x.put(r.collected, res, rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
 		if x.bytes >= sealWriteBytes {
 			if err := x.write(); err != nil {
 				return err
@@ -158,7 +158,7 @@ func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []by
 // fine sets the 5m chunk of a series from all of the slot's sealed chunks.
 func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 	if x.late {
-		return x.fill(r, b)
+		return x.fill(rollup.FiveMinutes, r, b)
 	}
 	var found []string
 	err := x.eachSealed(r.series, shards, true, func(row engine.Row) error {
@@ -170,8 +170,11 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 	}
 	for _, own := range r.own {
 		if !slices.Contains(found, own) {
-			return x.fill(r, b) // Its window has expired just now.
+			return x.fill(rollup.FiveMinutes, r, b) // Its window has expired just now.
 		}
+	}
+	if lost, err := x.lost(rollup.FiveMinutes, r, len(found)); err != nil || lost {
+		return cmp.Or(err, x.fill(rollup.FiveMinutes, r, b))
 	}
 	r.version = uint64(len(found))
 	if len(found) == len(r.own) && r.chunk != nil {
@@ -194,20 +197,46 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 	return nil
 }
 
-// fill adds to the stored 5m chunk of a series the buckets that it lacks: raw is gone, and what is there was
-// computed from more than what came now.
-func (x *sealer) fill(r *roll, b *rollup.Buckets) error {
+// lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
+// of its class are there: it was in another one before. version is how much is there.
+func (x *sealer) lost(res rollup.Resolution, r *roll, version int) (bool, error) {
+	tenant, gone := r.series.tenant.name, uint64(0)
+	if x.s.classes.count() == 1 {
+		return false, nil
+	}
+	for class := range x.s.classes.count() {
+		if class != r.class && x.isGone(res-1, tenant, class) {
+			gone |= 1 << class
+		}
+	}
+	if gone == 0 && !x.again {
+		return false, nil
+	}
+	at := x.into[res]
+	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
+	if err != nil {
+		return false, err
+	}
+	rows, err := x.s.rollupRows(x.ctx, res, at.window, r.series, shards, at.start, at.start)
+	return slices.ContainsFunc(rows, func(c rollupChunk) bool {
+		return gone&(1<<c.class) != 0 || c.version > uint64(version)
+	}), err
+}
+
+// fill adds to the stored chunk of a series the buckets that it lacks: what it was computed from is gone, and
+// that was more than what there is now.
+func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
 	if r.chunk == nil {
 		return nil
 	}
-	at := x.into[rollup.FiveMinutes]
+	at := x.into[res]
 	shards, err := x.s.readShards(x.ctx, at.window, r.series.tenant.name, r.series.metric)
 	if err != nil {
 		return err
 	}
-	stored, err := x.s.rollups(x.ctx, rollup.FiveMinutes, at.window, r.series, shards, at.start, at.start)
+	stored, err := x.s.rollups(x.ctx, res, at.window, r.series, shards, at.start, at.start)
 	if err != nil || len(stored) == 0 {
-		r.version = 1
+		r.version = max(r.version, 1)
 		return err
 	}
 	b.Reset()
@@ -223,7 +252,7 @@ func (x *sealer) fill(r *roll, b *rollup.Buckets) error {
 	rollup.Merge(&all, b, &add, rollup.AllColumns)
 	r.chunk, r.version = nil, stored[0].version+1
 	if all.Len() > before {
-		r.chunk = appendRollup(&all, rollup.FiveMinutes, r.version)
+		r.chunk = appendRollup(&all, res, r.version)
 	}
 	return nil
 }
@@ -250,24 +279,35 @@ func (x *sealer) coarse(r *roll, shards int64, b *rollup.Buckets) error {
 	var hours rollup.Buckets
 	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
 	r.chunk = appendRollup(&hours, rollup.OneHour, r.version)
+	if lost, err := x.lost(rollup.OneHour, r, int(r.version)); err != nil || lost {
+		return cmp.Or(err, x.fill(rollup.OneHour, r, b))
+	}
 	return nil
 }
 
 // rollupChunk is a rollup chunk as it is stored.
 type rollupChunk struct {
+	class   int64
 	start   int64
 	version uint64
 	data    []byte
 }
 
 // rollups reads the rollup chunks of a series in a window that start from one time to another, in order. Where
-// a metric's shards have become more there may be two of a start: that with the higher version counts.
+// a metric's shards have become more, or the series was in another class, there may be two of a start: that with
+// the higher version counts.
 func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
+	found, err := s.rollupRows(ctx, res, window, series, shards, from, to)
+	return slices.CompactFunc(found, func(a, b rollupChunk) bool { return a.start == b.start }), err
+}
+
+// rollupRows reads all of them, of one start that with the highest version first.
+func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
 	var found []rollupChunk
 	id := series.id.String()
-	for shard := range shardsOf(series.id, shards) {
+	for at := range s.placesOf(series.id, shards) {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: tableOf(res), Partition: seriesPartition(window, series.tenant.name, series.metric, shard),
+			Table: tableOf(res), Partition: seriesPartition(window, series.tenant.name, series.metric, at),
 			From: rollupKey(id, from), To: rollupKey(id, to),
 		}) {
 			if err != nil {
@@ -277,11 +317,11 @@ func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64
 			if err != nil {
 				info.Version = 0 // Any other is better; Decode names it.
 			}
-			found = append(found, rollupChunk{start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)})
+			found = append(found, rollupChunk{class: at.class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b rollupChunk) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))
 	})
-	return slices.CompactFunc(found, func(a, b rollupChunk) bool { return a.start == b.start }), nil
+	return found, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -99,7 +100,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	}
 	for _, m := range missing {
 		for _, res := range rollup.Resolutions {
-			row := markRow(tenant, sealers[m.slot].into[res], m.slot, m.partition, m.id)
+			row := s.markRow(tenant, sealers[m.slot].into[res], m.slot, m.partition, m.id)
 			if err := s.eng.Write(ctx, []engine.Batch{row}); err != nil {
 				return series, fmt.Errorf("storage: marking slot %d of %q as rolled up: %w", m.slot, tenant, err)
 			}
@@ -178,9 +179,9 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 	t := &headTenant{name: tenant}
 	var list []collected
 	builder := labels.NewScratchBuilder(16)
-	for shard := range shards {
+	for at := range s.places(shards) {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, shard),
+			Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, at),
 			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
 		}) {
 			if err != nil {
@@ -195,10 +196,21 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 			}
 			series := &Series{labels: ls, metric: metric, tenant: t}
 			copy(series.id[:], row.Clustering[2].Text)
-			list = append(list, collected{series: series})
+			list = append(list, collected{series: series, class: at.class()})
 		}
 	}
-	slices.SortFunc(list, func(a, b collected) int { return strings.Compare(a.series.id.String(), b.series.id.String()) })
+	// A series that has changed its class has rows in both: its rollups go where they are kept longest.
+	kept := func(c *collected) time.Duration { return s.classes.keep(tenant, c.class).FiveMinutes }
+	slices.SortFunc(list, func(a, b collected) int {
+		order := strings.Compare(a.series.id.String(), b.series.id.String())
+		switch {
+		case order == 0 && shorter(kept(&b), kept(&a)):
+			return -1
+		case order == 0 && shorter(kept(&a), kept(&b)):
+			return 1
+		}
+		return order
+	})
 	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.id == b.series.id }), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -24,14 +25,45 @@ const (
 	catalogValue  = 2 // value: a value of the label that the partition names
 )
 
-// classDefault is the only retention class yet.
-const classDefault = 0
-
 var noVersion = string(make([]byte, engine.IDLen))
 
-// seriesPartition is where labels and chunks of a metric are, in the table of the window's resolution.
-func seriesPartition(window int64, tenant, metric string, shard int64) engine.Key {
-	return engine.Key{engine.Int(window), engine.Int(classDefault), engine.Text(tenant), engine.Text(metric), engine.Int(shard)}
+// classShard is one of the partitions of a metric in a window: of a class, and of a shard in it.
+type classShard uint16
+
+func classShardOf(class, shard int64) classShard { return classShard(class*maxShards + shard) }
+
+func (p classShard) class() int64 { return int64(p) / maxShards }
+func (p classShard) shard() int64 { return int64(p) % maxShards }
+
+// seriesPartition is where labels and chunks of a metric's series are, in the table of the window's resolution.
+func seriesPartition(window int64, tenant, metric string, at classShard) engine.Key {
+	return engine.Key{engine.Int(window), engine.Int(at.class()), engine.Text(tenant), engine.Text(metric), engine.Int(at.shard())}
+}
+
+// places yields all partitions that a metric may have in a window, where it has so many shards.
+func (s *Store) places(shards int64) iter.Seq[classShard] {
+	return func(yield func(classShard) bool) {
+		for class := range s.classes.count() {
+			for shard := range shards {
+				if !yield(classShardOf(class, shard)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// placesOf yields those in which a series may have rows.
+func (s *Store) placesOf(id SeriesID, shards int64) iter.Seq[classShard] {
+	return func(yield func(classShard) bool) {
+		for class := range s.classes.count() {
+			for shard := range shardsOf(id, shards) {
+				if !yield(classShardOf(class, shard)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func labelsKey(series string) engine.Key {

@@ -51,13 +51,8 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	if err != nil {
 		return stats, err
 	}
-	if s.isExpired(rollup.FiveMinutes, w.Slot) {
-		s.countExpired(w, append(gens, extra...), "left out unsealed samples past the retention of rollups")
-	} else if len(rows) > 0 || slices.ContainsFunc(gens, (*generation).partial) {
+	if len(rows) > 0 || slices.ContainsFunc(gens, (*generation).partial) {
 		sealer := newSealer(ctx, s, w)
-		if sealer.late = s.isExpired(rollup.Raw, w.Slot); sealer.late {
-			s.countExpired(w, append(gens, extra...), "found unsealed samples past their retention: they only fill up rollups")
-		}
 		if err := sealer.run(append(gens, extra...)); err != nil {
 			return stats, err
 		}
@@ -112,17 +107,20 @@ func (s *Store) LetGo() int {
 	return s.head.letGo()
 }
 
-// isExpired says whether the window of a resolution that holds a slot may be gone.
-func (s *Store) isExpired(res rollup.Resolution, slot int64) bool {
-	newest, ok := s.expiredWindow(res)
+// isExpired says whether rows that are kept so long may be gone from the window of a resolution that holds a slot.
+func (s *Store) isExpired(res rollup.Resolution, slot int64, keep Keep) bool {
+	newest, ok := s.expiredWindow(res, keep)
 	return ok && s.period.windowOfSlot(res, slot) <= newest
 }
 
 // countExpired counts and tells what came too late to be sealed as it is: its window is gone.
-func (s *Store) countExpired(w Work, gens []*generation, what string) {
+func (s *Store) countExpired(w Work, list []collected, what string) {
+	if len(list) == 0 {
+		return
+	}
 	var samples chunk.Samples
-	for _, g := range gens {
-		for _, st := range g.strands {
+	for i := range list {
+		for _, st := range list[i].strands {
 			_ = st.read(-maxTime, maxTime, &samples)
 		}
 	}

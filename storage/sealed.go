@@ -23,13 +23,15 @@ type sealedWindow struct {
 	slots []int64
 	// sums are hashes of the slots' marks.
 	sums []uint64
+	// left are those of the slots of a window of rollups that are answered from samples, where these are kept.
+	left []int64
 }
 
 // windows finds the windows of a resolution in the request's range that have marks, in the order of time. What
 // is sealed after this was called is not in them, so the head must have been asked before.
 func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	p := r.s.period
-	minT := max(r.minT, r.s.Horizon(res)+1)
+	minT := max(r.minT, r.earliest(res)+1)
 	if minT > r.maxT {
 		return nil, nil
 	}

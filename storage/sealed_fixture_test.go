@@ -59,7 +59,7 @@ func (w *rowWriter) partition(window int64, ls labels.Labels) engine.Key {
 		id := SeriesIDOf(ls)
 		shard = shardOf(id, w.shards)
 	}
-	return seriesPartition(window, w.tenant, ls.Get(labels.MetricName), shard)
+	return seriesPartition(window, w.tenant, ls.Get(labels.MetricName), classShardOf(classDefault, shard))
 }
 
 // labels writes what makes a series known in a window, once.

@@ -79,7 +79,7 @@ func (r *request) eachMatch(outer context.Context, list []windowMetric, visit fu
 			if err != nil {
 				return err
 			}
-			positions := m.set.Match(r.matchers)
+			positions := r.visible(wm.window, m, m.set.Match(r.matchers))
 			if len(positions) == 0 {
 				return nil
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sort"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -13,12 +14,12 @@ import (
 )
 
 // metricSeries are the series of a metric in a window, in the order of their ids. A series stands here
-// twice if it has rows in two shards.
+// twice if it has rows in two shards or classes.
 type metricSeries struct {
 	set    *index.Set
 	labels []labels.Labels
 	ids    []SeriesID
-	shards []uint16 // nil: all are in shard 0
+	places []classShard // nil: all are in place 0
 	// bad are the rows that could not be read, as many as are kept.
 	bad []*CorruptRowError
 }
@@ -31,7 +32,7 @@ const (
 )
 
 func (m *metricSeries) bytes() int64 {
-	return m.set.Bytes() + int64(len(m.ids)*16+len(m.shards)*2+len(m.bad)*200)
+	return m.set.Bytes() + int64(len(m.ids)*16+len(m.places)*2+len(m.bad)*200)
 }
 
 // Len, Less and Swap let sort put the series of several shards in one order.
@@ -40,7 +41,7 @@ func (m *metricSeries) Less(i, j int) bool { return bytes.Compare(m.ids[i][:], m
 func (m *metricSeries) Swap(i, j int) {
 	m.ids[i], m.ids[j] = m.ids[j], m.ids[i]
 	m.labels[i], m.labels[j] = m.labels[j], m.labels[i]
-	m.shards[i], m.shards[j] = m.shards[j], m.shards[i]
+	m.places[i], m.places[j] = m.places[j], m.places[i]
 }
 
 // series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
@@ -72,23 +73,23 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 		}
 	}
 	l := &seriesLoad{r: r, window: window, metric: metric, budget: r.newBudget(), builder: labels.NewScratchBuilder(16)}
-	for shard := range shards {
+	single := shards == 1 && r.s.classes.count() == 1
+	for at := range r.s.places(shards) {
 		err := r.scan(ctx, engine.Range{
-			Table: tableOf(resolutionOf(window)), Partition: seriesPartition(window, r.tenant, metric, shard),
+			Table: tableOf(resolutionOf(window)), Partition: seriesPartition(window, r.tenant, metric, at),
 			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
-		}, func(row engine.Row) error { return l.add(shard, row) })
+		}, func(row engine.Row) error { return l.add(row) })
 		if err != nil {
 			return nil, err
 		}
-		if shards == 1 {
-			break
-		}
-		for len(l.m.shards) < len(l.m.ids) {
-			l.m.shards = append(l.m.shards, uint16(shard))
+		for !single && len(l.m.places) < len(l.m.ids) {
+			l.m.places = append(l.m.places, at)
 		}
 	}
-	if shards > 1 {
+	if slices.ContainsFunc(l.m.places, func(at classShard) bool { return at != 0 }) {
 		sort.Stable(&l.m)
+	} else {
+		l.m.places = nil
 	}
 	l.m.set = index.New(l.m.labels)
 	return &l.m, nil
@@ -116,7 +117,7 @@ type seriesLoad struct {
 
 var errOtherSeries = errors.New("storage: the labels are those of another series")
 
-func (l *seriesLoad) add(shard int64, row engine.Row) error {
+func (l *seriesLoad) add(row engine.Row) error {
 	var id SeriesID
 	copy(id[:], row.Clustering[seriesField(resolutionOf(l.window))].Text)
 	ls, err := parseLabels(row.Value, l.metric, &l.builder)

@@ -34,6 +34,9 @@ type sealer struct {
 	buckets rollup.Buckets       // to work in
 	// late says that the window of raw rows has expired: there are only rollups to fill up.
 	late bool
+	// again says that the slot was sealed before.
+	again bool
+	now   int64 // when the seal began, milliseconds
 
 	// shards are those of the metric that was asked for last.
 	asked   string
@@ -43,10 +46,9 @@ type sealer struct {
 
 // destination is where a seal writes at a resolution.
 type destination struct {
-	window  int64
-	expires int64 // of the window's rows, seconds since 1970; 0: never
-	start   int64 // of the chunks of a series there
-	end     int64 // of what they span, milliseconds
+	window int64
+	start  int64 // of the chunks of a series there
+	end    int64 // of what they span, milliseconds
 }
 
 // seriesLabels is a series' labels row in a window and shard.
@@ -57,10 +59,10 @@ type seriesLabels struct {
 }
 
 func newSealer(ctx context.Context, s *Store, w Work) *sealer {
-	x := &sealer{s: s, ctx: ctx, work: w}
+	x := &sealer{s: s, ctx: ctx, work: w, now: s.opts.Now().UnixMilli()}
 	for res := range rollup.Resolution(resolutions) {
 		window := s.period.windowOfSlot(res, w.Slot)
-		x.into[res] = destination{window: window, expires: s.expires(window), start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
+		x.into[res] = destination{window: window, start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
 	}
 	day := &x.into[rollup.OneHour]
 	day.start = s.period.dayOf(w.Slot)
@@ -76,19 +78,55 @@ func (x *sealer) run(gens []*generation) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if err := x.tenant(name, byTenant[name]); err != nil {
-			return err
+		fresh, late, gone := x.byAge(name, byTenant[name])
+		x.s.countExpired(x.work, gone, "left out unsealed samples past the retention of rollups")
+		x.s.countExpired(x.work, late, "found unsealed samples past their retention: they only fill up rollups")
+		for i, list := range [][]collected{fresh, late} {
+			if len(list) == 0 {
+				continue
+			}
+			x.late = i == 1
+			if err := x.tenant(name, list); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+// byAge tells a tenant's series whose raw window stands from those for which it may be gone, and from those for
+// which that of 5m rollups may be.
+func (x *sealer) byAge(tenant string, list []collected) (fresh, late, gone []collected) {
+	for i := range list {
+		c := &list[i]
+		c.class = x.s.classes.writable(c.series.class, x.now)
+		switch {
+		case x.isGone(rollup.FiveMinutes, tenant, c.class):
+			gone = append(gone, *c)
+		case x.isGone(rollup.Raw, tenant, c.class):
+			late = append(late, *c)
+		default:
+			fresh = append(fresh, *c)
+		}
+	}
+	return fresh, late, gone
+}
+
+// isGone says whether the rows of a class may be gone from the window that holds the slot.
+func (x *sealer) isGone(res rollup.Resolution, tenant string, class int64) bool {
+	return x.s.isExpired(res, x.work.Slot, x.s.classes.keep(tenant, class))
+}
+
 // collected is a series with what the generations hold of it.
 type collected struct {
 	series  *Series
+	class   int64 // in which its rows are written
 	strands []*strand
 	shards  [resolutions]int64
 }
+
+// at is where rows of the series go at a resolution.
+func (c *collected) at(res rollup.Resolution) classShard { return classShardOf(c.class, c.shards[res]) }
 
 // collect groups the strands of generations by tenant and series, in the order of metrics and ids.
 func collect(gens []*generation) map[string][]collected {
@@ -122,6 +160,7 @@ func (x *sealer) tenant(name string, list []collected) error {
 	if err != nil {
 		return err
 	}
+	x.again = sealedBefore
 	for res, at := range x.into {
 		if x.late && res == int(rollup.Raw) {
 			continue
@@ -169,17 +208,17 @@ func (x *sealer) mark(tenant, id string) error {
 			break
 		}
 		at := x.into[res-1]
-		if err := x.s.eng.Write(x.ctx, []engine.Batch{markRow(tenant, at, x.work.Slot, x.work.Partition, id)}); err != nil {
+		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(tenant, at, x.work.Slot, x.work.Partition, id)}); err != nil {
 			return fmt.Errorf("storage: marking slot %d of %q as sealed: %w", x.work.Slot, tenant, err)
 		}
 	}
 	return nil
 }
 
-func markRow(tenant string, at destination, slot int64, partition int, id string) engine.Batch {
+func (s *Store) markRow(tenant string, at destination, slot int64, partition int, id string) engine.Batch {
 	return engine.Batch{Table: engine.Sealed, Partition: sealedPartition(at.window, tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Int(slot), engine.Int(int64(partition)), engine.Text(id)},
-		Timestamp:  at.end * 1000, Expires: at.expires, Value: []byte{1},
+		Timestamp:  at.end * 1000, Expires: s.expires(at.window, tenant), Value: []byte{1},
 	}}}
 }
 
@@ -209,7 +248,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 		}
 	}
 	// A seal whose writes arrived in part may have left chunks without labels, names or rollups.
-	x.label(s, rollup.Raw, c.shards[rollup.Raw])
+	x.label(c, rollup.Raw)
 	r := roll{collected: c}
 	if !known {
 		at := x.into[rollup.Raw]
@@ -217,7 +256,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 			value := chunk.AppendChunk(nil, piece)
 			sum := sha256.Sum256(value)
 			version := string(sum[:engine.IDLen])
-			x.put(s, rollup.Raw, c.shards[rollup.Raw], at.end*1000, chunkKey(s.id.String(), at.start, version), value)
+			x.put(c, rollup.Raw, at.end*1000, chunkKey(s.id.String(), at.start, version), value)
 			r.own = append(r.own, version)
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
@@ -231,27 +270,28 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 }
 
 // label adds the labels row of a series, and its names, where this process hasn't written them yet.
-func (x *sealer) label(s *Series, res rollup.Resolution, shard int64) {
-	where := writtenLabels{x.into[res].window, int32(shard), true}
+func (x *sealer) label(c *collected, res rollup.Resolution) {
+	s, where := c.series, writtenLabels{x.into[res].window, c.at(res), true}
 	if s.written[res] == where {
 		return
 	}
-	x.put(s, res, shard, x.s.period.slotEnd(x.work.Slot)*1000, labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
+	x.put(c, res, x.s.period.slotEnd(x.work.Slot)*1000, labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
 
 // put adds a row of a series to what is written next.
-func (x *sealer) put(s *Series, res rollup.Resolution, shard, timestamp int64, key engine.Key, value []byte) {
-	at := x.into[res]
+func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key engine.Key, value []byte) {
+	s, window, at := c.series, x.into[res].window, c.at(res)
 	n := len(x.rows)
-	if n == 0 || !x.rows[n-1].of(tableOf(res), at.window, s, shard) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
-		x.rows = append(x.rows, rowBatch{series: s, shard: shard, Batch: engine.Batch{
-			Table: tableOf(res), Partition: seriesPartition(at.window, s.tenant.name, s.metric, shard),
+	if n == 0 || !x.rows[n-1].of(tableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
+		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
+			Table: tableOf(res), Partition: seriesPartition(window, s.tenant.name, s.metric, at),
 		}})
 	}
 	b := &x.rows[len(x.rows)-1]
-	b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: at.expires, Value: value})
+	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
+	b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: expires, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
 }
@@ -260,12 +300,12 @@ func (x *sealer) put(s *Series, res rollup.Resolution, shard, timestamp int64, k
 type rowBatch struct {
 	engine.Batch
 	series *Series // one of the metric's
-	shard  int64
+	at     classShard
 	bytes  int
 }
 
-func (b *rowBatch) of(t *engine.Table, window int64, s *Series, shard int64) bool {
-	return b.Table == t && b.Partition[0].Int == window && b.shard == shard && b.series.tenant == s.tenant && b.series.metric == s.metric
+func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at classShard) bool {
+	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.tenant == s.tenant && b.series.metric == s.metric
 }
 
 // subtract removes the samples that the sealed chunks of the slot hold already, and says whether none is left.
@@ -299,9 +339,9 @@ func (x *sealer) readSealed(s *Series, into *chunk.Samples) error {
 func (x *sealer) eachSealed(s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
 	key := engine.Key{engine.Int(kindChunk), engine.Int(at.start), engine.Text(s.id.String())}
-	for shard := range shardsOf(s.id, shards) {
+	for in := range x.s.placesOf(s.id, shards) {
 		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(at.window, s.tenant.name, s.metric, shard), From: key, To: key, KeysOnly: keysOnly,
+			Table: engine.Raw, Partition: seriesPartition(at.window, s.tenant.name, s.metric, in), From: key, To: key, KeysOnly: keysOnly,
 		}) {
 			if err == nil {
 				err = yield(row)
@@ -328,7 +368,7 @@ func (x *sealer) names(s *Series, at destination) {
 		x.catalog = append(x.catalog, engine.Batch{
 			Table: engine.Catalog, Partition: catalogPartition(at.window, s.tenant.name, kind, label),
 			Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.slotEnd(x.work.Slot) * 1000, Expires: at.expires, Value: row,
+				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.slotEnd(x.work.Slot) * 1000, Expires: x.s.expires(at.window, s.tenant.name), Value: row,
 			}},
 		})
 		x.bytes += len(label) + len(value) + 128

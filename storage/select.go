@@ -27,6 +27,8 @@ type Query struct {
 	// Edges are times that no bucket may straddle, ascending, milliseconds: where one that isn't at a bucket's
 	// end lies in a slot, that slot is answered from samples, as long as these are kept.
 	Edges []int64
+	// Classes bounds the answer to rows of these classes, as Horizons names them; 0: all.
+	Classes uint64
 	// LabelsOnly says that no samples will be read: series are found as long as anything is kept of them.
 	LabelsOnly bool
 	// Sorted asks for series in the order of their labels.
@@ -52,7 +54,7 @@ type SelectedSeries struct {
 // selection is the answer to a Query. What it reads is cut into groups of neighbouring series, so that what
 // it holds follows what its caller asks for.
 //
-//	series  [ a b c d e f g … ]      parts of c: ─► source (window, metric, shard)
+//	series  [ a b c d e f g … ]      parts of c: ─► source (window, metric, place)
 //	groups  [   0   |   1   … ]                  └► the head's snapshot
 type selection struct {
 	r       *request
@@ -72,7 +74,10 @@ type selection struct {
 type source struct {
 	window sealedWindow
 	metric string
-	shard  int64
+	place  classShard
+	// class is the place's; hidden is the newest timestamp that it no longer keeps, and hiddenRaw that of raw samples.
+	class             int64
+	hidden, hiddenRaw int64
 }
 
 // part says where samples of a series are.
@@ -99,7 +104,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
-	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT)}
+	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: r.open()}
 	windows, err := r.windowsAt(ctx, q, sel.open)
 	if err != nil {
 		return nil, err
@@ -141,23 +146,23 @@ type matching struct {
 	window windowMetric
 	ids    []SeriesID
 	labels []labels.Labels
-	shards []uint16 // nil: all are in shard 0
+	places []classShard // nil: all are in place 0
 	// positions are those among all series that the metric has in the window.
 	positions []uint32
 }
 
 // take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
 func (r *request) take(w windowMetric, m *metricSeries, positions []uint32) (matching, error) {
-	f := matching{window: w, ids: m.ids, labels: m.labels, shards: m.shards, positions: positions}
+	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions}
 	if len(positions) < len(m.ids) {
 		f.ids, f.labels = make([]SeriesID, len(positions)), make([]labels.Labels, len(positions))
-		if m.shards != nil {
-			f.shards = make([]uint16, len(positions))
+		if m.places != nil {
+			f.places = make([]classShard, len(positions))
 		}
 		for i, p := range positions {
 			f.ids[i], f.labels[i] = m.ids[p], m.labels[p]
-			if m.shards != nil {
-				f.shards[i] = m.shards[p]
+			if m.places != nil {
+				f.places[i] = m.places[p]
 			}
 		}
 	}
@@ -216,7 +221,8 @@ type merger struct {
 // run is what one window has of a metric, and how far it is merged.
 type run struct {
 	*matching
-	source uint32 // of shard 0; those of the other shards follow
+	source uint32       // of the first place; those of the others follow
+	places []classShard // that it has series in, ascending
 	next   int
 }
 
@@ -231,13 +237,15 @@ func (m *merger) metric(found []matching, heads []uint32) {
 		if len(f.ids) == 0 {
 			continue
 		}
-		m.runs = append(m.runs, run{matching: f, source: uint32(len(sel.sources))})
-		shards := int64(1)
-		for _, s := range f.shards {
-			shards = max(shards, int64(s)+1)
+		n := run{matching: f, source: uint32(len(sel.sources)), places: onePlace}
+		if f.places != nil {
+			n.places = slices.Clone(f.places)
+			slices.Sort(n.places)
+			n.places = slices.Compact(n.places)
 		}
-		for shard := range shards {
-			sel.sources = append(sel.sources, source{window: f.window.window, metric: f.window.metric, shard: shard})
+		m.runs = append(m.runs, n)
+		for _, at := range n.places {
+			sel.sources = append(sel.sources, sel.r.sourceOf(f.window, at))
 		}
 	}
 	for !m.full() {
@@ -248,6 +256,9 @@ func (m *merger) metric(found []matching, heads []uint32) {
 		heads = m.add(id, heads)
 	}
 }
+
+// onePlace is where most metrics have all of their series.
+var onePlace = []classShard{0}
 
 // least returns the smallest id that is not merged yet.
 func (m *merger) least(heads []uint32) (least *SeriesID, ok bool) {
@@ -275,12 +286,12 @@ func (m *merger) add(id *SeriesID, heads []uint32) []uint32 {
 	for i := range m.runs {
 		r := &m.runs[i]
 		for ; r.next < len(r.ids) && r.ids[r.next] == *id; r.next++ {
-			shard := uint32(0)
-			if r.shards != nil {
-				shard = uint32(r.shards[r.next])
+			at := 0
+			if r.matching.places != nil {
+				at, _ = slices.BinarySearch(r.places, r.matching.places[r.next])
 			}
 			series.Labels = r.labels[r.next]
-			sel.parts = append(sel.parts, part{source: r.source + shard, at: r.positions[r.next]})
+			sel.parts = append(sel.parts, part{source: r.source + uint32(at), at: r.positions[r.next]})
 		}
 	}
 	for ; len(heads) > 0 && sel.open[heads[0]].id == *id; heads = heads[1:] {

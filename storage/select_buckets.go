@@ -31,7 +31,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		return err
 	}
 	byStart := func(a, b sealedChunk) int { return cmp.Compare(a.start, b.start) }
-	if !slices.IsSortedFunc(chunks, byStart) { // Of several shards.
+	if !slices.IsSortedFunc(chunks, byStart) { // Of several shards or classes.
 		chunks = slices.Clone(chunks)
 		slices.SortStableFunc(chunks, byStart)
 	}
@@ -53,7 +53,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		}
 	}
 	buf.samples.Normalize()
-	buf.samples.Clip(max(sel.r.minT, sel.r.s.horizon()+1), sel.r.maxT)
+	buf.samples.Clip(sel.r.minT, sel.r.maxT)
 	buf.cells.Reset()
 	if buf.samples.Len() > 0 {
 		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
@@ -62,23 +62,16 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	return nil
 }
 
-// outdone says that there is a chunk of the same span and a higher version, in another shard. before and after are
-// the chunks around c, in the order of their starts.
+// outdone says that there is a chunk of the same span in another shard or class that shows more of it, or has a
+// higher version. before and after are the chunks around c, in the order of their starts.
 func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 	window := sel.sources[c.source].window.window
-	version := func(c sealedChunk) uint64 {
-		info, err := rollup.Header(c.data)
-		if err != nil {
-			return 0
-		}
-		return info.Version
-	}
 	rival := func(o sealedChunk) bool { return o.source != c.source && sel.sources[o.source].window.window == window }
 	for _, o := range after {
 		if o.start != c.start {
 			break
 		}
-		if rival(o) && version(o) >= version(c) {
+		if rival(o) && sel.rank(o, c) >= 0 {
 			return true
 		}
 	}
@@ -86,11 +79,25 @@ func (sel *selection) outdone(before, after []sealedChunk, c sealedChunk) bool {
 		if o.start != c.start {
 			break
 		}
-		if rival(o) && version(o) > version(c) {
+		if rival(o) && sel.rank(o, c) > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// rank compares rollup chunks of one span: that of which less is past its retention counts, and then that with
+// the higher version.
+func (sel *selection) rank(a, b sealedChunk) int {
+	shown := func(c sealedChunk) int64 { return min(0, c.start-sel.sources[c.source].hidden) }
+	version := func(c sealedChunk) uint64 {
+		info, err := rollup.Header(c.data)
+		if err != nil {
+			return 0
+		}
+		return info.Version
+	}
+	return cmp.Or(cmp.Compare(shown(a), shown(b)), cmp.Compare(version(a), version(b)))
 }
 
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples. A chunk
@@ -106,10 +113,15 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, into *roll
 		return
 	}
 	// A day's chunk knows of slots whose seal is under way, or was cut short: they are answered from samples.
-	period, slots := sel.r.s.period, src.window.slots
+	period, w := sel.r.s.period, &src.window
 	rolled := func(end int64) bool {
-		_, ok := slices.BinarySearch(slots, period.slotOf(end))
-		return ok
+		slot := period.slotOf(end)
+		_, ok := slices.BinarySearch(w.slots, slot)
+		if !ok || end <= src.hidden {
+			return false
+		}
+		_, left := slices.BinarySearch(w.left, slot)
+		return !left || period.slotEnd(slot) <= src.hiddenRaw // There are no samples any more.
 	}
 	for _, end := range into.End[before:] {
 		if !rolled(end) {
@@ -162,7 +174,7 @@ func (f *fetcher) scanRollups(ctx context.Context, w sealedWindow, from, to int6
 	src := &sel.sources[wants[0].source]
 	first, last := wants[0].id, wants[len(wants)-1].id
 	return sel.r.scan(ctx, engine.Range{
-		Table: tableOf(resolutionOf(w.window)), Partition: seriesPartition(w.window, sel.r.tenant, src.metric, src.shard),
+		Table: tableOf(resolutionOf(w.window)), Partition: seriesPartition(w.window, sel.r.tenant, src.metric, src.place),
 		From: rollupKey(first.String(), from), To: rollupKey(last.String(), to),
 	}, func(row engine.Row) error {
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int

@@ -228,7 +228,11 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
+	hidden := sel.sources[t.wants[0].source].hidden
 	for _, slot := range slots {
+		if sel.r.s.period.slotEnd(slot) <= hidden {
+			continue
+		}
 		if err := f.scan(ctx, sel.r.s.period.slotStart(slot), t.wants); err != nil {
 			return nil, err
 		}
@@ -258,7 +262,7 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
 	src := &sel.sources[wants[0].source]
 	first, last := wants[0].id, wants[len(wants)-1].id
 	return sel.r.scan(ctx, engine.Range{
-		Table: engine.Raw, Partition: seriesPartition(src.window.window, sel.r.tenant, src.metric, src.shard),
+		Table: engine.Raw, Partition: seriesPartition(src.window.window, sel.r.tenant, src.metric, src.place),
 		From: engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(first.String())},
 		To:   engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(last.String())},
 	}, func(row engine.Row) error {
@@ -290,15 +294,24 @@ func (f *fetcher) copy(b []byte) []byte {
 
 // decode appends a chunk's samples; one that can't be read is named and left out.
 func (sel *selection) decode(s *SelectedSeries, c sealedChunk, into *chunk.Samples) {
+	src := &sel.sources[c.source]
+	minT := max(sel.r.minT, src.hidden+1)
 	info, err := chunk.Header(c.data)
-	if err == nil && (info.MaxT < sel.r.minT || info.MinT > sel.r.maxT) {
+	if err == nil && (info.MaxT < minT || info.MinT > sel.r.maxT) {
 		return
 	}
-	if err == nil {
+	switch {
+	case err == nil && minT > sel.r.minT && info.MinT < minT:
+		var all chunk.Samples
+		if err = chunk.Decode(c.data, &all); err == nil {
+			all.Normalize()
+			all.Clip(minT, sel.r.maxT)
+			into.AppendAll(&all)
+		}
+	case err == nil:
 		err = chunk.Decode(c.data, into)
 	}
 	if err != nil {
-		src := &sel.sources[c.source]
 		sel.r.corrupt(&CorruptRowError{
 			Table: engine.Raw, Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,

@@ -30,7 +30,7 @@ func withSlots(windows []sealedWindow) []sealedWindow {
 func (r *request) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 	var all []sealedWindow
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		if res > rollup.Raw && r.minT > r.s.Horizon(res-1) {
+		if res > rollup.Raw && r.minT > r.latest(res-1) {
 			break
 		}
 		found, err := r.windows(ctx, res)
@@ -38,7 +38,7 @@ func (r *request) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 			return nil, err
 		}
 		if res > rollup.Raw { // Of the time before what is finer.
-			last := r.s.period.windowAt(res, r.s.Horizon(res-1))
+			last := r.s.period.windowAt(res, r.latest(res-1))
 			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
 		}
 		all = append(all, found...)
@@ -79,7 +79,11 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 		w := &rolled[i]
 		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
 			if unfit[slot] {
-				return true
+				if r.s.period.slotEnd(slot) > r.latest(rollup.Raw) {
+					return true
+				}
+				w.left = append(w.left, slot) // Classes whose samples are gone have buckets only.
+				return false
 			}
 			isRolled[slot] = true
 			return false

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,8 +12,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// formatVersion is the newest format of rows that this package writes and reads.
-const formatVersion = 1
+const (
+	// formatVersion is the newest format of rows that this package writes and reads.
+	formatVersion = 2
+	// formatFirst is that of a store without classes, which the first releases read, too.
+	formatFirst = 1
+	// formatClasses is that of a store with classes: whoever doesn't know of them would miss their rows.
+	formatClasses = 2
+)
 
 // rawWindow is the width of a window of raw rows.
 const rawWindow = 24 * time.Hour
@@ -31,11 +38,13 @@ var (
 	ErrNewerFormat = errors.New("storage: written in a newer format")
 )
 
-// settings is what the store row holds, as JSON: {"format":1,"created_ms":…,"periods":[{…}]}.
+// settings is what the store row holds, as JSON: {"format":1,"created_ms":…,"periods":[{…}],"classes":[{…}]}.
 type settings struct {
 	Format    int      `json:"format"`
 	CreatedMS int64    `json:"created_ms"`
 	Periods   []Period `json:"periods"`
+	// Classes are only ever added to.
+	Classes []knownClass `json:"classes,omitempty"`
 }
 
 var (
@@ -47,11 +56,21 @@ var (
 func openSettings(ctx context.Context, eng engine.Engine, opts Options) (settings, error) {
 	if opts.Slot == 0 {
 		have, _, err := readSettings(ctx, eng)
-		return have, err
+		if err != nil {
+			return have, err
+		}
+		return withClasses(ctx, eng, opts, have)
 	}
 	want := settings{
-		Format: formatVersion, CreatedMS: opts.Now().UnixMilli(),
+		Format: formatFirst, CreatedMS: opts.Now().UnixMilli(),
 		Periods: []Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.Partitions}},
+	}
+	if opts.AddClasses && len(opts.Classes) > 0 {
+		var err error
+		want.Format = formatClasses
+		if want.Classes, _, err = addClasses(nil, opts.Classes, want.CreatedMS); err != nil {
+			return settings{}, err
+		}
 	}
 	value, err := json.Marshal(want)
 	if err != nil {
@@ -65,14 +84,17 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (setting
 		return want, nil
 	}
 	have, err := parseSettings(found)
-	if err != nil || opts.AnySettings {
+	if err != nil {
 		return have, err
+	}
+	if opts.AnySettings {
+		return withClasses(ctx, eng, opts, have)
 	}
 	// While a period is about to begin, both it and the one before are right.
 	now := opts.Now().UnixMilli()
 	for _, p := range have.Periods {
 		if p.sameCut(want.Periods[0]) && (p.FromMS > now || p == *newPeriods(have.Periods...).at(now)) {
-			return have, nil
+			return withClasses(ctx, eng, opts, have)
 		}
 	}
 	return settings{}, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, newPeriods(have.Periods...).at(now), want.Periods[0])
@@ -131,15 +153,55 @@ func parseSettings(b []byte) (have settings, err error) {
 			return have, fmt.Errorf("storage: the settings row is corrupt: period %d doesn't follow the one before", i)
 		}
 	}
+	if len(have.Classes) > maxKnownClasses {
+		return have, fmt.Errorf("storage: the settings row is corrupt: %d classes", len(have.Classes))
+	}
 	return have, nil
 }
 
-// refreshPeriods reads the periods that may have been added by another process.
+// withClasses adds classes that the store doesn't know, and how long they are kept, to its settings.
+func withClasses(ctx context.Context, eng engine.Engine, opts Options, have settings) (settings, error) {
+	for try := 0; opts.AddClasses && len(opts.Classes) > 0; try++ {
+		have, before, err := readSettings(ctx, eng)
+		if err != nil {
+			return have, err
+		}
+		from := opts.Now()
+		if opts.Shared {
+			from = from.Add(classDelay)
+		}
+		all, changed, err := addClasses(have.Classes, opts.Classes, from.UnixMilli())
+		if err != nil || !changed {
+			return have, err
+		}
+		have.Classes, have.Format = all, formatClasses
+		after, err := json.Marshal(have)
+		if err != nil {
+			return have, err
+		}
+		ok, _, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+		switch {
+		case ok:
+			return have, nil
+		case err != nil && !errors.Is(err, engine.ErrUnavailable) || try+1 >= addTries:
+			return have, fmt.Errorf("storage: adding retention classes: %w", cmp.Or(err, errOthersAdd))
+		}
+	}
+	return have, nil
+}
+
+// addTries is how often classes are added, where others change the settings meanwhile or no answer comes.
+const addTries = 5
+
+var errOthersAdd = errors.New("other processes change the settings all the time")
+
+// refreshPeriods reads the periods and classes that may have been added by another process.
 func (s *Store) refreshPeriods(ctx context.Context) error {
 	have, _, err := readSettings(ctx, s.eng)
 	if err != nil {
 		return err
 	}
+	s.classes.learn(have.Classes)
 	if before := s.period.all(); len(have.Periods) > len(before) {
 		s.period.set(have.Periods)
 		for _, p := range have.Periods[len(before):] {

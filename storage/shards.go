@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -146,7 +147,7 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 }
 
 // spread cuts a tenant's series, which are in the order of metrics, into metrics, makes sure that each has
-// the shards it needs, and puts its series in the order of shards and ids.
+// the shards it needs, and puts its series in the order of classes, shards and ids.
 func (x *sealer) spread(tenant string, list []collected) error {
 	for from := 0; from < len(list); {
 		to := from
@@ -165,7 +166,7 @@ func (x *sealer) spread(tenant string, list []collected) error {
 				list[i].shards[res] = shardOf(list[i].series.id, n)
 			}
 		}
-		slices.SortStableFunc(list[from:to], func(a, b collected) int { return int(a.shards[rollup.Raw] - b.shards[rollup.Raw]) })
+		slices.SortStableFunc(list[from:to], func(a, b collected) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
 		from = to
 	}
 	return nil
@@ -180,7 +181,7 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 	if n <= known {
 		return known, nil
 	}
-	if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n, at.expires)}); err != nil {
+	if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n, x.s.expires(at.window, tenant))}); err != nil {
 		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
 	}
 	x.s.shards.set(of, n)

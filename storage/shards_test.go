@@ -60,7 +60,7 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 	require.Greater(t, shards, int64(1))
 	for shard := range shards {
 		rows, bytes := 0, 0
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: seriesPartition(window, "default", "requests_total", shard)}) {
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: seriesPartition(window, "default", "requests_total", classShardOf(classDefault, shard))}) {
 			require.NoError(t, err)
 			rows++
 			bytes += len(row.Value)

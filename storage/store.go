@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 var (
@@ -69,6 +68,13 @@ type Options struct {
 	// Retention5m and Retention1h are how long rollups are kept: not shorter than what is finer; 0: for ever, the
 	// default.
 	Retention5m, Retention1h time.Duration
+	// TenantRetention has tenants whose series, but for those in classes, are kept otherwise.
+	TenantRetention map[string]Keep
+	// Classes take series of all tenants, the first that matches; at most MaxClasses. Those that take none, or are in
+	// a class that the store doesn't know, are in the default class.
+	Classes []Class
+	// AddClasses makes the store know all Classes. Each name gets a number for ever.
+	AddClasses bool
 	// HeadBytes bounds the memory of unsealed data: above it, new series are refused. Default 4 GiB.
 	HeadBytes int64
 	// QueueBytes bounds what waits to become durable. Default 64 MiB.
@@ -129,11 +135,6 @@ func (o *Options) validate() error {
 		return fmt.Errorf("storage: a slot of %v is not a multiple of 1h that divides 24h", o.Slot)
 	case o.Partitions < 1 || o.Partitions > maxPartitions:
 		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, maxPartitions)
-	case o.Retention < 0 || o.Retention > 0 && o.Retention < o.Slot:
-		return fmt.Errorf("storage: a retention of %v is shorter than a slot of %v", o.Retention, o.Slot)
-	case shorter(o.Retention5m, o.Retention) || shorter(o.Retention1h, o.Retention5m):
-		return fmt.Errorf("storage: 5m rollups must be kept as long as raw samples (%v), 1h rollups as long as 5m (%v), not %v and %v",
-			o.Retention, o.Retention5m, o.Retention5m, o.Retention1h)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
 		return errors.New("storage: a limit of bytes is not positive")
 	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
@@ -141,11 +142,13 @@ func (o *Options) validate() error {
 	case o.Now == nil || o.Logger == nil:
 		return errors.New("storage: Options without a clock or a logger; begin with DefaultOptions")
 	}
-	return nil
+	if err := o.keep().check(o.Slot); err != nil {
+		return err
+	}
+	return checkClasses(o.Classes, o.TenantRetention, o.Slot)
 }
 
-// shorter says whether one retention is shorter than another; 0 is for ever.
-func shorter(a, b time.Duration) bool { return a != 0 && (b == 0 || a < b) }
+func (o *Options) keep() Keep { return Keep{o.Retention, o.Retention5m, o.Retention1h} }
 
 // Store keeps samples over an engine.
 //
@@ -155,7 +158,9 @@ func shorter(a, b time.Duration) bool { return a != 0 && (b == 0 || a < b) }
 type Store struct {
 	opts   Options
 	period *periods
-	eng    engine.Engine
+	// classes say how long what is kept.
+	classes *classes
+	eng     engine.Engine
 	// writer is this process' name in the stage, new at every start.
 	writer  string
 	created time.Time
@@ -170,6 +175,7 @@ type Store struct {
 	shards    shardMemory
 	metadata  *metadataKeeper
 	windows   windowList
+	gone      dropMemory
 	lowest    []lowest // one a partition
 	follower  *follower
 	processes *processes
@@ -198,10 +204,11 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, period: newPeriods(have.Periods...), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		opts: opts, period: newPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, maxPartitions), lowest: make([]lowest, maxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
+	s.head.classOf = s.classes.of
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
@@ -261,18 +268,6 @@ func (s *Store) Close() error {
 
 // Partitions returns into how many partitions the work of sealing is divided.
 func (s *Store) Partitions() int { return s.period.partitions() }
-
-// horizon returns the newest timestamp of which raw samples are no longer kept, milliseconds.
-func (s *Store) horizon() int64 { return s.Horizon(rollup.Raw) }
-
-// Horizon returns the newest timestamp that is no longer kept at a resolution, milliseconds.
-func (s *Store) Horizon(res rollup.Resolution) int64 {
-	kept := s.opts.retention(res)
-	if kept == 0 {
-		return -maxTime
-	}
-	return s.opts.Now().Add(-kept).UnixMilli()
-}
 
 // newID returns 16 random bytes: a name that nobody else has.
 func newID() string {

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"time"
-
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -83,17 +81,5 @@ func tableOf(res rollup.Resolution) *engine.Table {
 		return engine.R1h
 	default:
 		return engine.Raw
-	}
-}
-
-// retention returns how long rows of a resolution are kept; 0: for ever.
-func (o *Options) retention(res rollup.Resolution) time.Duration {
-	switch res {
-	case rollup.FiveMinutes:
-		return o.Retention5m
-	case rollup.OneHour:
-		return o.Retention1h
-	default:
-		return o.Retention
 	}
 }

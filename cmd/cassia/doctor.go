@@ -141,7 +141,8 @@ func unopened(err error) doctor.Finding {
 // store looks at the store in an engine; nil: it can't be read.
 func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *storage.Condition {
 	c, err := storage.Examine(ctx, eng, storage.ExamineOptions{
-		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour, Listen: listen, Now: x.now,
+		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour,
+		TenantRetention: x.retention.Tenants, Classes: x.retention.Classes, Listen: listen, Now: x.now,
 	})
 	switch {
 	case errors.Is(err, storage.ErrNoStore):

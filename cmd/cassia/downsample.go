@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -36,6 +37,9 @@ func addDownsample(app *kingpin.Application) subcommand {
 			return err
 		}
 		err = o.withStore(ctx, func(s *storage.Store) error {
+			if known := s.ClassNames(); len(known) > 0 && len(o.retention.Classes) == 0 {
+				return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", o.Where(), strings.Join(known, ", "))
+			}
 			plan, err := downsample.NewPlan(ctx, s, r)
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
@@ -65,7 +69,7 @@ func rowRetention(cmd *kingpin.CmdClause) func(engine string) (config.Retention,
 	cmd.GetFlag("retention.raw").IsSetByUser(&said)
 	return func(engine string) (config.Retention, error) {
 		if engine == config.EngineCassandra && !said {
-			return config.Retention{}, errors.New("--retention.raw is missing: give it, and --retention.5m and --retention.1h, as the servers have them, for rows are written with that time to live")
+			return config.Retention{}, errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
 		}
 		return parse()
 	}

@@ -29,7 +29,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		return err
 	}
 	o.Cassandra.CreateSchema = false
-	if o.retention != (config.Retention{}) {
+	if !o.retention.IsForEver() {
 		o.SetRetention(o.retention)
 	}
 	wrong := func(err error) error {
@@ -49,7 +49,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
 	so.Slot, so.Logger = 0, log
-	so.Retention, so.Retention5m, so.Retention1h = o.retention.Raw, o.retention.FiveMinutes, o.retention.OneHour
+	o.retention.Into(&so)
 	if o.Kind == config.EngineCassandra {
 		so.Shared, so.Self = true, storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}

@@ -119,7 +119,8 @@ func (p *process) openStore(ctx context.Context) error {
 
 	so := storage.DefaultOptions()
 	so.Slot, so.Partitions, so.AnySettings = p.c.Slot, p.c.Partitions, p.c.AnySettings
-	so.Retention, so.Retention5m, so.Retention1h = p.c.Retention.Raw, p.c.Retention.FiveMinutes, p.c.Retention.OneHour
+	p.c.Retention.Into(&so)
+	so.AddClasses = true
 	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-o.cacheBytes, p.c.QueryBytes
 	so.Shared, so.Follow = p.shared(), p.does("read")
 	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
@@ -130,6 +131,9 @@ func (p *process) openStore(ctx context.Context) error {
 			return fmt.Errorf("%s: %s; see --storage.slot and --storage.partitions, or choose another store", p.c.Where(), oneLine(err))
 		}
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
+	}
+	if err := p.store.TellRetention(ctx); err != nil {
+		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
 	go p.tellReady(ctx)
 	return nil

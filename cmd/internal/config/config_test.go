@@ -36,7 +36,7 @@ func TestDefaults(t *testing.T) {
 	require.True(t, c.AnySettings)
 	require.Equal(t, 2*time.Hour, c.Slot)
 	require.Equal(t, 15*time.Minute, c.Settle)
-	require.Equal(t, Retention{30 * 24 * time.Hour, 365 * 24 * time.Hour, 5 * 365 * 24 * time.Hour}, c.Retention)
+	require.Equal(t, Retention{Raw: 30 * 24 * time.Hour, FiveMinutes: 365 * 24 * time.Hour, OneHour: 5 * 365 * 24 * time.Hour}, c.Retention)
 	require.Equal(t, 2*time.Minute, c.QueryTimeout)
 	require.Equal(t, 5*time.Minute, c.LookbackDelta)
 	require.Equal(t, 50_000_000, c.MaxSamples)

@@ -1,18 +1,37 @@
 package config
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
+
+	"github.com/cassia-db/cassia/storage"
 )
 
 // Retention is how long data is kept, by resolution; 0: for ever.
-type Retention struct{ Raw, FiveMinutes, OneHour time.Duration }
+type Retention struct {
+	Raw, FiveMinutes, OneHour time.Duration
+	// Tenants and Classes are those of the file that says who is kept otherwise.
+	Tenants map[string]storage.Keep
+	Classes []storage.Class
+}
 
 // String tells it in words.
 func (r Retention) String() string {
-	if r.Raw == 0 {
+	words := keptWords(storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
+	for _, name := range sortedKeys(r.Tenants) {
+		words += fmt.Sprintf("; tenant %q: %s", name, keptWords(r.Tenants[name]))
+	}
+	for _, c := range r.Classes {
+		words += fmt.Sprintf("; class %q: %s", c.Name, keptWords(c.Keep))
+	}
+	return words
+}
+
+func keptWords(k storage.Keep) string {
+	if k.Raw == 0 {
 		return "for ever"
 	}
 	words := func(d time.Duration) string {
@@ -21,7 +40,18 @@ func (r Retention) String() string {
 		}
 		return model.Duration(d).String()
 	}
-	return "raw " + words(r.Raw) + ", 5m " + words(r.FiveMinutes) + ", 1h " + words(r.OneHour)
+	return "raw " + words(k.Raw) + ", 5m " + words(k.FiveMinutes) + ", 1h " + words(k.OneHour)
+}
+
+// Into makes a store keep its rows so long.
+func (r Retention) Into(o *storage.Options) {
+	o.Retention, o.Retention5m, o.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
+	o.TenantRetention, o.Classes = r.Tenants, r.Classes
+}
+
+// IsForEver says whether nothing ever goes.
+func (r Retention) IsForEver() bool {
+	return r.Raw == 0 && r.FiveMinutes == 0 && r.OneHour == 0 && len(r.Tenants) == 0 && len(r.Classes) == 0
 }
 
 // Defaults of the retention of rollups, where raw samples aren't kept longer.
@@ -32,12 +62,13 @@ const (
 )
 
 // retentionText is what flags said.
-type retentionText struct{ raw, fiveMinutes, oneHour string }
+type retentionText struct{ raw, fiveMinutes, oneHour, file string }
 
 func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {
 	cmd.Flag("retention.raw", "How long raw samples are kept, such as 30d or 1y. 0: for ever.").Default("30d").StringVar(&t.raw)
 	cmd.Flag("retention.5m", "How long 5m rollups are kept. Default: 1y, or as long as raw samples.").StringVar(&t.fiveMinutes)
 	cmd.Flag("retention.1h", "How long 1h rollups are kept. Default: 5y, or as long as 5m rollups.").StringVar(&t.oneHour)
+	cmd.Flag("retention.file", "YAML file with the retention of tenants, and of classes of series. Default: there are none.").StringVar(&t.file)
 }
 
 // RetentionFlags declares the retention for a command that needs no more of a server's flags. The returned
@@ -58,8 +89,10 @@ func (t *retentionText) parse() (r Retention, err error) {
 	if r.FiveMinutes, err = coarser("retention.5m", t.fiveMinutes, fiveMinutesRetention, "raw samples", r.Raw); err != nil {
 		return r, err
 	}
-	r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes)
-	return r, err
+	if r.OneHour, err = coarser("retention.1h", t.oneHour, oneHourRetention, "5m rollups", r.FiveMinutes); err != nil || t.file == "" {
+		return r, err
+	}
+	return r, r.loadRetentionFile(t.file)
 }
 
 // coarser parses how long rollups are kept, which is at least as long as what they are made of.

@@ -1,0 +1,219 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// retentionFile is what the file of --retention.file holds:
+//
+//	tenants:
+//	  team-a: {raw: 7d, 5m: 90d, 1h: 2y}
+//	classes:
+//	  - name: ci
+//	    match: '{job="ci"}'
+//	    raw: 3d
+//	    5m: 30d
+//	    1h: 90d
+type retentionFile struct {
+	Tenants map[string]keptText `yaml:"tenants"`
+	Classes []classText         `yaml:"classes"`
+}
+
+// keptText are durations as Prometheus writes them; what is left out is as with the flags.
+type keptText struct {
+	Raw         string `yaml:"raw"`
+	FiveMinutes string `yaml:"5m"`
+	OneHour     string `yaml:"1h"`
+}
+
+type classText struct {
+	Name     string    `yaml:"name"`
+	Match    yaml.Node `yaml:"match"`
+	keptText `yaml:",inline"`
+}
+
+// maxRetentionFile bounds the size of the file, bytes.
+const maxRetentionFile = 1 << 20
+
+// className is what a class may be called: it stands in logs and in the store for ever.
+var className = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// loadRetentionFile adds the tenants and classes of a file to r.
+func (r *Retention) loadRetentionFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return flagError("retention.file", name, oneLine(errors.Unwrap(err)))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRetentionFile+1))
+	if err != nil {
+		return flagError("retention.file", name, oneLine(err))
+	}
+	if len(text) > maxRetentionFile {
+		return flagError("retention.file", name, "is larger than 1MiB")
+	}
+	if err := r.parseFile(text); err != nil {
+		return flagError("retention.file", name, oneLine(err))
+	}
+	return nil
+}
+
+func (r *Retention) parseFile(text []byte) error {
+	var file retentionFile
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return yamlError(err)
+	}
+	for _, name := range sortedKeys(file.Tenants) {
+		if err := tenant.Check(name); err != nil {
+			return fmt.Errorf("tenant %q: %w", name, err)
+		}
+		keep, err := file.Tenants[name].parse(*r)
+		if err != nil {
+			return fmt.Errorf("tenant %q: %w", name, err)
+		}
+		if r.Tenants == nil {
+			r.Tenants = map[string]storage.Keep{}
+		}
+		r.Tenants[name] = keep
+	}
+	if n := len(file.Classes); n > storage.MaxClasses {
+		return fmt.Errorf("there are %d classes, at most %d can be", n, storage.MaxClasses)
+	}
+	for i := range file.Classes {
+		c, err := file.Classes[i].parse(*r)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(r.Classes, func(x storage.Class) bool { return x.Name == c.Name }) {
+			return fmt.Errorf("two classes are named %q", c.Name)
+		}
+		r.Classes = append(r.Classes, c)
+	}
+	return nil
+}
+
+// yamlError leaves out what YAML's errors say of Go's types.
+func yamlError(err error) error {
+	var te *yaml.TypeError
+	if !errors.As(err, &te) {
+		return err
+	}
+	text, _, _ := strings.Cut(te.Errors[0], " in type ")
+	text, _, _ = strings.Cut(text, " into ")
+	return errors.New(strings.Replace(text, "field ", "unknown key ", 1))
+}
+
+func sortedKeys[T any](m map[string]T) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// parse reads durations; raw must be there, and rollups that aren't are kept as those of usual are, or as long as
+// what they are made of.
+func (t keptText) parse(usual Retention) (keep storage.Keep, err error) {
+	if t.Raw == "" {
+		return keep, errors.New("raw is missing: how long samples are kept, such as 7d")
+	}
+	if keep.Raw, err = fileDuration("raw", t.Raw); err != nil {
+		return keep, err
+	}
+	if keep.Raw > 0 && keep.Raw < 24*time.Hour {
+		return keep, fmt.Errorf("raw: %s must be at least 1d, or 0 to keep samples for ever", t.Raw)
+	}
+	if keep.FiveMinutes, err = coarserInFile("5m", t.FiveMinutes, usual.FiveMinutes, "raw", keep.Raw); err != nil {
+		return keep, err
+	}
+	keep.OneHour, err = coarserInFile("1h", t.OneHour, usual.OneHour, "5m", keep.FiveMinutes)
+	return keep, err
+}
+
+func coarserInFile(key, text string, usual time.Duration, finerKey string, finer time.Duration) (time.Duration, error) {
+	if text == "" {
+		if finer == 0 || usual == 0 {
+			return 0, nil
+		}
+		return max(usual, finer), nil
+	}
+	d, err := fileDuration(key, text)
+	switch {
+	case err != nil:
+		return 0, err
+	case d != 0 && (finer == 0 || d < finer):
+		kept := "for ever"
+		if finer > 0 {
+			kept = model.Duration(finer).String()
+		}
+		return 0, fmt.Errorf("%s: %s is shorter than %s, %s", key, text, finerKey, kept)
+	}
+	return d, nil
+}
+
+func fileDuration(key, text string) (time.Duration, error) {
+	d, err := model.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q must be a duration such as 30d or 1y, or 0 for ever", key, text)
+	}
+	return time.Duration(d), nil
+}
+
+func (t *classText) parse(usual Retention) (storage.Class, error) {
+	c := storage.Class{Name: t.Name}
+	if !className.MatchString(t.Name) {
+		return c, fmt.Errorf("class %q: a name is 1 to 64 letters, digits, dots, hyphens and underscores", t.Name)
+	}
+	var selectors []string
+	switch t.Match.Kind {
+	case yaml.ScalarNode:
+		selectors = []string{t.Match.Value}
+	case yaml.SequenceNode:
+		if err := t.Match.Decode(&selectors); err != nil {
+			return c, fmt.Errorf("class %q: match: %w", t.Name, yamlError(err))
+		}
+	}
+	if len(selectors) == 0 {
+		return c, fmt.Errorf("class %q: match is missing: a selector such as '{job=\"ci\"}', or a list of them", t.Name)
+	}
+	for _, text := range selectors {
+		ms, err := parseSelector(text)
+		if err == nil && len(ms) == 0 {
+			err = errMatchesAll
+		}
+		if err != nil {
+			return c, fmt.Errorf("class %q: match: %s: %w", t.Name, text, err)
+		}
+		c.Match = append(c.Match, ms)
+	}
+	var err error
+	if c.Keep, err = t.keptText.parse(usual); err != nil {
+		return c, fmt.Errorf("class %q: %w", t.Name, err)
+	}
+	return c, nil
+}
+
+var errMatchesAll = errors.New("takes every series: that is what --retention.raw, --retention.5m and --retention.1h are for")
+
+func parseSelector(text string) ([]*labels.Matcher, error) {
+	return parser.NewParser(parser.Options{}).ParseMetricSelector(text)
+}

@@ -1,0 +1,240 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Keep is how long rows are kept, by resolution; 0: for ever.
+type Keep struct{ Raw, FiveMinutes, OneHour time.Duration }
+
+// Of returns how long rows of a resolution are kept.
+func (k Keep) Of(res rollup.Resolution) time.Duration {
+	switch res {
+	case rollup.FiveMinutes:
+		return k.FiveMinutes
+	case rollup.OneHour:
+		return k.OneHour
+	default:
+		return k.Raw
+	}
+}
+
+func (k Keep) check(slot time.Duration) error {
+	switch {
+	case k.Raw < 0 || k.Raw > 0 && k.Raw < slot:
+		return fmt.Errorf("storage: a retention of %v is shorter than a slot of %v", k.Raw, slot)
+	case shorter(k.FiveMinutes, k.Raw) || shorter(k.OneHour, k.FiveMinutes):
+		return fmt.Errorf("storage: 5m rollups must be kept as long as raw samples (%v), 1h rollups as long as 5m (%v), not %v and %v",
+			k.Raw, k.FiveMinutes, k.FiveMinutes, k.OneHour)
+	}
+	return nil
+}
+
+// shorter says whether one retention is shorter than another; 0 is for ever.
+func shorter(a, b time.Duration) bool { return a != 0 && (b == 0 || a < b) }
+
+func longer(a, b time.Duration) time.Duration {
+	if shorter(a, b) {
+		return b
+	}
+	return a
+}
+
+// longest returns what is kept if anything that either keeps is.
+func (k Keep) longest(other Keep) Keep {
+	return Keep{longer(k.Raw, other.Raw), longer(k.FiveMinutes, other.FiveMinutes), longer(k.OneHour, other.OneHour)}
+}
+
+// Class is a retention class: series that are kept otherwise than their tenant's others.
+type Class struct {
+	Name string
+	// Match says which series are in it: those that pass all matchers of one of the lists.
+	Match [][]*labels.Matcher
+	Keep
+}
+
+func (c *Class) matches(ls labels.Labels) bool {
+	return slices.ContainsFunc(c.Match, func(ms []*labels.Matcher) bool { return matchesAll(ls, ms) })
+}
+
+const (
+	// classDefault is the class of the series that no other takes.
+	classDefault = 0
+	// MaxClasses is how many classes there can be besides the default one.
+	MaxClasses = 7
+	// maxKnownClasses bounds how many names of classes a store can ever have had, for each has a number for ever.
+	// Readers look into all of them.
+	maxKnownClasses = 31
+	// classDelay is how long after a class was added to a shared store the first rows are written in it: by then
+	// every process knows that it must look there.
+	classDelay = 10 * time.Minute
+)
+
+// knownClass is a class that the store has, or had. Its number is its place among them, from 1 on.
+type knownClass struct {
+	Name string `json:"name"`
+	// FromMS is when rows may be written in it.
+	FromMS int64 `json:"from_ms"`
+	// RawMS, FiveMinutesMS and OneHourMS are how long its rows were to be kept last, so that they aren't dropped
+	// early when its name is left out.
+	RawMS         int64 `json:"raw_ms"`
+	FiveMinutesMS int64 `json:"5m_ms"`
+	OneHourMS     int64 `json:"1h_ms"`
+}
+
+func (k *knownClass) set(keep Keep) {
+	k.RawMS, k.FiveMinutesMS, k.OneHourMS = keep.Raw.Milliseconds(), keep.FiveMinutes.Milliseconds(), keep.OneHour.Milliseconds()
+}
+
+func (k *knownClass) keep() Keep {
+	return Keep{time.Duration(k.RawMS) * time.Millisecond, time.Duration(k.FiveMinutesMS) * time.Millisecond, time.Duration(k.OneHourMS) * time.Millisecond}
+}
+
+// addClasses returns the known classes with those that are configured; changed says whether they differ. New
+// ones begin at from, milliseconds.
+func addClasses(known []knownClass, configured []Class, from int64) (all []knownClass, changed bool, err error) {
+	all = slices.Clone(known)
+	for i := range configured {
+		c := &configured[i]
+		at := slices.IndexFunc(all, func(k knownClass) bool { return k.Name == c.Name })
+		if at < 0 {
+			at = len(all)
+			all = append(all, knownClass{Name: c.Name, FromMS: from})
+		}
+		all[at].set(c.Keep)
+	}
+	if len(all) > maxKnownClasses {
+		return nil, false, fmt.Errorf("%w: %d names of classes would be known, %d can be; use names again that were used before", ErrBadClasses, len(all), maxKnownClasses)
+	}
+	return all, !slices.Equal(all, known), nil
+}
+
+// ErrBadClasses says that retention classes contradict each other, or are too many.
+var ErrBadClasses = errors.New("storage: bad retention classes")
+
+func checkClasses(list []Class, tenants map[string]Keep, slot time.Duration) error {
+	if len(list) > MaxClasses {
+		return fmt.Errorf("%w: there are %d, up to %d are possible", ErrBadClasses, len(list), MaxClasses)
+	}
+	seen := map[string]bool{}
+	for i := range list {
+		c := &list[i]
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("%w: one has no name", ErrBadClasses)
+		case seen[c.Name]:
+			return fmt.Errorf("%w: two are named %q", ErrBadClasses, c.Name)
+		case len(c.Match) == 0:
+			return fmt.Errorf("%w: %q matches nothing", ErrBadClasses, c.Name)
+		}
+		seen[c.Name] = true
+		if err := c.check(slot); err != nil {
+			return fmt.Errorf("%w: %q: %w", ErrBadClasses, c.Name, err)
+		}
+	}
+	for name, keep := range tenants {
+		if err := keep.check(slot); err != nil {
+			return fmt.Errorf("storage: retention of tenant %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// classes says which class a series is in, and how long each keeps its rows. A class is the same for all tenants;
+// a tenant's own retention is that of its series in the default class.
+type classes struct {
+	base       Keep
+	tenants    map[string]Keep
+	configured []Class
+	known      atomic.Pointer[[]knownClass]
+}
+
+func newClasses(o *Options, known []knownClass) *classes {
+	c := &classes{base: o.keep(), tenants: o.TenantRetention, configured: o.Classes}
+	c.known.Store(&known)
+	return c
+}
+
+// learn takes what another process has added.
+func (c *classes) learn(known []knownClass) { c.known.Store(&known) }
+
+// count is how many classes there may be rows in, with the default one.
+func (c *classes) count() int64 { return int64(len(*c.known.Load())) + 1 }
+
+// single says that all series of all tenants are kept equally long.
+func (c *classes) single() bool { return c.count() == 1 && len(c.tenants) == 0 }
+
+// of returns the class of a series: the first that takes it.
+func (c *classes) of(ls labels.Labels) int64 {
+	for i := range c.configured {
+		if c.configured[i].matches(ls) {
+			return c.number(c.configured[i].Name)
+		}
+	}
+	return classDefault
+}
+
+// ClassNames lists the retention classes that the store has, or had.
+func (s *Store) ClassNames() (names []string) {
+	for _, k := range *s.classes.known.Load() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// number returns a class' number. One that has none yet is as the default one.
+func (c *classes) number(name string) int64 {
+	return int64(slices.IndexFunc(*c.known.Load(), func(k knownClass) bool { return k.Name == name })) + 1
+}
+
+// writable returns the class in which rows of a series of this class are written now, milliseconds.
+func (c *classes) writable(class, now int64) int64 {
+	if known := *c.known.Load(); class > int64(len(known)) || class != classDefault && known[class-1].FromMS > now {
+		return classDefault
+	}
+	return class
+}
+
+// keep returns how long rows of a tenant in a class are kept. Of a class that isn't configured any more: as long
+// as it said last, or as the default one if that is longer.
+func (c *classes) keep(tenant string, class int64) Keep {
+	usual := c.base
+	if own, ok := c.tenants[tenant]; ok {
+		usual = own
+	}
+	known := *c.known.Load()
+	if class == classDefault || class > int64(len(known)) {
+		return usual
+	}
+	k := &known[class-1]
+	if i := slices.IndexFunc(c.configured, func(x Class) bool { return x.Name == k.Name }); i >= 0 {
+		return c.configured[i].Keep
+	}
+	return usual.longest(k.keep())
+}
+
+// longest returns how long anything of a tenant is kept: what isn't of one class lives as long.
+func (c *classes) longest(tenant string) Keep {
+	keep := c.keep(tenant, classDefault)
+	for class := int64(1); class < c.count(); class++ {
+		keep = keep.longest(c.keep(tenant, class))
+	}
+	return keep
+}
+
+// longestOfAll returns how long anything is kept, whose ever it is.
+func (c *classes) longestOfAll() Keep {
+	keep := c.longest("")
+	for name := range c.tenants {
+		keep = keep.longest(c.longest(name))
+	}
+	return keep
+}

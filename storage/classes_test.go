@@ -1,0 +1,430 @@
+package storage
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+const day = 24 * time.Hour
+
+// classOf makes a class of the series of a job.
+func classOfJob(name, job string, keep Keep) Class {
+	return Class{Name: name, Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}}, Keep: keep}
+}
+
+func jobLabels(job string) labels.Labels {
+	return labels.FromStrings(labels.MetricName, "up", "job", job)
+}
+
+var (
+	keepLong   = Keep{30 * day, 60 * day, 300 * day}
+	keepShort  = Keep{2 * day, 4 * day, 50 * day}
+	keepLonger = Keep{90 * day, 200 * day, 0}
+)
+
+func withTestClasses(o *Options) {
+	o.Retention, o.Retention5m, o.Retention1h = keepLong.Raw, keepLong.FiveMinutes, keepLong.OneHour
+	o.Classes = []Class{classOfJob("ci", "ci", keepShort), classOfJob("audit", "audit", keepLonger)}
+	o.TenantRetention = map[string]Keep{"brief": {3 * day, 5 * day, 10 * day}}
+	o.AddClasses = true
+}
+
+// chunksAt counts the rows of a class in the window of a resolution that holds a time.
+func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenant string) (n int) {
+	ts.t.Helper()
+	for _, err := range ts.eng.Scan(ts.t.Context(), engine.Range{
+		Table: tableOf(res), Partition: seriesPartition(ts.period.windowAt(res, t), tenant, "up", classShardOf(class, 0)),
+		From: engine.Key{engine.Int(kindChunk)}, KeysOnly: true,
+	}) {
+		require.NoError(ts.t, err)
+		n++
+	}
+	return n
+}
+
+// bucketsOf asks for all buckets of a tenant, and returns the sums of their counts by job.
+func (ts *testStore) bucketsOf(tenant string, res rollup.Resolution, edges ...int64) map[string]int {
+	ts.t.Helper()
+	found, err := ts.Select(ts.t.Context(), Query{
+		Tenant: tenant, MinT: -maxTime, MaxT: maxTime, Resolution: res, Columns: rollup.AllColumns, Edges: edges,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
+	})
+	require.NoError(ts.t, err)
+	counts := map[string]int{}
+	for _, s := range found {
+		var b rollup.Buckets
+		var buf BucketBuffers
+		require.NoError(ts.t, s.Buckets(&b, &buf))
+		for i, n := range b.Count {
+			require.True(ts.t, i == 0 || b.End[i] > b.End[i-1], "no bucket twice")
+			counts[s.Labels.Get("job")] += int(n)
+		}
+	}
+	return counts
+}
+
+func (ts *testStore) jobs(tenant string) (jobs []string) {
+	ts.t.Helper()
+	for name := range ts.all(tenant) {
+		jobs = append(jobs, strings.Split(name, `"`)[3])
+	}
+	return jobs
+}
+
+// TestClassesExpireEachAtItsTime goes through the life of one day's samples of every class and of a tenant that
+// keeps its own briefly, and looks at what is answered and what stands.
+func TestClassesExpireEachAtItsTime(t *testing.T) {
+	ts := openTestStore(t, withTestClasses)
+	begin := ts.now
+	at := begin.Add(-time.Hour).UnixMilli()
+	for _, tenant := range []string{"usual", "brief"} {
+		for _, job := range []string{"web", "ci", "audit"} {
+			ts.write(tenant, jobLabels(job), sample{at, 1}, sample{at + 15_000, 2})
+		}
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	for class := range int64(3) {
+		for res := range rollup.Resolution(resolutions) {
+			require.Equal(t, 1, ts.chunksAt(res, at, class, "usual"), "class %d, %s", class, res)
+		}
+	}
+	type tenantJobs map[string][]string
+	steps := []struct {
+		days           int
+		raw, five, one tenantJobs
+		rows           int // of classes of both tenants that stand in the raw window
+	}{
+		{0, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci", "web"}}, nil, nil, 6},
+		{3, tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}},
+			tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci", "web"}}, nil, 6},
+		{10, tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}},
+			tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}}, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci"}}, 4},
+		{45, tenantJobs{"usual": {"audit"}, "brief": {"audit"}},
+			tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}}, tenantJobs{"usual": {"audit", "ci", "web"}, "brief": {"audit", "ci"}}, 2},
+		{110, nil, tenantJobs{"usual": {"audit"}, "brief": {"audit"}}, tenantJobs{"usual": {"audit", "web"}, "brief": {"audit"}}, 0},
+		{400, nil, nil, tenantJobs{"usual": {"audit"}, "brief": {"audit"}}, 0},
+	}
+	for _, step := range steps {
+		ts.now = begin.Add(time.Duration(step.days) * day)
+		for range 2 { // What is dropped was hidden before, and nothing else goes.
+			for _, tenant := range []string{"usual", "brief"} {
+				require.ElementsMatch(t, step.raw[tenant], ts.jobs(tenant), "raw of %s after %d days", tenant, step.days)
+				for res, want := range map[rollup.Resolution]tenantJobs{rollup.FiveMinutes: step.five, rollup.OneHour: step.one} {
+					if want == nil {
+						continue
+					}
+					got := ts.bucketsOf(tenant, res)
+					require.Len(t, got, len(want[tenant]), "%s of %s after %d days: %v", res, tenant, step.days, got)
+					for _, job := range want[tenant] {
+						require.Equal(t, 2, got[job], "%s of %s of %s after %d days", res, job, tenant, step.days)
+					}
+				}
+			}
+			_, err := ts.Expire(t.Context())
+			require.NoError(t, err)
+			ts.check()
+		}
+		again, err := ts.Expire(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, again, "nothing is dropped twice")
+		rows := 0
+		for _, tenant := range []string{"usual", "brief"} {
+			for class := range int64(3) {
+				rows += ts.chunksAt(rollup.Raw, at, class, tenant)
+			}
+		}
+		require.Equal(t, step.rows, rows, "raw rows after %d days", step.days)
+	}
+}
+
+// TestLabelsOfHiddenClassesAreNotTold asks by matchers: a class' series go when all of its rows have.
+func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
+	ts := openTestStore(t, withTestClasses)
+	for _, job := range []string{"web", "ci"} {
+		ts.write("usual", jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	q := Query{Tenant: "usual", MinT: -maxTime, MaxT: maxTime, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}}
+	for _, step := range []struct {
+		days int
+		want []string
+	}{{1, []string{"ci", "web"}}, {30, []string{"ci", "web"}}, {100, []string{"web"}}, {250, nil}} {
+		ts.now = ts.now.Add(time.Duration(step.days) * day)
+		values, err := ts.LabelValues(t.Context(), "job", q)
+		require.NoError(t, err)
+		require.ElementsMatch(t, step.want, values)
+	}
+}
+
+// TestClassOfASeriesChanges adds a class for series that have rows already, and takes it away again: what there
+// is stays one series, late samples repair the rollups, and no number is given twice.
+func TestClassOfASeriesChanges(t *testing.T) {
+	ts := openTestStore(t, func(o *Options) {
+		withTestClasses(o)
+		o.Classes, o.TenantRetention = nil, nil
+	})
+	ls := jobLabels("ci")
+	at := ts.now.Add(-5 * time.Hour).UnixMilli()
+	ts.write("usual", ls, sample{at, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	classes := func(list ...Class) {
+		ts.opts.Classes = list
+		ts.reopen()
+	}
+	seal := func(n int, class int64) {
+		ts.write("usual", ls, sample{at + int64(n)*15_000, float64(n)})
+		require.NoError(t, ts.SealAll(t.Context()))
+		require.Len(t, ts.all("usual"), 1)
+		require.Len(t, ts.all("usual")[ls.String()], n+1)
+		require.Equal(t, map[string]int{"ci": n + 1}, ts.bucketsOf("usual", rollup.FiveMinutes))
+		require.Equal(t, map[string]int{"ci": n + 1}, ts.bucketsOf("usual", rollup.OneHour))
+		require.Positive(t, ts.chunksAt(rollup.Raw, at, class, "usual"), "written in class %d", class)
+		ts.check()
+	}
+	classes(classOfJob("other", "x", keepShort), classOfJob("ci", "ci", keepShort))
+	seal(1, 2)
+	classes(classOfJob("new", "ci", keepLonger))
+	seal(2, 3)
+	classes()
+	seal(3, 0)
+	classes(classOfJob("ci", "ci", keepShort))
+	seal(4, 2)
+	require.EqualValues(t, 4, ts.classes.count())
+
+	// The samples of each class go at its time; the best rollup is that of which anything stands.
+	ts.now = ts.now.Add(3 * day)
+	require.Len(t, ts.all("usual")[ls.String()], 3)
+	require.Equal(t, map[string]int{"ci": 5}, ts.bucketsOf("usual", rollup.FiveMinutes))
+	ts.now = ts.now.Add(10 * day)
+	_, err := ts.Expire(t.Context())
+	require.NoError(t, err)
+	require.Len(t, ts.all("usual")[ls.String()], 3)
+	require.Equal(t, map[string]int{"ci": 5}, ts.bucketsOf("usual", rollup.OneHour))
+
+	// Late samples, now in a class that keeps them, when a part of what the rollups knew is gone: buckets that are
+	// there aren't computed from less.
+	classes()
+	ts.write("usual", ls, sample{at + 20_000, 9}, sample{at + hourMS, 10})
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Len(t, ts.all("usual")[ls.String()], 5)
+	require.Equal(t, map[string]int{"ci": 6}, ts.bucketsOf("usual", rollup.OneHour))
+}
+
+func TestLateSamplesAreTakenByTheClassesRetention(t *testing.T) {
+	ts := openTestStore(t, withTestClasses)
+	for _, c := range []struct {
+		tenant, job string
+		kept        time.Duration
+	}{
+		{"usual", "web", keepLong.Raw}, {"usual", "ci", keepShort.Raw}, {"usual", "audit", keepLonger.Raw},
+		{"brief", "web", 3 * day}, {"brief", "ci", keepShort.Raw}, {"brief", "audit", keepLonger.Raw},
+	} {
+		b := ts.NewBatch(c.tenant)
+		s, err := b.Define(nil, jobLabels(c.job))
+		require.NoError(t, err)
+		require.ErrorIs(t, b.Float(s, ts.now.Add(-c.kept).UnixMilli(), 0, 1), ErrTooOld, "%s %s", c.tenant, c.job)
+		require.NoError(t, b.Float(s, ts.now.Add(-c.kept).UnixMilli()+1, 0, 1), "%s %s", c.tenant, c.job)
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Len(t, ts.all("usual"), 3)
+	ts.now = ts.now.Add(time.Minute)
+	require.Empty(t, ts.all("usual"))
+	require.Empty(t, ts.all("brief"))
+}
+
+// TestSealedTooLate leaves samples staged until the raw windows of some classes are over: each class is as far as
+// its own retention allows.
+func TestSealedTooLate(t *testing.T) {
+	ts := openTestStore(t, withTestClasses)
+	at := ts.now.UnixMilli() - 1000
+	for _, tenant := range []string{"usual", "brief"} {
+		for _, job := range []string{"web", "ci", "audit"} {
+			ts.write(tenant, jobLabels(job), sample{at, 1})
+		}
+	}
+	ts.now = ts.now.Add(11 * day) // ci is past its raw retention, grace included
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.ElementsMatch(t, []string{"web", "audit"}, ts.jobs("usual"))
+	require.ElementsMatch(t, []string{"audit"}, ts.jobs("brief"))
+	require.Zero(t, ts.chunksAt(rollup.Raw, at, 1, "usual"))
+	require.Equal(t, map[string]int{"web": 1, "ci": 1, "audit": 1}, ts.bucketsOf("usual", rollup.OneHour))
+	require.Zero(t, ts.HeadStats().Chunks)
+}
+
+// TestCutSlotsOfClassesWithoutSamples has edges inside of buckets at times of which one class has samples, and
+// another only buckets.
+func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
+	ts := openTestStore(t, withTestClasses)
+	at := ts.now.Add(-time.Hour).UnixMilli()
+	for _, job := range []string{"web", "ci"} {
+		ts.write("usual", jobLabels(job), sample{at, 1}, sample{at + 15_000, 2}, sample{at + 3*hourMS/4, 3})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.now = ts.now.Add(3 * day)
+	require.Equal(t, map[string]int{"web": 3, "ci": 3}, ts.bucketsOf("usual", rollup.FiveMinutes, at+1))
+	require.Equal(t, map[string]int{"web": 3, "ci": 3}, ts.bucketsOf("usual", rollup.OneHour, at+1))
+}
+
+// TestRowsOfClassesLiveAsLongAsTheyShould looks at the time to live of all that is written.
+func TestRowsOfClassesLiveAsLongAsTheyShould(t *testing.T) {
+	ts := openTestStore(t, withTestClasses)
+	lives := &livesEngine{Engine: ts.eng, t: t, of: ts}
+	ts.Store.eng = lives
+	for _, tenant := range []string{"usual", "brief"} {
+		for _, job := range []string{"web", "ci", "audit"} {
+			ts.write(tenant, jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})
+		}
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Equal(t, 2*3*3*2, lives.series, "labels and a chunk of each series at each resolution")
+	require.Positive(t, lives.shared)
+}
+
+func TestClassesOfASharedStoreBeginLater(t *testing.T) {
+	opts := DefaultOptions()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	opts.Now = func() time.Time { return now }
+	opts.Shared, opts.seams.still = true, true
+	eng := memory.New()
+	open := func(opts Options) *testStore {
+		s, err := Open(t.Context(), eng, opts)
+		require.NoError(t, err)
+		require.NoError(t, s.WaitReady(t.Context()))
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return &testStore{Store: s, t: t, eng: eng, now: now}
+	}
+	old := open(opts)
+	opts.Classes, opts.AddClasses = []Class{classOfJob("ci", "ci", keepShort)}, true
+	young := open(opts)
+	at := now.Add(-time.Hour).UnixMilli()
+	young.write("a", jobLabels("ci"), sample{at, 1})
+	require.NoError(t, young.SealAll(t.Context()))
+	require.Equal(t, 1, young.chunksAt(rollup.Raw, at, 0, "a"), "others don't look into the class yet")
+	require.Len(t, old.all("a"), 1)
+
+	now = now.Add(classDelay)
+	require.EqualValues(t, 1, old.classes.count())
+	require.NoError(t, old.refreshPeriods(t.Context()))
+	require.EqualValues(t, 2, old.classes.count())
+	young.write("a", jobLabels("ci"), sample{at + 1, 1})
+	require.NoError(t, young.SealAll(t.Context()))
+	require.Equal(t, 1, young.chunksAt(rollup.Raw, at, 1, "a"))
+	require.Len(t, old.all("a")[jobLabels("ci").String()], 2)
+	require.Equal(t, Keep{30 * day, 0, 0}, old.classes.keep("a", 1), "a process without the class keeps its rows as long as all")
+	young.check()
+}
+
+func TestSettingsOfAStoreWithClasses(t *testing.T) {
+	ts := openTestStore(t, nil)
+	have, _, err := readSettings(t.Context(), ts.eng)
+	require.NoError(t, err)
+	require.Equal(t, formatFirst, have.Format, "earlier releases read it")
+	ts.opts.Classes = []Class{classOfJob("ci", "ci", keepShort)}
+	ts.reopen()
+	require.EqualValues(t, 1, ts.classes.count(), "only processes that are told so add classes")
+	ts.opts.AddClasses = true
+	ts.reopen()
+	have, _, err = readSettings(t.Context(), ts.eng)
+	require.NoError(t, err)
+	require.Equal(t, formatClasses, have.Format, "earlier releases would miss rows")
+	require.Equal(t, []knownClass{{
+		Name: "ci", FromMS: ts.now.UnixMilli(), RawMS: keepShort.Raw.Milliseconds(), FiveMinutesMS: keepShort.FiveMinutes.Milliseconds(), OneHourMS: keepShort.OneHour.Milliseconds(),
+	}}, have.Classes)
+	ts.opts.Classes = nil
+	ts.reopen()
+	require.EqualValues(t, 2, ts.classes.count())
+	require.Equal(t, ts.opts.Retention, ts.classes.keep("a", 1).Raw, "what isn't configured stays at least as long as the rest")
+	ts.opts.Retention = day
+	ts.reopen()
+	require.Equal(t, keepShort.Raw, ts.classes.keep("a", 1).Raw, "and as long as it said last")
+
+	known := make([]knownClass, maxKnownClasses)
+	for i := range known {
+		known[i].Name = strings.Repeat("x", i+1)
+	}
+	_, _, err = addClasses(known, []Class{{Name: "one more"}}, 0)
+	require.ErrorIs(t, err, ErrBadClasses)
+	_, changed, err := addClasses(known, []Class{{Name: "xxx"}}, 0)
+	require.NoError(t, err)
+	require.False(t, changed)
+}
+
+func TestBadClassesAreRefused(t *testing.T) {
+	ok := classOfJob("a", "a", keepShort)
+	many := make([]Class, MaxClasses+1)
+	for i := range many {
+		many[i] = classOfJob(strings.Repeat("a", i+1), "x", keepShort)
+	}
+	for name, list := range map[string][]Class{
+		"two are named": {ok, ok}, "one has no name": {{Match: ok.Match, Keep: keepShort}}, "matches nothing": {{Name: "x", Keep: keepShort}},
+		"there are 8": many, "must be kept as long": {classOfJob("a", "a", Keep{2 * day, day, 0})},
+	} {
+		o := DefaultOptions()
+		o.Classes = list
+		require.ErrorContains(t, o.validate(), name)
+		require.ErrorIs(t, o.validate(), ErrBadClasses)
+	}
+	o := DefaultOptions()
+	o.TenantRetention = map[string]Keep{"a": {time.Minute, 0, 0}}
+	require.ErrorContains(t, o.validate(), `tenant "a"`)
+}
+
+func TestHorizonsOf(t *testing.T) {
+	ts := openTestStore(t, withTestClasses)
+	for _, job := range []string{"web", "ci"} {
+		ts.write("usual", jobLabels(job), sample{ts.now.Add(-time.Hour).UnixMilli(), 1})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.now = ts.now.Add(3 * day)
+	of := func(tenant, job string, back time.Duration) (classes []uint64) {
+		found, err := ts.HorizonsOf(t.Context(), Query{
+			Tenant: tenant, MinT: ts.now.Add(-back).UnixMilli(), MaxT: ts.now.UnixMilli(),
+			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "job", job)},
+		})
+		require.NoError(t, err)
+		for _, h := range found {
+			classes = append(classes, h.Class)
+		}
+		return classes
+	}
+	require.Equal(t, []uint64{1, 2}, of("usual", ".+", 10*day))
+	require.Equal(t, []uint64{1}, of("usual", "web", 10*day))
+	require.Equal(t, []uint64{2}, of("usual", "ci", 10*day))
+	require.Equal(t, []uint64{1}, of("usual", "none", 10*day))
+	require.Equal(t, []uint64{1, 2, 4}, of("usual", "none", day), "all is kept in all of them")
+}
+
+func TestTellRetention(t *testing.T) {
+	var log bytes.Buffer
+	ts := openTestStore(t, func(o *Options) {
+		withTestClasses(o)
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	tell := func() string {
+		log.Reset()
+		require.NoError(t, ts.TellRetention(t.Context()))
+		return log.String()
+	}
+	require.Empty(t, tell(), "there is nothing to compare with")
+	require.Empty(t, tell())
+	ts.opts.TenantRetention, ts.opts.Classes = nil, ts.opts.Classes[:1]
+	ts.opts.Classes[0] = classOfJob("ci", "ci", Keep{3 * day, 4 * day, 50 * day})
+	ts.reopen()
+	told := tell()
+	for _, want := range []string{`class \"ci\"`, `class \"audit\"`, `tenant \"brief\"`, "was=\"raw 48h0m0s", "is=\"raw 72h0m0s"} {
+		require.Contains(t, told, want)
+	}
+	require.NotContains(t, told, "of=all")
+	require.Empty(t, tell())
+}

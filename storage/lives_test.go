@@ -1,0 +1,54 @@
+package storage
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// livesEngine compares the time to live of the rows of windows with the retention they should have.
+type livesEngine struct {
+	engine.Engine
+	t              testing.TB
+	of             *testStore
+	series, shared int
+}
+
+// Write implements engine.Engine.
+func (e *livesEngine) Write(ctx context.Context, batches []engine.Batch) error {
+	for _, b := range batches {
+		for _, m := range b.Mutations {
+			e.row(b.Table, b.Partition, m)
+		}
+	}
+	return e.Engine.Write(ctx, batches)
+}
+
+func (e *livesEngine) row(t *engine.Table, partition engine.Key, m engine.Mutation) {
+	var want Keep
+	switch t {
+	case engine.Raw, engine.R5m, engine.R1h:
+		e.series++
+		want = [...]Keep{keepLong, keepShort, keepLonger}[partition[1].Int]
+		if partition[1].Int == classDefault && partition[2].Text == "brief" {
+			want = e.of.opts.TenantRetention["brief"]
+		}
+	case engine.Sealed, engine.Catalog, engine.Shards:
+		e.shared++
+		want = keepLonger
+	default:
+		return
+	}
+	window := partition[0].Int
+	kept := want.Of(resolutionOf(window))
+	if kept == 0 {
+		require.Equal(e.t, rollup.OneHour, resolutionOf(window))
+		require.Zero(e.t, m.Expires)
+		return
+	}
+	require.Equal(e.t, (e.of.period.endOf(window)+(kept+expireGrace).Milliseconds())/1000, m.Expires, "%s %v", t, partition)
+}

@@ -1,0 +1,111 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// toldRetention is what the store row of the retention holds, as JSON: how long things are kept, in words, by what
+// they are. It stands apart from the settings, which releases without it would write anew.
+type toldRetention map[string]string
+
+var (
+	toldPartition = engine.Key{engine.Text("retention")}
+	toldItem      = engine.Key{engine.Text("told")}
+)
+
+// words tells how long rows are kept.
+func (k Keep) words() string {
+	in := func(d time.Duration) string {
+		if d == 0 {
+			return "for ever"
+		}
+		return d.String()
+	}
+	return fmt.Sprintf("raw %s, 5m %s, 1h %s", in(k.Raw), in(k.FiveMinutes), in(k.OneHour))
+}
+
+func (c *classes) told() toldRetention {
+	told := toldRetention{"all": c.base.words()}
+	for name, keep := range c.tenants {
+		told[fmt.Sprintf("tenant %q", name)] = keep.words()
+	}
+	for i := range c.configured {
+		x := &c.configured[i]
+		var lists []string
+		for _, ms := range x.Match {
+			var words []string
+			for _, m := range ms {
+				words = append(words, m.String())
+			}
+			lists = append(lists, "{"+strings.Join(words, ",")+"}")
+		}
+		told[fmt.Sprintf("class %q", x.Name)] = x.words() + " for " + strings.Join(lists, " or ")
+	}
+	return told
+}
+
+// TellRetention logs in what the retention differs from that with which this was called last on this store, by any
+// process, and remembers it. It is for processes that write.
+func (s *Store) TellRetention(ctx context.Context) error {
+	now := s.classes.told()
+	before, value, err := s.readTold(ctx)
+	if err != nil {
+		return err
+	}
+	if before != nil {
+		s.tellChanges(before, now)
+		if maps.Equal(before, now) {
+			return nil
+		}
+	}
+	after, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	// Where another process was faster, its change was told there.
+	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, toldPartition, toldItem, value, after); err != nil {
+		return fmt.Errorf("storage: remembering the retention: %w", err)
+	}
+	return nil
+}
+
+// readTold reads what was told last, and its bytes; nil: nothing was. What can't be read is told anew.
+func (s *Store) readTold(ctx context.Context) (before toldRetention, value []byte, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: toldPartition}) {
+		if err != nil {
+			return nil, nil, fmt.Errorf("storage: reading the last retention: %w", err)
+		}
+		value = slices.Clone(row.Value)
+	}
+	if value != nil && json.Unmarshal(value, &before) != nil {
+		before = nil
+	}
+	return before, value, nil
+}
+
+func (s *Store) tellChanges(before, now toldRetention) {
+	all := maps.Clone(before)
+	maps.Copy(all, now)
+	for _, of := range slices.Sorted(maps.Keys(all)) {
+		was, is := before[of], now[of]
+		if was == is {
+			continue
+		}
+		as := func(words string) string {
+			if words == "" {
+				return "not told"
+			}
+			return words
+		}
+		s.opts.Logger.Warn("the retention has changed: it is for what is written from now on; what a cluster has keeps the time to live that it was written with, what a directory has goes by the new retention",
+			"of", of, "was", as(was), "is", as(is))
+	}
+}
