@@ -169,9 +169,6 @@ func (c *classes) learn(known []knownClass) { c.known.Store(&known) }
 // count is how many classes there may be rows in, with the default one.
 func (c *classes) count() int64 { return int64(len(*c.known.Load())) + 1 }
 
-// single says that all series of all tenants are kept equally long.
-func (c *classes) single() bool { return c.count() == 1 && len(c.tenants) == 0 }
-
 // of returns the class of a series: the first that takes it.
 func (c *classes) of(ls labels.Labels) int64 {
 	for i := range c.configured {
