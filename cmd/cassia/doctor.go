@@ -38,7 +38,6 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
-		x.SetRetention(x.retention)
 		return x.tell(x.run(ctx), os.Stdout, *asJSON)
 	}}
 }
@@ -60,6 +59,7 @@ func (x *examination) add(findings ...doctor.Finding) { x.found = append(x.found
 // run returns the findings, the worst first.
 func (x *examination) run(ctx context.Context) []doctor.Finding {
 	if x.Kind == config.EngineCassandra {
+		x.SetRetention(x.retention)
 		x.cluster(ctx)
 	} else {
 		x.directory(ctx)
