@@ -17,7 +17,7 @@ const (
 	// schemaAgreement is how long the nodes may take to know of a new table.
 	schemaAgreement = 30 * time.Second
 	// schemaTimeout is how long one node may take to make it.
-	schemaTimeout = 30 * time.Second
+	schemaTimeout = time.Minute
 	// schemaTries is how often the schema is looked at and completed before Open gives up.
 	schemaTries = 4
 )

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 func dropKeyspace(hosts, keyspace string) error {
 	o := DefaultOptions()
-	o.Timeout = time.Minute
+	o.Timeout = 10 * time.Minute // A node on a busy machine may need more than half a minute for it.
 	session, err := o.direct(strings.Split(hosts, ",")[0])
 	if err != nil {
 		return err

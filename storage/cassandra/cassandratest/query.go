@@ -8,7 +8,7 @@ import (
 )
 
 // queryTimeout is how long a busy node may take to change its schema, or to make its first user.
-const queryTimeout = time.Minute
+const queryTimeout = 5 * time.Minute
 
 // Query runs statements of CQL, one after the other, as the user who may do everything.
 func (c *Cluster) Query(statements ...string) error { return query(c.hosts, statements...) }
