@@ -218,7 +218,7 @@ func TestFailures(t *testing.T) {
 		{r, post, "/metadata", 405, "bad_data", "use GET"},
 		{r, get, "/admin/tsdb/snapshot", 405, "bad_data", "use POST"},
 		{r, post, "/admin/tsdb/snapshot", 501, "unavailable", "not supported"},
-		{r, put, "/admin/tsdb/delete_series?match[]=m", 501, "unavailable", "not supported"},
+		{r, put, "/admin/tsdb/delete_series?match[]=m", 500, "internal", "not supported"},
 		{r, post, "/admin/tsdb/clean_tombstones", 501, "unavailable", "not supported"},
 		{closed, post, "/admin/tsdb/delete_series?match[]=m", 403, "unavailable", "--web.enable-admin-api"},
 	} {

@@ -40,13 +40,7 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 		"/status/config":    a.get(a.config),
 		"/status/tsdb":      a.get(a.head),
 	}
-	for path, message := range map[string]string{
-		"/admin/tsdb/delete_series":    "deleting series isn't supported yet; --retention.raw removes old samples",
-		"/admin/tsdb/clean_tombstones": "there are no tombstones to clean",
-		"/admin/tsdb/snapshot":         "snapshots aren't supported yet; stop cassia and copy --storage.path",
-	} {
-		routes[path] = a.method(a.admin(message), http.MethodPost, http.MethodPut)
-	}
+	a.adminRoutes(routes)
 	for path, message := range map[string]string{
 		"/search/":         "the search API isn't supported; use labels, label values and series",
 		"/otlp/v1/metrics": "OTLP isn't supported yet; send Prometheus remote write to " + Prefix + "/write",
@@ -123,16 +117,6 @@ func (a *api) head(w http.ResponseWriter, r *http.Request) {
 		MemoryInBytesByLabelName:    []promapi.TSDBStat{},
 		SeriesCountByLabelValuePair: []promapi.TSDBStat{},
 	})
-}
-
-func (a *api) admin(message string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !a.AdminAPI {
-			a.fail(w, r, http.StatusForbidden, "unavailable", "admin APIs disabled; start cassia with --web.enable-admin-api")
-			return
-		}
-		a.fail(w, r, http.StatusNotImplemented, "unavailable", "not supported: "+message)
-	}
 }
 
 func (a *api) unsupported(message string) http.HandlerFunc {

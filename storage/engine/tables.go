@@ -20,6 +20,7 @@ package engine
 //	tails     writer                                        slot, partition        how far a writer's streams go
 //	processes list                                          writer                 which processes there are
 //	shards    window, tenant                                metric                 metrics with several shards
+//	delete    tenant                                        id                     what was deleted, until it is cleaned
 //
 // IDs 0 and 255 stay unused, so that an engine may keep rows of its own outside of the tables.
 var (
@@ -63,7 +64,7 @@ var (
 	Windows = &Table{ID: 13, Name: "windows",
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"window", KindInt}}}
-	// Tenants lists who has rows, in list 0.
+	// Tenants lists who has rows, in list 0, and who ever deleted series, in list 1.
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}
@@ -87,6 +88,10 @@ var (
 	Shards = &Table{ID: 18, Name: "shards", Converging: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}}}
+	// Deletes holds what a tenant has deleted and isn't cleaned yet.
+	Deletes = &Table{ID: 10, Name: "delete",
+		Partition:  []Field{{"tenant", KindText}},
+		Clustering: []Field{{"id", KindID}}}
 )
 
 var (
@@ -94,7 +99,5 @@ var (
 	rollupClustering = []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}}
 )
 
-// The ID 10 is reserved for a table to come (delete).
-
 // Tables lists every table.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards}
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Deletes}
