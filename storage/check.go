@@ -266,12 +266,12 @@ func (c *checker) shard(tenant string, window int64, metric string, in classShar
 func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	var samples chunk.Samples
 	raw, err := decodeRaw(row.Value, nil, &samples)
+	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.cleaned {
+		at("the version is not the hash of the chunk")
+	}
 	if err != nil {
 		at("%v", err)
 		return
-	}
-	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.cleaned {
-		at("the version is not the hash of the chunk")
 	}
 	c.stats.Samples += samples.Len()
 	if raw.data == nil && raw.cleaned {
