@@ -202,19 +202,21 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	if err != nil {
 		return err
 	}
-	handler := server.NewHandler(server.Options{
+	files := server.NewReloaders(p.registry, p.log, time.Now)
+	options := server.Options{
 		API: queries, Write: write, Routes: routes,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
-	})
-	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, handler, p.log.With("component", "http"))
+	}
+	p.lock(&options, files)
+	files.OnHangup(ctx)
+	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(options), p.log.With("component", "http"))
 	if err != nil {
 		return err
 	}
-	if public := p.c.Public(); len(public) > 0 && p.c.WebConfigFile == "" {
-		p.log.Warn("other machines may reach this server, and it asks for no password; see --web.config.file, or listen on 127.0.0.1",
-			"addresses", strings.Join(public, " "))
+	for _, warning := range p.c.Warnings() {
+		p.log.Warn(warning)
 	}
 	listening(s.Addresses())
 	return s.Serve(ctx)
