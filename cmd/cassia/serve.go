@@ -198,8 +198,12 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	if !p.does("write") {
 		write = server.Elsewhere("samples", p.c.Target)
 	}
+	routes, err := p.moreRoutes()
+	if err != nil {
+		return err
+	}
 	handler := server.NewHandler(server.Options{
-		API: queries, Write: write,
+		API: queries, Write: write, Routes: routes,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),

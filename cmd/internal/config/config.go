@@ -8,6 +8,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/promslog"
 	promslogflag "github.com/prometheus/common/promslog/flag"
+
+	"github.com/cassia-db/cassia/adapter/otlp"
 )
 
 // Config holds the flags of cassia serve. Its fields are set once the command line is parsed, and checked
@@ -38,6 +40,9 @@ type Config struct {
 	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
 	CounterSuffixes []string
 	Features        Features
+
+	// OTLP says what becomes of what comes in by OTLP.
+	OTLP otlp.Translation
 
 	Log promslog.Config
 
@@ -72,6 +77,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
 	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)
 	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
+
+	otlpFlags(cmd, &c.OTLP)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)
