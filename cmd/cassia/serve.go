@@ -234,7 +234,8 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
 	return api.New(api.Options{
 		Engine: evaluator, Queryable: promql.NewQueryable(p.store, p.c.CounterSuffixes...), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
+		Exemplars: promql.NewExemplars(p.store),
+		Version:   buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
 		Head:     func(context.Context) (api.Head, error) { return api.Head(p.store.HeadStats()), nil },
