@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,13 +114,13 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 		c := cleaner{s: s, batch: engine.Batch{Table: engine.Raw, Partition: part}}
 		c.expires = s.expiresAfter(window, s.classes.keep(tenant, at.class()))
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)},
+			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindExemplars)},
 		}) {
 			if err != nil {
 				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
 			}
 			slot := s.period.slotOf(row.Clustering[1].Int + 1)
-			if err := c.chunk(ctx, row, slot, series[row.Clustering[2].Text].deletes.inSlot(s.period, slot)); err != nil {
+			if err := c.row(ctx, row, slot, series[row.Clustering[2].Text].deletes.inSlot(s.period, slot)); err != nil {
 				return err
 			}
 		}
@@ -187,30 +186,39 @@ type cleaner struct {
 	expires int64
 }
 
-// chunk rewrites a row of raw without what is deleted of it. What can't be read stays, with the deletes that it isn't
+// row rewrites a row of raw, of samples or exemplars, without what is deleted of it. What can't be read stays, with the deletes that it isn't
 // exempt from: when these are gone it is still what it is.
-func (c *cleaner) chunk(ctx context.Context, row engine.Row, slot int64, ds deletions) error {
+func (c *cleaner) row(ctx context.Context, row engine.Row, slot int64, ds deletions) error {
 	if len(ds) == 0 {
 		return nil
 	}
-	var left chunk.Samples
-	raw, err := decodeRaw(row.Value, ds, &left)
-	if errors.Is(err, chunk.ErrCorrupt) || err == nil && len(raw.exempt.hidden(ds)) == 0 {
+	raw, left, err := restOf(row, ds)
+	if err != nil || len(raw.exempt.hidden(ds)) == 0 {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	left.Normalize()
-	cleaned := rawChunk{exempt: raw.exempt.union(ds.ids()), cleaned: true}
-	if left.Len() > 0 {
-		cleaned.data = chunk.AppendChunk(nil, &left)
-	}
+	cleaned := rawChunk{exempt: raw.exempt.union(ds.ids()), cleaned: true, data: left}
 	k := row.Clustering
 	c.put(engine.Key{k[0], k[1], engine.Text(strings.Clone(k[2].Text)), engine.Text(strings.Clone(k[3].Text))},
 		// The more deletes were applied to it, the better.
 		c.s.period.slotEnd(slot)*1000+int64(cleaned.exempt.count()), appendRaw(nil, cleaned))
 	return c.flushAt(ctx, engine.MaxBatch/2)
+}
+
+// restOf returns a row of raw, and what isn't deleted of it, encoded; nil: all is.
+func restOf(row engine.Row, ds deletions) (raw rawChunk, left []byte, err error) {
+	if row.Clustering[0].Int == kindExemplars {
+		list, raw, err := openExemplars(row.Value, ds)
+		if len(list) > 0 {
+			left = appendExemplars(nil, list)
+		}
+		return raw, left, err
+	}
+	var samples chunk.Samples
+	if raw, err = decodeRaw(row.Value, ds, &samples); err == nil && samples.Len() > 0 {
+		samples.Normalize()
+		left = chunk.AppendChunk(nil, &samples)
+	}
+	return raw, left, err
 }
 
 func (c *cleaner) put(key engine.Key, timestamp int64, value []byte) {

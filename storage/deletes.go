@@ -118,7 +118,8 @@ func (h *head) cellsOf(tenant string, d *deletion) []cellAt {
 		p := &h.parts[series.part]
 		p.mu.RLock()
 		for _, st := range series.strands {
-			if st.some && st.maxT >= d.start && st.minT <= d.end {
+			x := st.exemplars
+			if st.some && st.maxT >= d.start && st.minT <= d.end || x != nil && x.maxT >= d.start && x.minT <= d.end {
 				cells[cellAt{st.gen.cell.slot, st.gen.cell.partition}] = true
 			}
 		}

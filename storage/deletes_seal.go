@@ -69,7 +69,7 @@ func (s *Store) concern(all map[string]deletions, slot int64, gens []*generation
 		}
 		for _, g := range gens {
 			if slices.ContainsFunc(g.strands, func(st *strand) bool {
-				return st.some && st.series.tenant.name == tenant && len(ds.of(st.series.labels)) > 0
+				return st.holds() && st.series.tenant.name == tenant && len(ds.of(st.series.labels)) > 0
 			}) {
 				return true
 			}

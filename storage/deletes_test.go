@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -244,4 +245,46 @@ func TestBadDeletesAreRefused(t *testing.T) {
 	require.NoError(t, ts.Delete(ctx, "other", 0, 1, equal("a", "b")), "tenants have deletes of their own")
 	require.NoError(t, ts.CleanTombstones(ctx, "default"))
 	require.NoError(t, ts.Delete(ctx, "default", 0, 1, equal("a", "b")))
+}
+
+func TestExemplarsAreDeleted(t *testing.T) {
+	m := newDeleteModel(t, nil)
+	at := m.now.Add(-30 * time.Hour).UnixMilli()
+	write := func(ts ...int64) {
+		b := m.NewBatch("default")
+		s, err := b.Define(nil, m.labels[0])
+		require.NoError(t, err)
+		for _, ts := range ts {
+			require.NoError(t, b.Exemplar(s, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", "x"), Value: 1, Ts: ts, HasTs: true}))
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	check := func(when string, want ...int64) {
+		t.Helper()
+		found, err := m.Exemplars(t.Context(), "default", -maxTime, maxTime, []*labels.Matcher{equal("host", "h0")})
+		require.NoError(t, err)
+		var got []int64
+		for _, r := range found {
+			for _, e := range r.Exemplars {
+				got = append(got, e.Ts)
+			}
+		}
+		require.Equal(t, want, got, when)
+		m.check()
+	}
+	write(at, at+1, at+2)
+	check("written", at, at+1, at+2)
+	require.NoError(t, m.Delete(t.Context(), "default", at+1, at+1, equal("host", "h0")))
+	check("deleted", at, at+2)
+	write(at + 1)
+	check("written again", at, at+1, at+2)
+	require.NoError(t, m.SealAll(t.Context()))
+	check("sealed again", at, at+1, at+2)
+	require.NoError(t, m.Delete(t.Context(), "default", at+1, at+2, equal("host", "h0")))
+	check("deleted again", at)
+	require.NoError(t, m.CleanTombstones(t.Context(), "default"))
+	check("clean", at)
+	write(at+1, at+2)
+	require.NoError(t, m.SealAll(t.Context()))
+	check("written after it was cleaned", at, at+1, at+2)
 }

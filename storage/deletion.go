@@ -174,17 +174,19 @@ func (ds deletions) ids() exempt {
 	return ids
 }
 
+// hides says whether what is stored at a time is deleted.
+func (ds deletions) hides(t int64) bool {
+	return slices.ContainsFunc(ds, func(d *deletion) bool { return t >= d.start && t <= d.end })
+}
+
 // hide removes what is deleted from samples.
 func (ds deletions) hide(s *chunk.Samples) {
-	gone := func(t int64) bool {
-		return slices.ContainsFunc(ds, func(d *deletion) bool { return t >= d.start && t <= d.end })
-	}
-	if !slices.ContainsFunc(s.T, gone) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return gone(h.T) }) {
+	if !slices.ContainsFunc(s.T, ds.hides) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return ds.hides(h.T) }) {
 		return
 	}
 	var left chunk.Samples
 	for i, t := range s.T {
-		if gone(t) {
+		if ds.hides(t) {
 			continue
 		}
 		st := int64(0)
@@ -194,7 +196,7 @@ func (ds deletions) hide(s *chunk.Samples) {
 		left.AppendFloat(t, st, s.V[i])
 	}
 	for _, h := range s.H {
-		if !gone(h.T) {
+		if !ds.hides(h.T) {
 			left.AppendHistogram(h)
 		}
 	}
@@ -349,4 +351,18 @@ func decodeRaw(b []byte, ds deletions, into *chunk.Samples) (rawChunk, error) {
 	ds.hide(&all)
 	into.AppendAll(&all)
 	return c, nil
+}
+
+// openExemplars returns what isn't deleted of a row of exemplars. What it returns leans on b.
+func openExemplars(b []byte, ds deletions) (list []storedExemplar, c rawChunk, err error) {
+	if c, err = openRaw(b); err != nil || c.data == nil {
+		return nil, c, err
+	}
+	if list, err = parseExemplars(c.data, nil); err != nil {
+		return nil, c, err
+	}
+	if ds = c.exempt.hidden(ds); len(ds) > 0 {
+		list = slices.DeleteFunc(list, func(e storedExemplar) bool { return ds.hides(e.t) })
+	}
+	return list, c, nil
 }
