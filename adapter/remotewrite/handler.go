@@ -1,9 +1,11 @@
 package remotewrite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -89,18 +91,31 @@ func (h *handler) take(r *http.Request, v version, q *request) error {
 
 // decode reads a request and puts its samples into batches.
 func (h *handler) decode(r *http.Request, v version, q *request) error {
-	if err := q.body.read(r, h.opts.MaxCompressed); err != nil {
-		return err
+	name := q.decoder.tenant
+	compressed, decoded := h.opts.MaxCompressed, h.opts.MaxDecoded
+	if own := h.opts.Limiter.Of(name).RequestBytes; own > 0 {
+		compressed, decoded = min(compressed, own), min(decoded, own)
+	}
+	if err := q.body.read(r, compressed); err != nil {
+		return h.tooLarge(err, name, compressed < h.opts.MaxCompressed)
 	}
 	h.metrics.received.Add(float64(len(q.body.compressed)))
-	if err := q.body.decompress(h.opts.MaxDecoded); err != nil {
-		return err
+	if err := q.body.decompress(decoded); err != nil {
+		return h.tooLarge(err, name, decoded < h.opts.MaxDecoded)
 	}
 	h.metrics.decoded.Add(float64(len(q.body.decoded)))
 	if v == version2 {
 		return q.decoder.decodeV2(q.body.decoded)
 	}
 	return q.decoder.decodeV1(q.body.decoded)
+}
+
+// tooLarge names the tenant's limit where that is what a request is over.
+func (h *handler) tooLarge(err error, name string, own bool) error {
+	if !own || !errors.Is(err, errTooLarge) {
+		return err
+	}
+	return cmp.Or(h.opts.Limiter.CheckRequest(name, math.MaxInt64), err)
 }
 
 // respond answers a request that was negotiated.
@@ -112,8 +127,11 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		header.Set(headerHistogramsWritten, strconv.Itoa(d.written.histograms))
 		header.Set(headerExemplarsWritten, strconv.Itoa(d.written.exemplars))
 	}
-	code, text := http.StatusNoContent, ""
+	code, text, retryFull := http.StatusNoContent, "", h.opts.RetryFull
+	var limit *tenant.LimitError
 	switch {
+	case errors.As(err, &limit):
+		code, text, retryFull = limit.Status, limit.Error(), limit.RetryAfter
 	case err != nil:
 		code, text = statusOf(err), err.Error()
 		if code == http.StatusInternalServerError {
@@ -131,7 +149,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(h.opts.RetryFull))
+		w.Header().Set("Retry-After", seconds(retryFull))
 	}
 	if err == nil {
 		h.metrics.ack.Observe(h.opts.Now().Sub(began).Seconds())
@@ -167,4 +185,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }
+// seconds returns whole seconds, at least one and rounded up.
+func seconds(d time.Duration) string {
+	return strconv.Itoa(max(1, int((d+time.Second-1)/time.Second)))
+}

@@ -19,16 +19,16 @@ const MaxLen = 150
 // ErrInvalid says that a tenant's name can't be used.
 var ErrInvalid = errors.New("tenant: invalid name")
 
-type key struct{}
+type contextKey struct{}
 
 // Into returns a context that carries the tenant.
 func Into(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, key{}, name)
+	return context.WithValue(ctx, contextKey{}, name)
 }
 
 // From returns the tenant that ctx carries, or Default.
 func From(ctx context.Context) string {
-	if name, ok := ctx.Value(key{}).(string); ok {
+	if name, ok := ctx.Value(contextKey{}).(string); ok {
 		return name
 	}
 	return Default
