@@ -2,7 +2,6 @@ package remotewrite
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"math"
@@ -11,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -127,11 +126,8 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		header.Set(headerHistogramsWritten, strconv.Itoa(d.written.histograms))
 		header.Set(headerExemplarsWritten, strconv.Itoa(d.written.exemplars))
 	}
-	code, text, retryFull := http.StatusNoContent, "", h.opts.RetryFull
-	var limit *tenant.LimitError
+	code, text := http.StatusNoContent, ""
 	switch {
-	case errors.As(err, &limit):
-		code, text, retryFull = limit.Status, limit.Error(), limit.RetryAfter
 	case err != nil:
 		code, text = statusOf(err), err.Error()
 		if code == http.StatusInternalServerError {
@@ -149,7 +145,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(retryFull))
+		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, h.opts.RetryFull)))
 	}
 	if err == nil {
 		h.metrics.ack.Observe(h.opts.Now().Sub(began).Seconds())
@@ -178,14 +174,10 @@ func statusOf(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol), errors.Is(err, errTooManySymbols):
 		return http.StatusBadRequest
-	case errors.Is(err, errBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, engine.ErrUnavailable),
-		errors.Is(err, storage.ErrClock), errors.Is(err, engine.ErrClosed), errors.Is(err, errRead), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errBusy), errors.Is(err, errRead):
 		return http.StatusServiceUnavailable
 	}
-	return http.StatusInternalServerError
+	return adapter.Status(err)
 }
 
-// seconds returns whole seconds, at least one and rounded up.
-func seconds(d time.Duration) string {
-	return strconv.Itoa(max(1, int((d+time.Second-1)/time.Second)))
-}
+func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }
