@@ -19,8 +19,8 @@ type LimitError struct {
 	// RetryAfter is when trying again may help, with 429.
 	RetryAfter time.Duration
 
-	burst int64 // of samples, with 429 of SamplesPerSecond
-	rate  int64
+	// samples were asked for, with 429 of SamplesPerSecond, where burst and rate are allowed.
+	samples, burst, rate int64
 }
 
 func (e *LimitError) Error() string {
@@ -37,7 +37,7 @@ func (e *LimitError) Of(n int) *LimitError {
 		return overBurst(e.Tenant, n, e.burst)
 	}
 	all := *e
-	all.RetryAfter = max(e.RetryAfter, time.Duration(float64(n)/float64(e.rate)*float64(time.Second)))
+	all.RetryAfter = e.RetryAfter + time.Duration(float64(int64(n)-e.samples)/float64(e.rate)*float64(time.Second))
 	return &all
 }
 

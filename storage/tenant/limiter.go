@@ -67,7 +67,7 @@ func (l *Limiter) TakeSamples(name string, n int) error {
 	}
 	l.Refused(name, KeySamplesPerSecond, n)
 	return &LimitError{
-		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait, burst: burst, rate: rate,
+		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait, samples: int64(n), burst: burst, rate: rate,
 		Detail: fmt.Sprintf("more than %d samples a second, or %d at once; send fewer, or ask the operator for more; try again in %s",
 			rate, burst, wait.Round(time.Second/10)),
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Default is the tenant of a request that names none.
@@ -53,3 +54,10 @@ func Check(name string) error {
 	}
 	return nil
 }
+
+// listSeparator stands between the names of a request that reads of several tenants.
+const listSeparator = "|"
+
+// All returns the tenants that ctx carries: usually one, and several where a request that reads named a list, as a|b, and
+// was allowed to.
+func All(ctx context.Context) []string { return strings.Split(From(ctx), listSeparator) }

@@ -17,6 +17,11 @@ type Config struct {
 	ListenAddresses []string
 	WebConfigFile   string
 	AdminAPI        bool
+	// Lifecycle allows reloading over HTTP.
+	Lifecycle bool
+	// LimitsFile has the limits of tenants, or is empty; Federation lets queries name several tenants.
+	LimitsFile string
+	Federation bool
 	// ExternalURL is how others reach this process; Validate fills it where no flag did.
 	ExternalURL *url.URL
 
@@ -54,6 +59,9 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)
 	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the form of Prometheus' exporter-toolkit.").StringVar(&c.WebConfigFile)
 	cmd.Flag("web.enable-admin-api", "Allow POST /-/seal, and other changes over HTTP.").BoolVar(&c.AdminAPI)
+	cmd.Flag("web.enable-lifecycle", "Allow POST /-/reload, which reads the files again that may change while Cassia runs. SIGHUP does the same.").BoolVar(&c.Lifecycle)
+	cmd.Flag("limits.file", "YAML file with what tenants may use: rates, series, sizes, queries. Read again by SIGHUP and POST /-/reload.").StringVar(&c.LimitsFile)
+	cmd.Flag("tenants.federation", "Let requests that read name several tenants, as a|b.").BoolVar(&c.Federation)
 	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)
 
 	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").
