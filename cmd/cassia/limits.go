@@ -6,19 +6,19 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// openLimits reads the limits of tenants, and what reloads them.
+// openLimits makes what holds tenants to their limits.
 func (p *process) openLimits() error {
-	table, err := p.c.LoadLimits()
-	if err != nil {
-		return err
-	}
 	p.limiter = tenant.NewLimiter(time.Now, p.registry)
-	p.limiter.Set(table)
-	p.reloader = newReloader(p.log, p.registry, reloadable{"limits.file", func() (func(), error) {
-		table, err := p.c.LoadLimits()
-		return func() { p.limiter.Set(table) }, err
-	}})
-	return nil
+	return p.loadLimits()
+}
+
+// loadLimits puts into force what the file of limits says; after an error nothing has changed.
+func (p *process) loadLimits() error {
+	table, err := p.c.LoadLimits()
+	if err == nil {
+		p.limiter.Set(table)
+	}
+	return err
 }
 
 // limitStatus is what a tenant may know of its limits. Numbers are by the names of limits in the file; durations are in seconds.

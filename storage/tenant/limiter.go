@@ -115,7 +115,7 @@ func (l *Limiter) TakeSeries(name string, active int, counted bool) error {
 	}
 }
 
-// TakeExemplar counts an exemplar. It returns a *LimitError, of 429, or nil.
+// TakeExemplar counts an exemplar. It returns a *LimitError, of 400, for samples mustn't wait behind exemplars, or nil.
 func (l *Limiter) TakeExemplar(name string) error {
 	rate := l.Of(name).ExemplarsPerSecond
 	if rate == 0 {
@@ -123,14 +123,14 @@ func (l *Limiter) TakeExemplar(name string) error {
 	}
 	a := l.account(name)
 	a.mu.Lock()
-	wait, ok := a.exemplars.take(l.now(), float64(rate), float64(rate*burstSeconds), 1)
+	_, ok := a.exemplars.take(l.now(), float64(rate), float64(rate*burstSeconds), 1)
 	a.mu.Unlock()
 	if ok {
 		return nil
 	}
 	l.Refused(name, KeyExemplarsPerSecond, 1)
 	return &LimitError{
-		Tenant: name, Limit: KeyExemplarsPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait,
+		Tenant: name, Limit: KeyExemplarsPerSecond, Status: http.StatusBadRequest,
 		Detail: fmt.Sprintf("more than %d exemplars a second; send fewer, or ask the operator for more", rate),
 	}
 }

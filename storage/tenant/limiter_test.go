@@ -106,7 +106,7 @@ func TestExemplarsAndRequests(t *testing.T) {
 	for range 20 {
 		require.NoError(t, l.TakeExemplar("a"))
 	}
-	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, l.TakeExemplar("a"), KeyExemplarsPerSecond))
+	require.Equal(t, http.StatusBadRequest, refusedWith(t, l.TakeExemplar("a"), KeyExemplarsPerSecond))
 	require.NoError(t, l.CheckRequest("a", 1024))
 	require.Equal(t, http.StatusRequestEntityTooLarge, refusedWith(t, l.CheckRequest("a", 1025), KeyRequestBytes))
 }
