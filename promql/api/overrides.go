@@ -40,6 +40,9 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 		"/status/config":    a.get(a.config),
 		"/status/tsdb":      a.get(a.head),
 	}
+	if a.Limits != nil {
+		routes["/status/limits"] = a.get(a.limits)
+	}
 	a.adminRoutes(routes)
 	for path, message := range map[string]string{
 		"/search/":         "the search API isn't supported; use labels, label values and series",
