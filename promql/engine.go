@@ -73,7 +73,7 @@ func NewEngine(opts Options) *Engine {
 		EnableDelayedNameRemoval: opts.DelayedNameRemoval,
 		UseStartTimestamps:       opts.StartTimestamps,
 		FeatureRegistry:          opts.Features,
-		Parser:                   parser.NewParser(opts.Parser),
+		Parser:                   NewParser(opts.Parser),
 	})}
 }
 

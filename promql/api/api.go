@@ -142,7 +142,7 @@ func (a *api) prometheus() *promapi.API {
 		statusOf,
 		a.Features,
 		promapi.OpenAPIOptions{IncludePaths: described, ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
-		parser.NewParser(a.Parser),
+		promql.NewParser(a.Parser),
 	)
 }
 
@@ -168,6 +168,9 @@ var readers = map[string]bool{
 func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !readers[name] {
 		return h
+	}
+	if name == "/read" {
+		h = a.boundedRead(h)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {

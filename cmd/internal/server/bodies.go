@@ -57,8 +57,10 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 		err = adapter.ErrTooLarge
 	case isForm(r):
 		err = r.ParseForm() // Handlers that look for single values would take half a form for the whole.
-	case r.ContentLength < 0:
-		err = readWhole(r) // Handlers know no code for a body that turns out to be too long.
+	default:
+		// Handlers know no code for a body that turns out to be too long, and one that comes slowly must not hold what
+		// they claim for a request.
+		err = readWhole(r)
 	}
 	switch {
 	case errors.Is(err, adapter.ErrTooLarge):
