@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
-// NewBatch, then Lookup or Define and Float or Histogram for each series, then Commit or Release.
+// NewBatch, then Lookup or Define and Float, Histogram or Exemplar for each series, then Commit or Release.
 type Batch struct {
 	s          *Store
 	tenant     *headTenant
@@ -21,8 +22,10 @@ type Batch struct {
 	oldest     []int64 // by class: samples at or before it are refused
 	newest     int64   // samples after it are refused
 	entries    []entry
+	exemplars  []exemplarEntry
 	bytes      int64
 	histograms int
+	bounds     labelBounds
 	done       chan error
 }
 
@@ -41,7 +44,7 @@ const queuedBytes = 64
 func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
 	now := s.opts.Now()
-	b.tenant = s.head.tenant(tenant)
+	b.tenant, b.bounds = s.head.tenant(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
 	for class := range s.classes.count() {
 		class = s.classes.writable(class, now.UnixMilli())
@@ -70,14 +73,16 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 }
 
 // Define finds or creates the series with these labels, and remembers alias for it (nil: none).
-// It returns a *LabelError for labels that can't name a series, ErrTooManySeries when the head is full.
+// It returns a *LabelError for labels that can't name a series, ErrTooManySeries when the head is full, and a
+// *tenant.LimitError when the tenant has as many series, or new ones, as it may.
 // ls is copied where it must be kept.
 func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
-	if err := b.s.opts.checkLabels(ls); err != nil {
+	if err := checkLabels(ls, b.bounds); err != nil {
+		b.countRefused(err)
 		return nil, err
 	}
 	ls = ls.WithoutEmpty().Copy()
-	s, err := b.s.head.define(b.tenant, ls, b.s.opts.HeadBytes)
+	s, err := b.s.head.define(b.tenant, ls, b.s.mayEnter)
 	if err != nil {
 		return nil, err
 	}
@@ -127,26 +132,56 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 	return nil
 }
 
+// exemplarEntry is one exemplar in its encoded form.
+type exemplarEntry struct {
+	series *Series
+	t      int64
+	data   []byte
+}
+
+// Exemplar adds an exemplar; e.Ts is in milliseconds. Of a series and slot the newest 1,024 are kept. It returns
+// an *InvalidExemplarError, a *tenant.LimitError, ErrTooOld, ErrTooFarAhead or nil. e stays the caller's.
+func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
+	if err := b.checkTime(ref, e.Ts); err != nil {
+		return err
+	}
+	if err := checkExemplar(e.Labels); err != nil {
+		return err
+	}
+	if err := b.s.opts.Limiter.TakeExemplar(b.tenant.name); err != nil {
+		return err
+	}
+	data := appendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
+	b.exemplars = append(b.exemplars, exemplarEntry{ref, e.Ts, data})
+	b.bytes += queuedBytes + int64(len(data))
+	return nil
+}
+
 // Len returns how many samples the batch holds.
 func (b *Batch) Len() int { return len(b.entries) }
 
 // Commit returns nil once every sample is durable and visible to queries. ErrOverloaded says that too much
-// waits already and nothing was taken; engine.ErrUnavailable and others that durability isn't known, and the
-// sender must try again. The batch is released in any case.
+// waits already, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
+// others that durability isn't known, and the sender must try again. The batch is released in any case.
 func (b *Batch) Commit(ctx context.Context) error {
-	if len(b.entries) == 0 {
+	if len(b.entries)+len(b.exemplars) == 0 {
 		b.Release()
 		return nil
 	}
 	begin := time.Now()
+	n, histograms, exemplars, name, limiter := len(b.entries), b.histograms, len(b.exemplars), b.tenant.name, b.s.opts.Limiter
+	if err := limiter.TakeSamples(name, n); err != nil {
+		b.Release()
+		return err
+	}
 	if err := b.s.committer.enqueue(b); err != nil {
+		limiter.GiveSamples(name, n)
 		if errors.Is(err, ErrOverloaded) {
 			b.s.metrics.overloaded.Inc()
 		}
 		b.Release()
 		return err
 	}
-	n, histograms := len(b.entries), b.histograms
 	select {
 	case err := <-b.done:
 		s := b.s
@@ -154,7 +189,12 @@ func (b *Batch) Commit(ctx context.Context) error {
 		if err == nil {
 			s.metrics.samples.WithLabelValues("float").Add(float64(n - histograms))
 			s.metrics.samples.WithLabelValues("histogram").Add(float64(histograms))
+			if exemplars > 0 {
+				s.metrics.exemplars.Add(float64(exemplars))
+			}
 			s.metrics.ackSeconds.Observe(time.Since(begin).Seconds())
+		} else {
+			limiter.GiveSamples(name, n)
 		}
 		return err
 	case <-ctx.Done():
@@ -169,6 +209,8 @@ func (b *Batch) finish(err error) { b.done <- err }
 // Release gives up a batch without committing it.
 func (b *Batch) Release() {
 	clear(b.entries)
+	clear(b.exemplars)
+	b.exemplars = b.exemplars[:0]
 	b.entries, b.bytes, b.histograms, b.tenant, b.last = b.entries[:0], 0, 0, nil, nil
 	b.s.batches.Put(b)
 }

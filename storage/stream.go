@@ -75,14 +75,16 @@ type blobDecoder struct {
 	defined []*Series
 	samples []readSample
 	orphans int // samples of series that aren't defined
+	builder labels.ScratchBuilder
 }
 
 // readSample is a sample as a blob has it.
 type readSample struct {
-	ref   uint32
-	t, st int64
-	v     uint64
-	hist  []byte // nil: a float
+	ref      uint32
+	t, st    int64
+	v        uint64
+	hist     []byte // nil: a float, or an exemplar
+	exemplar []byte
 }
 
 // open reads the head of a blob of the stream, and finds its epoch.
@@ -128,7 +130,7 @@ func (d *blobDecoder) definer(r stageRow) definer {
 }
 
 func (d *blobDecoder) define(ref uint32, tenant string, ls labels.Labels) error {
-	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, 0)
+	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, nil)
 	if err != nil {
 		return err
 	}
@@ -149,6 +151,13 @@ func (d *blobDecoder) histogram(ref uint32, t int64, encoded []byte) error {
 		return err
 	}
 	return d.sample(readSample{ref: ref, t: t, hist: encoded})
+}
+
+func (d *blobDecoder) exemplar(ref uint32, t int64, encoded []byte) error {
+	if _, err := parseExemplar(t, encoded, &d.builder); err != nil {
+		return err
+	}
+	return d.sample(readSample{ref: ref, t: t, exemplar: encoded})
 }
 
 func (d *blobDecoder) sample(r readSample) error {
@@ -176,9 +185,12 @@ func (d *blobDecoder) addTo(g *generation) (grew int) {
 				grew += strandBytes
 			}
 		}
-		if r.hist != nil {
+		switch {
+		case r.hist != nil:
 			grew += ref.strand.appendHistogram(r.t, r.hist)
-		} else {
+		case r.exemplar != nil:
+			grew += ref.strand.appendExemplar(r.t, r.exemplar)
+		default:
 			grew += ref.strand.appendFloat(r.t, r.st, r.v)
 		}
 	}
