@@ -42,7 +42,7 @@ func NewHandler(o Options) http.Handler {
 	handle := func(path, name string, f http.Handler) { mux.Handle(path, o.HTTP.Instrument(name, f.ServeHTTP)) }
 
 	handle("/api/v1/write", "/api/v1/write", withTenant(o.Write))
-	mux.Handle("/api/", withTenant(o.API)) // It instruments its routes itself.
+	mux.Handle("/api/v1/", withTenant(o.API)) // It instruments its routes itself.
 	handle("GET /-/healthy", "/-/healthy", http.HandlerFunc(h.healthy))
 	handle("GET /-/ready", "/-/ready", http.HandlerFunc(h.ready))
 	handle("/-/seal", "/-/seal", http.HandlerFunc(h.seal))
