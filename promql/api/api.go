@@ -48,6 +48,8 @@ type Options struct {
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 
+	// Exemplars finds exemplars; nil: there are none.
+	Exemplars promstorage.ExemplarQueryable
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
 	// Cardinality counts for status/tsdb.
@@ -79,6 +81,9 @@ type Options struct {
 func New(o Options) http.Handler {
 	if o.Instrument == nil {
 		o.Instrument = func(_ string, h http.HandlerFunc) http.HandlerFunc { return h }
+	}
+	if o.Exemplars == nil {
+		o.Exemplars = noExemplars{}
 	}
 	describe(o)
 	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1)}
@@ -125,7 +130,7 @@ func (a *api) prometheus() *promapi.API {
 	return promapi.NewAPI(
 		a.Engine, a.Queryable,
 		nil, nil, // Ways in are the server's.
-		noExemplars{},
+		a.Exemplars,
 		func(context.Context) promapi.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) promapi.TargetRetriever { return nothing{} },
 		func(context.Context) promapi.AlertmanagerRetriever { return nothing{} },

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Role is what somebody must be allowed to do for a request to be answered.
+type Role string
+
+// Roles. Admin includes the others.
+const (
+	// Open is for everybody, also for those who show no password.
+	Open Role = "open"
+	// Read asks for what a tenant has stored.
+	Read Role = "read"
+	// Write stores samples for a tenant.
+	Write Role = "write"
+	// Watch sees how the process is doing: its metrics, which name tenants.
+	Watch Role = "metrics"
+	// Admin changes what is stored, or looks at what belongs to all tenants.
+	Admin Role = "admin"
+)
+
+// Route is a row of the table of all that the process answers.
+type Route struct {
+	// Path is a pattern of http.ServeMux, with or without a method.
+	Path string
+	// Name stands for the route in metrics; empty: the handler counts its requests itself.
+	Name string
+	Role Role
+	// Tenant says that requests belong to a tenant: it is found in their context, and they may also begin with
+	// /t/{tenant}. Requests of other routes are about the whole process.
+	Tenant  bool
+	Handler http.Handler
+	// Preflight leaves OPTIONS to the handler whoever asks: browsers send it without a password, before they ask.
+	Preflight bool
+}
+
+// routes are all that the process answers, but for those of Options.Routes.
+func (h *handler) routes() []Route {
+	metrics := promhttp.HandlerFor(h.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return []Route{
+		{Path: "/api/v1/write", Name: "/api/v1/write", Role: Write, Tenant: true, Handler: h.Write},
+		// The API counts the requests of its routes itself.
+		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
+		// What the process was started with, and what it runs on.
+		{Path: "/api/v1/status/flags", Role: Admin, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/status/config", Role: Admin, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/status/runtimeinfo", Role: Admin, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/status/self_metrics", Role: Watch, Handler: h.API, Preflight: true},
+
+		{Path: "GET /-/healthy", Name: "/-/healthy", Role: Open, Handler: http.HandlerFunc(h.healthy)},
+		{Path: "GET /-/ready", Name: "/-/ready", Role: Open, Handler: http.HandlerFunc(h.ready)},
+		{Path: "/-/seal", Name: "/-/seal", Role: Admin, Handler: http.HandlerFunc(h.seal)},
+		{Path: "/-/reload", Name: "/-/reload", Role: Admin, Handler: http.HandlerFunc(h.reload)},
+		// Its errors may name series of any tenant.
+		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.downsample)},
+		{Path: "GET /metrics", Name: "/metrics", Role: Watch, Handler: metrics},
+		{Path: "GET /{$}", Name: "/", Role: Read, Handler: http.HandlerFunc(h.index)},
+
+		{Path: "/debug/pprof/", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Index)},
+		{Path: "/debug/pprof/cmdline", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Cmdline)},
+		{Path: "/debug/pprof/profile", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Profile)},
+		{Path: "/debug/pprof/symbol", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Symbol)},
+		{Path: "/debug/pprof/trace", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Trace)},
+	}
+}
+
+// mux leads requests to the routes, each behind the door.
+func (h *handler) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range append(h.routes(), h.Routes...) {
+		guarded := h.door.guard(r)
+		if r.Name != "" {
+			guarded = h.HTTP.Instrument(r.Name, guarded.ServeHTTP)
+		}
+		mux.Handle(r.Path, guarded)
+	}
+	mux.Handle("/t/{tenant}/", prefixed(mux))
+	return mux
+}
