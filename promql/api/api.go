@@ -55,6 +55,9 @@ type Options struct {
 	// Cardinality counts for status/tsdb.
 	Cardinality Cardinality
 
+	// Limits tells what tenants may use and do use, which becomes JSON, for status/limits; nil: there is no such route.
+	Limits func(tenants []string) any
+
 	// Version, Started, Now, Retention and Flags are what the status pages tell.
 	Version   Version
 	Started   time.Time
@@ -108,14 +111,19 @@ type api struct {
 // router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router knows the methods
 // of each route, and what it answers to others.
 func (a *api) router() http.Handler {
-	overrides := a.overrides()
+	overrides, known := a.overrides(), map[string]bool{}
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
 		if own, ok := overrides[name]; ok {
-			h = own
+			h, known[name] = own, true
 		}
 		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, a.withRollupNames(name, h))))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
+	for name, h := range overrides {
+		if !known[name] { // Prometheus has no such route.
+			router.Get(name, h)
+		}
+	}
 	return router
 }
 

@@ -368,3 +368,36 @@ func TestRemoteReadOfChunks(t *testing.T) {
 		require.Equal(t, 286, n, series)
 	}
 }
+
+func TestMethodsAndRoutesThatDontExist(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Limits = func([]string) any { return 1 }
+	})
+	for _, c := range []struct {
+		method, path string
+		code         int
+		allow        string
+	}{
+		{http.MethodPost, "/metadata", 405, "GET, OPTIONS"},
+		{http.MethodHead, "/status/tsdb", 405, "GET, OPTIONS"},
+		{http.MethodGet, "/admin/tsdb/snapshot", 405, "OPTIONS, POST, PUT"},
+		{http.MethodPut, "/query", 405, "GET, OPTIONS, POST"},
+		{http.MethodGet, "/nothing", 404, ""},
+		{http.MethodGet, "/status/limits", 200, ""},
+		{http.MethodOptions, "/status/limits", 204, ""},
+	} {
+		w := r.do(httptest.NewRequest(c.method, Prefix+c.path, nil))
+		require.Equal(t, c.code, w.Code, "%s %s", c.method, c.path)
+		require.Equal(t, c.allow, w.Header().Get("Allow"), "%s %s", c.method, c.path)
+	}
+}
+
+func TestAQueryWhoseTimeIsOver(t *testing.T) {
+	r := newRig(t, nil)
+	for _, path := range []string{"/query?query=m&timeout=0", "/query_range?query=m&start=1&end=9&step=1&timeout=0"} {
+		w := r.get(Prefix + path)
+		kind, _ := failure(t, w)
+		require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+		require.Equal(t, "timeout", kind, path)
+	}
+}
