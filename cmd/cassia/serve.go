@@ -247,8 +247,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		Version:   buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
-		Head:     func(context.Context) (api.Head, error) { return api.Head(p.store.HeadStats()), nil },
-		Limits:   p.limitsOf,
+		Cardinality: p.store.Cardinality, Limits: p.limitsOf,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
 }
