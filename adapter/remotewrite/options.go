@@ -34,6 +34,8 @@ type Options struct {
 	// Metadata gets what senders say of metrics, while a request is being decoded and whatever becomes of its
 	// samples. It must be quick, keep no reference to m's bytes, and bound what it stores. nil: ignored.
 	Metadata func(ctx context.Context, tenant string, m Metadata)
+	// HA makes one of several replicas; nil: their series stay apart.
+	HA *HA
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
 	// Logger gets what an operator should know.
