@@ -101,16 +101,22 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []PartS
 	if single && (len(stats) == 0 || stats[0].Refused == "") {
 		return d.judgePart(a, mode, parts[0], want, got, info)
 	}
-	if inexact(stats) || info > 0 || strings.Contains(got.err, errRawGone.Error()) {
+	rawGone := d.store.Horizon(rollup.Raw) >= rolledFrom
+	// An answer that is an error has no infos that would tell what the evaluator's own reads lacked.
+	if inexact(stats) || info > 0 || strings.Contains(got.err, errRawGone.Error()) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
 		return unlikelyError(want.err, got.err)
 	}
 	d.outcomes["composite"]++
-	if d.store.Horizon(rollup.Raw) >= rolledFrom {
+	if rawGone {
 		want = want.withoutHints(got)
 	}
 	why := want.differsBy(got, nil)
 	if why == "" {
+		return ""
+	}
+	if slices.ContainsFunc(parts, labelsByBits) {
+		d.outcomes["values as labels"]++
 		return ""
 	}
 	d.outcomes["other bits"]++
@@ -156,7 +162,12 @@ func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answ
 		return "no info of what is missing"
 	case exact && info == 0 && d.store.Horizon(rollup.Raw) < rolledFrom:
 		d.outcomes["exact"]++
-		return want.differsBy(got, d.truths.boundOf(c))
+		why := want.differsBy(got, d.truths.boundOf(c))
+		if why != "" && labelsByBits(c) {
+			d.outcomes["values as labels"]++
+			return ""
+		}
+		return why
 	case exact && info == 0:
 		d.outcomes["exact, raw being gone"]++
 		if !slices.Equal(want.notes, got.notes) {
@@ -174,6 +185,12 @@ func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answ
 	}
 	m := movedPart{d: d, a: a, candidate: c, legs: legs, want: want, memo: map[[2]int64]answer{}}
 	return m.differs(got)
+}
+
+// labelsByBits says whether a part makes labels of values that may differ in their last bits: then its series may have
+// other names.
+func labelsByBits(c candidate) bool {
+	return c.over != nil && c.over.expr.Op == parser.COUNT_VALUES && !bitExact[c.function]
 }
 
 // shortfallsIn counts the infos of what an answer lacks for want of raw samples.

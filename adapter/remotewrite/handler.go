@@ -1,7 +1,6 @@
 package remotewrite
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -9,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -160,11 +159,10 @@ func statusOf(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed), errors.Is(err, errFirstSymbol), errors.Is(err, errTooManySymbols):
 		return http.StatusBadRequest
-	case errors.Is(err, errBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, engine.ErrUnavailable),
-		errors.Is(err, storage.ErrClock), errors.Is(err, engine.ErrClosed), errors.Is(err, errRead), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errBusy), errors.Is(err, errRead):
 		return http.StatusServiceUnavailable
 	}
-	return http.StatusInternalServerError
+	return adapter.Status(err)
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }

@@ -2,9 +2,8 @@
 // aren't Prometheus' API, and what every request goes through.
 //
 //	listener (bounded connections, exporter-toolkit's TLS and auth)
-//	  └ recover ─ instrument ─┬ /api/v1/write   tenant ─ remote write
-//	                          ├ /api/v1/        tenant ─ Prometheus' API
-//	                          ├ /-/healthy /-/ready /-/seal
-//	                          ├ /metrics /debug/pprof/
-//	                          └ /               links
+//	  └ recover ─ table of routes ─ instrument ─ door (role, tenant) ─ handler
+//	                └ /t/{tenant}/… the same routes, where they take a tenant
+//
+// A new route is a row: in routes.go, or in Options.Routes.
 package server

@@ -8,10 +8,8 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
-	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Options say what a Handler leads to. What isn't marked as optional must be set.
@@ -20,6 +18,10 @@ type Options struct {
 	API http.Handler
 	// Write answers /api/v1/write.
 	Write http.Handler
+	// Routes are further rows of the table; optional.
+	Routes []Route
+	// Federation lets requests that read name several tenants, as a|b.
+	Federation bool
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 	// AdminAPI allows POST /-/seal, which calls SealAll.
@@ -37,28 +39,14 @@ type Options struct {
 
 // NewHandler returns the handler of all of the process' HTTP.
 func NewHandler(o Options) http.Handler {
-	h := &handler{o}
-	mux := http.NewServeMux()
-	handle := func(path, name string, f http.Handler) { mux.Handle(path, o.HTTP.Instrument(name, f.ServeHTTP)) }
-
-	handle("/api/v1/write", "/api/v1/write", withTenant(o.Write))
-	mux.Handle("/api/", withTenant(o.API)) // It instruments its routes itself.
-	handle("GET /-/healthy", "/-/healthy", http.HandlerFunc(h.healthy))
-	handle("GET /-/ready", "/-/ready", http.HandlerFunc(h.ready))
-	handle("/-/seal", "/-/seal", http.HandlerFunc(h.seal))
-	handle("GET /-/downsample", "/-/downsample", http.HandlerFunc(h.downsample))
-	handle("GET /metrics", "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	handle("GET /{$}", "/", http.HandlerFunc(h.index))
-
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return recovering(o.HTTP, o.Logger, mux)
+	h := &handler{Options: o, door: door{federation: o.Federation}}
+	return recovering(o.HTTP, o.Logger, h.mux())
 }
 
-type handler struct{ Options }
+type handler struct {
+	Options
+	door door
+}
 
 func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {
 	text(w, http.StatusOK, "Cassia is healthy.")

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -10,8 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // Metrics count requests.
@@ -39,26 +36,6 @@ func (m *Metrics) Instrument(route string, h http.HandlerFunc) http.HandlerFunc 
 	label := prometheus.Labels{"handler": route}
 	return promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(label),
 		promhttp.InstrumentHandlerDuration(m.duration.MustCurryWith(label), h))
-}
-
-// withTenant puts the tenant that a request names into its context.
-func withTenant(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		names := r.Header.Values(tenant.Header)
-		if len(names) == 0 {
-			h.ServeHTTP(w, r)
-			return
-		}
-		err := tenant.Check(names[0])
-		if len(names) > 1 {
-			err = fmt.Errorf("%w: %d of them", tenant.ErrInvalid, len(names))
-		}
-		if err != nil {
-			refuse(w, http.StatusBadRequest, "bad_data", "header "+tenant.Header+": "+err.Error())
-			return
-		}
-		h.ServeHTTP(w, r.WithContext(tenant.Into(r.Context(), names[0])))
-	})
 }
 
 // refuse answers with an error as Prometheus' API does.

@@ -59,7 +59,7 @@ func walk(t *testing.T, do func(rel string, content []byte)) {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || skipped(rel, entry) { // In a worktree, .git is a file.
 			return nil
 		}
 		content, err := os.ReadFile(name)

@@ -1,0 +1,177 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Reasons to refuse a sample, beside those of storage.LabelError.
+const (
+	ReasonTooManySeries    = "too_many_series"
+	ReasonTooOld           = "too_old"
+	ReasonTooFarAhead      = "too_far_ahead"
+	ReasonInvalidHistogram = "invalid_histogram"
+)
+
+// Refused says why a sample isn't taken. The others of its request are.
+type Refused struct {
+	// Reason is a short constant for counters.
+	Reason string
+	Err    error
+}
+
+func (r *Refused) Error() string { return r.Err.Error() }
+func (r *Refused) Unwrap() error { return r.Err }
+
+// Batch is what an Intake needs of a storage.Batch, whose contract it has.
+type Batch interface {
+	Lookup(alias []byte) (*storage.Series, bool)
+	Define(alias []byte, ls labels.Labels) (*storage.Series, error)
+	Float(ref *storage.Series, t, st int64, v float64) error
+	Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error
+	Commit(ctx context.Context) error
+	Release()
+}
+
+// batchBytes is when a batch is committed in the middle of a request, estimated bytes of its samples. It bounds what
+// one request keeps in memory.
+const batchBytes = 8 << 20
+
+// sampleBytes is what a sample counts of batchBytes, bytes; a bucket of a histogram counts bucketBytes besides.
+const (
+	sampleBytes = 64
+	bucketBytes = 8
+)
+
+// Intake puts the samples of one request into batches. It is for one goroutine; Commit or Release ends it.
+type Intake struct {
+	ctx      context.Context
+	tenant   string
+	newBatch func(tenant string) Batch
+
+	batch   Batch
+	bytes   int
+	pending int
+	durable int
+	alias   []byte
+}
+
+// NewIntake starts an intake for a tenant. ctx ends the waiting for durability.
+func NewIntake(ctx context.Context, tenant string, newBatch func(tenant string) Batch) *Intake {
+	return &Intake{ctx: ctx, tenant: tenant, newBatch: newBatch}
+}
+
+// Float adds a sample of the series with these labels, which are sorted and copied where they must be kept; t and st
+// (0: unknown) are milliseconds. It returns a *Refused, or an error that ends the request.
+func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
+	series, err := in.resolve(ls)
+	if err != nil {
+		return err
+	}
+	if err := in.batch.Float(series, t, st, v); err != nil {
+		return refusal(err)
+	}
+	return in.added(sampleBytes)
+}
+
+// Histogram adds a native histogram, as Float does; exactly one of h and fh is set, and belongs to the store from now on.
+func (in *Intake) Histogram(ls labels.Labels, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+	series, err := in.resolve(ls)
+	if err != nil {
+		return err
+	}
+	buckets := 0
+	if h != nil {
+		buckets = len(h.PositiveBuckets) + len(h.NegativeBuckets) + len(h.CustomValues)
+	} else {
+		buckets = len(fh.PositiveBuckets) + len(fh.NegativeBuckets) + len(fh.CustomValues)
+	}
+	if err := in.batch.Histogram(series, t, st, h, fh); err != nil {
+		return refusal(err)
+	}
+	return in.added(sampleBytes + buckets*bucketBytes)
+}
+
+// added counts a sample and commits a batch that has grown large.
+func (in *Intake) added(bytes int) error {
+	in.pending++
+	if in.bytes += bytes; in.bytes < batchBytes {
+		return nil
+	}
+	return in.Commit()
+}
+
+// Commit returns nil once all samples added so far are durable. More may be added after it.
+func (in *Intake) Commit() error {
+	b := in.batch
+	if b == nil {
+		return nil
+	}
+	in.batch = nil
+	if in.pending == 0 {
+		b.Release()
+		return nil
+	}
+	if err := b.Commit(in.ctx); err != nil {
+		return err
+	}
+	in.durable += in.pending
+	in.pending, in.bytes = 0, 0
+	return nil
+}
+
+// Durable returns how many samples were committed.
+func (in *Intake) Durable() int { return in.durable }
+
+// Release gives up what isn't committed.
+func (in *Intake) Release() {
+	if in.batch != nil {
+		in.batch.Release()
+		in.batch = nil
+	}
+}
+
+// resolve finds or creates a series. The batch stays open, which is where the series belongs.
+func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
+	if in.batch == nil {
+		in.batch = in.newBatch(in.tenant)
+	}
+	// What can't name a series has no alias: leaving out its empty labels may have mended it.
+	alias := []byte(nil)
+	if _, twice := ls.HasDuplicateLabelNames(); !twice {
+		in.alias = AppendAlias(in.alias[:0], ls)
+		if series, ok := in.batch.Lookup(in.alias); ok {
+			return series, nil
+		}
+		alias = in.alias
+	}
+	series, err := in.batch.Define(alias, ls)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return series, nil
+}
+
+// refusal makes a *Refused of what the store says of one sample. Other errors end the request and stay.
+func refusal(err error) error {
+	var bad *storage.LabelError
+	var invalid *storage.InvalidHistogramError
+	switch {
+	case errors.As(err, &bad):
+		return &Refused{bad.Reason, err}
+	case errors.Is(err, storage.ErrTooManySeries):
+		return &Refused{ReasonTooManySeries, err}
+	case errors.Is(err, storage.ErrTooOld):
+		return &Refused{ReasonTooOld, err}
+	case errors.Is(err, storage.ErrTooFarAhead):
+		return &Refused{ReasonTooFarAhead, err}
+	case errors.As(err, &invalid):
+		return &Refused{ReasonInvalidHistogram, err}
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package adapter
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func newStore(t *testing.T) *storage.Store {
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	opts := storage.DefaultOptions()
+	opts.Now = func() time.Time { return testNow }
+	store, err := storage.Open(t.Context(), eng, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.WaitReady(t.Context()))
+	return store
+}
+
+// counting counts the batches that are committed.
+type counting struct {
+	Batch
+	commits *int
+}
+
+func (c counting) Commit(ctx context.Context) error {
+	*c.commits++
+	return c.Batch.Commit(ctx)
+}
+
+func count(t *testing.T, s *storage.Store, tenant, metric string) (series, samples int) {
+	found, err := s.Select(t.Context(), storage.Query{
+		Tenant: tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric)},
+	})
+	require.NoError(t, err)
+	for _, one := range found {
+		var read chunk.Samples
+		require.NoError(t, one.Samples(&read))
+		samples += read.Len()
+	}
+	return len(found), samples
+}
+
+func TestIntakeStoresAndRefuses(t *testing.T) {
+	s := newStore(t)
+	now, commits := testNow.UnixMilli(), 0
+	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return counting{s.NewBatch(tenant), &commits} })
+	float := labels.FromStrings("__name__", "m", "x", "1")
+	require.NoError(t, in.Float(float, now, 0, 1))
+	require.NoError(t, in.Float(labels.FromStrings("__name__", "m", "empty", "", "x", "1"), now+1, 0, 2), "the same series")
+	require.NoError(t, in.Histogram(labels.FromStrings("__name__", "h"), now, 0, tsdbutil.GenerateTestHistogram(3), nil))
+	require.NoError(t, in.Histogram(labels.FromStrings("__name__", "h"), now+1, 0, nil, tsdbutil.GenerateTestFloatHistogram(3)))
+	for reason, err := range map[string]error{
+		ReasonTooOld:                    in.Float(float, 1, 0, 1),
+		ReasonTooFarAhead:               in.Float(float, now+time.Hour.Milliseconds(), 0, 1),
+		ReasonInvalidHistogram:          in.Histogram(float, now+2, 0, &histogram.Histogram{PositiveSpans: []histogram.Span{{Length: 3}}}, nil),
+		storage.ReasonMissingMetricName: in.Float(labels.FromStrings("x", "1"), now, 0, 1),
+		storage.ReasonDuplicateLabel:    in.Float(twice(), now, 0, 1),
+	} {
+		var refused *Refused
+		require.ErrorAs(t, err, &refused, reason)
+		require.Equal(t, reason, refused.Reason)
+	}
+	require.Zero(t, in.Durable())
+	require.NoError(t, in.Commit())
+	require.Equal(t, 4, in.Durable())
+	require.Equal(t, 1, commits)
+	series, samples := count(t, s, "a", "m")
+	require.Equal(t, [2]int{1, 2}, [2]int{series, samples})
+	series, samples = count(t, s, "a", "h")
+	require.Equal(t, [2]int{1, 2}, [2]int{series, samples})
+	series, _ = count(t, s, "b", "m")
+	require.Zero(t, series, "another tenant sees nothing of it")
+}
+
+// twice are labels with one name twice, one of them empty, which leaving out would mend.
+func twice() labels.Labels {
+	b := labels.NewScratchBuilder(3)
+	b.Add("__name__", "m")
+	b.Add("x", "")
+	b.Add("x", "1")
+	return b.Labels()
+}
+
+func TestIntakeCommitsWhatIsLarge(t *testing.T) {
+	s := newStore(t)
+	now, commits := testNow.UnixMilli(), 0
+	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return counting{s.NewBatch(tenant), &commits} })
+	const n = batchBytes/sampleBytes + 10
+	for i := range n {
+		ls := labels.FromStrings("__name__", "m", "x", strconv.Itoa(i%2))
+		require.NoError(t, in.Float(ls, now-int64(i), 0, 1))
+	}
+	require.Equal(t, 1, commits, "one commit in the middle")
+	in.Release()
+	require.Equal(t, n-10, in.Durable())
+	series, samples := count(t, s, "a", "m")
+	require.Equal(t, [2]int{2, n - 10}, [2]int{series, samples})
+}
