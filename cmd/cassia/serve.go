@@ -183,6 +183,12 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
 		p.store.NoteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
 	}
+	ha, stopReplicas, err := p.startReplicas(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopReplicas()
+	writes.HA = ha
 	write, err := remotewrite.Handler(p.store, writes)
 	if err != nil {
 		return err
@@ -199,7 +205,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 		write = server.Elsewhere("samples", p.c.Target)
 	}
 	handler := server.NewHandler(server.Options{
-		API: queries, Write: write,
+		API: queries, Write: write, Routes: []server.Route{haRoute(ha)},
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),

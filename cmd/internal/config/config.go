@@ -38,6 +38,7 @@ type Config struct {
 	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
 	CounterSuffixes []string
 	Features        Features
+	HA              HA
 
 	Log promslog.Config
 
@@ -72,6 +73,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
 	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)
 	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
+
+	haFlags(cmd, &c.HA)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)
