@@ -62,6 +62,7 @@ type heldBuilder struct {
 	w      blobWriter
 	refs   map[*Series]uint32
 	now    heldValue
+	some   bool // now has anything
 	values [][]byte
 	about  []heldValue
 }
@@ -69,7 +70,7 @@ type heldBuilder struct {
 func (b *heldBuilder) begin() {
 	b.refs = map[*Series]uint32{}
 	b.w.reset(0, 0)
-	b.now = heldValue{}
+	b.now, b.some = heldValue{}, false
 }
 
 // ref returns the number of a series in the blob, which defines it if need be.
@@ -84,7 +85,8 @@ func (b *heldBuilder) ref(s *Series) uint32 {
 }
 
 func (b *heldBuilder) add(e *entry) {
-	b.count(e.t)
+	b.room(e.t)
+	b.now.samples++
 	if ref := b.ref(e.series); e.hist != nil {
 		b.w.histogram(ref, e.t, e.hist)
 	} else {
@@ -92,29 +94,34 @@ func (b *heldBuilder) add(e *entry) {
 	}
 }
 
-// count makes room for one more, at t.
-func (b *heldBuilder) count(t int64) {
+// addExemplar adds an exemplar, which doesn't count as a sample.
+func (b *heldBuilder) addExemplar(e *exemplarEntry) {
+	b.room(e.t)
+	b.w.exemplar(b.ref(e.series), e.t, e.data)
+}
+
+// room makes room for one more, at t.
+func (b *heldBuilder) room(t int64) {
 	if b.refs == nil {
 		b.begin()
 	} else if len(b.w.buf) >= heldFull {
 		b.cut()
 		b.begin()
 	}
-	if b.now.samples == 0 {
-		b.now.minT, b.now.maxT = t, t
+	if !b.some {
+		b.now.minT, b.now.maxT, b.some = t, t, true
 	}
 	b.now.minT, b.now.maxT = min(b.now.minT, t), max(b.now.maxT, t)
-	b.now.samples++
 }
 
 // cut ends a value.
 func (b *heldBuilder) cut() {
-	if b.now.samples == 0 {
+	if !b.some {
 		return
 	}
 	b.values = append(b.values, appendHeld(nil, b.now, b.w.finish()))
 	b.about = append(b.about, b.now)
-	b.now = heldValue{}
+	b.now, b.some = heldValue{}, false
 }
 
 func appendHeld(dst []byte, about heldValue, blob []byte) []byte {

@@ -269,6 +269,19 @@ func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
 	return err
 }
 
+// exemplar takes those that lie in a span of the replica: where it isn't known which series lack samples of the
+// margin, exemplars are left out.
+func (k *heldSink) exemplar(ref uint32, at int64, encoded []byte) error {
+	s, err := k.of(ref)
+	if err != nil || s == nil || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
+		return err
+	}
+	b := k.t.batch
+	b.exemplars = append(b.exemplars, exemplarEntry{s, at, slices.Clone(encoded)})
+	b.bytes += queuedBytes + int64(len(encoded))
+	return nil
+}
+
 // end returns the newest timestamp before the span that the head had of a series when it was first asked.
 func (t *taking) end(s *Series) int64 {
 	if end, ok := t.ends[s]; ok {

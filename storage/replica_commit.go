@@ -15,7 +15,7 @@ import (
 // if it isn't; or covered by the samples of another that are stored. Only what is stored is visible to queries.
 // Besides Commit's errors there is ErrHeldFull.
 func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica string) error {
-	if len(b.entries) == 0 {
+	if len(b.entries)+len(b.exemplars) == 0 {
 		b.Release()
 		return nil
 	}
@@ -37,15 +37,16 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 			b.Release()
 			return err
 		}
-		stored = len(b.entries)
+		stored = len(b.entries) + len(b.exemplars)
 		r.metrics.samples.WithLabelValues("held").Add(float64(held.samples()))
 		r.metrics.samples.WithLabelValues("covered").Add(float64(dropped))
 		if stored == 0 {
 			b.Release()
 			return nil
 		}
-		_, maxT = b.bounds()
 	}
+	minT, maxT = b.bounds()
+	newest := b.newestSample()
 	if err := b.Commit(ctx); err != nil {
 		return err
 	}
@@ -53,16 +54,29 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 	if ch.elected() != replica || maxT <= ch.last().FromMS {
 		return nil
 	}
-	return c.acknowledged(ctx, ch.Epoch, minT, maxT)
+	// A sample with a time of its own, far ahead, must not make others covered that aren't.
+	return c.acknowledged(ctx, ch.Epoch, minT, min(newest, r.now().Add(r.margin()).UnixMilli()))
 }
 
-// bounds returns the least and the greatest timestamp of a batch that isn't empty.
+// bounds returns the least and the greatest timestamp, of samples and exemplars, of a batch that isn't empty.
 func (b *Batch) bounds() (minT, maxT int64) {
 	minT, maxT = math.MaxInt64, math.MinInt64
 	for i := range b.entries {
 		minT, maxT = min(minT, b.entries[i].t), max(maxT, b.entries[i].t)
 	}
+	for i := range b.exemplars {
+		minT, maxT = min(minT, b.exemplars[i].t), max(maxT, b.exemplars[i].t)
+	}
 	return minT, maxT
+}
+
+// newestSample returns the greatest timestamp of a sample, math.MinInt64 if there is none.
+func (b *Batch) newestSample() int64 {
+	t := int64(math.MinInt64)
+	for i := range b.entries {
+		t = max(t, b.entries[i].t)
+	}
+	return t
 }
 
 // divide leaves in the batch what is to be stored, and returns what is to be held.
@@ -88,6 +102,21 @@ func (b *Batch) divide(ch *choice, replica string, margin time.Duration) (held *
 	}
 	clear(b.entries[len(keep):])
 	b.entries = keep
+	keepExemplars := b.exemplars[:0]
+	for i := range b.exemplars {
+		e := b.exemplars[i]
+		switch ch.way(replica, e.t, margin) {
+		case wayStore:
+			keepExemplars = append(keepExemplars, e)
+			continue
+		case wayHold:
+			held.addExemplar(&e)
+		case wayDrop:
+		}
+		b.bytes -= queuedBytes + int64(len(e.data))
+	}
+	clear(b.exemplars[len(keepExemplars):])
+	b.exemplars = keepExemplars
 	held.cut()
 	return held, dropped
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -163,6 +164,11 @@ func (b *haBatch) Float(ref *storage.Series, t, st int64, v float64) error {
 // Histogram adds one of the series that was looked up last.
 func (b *haBatch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
 	return b.now.batch.Histogram(ref, t, st, h, fh)
+}
+
+// Exemplar adds one of the series that was looked up last.
+func (b *haBatch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
+	return b.now.batch.Exemplar(ref, e)
 }
 
 // Commit makes all parts durable. After an error some may be.

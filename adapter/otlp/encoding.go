@@ -1,0 +1,109 @@
+package otlp
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// encoding is how a body is written: the answer's is the request's.
+type encoding int
+
+const (
+	encodingJSON encoding = iota
+	encodingProtobuf
+)
+
+// String names the encoding in metrics.
+func (e encoding) String() string { return [...]string{"json", "protobuf"}[e] }
+
+func (e encoding) mediaType() string {
+	return [...]string{"application/json", "application/x-protobuf"}[e]
+}
+
+// negotiate says how the body is written, and whether it is compressed. An error means 415; what answers it
+// is JSON where the request's encoding isn't known.
+func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
+	contentType := header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case err == nil && media == encodingJSON.mediaType():
+		e = encodingJSON
+	case err == nil && media == encodingProtobuf.mediaType():
+		e = encodingProtobuf
+	default:
+		return encodingJSON, false, fmt.Errorf("content type %.128q isn't supported, send application/x-protobuf or application/json", contentType)
+	}
+	switch of := strings.ToLower(strings.TrimSpace(header.Get("Content-Encoding"))); of {
+	case "", "identity":
+		return e, false, nil
+	case "gzip":
+		return e, true, nil
+	default:
+		return e, false, fmt.Errorf("content encoding %.64q isn't supported, send gzip or nothing", of)
+	}
+}
+
+// decode reads a message that was weighed.
+func (e encoding) decode(body []byte) (pmetricotlp.ExportRequest, error) {
+	req := pmetricotlp.NewExportRequest()
+	if e == encodingProtobuf {
+		return req, req.UnmarshalProto(body)
+	}
+	return req, req.UnmarshalJSON(body)
+}
+
+// success encodes an ExportMetricsServiceResponse. Its partial success is set where points were refused.
+func (e encoding) success(rejected int, message string) ([]byte, error) {
+	response := pmetricotlp.NewExportResponse()
+	if rejected > 0 || message != "" {
+		response.PartialSuccess().SetRejectedDataPoints(int64(rejected))
+		response.PartialSuccess().SetErrorMessage(message)
+	}
+	if e == encodingProtobuf {
+		return response.MarshalProto()
+	}
+	return response.MarshalJSON()
+}
+
+// Codes of google.rpc.Code.
+const (
+	rpcInvalidArgument   = 3
+	rpcResourceExhausted = 8
+	rpcUnimplemented     = 12
+	rpcInternal          = 13
+	rpcUnavailable       = 14
+)
+
+// rpcCode is the google.rpc.Code beside an HTTP status.
+func rpcCode(status int) int {
+	switch status {
+	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
+		return rpcResourceExhausted
+	case http.StatusMethodNotAllowed:
+		return rpcUnimplemented
+	case http.StatusServiceUnavailable:
+		return rpcUnavailable
+	case http.StatusInternalServerError:
+		return rpcInternal
+	}
+	return rpcInvalidArgument
+}
+
+// failure encodes a google.rpc.Status: its code is field 1, its message field 2.
+func (e encoding) failure(status int, message string) ([]byte, error) {
+	message = strings.ToValidUTF8(message, "\uFFFD")
+	if e == encodingJSON {
+		return json.Marshal(struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		}{rpcCode(status), message})
+	}
+	b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(rpcCode(status)))
+	return protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), message), nil
+}

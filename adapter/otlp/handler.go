@@ -1,0 +1,236 @@
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/storage/remote/otlptranslator/prometheusremotewrite"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Handler returns what answers POST requests with OTLP metrics. The tenant is the one that the request's context
+// carries. It returns an error that wraps ErrOptions for options that can't be used.
+func Handler(store *storage.Store, opts Options) (http.Handler, error) {
+	return newHandler(func(tenant string) adapter.Batch { return store.NewBatch(tenant) }, opts)
+}
+
+type handler struct {
+	opts       Options
+	settings   prometheusremotewrite.Settings
+	newBatch   func(tenant string) adapter.Batch
+	budget     *adapter.Budget
+	metrics    *metrics
+	converters sync.Pool // of *prometheusremotewrite.PrometheusConverter
+}
+
+func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*handler, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	c := opts.Translation.config()
+	h := &handler{opts: opts, newBatch: newBatch, budget: adapter.NewBudget(opts.MaxInFlight)}
+	h.settings = prometheusremotewrite.Settings{
+		AddMetricSuffixes: c.TranslationStrategy.ShouldAddSuffixes(), AllowUTF8: !c.TranslationStrategy.ShouldEscape(),
+		PromoteResourceAttributes:            prometheusremotewrite.NewPromoteResourceAttributes(c),
+		KeepIdentifyingResourceAttributes:    c.KeepIdentifyingResourceAttributes,
+		ConvertHistogramsToNHCB:              c.ConvertHistogramsToNHCB,
+		PromoteScopeMetadata:                 c.PromoteScopeMetadata,
+		LookbackDelta:                        opts.LookbackDelta,
+		LabelNameUnderscoreSanitization:      c.LabelNameUnderscoreSanitization,
+		LabelNamePreserveMultipleUnderscores: c.LabelNamePreserveMultipleUnderscores,
+	}
+	h.metrics = newMetrics(opts.Registerer, h.budget.Used)
+	h.converters.New = func() any { return prometheusremotewrite.NewPrometheusConverter(nil) }
+	return h, nil
+}
+
+// outcome is what became of a request that was decoded.
+type outcome struct {
+	points, samples int
+	refusals        refusals
+}
+
+// ServeHTTP answers one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, gzipped, err := negotiate(r.Header)
+	switch {
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		h.fail(w, e, http.StatusMethodNotAllowed, "OTLP takes POST only")
+		return
+	case err != nil:
+		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error())
+		return
+	}
+	share := h.budget.Share()
+	defer share.Give()
+	md, err := h.decode(r, e, gzipped, &share)
+	if err != nil {
+		h.refuse(w, r, e, err)
+		return
+	}
+	done, err := h.store(r.Context(), md)
+	if err != nil {
+		h.refuse(w, r, e, err)
+		return
+	}
+	h.respond(w, r, e, done)
+}
+
+// decode reads a request's message.
+func (h *handler) decode(r *http.Request, e encoding, gzipped bool, share *adapter.Share) (pmetric.Metrics, error) {
+	body, err := h.readBody(r, gzipped, share)
+	if err != nil {
+		return pmetric.Metrics{}, err
+	}
+	weight, err := e.weigh(body, h.opts.MaxMemory)
+	switch {
+	case err != nil:
+		return pmetric.Metrics{}, err
+	case weight > h.opts.MaxMemory:
+		return pmetric.Metrics{}, fmt.Errorf("%w: decoded, it would take more than %d bytes of memory; send fewer data points in a request",
+			adapter.ErrTooLarge, h.opts.MaxMemory)
+	}
+	if err := share.Take(weight); err != nil {
+		return pmetric.Metrics{}, err
+	}
+	req, err := e.decode(body)
+	if err != nil {
+		return pmetric.Metrics{}, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return req.Metrics(), nil
+}
+
+// store translates a message and makes it durable. The error is of what couldn't be taken as a whole.
+func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error) {
+	var done outcome
+	left := 0
+	done.points, left = prune(md, &h.opts.Translation, &done.refusals)
+	of := tenant.From(ctx)
+	translating, stop := context.WithCancel(ctx)
+	defer stop()
+	in := adapter.NewIntake(ctx, of, h.newBatch)
+	app := &appender{in: in, refusals: &done.refusals, stop: stop}
+	if h.opts.Metadata != nil {
+		app.metadata = func(family string, m metadata.Metadata) {
+			h.opts.Metadata(of, family, string(m.Type), m.Unit, m.Help)
+		}
+	}
+	defer in.Release()
+	if err := h.translate(translating, md, app); err != nil {
+		switch {
+		case app.fatal != nil:
+			return done, app.fatal
+		case ctx.Err() != nil:
+			return done, ctx.Err()
+		}
+		// What is missing was given up with the metric that an error names.
+		if lost := left - app.points; lost > 0 || !errors.Is(err, errTargetInfo) {
+			done.refusals.add(reasonUntranslatable, lost, func() string { return strings.ReplaceAll(err.Error(), "\n", "; ") })
+		}
+	}
+	if err := in.Commit(); err != nil {
+		return done, err
+	}
+	done.samples = in.Durable()
+	return done, nil
+}
+
+// translate runs Prometheus' translation.
+func (h *handler) translate(ctx context.Context, md pmetric.Metrics, app *appender) error {
+	converter := h.converters.Get().(*prometheusremotewrite.PrometheusConverter)
+	defer func() {
+		converter.Reset(nil)
+		h.converters.Put(converter)
+	}()
+	converter.Reset(app)
+	warnings, err := converter.FromMetrics(ctx, md, h.settings)
+	for category, n := range prometheusremotewrite.CountWarningsByCategory(warnings) {
+		h.metrics.warnings.WithLabelValues(string(category)).Add(float64(n))
+	}
+	if texts, _ := warnings.AsStrings("", 3, 0); len(texts) > 0 {
+		h.opts.Logger.Debug("OTLP: warnings of the translation", "warnings", strings.Join(texts, "; "))
+	}
+	return err
+}
+
+// respond answers a request that was stored, in whole or in part.
+func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, done outcome) {
+	refused := done.refusals.points()
+	h.metrics.samples.Add(float64(done.samples))
+	h.metrics.points.WithLabelValues("stored").Add(float64(done.points - refused))
+	for _, one := range done.refusals {
+		h.metrics.points.WithLabelValues(one.reason).Add(float64(one.points))
+	}
+	text := ""
+	if len(done.refusals) > 0 {
+		text = done.refusals.text(done.points)
+		h.opts.Logger.Debug("OTLP: refused data points", "tenant", tenant.From(r.Context()), "reason", text)
+	}
+	switch {
+	case done.refusals.has(adapter.ReasonTooManySeries):
+		// A sender that tries again may have its new series stored yet; the others are stored once.
+		h.fail(w, e, http.StatusTooManyRequests, text)
+		return
+	case refused > 0 && refused == done.points:
+		h.fail(w, e, http.StatusBadRequest, text)
+		return
+	}
+	body, err := e.success(refused, text)
+	if err != nil {
+		h.refuse(w, r, e, fmt.Errorf("otlp: encoding the answer: %w", err))
+		return
+	}
+	h.write(w, e, http.StatusOK, body)
+}
+
+// refuse answers a request that couldn't be taken as a whole.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err error) {
+	code := adapter.Status(err)
+	switch {
+	case errors.Is(err, errRead):
+		code = http.StatusServiceUnavailable
+	case errors.Is(err, errCorrupt), errors.Is(err, errMalformed):
+		code = http.StatusBadRequest
+	}
+	if code == http.StatusInternalServerError {
+		h.opts.Logger.Error("OTLP write failed", "tenant", tenant.From(r.Context()), "err", err)
+	}
+	h.fail(w, e, code, err.Error())
+}
+
+// fail answers with a google.rpc.Status.
+func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string) {
+	switch code {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", seconds(h.opts.RetryFull))
+	}
+	body, err := e.failure(code, text)
+	if err != nil {
+		h.opts.Logger.Error("OTLP: encoding an answer", "err", err)
+	}
+	h.write(w, e, code, body)
+}
+
+func (h *handler) write(w http.ResponseWriter, e encoding, code int, body []byte) {
+	h.metrics.request(e, code)
+	w.Header().Set("Content-Type", e.mediaType())
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // a sender who is gone needs no answer
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d.Round(time.Second) / time.Second)) }

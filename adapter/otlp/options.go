@@ -1,0 +1,124 @@
+package otlp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/otlptranslator"
+	"github.com/prometheus/prometheus/config"
+)
+
+// ErrOptions says that options can't be used.
+var ErrOptions = errors.New("otlp: invalid options")
+
+// Translation says what becomes of OpenTelemetry's names and attributes, in the words of the section otlp of Prometheus'
+// configuration. The zero value is Prometheus' default.
+type Translation struct {
+	// Strategy is one of Strategies; "": UnderscoreEscapingWithSuffixes.
+	Strategy string
+	// PromoteResourceAttributes become labels of every series.
+	PromoteResourceAttributes []string
+	// PromoteAllResourceAttributes makes labels of all but IgnoreResourceAttributes.
+	PromoteAllResourceAttributes bool
+	IgnoreResourceAttributes     []string
+	// KeepIdentifyingResourceAttributes keeps service.name and its like in target_info, beside job and instance.
+	KeepIdentifyingResourceAttributes bool
+	// ConvertHistogramsToNHCB stores explicit histograms as native ones with custom buckets.
+	ConvertHistogramsToNHCB bool
+	// PromoteScopeMetadata makes labels of the scope's name, version, schema URL and attributes.
+	PromoteScopeMetadata bool
+}
+
+// Strategies are the values of Translation.Strategy.
+func Strategies() []string {
+	return []string{
+		string(otlptranslator.UnderscoreEscapingWithSuffixes), string(otlptranslator.UnderscoreEscapingWithoutSuffixes),
+		string(otlptranslator.NoUTF8EscapingWithSuffixes), string(otlptranslator.NoTranslation),
+	}
+}
+
+// Validate says why the translation can't be used.
+func (t *Translation) Validate() error {
+	switch {
+	case t.Strategy != "" && !slices.Contains(Strategies(), t.Strategy):
+		return fmt.Errorf("%w: the translation strategy %q must be one of %q", ErrOptions, t.Strategy, Strategies())
+	case t.PromoteAllResourceAttributes && len(t.PromoteResourceAttributes) > 0:
+		return fmt.Errorf("%w: promote all resource attributes, or some of them, not both", ErrOptions)
+	case !t.PromoteAllResourceAttributes && len(t.IgnoreResourceAttributes) > 0:
+		return fmt.Errorf("%w: resource attributes are ignored only where all are promoted", ErrOptions)
+	case slices.Contains(t.PromoteResourceAttributes, ""), slices.Contains(t.IgnoreResourceAttributes, ""):
+		return fmt.Errorf("%w: a resource attribute has no name", ErrOptions)
+	}
+	return nil
+}
+
+// config returns the section otlp of Prometheus' configuration.
+func (t *Translation) config() config.OTLPConfig {
+	c := config.DefaultOTLPConfig
+	if t.Strategy != "" {
+		c.TranslationStrategy = otlptranslator.TranslationStrategyOption(t.Strategy)
+	}
+	c.PromoteResourceAttributes, c.PromoteAllResourceAttributes = t.PromoteResourceAttributes, t.PromoteAllResourceAttributes
+	c.IgnoreResourceAttributes = t.IgnoreResourceAttributes
+	c.KeepIdentifyingResourceAttributes, c.ConvertHistogramsToNHCB = t.KeepIdentifyingResourceAttributes, t.ConvertHistogramsToNHCB
+	c.PromoteScopeMetadata = t.PromoteScopeMetadata
+	return c
+}
+
+// Options configure a handler.
+type Options struct {
+	Translation
+	// MaxBody is the greatest body that is read, bytes; more is answered with 413. Default 32 MiB, as Prometheus'.
+	MaxBody int64
+	// MaxDecoded is the greatest decompressed body, bytes; more is answered with 413. Default 64 MiB.
+	MaxDecoded int64
+	// MaxMemory is the greatest estimate of what one request becomes in memory, bytes; more is answered with 413.
+	// Default 256 MiB.
+	MaxMemory int64
+	// MaxInFlight bounds the bodies and the estimates of all requests that are under way, bytes; over it, requests are
+	// answered with 503. Default 512 MiB.
+	MaxInFlight int64
+	// LookbackDelta is the evaluator's: target_info has a sample every half of it. Default 5m.
+	LookbackDelta time.Duration
+	// RetryBusy is the Retry-After of a 503: the queue drains within moments. Default 1 s.
+	RetryBusy time.Duration
+	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.
+	RetryFull time.Duration
+	// Metadata gets what senders say of metrics, of each request once a metric family. It must be quick. nil: ignored.
+	Metadata func(tenant, family, kind, unit, help string)
+	// Registerer gets the handler's metrics; nil: they are kept nowhere.
+	Registerer prometheus.Registerer
+	// Logger gets what an operator should know.
+	Logger *slog.Logger
+}
+
+// DefaultOptions returns the documented defaults.
+func DefaultOptions() Options {
+	return Options{
+		MaxBody: 32 << 20, MaxDecoded: 64 << 20, MaxMemory: 256 << 20, MaxInFlight: 512 << 20,
+		LookbackDelta: 5 * time.Minute, RetryBusy: time.Second, RetryFull: 30 * time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// Validate says why the options can't be used.
+func (o *Options) Validate() error {
+	switch {
+	case o.MaxBody < 1 || o.MaxDecoded < 1 || o.MaxMemory < 1:
+		return fmt.Errorf("%w: a body must have room for 1 byte", ErrOptions)
+	case o.MaxInFlight < o.MaxBody+o.MaxDecoded+o.MaxMemory:
+		return fmt.Errorf("%w: the greatest request, %d bytes and %d decoded, %d in memory, doesn't fit in %d bytes",
+			ErrOptions, o.MaxBody, o.MaxDecoded, o.MaxMemory, o.MaxInFlight)
+	case o.LookbackDelta < time.Second:
+		return fmt.Errorf("%w: the lookback delta must be at least 1 s", ErrOptions)
+	case o.RetryBusy < time.Second || o.RetryFull < time.Second:
+		return fmt.Errorf("%w: Retry-After is told in whole seconds, at least one", ErrOptions)
+	case o.Logger == nil:
+		return fmt.Errorf("%w: a logger is needed", ErrOptions)
+	}
+	return o.Translation.Validate()
+}

@@ -1,0 +1,210 @@
+package otlp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+)
+
+// Bounds of what the translation is asked to do. It looks through all labels for each that it adds, and writes all of
+// them anew for each bucket.
+const (
+	// maxAttributes of a data point. The store takes 64 labels; attributes whose names become one are one label.
+	maxAttributes = 128
+	// maxResourceAttributes of a resource, and of a scope.
+	maxResourceAttributes = 256
+	// maxWork bounds the labels' text that a request is translated to, bytes.
+	maxWork = 2 << 30
+	// seriesWork is what a series counts of it beside its text, and an attribute attributeWork.
+	seriesWork    = 64
+	attributeWork = 32
+)
+
+// pruner takes out of a request what can't be translated, or for a price out of proportion, and counts it.
+type pruner struct {
+	translation *Translation
+	refusals    *refusals
+	// left is how many points are left in the request, and work what is left of maxWork.
+	left int
+	work int64
+	// outer is the text that a point's series have from resource and scope; crowded says that one of these has too
+	// many attributes.
+	outer   int64
+	crowded bool
+	metric  string
+}
+
+// prune works on all of a request, and returns how many data points it had and how many are left.
+func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int) {
+	p := pruner{translation: t, refusals: r, work: maxWork}
+	before := r.points()
+	for i := range md.ResourceMetrics().Len() {
+		of := md.ResourceMetrics().At(i)
+		for j := range of.ScopeMetrics().Len() {
+			scope := of.ScopeMetrics().At(j)
+			p.enter(of.Resource().Attributes(), scope)
+			scope.Metrics().RemoveIf(p.refusesMetric)
+		}
+		if of.Resource().Attributes().Len() > maxResourceAttributes {
+			// target_info would be made of them, and there are no points any more.
+			pcommon.NewMap().CopyTo(of.Resource().Attributes())
+		}
+	}
+	return p.left + r.points() - before, p.left
+}
+
+func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
+	p.outer, p.crowded = 0, resource.Len() > maxResourceAttributes || scope.Scope().Attributes().Len() > maxResourceAttributes
+	if p.crowded {
+		return
+	}
+	if p.translation.PromoteAllResourceAttributes || len(p.translation.PromoteResourceAttributes) > 0 {
+		p.outer += textOf(resource)
+	} else {
+		for _, name := range []string{"service.name", "service.namespace", "service.instance.id"} {
+			if v, ok := resource.Get(name); ok {
+				p.outer += attributeText(name, v)
+			}
+		}
+	}
+	if p.translation.PromoteScopeMetadata {
+		s := scope.Scope()
+		p.outer += textOf(s.Attributes()) + int64(len(s.Name())+len(s.Version())+len(scope.SchemaUrl()))
+	}
+}
+
+// textOf is how many bytes of labels attributes become, with attributeWork for each.
+func textOf(attributes pcommon.Map) (total int64) {
+	for name, v := range attributes.All() {
+		total += attributeText(name, v)
+	}
+	return total
+}
+
+func attributeText(name string, v pcommon.Value) int64 {
+	size := attributeWork + int64(len(name))
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		return size + int64(len(v.Str()))
+	case pcommon.ValueTypeMap, pcommon.ValueTypeSlice, pcommon.ValueTypeBytes:
+		return size + int64(len(v.AsString()))
+	}
+	return size + 16 // a number or a boolean
+}
+
+// refusesMetric says whether nothing of a metric can be translated; else it takes out what can't.
+func (p *pruner) refusesMetric(m pmetric.Metric) bool {
+	p.metric = m.Name()
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		p.numbers(m.Gauge().DataPoints())
+	case pmetric.MetricTypeSum:
+		points := m.Sum().DataPoints()
+		if !p.temporal(m.Sum().AggregationTemporality(), points.Len()) {
+			return true
+		}
+		p.numbers(points)
+	case pmetric.MetricTypeHistogram:
+		points := m.Histogram().DataPoints()
+		if !p.temporal(m.Histogram().AggregationTemporality(), points.Len()) {
+			return true
+		}
+		points.RemoveIf(p.histogram)
+		p.left += points.Len()
+	case pmetric.MetricTypeExponentialHistogram:
+		points := m.ExponentialHistogram().DataPoints()
+		if !p.temporal(m.ExponentialHistogram().AggregationTemporality(), points.Len()) {
+			return true
+		}
+		points.RemoveIf(p.exponential)
+		p.left += points.Len()
+	case pmetric.MetricTypeSummary:
+		points := m.Summary().DataPoints()
+		points.RemoveIf(func(pt pmetric.SummaryDataPoint) bool {
+			return p.refuses(pt.Timestamp(), pt.Attributes(), 2+pt.QuantileValues().Len())
+		})
+		p.left += points.Len()
+	}
+	return false
+}
+
+// temporal says whether points of this temporality are taken, and counts them if they aren't.
+func (p *pruner) temporal(of pmetric.AggregationTemporality, points int) bool {
+	switch {
+	case of == pmetric.AggregationTemporalityCumulative:
+		return true
+	case points == 0:
+	case of == pmetric.AggregationTemporalityDelta:
+		p.refusals.add(reasonDelta, points, func() string {
+			return fmt.Sprintf("metric %.128q has delta temporality; send cumulative values (OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative), or put a collector with the processor deltatocumulative in between", p.metric)
+		})
+	default:
+		p.refusals.add(reasonNoTemporality, points, func() string {
+			return fmt.Sprintf("metric %.128q has no aggregation temporality", p.metric)
+		})
+	}
+	return false
+}
+
+func (p *pruner) numbers(points pmetric.NumberDataPointSlice) {
+	points.RemoveIf(func(pt pmetric.NumberDataPoint) bool {
+		dropUnreadable(pt.Exemplars())
+		return p.refuses(pt.Timestamp(), pt.Attributes(), 1)
+	})
+	p.left += points.Len()
+}
+
+func (p *pruner) histogram(pt pmetric.HistogramDataPoint) bool {
+	dropUnreadable(pt.Exemplars())
+	series := 1
+	if !p.translation.ConvertHistogramsToNHCB {
+		series = 3 + pt.ExplicitBounds().Len()
+	}
+	return p.refuses(pt.Timestamp(), pt.Attributes(), series)
+}
+
+func (p *pruner) exponential(pt pmetric.ExponentialHistogramDataPoint) bool {
+	dropUnreadable(pt.Exemplars())
+	if pt.Scale() < histogram.ExponentialSchemaMin {
+		p.refusals.add(reasonBadScale, 1, func() string {
+			return fmt.Sprintf("metric %.128q has the scale %d, at least %d is taken", p.metric, pt.Scale(), histogram.ExponentialSchemaMin)
+		})
+		return true
+	}
+	return p.refuses(pt.Timestamp(), pt.Attributes(), 1)
+}
+
+// dropUnreadable takes out exemplars without a value, which would take their whole metric with them.
+func dropUnreadable(exemplars pmetric.ExemplarSlice) {
+	exemplars.RemoveIf(func(e pmetric.Exemplar) bool { return e.ValueType() == pmetric.ExemplarValueTypeEmpty })
+}
+
+// refuses says whether a point that becomes so many series is refused, and counts it if it is.
+func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series int) bool {
+	reason, text := "", ""
+	cost := int64(0)
+	switch {
+	case at == 0:
+		reason, text = reasonNoTimestamp, "has a data point without a timestamp"
+	case at > math.MaxInt64:
+		reason, text = reasonNoTimestamp, "has a data point whose timestamp is beyond the year 2262"
+	case p.crowded:
+		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope of more than %d attributes", maxResourceAttributes)
+	case attributes.Len() > maxAttributes:
+		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point of %d attributes, at most %d are taken", attributes.Len(), maxAttributes)
+	default:
+		cost = int64(series) * (seriesWork + int64(len(p.metric)) + p.outer + textOf(attributes))
+		if cost > p.work {
+			reason, text = reasonTooMuchText, fmt.Sprintf("and those before it become series with more than %d bytes of labels; send fewer in a request", int64(maxWork))
+		}
+	}
+	if reason == "" {
+		p.work -= cost
+		return false
+	}
+	p.refusals.add(reason, 1, func() string { return fmt.Sprintf("metric %.128q %s", p.metric, text) })
+	return true
+}

@@ -1,0 +1,82 @@
+package otlp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Reasons to refuse data points, beside those of package adapter and storage.LabelError.
+const (
+	reasonDelta             = "delta_temporality"
+	reasonNoTemporality     = "no_temporality"
+	reasonNoTimestamp       = "no_timestamp"
+	reasonBadScale          = "scale_too_coarse"
+	reasonTooManyAttributes = "too_many_attributes"
+	reasonTooMuchText       = "too_many_buckets_and_attributes"
+	reasonTargetInfo        = "target_info_too_long"
+	reasonUntranslatable    = "untranslatable"
+)
+
+// maxRefusalText bounds the text of an answer, and maxExample one example in it, bytes.
+const (
+	maxRefusalText = 1000
+	maxExample     = 300
+)
+
+// refusal counts the data points that were refused for one reason.
+type refusal struct {
+	reason  string
+	points  int
+	example string
+}
+
+// refusals say what was refused of one request, by reason.
+type refusals []refusal
+
+// add counts points refused for a reason. The first example is kept; points 0 says that something else was refused.
+func (r *refusals) add(reason string, points int, example func() string) {
+	for i := range *r {
+		if (*r)[i].reason == reason {
+			(*r)[i].points += points
+			return
+		}
+	}
+	text := strings.ToValidUTF8(example(), "\uFFFD")
+	if len(text) > maxExample {
+		text = strings.ToValidUTF8(text[:maxExample], "") + "…"
+	}
+	*r = append(*r, refusal{reason, points, text})
+}
+
+// points returns how many data points were refused.
+func (r refusals) points() int {
+	n := 0
+	for i := range r {
+		n += r[i].points
+	}
+	return n
+}
+
+// has says whether something was refused for a reason.
+func (r refusals) has(reason string) bool {
+	return slices.ContainsFunc(r, func(one refusal) bool { return one.reason == reason })
+}
+
+// text tells the sender what was refused of how many points and why, the most frequent first.
+func (r refusals) text(points int) string {
+	sorted := slices.Clone(r)
+	slices.SortStableFunc(sorted, func(a, b refusal) int { return b.points - a.points })
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d of %d data points refused", r.points(), points)
+	separator := ": "
+	for _, one := range sorted {
+		line := fmt.Sprintf("%s%s (%d), such as: %s", separator, one.reason, one.points, one.example)
+		if out.Len()+len(line) > maxRefusalText {
+			break
+		}
+		out.WriteString(line)
+		separator = "; "
+	}
+	return out.String()
+}

@@ -1,0 +1,208 @@
+package otlp
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// server is a handler over a real store on Pebble.
+type server struct {
+	*httptest.Server
+	store *storage.Store
+	// told is the metadata by family: type, unit, help.
+	told map[string][3]string
+}
+
+func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options), storeOptions func(*storage.Options)) *server {
+	var eng engine.Engine
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	if rule != nil {
+		eng = faultengine.Wrap(eng, rule)
+	}
+	so := storage.DefaultOptions()
+	if storeOptions != nil {
+		storeOptions(&so)
+	}
+	store, err := storage.Open(t.Context(), eng, so)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.WaitReady(t.Context()))
+	s := &server{store: store, told: map[string][3]string{}}
+	opts := DefaultOptions()
+	opts.Metadata = func(_, family, kind, unit, help string) { s.told[family] = [3]string{kind, unit, help} }
+	if change != nil {
+		change(&opts)
+	}
+	h, err := Handler(store, opts)
+	require.NoError(t, err)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := r.Header.Get(tenant.Header); name != "" {
+			r = r.WithContext(tenant.Into(r.Context(), name))
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// series are all of a tenant's, by their labels.
+func (s *server) series(t testing.TB, of string) map[string]chunk.Samples {
+	found, err := s.store.Select(context.Background(), storage.Query{
+		Tenant: of, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
+	})
+	require.NoError(t, err)
+	out := map[string]chunk.Samples{}
+	for _, one := range found {
+		var samples chunk.Samples
+		require.NoError(t, one.Samples(&samples))
+		out[one.Labels.String()] = samples
+	}
+	return out
+}
+
+// exporter sends to a server as an application would.
+func (s *server) exporter(t *testing.T, options ...otlpmetrichttp.Option) *otlpmetrichttp.Exporter {
+	options = append([]otlpmetrichttp.Option{otlpmetrichttp.WithEndpointURL(s.URL + "/v1/metrics")}, options...)
+	e, err := otlpmetrichttp.New(t.Context(), options...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.Shutdown(context.Background()) })
+	return e
+}
+
+// record makes one of every instrument and collects what they say.
+func record(t *testing.T, options ...sdkmetric.Option) *metricdata.ResourceMetrics {
+	reader := sdkmetric.NewManualReader()
+	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},
+		sdkmetric.Stream{Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20}})
+	res := resource.NewSchemaless(attribute.String("service.name", "shop"), attribute.String("service.namespace", "web"),
+		attribute.String("service.instance.id", "i-1"), attribute.String("cloud.region", "eu"))
+	provider := sdkmetric.NewMeterProvider(append([]sdkmetric.Option{
+		sdkmetric.WithReader(reader), sdkmetric.WithView(exponential), sdkmetric.WithResource(res),
+	}, options...)...)
+	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1, 2, 3}, SpanID: trace.SpanID{4, 5, 6}, TraceFlags: trace.FlagsSampled,
+	}))
+	m := provider.Meter("checkout")
+	set := metric.WithAttributes(attribute.String("http.method", "GET"), attribute.Int("code", 200))
+
+	counter, err := m.Int64Counter("orders", metric.WithDescription("Orders taken."))
+	require.NoError(t, err)
+	counter.Add(ctx, 3, set)
+	upDown, err := m.Float64UpDownCounter("queue.length", metric.WithUnit("By"))
+	require.NoError(t, err)
+	upDown.Add(ctx, 7)
+	upDown.Add(ctx, -2.5)
+	gauge, err := m.Float64Gauge("temperature", metric.WithUnit("Cel"))
+	require.NoError(t, err)
+	gauge.Record(ctx, 21.5)
+	for _, name := range []string{"explicit", "exponential"} {
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription("Time taken."), metric.WithExplicitBucketBoundaries(0.1, 1, 10))
+		require.NoError(t, err)
+		for _, v := range []float64{0, 0.05, 0.3, 0.3, 2, 100} {
+			h.Record(ctx, v, set)
+		}
+	}
+	var out metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &out))
+	require.NoError(t, provider.Shutdown(context.Background()))
+	return &out
+}
+
+const sdkLabels = `, instance="i-1", job="web/shop"`
+
+func TestSDK(t *testing.T) {
+	s := newServer(t, nil, nil, nil)
+	sent := record(t)
+	require.NoError(t, s.exporter(t, otlpmetrichttp.WithCompression(otlpmetrichttp.GzipCompression)).Export(t.Context(), sent))
+	got := s.series(t, tenant.Default)
+	floats := map[string]float64{}
+	for name, samples := range got {
+		require.Equal(t, 1, samples.Len(), name)
+		if len(samples.V) > 0 {
+			floats[name] = samples.V[0]
+		}
+	}
+	set := `, code="200", http_method="GET"` + sdkLabels
+	require.Equal(t, map[string]float64{
+		`{__name__="orders_total"` + set + `}`:                                        3,
+		`{__name__="queue_length_bytes"` + sdkLabels + `}`:                            4.5,
+		`{__name__="temperature_celsius"` + sdkLabels + `}`:                           21.5,
+		`{__name__="explicit_seconds_sum"` + set + `}`:                                102.65,
+		`{__name__="explicit_seconds_count"` + set + `}`:                              6,
+		`{__name__="explicit_seconds_bucket"` + set + `, le="0.1"}`:                   2,
+		`{__name__="explicit_seconds_bucket"` + set + `, le="1"}`:                     4,
+		`{__name__="explicit_seconds_bucket"` + set + `, le="10"}`:                    5,
+		`{__name__="explicit_seconds_bucket"` + set + `, le="+Inf"}`:                  6,
+		`{__name__="target_info", cloud_region="eu", instance="i-1", job="web/shop"}`: 1,
+	}, floats)
+	native := got[`{__name__="exponential_seconds"`+set+`}`]
+	require.Len(t, native.H, 1)
+	h := native.H[0].Int
+	require.EqualValues(t, 6, h.Count)
+	require.EqualValues(t, 1, h.ZeroCount)
+	require.Equal(t, 102.65, h.Sum)
+	require.Len(t, h.PositiveBuckets, 4, "0.05, 0.3, 2, 100 are too far apart to share a bucket")
+	require.Equal(t, map[string][3]string{
+		"orders_total":        {"counter", "", "Orders taken."},
+		"queue_length_bytes":  {"gauge", "bytes", ""},
+		"temperature_celsius": {"gauge", "celsius", ""},
+		"explicit_seconds":    {"histogram", "seconds", "Time taken."},
+		"exponential_seconds": {"histogram", "seconds", "Time taken."},
+		"target_info":         {"gauge", "", "Target metadata"},
+	}, s.told)
+
+	// Sent again, it is stored once.
+	require.NoError(t, s.exporter(t).Export(t.Context(), sent))
+	require.Equal(t, len(got), len(s.series(t, tenant.Default)))
+	for name, samples := range s.series(t, tenant.Default) {
+		require.Equal(t, 1, samples.Len(), name)
+	}
+}
+
+func TestTenant(t *testing.T) {
+	s := newServer(t, nil, nil, nil)
+	export := s.exporter(t, otlpmetrichttp.WithHeaders(map[string]string{tenant.Header: "a"})).Export
+	require.NoError(t, export(t.Context(), record(t)))
+	require.NotEmpty(t, s.series(t, "a"))
+	require.Empty(t, s.series(t, tenant.Default))
+}
+
+// A sender whose first export meets a store that doesn't answer sends it again.
+func TestSDKTriesAgain(t *testing.T) {
+	failing := true
+	s := newServer(t, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Write && op.Table == engine.Stage && failing {
+			failing = false
+			return faultengine.Fail(engine.ErrUnavailable)
+		}
+		return faultengine.Pass()
+	}, nil, nil)
+	retry := otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: time.Millisecond, MaxInterval: time.Second, MaxElapsedTime: time.Minute}
+	require.NoError(t, s.exporter(t, otlpmetrichttp.WithRetry(retry)).Export(t.Context(), record(t)))
+	require.False(t, failing)
+	require.NotEmpty(t, s.series(t, tenant.Default))
+}

@@ -1,0 +1,133 @@
+package otlp
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// maxNesting bounds how deep values of attributes lie in one another, and JSON's brackets. OpenTelemetry's own lie four
+// deep at most; a decoder that calls itself for each level would run out of stack.
+const maxNesting = 64
+
+// What the decoded message has for an element beside the element's own bytes, estimated: structs, the slices of
+// pointers to them, which double as they grow, and the translation's copies. Bytes.
+const (
+	elementBytes = 512
+	numberBytes  = 16
+)
+
+// message says of a protobuf message which of its fields hold messages, and which packed numbers that are shorter on
+// the wire than in memory.
+type message struct {
+	messages map[protowire.Number]*message
+	numbers  map[protowire.Number]bool
+}
+
+// exportRequest describes opentelemetry.proto.collector.metrics.v1.ExportMetricsServiceRequest.
+var exportRequest = describe()
+
+func describe() *message {
+	of := func(fields map[protowire.Number]*message) *message { return &message{messages: fields} }
+	value := of(nil)
+	attribute := of(map[protowire.Number]*message{2: value})
+	value.messages = map[protowire.Number]*message{
+		5: of(map[protowire.Number]*message{1: value}), 6: of(map[protowire.Number]*message{1: attribute}),
+	}
+	exemplar := of(map[protowire.Number]*message{7: attribute})
+	number := of(map[protowire.Number]*message{7: attribute, 5: exemplar})
+	numbers := of(map[protowire.Number]*message{1: number})
+	histogram := of(map[protowire.Number]*message{9: attribute, 8: exemplar})
+	buckets := &message{numbers: map[protowire.Number]bool{2: true}}
+	exponential := of(map[protowire.Number]*message{1: attribute, 11: exemplar, 8: buckets, 9: buckets})
+	summary := of(map[protowire.Number]*message{7: attribute, 6: of(nil)})
+	metric := of(map[protowire.Number]*message{
+		5: numbers, 7: numbers, 12: attribute,
+		9:  of(map[protowire.Number]*message{1: histogram}),
+		10: of(map[protowire.Number]*message{1: exponential}),
+		11: of(map[protowire.Number]*message{1: summary}),
+	})
+	scope := of(map[protowire.Number]*message{3: attribute})
+	resource := of(map[protowire.Number]*message{1: attribute, 3: of(nil)})
+	return of(map[protowire.Number]*message{
+		1: of(map[protowire.Number]*message{
+			1: resource,
+			2: of(map[protowire.Number]*message{1: scope, 2: metric}),
+		}),
+	})
+}
+
+// weigh estimates what a body becomes in memory, bytes. It stops above limit, and where the nesting is too deep.
+func (e encoding) weigh(body []byte, limit int64) (int64, error) {
+	if e == encodingProtobuf {
+		return exportRequest.weigh(body, limit, 0)
+	}
+	return weighJSON(body, limit)
+}
+
+func (m *message) weigh(b []byte, limit int64, depth int) (int64, error) {
+	total := int64(elementBytes)
+	if depth > maxNesting {
+		return 0, fmt.Errorf("%w: messages lie more than %d deep in one another", errMalformed, maxNesting)
+	}
+	for len(b) > 0 {
+		number, wire, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return 0, fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(n))
+		}
+		b = b[n:]
+		if wire != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, wire, b); n < 0 {
+				return 0, fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(n))
+			}
+			b = b[n:]
+			total += numberBytes
+			continue
+		}
+		field, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return 0, fmt.Errorf("%w: %w", errMalformed, protowire.ParseError(n))
+		}
+		b = b[n:]
+		switch inner := m.messages[number]; {
+		case inner != nil:
+			weight, err := inner.weigh(field, limit-total, depth+1)
+			if err != nil {
+				return 0, err
+			}
+			total += weight
+		case m.numbers[number]:
+			total += numberBytes * int64(len(field))
+		default:
+			total += 2 * int64(len(field))
+		}
+		if total > limit {
+			return total, nil
+		}
+	}
+	return total, nil
+}
+
+// weighJSON counts brackets and commas that stand outside of strings.
+func weighJSON(body []byte, limit int64) (int64, error) {
+	total, depth, text := 2*int64(len(body)), 0, false
+	for i := 0; i < len(body) && total <= limit; i++ {
+		switch c := body[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{', c == '[':
+			total += elementBytes
+			if depth++; depth > maxNesting {
+				return 0, fmt.Errorf("%w: brackets lie more than %d deep in one another", errMalformed, maxNesting)
+			}
+		case c == '}', c == ']':
+			depth--
+		case c == ',':
+			total += numberBytes
+		}
+	}
+	return total, nil
+}
