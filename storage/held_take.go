@@ -122,6 +122,7 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 	s := t.c.r.s
 	if t.batch == nil {
 		t.batch = s.NewBatch(t.c.at.tenant)
+		t.batch.free = true
 	}
 	sink := heldSink{t: t, replica: h.replica, newest: math.MinInt64}
 	about, err := parseHeld(value)
@@ -136,11 +137,7 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 	if err == nil {
 		err = reader.walk(&sink)
 	}
-	switch {
-	case errors.Is(err, ErrTooManySeries):
-		t.release()
-		return false, err
-	case err != nil:
+	if err != nil {
 		s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
 			t.c.at.cluster, t.c.at.tenant, h.era, h.replica, h.writer, h.seq, err))
 		return false, nil
@@ -153,14 +150,6 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 		return true, nil
 	}
 	return true, t.commit(ctx)
-}
-
-func (t *taking) release() {
-	if t.batch != nil {
-		t.batch.Release()
-		t.batch = nil
-	}
-	t.done = nil
 }
 
 // commit makes the batch durable and then deletes the rows that its samples were held in. If this process ends before

@@ -24,7 +24,7 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 		b.Release()
 		return fmt.Errorf("storage: cluster %q wasn't checked", clusterLabel)
 	}
-	minT, maxT := b.bounds()
+	minT, maxT := b.times()
 	ch, err := c.route(ctx, replica, minT, maxT)
 	if err != nil {
 		b.Release()
@@ -45,7 +45,7 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 			return nil
 		}
 	}
-	minT, maxT = b.bounds()
+	minT, maxT = b.times()
 	newest := b.newestSample()
 	if err := b.Commit(ctx); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 	return c.acknowledged(ctx, ch.Epoch, minT, min(newest, r.now().Add(r.margin()).UnixMilli()))
 }
 
-// bounds returns the least and the greatest timestamp, of samples and exemplars, of a batch that isn't empty.
-func (b *Batch) bounds() (minT, maxT int64) {
+// times returns the least and the greatest timestamp, of samples and exemplars, of a batch that isn't empty.
+func (b *Batch) times() (minT, maxT int64) {
 	minT, maxT = math.MaxInt64, math.MinInt64
 	for i := range b.entries {
 		minT, maxT = min(minT, b.entries[i].t), max(maxT, b.entries[i].t)
