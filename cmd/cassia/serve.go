@@ -190,6 +190,12 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
 		p.store.NoteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
 	}
+	ha, stopReplicas, err := p.startReplicas(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopReplicas()
+	writes.HA = ha
 	write, err := remotewrite.Handler(p.store, writes)
 	if err != nil {
 		return err
@@ -211,7 +217,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: routes,
+		API: queries, Write: write, Routes: append(routes, haRoute(ha)),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
