@@ -126,8 +126,12 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 	t.Logf("%s: %d queries gave the same %d exemplars", when, len(tracedQueries), total)
 }
 
-// compareMetadata compares what both know of metrics that the test makes.
+// compareMetadata compares what both know of some metrics. It is for 1.0: a Prometheus 3.15 has a feature
+// metadata-wal-records, which it never hands to its storage, so its requests of 2.0 say "unspecified" of all series.
 func (s *stack) compareMetadata(ctx context.Context, t *testing.T) {
+	if s.name != "1.0" {
+		return
+	}
 	type metadata map[string][]struct{ Type, Help, Unit string }
 	for _, metric := range []string{"traced_requests_total", "traced_native_seconds", "go_goroutines", "node_load1"} {
 		var want, got metadata
