@@ -42,7 +42,7 @@ func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
 		case h == nil:
 			continue
 		}
-		routes[path] = a.method(h, http.MethodPost, http.MethodPut)
+		routes[path] = a.get(h)
 	}
 }
 

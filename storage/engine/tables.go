@@ -21,6 +21,8 @@ package engine
 //	processes list                                          writer                 which processes there are
 //	shards    window, tenant                                metric                 metrics with several shards
 //	delete    tenant                                        id                     what was deleted, until it is cleaned
+//	held      tenant, cluster, era                          replica, writer, seq   samples of replicas that aren't elected
+//	chosen    bucket                                        tenant, cluster        which replica of a cluster is elected
 //
 // IDs 0 and 255 stay unused, so that an engine may keep rows of its own outside of the tables.
 var (
@@ -92,6 +94,14 @@ var (
 	Deletes = &Table{ID: 10, Name: "delete",
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"id", KindID}}}
+	// Held keeps samples of replicas until it is clear whether they are needed.
+	Held = &Table{ID: 22, Name: "held",
+		Partition:  []Field{{"tenant", KindText}, {"cluster", KindText}, {"era", KindInt}},
+		Clustering: []Field{{"replica", KindText}, {"writer", KindID}, {"seq", KindInt}}}
+	// Chosen says whose samples of a cluster of replicas are stored.
+	Chosen = &Table{ID: 23, Name: "chosen", Conditional: true,
+		Partition:  []Field{{"bucket", KindInt}},
+		Clustering: []Field{{"tenant", KindText}, {"cluster", KindText}}}
 )
 
 var (
@@ -100,4 +110,4 @@ var (
 )
 
 // Tables lists every table.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Deletes}
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes}
