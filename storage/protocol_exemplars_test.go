@@ -37,12 +37,20 @@ func (m *protocolModel) sendExemplar(e protocolExemplar) {
 		m.exemplars = protocolExemplars{map[protocolExemplar]bool{}, map[protocolExemplar]bool{}}
 	}
 	m.exemplars.sent[e] = true
+	m.wasSent(e.fact())
+}
+
+// fact names the exemplar among what deletes are about.
+func (e protocolExemplar) fact() protocolFact {
+	return protocolFact{e.protocolSeries, e.t, protocolValue{bits: math.Float64bits(e.value), hist: "exemplar " + e.trace}}
 }
 
 func (m *protocolModel) exemplarStays(e protocolExemplar) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.exemplars.sure[e] = true
+	if !m.mayGo(e.protocolSeries, e.t) {
+		m.exemplars.sure[e] = true
+	}
 }
 
 // queryExemplars compares the exemplars of a query's range with the model.
@@ -50,6 +58,7 @@ func (r *protocolRun) queryExemplars(q Query) {
 	r.model.mu.Lock()
 	needs := maps.Clone(r.model.exemplars.sure)
 	r.model.mu.Unlock()
+	went, deletes := r.model.went(), r.model.begun()
 	before := r.now.Load()
 	found, err := r.store.Exemplars(context.Background(), q.Tenant, q.MinT, q.MaxT, q.Matchers)
 	after := r.now.Load()
@@ -67,16 +76,21 @@ func (r *protocolRun) queryExemplars(q Query) {
 		for _, e := range s.Exemplars {
 			x := protocolExemplar{protocolSeries{q.Tenant, seriesText(s.SeriesLabels)}, e.Ts, e.Value, e.Labels.Get("trace_id")}
 			r.model.mu.Lock()
-			sent := r.model.exemplars.sent[x]
+			sent, gone := r.model.exemplars.sent[x], r.model.isGone(went, x.fact())
 			r.model.mu.Unlock()
 			switch {
 			case got[x]:
 				r.fail("exemplar %v comes twice", x)
 			case !sent:
 				r.fail("exemplar %v was never sent", x)
+			case gone:
+				r.fail("exemplar %v was deleted", x)
 			}
 			got[x] = true
 		}
+	}
+	if deletes != r.model.begun() {
+		return
 	}
 	for x := range needs {
 		matches := x.tenant == q.Tenant && matchesAll(protocolLabels(x.series), q.Matchers)

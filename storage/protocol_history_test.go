@@ -20,6 +20,8 @@ import (
 //	seal PARTITION NTH                            seals the nth waiting slot of a partition
 //	round                                         what the sealing loop does: settled slots, marks, tidying
 //	sealall / advance PARTITION / letgo / expire
+//	delete TENANT METRIC[/HOST] FROM TO           what was sent before is gone, and what comes later stays
+//	workoff TENANT / clean TENANT                 makes rollups anew; frees the space
 //	clock DURATION                                forward, or backward
 //	jump DURATION                                 the clock goes forward, and the marks with it
 //	crash [PERCENT] / restart                     a power cut that leaves so much of what wasn't synced; a clean stop
@@ -57,7 +59,9 @@ type historyMaker struct {
 	slot  time.Duration
 	used  []time.Duration
 	opens int
-	out   history
+	// deletes says that there are deletes.
+	deletes bool
+	out     history
 }
 
 func makeHistory(seed uint64, engine string) history {
@@ -71,6 +75,7 @@ func makeHistory(seed uint64, engine string) history {
 		retention = 5 * 24 * time.Hour
 	}
 	m.slot = []time.Duration{2 * time.Hour, 2 * time.Hour, time.Hour, 12 * time.Hour}[m.rng.IntN(4)]
+	m.deletes = seed%2 == 1
 	m.base, _ = time.Parse(time.RFC3339, base)
 	m.out = append(m.out, fmt.Sprintf("store base=%s retention=%s slot=%s engine=%s", base, retention, m.slot, engine))
 	for n := 25 + m.rng.IntN(40); n > 0; n-- {
@@ -87,6 +92,9 @@ func (m *historyMaker) oneIn(n int) bool { return m.rng.IntN(n) == 0 }
 
 func (m *historyMaker) step() {
 	op := m.operation()
+	if m.deletes && m.oneIn(8) {
+		op = m.remove()
+	}
 	kind, _, _ := strings.Cut(op, " ")
 	if m.oneIn(4) && kind != "clock" && kind != "read" && kind != "late" && kind != "letgo" {
 		m.add("fault %s", m.fault(kind))
@@ -182,11 +190,14 @@ func (m *historyMaker) fault(kind string) string {
 		return fmt.Sprintf("die %s %d", []string{"before", "after"}[m.rng.IntN(2)], 1+m.rng.IntN(6))
 	}
 	if kind == "query" || kind == "open" || m.oneIn(5) {
-		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "low", "pending", "windows"}[m.rng.IntN(7)], 1+m.rng.IntN(8))
+		return fmt.Sprintf("scan %s %d", []string{"stage", "sealed", "raw", "catalog", "low", "pending", "windows", "delete"}[m.rng.IntN(8)], 1+m.rng.IntN(8))
 	}
 	tables := []string{"stage", "raw", "catalog", "sealed", "pending", "low", "windows"}
-	if kind == "write" || kind == "bulk" {
+	switch kind {
+	case "write", "bulk":
 		tables = []string{"stage", "stage", "pending"}
+	case "delete", "clean", "workoff":
+		tables = append(tables, "delete", "r5m", "r1h")
 	}
 	return fmt.Sprintf("%s %s %d", []string{"fail", "lose", "withhold"}[m.rng.IntN(3)], tables[m.rng.IntN(len(tables))], n)
 }

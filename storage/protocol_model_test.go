@@ -152,6 +152,7 @@ type protocolModel struct {
 	// forgetful makes what a query has shown, and nobody acknowledged, stay only as long as it likes to: other
 	// processes needn't see it.
 	forgetful bool
+	protocolDeletes
 	exemplars protocolExemplars
 }
 
@@ -170,11 +171,15 @@ func (m *protocolModel) send(s protocolSeries, t int64, v protocolValue) {
 	if !slices.Contains(m.sent[s][t], v) {
 		m.sent[s][t] = append(m.sent[s][t], v)
 	}
+	m.wasSent(protocolFact{s, t, v})
 }
 
 func (m *protocolModel) stays(s protocolSeries, t int64, v protocolValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.mayGo(s, t) {
+		return
+	}
 	if m.sure[s] == nil {
 		m.sure[s] = map[int64]protocolValue{}
 	}
@@ -237,12 +242,16 @@ func flatten(s *chunk.Samples) (out []protocolSample, problem string) {
 type visible struct{ minT, maxT int64 }
 
 // judge compares an answer with what was needed, and says what is wrong. What it shows stays.
-func (m *protocolModel) judge(needs map[protocolSeries]map[int64]protocolValue, got map[protocolSeries][]protocolSample, asked visible) (problem string) {
+func (m *protocolModel) judge(went map[protocolFact]int, needs map[protocolSeries]map[int64]protocolValue, got map[protocolSeries][]protocolSample, asked visible) (problem string) {
 	for s, samples := range got {
 		for _, x := range samples {
 			m.mu.Lock()
 			sent := slices.Contains(m.sent[s][x.t], x.v)
+			gone := m.isGone(went, protocolFact{s, x.t, x.v})
 			m.mu.Unlock()
+			if gone {
+				return fmt.Sprintf("%v at %v shows %v, which was deleted", s, showTime(x.t), x.v)
+			}
 			if !sent {
 				return fmt.Sprintf("%v at %v shows %v, which was never sent", s, showTime(x.t), x.v)
 			}
@@ -268,7 +277,7 @@ func (m *protocolModel) judge(needs map[protocolSeries]map[int64]protocolValue, 
 	}
 	for s, samples := range got {
 		for _, x := range samples {
-			if m.forgetful {
+			if m.forgetful || m.begun() > 0 {
 				break
 			}
 			m.stays(s, x.t, x.v)

@@ -147,7 +147,7 @@ func (r *concurrentRun) read(rng *rand.Rand) {
 		assert.Empty(r.t, problem)
 		got[protocolSeries{"ann", "up/" + s.Labels.Get("host")}] = list
 	}
-	problem := r.model.judge(needs, got, visible{minT: q.MinT, maxT: q.MaxT})
+	problem := r.model.judge(nil, needs, got, visible{minT: q.MinT, maxT: q.MaxT})
 	assert.Empty(r.t, problem)
 	if problem != "" {
 		r.stop.Store(true)

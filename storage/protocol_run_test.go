@@ -60,6 +60,8 @@ type openQuery struct {
 	tenant   string
 	selected []*SelectedSeries
 	needs    map[protocolSeries]map[int64]protocolValue
+	went     map[protocolFact]int
+	deletes  int // that had begun when it was asked
 	asked    visible
 	cancel   context.CancelFunc
 }
@@ -122,6 +124,7 @@ func newProtocolRun(head string) (*protocolRun, error) {
 		return nil, errors.New("the store names no engine")
 	}
 	r.pass(time.Duration(r.base.UnixMilli()) * time.Millisecond)
+	r.opts.seams.still = true
 	r.opts.Now = func() time.Time { return time.UnixMilli(r.now.Load()) }
 	return r, nil
 }
@@ -333,6 +336,12 @@ func (r *protocolRun) operation(line string) error {
 		r.restart(true, percent)
 	case "restart":
 		r.restart(false, 0)
+	case "delete":
+		return r.delete(ctx, words[1:])
+	case "clean":
+		r.tolerate("cleaning", r.store.CleanTombstones(ctx, arg(1)))
+	case "workoff":
+		r.tolerate("making rollups anew", r.store.WorkOffDeletes(ctx, arg(1)))
 	case "late":
 		r.tolerate("applying what was withheld", r.eng.inner.ApplyWithheld(ctx))
 	default:
@@ -430,7 +439,7 @@ func (r *protocolRun) openQuery(name string, words []string) error {
 			*at = r.base.Add(d).UnixMilli()
 		}
 	}
-	open := &openQuery{query: q, tenant: q.Tenant, needs: r.model.needs(q.Tenant)}
+	open := &openQuery{query: q, tenant: q.Tenant, needs: r.model.needs(q.Tenant), went: r.model.went(), deletes: r.model.begun()}
 	if match == labels.MatchEqual {
 		maps.DeleteFunc(open.needs, func(s protocolSeries, _ map[int64]protocolValue) bool {
 			return !strings.HasPrefix(s.series, metric+"/")
@@ -485,7 +494,10 @@ func (r *protocolRun) readQuery(q *openQuery) {
 		gone := floorDiv(r.newest.Load()-retention.Milliseconds()-expireGrace.Milliseconds(), dayMS) * dayMS
 		asked.minT = max(asked.minT, gone+1)
 	}
-	if problem := r.model.judge(q.needs, got, asked); problem != "" {
+	if q.deletes != r.model.begun() { // It may have met a delete that began after it.
+		q.needs = nil
+	}
+	if problem := r.model.judge(q.went, q.needs, got, asked); problem != "" {
 		r.fail("%s", problem)
 	}
 }

@@ -35,6 +35,7 @@ func makeSharedHistory(seed uint64) history {
 	base := "2026-05-01T12:00:00Z"
 	m.base, _ = time.Parse(time.RFC3339, base)
 	m.slot = []time.Duration{2 * time.Hour, 2 * time.Hour, time.Hour, 12 * time.Hour}[m.rng.IntN(4)]
+	m.deletes = seed%2 == 1
 	blob := []int{0, 0, 40, 100}[m.rng.IntN(4)]
 	m.add("store base=%s retention=%s slot=%s processes=%d blob=%d", base, 30*24*time.Hour, m.slot, m.processes, blob)
 	m.skews = make([]time.Duration, m.processes)
@@ -74,6 +75,9 @@ func (m *sharedMaker) someone() int { return m.rng.IntN(m.processes) }
 func (m *sharedMaker) sharedStep() {
 	p := m.someone()
 	op := m.sharedOperation(p)
+	if m.deletes && m.oneIn(8) {
+		op = m.remove()
+	}
 	kind, _, _ := strings.Cut(op, " ")
 	if kind == "clock" {
 		m.add("%s", op)
@@ -184,6 +188,8 @@ func (m *sharedMaker) sharedFault(kind string) string {
 	}
 	tables := []string{"stage", "raw", "catalog", "sealed", "pending", "low", "defined", "defined"}
 	switch kind {
+	case "delete", "clean", "workoff":
+		tables = append(tables, "delete", "r5m", "r1h")
 	case "write", "bulk":
 		tables = []string{"stage", "stage", "pending", "tails"}
 	case "crash", "restart", "up", "beat":
@@ -212,6 +218,9 @@ func (m *sharedMaker) sharedNested(p int, kind string) string {
 			return ""
 		}
 		return fmt.Sprintf("p%d %s", p+1, nested)
+	}
+	if m.deletes && m.oneIn(8) {
+		return fmt.Sprintf("p%d %s", other+1, m.remove())
 	}
 	switch m.rng.IntN(12) {
 	case 0, 1:

@@ -167,6 +167,13 @@ func (r *protocolRun) writes(line string) error {
 		wg.Go(func() {
 			err := b.Commit(context.Background())
 			if err != nil {
+				for i := range taken {
+					fact := protocolFact{name(&taken[i]), taken[i].t, taken[i].value()}
+					if taken[i].trace != "" {
+						fact = taken[i].exemplarOf(send.tenant).fact()
+					}
+					r.model.doubt(fact)
+				}
 				r.tolerate("writing", err)
 				return
 			}
