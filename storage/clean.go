@@ -20,18 +20,20 @@ const deleteRests = 48 * time.Hour
 
 // WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples.
 func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
-	_, err := s.eachDeletedWindow(ctx, tenant, rollup.Raw, func(window int64, _ deletions) error {
+	all, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	return s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, _ deletions) error {
 		_, err := s.rollWindow(ctx, tenant, window, func() {})
 		return err
 	})
-	return err
 }
 
-// eachDeletedWindow calls f for the windows of a resolution that a tenant's deletes touch, in order.
-func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, f func(window int64, ds deletions) error) (deletions, error) {
-	all, err := s.deletesOf(ctx, tenant)
-	if err != nil || len(all) == 0 {
-		return nil, err
+// eachDeletedWindow calls f for the windows of a resolution that deletes of a tenant touch, in order.
+func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, all deletions, f func(window int64, ds deletions) error) error {
+	if len(all) == 0 {
+		return nil
 	}
 	p := s.period
 	first, last := all[0].start, all[0].end
@@ -41,17 +43,17 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 	// A slot's window is that of its beginning.
 	windows, err := s.windowsOf(ctx, tenant, p.windowOfSlot(res, p.slotOf(first)), p.windowAt(res, last))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, w := range windows {
 		start, end := p.spanOf(w)
 		if ds := all.where(func(d *deletion) bool { return d.touches(start, end) }); len(ds) > 0 {
 			if err := f(w, ds); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // spanOf returns the times that the slots of a window span, milliseconds.
@@ -80,25 +82,44 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	}
 	s.deletes.cleaning.Lock()
 	defer s.deletes.cleaning.Unlock()
-	ds, err := s.eachDeletedWindow(ctx, tenant, rollup.Raw, func(window int64, ds deletions) error {
+	// What is deleted from now on waits for the next time.
+	all, err := s.heed(ctx, tenant)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds deletions) error {
 		if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
 			return err
 		}
 		return s.cleanWindow(ctx, tenant, window, ds)
 	})
-	if err != nil || len(ds) == 0 {
+	if err != nil {
 		return err
 	}
 	for _, res := range rollup.Resolutions {
-		if _, err := s.eachDeletedWindow(ctx, tenant, res, func(window int64, ds deletions) error {
+		if err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds deletions) error {
 			return s.trimWindow(ctx, tenant, window, ds)
 		}); err != nil {
 			return err
 		}
 	}
-	now := s.opts.Now().UnixMilli()
-	for _, d := range ds {
-		if s.opts.Shared && now-d.when < deleteRests.Milliseconds() {
+	return s.dropDeletes(ctx, tenant, all)
+}
+
+// dropDeletes removes the rows of deletes that are worked off. Where several processes share an engine, one stays until
+// no head can still have what it deletes: heads let go of what is sealed when nothing of the slot is left in the stage.
+func (s *Store) dropDeletes(ctx context.Context, tenant string, all deletions) error {
+	var staged []int64
+	if s.opts.Shared {
+		now := s.opts.Now().UnixMilli()
+		all = all.where(func(d *deletion) bool { return now-d.when >= deleteRests.Milliseconds() })
+		var err error
+		if staged, err = s.stagedSlots(ctx, all); err != nil {
+			return err
+		}
+	}
+	for _, d := range all {
+		if slices.ContainsFunc(staged, func(slot int64) bool { return d.touchesSlot(s.period, slot) }) {
 			continue
 		}
 		if err := s.removeDelete(ctx, tenant, d); err != nil {
@@ -106,6 +127,30 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 		}
 	}
 	return nil
+}
+
+// stagedSlots lists the slots that deletes touch and that have anything in the stage.
+func (s *Store) stagedSlots(ctx context.Context, ds deletions) (slots []int64, err error) {
+	if len(ds) == 0 {
+		return nil, nil
+	}
+	for partition := range s.period.partitions() {
+		work, err := s.Waiting(ctx, partition)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range work {
+			if len(ds.inSlot(s.period, w.Slot)) == 0 || slices.Contains(slots, w.Slot) {
+				continue
+			}
+			if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, partition)); err != nil {
+				return nil, err
+			} else if !empty {
+				slots = append(slots, w.Slot)
+			}
+		}
+	}
+	return slots, nil
 }
 
 // cleanWindow rewrites the chunks of a window of raw rows.
@@ -254,6 +299,7 @@ type trim struct {
 	// waiting are the deletes that chunks don't know of, by the chunks' starts; missing are their marks.
 	waiting map[int64]deletions
 	missing map[markAt]bool
+	listed  map[int64]bool // windows that were asked for
 }
 
 // trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
@@ -262,8 +308,16 @@ func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds 
 	if err != nil {
 		return err
 	}
-	t := &trim{s: s, ctx: ctx, tenant: tenant, window: window, res: resolutionOf(window), waiting: map[int64]deletions{}, missing: map[markAt]bool{}}
+	t := &trim{
+		s: s, ctx: ctx, tenant: tenant, window: window, res: resolutionOf(window),
+		waiting: map[int64]deletions{}, missing: map[markAt]bool{}, listed: map[int64]bool{},
+	}
 	for m := range marks {
+		if finer, err := t.hasFiner(m.slot); err != nil {
+			return err
+		} else if finer {
+			continue
+		}
 		start := newSealer(ctx, s, Work{Slot: m.slot}).into[t.res].start
 		for _, d := range ds.inSlot(s.period, m.slot) {
 			if at := markOf(m.slot, d); !marks[at] {
@@ -281,6 +335,27 @@ func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds 
 		return err
 	}
 	return t.mark()
+}
+
+// hasFiner says whether there may be samples of a slot, or finer rollups than these: its window is listed. A seal
+// lists it before it marks anything, and the marks were read before.
+func (t *trim) hasFiner(slot int64) (bool, error) {
+	for res := rollup.Raw; res < t.res; res++ {
+		window := t.s.period.windowOfSlot(res, slot)
+		listed, known := t.listed[window]
+		if !known {
+			found, err := t.s.windowsOf(t.ctx, t.tenant, window, window)
+			if err != nil {
+				return false, err
+			}
+			listed = len(found) > 0
+			t.listed[window] = listed
+		}
+		if listed {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.

@@ -19,21 +19,27 @@ type protocolFact struct {
 
 // protocolDeletes is what the plain model knows of deletes. The model's lock guards it.
 type protocolDeletes struct {
-	// asked counts the deletes that were begun, sends what was sent; sentAt says which send was the last of a sample.
-	asked, sends int
-	sentAt       map[protocolFact]int
+	// sends counts what was sent; sentAt says which send was the last of a sample.
+	sends  int
+	sentAt map[protocolFact]int
+	// flying counts the requests with a sample that are under way.
+	flying map[protocolFact]int
 	// doubtful are samples of which a send failed: they may come to be at any time.
 	doubtful map[protocolFact]bool
 	// gone are samples that mustn't be shown, with the send that was the last before they were deleted.
 	gone map[protocolFact]int
 	// loose are deletes that are under way, or of which nobody knows whether they take effect.
 	loose map[*protocolDelete]bool
+	// begins are all deletes, in the order in which they began.
+	begins []*protocolDelete
 }
 
 // protocolDelete is a delete of a history.
 type protocolDelete struct {
 	tenant, series string
 	start, end     int64
+	// flying are samples that were under way when it began.
+	flying map[protocolFact]bool
 }
 
 func (d *protocolDelete) matches(s protocolSeries, t int64) bool {
@@ -47,10 +53,19 @@ func (m *protocolDeletes) wasSent(f protocolFact) {
 	}
 	m.sends++
 	m.sentAt[f] = m.sends
+	if m.flying == nil {
+		m.flying = map[protocolFact]int{}
+	}
+	m.flying[f]++
 }
 
-// mayGo says that what is acknowledged now may be deleted.
-func (m *protocolDeletes) mayGo(s protocolSeries, t int64) bool {
+// mayGo says that what is acknowledged now, and was sent when so many deletes had begun, may be deleted.
+func (m *protocolDeletes) mayGo(s protocolSeries, t int64, begun int) bool {
+	for _, d := range m.begins[begun:] {
+		if d.matches(s, t) {
+			return true
+		}
+	}
 	for d := range m.loose {
 		if d.matches(s, t) {
 			return true
@@ -65,13 +80,15 @@ func (m *protocolDeletes) isGone(went map[protocolFact]int, f protocolFact) bool
 	return ok && m.sentAt[f] <= at && !m.doubtful[f]
 }
 
-func (m *protocolModel) doubt(f protocolFact) {
+// landed notes that a request has its answer; failed says that its samples may come to be at any time.
+func (m *protocolModel) landed(f protocolFact, failed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.flying[f]--
 	if m.doubtful == nil {
 		m.doubtful = map[protocolFact]bool{}
 	}
-	m.doubtful[f] = true
+	m.doubtful[f] = m.doubtful[f] || failed
 }
 
 func (m *protocolModel) went() map[protocolFact]int {
@@ -83,14 +100,18 @@ func (m *protocolModel) went() map[protocolFact]int {
 func (m *protocolModel) begun() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.asked
+	return len(m.begins)
 }
 
 // begin notes that a delete begins, and returns the number of the last send before it.
 func (m *protocolModel) begin(d *protocolDelete) (last int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asked++
+	m.begins = append(m.begins, d)
+	d.flying = map[protocolFact]bool{}
+	for f, n := range m.flying {
+		d.flying[f] = n > 0
+	}
 	if m.loose == nil {
 		m.loose = map[*protocolDelete]bool{}
 	}
@@ -111,7 +132,7 @@ func (m *protocolModel) succeed(d *protocolDelete, last int) {
 		m.gone = map[protocolFact]int{}
 	}
 	for f, at := range m.sentAt {
-		if at <= last && d.matches(f.series, f.t) {
+		if at <= last && d.matches(f.series, f.t) && !d.flying[f] {
 			m.gone[f] = max(m.gone[f], last)
 		}
 	}

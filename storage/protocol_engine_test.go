@@ -169,6 +169,13 @@ func (e *stepEngine) kill() {
 	e.mu.Unlock()
 }
 
+// busy says that this is asked from within one of its calls.
+func (e *stepEngine) busy() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.nested > 0
+}
+
 func (e *stepEngine) isDead() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -45,10 +45,10 @@ func (e protocolExemplar) fact() protocolFact {
 	return protocolFact{e.protocolSeries, e.t, protocolValue{bits: math.Float64bits(e.value), hist: "exemplar " + e.trace}}
 }
 
-func (m *protocolModel) exemplarStays(e protocolExemplar) {
+func (m *protocolModel) exemplarStays(begun int, e protocolExemplar) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.mayGo(e.protocolSeries, e.t) {
+	if !m.mayGo(e.protocolSeries, e.t, begun) {
 		m.exemplars.sure[e] = true
 	}
 }

@@ -175,9 +175,14 @@ func (m *protocolModel) send(s protocolSeries, t int64, v protocolValue) {
 }
 
 func (m *protocolModel) stays(s protocolSeries, t int64, v protocolValue) {
+	m.staysSince(m.begun(), s, t, v)
+}
+
+// staysSince notes what was acknowledged, and was sent when so many deletes had begun.
+func (m *protocolModel) staysSince(begun int, s protocolSeries, t int64, v protocolValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mayGo(s, t) {
+	if m.mayGo(s, t, begun) {
 		return
 	}
 	if m.sure[s] == nil {

@@ -151,6 +151,7 @@ func (r *protocolRun) writes(line string) error {
 		}
 	}
 	var wg sync.WaitGroup
+	begun := r.model.begun()
 	for _, send := range sends {
 		b, taken, err := send.batch(r.store)
 		if err != nil {
@@ -166,23 +167,23 @@ func (r *protocolRun) writes(line string) error {
 		}
 		wg.Go(func() {
 			err := b.Commit(context.Background())
-			if err != nil {
-				for i := range taken {
-					fact := protocolFact{name(&taken[i]), taken[i].t, taken[i].value()}
-					if taken[i].trace != "" {
-						fact = taken[i].exemplarOf(send.tenant).fact()
-					}
-					r.model.doubt(fact)
+			for i := range taken {
+				fact := protocolFact{name(&taken[i]), taken[i].t, taken[i].value()}
+				if taken[i].trace != "" {
+					fact = taken[i].exemplarOf(send.tenant).fact()
 				}
+				r.model.landed(fact, err != nil)
+			}
+			if err != nil {
 				r.tolerate("writing", err)
 				return
 			}
 			for i := range taken {
 				if taken[i].trace != "" {
-					r.model.exemplarStays(taken[i].exemplarOf(send.tenant))
+					r.model.exemplarStays(begun, taken[i].exemplarOf(send.tenant))
 					continue
 				}
-				r.model.stays(name(&taken[i]), taken[i].t, taken[i].value())
+				r.model.staysSince(begun, name(&taken[i]), taken[i].t, taken[i].value())
 			}
 		})
 	}

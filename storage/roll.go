@@ -132,10 +132,10 @@ func rollupTimestamp(endMS int64, version uint64) int64 {
 }
 
 // build makes the slot's 5m chunk of all samples that a series has there.
-func (x *sealer) build(samples *chunk.Samples, chunks int) []byte {
+func (x *sealer) build(samples *chunk.Samples, version uint64) []byte {
 	x.buckets.Reset()
 	rollup.AppendEvery(&x.buckets, samples, rollup.FiveMinutes.Width())
-	return appendRollup(&x.buckets, rollup.FiveMinutes, uint64(chunks))
+	return appendRollup(&x.buckets, rollup.FiveMinutes, version)
 }
 
 // appendRollup encodes buckets. Where histograms make them larger than a row may be, these must be answered

@@ -279,7 +279,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
 		}
-		r.chunk = x.build(samples, len(r.own))
+		r.chunk = x.build(samples, uint64(len(r.own))*r.exempt.weight(nil))
 		x.stats.Series++
 		x.stats.Samples += samples.Len()
 	}
