@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -45,6 +46,8 @@ type appender struct {
 	refused         bool // a sample of the point at hand was
 	sum             bool // the point at hand has begun with its sum
 	info            int
+	// full is the first refusal that is none any more when the same is sent later.
+	full error
 }
 
 // Append implements promstorage.AppenderV2.
@@ -112,6 +115,9 @@ func (a *appender) begins(ls labels.Labels, opts promstorage.AOptions, native bo
 
 // refuse counts a point whose sample isn't stored, once. A refused target_info belongs to no point.
 func (a *appender) refuse(refused *adapter.Refused, info bool, ls labels.Labels, t int64) {
+	if a.full == nil && adapter.Status(refused) == http.StatusTooManyRequests {
+		a.full = refused
+	}
 	points := 0
 	if !info && !a.refused {
 		points, a.refused = 1, true

@@ -59,6 +59,8 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 type outcome struct {
 	points, samples int
 	refusals        refusals
+	// full, where it is set, is why the same request may be taken later.
+	full error
 }
 
 // ServeHTTP answers one request.
@@ -143,7 +145,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 	if err := in.Commit(); err != nil {
 		return done, err
 	}
-	done.samples = in.Durable()
+	done.samples, done.full = in.Durable(), app.full
 	return done, nil
 }
 
@@ -179,8 +181,8 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 		h.opts.Logger.Debug("OTLP: refused data points", "tenant", tenant.From(r.Context()), "reason", text)
 	}
 	switch {
-	case done.refusals.has(adapter.ReasonTooManySeries):
-		// A sender that tries again may have its new series stored yet; the others are stored once.
+	case done.full != nil:
+		// A sender that tries again may have the rest stored yet; what is stored already stays as it is.
 		h.fail(w, e, http.StatusTooManyRequests, text)
 		return
 	case refused > 0 && refused == done.points:
