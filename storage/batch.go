@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
-// NewBatch, then Lookup or Define and Float or Histogram for each series, then Commit or Release.
+// NewBatch, then Lookup or Define and Float, Histogram or Exemplar for each series, then Commit or Release.
 type Batch struct {
 	s          *Store
 	tenant     *headTenant
@@ -21,6 +22,7 @@ type Batch struct {
 	oldest     []int64 // by class: samples at or before it are refused
 	newest     int64   // samples after it are refused
 	entries    []entry
+	exemplars  []exemplarEntry
 	bytes      int64
 	histograms int
 	done       chan error
@@ -127,6 +129,28 @@ func (b *Batch) checkTime(ref *Series, t int64) error {
 	return nil
 }
 
+// exemplarEntry is one exemplar in its encoded form.
+type exemplarEntry struct {
+	series *Series
+	t      int64
+	data   []byte
+}
+
+// Exemplar adds an exemplar; e.Ts is in milliseconds. Of a series and slot the newest 1,024 are kept. It returns
+// an *InvalidExemplarError, ErrTooOld, ErrTooFarAhead or nil. e stays the caller's.
+func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
+	if err := b.checkTime(ref, e.Ts); err != nil {
+		return err
+	}
+	if err := checkExemplar(e.Labels); err != nil {
+		return err
+	}
+	data := appendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
+	b.exemplars = append(b.exemplars, exemplarEntry{ref, e.Ts, data})
+	b.bytes += queuedBytes + int64(len(data))
+	return nil
+}
+
 // Len returns how many samples the batch holds.
 func (b *Batch) Len() int { return len(b.entries) }
 
@@ -134,7 +158,7 @@ func (b *Batch) Len() int { return len(b.entries) }
 // waits already and nothing was taken; engine.ErrUnavailable and others that durability isn't known, and the
 // sender must try again. The batch is released in any case.
 func (b *Batch) Commit(ctx context.Context) error {
-	if len(b.entries) == 0 {
+	if len(b.entries)+len(b.exemplars) == 0 {
 		b.Release()
 		return nil
 	}
@@ -146,7 +170,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 		b.Release()
 		return err
 	}
-	n, histograms := len(b.entries), b.histograms
+	n, histograms, exemplars := len(b.entries), b.histograms, len(b.exemplars)
 	select {
 	case err := <-b.done:
 		s := b.s
@@ -154,6 +178,9 @@ func (b *Batch) Commit(ctx context.Context) error {
 		if err == nil {
 			s.metrics.samples.WithLabelValues("float").Add(float64(n - histograms))
 			s.metrics.samples.WithLabelValues("histogram").Add(float64(histograms))
+			if exemplars > 0 {
+				s.metrics.exemplars.Add(float64(exemplars))
+			}
 			s.metrics.ackSeconds.Observe(time.Since(begin).Seconds())
 		}
 		return err
@@ -169,6 +196,8 @@ func (b *Batch) finish(err error) { b.done <- err }
 // Release gives up a batch without committing it.
 func (b *Batch) Release() {
 	clear(b.entries)
+	clear(b.exemplars)
+	b.exemplars = b.exemplars[:0]
 	b.entries, b.bytes, b.histograms, b.tenant, b.last = b.entries[:0], 0, 0, nil, nil
 	b.s.batches.Put(b)
 }

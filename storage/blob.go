@@ -31,6 +31,7 @@ import (
 //	histogram  kind 2 | Δref varint | Δt varint | length uvarint | chunk.AppendHistogramBytes
 //	define     kind 3 | number of labels uvarint | (length uvarint, text) for each name and value
 //	tenant     kind 4 | length uvarint | text; whose the series defined next are
+//	exemplar   kind 5 | Δref varint | Δt varint | length uvarint | appendExemplar
 //
 // Δref and Δt are distances from the record before (at first from 0), Δst is the distance from t.
 const blobVersion = 1
@@ -41,6 +42,7 @@ const (
 	recordHistogram
 	recordDefine
 	recordTenant
+	recordExemplar
 )
 
 const (
@@ -110,7 +112,15 @@ func (w *blobWriter) float(ref uint32, t, st int64, v uint64) {
 }
 
 func (w *blobWriter) histogram(ref uint32, t int64, encoded []byte) {
-	w.buf = append(w.buf, recordHistogram)
+	w.encoded(recordHistogram, ref, t, encoded)
+}
+
+func (w *blobWriter) exemplar(ref uint32, t int64, encoded []byte) {
+	w.encoded(recordExemplar, ref, t, encoded)
+}
+
+func (w *blobWriter) encoded(kind byte, ref uint32, t int64, encoded []byte) {
+	w.buf = append(w.buf, kind)
 	w.where(ref, t)
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(encoded)))
 	w.buf = append(w.buf, encoded...)
@@ -126,10 +136,11 @@ func (w *blobWriter) where(ref uint32, t int64) {
 type blobSink interface {
 	// define is told each series with the number that the blob's stream gives it, before its samples.
 	define(ref uint32, tenant string, ls labels.Labels) error
-	// float and histogram take a sample. The encoded histogram is valid during the call. A ref that
-	// wasn't defined is an error of the stream, not of the blob.
+	// float, histogram and exemplar take one. What is encoded is valid during the call. A ref that wasn't
+	// defined is an error of the stream, not of the blob.
 	float(ref uint32, t, st int64, v uint64) error
 	histogram(ref uint32, t int64, encoded []byte) error
+	exemplar(ref uint32, t int64, encoded []byte) error
 }
 
 // blobReader walks over a blob.
@@ -182,7 +193,7 @@ func (r *blobReader) walk(sink blobSink) error {
 		case recordFloat, recordFloatST:
 			err = r.float(head, sink)
 		case recordHistogram:
-			err = r.histogram(sink)
+			err = r.encoded(sink.histogram)
 		case recordDefine:
 			err = r.define(sink)
 		case recordTenant:
@@ -190,6 +201,8 @@ func (r *blobReader) walk(sink blobSink) error {
 			if name, r.body, err = takeString(r.body); err == nil {
 				r.tenant = string(name)
 			}
+		case recordExemplar:
+			err = r.encoded(sink.exemplar)
 		default:
 			err = fmt.Errorf("%w: record of kind %d", errBadBlob, head&7)
 		}
@@ -226,7 +239,8 @@ func (r *blobReader) float(head byte, sink blobSink) error {
 	return sink.float(uint32(r.ref), r.t, st, v)
 }
 
-func (r *blobReader) histogram(sink blobSink) error {
+// encoded reads a histogram or an exemplar.
+func (r *blobReader) encoded(take func(ref uint32, t int64, encoded []byte) error) error {
 	if err := r.where(); err != nil {
 		return err
 	}
@@ -235,7 +249,7 @@ func (r *blobReader) histogram(sink blobSink) error {
 		return err
 	}
 	r.body = rest
-	return sink.histogram(uint32(r.ref), r.t, encoded)
+	return take(uint32(r.ref), r.t, encoded)
 }
 
 func (r *blobReader) define(sink blobSink) error {

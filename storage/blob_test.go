@@ -32,6 +32,11 @@ func (x *transcript) histogram(ref uint32, t int64, encoded []byte) error {
 	return nil
 }
 
+func (x *transcript) exemplar(ref uint32, t int64, encoded []byte) error {
+	*x = append(*x, fmt.Sprintf("exemplar %d %d %x", ref, t, encoded))
+	return nil
+}
+
 func TestBlobRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var w blobWriter
@@ -55,6 +60,11 @@ func TestBlobRoundTrip(t *testing.T) {
 				ref := 1 + uint32(rng.IntN(int(next)))
 				w.histogram(ref, at, encoded)
 				_ = want.histogram(ref, at, encoded)
+			case rng.IntN(10) == 0:
+				encoded := make([]byte, rng.IntN(50))
+				ref := 1 + uint32(rng.IntN(int(next)))
+				w.exemplar(ref, at, encoded)
+				_ = want.exemplar(ref, at, encoded)
 			default:
 				ref, st, v := 1+uint32(rng.IntN(int(next))), rng.Int64N(3)*at, rng.Uint64()<<(8*rng.IntN(9))
 				w.float(ref, at, st, v)
@@ -99,6 +109,7 @@ func FuzzBlob(f *testing.F) {
 	encoded, err := encodeHistogram(h)
 	require.NoError(f, err)
 	w.histogram(3, 15_000, encoded)
+	w.exemplar(3, 15_001, appendExemplar(nil, 1.5, labels.FromStrings("trace_id", "a")))
 	f.Add(w.finish()[blobHeader:])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := blobWriter{buf: append([]byte{blobVersion, 0, 0, 0, 0}, body...)}

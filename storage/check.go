@@ -15,7 +15,7 @@ import (
 
 // CheckStats counts what Check has looked at.
 type CheckStats struct {
-	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples int
+	Blobs, Tenants, Windows, Metrics, Series, Chunks, Samples, Exemplars int
 	// Bytes are the encoded bytes of chunks.
 	Bytes int64
 	// Rollups are rollup chunks, RollupBytes their encoded bytes.
@@ -64,11 +64,12 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 }
 
 type checker struct {
-	s      *Store
-	ctx    context.Context
-	stats  CheckStats
-	report func(format string, args ...any)
-	staged map[int64]bool // slots with staged samples
+	s       *Store
+	ctx     context.Context
+	stats   CheckStats
+	report  func(format string, args ...any)
+	staged  map[int64]bool // slots with staged samples
+	builder labels.ScratchBuilder
 	// missing are the marks of raw windows without rollups, as far as they were asked for.
 	missing map[tenantWindow][]markAt
 }
@@ -103,8 +104,9 @@ func (c *checker) stage(partition int) error {
 
 // checkSink checks the records of one blob.
 type checkSink struct {
-	c    *checker
-	work Work
+	c       *checker
+	work    Work
+	builder labels.ScratchBuilder
 }
 
 func (k *checkSink) define(_ uint32, _ string, ls labels.Labels) error {
@@ -115,6 +117,17 @@ func (k *checkSink) float(_ uint32, t, _ int64, _ uint64) error { return k.time(
 
 func (k *checkSink) histogram(_ uint32, t int64, encoded []byte) error {
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
+		return err
+	}
+	return k.time(t)
+}
+
+func (k *checkSink) exemplar(_ uint32, t int64, encoded []byte) error {
+	e, err := parseExemplar(t, encoded, &k.builder)
+	if err != nil {
+		return err
+	}
+	if err := checkExemplar(e.Labels); err != nil {
 		return err
 	}
 	return k.time(t)
@@ -234,6 +247,11 @@ func (c *checker) shard(tenant string, window int64, metric string, in classShar
 			}
 			c.chunk(window, row, at)
 			c.addSealed(sealed, row, in.class())
+		case kindExemplars:
+			if !known[k[2].Text] {
+				at("exemplars of a series without labels")
+			}
+			c.exemplars(window, row, at)
 		default:
 			at("a row of kind %d is not known", k[0].Int)
 		}

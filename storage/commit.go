@@ -107,8 +107,8 @@ func (c *committer) take() (group []*Batch) {
 		c.wake.Wait()
 	}
 	samples, bytes, n := 0, int64(0), 0
-	for n < len(c.queue) && (n == 0 || samples+len(c.queue[n].entries) <= groupSamples && bytes+c.queue[n].bytes <= groupBytes) {
-		samples += len(c.queue[n].entries)
+	for n < len(c.queue) && (n == 0 || samples+len(c.queue[n].entries)+len(c.queue[n].exemplars) <= groupSamples && bytes+c.queue[n].bytes <= groupBytes) {
+		samples += len(c.queue[n].entries) + len(c.queue[n].exemplars)
 		bytes += c.queue[n].bytes
 		n++
 	}
@@ -187,6 +187,19 @@ func (c *committer) stage(b *Batch) {
 			continue
 		}
 		st.gen.builder.add(st, e)
+	}
+	for i := range b.exemplars {
+		e := &b.exemplars[i]
+		if e.series.dead {
+			life.RUnlock()
+			s := c.s.head.revive(e.series)
+			life.RLock()
+			e.series = s
+		}
+		st := c.strandFor(e.series, period.slotOf(e.t))
+		if !st.exemplars.repeats(e.t, e.data) {
+			st.gen.builder.addExemplar(st, e)
+		}
 	}
 }
 
@@ -317,6 +330,9 @@ func (c *committer) show() {
 			} else {
 				grew += it.strand.appendFloat(it.entry.t, it.entry.st, it.entry.v)
 			}
+		}
+		for _, it := range b.exemplars {
+			grew += it.strand.appendExemplar(it.entry.t, it.entry.data)
 		}
 		for i := range b.blobs {
 			g.rows = append(g.rows, stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})

@@ -88,6 +88,7 @@ func (x *definitions) define(ref uint32, tenant string, ls labels.Labels) error 
 }
 func (*definitions) float(uint32, int64, int64, uint64) error { return nil }
 func (*definitions) histogram(uint32, int64, []byte) error    { return nil }
+func (*definitions) exemplar(uint32, int64, []byte) error     { return nil }
 
 // forgetDefinitions deletes the definitions of a slot whose stage was found empty when no acknowledged blob
 // could lean on them any more.
@@ -134,5 +135,5 @@ func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engin
 
 // isUnreadable says whether err is about a blob's bytes, and not about the engine.
 func isUnreadable(err error) bool {
-	return errors.Is(err, errBadBlob) || errors.Is(err, errBadLabels) || errors.Is(err, chunk.ErrCorrupt)
+	return errors.Is(err, errBadBlob) || errors.Is(err, errBadExemplar) || errors.Is(err, errBadLabels) || errors.Is(err, chunk.ErrCorrupt)
 }

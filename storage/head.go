@@ -424,5 +424,8 @@ func (s *strand) bytes() int64 {
 	for _, f := range s.frozen {
 		n += cap(f.data) + 40
 	}
+	if s.exemplars != nil {
+		n += s.exemplars.bytes
+	}
 	return int64(n)
 }

@@ -212,6 +212,9 @@ func rawWords(partition engine.Key, row engine.Row) (string, error) {
 		ls, err := parseLabels(row.Value, partition[3].Text, &builder)
 		return ls.String(), err
 	}
+	if row.Clustering[0].Int == kindExemplars {
+		return exemplarWords(row.Value)
+	}
 	var samples chunk.Samples
 	if err := chunk.Decode(row.Value, &samples); err != nil {
 		return "", err
@@ -235,7 +238,10 @@ func blobWords(b []byte) (string, error) {
 		return "", err
 	}
 	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.epoch, c.series, c.floats, c.histograms)
-	if c.floats+c.histograms > 0 {
+	if c.exemplars > 0 {
+		words += fmt.Sprintf(", %d exemplars", c.exemplars)
+	}
+	if c.floats+c.histograms+c.exemplars > 0 {
 		words += fmt.Sprintf(", from %s to %s", instant(c.minT), instant(c.maxT))
 	}
 	return words, nil
@@ -243,8 +249,8 @@ func blobWords(b []byte) (string, error) {
 
 // blobCounts counts the records of a blob.
 type blobCounts struct {
-	series, floats, histograms int
-	minT, maxT                 int64
+	series, floats, histograms, exemplars int
+	minT, maxT                            int64
 }
 
 func (c *blobCounts) define(uint32, string, labels.Labels) error { c.series++; return nil }
@@ -259,6 +265,29 @@ func (c *blobCounts) histogram(_ uint32, t int64, _ []byte) error {
 	c.histograms++
 	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
 	return nil
+}
+
+func (c *blobCounts) exemplar(_ uint32, t int64, _ []byte) error {
+	c.exemplars++
+	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
+	return nil
+}
+
+// exemplarWords tells what a row of exemplars holds.
+func exemplarWords(b []byte) (string, error) {
+	list, err := parseExemplars(b, nil)
+	words := fmt.Sprintf("%d bytes, %d exemplars", len(b), len(list))
+	var builder labels.ScratchBuilder
+	for i, e := range list {
+		if i == 0 || i == len(list)-1 {
+			x, err := parseExemplar(e.t, e.data, &builder)
+			if err != nil {
+				return "", err
+			}
+			words += fmt.Sprintf(", %s %v at %s", x.Labels, x.Value, instant(e.t))
+		}
+	}
+	return words, err
 }
 
 // instant writes a timestamp for people, in UTC.

@@ -47,7 +47,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 // partial says whether the generation holds samples of rows of which others can't be read, and no others.
 // These rows stay, so that sealing it is worth the effort only once.
 func (g *generation) partial() bool {
-	return len(g.rows) == 0 && slices.ContainsFunc(g.strands, func(st *strand) bool { return st.some })
+	return len(g.rows) == 0 && slices.ContainsFunc(g.strands, (*strand).holds)
 }
 
 // loader reads the streams of a slot and partition, writer by writer in the order of their blobs.

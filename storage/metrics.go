@@ -8,6 +8,7 @@ import (
 // metrics are what an operator sees of a store.
 type metrics struct {
 	samples        *prometheus.CounterVec
+	exemplars      prometheus.Counter
 	repeats        prometheus.Counter
 	overloaded     prometheus.Counter
 	commitErrors   prometheus.Counter
@@ -50,6 +51,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_samples_total",
 			Help: "Samples acknowledged, by type."}, []string{"type"}),
+		exemplars:      counter("exemplars_total", "Exemplars acknowledged."),
 		repeats:        counter("repeated_samples_total", "Samples that were durable already and cost nothing."),
 		overloaded:     counter("overloaded_total", "Batches refused because too much was waiting."),
 		commitErrors:   counter("commit_errors_total", "Commits that failed; their senders were told to try again."),

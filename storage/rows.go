@@ -16,6 +16,8 @@ import (
 const (
 	kindLabels = 0 // the labels of a series; start is 0 and version is noVersion
 	kindChunk  = 1 // a chunk; start is its slot's start (in r1h its day's), version the hash of the value
+	// exemplars, in raw alone; start and version as those of a chunk
+	kindExemplars = 2
 )
 
 // Kinds of rows in table catalog. Never reused.
@@ -72,6 +74,10 @@ func labelsKey(series string) engine.Key {
 
 func chunkKey(series string, start int64, version string) engine.Key {
 	return engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(series), engine.Text(version)}
+}
+
+func exemplarsKey(series string, start int64, version string) engine.Key {
+	return engine.Key{engine.Int(kindExemplars), engine.Int(start), engine.Text(series), engine.Text(version)}
 }
 
 // seriesField is the place of the series in the clustering key of a resolution's table.

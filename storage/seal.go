@@ -20,7 +20,9 @@ type SealStats struct {
 	Blobs int
 	// Series and Samples were written, in Chunks chunks of Bytes bytes.
 	Series, Samples, Chunks int
-	Bytes                   int64
+	// Exemplars were written.
+	Exemplars int
+	Bytes     int64
 	// Repaired is for how many tenants samples came after the slot had been sealed, so that its rollups were made anew.
 	Repaired int
 }
@@ -119,13 +121,17 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 		return
 	}
 	var samples chunk.Samples
+	exemplars := 0
 	for i := range list {
 		for _, st := range list[i].strands {
 			_ = st.read(-maxTime, maxTime, &samples)
+			if st.exemplars != nil {
+				exemplars += len(st.exemplars.list)
+			}
 		}
 	}
 	s.metrics.expiredSamples.Add(float64(samples.Len()))
-	s.opts.Logger.Warn(what, "samples", samples.Len(), "slot", w.Slot, "partition", w.Partition)
+	s.opts.Logger.Warn(what, "samples", samples.Len(), "exemplars that are left out", exemplars, "slot", w.Slot, "partition", w.Partition)
 }
 
 // closeCell closes the cell's open generation and returns all closed ones, and the last seq given out so

@@ -134,7 +134,7 @@ func collect(gens []*generation) map[string][]collected {
 	byTenant := map[string][]collected{}
 	for _, g := range gens {
 		for _, st := range g.strands {
-			if !st.some {
+			if !st.holds() {
 				continue
 			}
 			name := st.series.tenant.name
@@ -237,6 +237,13 @@ func (x *sealer) sealedBefore(tenant string) (bool, error) {
 // are written.
 func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
+	if samples.Len() == 0 { // It brought exemplars only.
+		if x.late {
+			return nil
+		}
+		x.label(c, rollup.Raw)
+		return x.exemplars(c)
+	}
 	if x.late {
 		x.rolls = append(x.rolls, roll{collected: c, chunk: x.build(samples, 1)})
 		return nil
@@ -249,6 +256,9 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 	}
 	// A seal whose writes arrived in part may have left chunks without labels, names or rollups.
 	x.label(c, rollup.Raw)
+	if err := x.exemplars(c); err != nil {
+		return err
+	}
 	r := roll{collected: c}
 	if !known {
 		at := x.into[rollup.Raw]
@@ -325,20 +335,34 @@ func (x *sealer) subtract(s *Series, samples *chunk.Samples) (known bool, err er
 
 // readSealed appends the samples of the slot's sealed chunks of a series.
 func (x *sealer) readSealed(s *Series, into *chunk.Samples) error {
-	if x.asked != s.metric || x.askedOf != s.tenant {
-		shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.tenant.name, s.metric)
-		if err != nil {
-			return err
-		}
-		x.asked, x.askedOf, x.shards = s.metric, s.tenant, shards
+	if err := x.ask(s); err != nil {
+		return err
 	}
 	return x.eachSealed(s, x.shards, false, func(row engine.Row) error { return chunk.Decode(row.Value, into) })
 }
 
+// ask reads how many shards a series' metric has.
+func (x *sealer) ask(s *Series) error {
+	if x.asked == s.metric && x.askedOf == s.tenant {
+		return nil
+	}
+	shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.tenant.name, s.metric)
+	if err != nil {
+		return err
+	}
+	x.asked, x.askedOf, x.shards = s.metric, s.tenant, shards
+	return nil
+}
+
 // eachSealed yields the sealed chunks of a series in the slot.
 func (x *sealer) eachSealed(s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
+	return x.eachRow(kindChunk, s, shards, keysOnly, yield)
+}
+
+// eachRow yields the sealed rows of a kind of a series in the slot.
+func (x *sealer) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
-	key := engine.Key{engine.Int(kindChunk), engine.Int(at.start), engine.Text(s.id.String())}
+	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.id.String())}
 	for in := range x.s.placesOf(s.id, shards) {
 		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
 			Table: engine.Raw, Partition: seriesPartition(at.window, s.tenant.name, s.metric, in), From: key, To: key, KeysOnly: keysOnly,
@@ -347,7 +371,7 @@ func (x *sealer) eachSealed(s *Series, shards int64, keysOnly bool, yield func(e
 				err = yield(row)
 			}
 			if err != nil {
-				return fmt.Errorf("storage: reading sealed chunks of %s: %w", s.labels, err)
+				return fmt.Errorf("storage: reading sealed rows of %s: %w", s.labels, err)
 			}
 		}
 	}

@@ -23,7 +23,8 @@ const (
 //
 //	series ── strand ── frozen []chunk      120 samples each, block codec
 //	                 ├─ tail               floats, byte-aligned deltas
-//	                 └─ hist               native histograms, length-prefixed
+//	                 ├─ hist               native histograms, length-prefixed
+//	                 └─ exemplars
 //
 // Its fields are guarded by the lock of the series' partition, but for ref.
 type strand struct {
@@ -37,15 +38,16 @@ type strand struct {
 	t, delta, st int64
 	v            uint64
 
-	some       bool // any sample came
 	minT, maxT int64
 	tail       []byte
 
 	series         *Series
 	nHist          uint32 // samples in hist
+	some           bool   // any sample came
 	hist           []byte
 	frozen         []frozenChunk
 	baseT, baseDlt int64 // the encoder's state that the tail began with
+	exemplars      *exemplarTail
 }
 
 type frozenChunk struct {

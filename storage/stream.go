@@ -75,14 +75,16 @@ type blobDecoder struct {
 	defined []*Series
 	samples []readSample
 	orphans int // samples of series that aren't defined
+	builder labels.ScratchBuilder
 }
 
 // readSample is a sample as a blob has it.
 type readSample struct {
-	ref   uint32
-	t, st int64
-	v     uint64
-	hist  []byte // nil: a float
+	ref      uint32
+	t, st    int64
+	v        uint64
+	hist     []byte // nil: a float, or an exemplar
+	exemplar []byte
 }
 
 // open reads the head of a blob of the stream, and finds its epoch.
@@ -151,6 +153,13 @@ func (d *blobDecoder) histogram(ref uint32, t int64, encoded []byte) error {
 	return d.sample(readSample{ref: ref, t: t, hist: encoded})
 }
 
+func (d *blobDecoder) exemplar(ref uint32, t int64, encoded []byte) error {
+	if _, err := parseExemplar(t, encoded, &d.builder); err != nil {
+		return err
+	}
+	return d.sample(readSample{ref: ref, t: t, exemplar: encoded})
+}
+
 func (d *blobDecoder) sample(r readSample) error {
 	if slot := d.s.period.slotOf(r.t); slot != d.slot {
 		return fmt.Errorf("%w: a sample at %d, of slot %d", errBadBlob, r.t, slot)
@@ -176,9 +185,12 @@ func (d *blobDecoder) addTo(g *generation) (grew int) {
 				grew += strandBytes
 			}
 		}
-		if r.hist != nil {
+		switch {
+		case r.hist != nil:
 			grew += ref.strand.appendHistogram(r.t, r.hist)
-		} else {
+		case r.exemplar != nil:
+			grew += ref.strand.appendExemplar(r.t, r.exemplar)
+		default:
 			grew += ref.strand.appendFloat(r.t, r.st, r.v)
 		}
 	}

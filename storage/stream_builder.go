@@ -8,14 +8,15 @@ import (
 
 // streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
 type streamBuilder struct {
-	writer   string
-	full     int // bytes from which a blob takes no further sample
-	gen      *generation
-	firstSeq int64
-	w        blobWriter
-	some     bool // w holds a record
-	blobs    [][]byte
-	items    []stagedItem
+	writer    string
+	full      int // bytes from which a blob takes no further sample
+	gen       *generation
+	firstSeq  int64
+	w         blobWriter
+	some      bool // w holds a record
+	blobs     [][]byte
+	items     []stagedItem
+	exemplars []stagedExemplar
 	// alone makes every blob define all of its series, which refs then numbers: those of old slots do, for a
 	// sealer may have forgotten what earlier blobs defined.
 	alone bool
@@ -27,9 +28,14 @@ type stagedItem struct {
 	entry  *entry
 }
 
+type stagedExemplar struct {
+	strand *strand
+	entry  *exemplarEntry
+}
+
 func (b *streamBuilder) reset(g *generation, alone bool) {
 	b.gen, b.firstSeq, b.alone = g, g.cell.seq+1, alone
-	b.blobs, b.items = b.blobs[:0], b.items[:0]
+	b.blobs, b.items, b.exemplars = b.blobs[:0], b.items[:0], b.exemplars[:0]
 	b.begin()
 }
 
@@ -59,6 +65,15 @@ func (b *streamBuilder) add(st *strand, e *entry) {
 	}
 	b.some = true
 	b.items = append(b.items, stagedItem{strand: st, entry: e})
+}
+
+func (b *streamBuilder) addExemplar(st *strand, e *exemplarEntry) {
+	if len(b.w.buf) >= b.full {
+		b.cut()
+	}
+	b.w.exemplar(b.ref(st), e.t, e.data)
+	b.some = true
+	b.exemplars = append(b.exemplars, stagedExemplar{strand: st, entry: e})
 }
 
 // ref returns the number of a strand's series, which it defines if it has none.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
@@ -66,8 +67,9 @@ func (b *mapBatch) Float(ref *storage.Series, t, st int64, v float64) error {
 func (b *mapBatch) Histogram(*storage.Series, int64, int64, *histogram.Histogram, *histogram.FloatHistogram) error {
 	return nil
 }
-func (b *mapBatch) Commit(context.Context) error { b.samples = b.samples[:0]; return nil }
-func (b *mapBatch) Release()                     { b.samples = b.samples[:0] }
+func (b *mapBatch) Exemplar(*storage.Series, exemplar.Exemplar) error { return nil }
+func (b *mapBatch) Commit(context.Context) error                      { b.samples = b.samples[:0]; return nil }
+func (b *mapBatch) Release()                                          { b.samples = b.samples[:0] }
 
 // decodeLoop returns what decodes body once into a batch that knows all of its series.
 func decodeLoop(t testing.TB, v version, body []byte) func() {

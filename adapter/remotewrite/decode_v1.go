@@ -82,7 +82,7 @@ func (d *decoder) seriesV1(m []byte) error {
 		// Some stand elsewhere: put them together, and look for samples everywhere.
 		alias, rest = d.gatherV1(m), m
 	}
-	if !found.samples {
+	if !found.samples && !found.exemplars {
 		if d.parseLabels(alias) < 0 {
 			return errMalformed
 		}
@@ -93,7 +93,7 @@ func (d *decoder) seriesV1(m []byte) error {
 }
 
 // foundV1 says which fields were seen.
-type foundV1 struct{ labels, samples bool }
+type foundV1 struct{ labels, samples, exemplars bool }
 
 // scanV1 checks the fields of a prometheus.TimeSeries, but not what is in them.
 func scanV1(m []byte) (found foundV1, ok bool) {
@@ -114,6 +114,7 @@ func scanV1(m []byte) (found foundV1, ok bool) {
 		}
 		found.labels = found.labels || number == v1Labels
 		found.samples = found.samples || number == v1Samples || number == v1Histograms
+		found.exemplars = found.exemplars || number == v1Exemplars
 	}
 	return found, true
 }
@@ -149,10 +150,7 @@ func (d *decoder) samplesV1(m []byte) error {
 		case v1Histograms:
 			err = d.histogramV1(field)
 		case v1Exemplars:
-			if !validExemplarV1(field) {
-				return errMalformed
-			}
-			d.dropped.exemplars++
+			err = d.exemplarV1(field)
 		}
 		if err != nil {
 			return err
@@ -168,37 +166,6 @@ func (d *decoder) sampleV1(b []byte) error {
 		return errMalformed
 	}
 	return d.float(t, 0, v)
-}
-
-// validExemplarV1 checks a prometheus.Exemplar, which isn't kept yet.
-func validExemplarV1(m []byte) bool {
-	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
-		if next < 0 {
-			return false
-		}
-		switch {
-		case number > 3:
-			i = skip(m, next, wire)
-		case number == 1 && wire == wireBytes:
-			var field []byte
-			field, i = delimited(m, next)
-			if i < 0 {
-				return false
-			}
-			if _, _, ok := parseLabel(field); !ok {
-				return false
-			}
-		case number == 2 && wire == wireFixed64, number == 3 && wire == wireVarint:
-			i = skip(m, next, wire)
-		default:
-			return false
-		}
-		if i < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // metadataV1 takes a prometheus.MetricMetadata.

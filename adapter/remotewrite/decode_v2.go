@@ -103,11 +103,11 @@ type foundV2 struct {
 	refs             []byte
 	gather, metadata bool
 	meta             metadataV2
-	// samples counts samples and histograms. sample is the last sample, and others says that there are
-	// histograms or exemplars.
-	samples int
-	sample  []byte
-	others  bool
+	// samples counts samples and histograms. sample is the last sample; histograms and exemplars say that
+	// there are some.
+	samples               int
+	sample                []byte
+	histograms, exemplars bool
 }
 
 // seriesV2 takes an io.prometheus.write.v2.TimeSeries.
@@ -131,7 +131,7 @@ func (d *decoder) seriesV2(body, m []byte) error {
 		d.refuse(storage.ReasonTooManyLabels, bad)
 	case bad != nil:
 		d.refuse(reasonBadSymbols, bad)
-	case found.samples > 0:
+	case found.samples > 0 || found.exemplars:
 		if err := d.resolve(alias); err != nil {
 			return err
 		}
@@ -139,10 +139,10 @@ func (d *decoder) seriesV2(body, m []byte) error {
 	if bad == nil && found.metadata && d.onMetadata != nil {
 		d.tellV2(body, found)
 	}
-	if found.samples == 1 && !found.others {
+	if found.samples == 1 && !found.histograms && !found.exemplars {
 		return d.sampleV2(found.sample)
 	}
-	return d.samplesV2(m)
+	return d.samplesV2(body, m)
 }
 
 // scanV2 checks the fields of a series, and what is in them but for samples, histograms and exemplars.
@@ -180,9 +180,9 @@ func scanV2(m []byte, found *foundV2) bool {
 			found.sample = field
 		case v2Histograms:
 			found.samples++
-			found.others = true
+			found.histograms = true
 		case v2Exemplars:
-			found.others = true
+			found.exemplars = true
 		case v2Metadata:
 			found.metadata = true
 			if !parseMetadataV2(field, &found.meta) {
@@ -328,7 +328,7 @@ func (d *decoder) text(body []byte, ref uint32) []byte {
 }
 
 // samplesV2 takes the samples, histograms and exemplars of a scanned series.
-func (d *decoder) samplesV2(m []byte) error {
+func (d *decoder) samplesV2(body, m []byte) error {
 	for i := 0; i < len(m); {
 		number, wire, next := tag(m, i)
 		if wire != wireBytes {
@@ -344,7 +344,7 @@ func (d *decoder) samplesV2(m []byte) error {
 		case v2Histograms:
 			err = d.histogramV2(field)
 		case v2Exemplars:
-			err = d.exemplarV2(field)
+			err = d.exemplarV2(body, field)
 		}
 		if err != nil {
 			return err
@@ -360,62 +360,4 @@ func (d *decoder) sampleV2(b []byte) error {
 		return errMalformed
 	}
 	return d.float(t, st, v)
-}
-
-// exemplarV2 checks an io.prometheus.write.v2.Exemplar, which isn't kept yet.
-func (d *decoder) exemplarV2(m []byte) error {
-	refs := 0
-	outside := false
-	check := func(ref uint64) {
-		refs++
-		outside = outside || int(uint32(ref)) >= len(d.symbols)
-	}
-	for i := 0; i < len(m); {
-		number, wire, next := tag(m, i)
-		if next < 0 {
-			return errMalformed
-		}
-		switch {
-		case number > 3, number == 2 && wire == wireFixed64, number == 3 && wire == wireVarint:
-			i = skip(m, next, wire)
-		case number == 1 && wire == wireVarint:
-			var ref uint64
-			ref, i = uvarint(m, next)
-			check(ref)
-		case number == 1 && wire == wireBytes:
-			var packed []byte
-			packed, i = delimited(m, next)
-			for j := 0; j < len(packed) && i > 0; {
-				var ref uint64
-				if ref, j = uvarint(packed, j); j < 0 {
-					return errMalformed
-				}
-				check(ref)
-			}
-		default:
-			return errMalformed
-		}
-		if i < 0 {
-			return errMalformed
-		}
-	}
-	d.countExemplar(refs%2 != 0, outside)
-	return nil
-}
-
-// countExemplar counts an exemplar as dropped, or as refused for its labels.
-func (d *decoder) countExemplar(odd, outside bool) {
-	if !odd && !outside {
-		d.dropped.exemplars++
-		return
-	}
-	err := errReference
-	if odd {
-		err = errOddReferences
-	}
-	place, isNew := d.refusals.at(reasonBadSymbols)
-	d.refusals[place].exemplars++
-	if isNew {
-		d.refusals[place].example = printable(err.Error() + " in an exemplar")
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
@@ -31,6 +32,7 @@ type batch interface {
 	Define(alias []byte, ls labels.Labels) (*storage.Series, error)
 	Float(ref *storage.Series, t, st int64, v float64) error
 	Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error
+	Exemplar(ref *storage.Series, e exemplar.Exemplar) error
 	Commit(ctx context.Context) error
 	Release()
 }
@@ -65,9 +67,10 @@ type decoder struct {
 	refusal int
 	alias   []byte
 
-	// written says what is durable, dropped what was understood but isn't kept.
-	written, dropped counts
-	refusals         rejections
+	// written says what is durable; dropped are the exemplars that weren't taken and that 1.0 says nothing of.
+	written  counts
+	dropped  int
+	refusals rejections
 
 	builder labels.ScratchBuilder
 	labels  labels.Labels
@@ -75,9 +78,11 @@ type decoder struct {
 	canon   []byte
 	refs    []byte
 	symbols []symbol
-	told    metadataV2
-	histV1  prompb.Histogram
-	histV2  writev2.Histogram
+	// exemplarLabels are those of the exemplar that is read.
+	exemplarLabels exemplarLabels
+	told           metadataV2
+	histV1         prompb.Histogram
+	histV2         writev2.Histogram
 }
 
 // reset prepares for the next request; buffers stay, but for great ones.
@@ -93,7 +98,8 @@ func (d *decoder) reset() {
 	}
 	*d = decoder{
 		builder: d.builder, refusals: d.refusals[:0],
-		built: d.built[:0], canon: d.canon[:0], refs: d.refs[:0], symbols: d.symbols[:0],
+		exemplarLabels: exemplarLabels{builder: d.exemplarLabels.builder, labels: d.exemplarLabels.labels},
+		built:          d.built[:0], canon: d.canon[:0], refs: d.refs[:0], symbols: d.symbols[:0],
 	}
 	clear(d.refusals[:cap(d.refusals)])
 }
@@ -152,6 +158,7 @@ func (d *decoder) commit() error {
 	}
 	d.written.floats += d.pending.floats
 	d.written.histograms += d.pending.histograms
+	d.written.exemplars += d.pending.exemplars
 	d.pending, d.pendingBytes = counts{}, 0
 	return nil
 }

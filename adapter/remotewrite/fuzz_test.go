@@ -27,6 +27,7 @@ func compareV1(t *testing.T, body []byte) {
 	again := newRecorder()
 	decodeV1(t, again, marshalV1(t, &req))
 	requireSame(t, r.samples, again.samples)
+	require.Equal(t, r.exemplars, again.exemplars)
 }
 
 // compareV2 is compareV1 for 2.0. The generated decoder lets a packed number run over the end of its field, and
@@ -61,6 +62,7 @@ func compareV2(t *testing.T, body []byte) {
 	again := newRecorder()
 	decodeV2(t, again, marshalV2(t, &req))
 	requireSame(t, r.samples, again.samples)
+	require.Equal(t, r.exemplars, again.exemplars)
 }
 
 func referencesExist(ts *writev2.TimeSeries, symbols int) bool {
@@ -77,6 +79,8 @@ func referencesExist(ts *writev2.TimeSeries, symbols int) bool {
 func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []recorded) {
 	require.Equal(t, all.floats+all.histograms, d.written.floats+d.written.histograms+d.refusals.samples())
 	require.Equal(t, d.written.floats+d.written.histograms, len(r.samples))
+	require.Equal(t, all.exemplars, d.written.exemplars+d.dropped+d.refusals.exemplars())
+	require.Equal(t, d.written.exemplars, len(r.exemplars))
 	want, taken := floatsFirst(want), floatsFirst(r.samples)
 	i := 0
 	for _, got := range taken {
@@ -104,6 +108,7 @@ func countV1(req *prompb.WriteRequest) (n counts) {
 	for _, ts := range req.Timeseries {
 		n.floats += len(ts.Samples)
 		n.histograms += len(ts.Histograms)
+		n.exemplars += len(ts.Exemplars)
 	}
 	return n
 }
@@ -112,6 +117,7 @@ func countV2(req *writev2.Request) (n counts) {
 	for _, ts := range req.Timeseries {
 		n.floats += len(ts.Samples)
 		n.histograms += len(ts.Histograms)
+		n.exemplars += len(ts.Exemplars)
 	}
 	return n
 }

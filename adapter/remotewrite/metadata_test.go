@@ -100,14 +100,15 @@ func TestExemplarsOnly(t *testing.T) {
 		}},
 	}))
 	require.Equal(t, 204, w.Code)
-	require.Equal(t, "0", w.Header().Get(headerExemplarsWritten), "dropped, and said so")
-	require.Zero(t, r.defines)
+	require.Equal(t, "1", w.Header().Get(headerExemplarsWritten))
+	want := []recordedExemplar{{`{__name__="m"}`, 1, bitsOf(1), `{trace_id="1"}`}}
+	require.Equal(t, want, r.exemplars)
 
 	w = post(newTestHandler(t, r, nil), contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
 		Labels: protoLabels("__name__", "m"), Exemplars: []prompb.Exemplar{{Labels: protoLabels("trace_id", "1"), Value: 1, Timestamp: 1}},
 	}}}))
 	require.Equal(t, 204, w.Code)
-	require.Zero(t, r.defines)
+	require.Equal(t, append(want, want...), r.exemplars)
 }
 
 // TestHugeLabels names far more, or far longer, labels than any series may have.

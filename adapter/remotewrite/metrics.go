@@ -11,11 +11,12 @@ import (
 
 // metrics are what an operator sees of the handler.
 type metrics struct {
-	stored, rejected, dropped prometheus.Counter
-	reasons                   *prometheus.CounterVec
-	requests                  *prometheus.CounterVec
-	ack                       prometheus.Histogram
-	received, decoded         prometheus.Counter
+	stored, rejected   prometheus.Counter
+	exemplars, dropped prometheus.Counter
+	reasons            *prometheus.CounterVec
+	requests           *prometheus.CounterVec
+	ack                prometheus.Histogram
+	received, decoded  prometheus.Counter
 
 	// codes caches the counters of requests by version and code.
 	mu    sync.RWMutex
@@ -47,7 +48,11 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"reason"}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_write_exemplars_dropped_total",
-			Help: "Exemplars that were understood and not stored.",
+			Help: "Exemplars that were not stored: invalid, too old, too far ahead, or of a series that was refused.",
+		}),
+		exemplars: f.NewCounter(prometheus.CounterOpts{
+			Name: "cassia_write_exemplars_total",
+			Help: "Exemplars that were stored.",
 		}),
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_write_requests_total",
@@ -91,7 +96,8 @@ func (m *metrics) request(v version, code int) {
 // samples counts what became of a request's samples.
 func (m *metrics) samples(d *decoder) {
 	m.stored.Add(float64(d.written.floats + d.written.histograms))
-	m.dropped.Add(float64(d.dropped.exemplars))
+	m.exemplars.Add(float64(d.written.exemplars))
+	m.dropped.Add(float64(d.dropped + d.refusals.exemplars()))
 	for _, r := range d.refusals {
 		m.rejected.Add(float64(r.samples))
 		m.reasons.WithLabelValues(r.reason).Add(float64(r.samples))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,9 @@ type recorder struct {
 	floatErr  func(t int64) error
 	defineErr func(ls labels.Labels) error
 	commitErr func(batch int) error
+	// exemplarErr, when set, may refuse an exemplar.
+	exemplarErr func(exemplar.Exemplar) error
+	exemplars   []recordedExemplar
 }
 
 // recordedSeries has the handle first, so that its address is the series'.
@@ -58,6 +62,7 @@ type recorderBatch struct {
 	number  int
 	refs    map[*storage.Series]*recordedSeries
 	pending []recorded
+	traces  []recordedExemplar
 	over    bool
 }
 
@@ -128,6 +133,28 @@ func (b *recorderBatch) Histogram(ref *storage.Series, t, st int64, h *histogram
 	return b.add(ref, recorded{t: t, st: st, hist: hist})
 }
 
+func (b *recorderBatch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
+	series := b.refs[ref]
+	switch {
+	case series == nil || b.over:
+		panic("a series of another batch, or a batch that is over")
+	case b.exemplarErr != nil:
+		if err := b.exemplarErr(e); err != nil {
+			return err
+		}
+	}
+	b.traces = append(b.traces, recordedExemplar{series.labels, e.Ts, bitsOf(e.Value), e.Labels.String()})
+	return nil
+}
+
+// recordedExemplar compares bit by bit.
+type recordedExemplar struct {
+	series string
+	t      int64
+	bits   uint64
+	labels string
+}
+
 func canonical(t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (string, error) {
 	c, err := chunk.Canonical(chunk.Histogram{T: t, ST: st, Int: h, Float: fh})
 	if err != nil {
@@ -156,6 +183,7 @@ func (b *recorderBatch) Commit(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.samples = append(b.samples, b.pending...)
+	b.exemplars = append(b.exemplars, b.traces...)
 	return nil
 }
 

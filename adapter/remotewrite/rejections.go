@@ -14,6 +14,7 @@ const (
 	reasonTooFarAhead       = "too_far_ahead"
 	reasonInvalidHistogram  = "invalid_histogram"
 	reasonHistogramTooLarge = "histogram_too_large"
+	reasonInvalidExemplar   = "invalid_exemplar"
 )
 
 // maxRejectionText bounds the text of an answer, bytes: Prometheus logs the first 1,024.
@@ -48,6 +49,15 @@ func (r rejections) samples() int {
 	n := 0
 	for i := range r {
 		n += r[i].samples
+	}
+	return n
+}
+
+// exemplars returns how many exemplars were refused.
+func (r rejections) exemplars() int {
+	n := 0
+	for i := range r {
+		n += r[i].exemplars
 	}
 	return n
 }

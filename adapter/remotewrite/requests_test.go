@@ -60,6 +60,13 @@ func v2From(req *prompb.WriteRequest) *writev2.Request {
 				series.Histograms = append(series.Histograms, writev2.FromIntHistogram(0, h.Timestamp, h.ToIntHistogram()))
 			}
 		}
+		for _, e := range ts.Exemplars {
+			x := writev2.Exemplar{Value: e.Value, Timestamp: e.Timestamp}
+			for _, l := range e.Labels {
+				x.LabelsRefs = append(x.LabelsRefs, symbols.Symbolize(l.Name), symbols.Symbolize(l.Value))
+			}
+			series.Exemplars = append(series.Exemplars, x)
+		}
 		out.Timeseries = append(out.Timeseries, series)
 	}
 	out.Symbols = symbols.Symbols()

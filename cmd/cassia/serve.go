@@ -202,19 +202,21 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	if err != nil {
 		return err
 	}
-	handler := server.NewHandler(server.Options{
+	files := server.NewReloaders(p.registry, p.log, time.Now)
+	options := server.Options{
 		API: queries, Write: write, Routes: routes,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
-	})
-	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, handler, p.log.With("component", "http"))
+	}
+	p.lock(&options, files)
+	files.OnHangup(ctx)
+	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(options), p.log.With("component", "http"))
 	if err != nil {
 		return err
 	}
-	if public := p.c.Public(); len(public) > 0 && p.c.WebConfigFile == "" {
-		p.log.Warn("other machines may reach this server, and it asks for no password; see --web.config.file, or listen on 127.0.0.1",
-			"addresses", strings.Join(public, " "))
+	for _, warning := range p.c.Warnings() {
+		p.log.Warn(warning)
 	}
 	listening(s.Addresses())
 	return s.Serve(ctx)
@@ -232,7 +234,8 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
 	return api.New(api.Options{
 		Engine: evaluator, Queryable: promql.NewQueryable(p.store, p.c.CounterSuffixes...), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
+		Exemplars: promql.NewExemplars(p.store),
+		Version:   buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
 		Head:     func(context.Context) (api.Head, error) { return api.Head(p.store.HeadStats()), nil },

@@ -47,6 +47,8 @@ type Options struct {
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 
+	// Exemplars finds exemplars; nil: there are none.
+	Exemplars promstorage.ExemplarQueryable
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
 	// Head tells the state of what isn't sealed; nil: status/tsdb is answered with 501.
@@ -78,6 +80,9 @@ type Options struct {
 func New(o Options) http.Handler {
 	if o.Instrument == nil {
 		o.Instrument = func(_ string, h http.HandlerFunc) http.HandlerFunc { return h }
+	}
+	if o.Exemplars == nil {
+		o.Exemplars = noExemplars{}
 	}
 	a := &api{Options: o, cors: regexp.MustCompile("^(?:.*)$")}
 	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but its own
@@ -118,7 +123,7 @@ func (a *api) prometheus() *promapi.API {
 	return promapi.NewAPI(
 		a.Engine, a.Queryable,
 		nil, nil, // Ways in are the server's.
-		noExemplars{},
+		a.Exemplars,
 		func(context.Context) promapi.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) promapi.TargetRetriever { return nothing{} },
 		func(context.Context) promapi.AlertmanagerRetriever { return nothing{} },

@@ -10,6 +10,7 @@ import (
 	promslogflag "github.com/prometheus/common/promslog/flag"
 
 	"github.com/cassia-db/cassia/adapter/otlp"
+	"github.com/cassia-db/cassia/cmd/internal/auth"
 )
 
 // Config holds the flags of cassia serve. Its fields are set once the command line is parsed, and checked
@@ -19,6 +20,11 @@ type Config struct {
 	ListenAddresses []string
 	WebConfigFile   string
 	AdminAPI        bool
+	// Lifecycle allows POST /-/reload.
+	Lifecycle bool
+	// AuthFile names the file of users, or is empty; Auth is what Validate read from it.
+	AuthFile string
+	Auth     *auth.Guard
 	// ExternalURL is how others reach this process; Validate fills it where no flag did.
 	ExternalURL *url.URL
 
@@ -49,6 +55,7 @@ type Config struct {
 	externalURL, slot, settle, timeout, lookback string
 	retention                                    retentionText
 	features                                     []string
+	locks                                        webLocks
 }
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
@@ -58,7 +65,9 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)
 	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the form of Prometheus' exporter-toolkit.").StringVar(&c.WebConfigFile)
+	cmd.Flag("auth.file", "YAML file of the users: their passwords, tokens or certificates (as hashes or names), their roles and tenants. It is read again upon SIGHUP. Default: everybody may do everything.").StringVar(&c.AuthFile)
 	cmd.Flag("web.enable-admin-api", "Allow POST /-/seal, and other changes over HTTP.").BoolVar(&c.AdminAPI)
+	cmd.Flag("web.enable-lifecycle", "Allow POST /-/reload, which reads files again as the signal SIGHUP does.").BoolVar(&c.Lifecycle)
 	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)
 
 	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").

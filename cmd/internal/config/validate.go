@@ -38,6 +38,9 @@ func (c *Config) checkWeb() error {
 			return flagError("web.config.file", c.WebConfigFile, oneLine(err))
 		}
 	}
+	if err := c.checkLocks(); err != nil {
+		return err
+	}
 	return c.checkExternalURL()
 }
 

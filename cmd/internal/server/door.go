@@ -9,16 +9,26 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cassia-db/cassia/cmd/internal/auth"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
+// Authenticator tells who sent a request.
+type Authenticator interface {
+	// Identify returns the user. Its error wraps auth.ErrUnknown or auth.ErrBusy, or is that of the request's context,
+	// and tells no secret.
+	Identify(r *http.Request) (*auth.User, error)
+}
+
 // door decides who may go where: whether a request may use a route, and which tenant it belongs to.
 type door struct {
+	// auth tells who asks; nil: everybody may do everything.
+	auth Authenticator
 	// federation lets reads name several tenants, as a|b.
 	federation bool
 }
 
-// Errors of a request's tenant. What they wrap says the rest.
+// Errors of who asks for what. What they wrap says the rest.
 var (
 	// ErrTenant says that a request names its tenant in a way that can't be: 400.
 	ErrTenant = errors.New("server: tenant")
@@ -29,37 +39,91 @@ var (
 // guard puts the door before a route.
 func (d *door) guard(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !route.Tenant {
-			if _, prefixed := prefixOf(r.Context()); prefixed {
-				http.NotFound(w, r) // It is about the whole process.
-				return
-			}
+		if _, prefixed := prefixOf(r.Context()); prefixed && !route.Tenant {
+			http.NotFound(w, r) // It is about the whole process.
+			return
+		}
+		if route.Preflight && r.Method == http.MethodOptions {
 			route.Handler.ServeHTTP(w, r)
 			return
 		}
-		name, named, err := d.tenantOf(route.Role, r)
-		switch {
-		case errors.Is(err, ErrForbidden):
-			refuse(w, http.StatusForbidden, "forbidden", plain(err))
-			return
-		case err != nil:
-			refuse(w, http.StatusBadRequest, "bad_data", plain(err))
+		inner, err := d.admit(route, r)
+		if err != nil {
+			turnAway(w, err)
 			return
 		}
-		ctx := r.Context()
-		if named {
-			ctx = tenant.Into(ctx, name)
-		}
-		route.Handler.ServeHTTP(w, r.WithContext(context.WithValue(ctx, admittedKey{}, admitted{name, named})))
+		route.Handler.ServeHTTP(w, inner)
 	})
 }
 
+// admit returns the request as the route's handler gets it: with who it is from and the tenant it belongs to, and
+// without the password.
+func (d *door) admit(route Route, r *http.Request) (*http.Request, error) {
+	var user *auth.User
+	ctx := r.Context()
+	if d.auth != nil && route.Role != Open {
+		var err error
+		if user, err = d.auth.Identify(r); err != nil {
+			return nil, err
+		}
+		if !has(user, route.Role) {
+			return nil, fmt.Errorf("%w: user %q lacks the role %s", ErrForbidden, user.Name(), route.Role)
+		}
+		ctx = tenant.WithIdentity(ctx, tenant.Identity{Name: user.Name(), Admin: user.Admin()})
+		r.Header.Del("Authorization")
+	}
+	if !route.Tenant {
+		return r.WithContext(ctx), nil
+	}
+	name, named, err := d.tenantOf(route.Role, user, r)
+	if err != nil {
+		return nil, err
+	}
+	ctx = context.WithValue(tenant.Into(ctx, name), admittedKey{}, admitted{name, named, user})
+	return r.WithContext(ctx), nil
+}
+
+func has(u *auth.User, role Role) bool {
+	switch role {
+	case Open:
+		return true
+	case Read:
+		return u.Read()
+	case Write:
+		return u.Write()
+	case Watch:
+		return u.Metrics()
+	}
+	return u.Admin()
+}
+
+// turnAway answers a request that the door doesn't let in.
+func turnAway(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, auth.ErrUnknown):
+		w.Header().Add("WWW-Authenticate", `Basic realm="cassia", charset="UTF-8"`)
+		w.Header().Add("WWW-Authenticate", `Bearer realm="cassia"`)
+		refuse(w, http.StatusUnauthorized, "unauthorized", plain(err))
+	case errors.Is(err, auth.ErrBusy):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, "unavailable", plain(err))
+	case errors.Is(err, ErrForbidden):
+		refuse(w, http.StatusForbidden, "forbidden", plain(err))
+	case errors.Is(err, ErrTenant):
+		refuse(w, http.StatusBadRequest, "bad_data", plain(err))
+	default: // The request's context has ended.
+		refuse(w, http.StatusServiceUnavailable, "canceled", err.Error())
+	}
+}
+
 // plain leaves out the name of the package, which means nothing to who asked.
-func plain(err error) string { return strings.TrimPrefix(err.Error(), "server: ") }
+func plain(err error) string {
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "server: "), "auth: ")
+}
 
 // tenantOf returns the tenant of a request, and whether the request names it itself: in its path, in its header,
-// or in both, when these must be the same.
-func (d *door) tenantOf(role Role, r *http.Request) (name string, named bool, err error) {
+// or in both, when these must be the same. A user (nil: nobody asks who it is) must be allowed to use it.
+func (d *door) tenantOf(role Role, user *auth.User, r *http.Request) (name string, named bool, err error) {
 	names := r.Header.Values(tenant.Header)
 	prefix, prefixed := prefixOf(r.Context())
 	switch {
@@ -70,7 +134,8 @@ func (d *door) tenantOf(role Role, r *http.Request) (name string, named bool, er
 			return "", false, fmt.Errorf("%w: header %s: %w", ErrTenant, tenant.Header, err)
 		}
 	case !prefixed:
-		return tenant.Default, false, nil
+		name, err = usual(user)
+		return name, false, err
 	}
 	if prefixed {
 		fromPath, err := d.check(role, prefix)
@@ -82,7 +147,31 @@ func (d *door) tenantOf(role Role, r *http.Request) (name string, named bool, er
 		}
 		name = fromPath
 	}
-	return name, true, nil
+	return name, true, mayUse(user, name)
+}
+
+// usual is the tenant of requests that name none.
+func usual(user *auth.User) (string, error) {
+	if user == nil {
+		return tenant.Default, nil
+	}
+	if user.Tenant() == "" {
+		return "", fmt.Errorf("%w: user %q has several, or none, and the request doesn't name one; use the header %s", ErrTenant, user.Name(), tenant.Header)
+	}
+	return user.Tenant(), nil
+}
+
+// mayUse says which tenant of a list a|b the user may not use.
+func mayUse(user *auth.User, list string) error {
+	if user == nil {
+		return nil
+	}
+	for name := range strings.SplitSeq(list, "|") {
+		if !user.May(name) {
+			return fmt.Errorf("%w: user %q may not use tenant %q", ErrForbidden, user.Name(), name)
+		}
+	}
+	return nil
 }
 
 // maxTenants bounds the tenants of one query.
@@ -114,8 +203,10 @@ type (
 // admitted is what the door found out about a request that it let in.
 type admitted struct {
 	tenant string
-	// named says that the request itself names its tenant.
+	// named says that the path or the header name it.
 	named bool
+	// user is who asks; nil: nobody asked for that.
+	user *auth.User
 }
 
 // TenantFor returns the tenant for a request whose body or parameters name one, too, where asked may be empty:
@@ -131,6 +222,9 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 	}
 	if a.named {
 		return "", fmt.Errorf("%w: the path or the header %s says %s, the request itself says %s", ErrTenant, tenant.Header, a.tenant, asked)
+	}
+	if err := mayUse(a.user, asked); err != nil {
+		return "", err
 	}
 	return asked, nil
 }

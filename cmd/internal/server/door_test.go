@@ -19,7 +19,7 @@ var tellPath = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 func TestTenantInThePath(t *testing.T) {
 	o := testOptions()
 	o.API, o.Write = tellPath, tellPath
-	o.Routes = []Route{{"/federate", "/federate", Read, true, tellPath}}
+	o.Routes = []Route{{Path: "/federate", Name: "/federate", Role: Read, Tenant: true, Handler: tellPath}}
 	h := NewHandler(o)
 	header := func(names ...string) (out []string) {
 		for _, name := range names {

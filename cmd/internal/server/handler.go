@@ -20,6 +20,8 @@ type Options struct {
 	Write http.Handler
 	// Routes are further rows of the table; optional.
 	Routes []Route
+	// Auth tells who sends requests; nil: everybody may do everything, and names the tenant.
+	Auth Authenticator
 	// Federation lets requests that read name several tenants, as a|b.
 	Federation bool
 	// Ready returns nil once queries can be answered.
@@ -27,6 +29,8 @@ type Options struct {
 	// AdminAPI allows POST /-/seal, which calls SealAll.
 	AdminAPI bool
 	SealAll  func(context.Context) error
+	// Reload reads files again, for POST /-/reload; nil: that is refused.
+	Reload func() error
 	// Downsampling tells how sealing and rolling up stand, for GET /-/downsample; it becomes JSON.
 	Downsampling func(context.Context) any
 
@@ -39,7 +43,7 @@ type Options struct {
 
 // NewHandler returns the handler of all of the process' HTTP.
 func NewHandler(o Options) http.Handler {
-	h := &handler{Options: o, door: door{federation: o.Federation}}
+	h := &handler{Options: o, door: door{auth: o.Auth, federation: o.Federation}}
 	return recovering(o.HTTP, o.Logger, h.mux())
 }
 

@@ -10,7 +10,7 @@ import (
 // Role is what somebody must be allowed to do for a request to be answered.
 type Role string
 
-// Roles. Admin includes Read and Write.
+// Roles. Admin includes the others.
 const (
 	// Open is for everybody, also for those who show no password.
 	Open Role = "open"
@@ -18,6 +18,8 @@ const (
 	Read Role = "read"
 	// Write stores samples for a tenant.
 	Write Role = "write"
+	// Watch sees how the process is doing: its metrics, which name tenants.
+	Watch Role = "metrics"
 	// Admin changes what is stored, or looks at what belongs to all tenants.
 	Admin Role = "admin"
 )
@@ -33,34 +35,37 @@ type Route struct {
 	// /t/{tenant}. Requests of other routes are about the whole process.
 	Tenant  bool
 	Handler http.Handler
+	// Preflight leaves OPTIONS to the handler whoever asks: browsers send it without a password, before they ask.
+	Preflight bool
 }
 
 // routes are all that the process answers, but for those of Options.Routes.
 func (h *handler) routes() []Route {
 	metrics := promhttp.HandlerFor(h.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return []Route{
-		{"/api/v1/write", "/api/v1/write", Write, true, h.Write},
+		{Path: "/api/v1/write", Name: "/api/v1/write", Role: Write, Tenant: true, Handler: h.Write},
 		// The API counts the requests of its routes itself.
-		{"/api/", "", Read, true, h.API},
-		{"/api/v1/admin/", "", Admin, true, h.API},
+		{Path: "/api/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
 		// What the process was started with, and what it runs on.
-		{"/api/v1/status/flags", "", Admin, false, h.API},
-		{"/api/v1/status/config", "", Admin, false, h.API},
-		{"/api/v1/status/runtimeinfo", "", Admin, false, h.API},
+		{Path: "/api/v1/status/flags", Role: Admin, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/status/config", Role: Admin, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/status/runtimeinfo", Role: Admin, Handler: h.API, Preflight: true},
 
-		{"GET /-/healthy", "/-/healthy", Open, false, http.HandlerFunc(h.healthy)},
-		{"GET /-/ready", "/-/ready", Open, false, http.HandlerFunc(h.ready)},
-		{"/-/seal", "/-/seal", Admin, false, http.HandlerFunc(h.seal)},
+		{Path: "GET /-/healthy", Name: "/-/healthy", Role: Open, Handler: http.HandlerFunc(h.healthy)},
+		{Path: "GET /-/ready", Name: "/-/ready", Role: Open, Handler: http.HandlerFunc(h.ready)},
+		{Path: "/-/seal", Name: "/-/seal", Role: Admin, Handler: http.HandlerFunc(h.seal)},
+		{Path: "/-/reload", Name: "/-/reload", Role: Admin, Handler: http.HandlerFunc(h.reload)},
 		// Its errors may name series of any tenant.
-		{"GET /-/downsample", "/-/downsample", Admin, false, http.HandlerFunc(h.downsample)},
-		{"GET /metrics", "/metrics", Read, false, metrics},
-		{"GET /{$}", "/", Open, false, http.HandlerFunc(h.index)},
+		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.downsample)},
+		{Path: "GET /metrics", Name: "/metrics", Role: Watch, Handler: metrics},
+		{Path: "GET /{$}", Name: "/", Role: Read, Handler: http.HandlerFunc(h.index)},
 
-		{"/debug/pprof/", "/debug/pprof/", Admin, false, http.HandlerFunc(pprof.Index)},
-		{"/debug/pprof/cmdline", "/debug/pprof/", Admin, false, http.HandlerFunc(pprof.Cmdline)},
-		{"/debug/pprof/profile", "/debug/pprof/", Admin, false, http.HandlerFunc(pprof.Profile)},
-		{"/debug/pprof/symbol", "/debug/pprof/", Admin, false, http.HandlerFunc(pprof.Symbol)},
-		{"/debug/pprof/trace", "/debug/pprof/", Admin, false, http.HandlerFunc(pprof.Trace)},
+		{Path: "/debug/pprof/", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Index)},
+		{Path: "/debug/pprof/cmdline", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Cmdline)},
+		{Path: "/debug/pprof/profile", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Profile)},
+		{Path: "/debug/pprof/symbol", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Symbol)},
+		{Path: "/debug/pprof/trace", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Trace)},
 	}
 }
 

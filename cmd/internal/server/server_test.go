@@ -10,12 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
+
+// now is a clock that stands still.
+func now() time.Time { return time.Unix(1_700_000_000, 0) }
 
 func TestPortInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

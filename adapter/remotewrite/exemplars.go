@@ -1,0 +1,220 @@
+package remotewrite
+
+import (
+	"errors"
+	"math"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// exemplarLabels collects the labels of an exemplar. What is over any bound is counted and not built up.
+type exemplarLabels struct {
+	builder labels.ScratchBuilder
+	labels  labels.Labels
+	n, size int
+}
+
+// Bounds of an exemplar's labels: no 128 characters have more bytes.
+const (
+	maxExemplarLabels = exemplar.ExemplarMaxLabelSetLength
+	maxExemplarBytes  = 4 * exemplar.ExemplarMaxLabelSetLength
+)
+
+func (l *exemplarLabels) reset() {
+	l.builder.Reset()
+	l.n, l.size = 0, 0
+}
+
+func (l *exemplarLabels) add(name, value []byte) {
+	l.n++
+	l.size += len(name) + len(value)
+	if !l.over() {
+		l.builder.Add(yolo(name), yolo(value))
+	}
+}
+
+func (l *exemplarLabels) over() bool { return l.n > maxExemplarLabels || l.size > maxExemplarBytes }
+
+// exemplarV1 takes a prometheus.Exemplar. What is wrong with it is counted and never fails the request, as with
+// Prometheus.
+func (d *decoder) exemplarV1(m []byte) error {
+	l := &d.exemplarLabels
+	l.reset()
+	var v float64
+	var t int64
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if next < 0 {
+			return errMalformed
+		}
+		switch {
+		case number > 3:
+			i = skip(m, next, wire)
+		case number == 1 && wire == wireBytes:
+			var field []byte
+			if field, i = delimited(m, next); i < 0 {
+				return errMalformed
+			}
+			name, value, ok := parseLabel(field)
+			if !ok {
+				return errMalformed
+			}
+			l.add(name, value)
+		case number == 2 && wire == wireFixed64:
+			var bits uint64
+			bits, i = fixed64(m, next)
+			v = math.Float64frombits(bits)
+		case number == 3 && wire == wireVarint:
+			var bits uint64
+			bits, i = uvarint(m, next)
+			t = int64(bits)
+		default:
+			return errMalformed
+		}
+		if i < 0 {
+			return errMalformed
+		}
+	}
+	if d.series == nil {
+		d.refusals[d.refusal].exemplars++
+		return nil
+	}
+	err := d.exemplar(t, v)
+	if isExemplarError(err) {
+		d.dropped++
+		return nil
+	}
+	return err
+}
+
+// exemplarV2 takes an io.prometheus.write.v2.Exemplar. One that isn't stored is told to the sender.
+func (d *decoder) exemplarV2(body, m []byte) error {
+	l := &d.exemplarLabels
+	l.reset()
+	var v float64
+	var t int64
+	refs := pairedRefs{d: d, body: body}
+	for i := 0; i < len(m); {
+		number, wire, next := tag(m, i)
+		if next < 0 {
+			return errMalformed
+		}
+		var bits uint64
+		switch {
+		case number > 3:
+			i = skip(m, next, wire)
+		case number == 1 && wire == wireVarint:
+			bits, i = uvarint(m, next)
+			refs.take(uint32(bits))
+		case number == 1 && wire == wireBytes:
+			var packed []byte
+			packed, i = delimited(m, next)
+			for j := 0; j < len(packed) && i > 0; {
+				if bits, j = uvarint(packed, j); j < 0 {
+					return errMalformed
+				}
+				refs.take(uint32(bits))
+			}
+		case number == 2 && wire == wireFixed64:
+			bits, i = fixed64(m, next)
+			v = math.Float64frombits(bits)
+		case number == 3 && wire == wireVarint:
+			bits, i = uvarint(m, next)
+			t = int64(bits)
+		default:
+			return errMalformed
+		}
+		if i < 0 {
+			return errMalformed
+		}
+	}
+	if d.series == nil {
+		d.refusals[d.refusal].exemplars++
+		return nil
+	}
+	err := refs.err()
+	if err == nil {
+		err = d.exemplar(t, v)
+	}
+	return d.refuseExemplar(err)
+}
+
+// pairedRefs adds the labels that references name, two by two.
+type pairedRefs struct {
+	d       *decoder
+	body    []byte
+	name    uint32
+	n       int
+	outside bool
+}
+
+func (p *pairedRefs) take(ref uint32) {
+	p.n++
+	p.outside = p.outside || int(ref) >= len(p.d.symbols)
+	switch {
+	case p.outside:
+	case p.n%2 != 0:
+		p.name = ref
+	default:
+		p.d.exemplarLabels.add(p.d.text(p.body, p.name), p.d.text(p.body, ref))
+	}
+}
+
+func (p *pairedRefs) err() error {
+	switch {
+	case p.n%2 != 0:
+		return errOddReferences
+	case p.outside:
+		return errReference
+	}
+	return nil
+}
+
+// exemplar hands the exemplar whose labels were read to the series that was resolved last.
+func (d *decoder) exemplar(t int64, v float64) error {
+	l := &d.exemplarLabels
+	if l.over() {
+		return errExemplarLabels
+	}
+	l.builder.Sort()
+	l.builder.Overwrite(&l.labels)
+	if err := d.batch.Exemplar(d.series, exemplar.Exemplar{Labels: l.labels, Value: v, Ts: t, HasTs: true}); err != nil {
+		return err
+	}
+	d.pending.exemplars++
+	return d.weigh(floatBytes + l.size)
+}
+
+var errExemplarLabels = errors.New("the labels of an exemplar have more than 128 characters")
+
+// isExemplarError says whether err is about an exemplar alone.
+func isExemplarError(err error) bool {
+	var invalid *storage.InvalidExemplarError
+	return errors.Is(err, errExemplarLabels) || errors.As(err, &invalid) || errors.Is(err, storage.ErrTooOld) || errors.Is(err, storage.ErrTooFarAhead)
+}
+
+// refuseExemplar counts an exemplar that isn't taken; other errors end the request.
+func (d *decoder) refuseExemplar(err error) error {
+	reason := reasonInvalidExemplar
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errOddReferences), errors.Is(err, errReference):
+		reason = reasonBadSymbols
+	case errors.Is(err, storage.ErrTooOld):
+		reason = reasonTooOld
+	case errors.Is(err, storage.ErrTooFarAhead):
+		reason = reasonTooFarAhead
+	case !isExemplarError(err):
+		return err
+	}
+	place, isNew := d.refusals.at(reason)
+	d.refusals[place].exemplars++
+	if isNew {
+		d.refusals[place].example = printable(err.Error() + ", in an exemplar of " + d.describe())
+	}
+	return nil
+}

@@ -1,0 +1,14 @@
+package main
+
+import "github.com/cassia-db/cassia/cmd/internal/server"
+
+// lock puts the locks on the doors that the flags ask for.
+func (p *process) lock(o *server.Options, files *server.Reloaders) {
+	if p.c.Auth != nil {
+		o.Auth = p.c.Auth
+		files.Add("--auth.file", p.c.Auth.Reload)
+	}
+	if p.c.Lifecycle {
+		o.Reload = files.Reload
+	}
+}

@@ -1,0 +1,160 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+)
+
+var (
+	// ErrUnknown says that a request doesn't show who it is from, or not rightly.
+	ErrUnknown = errors.New("auth: unknown user")
+	// ErrBusy says that too many passwords wait to be checked.
+	ErrBusy = errors.New("auth: too many passwords are being checked, try again")
+)
+
+// User is somebody who may use the server.
+type User struct {
+	name                        string
+	password                    string // bcrypt; empty: there is none
+	read, write, metrics, admin bool
+	tenants                     map[string]bool
+	all                         bool
+	usual                       string
+}
+
+// Name is what the file calls the user.
+func (u *User) Name() string { return u.name }
+
+// Read, Write, Metrics and Admin tell the user's roles; an admin has them all.
+func (u *User) Read() bool    { return u.read }
+func (u *User) Write() bool   { return u.write }
+func (u *User) Metrics() bool { return u.metrics }
+func (u *User) Admin() bool   { return u.admin }
+
+// May tells whether the user may use a tenant.
+func (u *User) May(tenant string) bool { return u.all || u.tenants[tenant] }
+
+// Tenant is the one of requests that name none; empty: they must name one.
+func (u *User) Tenant() string { return u.usual }
+
+// Guard tells who sent a request. Its methods may be called from any goroutine.
+type Guard struct {
+	file      string
+	users     atomic.Pointer[users]
+	passwords *passwords
+}
+
+// Open reads a file of users. Its error tells what is wrong with it, and no secret.
+func Open(file string) (*Guard, error) {
+	g := &Guard{file: file, passwords: newPasswords()}
+	if err := g.Reload(); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// Reload reads the file again. After an error the users stay as they were.
+func (g *Guard) Reload() error {
+	all, err := readFile(g.file)
+	if err != nil {
+		return fmt.Errorf("--auth.file=%s: %w", g.file, err)
+	}
+	g.users.Store(all)
+	return nil
+}
+
+// Identify returns who sent a request. Its error is, or wraps, ErrUnknown or ErrBusy, or is that of the request's
+// context. A request that shows a wrong password or token is from nobody, whatever certificate it has.
+func (g *Guard) Identify(r *http.Request) (*User, error) {
+	all := g.users.Load()
+	shown := r.Header.Values("Authorization")
+	switch {
+	case len(shown) > 1:
+		return nil, fmt.Errorf("%w: there are %d Authorization headers", ErrUnknown, len(shown))
+	case len(shown) == 0:
+		return all.ofCertificate(r)
+	}
+	if name, password, ok := r.BasicAuth(); ok {
+		return g.ofPassword(r.Context(), all, r.RemoteAddr, name, password)
+	}
+	if scheme, token, _ := strings.Cut(shown[0], " "); strings.EqualFold(scheme, "Bearer") {
+		return all.ofToken(strings.Trim(token, " "))
+	}
+	return nil, fmt.Errorf("%w: the Authorization header is neither Basic nor Bearer", ErrUnknown)
+}
+
+// nobodyOf returns the hash that is checked where there is no user, so that this takes as long.
+func nobodyOf(cost int) string {
+	return fmt.Sprintf("$2a$%02d$......................8mAz4kuCVu8bvxqmeJYXXqQ.vzhnEQe", cost)
+}
+
+func (g *Guard) ofPassword(ctx context.Context, all *users, remote, name, password string) (*User, error) {
+	u := all.byName[name]
+	hash := nobodyOf(all.cost)
+	known := u != nil && u.password != ""
+	if known {
+		hash = u.password
+	}
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	ok, err := g.passwords.check(ctx, host, hash, password)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok || !known:
+		return nil, fmt.Errorf("%w: wrong user or password", ErrUnknown)
+	}
+	return u, nil
+}
+
+// ofToken finds a token by its hash. How far a hash agrees with another tells nothing of the token; it is compared
+// in constant time all the same.
+func (all *users) ofToken(token string) (*User, error) {
+	digest := sha256.Sum256([]byte(token))
+	var found *User
+	for key, u := range all.byToken {
+		if subtle.ConstantTimeCompare(key[:], digest[:]) == 1 {
+			found = u
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%w: wrong token", ErrUnknown)
+	}
+	return found, nil
+}
+
+// ofCertificate finds a user by the names of a certificate that was verified.
+func (all *users) ofCertificate(r *http.Request) (*User, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil, fmt.Errorf("%w: show a password, a token or a certificate", ErrUnknown)
+	}
+	leaf := r.TLS.VerifiedChains[0][0]
+	names := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
+	names = append(names, leaf.EmailAddresses...)
+	for _, u := range leaf.URIs {
+		names = append(names, u.String())
+	}
+	var found *User
+	for _, name := range names {
+		switch u := all.byCertificate[name]; {
+		case u == nil:
+		case found != nil && found != u:
+			return nil, fmt.Errorf("%w: the certificate has names of several users", ErrUnknown)
+		default:
+			found = u
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("%w: no user has a name of this certificate", ErrUnknown)
+	}
+	return found, nil
+}

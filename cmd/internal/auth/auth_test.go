@@ -1,0 +1,166 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+)
+
+// bcryptOf returns the cheapest hash of a password.
+func bcryptOf(t *testing.T, password string) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	require.NoError(t, err)
+	return string(hash)
+}
+
+func sha256Of(token string) string {
+	digest := sha256.Sum256([]byte(token))
+	return "sha256:" + hex.EncodeToString(digest[:])
+}
+
+func open(t *testing.T, text string) *Guard {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "auth.yml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	g, err := Open(file)
+	require.NoError(t, err)
+	return g
+}
+
+// shown is what a request shows.
+type shown struct {
+	user, password string
+	headers        []string
+	certificate    *x509.Certificate
+	unverified     bool
+}
+
+func (g *Guard) of(s shown) (string, error) {
+	r := httptest.NewRequest("GET", "/", nil)
+	if s.user != "" {
+		r.SetBasicAuth(s.user, s.password)
+	}
+	for _, h := range s.headers {
+		r.Header.Add("Authorization", h)
+	}
+	if s.certificate != nil {
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{s.certificate}}
+		if !s.unverified {
+			r.TLS.VerifiedChains = [][]*x509.Certificate{{s.certificate}}
+		}
+	}
+	u, err := g.Identify(r)
+	if err != nil {
+		return "", err
+	}
+	return u.Name(), nil
+}
+
+func TestIdentify(t *testing.T) {
+	g := open(t, "users:\n"+
+		"- {name: ada, password: "+bcryptOf(t, "swordfish")+", roles: [read], tenants: [a]}\n"+
+		"- {name: bob, tokens: ['"+sha256Of("token-1")+"', '"+sha256Of("token-2")+"'], certificates: [bob.example.org, 'spiffe://x/bob'], roles: [write], tenants: '*'}\n"+
+		"- {name: eve, certificates: [eve@example.org], roles: [write], tenants: [a]}\n")
+	for about, c := range map[string]struct {
+		shown
+		want string
+	}{
+		"password":              {shown{user: "ada", password: "swordfish"}, "ada"},
+		"wrong password":        {shown{user: "ada", password: "Swordfish"}, ""},
+		"no such user":          {shown{user: "adam", password: "swordfish"}, ""},
+		"user without password": {shown{user: "bob", password: ""}, ""},
+		"token":                 {shown{headers: []string{"Bearer token-1"}}, "bob"},
+		"another token":         {shown{headers: []string{"bearer  token-2"}}, "bob"},
+		"wrong token":           {shown{headers: []string{"Bearer token-3"}}, ""},
+		"its hash":              {shown{headers: []string{"Bearer " + sha256Of("token-1")}}, ""},
+		"empty token":           {shown{headers: []string{"Bearer"}}, ""},
+		"another scheme":        {shown{headers: []string{"Digest x"}}, ""},
+		"broken basic":          {shown{headers: []string{"Basic !!!"}}, ""},
+		"two headers":           {shown{headers: []string{"Bearer token-1", "Bearer token-2"}}, ""},
+		"nothing":               {shown{}, ""},
+		"common name":           {shown{certificate: &x509.Certificate{Subject: pkix.Name{CommonName: "bob.example.org"}}}, "bob"},
+		"DNS name":              {shown{certificate: &x509.Certificate{DNSNames: []string{"x", "bob.example.org"}}}, "bob"},
+		"URI":                   {shown{certificate: &x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "x", Path: "/bob"}}}}, "bob"},
+		"mail address":          {shown{certificate: &x509.Certificate{EmailAddresses: []string{"eve@example.org"}}}, "eve"},
+		"unknown certificate":   {shown{certificate: &x509.Certificate{DNSNames: []string{"ada"}}}, ""},
+		"names of two":          {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org", "eve@example.org"}}}, ""},
+		"not verified":          {shown{certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}, unverified: true}, ""},
+		"wrong token, right certificate": {shown{headers: []string{"Bearer x"},
+			certificate: &x509.Certificate{DNSNames: []string{"bob.example.org"}}}, ""},
+	} {
+		got, err := g.of(c.shown)
+		require.Equal(t, c.want, got, about)
+		if c.want == "" {
+			require.ErrorIs(t, err, ErrUnknown, about)
+			require.NotContains(t, err.Error(), "ordfish", about)
+			require.NotContains(t, err.Error(), "token-", about)
+		}
+	}
+}
+
+func TestTheHashOfNobodyIsChecked(t *testing.T) {
+	all, err := parse([]byte("users: [{name: a, password: '" + bcryptOf(t, "x") + "', roles: [read], tenants: [a]}]"))
+	require.NoError(t, err)
+	require.Equal(t, bcrypt.DefaultCost, all.cost)
+	hash := nobodyOf(12)
+	require.Len(t, hash, 60)
+	cost, err := bcrypt.Cost([]byte(hash))
+	require.NoError(t, err)
+	require.Equal(t, 12, cost)
+	require.ErrorIs(t, bcrypt.CompareHashAndPassword([]byte(nobodyOf(bcrypt.MinCost)), []byte("x")), bcrypt.ErrMismatchedHashAndPassword)
+}
+
+func TestReload(t *testing.T) {
+	g := open(t, "users: [{name: a, tokens: ['"+sha256Of("one")+"'], roles: [read], tenants: [a]}]")
+	require.NoError(t, os.WriteFile(g.file, []byte("users: [{name: a}]"), 0o600))
+	require.EqualError(t, g.Reload(), "--auth.file="+g.file+`: user "a": password, tokens and certificates are missing: one of them must show who it is`)
+	_, err := g.of(shown{headers: []string{"Bearer one"}})
+	require.NoError(t, err, "the old users stay")
+	require.NoError(t, os.WriteFile(g.file, []byte("users: [{name: a, tokens: ['"+sha256Of("two")+"'], roles: [read], tenants: [a]}]"), 0o600))
+	require.NoError(t, g.Reload())
+	_, err = g.of(shown{headers: []string{"Bearer one"}})
+	require.ErrorIs(t, err, ErrUnknown)
+	_, err = g.of(shown{headers: []string{"Bearer two"}})
+	require.NoError(t, err)
+	_, err = Open("/no/such/file")
+	require.EqualError(t, err, "--auth.file=/no/such/file: no such file or directory")
+}
+
+func TestRolesAndTenants(t *testing.T) {
+	all, err := parse([]byte(`users:
+- {name: one, certificates: [c1], roles: [read], tenants: [a]}
+- {name: two, certificates: [c2], roles: [write], tenants: [a, b]}
+- {name: usual, certificates: [c3], roles: [read, write], tenants: [a, default]}
+- {name: all, certificates: [c4], roles: [read], tenants: "*", default_tenant: z}
+- {name: admin, certificates: [c5], roles: [admin]}
+- {name: watch, certificates: [c6], roles: [metrics]}
+`))
+	require.NoError(t, err)
+	for name, want := range map[string]struct {
+		read, write, metrics, admin, a, z bool
+		usual                             string
+	}{
+		"one":   {read: true, a: true, usual: "a"},
+		"two":   {write: true, a: true},
+		"usual": {read: true, write: true, a: true, usual: "default"},
+		"all":   {read: true, a: true, z: true, usual: "z"},
+		"admin": {read: true, write: true, metrics: true, admin: true},
+		"watch": {metrics: true},
+	} {
+		u := all.byName[name]
+		require.Equal(t, []bool{want.read, want.write, want.metrics, want.admin, want.a, want.z},
+			[]bool{u.Read(), u.Write(), u.Metrics(), u.Admin(), u.May("a"), u.May("z")}, name)
+		require.Equal(t, want.usual, u.Tenant(), name)
+	}
+}

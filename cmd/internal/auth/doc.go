@@ -1,0 +1,9 @@
+// Package auth knows who may use a server: users from a file, each with the passwords, tokens or certificates that
+// show who they are, the roles that say what they may do, and the tenants whose data they may do it with.
+//
+//	request ─┬ Authorization: Basic   ─ bcrypt, a few at once, remembered ─┐
+//	         ├ Authorization: Bearer  ─ SHA-256                           ─┼─► User: roles, tenants
+//	         └ verified certificate   ─ its names                         ─┘
+//
+// The file holds hashes only, and neither these nor what a request shows stands in any error or log.
+package auth

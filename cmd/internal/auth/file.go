@@ -1,0 +1,249 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Bounds of the file.
+const (
+	maxFile    = 4 << 20
+	maxUsers   = 10_000
+	maxNameLen = 128
+	// maxCost bounds how slow a password's hash is: at 14 a check takes about a second.
+	maxCost = 14
+)
+
+// The file of --auth.file:
+//
+//	users:
+//	  - name: grafana
+//	    password: $2y$10$…          # bcrypt
+//	    roles: [read]
+//	    tenants: [team-a, team-b]   # or "*"
+//	    default_tenant: team-a
+//	  - name: prometheus-a
+//	    tokens: ["sha256:9f86d0…"]
+//	    certificates: [prometheus-a.example.org]
+//	    roles: [write]
+//	    tenants: [team-a]
+type fileContent struct {
+	Users []fileUser `yaml:"users"`
+}
+
+type fileUser struct {
+	Name          string    `yaml:"name"`
+	Password      string    `yaml:"password"`
+	Tokens        []string  `yaml:"tokens"`
+	Certificates  []string  `yaml:"certificates"`
+	Roles         []string  `yaml:"roles"`
+	Tenants       yaml.Node `yaml:"tenants"`
+	DefaultTenant string    `yaml:"default_tenant"`
+}
+
+// users are the content of a file, ready to be looked up.
+type users struct {
+	byName        map[string]*User
+	byToken       map[[sha256.Size]byte]*User
+	byCertificate map[string]*User
+	// cost is the greatest of the passwords' hashes: what a check for a user who isn't there takes, too.
+	cost int
+}
+
+func readFile(name string) (*users, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxFile {
+		return nil, errors.New("is larger than 4MiB")
+	}
+	return parse(text)
+}
+
+// parse reads a file's content. Its errors tell no hash, and nothing that may be a password where a hash should be.
+func parse(text []byte) (*users, error) {
+	var file fileContent
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return nil, withoutValues(err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one document in it")
+	}
+	if n := len(file.Users); n == 0 || n > maxUsers {
+		return nil, fmt.Errorf("there are %d users, it must have 1 to %d: without any nobody could do anything", n, maxUsers)
+	}
+	all := &users{byName: map[string]*User{}, byToken: map[[sha256.Size]byte]*User{}, byCertificate: map[string]*User{}, cost: bcrypt.DefaultCost}
+	for i := range file.Users {
+		u := &file.Users[i]
+		if err := all.add(u); err != nil {
+			if nameErr := checkName(u.Name); nameErr != nil {
+				return nil, fmt.Errorf("user number %d: %w", i+1, err)
+			}
+			return nil, fmt.Errorf("user %q: %w", u.Name, err)
+		}
+	}
+	return all, nil
+}
+
+var unknownKey = regexp.MustCompile(`^(line \d+): field (\S{1,40}) not found`)
+
+// withoutValues leaves out of YAML's errors what stands in the file, but for unknown keys.
+func withoutValues(err error) error {
+	var te *yaml.TypeError
+	if !errors.As(err, &te) {
+		return err // About syntax: it has the line only.
+	}
+	first := te.Errors[0]
+	if m := unknownKey.FindStringSubmatch(first); m != nil {
+		return fmt.Errorf("%s: unknown key %s", m[1], m[2])
+	}
+	line, _, _ := strings.Cut(first, ":")
+	return fmt.Errorf("%s: a value of the wrong kind, or a key twice", line)
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) > maxNameLen {
+		return fmt.Errorf("name: it has %d bytes, must have 1 to %d", len(name), maxNameLen)
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == ':' || r == 0x7f || r == '�' }) {
+		return errors.New("name: colons and control characters can't be in it")
+	}
+	return nil
+}
+
+func (all *users) add(f *fileUser) error {
+	if err := checkName(f.Name); err != nil {
+		return err
+	}
+	if all.byName[f.Name] != nil {
+		return errors.New("name: another user has it")
+	}
+	u := &User{name: f.Name}
+	all.byName[f.Name] = u
+	if f.Password == "" && len(f.Tokens) == 0 && len(f.Certificates) == 0 {
+		return errors.New("password, tokens and certificates are missing: one of them must show who it is")
+	}
+	if err := all.addSecrets(u, f); err != nil {
+		return err
+	}
+	for _, name := range f.Certificates {
+		if name == "" || all.byCertificate[name] != nil {
+			return fmt.Errorf("certificates: %q is empty, or another one has it", name)
+		}
+		all.byCertificate[name] = u
+	}
+	if err := u.setRoles(f.Roles); err != nil {
+		return err
+	}
+	return u.setTenants(f)
+}
+
+func (all *users) addSecrets(u *User, f *fileUser) error {
+	if f.Password != "" {
+		cost, err := bcrypt.Cost([]byte(f.Password))
+		if err != nil || len(f.Password) != 60 {
+			return errors.New("password: it must be a bcrypt hash, such as `htpasswd -nBC 10 NAME` prints after the colon")
+		}
+		if cost > maxCost {
+			return fmt.Errorf("password: a bcrypt hash of cost %d takes too long to check, at most %d can be", cost, maxCost)
+		}
+		u.password, all.cost = f.Password, max(all.cost, cost)
+	}
+	for _, token := range f.Tokens {
+		digest, ok := strings.CutPrefix(token, "sha256:")
+		raw, err := hex.DecodeString(digest)
+		if !ok || err != nil || len(raw) != sha256.Size {
+			return errors.New("tokens: each must be sha256: and 64 hexadecimal digits, such as `printf %s TOKEN | sha256sum` prints")
+		}
+		key := [sha256.Size]byte(raw)
+		if all.byToken[key] != nil {
+			return errors.New("tokens: another one is the same")
+		}
+		all.byToken[key] = u
+	}
+	return nil
+}
+
+func (u *User) setRoles(roles []string) error {
+	if len(roles) == 0 {
+		return errors.New("roles are missing: read, write, metrics or admin")
+	}
+	for _, role := range roles {
+		switch role {
+		case "read":
+			u.read = true
+		case "write":
+			u.write = true
+		case "metrics":
+			u.metrics = true
+		case "admin":
+			u.read, u.write, u.metrics, u.admin = true, true, true, true
+		default:
+			return fmt.Errorf("roles: %q is none, there are read, write, metrics and admin", role)
+		}
+	}
+	return nil
+}
+
+func (u *User) setTenants(f *fileUser) error {
+	var list []string
+	switch f.Tenants.Kind {
+	case yaml.ScalarNode:
+		list = []string{f.Tenants.Value}
+	case yaml.SequenceNode:
+		if err := f.Tenants.Decode(&list); err != nil {
+			return errors.New("tenants: must be a list of names, or \"*\" for all")
+		}
+	}
+	u.tenants = map[string]bool{}
+	for _, name := range list {
+		if name == "*" {
+			u.all = true
+			continue
+		}
+		if err := tenant.Check(name); err != nil {
+			return fmt.Errorf("tenants: %w", err)
+		}
+		u.tenants[name] = true
+	}
+	if !u.all && len(u.tenants) == 0 && (u.read || u.write) && !u.admin {
+		return errors.New("tenants are missing: a list of names, or \"*\" for all")
+	}
+	switch {
+	case f.DefaultTenant != "":
+		if err := tenant.Check(f.DefaultTenant); err != nil {
+			return fmt.Errorf("default_tenant: %w", err)
+		}
+		if !u.May(f.DefaultTenant) {
+			return fmt.Errorf("default_tenant: %s isn't among the tenants", f.DefaultTenant)
+		}
+		u.usual = f.DefaultTenant
+	case u.all || u.tenants[tenant.Default]:
+		u.usual = tenant.Default
+	case len(u.tenants) == 1:
+		for name := range u.tenants {
+			u.usual = name
+		}
+	}
+	return nil
+}

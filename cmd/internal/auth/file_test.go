@@ -1,0 +1,78 @@
+package auth
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+)
+
+func TestBadFiles(t *testing.T) {
+	const secret = "hunter2-hunter2"
+	slow := fmt.Sprintf("$2a$%02d$", maxCost+1) + strings.Repeat("a", 53)
+	for text, want := range map[string]string{
+		"":                                "there are 0 users",
+		"users: []":                       "there are 0 users",
+		"users: [{name: a}]\n---\na: 1\n": "more than one document",
+		"user: []":                        "line 1: unknown key user",
+		"users: [{name: a, pasword: " + secret + "}]":                                             "line 1: unknown key pasword",
+		"users: {a: {password: " + secret + "}}":                                                  "line 1: a value of the wrong kind",
+		"users: [{name: a, password: [" + secret + "]}]":                                          "line 1: a value of the wrong kind",
+		"users: [" + secret + "]":                                                                 "line 1: a value of the wrong kind",
+		"users:\n- {name: a, tokens: " + secret + "}":                                             "line 2: a value of the wrong kind",
+		"users:\n- {name: a\n":                                                                    "line",
+		"users: [{name: a, password: " + secret + "}]":                                            `user "a": password: it must be a bcrypt hash`,
+		"users: [{name: a, password: " + slow + "}]":                                              "a bcrypt hash of cost 15 takes too long",
+		"users: [{name: a, tokens: [" + secret + "]}]":                                            `user "a": tokens: each must be sha256:`,
+		"users: [{name: a, tokens: ['sha256:" + secret + "']}]":                                   `user "a": tokens: each must be sha256:`,
+		"users: [{name: '', password: " + secret + "}]":                                           "user number 1: name: it has 0 bytes",
+		"users: [{name: 'a:b', password: " + secret + "}]":                                        "user number 1: name: colons",
+		"users: [{name: " + strings.Repeat("a", 129) + "}]":                                       "user number 1: name: it has 129 bytes",
+		"users: [{name: a}]":                                                                      "password, tokens and certificates are missing",
+		"users: [{name: a, certificates: ['']}]":                                                  "certificates: \"\" is empty",
+		"users: [{name: a, certificates: [x, x]}]":                                                "or another one has it",
+		"users: [{name: a, certificates: [x]}]":                                                   "roles are missing",
+		"users: [{name: a, certificates: [x], roles: [root]}]":                                    `roles: "root" is none`,
+		"users: [{name: a, certificates: [x], roles: [read]}]":                                    "tenants are missing",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: a/b}]":                      "tenants: tenant: invalid name",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: [[a]]}]":                    "tenants: must be a list",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: a, default_tenant: b}]":     "default_tenant: b isn't among",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: '*', default_tenant: b|c}]": "default_tenant: tenant: invalid name",
+		"users: [{name: a, certificates: [x], roles: [read], tenants: a}, {name: a}]":             `user "a": name: another user has it`,
+		"users: [{name: a, tokens: ['" + sha256Of(secret) + "', '" + sha256Of(secret) + "']}]":    "another one is the same",
+	} {
+		_, err := parse([]byte(text))
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "hunter2", text)
+		require.NotContains(t, err.Error(), sha256Of(secret)[10:], text)
+	}
+	many := "users:\n" + strings.Repeat("- {name: a}\n", maxUsers+1)
+	_, err := parse([]byte(many))
+	require.ErrorContains(t, err, "it must have 1 to 10000")
+}
+
+// FuzzParse: no file makes it panic, and no error tells the hash that stands in every one of them.
+func FuzzParse(f *testing.F) {
+	hash := "$2a$04$" + strings.Repeat("Z", 53)
+	f.Add("users: [{name: a, password: SECRET, roles: [read], tenants: [a]}]")
+	f.Add("users:\n- name: a\n  tokens: [SECRET]\n  roles: [admin]\n  tenants: '*'\n")
+	f.Add("users: {SECRET: 1}")
+	f.Add("users: [SECRET, &a SECRET, *a]")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := parse([]byte(strings.ReplaceAll(text, "SECRET", hash)))
+		if err != nil {
+			require.NotContains(t, err.Error(), strings.Repeat("Z", 40))
+			return
+		}
+		for _, u := range all.byName {
+			require.NoError(t, checkName(u.name))
+			require.True(t, u.usual == "" || u.May(u.usual))
+			if u.password != "" {
+				_, err := bcrypt.Cost([]byte(u.password))
+				require.NoError(t, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"runtime"
+	"sync"
+
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sync/singleflight"
+)
+
+// Bounds of checking passwords: bcrypt is slow on purpose, and whoever guesses must not keep others out.
+const (
+	// maxWaiting bounds the different passwords that wait to be checked; maxOfHost those from one address.
+	maxWaiting = 64
+	maxOfHost  = 8
+	// maxGood and maxBad bound the answers that are remembered. They are apart: guesses push no right one out.
+	maxGood = 4096
+	maxBad  = 4096
+)
+
+// passwords checks passwords, a few at once, and remembers the answers. It remembers no password but a keyed hash of
+// it, with a key that is forgotten when the process ends.
+type passwords struct {
+	key     [sha256.Size]byte
+	slots   chan struct{}
+	flights singleflight.Group
+	// compare is bcrypt's.
+	compare func(hash, password []byte) error
+
+	mu        sync.Mutex
+	good, bad map[mac]struct{}
+	waiting   int
+	ofHost    map[string]int
+}
+
+type mac [sha256.Size]byte
+
+func newPasswords() *passwords {
+	p := &passwords{
+		slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), compare: bcrypt.CompareHashAndPassword,
+		good: map[mac]struct{}{}, bad: map[mac]struct{}{}, ofHost: map[string]int{},
+	}
+	_, _ = rand.Read(p.key[:]) // It never fails.
+	return p
+}
+
+// check tells whether a password is the one of a bcrypt hash. Equal checks under way at the same time are one.
+func (p *passwords) check(ctx context.Context, host, hash, password string) (bool, error) {
+	h := hmac.New(sha256.New, p.key[:])
+	h.Write([]byte(hash)) // Always 60 bytes.
+	h.Write([]byte(password))
+	key := mac(h.Sum(nil))
+	if ok, known := p.remembered(key); known {
+		return ok, nil
+	}
+	answer := p.flights.DoChan(string(key[:]), func() (any, error) {
+		if ok, known := p.remembered(key); known { // Another one has just ended.
+			return ok, nil
+		}
+		if !p.enter(host) {
+			return false, ErrBusy
+		}
+		defer p.leave(host)
+		p.slots <- struct{}{}
+		ok := p.compare([]byte(hash), []byte(password)) == nil
+		<-p.slots
+		p.remember(key, ok)
+		return ok, nil
+	})
+	select {
+	case a := <-answer:
+		return a.Val.(bool), a.Err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+func (p *passwords) remembered(key mac) (ok, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.good[key]; ok {
+		return true, true
+	}
+	_, known = p.bad[key]
+	return false, known
+}
+
+func (p *passwords) remember(key mac, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, limit := p.bad, maxBad
+	if ok {
+		m, limit = p.good, maxGood
+	}
+	for old := range m { // Any one goes: maps are walked in random order.
+		if len(m) < limit {
+			break
+		}
+		delete(m, old)
+	}
+	m[key] = struct{}{}
+}
+
+// enter takes a place among those that wait, if one is left for this address.
+func (p *passwords) enter(host string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting >= maxWaiting || p.ofHost[host] >= maxOfHost {
+		return false
+	}
+	p.waiting++
+	p.ofHost[host]++
+	return true
+}
+
+func (p *passwords) leave(host string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting--
+	if p.ofHost[host]--; p.ofHost[host] == 0 {
+		delete(p.ofHost, host)
+	}
+}

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cassia-db/cassia/cmd/internal/auth"
+)
+
+// webLocks are the locks in exporter-toolkit's file.
+type webLocks struct {
+	TLS struct {
+		Cert       string `yaml:"cert"`
+		CertFile   string `yaml:"cert_file"`
+		ClientAuth string `yaml:"client_auth_type"`
+	} `yaml:"tls_server_config"`
+	Users map[string]yaml.Node `yaml:"basic_auth_users"`
+}
+
+func (l *webLocks) encrypts() bool { return l.TLS.Cert != "" || l.TLS.CertFile != "" }
+
+// mutual says that only clients with a certificate are let in.
+func (l *webLocks) mutual() bool {
+	return l.encrypts() && l.TLS.ClientAuth == "RequireAndVerifyClientCert"
+}
+
+// checkLocks reads what locks there are, and says which don't fit together.
+func (c *Config) checkLocks() error {
+	if c.WebConfigFile != "" {
+		text, err := os.ReadFile(c.WebConfigFile)
+		if err != nil {
+			return flagError("web.config.file", c.WebConfigFile, oneLine(err))
+		}
+		if yaml.Unmarshal(text, &c.locks) != nil { // exporter-toolkit has found nothing wrong with it.
+			return flagError("web.config.file", c.WebConfigFile, "can't be read as YAML")
+		}
+	}
+	if c.AuthFile == "" {
+		return nil
+	}
+	if len(c.locks.Users) > 0 {
+		return flagError("auth.file", c.AuthFile, "--web.config.file has basic_auth_users, too; move them to this file")
+	}
+	var err error
+	if c.Auth, err = auth.Open(c.AuthFile); err != nil {
+		return errors.New(oneLine(err))
+	}
+	return nil
+}
+
+// Warnings tells an operator of locks that are missing, a line each, where other machines reach the server.
+func (c *Config) Warnings() (out []string) {
+	public := c.Public()
+	if len(public) == 0 {
+		return nil
+	}
+	at := strings.Join(public, " ")
+	passwords := c.Auth != nil || len(c.locks.Users) > 0
+	if !passwords && !c.locks.mutual() {
+		out = append(out, "other machines may reach this server at "+at+", and it asks nobody for a password; see --auth.file, or listen on 127.0.0.1")
+	}
+	if passwords && !c.locks.encrypts() {
+		out = append(out, "passwords and tokens come over the network at "+at+" as they are; see --web.config.file for TLS, or let only a proxy that encrypts reach it")
+	}
+	if c.Auth == nil && c.AdminAPI && len(out) == 0 {
+		out = append(out, "whoever is let in at "+at+" may change and delete what any tenant has stored (--web.enable-admin-api); see --auth.file for roles")
+	}
+	return out
+}

@@ -1,0 +1,214 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+const (
+	// maxSlotExemplars is how many exemplars of a series and slot are kept: the newest. It is one every seven
+	// seconds of a slot of two hours.
+	maxSlotExemplars = 1024
+	// maxExemplarRow is from how many bytes a row takes no further exemplar.
+	maxExemplarRow = 64 << 10
+	// exemplarBytes is what an exemplar takes in memory besides its encoding.
+	exemplarBytes = 48
+
+	exemplarsVersion = 1
+)
+
+// InvalidExemplarError says why an exemplar can't be stored.
+type InvalidExemplarError struct {
+	// Reason is a short constant for counters: labels_too_long, invalid_utf8, duplicate_label.
+	Reason string
+}
+
+func (e *InvalidExemplarError) Error() string { return "invalid exemplar: " + e.Reason }
+
+var errBadExemplar = errors.New("storage: malformed exemplar")
+
+// checkExemplar says why an exemplar with these labels can't be stored.
+func checkExemplar(ls labels.Labels) error {
+	runes, n, valid := 0, 0, true
+	ls.Range(func(l labels.Label) {
+		n++
+		runes += utf8.RuneCountInString(l.Name) + utf8.RuneCountInString(l.Value)
+		valid = valid && utf8.ValidString(l.Name) && utf8.ValidString(l.Value)
+	})
+	switch _, twice := ls.HasDuplicateLabelNames(); {
+	case runes > exemplar.ExemplarMaxLabelSetLength || n > exemplar.ExemplarMaxLabelSetLength:
+		return &InvalidExemplarError{"labels_too_long"}
+	case !valid:
+		return &InvalidExemplarError{"invalid_utf8"}
+	case twice:
+		return &InvalidExemplarError{"duplicate_label"}
+	}
+	return nil
+}
+
+// appendExemplar appends an exemplar but for its time. Its bytes are in the order of values.
+//
+//	+------------------------------------------------+------+-------+------+----
+//	| value's bits, big-endian: of negative ones all | name | value | name | …
+//	| flipped, of others the sign    8 bytes         | text | text  | text |
+//	+------------------------------------------------+------+-------+------+----
+func appendExemplar(dst []byte, v float64, ls labels.Labels) []byte {
+	bits := math.Float64bits(v)
+	if bits>>63 != 0 {
+		bits = ^bits
+	} else {
+		bits |= 1 << 63
+	}
+	dst = binary.BigEndian.AppendUint64(dst, bits)
+	ls.Range(func(l labels.Label) { dst = appendString(appendString(dst, l.Name), l.Value) })
+	return dst
+}
+
+// parseExemplar is the inverse of appendExemplar.
+func parseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exemplar.Exemplar, err error) {
+	if len(b) < 8 {
+		return e, fmt.Errorf("%w: %d bytes", errBadExemplar, len(b))
+	}
+	bits := binary.BigEndian.Uint64(b)
+	if bits>>63 != 0 {
+		bits &^= 1 << 63
+	} else {
+		bits = ^bits
+	}
+	builder.Reset()
+	for b = b[8:]; len(b) > 0; {
+		var name, value []byte
+		if name, b, err = takeString(b); err == nil {
+			value, b, err = takeString(b)
+		}
+		if err != nil {
+			return e, fmt.Errorf("%w: truncated labels", errBadExemplar)
+		}
+		builder.Add(string(name), string(value))
+	}
+	builder.Sort()
+	return exemplar.Exemplar{Labels: builder.Labels(), Value: math.Float64frombits(bits), Ts: t, HasTs: true}, nil
+}
+
+// storedExemplar is an exemplar with its time, and what appendExemplar makes of the rest.
+type storedExemplar struct {
+	t    int64
+	data []byte
+}
+
+func (e storedExemplar) compare(o storedExemplar) int {
+	return cmp.Or(cmp.Compare(e.t, o.t), bytes.Compare(e.data, o.data))
+}
+
+// newestExemplars sorts what was found of a series in a slot, and leaves out what is there twice, and the
+// oldest where they are too many. Done to parts, and then to what is left of all, it leaves the same: so it
+// doesn't matter in which order, and in how many rows, they came.
+func newestExemplars(list []storedExemplar) []storedExemplar {
+	slices.SortFunc(list, storedExemplar.compare)
+	list = slices.CompactFunc(list, func(a, b storedExemplar) bool { return a.compare(b) == 0 })
+	return list[max(0, len(list)-maxSlotExemplars):]
+}
+
+// appendExemplars appends a row of sorted exemplars:
+//
+//	+---------+-----------+---------+----------+-----------+---------+----------+- - -+--------+
+//	| version | first t   | length  | exemplar | t − the t | length  | exemplar |  …  | CRC-32C|
+//	| 1 byte  | varint    | uvarint |          | before    | uvarint |          |     | 4, LE  |
+//	|         |           |         |          | varint    |         |          |     |        |
+//	+---------+-----------+---------+----------+-----------+---------+----------+- - -+--------+
+//
+// The checksum is over all bytes before it.
+func appendExemplars(dst []byte, list []storedExemplar) []byte {
+	from, t := len(dst), int64(0)
+	dst = append(dst, exemplarsVersion)
+	for _, e := range list {
+		dst = binary.AppendVarint(dst, e.t-t)
+		dst = binary.AppendUvarint(dst, uint64(len(e.data)))
+		dst = append(dst, e.data...)
+		t = e.t
+	}
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}
+
+// parseExemplars appends the exemplars of a row. Their data are parts of b.
+func parseExemplars(b []byte, into []storedExemplar) ([]storedExemplar, error) {
+	if len(b) < 5 || b[0] != exemplarsVersion {
+		return into, fmt.Errorf("%w: %d bytes, or an unknown version", errBadExemplar, len(b))
+	}
+	body := b[:len(b)-4]
+	if want, got := binary.LittleEndian.Uint32(b[len(body):]), crc32.Checksum(body, castagnoli); want != got {
+		return into, fmt.Errorf("%w: checksum %08x, computed %08x", errBadExemplar, want, got)
+	}
+	t, before := int64(0), len(into)
+	for body = body[1:]; len(body) > 0; {
+		d, n := binary.Varint(body)
+		if n <= 0 {
+			return into[:before], fmt.Errorf("%w: truncated", errBadExemplar)
+		}
+		data, rest, err := takeString(body[n:])
+		if err != nil || len(data) < 8 {
+			return into[:before], fmt.Errorf("%w: truncated", errBadExemplar)
+		}
+		t, body = t+d, rest
+		into = append(into, storedExemplar{t, data})
+	}
+	return into, nil
+}
+
+// exemplarTail holds what a series brought of exemplars to a generation. The lock of the series' partition
+// guards it. What its list points to never changes.
+type exemplarTail struct {
+	list       []storedExemplar
+	last       storedExemplar // that came last
+	minT, maxT int64
+	bytes      int // what it weighs in the head's account
+}
+
+// add adds an exemplar, of which it keeps a copy, and returns by how many bytes it grew.
+func (x *exemplarTail) add(t int64, data []byte) (grew int) {
+	if x.repeats(t, data) {
+		return 0
+	}
+	e := storedExemplar{t, slices.Clone(data)}
+	if len(x.list) == 0 {
+		x.minT, x.maxT = t, t
+	}
+	x.minT, x.maxT, x.last = min(x.minT, t), max(x.maxT, t), e
+	x.list = append(x.list, e)
+	before := x.bytes
+	x.bytes += exemplarBytes + len(data)
+	if len(x.list) >= 2*maxSlotExemplars {
+		x.list = slices.Clone(newestExemplars(x.list))
+		x.bytes = 0
+		for _, e := range x.list {
+			x.bytes += exemplarBytes + len(e.data)
+		}
+	}
+	return x.bytes - before
+}
+
+// repeats says whether the exemplar is the one that came last.
+func (x *exemplarTail) repeats(t int64, data []byte) bool {
+	return x != nil && len(x.list) > 0 && x.last.t == t && bytes.Equal(x.last.data, data)
+}
+
+// appendExemplar adds an exemplar to the strand, and returns by how many bytes it grew.
+func (s *strand) appendExemplar(t int64, data []byte) int {
+	if s.exemplars == nil {
+		s.exemplars = &exemplarTail{}
+	}
+	return s.exemplars.add(t, data)
+}
+
+// holds says whether the strand has anything.
+func (s *strand) holds() bool { return s.some || s.exemplars != nil }

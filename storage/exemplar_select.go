@@ -1,0 +1,228 @@
+package storage
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
+// the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
+// the newest 1,024 are kept. What is past the retention of raw samples is hidden. It returns ErrNotReady, and
+// ErrQueryTooLarge where more would have to be read than Options.QueryBytes.
+func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+	if err := s.Ready(); err != nil {
+		return nil, err
+	}
+	f := &exemplarFinder{
+		r:     s.newRequest(Query{Tenant: tenant, MinT: start, MaxT: end}),
+		found: map[SeriesID]*foundExemplars{},
+	}
+	if f.r.minT > f.r.maxT {
+		return []exemplar.QueryResult{}, ctx.Err()
+	}
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	for _, f.r.matchers = range matchers {
+		if err := f.find(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return f.results()
+}
+
+// exemplarFinder collects the exemplars of a query, of whole slots.
+type exemplarFinder struct {
+	r     *request
+	mu    sync.Mutex
+	found map[SeriesID]*foundExemplars
+}
+
+type foundExemplars struct {
+	labels labels.Labels
+	list   []storedExemplar
+}
+
+// find adds what the request's matchers match: first from the head, then from the windows that are marked, so
+// that what is sealed meanwhile is met twice.
+func (f *exemplarFinder) find(ctx context.Context) error {
+	if err := f.open(); err != nil {
+		return err
+	}
+	windows, err := f.r.windows(ctx, rollup.Raw)
+	if err != nil {
+		return err
+	}
+	list, err := f.r.windowMetrics(ctx, withSlots(windows))
+	if err != nil {
+		return err
+	}
+	return f.r.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) error {
+		byPlace := map[classShard][]uint32{}
+		for _, p := range positions {
+			place := classShard(0)
+			if m.places != nil {
+				place = m.places[p]
+			}
+			byPlace[place] = append(byPlace[place], p)
+		}
+		for place, positions := range byPlace {
+			if err := f.sealed(ctx, f.r.sourceOf(list[at], place), m, positions); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// add keeps exemplars of a series that are kept in its class.
+func (f *exemplarFinder) add(id SeriesID, ls labels.Labels, hidden int64, list []storedExemplar) {
+	list = slices.DeleteFunc(list, func(e storedExemplar) bool { return e.t <= hidden })
+	if len(list) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := f.found[id]
+	if found == nil {
+		found = &foundExemplars{labels: ls}
+		f.found[id] = found
+	}
+	found.list = append(found.list, list...)
+}
+
+// open adds what isn't sealed.
+func (f *exemplarFinder) open() error {
+	h, p := f.r.s.head, f.r.s.period
+	h.mu.RLock()
+	t := h.tenants[f.r.tenant]
+	h.mu.RUnlock()
+	if t == nil {
+		return nil
+	}
+	after, to := p.slotStart(p.slotOf(f.r.minT)), p.slotEnd(p.slotOf(f.r.maxT))
+	for _, s := range t.match(f.r.matchers) {
+		var list []storedExemplar
+		part := &h.parts[s.part]
+		part.mu.RLock()
+		for _, st := range s.strands {
+			if x := st.exemplars; x != nil && x.maxT > after && x.minT <= to {
+				list = append(list, x.list...)
+			}
+		}
+		part.mu.RUnlock()
+		size := 0
+		for _, e := range list {
+			size += len(e.data) + exemplarBytes
+		}
+		if err := f.r.budget.charge(size); err != nil {
+			return err
+		}
+		f.add(s.id, s.labels, f.r.hiddenIn(s.class, rollup.Raw), list)
+	}
+	return nil
+}
+
+// sealed adds the exemplars of series of one place, which are in the order of their ids.
+func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries, positions []uint32) error {
+	p, slots := f.r.s.period, src.window.slots
+	scan := func(from, to engine.Key) error {
+		next := 0
+		return f.r.scan(ctx, engine.Range{
+			Table: engine.Raw, Partition: seriesPartition(src.window.window, f.r.tenant, src.metric, src.place), From: from, To: to,
+		}, func(row engine.Row) error {
+			var found bool
+			next, found = slices.BinarySearchFunc(positions, row.Clustering[2].Text, func(p uint32, id string) int {
+				return compareID(m.ids[p], id)
+			})
+			if !found {
+				return nil
+			}
+			if err := f.r.budget.charge(len(row.Value) + exemplarBytes); err != nil {
+				return err
+			}
+			at := positions[next]
+			list, err := parseExemplars(slices.Clone(row.Value), nil)
+			if err != nil {
+				f.r.corrupt(&CorruptRowError{
+					Table: engine.Raw, Window: src.window.window, Tenant: f.r.tenant, Metric: src.metric,
+					Series: m.ids[at].String(), Start: row.Clustering[1].Int, Err: err,
+				})
+				return nil
+			}
+			f.add(m.ids[at], m.labels[at], src.hidden, list)
+			return nil
+		})
+	}
+	key := func(slot int64) engine.Key {
+		return engine.Key{engine.Int(kindExemplars), engine.Int(p.slotStart(slot))}
+	}
+	if len(positions)*seekRows >= len(m.ids) {
+		return scan(key(slots[0]), key(slots[len(slots)-1]))
+	}
+	first, last := m.ids[positions[0]], m.ids[positions[len(positions)-1]]
+	for _, slot := range slots {
+		if err := scan(append(key(slot), engine.Text(first.String())), append(key(slot), engine.Text(last.String()))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareID orders ids as keys are ordered.
+func compareID(id SeriesID, text string) int {
+	switch s := string(id[:]); {
+	case s < text:
+		return -1
+	case s > text:
+		return 1
+	}
+	return 0
+}
+
+// results makes the answer.
+func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
+	out := make([]exemplar.QueryResult, 0, len(f.found))
+	builder := labels.NewScratchBuilder(4)
+	for id, found := range f.found {
+		r := exemplar.QueryResult{SeriesLabels: found.labels}
+		for _, e := range f.newest(found.list) {
+			if e.t < f.r.minT || e.t > f.r.maxT {
+				continue
+			}
+			x, err := parseExemplar(e.t, e.data, &builder)
+			if err != nil {
+				f.r.corrupt(&CorruptRowError{Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName), Series: id.String(), Err: err})
+				continue
+			}
+			r.Exemplars = append(r.Exemplars, x)
+		}
+		if len(r.Exemplars) > 0 {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b exemplar.QueryResult) int { return labels.Compare(a.SeriesLabels, b.SeriesLabels) })
+	return out, nil
+}
+
+// newest sorts exemplars of a series, and bounds those of each slot.
+func (f *exemplarFinder) newest(list []storedExemplar) (kept []storedExemplar) {
+	slices.SortFunc(list, storedExemplar.compare)
+	for len(list) > 0 {
+		end := f.r.s.period.slotEnd(f.r.s.period.slotOf(list[0].t))
+		n := 0
+		for n < len(list) && list[n].t <= end {
+			n++
+		}
+		kept = append(kept, newestExemplars(list[:n])...)
+		list = list[n:]
+	}
+	return kept
+}
