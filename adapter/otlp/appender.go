@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
@@ -43,6 +44,7 @@ type appender struct {
 	// points counts data points that were begun, and samples what they became. One point of a histogram becomes
 	// several: the name of the series tells where the next point begins.
 	points, samples int
+	kept            int  // exemplars
 	refused         bool // a sample of the point at hand was
 	sum             bool // the point at hand has begun with its sum
 	info            int
@@ -75,15 +77,42 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64
 	var refused *adapter.Refused
 	switch {
 	case err == nil:
-		a.samples++
+		if err := a.exemplars(ls, t, opts.Exemplars); err != nil {
+			return 0, a.end(err)
+		}
 	case errors.As(err, &refused):
 		a.refuse(refused, info, ls, t)
 	default:
-		a.fatal = err
-		a.stop()
-		return 0, err
+		return 0, a.end(err)
 	}
 	return 0, nil
+}
+
+// end gives up the request.
+func (a *appender) end(err error) error {
+	a.fatal = err
+	a.stop()
+	return err
+}
+
+// exemplars takes those of a sample at t. One that can't be stored is no error, as in Prometheus: its sample is stored.
+func (a *appender) exemplars(ls labels.Labels, t int64, of []exemplar.Exemplar) error {
+	for _, e := range of {
+		if !e.HasTs {
+			e.Ts, e.HasTs = t, true
+		}
+		err := a.in.Exemplar(ls, e)
+		var refused *adapter.Refused
+		switch {
+		case errors.As(err, &refused):
+			a.refusals.add("exemplar_"+refused.Reason, 0, func() string { return fmt.Sprintf("%s: %v", ls, refused) })
+		case err != nil:
+			return err
+		default:
+			a.kept++
+		}
+	}
+	return nil
 }
 
 func (a *appender) add(ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {

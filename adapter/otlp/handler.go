@@ -57,8 +57,8 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 
 // outcome is what became of a request that was decoded.
 type outcome struct {
-	points, samples int
-	refusals        refusals
+	points, samples, exemplars int
+	refusals                   refusals
 	// full, where it is set, is why the same request may be taken later.
 	full error
 }
@@ -145,7 +145,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 	if err := in.Commit(); err != nil {
 		return done, err
 	}
-	done.samples, done.full = in.Durable(), app.full
+	done.samples, done.exemplars, done.full = in.Durable(), app.kept, app.full
 	return done, nil
 }
 
@@ -171,6 +171,7 @@ func (h *handler) translate(ctx context.Context, md pmetric.Metrics, app *append
 func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, done outcome) {
 	refused := done.refusals.points()
 	h.metrics.samples.Add(float64(done.samples))
+	h.metrics.exemplars.Add(float64(done.exemplars))
 	h.metrics.points.WithLabelValues("stored").Add(float64(done.points - refused))
 	for _, one := range done.refusals {
 		h.metrics.points.WithLabelValues(one.reason).Add(float64(one.points))
