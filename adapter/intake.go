@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // Reasons to refuse a sample, beside those of storage.LabelError.
@@ -141,6 +142,10 @@ func (in *Intake) Commit() error {
 		return nil
 	}
 	if err := b.Commit(in.ctx); err != nil {
+		var limit *tenant.LimitError
+		if errors.As(err, &limit) { // There may have been batches before this one.
+			return limit.Of(in.durable + in.pending)
+		}
 		return err
 	}
 	in.durable += in.pending
@@ -185,7 +190,10 @@ func refusal(err error) error {
 	var bad *storage.LabelError
 	var invalid *storage.InvalidHistogramError
 	var exemplar *storage.InvalidExemplarError
+	var limit *tenant.LimitError
 	switch {
+	case errors.As(err, &limit):
+		return &Refused{limit.Limit, err}
 	case errors.As(err, &bad):
 		return &Refused{bad.Reason, err}
 	case errors.Is(err, storage.ErrTooManySeries):

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // ErrBusy says that the requests under way hold as many bytes as they may.
@@ -15,11 +17,24 @@ var ErrBusy = errors.New("adapter: too many bytes in flight")
 // ErrTooLarge says that a request is larger than any that is taken.
 var ErrTooLarge = errors.New("adapter: request too large")
 
+// RetryAfter returns when a request may be sent again that was refused with 429, whole seconds, at least one; usual is
+// for those where nothing is known.
+func RetryAfter(err error, usual time.Duration) time.Duration {
+	var limit *tenant.LimitError
+	if errors.As(err, &limit) && limit.RetryAfter > 0 {
+		usual = limit.RetryAfter
+	}
+	return max(time.Second, (usual + time.Second - 1).Truncate(time.Second))
+}
+
 // Status returns the code of an answer to a write or a query that the store refused or couldn't take as a whole.
 // Senders give up on 4xx, 429 apart, and try 5xx again: only what can never succeed is 4xx.
 func Status(err error) int {
 	var refused *Refused
+	var limit *tenant.LimitError
 	switch {
+	case errors.As(err, &limit):
+		return limit.Status
 	case errors.Is(err, storage.ErrTooManySeries):
 		return http.StatusTooManyRequests
 	case errors.As(err, &refused):

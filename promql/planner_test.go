@@ -289,7 +289,9 @@ func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
 			if c.sealed {
 				require.NoError(t, store.SealAll(t.Context()))
 			}
-			newRivals(t, NewQueryable(store), c.set).contest(&asker{rnd: rand.New(rand.NewPCG(seed, uint64(100+i)))}, c.queries)
+			r := newRivals(t, NewQueryable(store), c.set)
+			r.ctx = newRollupContext(t, "raw") // Sums of buckets may differ in their last bits.
+			r.contest(&asker{rnd: rand.New(rand.NewPCG(seed, uint64(100+i)))}, c.queries)
 		})
 	}
 }

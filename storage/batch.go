@@ -25,6 +25,7 @@ type Batch struct {
 	exemplars  []exemplarEntry
 	bytes      int64
 	histograms int
+	bounds     labelBounds
 	done       chan error
 }
 
@@ -43,7 +44,7 @@ const queuedBytes = 64
 func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
 	now := s.opts.Now()
-	b.tenant = s.head.tenant(tenant)
+	b.tenant, b.bounds = s.head.tenant(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
 	for class := range s.classes.count() {
 		class = s.classes.writable(class, now.UnixMilli())
@@ -72,14 +73,16 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 }
 
 // Define finds or creates the series with these labels, and remembers alias for it (nil: none).
-// It returns a *LabelError for labels that can't name a series, ErrTooManySeries when the head is full.
+// It returns a *LabelError for labels that can't name a series, ErrTooManySeries when the head is full, and a
+// *tenant.LimitError when the tenant has as many series, or new ones, as it may.
 // ls is copied where it must be kept.
 func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
-	if err := b.s.opts.checkLabels(ls); err != nil {
+	if err := checkLabels(ls, b.bounds); err != nil {
+		b.countRefused(err)
 		return nil, err
 	}
 	ls = ls.WithoutEmpty().Copy()
-	s, err := b.s.head.define(b.tenant, ls, b.s.opts.HeadBytes)
+	s, err := b.s.head.define(b.tenant, ls, b.s.mayEnter)
 	if err != nil {
 		return nil, err
 	}
@@ -137,12 +140,15 @@ type exemplarEntry struct {
 }
 
 // Exemplar adds an exemplar; e.Ts is in milliseconds. Of a series and slot the newest 1,024 are kept. It returns
-// an *InvalidExemplarError, ErrTooOld, ErrTooFarAhead or nil. e stays the caller's.
+// an *InvalidExemplarError, a *tenant.LimitError, ErrTooOld, ErrTooFarAhead or nil. e stays the caller's.
 func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	if err := b.checkTime(ref, e.Ts); err != nil {
 		return err
 	}
 	if err := checkExemplar(e.Labels); err != nil {
+		return err
+	}
+	if err := b.s.opts.Limiter.TakeExemplar(b.tenant.name); err != nil {
 		return err
 	}
 	data := appendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
@@ -155,22 +161,27 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 func (b *Batch) Len() int { return len(b.entries) }
 
 // Commit returns nil once every sample is durable and visible to queries. ErrOverloaded says that too much
-// waits already and nothing was taken; engine.ErrUnavailable and others that durability isn't known, and the
-// sender must try again. The batch is released in any case.
+// waits already, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
+// others that durability isn't known, and the sender must try again. The batch is released in any case.
 func (b *Batch) Commit(ctx context.Context) error {
 	if len(b.entries)+len(b.exemplars) == 0 {
 		b.Release()
 		return nil
 	}
 	begin := time.Now()
+	n, histograms, exemplars, name, limiter := len(b.entries), b.histograms, len(b.exemplars), b.tenant.name, b.s.opts.Limiter
+	if err := limiter.TakeSamples(name, n); err != nil {
+		b.Release()
+		return err
+	}
 	if err := b.s.committer.enqueue(b); err != nil {
+		limiter.GiveSamples(name, n)
 		if errors.Is(err, ErrOverloaded) {
 			b.s.metrics.overloaded.Inc()
 		}
 		b.Release()
 		return err
 	}
-	n, histograms, exemplars := len(b.entries), b.histograms, len(b.exemplars)
 	select {
 	case err := <-b.done:
 		s := b.s
@@ -182,6 +193,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 				s.metrics.exemplars.Add(float64(exemplars))
 			}
 			s.metrics.ackSeconds.Observe(time.Since(begin).Seconds())
+		} else {
+			limiter.GiveSamples(name, n)
 		}
 		return err
 	case <-ctx.Done():

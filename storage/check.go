@@ -110,7 +110,7 @@ type checkSink struct {
 }
 
 func (k *checkSink) define(_ uint32, _ string, ls labels.Labels) error {
-	return k.c.s.opts.checkLabels(ls)
+	return checkLabels(ls, k.c.s.opts.anyLabels())
 }
 
 func (k *checkSink) float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }

@@ -21,7 +21,7 @@ func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, 
 		return nil, err
 	}
 	f := &exemplarFinder{
-		r:     s.newRequest(Query{Tenant: tenant, MinT: start, MaxT: end}),
+		r:     s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end}),
 		found: map[SeriesID]*foundExemplars{},
 	}
 	if f.r.minT > f.r.maxT {

@@ -210,9 +210,9 @@ func (h *head) remember(key []byte, s *Series) {
 	h.bytes.Add(aliasBytes)
 }
 
-// define finds or creates the series with these labels, which are the head's from now on. A limit of
-// bytes that is reached refuses new series; 0 sets none.
-func (h *head) define(t *headTenant, ls labels.Labels, limit int64) (*Series, error) {
+// define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
+// series that is new may be created, under the tenant's lock; nil: any may.
+func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant) error) (*Series, error) {
 	set := AppendSeriesSet(make([]byte, 0, 256), ls)
 	id := seriesIDOf(set)
 	t.mu.RLock()
@@ -220,9 +220,6 @@ func (h *head) define(t *headTenant, ls labels.Labels, limit int64) (*Series, er
 	t.mu.RUnlock()
 	if s != nil {
 		return s, nil
-	}
-	if limit > 0 && h.bytes.Load() >= limit {
-		return nil, ErrTooManySeries
 	}
 	hash := xxhash.New()
 	_, _ = hash.WriteString(t.name)
@@ -240,6 +237,11 @@ func (h *head) define(t *headTenant, ls labels.Labels, limit int64) (*Series, er
 	defer t.mu.Unlock()
 	if known := t.byID[id]; known != nil {
 		return known, nil
+	}
+	if mayEnter != nil {
+		if err := mayEnter(t); err != nil {
+			return nil, err
+		}
 	}
 	h.insert(s)
 	return s, nil

@@ -56,7 +56,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, err
 	}
 	q.LabelsOnly = true
-	r := s.newRequest(q)
+	r := s.newRequest(ctx, q)
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}

@@ -194,7 +194,7 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 		r.From = engine.Key{engine.Text(metric)}
 		r.To = r.From
 	}
-	budget := budget{limit: s.opts.QueryBytes}
+	budget := budget{limit: s.opts.QueryBytes, use: s.opts.Limiter.Use(ctx, tenant)}
 	newest := s.period.windowOfTime(s.opts.Now().UnixMilli())
 	for window := newest; window > newest-metadataWindows; window-- {
 		r.Partition = engine.Key{engine.Int(window), engine.Text(tenant)}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // readWorkers is how many scans a query has under way at once: enough to hide a network's latency, few
@@ -51,23 +52,28 @@ type request struct {
 	minT, maxT int64
 
 	budget budget
+	use    *tenant.Use
 	warnMu sync.Mutex
 	warn   func(error)
 }
 
-func (s *Store) newRequest(q Query) *request {
+func (s *Store) newRequest(ctx context.Context, q Query) *request {
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
 	}
 	r := &request{
 		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: s.horizons(q.Tenant), classes: q.Classes,
-		budget: budget{limit: s.opts.QueryBytes},
-		maxT:   min(q.MaxT, s.opts.Now().Add(MaxAhead).UnixMilli(), maxTime),
+		use:  s.opts.Limiter.Use(ctx, q.Tenant),
+		maxT: min(q.MaxT, s.opts.Now().Add(MaxAhead).UnixMilli(), maxTime),
 	}
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
+	r.budget = budget{limit: s.opts.QueryBytes, use: r.use}
 	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -maxTime)
+	if q.LabelsOnly {
+		r.shorten()
+	}
 	return r
 }
 
@@ -76,6 +82,7 @@ func (s *Store) newRequest(q Query) *request {
 type budget struct {
 	used  atomic.Int64
 	limit int64
+	use   *tenant.Use // of the tenant that asks; nil: a load for several
 }
 
 // newBudget is for a load that several queries may wait for.
@@ -86,7 +93,7 @@ func (b *budget) charge(n int) error {
 		return fmt.Errorf("%w: its labels and encoded samples are more than %d bytes; ask for a shorter range or for fewer series, or raise the limit",
 			ErrQueryTooLarge, b.limit)
 	}
-	return nil
+	return b.use.Bytes(n)
 }
 
 // tell gives the query's caller a warning.

@@ -95,7 +95,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
-	r := s.newRequest(q)
+	r := s.newRequest(ctx, q)
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
@@ -335,5 +335,5 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	}
 	into.Normalize()
 	into.Clip(sel.r.minT, sel.r.maxT)
-	return nil
+	return sel.r.use.Samples(into.Len())
 }

@@ -59,7 +59,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 		rollup.AppendCells(&buf.cells, &buf.samples, sel.edges, sel.width)
 	}
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
-	return nil
+	return sel.r.use.Samples(buf.samples.Len() + buf.rolled.Len())
 }
 
 // outdone says that there is a chunk of the same span in another shard or class that shows more of it, or has a

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 var (
@@ -91,6 +92,8 @@ type Options struct {
 	Follow bool
 	// Self tells other processes who this one is; for people only.
 	Self Process
+	// Limiter holds tenants to their limits; nil: they have none.
+	Limiter *tenant.Limiter
 	// Now is the clock.
 	Now func() time.Time
 	// seams are for tests.

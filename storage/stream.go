@@ -130,7 +130,7 @@ func (d *blobDecoder) definer(r stageRow) definer {
 }
 
 func (d *blobDecoder) define(ref uint32, tenant string, ls labels.Labels) error {
-	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, 0)
+	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, nil)
 	if err != nil {
 		return err
 	}

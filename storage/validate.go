@@ -23,7 +23,7 @@ const (
 )
 
 // checkLabels says why ls, which is sorted, can't name a series.
-func (o *Options) checkLabels(ls labels.Labels) error {
+func checkLabels(ls labels.Labels, most labelBounds) error {
 	var err *LabelError
 	bad := func(reason, format string, args ...any) {
 		if err == nil {
@@ -41,16 +41,16 @@ func (o *Options) checkLabels(ls labels.Labels) error {
 			bad(ReasonInvalidUTF8, "the name %.64q of a label isn't valid UTF-8", l.Name)
 		case !utf8.ValidString(l.Value):
 			bad(ReasonInvalidUTF8, "the value of label %.64q isn't valid UTF-8", l.Name)
-		case len(l.Name) > o.MaxLabelName:
-			bad(ReasonLabelNameTooLong, "the name %.64q of a label has %d bytes, at most %d are taken", l.Name, len(l.Name), o.MaxLabelName)
-		case len(l.Value) > o.MaxLabelValue:
-			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes, at most %d are taken", l.Name, len(l.Value), o.MaxLabelValue)
+		case len(l.Name) > most.name:
+			bad(ReasonLabelNameTooLong, "the name %.64q of a label has %d bytes, at most %d are taken", l.Name, len(l.Name), most.name)
+		case len(l.Value) > most.value:
+			bad(ReasonLabelValueTooLong, "the value of label %.64q has %d bytes, at most %d are taken", l.Name, len(l.Value), most.value)
 		}
 		named = named || l.Name == labels.MetricName && l.Value != ""
 		n, bytes, last = n+1, bytes+len(l.Name)+len(l.Value), l.Name
 	})
-	if n > o.MaxLabels {
-		bad(ReasonTooManyLabels, "it has %d labels, at most %d are taken", n, o.MaxLabels)
+	if n > most.labels {
+		bad(ReasonTooManyLabels, "it has %d labels, at most %d are taken", n, most.labels)
 	}
 	if bytes > maxSeriesText {
 		bad(ReasonSeriesTooLong, "its labels have %d bytes, at most %d are taken", bytes, maxSeriesText)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 var (
@@ -55,6 +56,9 @@ type Options struct {
 	MaxInFlight int64
 	// MaxAnswer is the greatest answer to a query, bytes; over it, 422. Default 32 MiB.
 	MaxAnswer int
+	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's and the
+	// evaluator's to hold.
+	Limiter *tenant.Limiter
 	// RetryBusy is the Retry-After of a 503, RetryFull that of a 429. Defaults 1 s and 30 s.
 	RetryBusy, RetryFull time.Duration
 	// Registerer gets the API's metrics; nil: they are kept nowhere.
@@ -167,6 +171,9 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body error
 		a.opts.Logger.Error("JSON API: request failed", "path", r.URL.Path, "err", err)
 	}
 	body.Error = err.Error()
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, a.opts.RetryFull)))
+	}
 	a.answer(w, code, body)
 }
 
@@ -176,7 +183,9 @@ func (a *API) answer(w http.ResponseWriter, code int, body any) {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", seconds(a.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(a.opts.RetryFull))
+		if w.Header().Get("Retry-After") == "" {
+			w.Header().Set("Retry-After", seconds(a.opts.RetryFull))
+		}
 	}
 	encoded, err := json.Marshal(body)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // maxErrors bounds the errors that an answer lists, and maxTenants the tenants of one request.
@@ -66,13 +67,15 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 	}
 	share := a.budget.Share()
 	defer share.Give()
-	body, err := adapter.ReadAll(r.Body, a.opts.MaxBody, r.ContentLength, &share)
+	// The points may name other tenants, whose limits are not known before the body is read.
+	most, explain := adapter.Bound(a.opts.Limiter, tenant.From(r.Context()), a.opts.MaxBody)
+	body, err := adapter.ReadAll(r.Body, most, r.ContentLength, &share)
 	if err != nil {
 		if !errors.Is(err, adapter.ErrTooLarge) && !errors.Is(err, adapter.ErrBusy) {
 			a.answer(w, http.StatusServiceUnavailable, errorAnswer{Error: "jsonapi: reading the body: " + err.Error()})
 			return
 		}
-		a.fail(w, r, err, errorAnswer{})
+		a.fail(w, r, explain(err), errorAnswer{})
 		return
 	}
 	// Nothing is written of a body that isn't JSON to its end.
@@ -147,6 +150,7 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []json.RawMes
 	switch {
 	case x.full != nil:
 		code = http.StatusTooManyRequests // What is stored already stays as it is.
+		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(x.full, a.opts.RetryFull)))
 	case x.reasons[reasonForbidden] == x.refused:
 		code = http.StatusForbidden
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 var (
@@ -22,24 +23,27 @@ const decompressorBytes = 64 << 10
 
 // readBody reads the request's body, decompressed. Its memory is claimed from share before it is found.
 func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) ([]byte, error) {
-	if r.ContentLength > h.opts.MaxBody {
-		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", adapter.ErrTooLarge, r.ContentLength, h.opts.MaxBody)
+	of := tenant.From(r.Context())
+	most, explain := adapter.Bound(h.opts.Limiter, of, h.opts.MaxBody)
+	if r.ContentLength > most {
+		return nil, explain(fmt.Errorf("%w: it has %d bytes, at most %d are taken", adapter.ErrTooLarge, r.ContentLength, most))
 	}
-	wire := &countingReader{r: r.Body, limit: h.opts.MaxBody}
+	wire := &countingReader{r: r.Body, limit: most}
 	defer func() { h.metrics.received.Add(float64(wire.n)) }()
 	if !gzipped {
-		body, err := adapter.ReadAll(wire, min(h.opts.MaxBody, h.opts.MaxDecoded), r.ContentLength, share)
-		return body, readError(err)
+		body, err := adapter.ReadAll(wire, min(most, h.opts.MaxDecoded), r.ContentLength, share)
+		return body, explain(readError(err))
 	}
 	if err := share.Take(decompressorBytes); err != nil {
 		return nil, err
 	}
 	plain, err := gzip.NewReader(wire)
 	if err != nil {
-		return nil, corruptError(err)
+		return nil, explain(corruptError(err))
 	}
-	body, err := adapter.ReadAll(plain, h.opts.MaxDecoded, -1, share)
-	return body, corruptError(err)
+	decoded, explain := adapter.Bound(h.opts.Limiter, of, h.opts.MaxDecoded)
+	body, err := adapter.ReadAll(plain, decoded, -1, share)
+	return body, explain(corruptError(err))
 }
 
 // corruptError tells what is wrong with compressed bytes from what is wrong with the connection.

@@ -69,10 +69,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		h.fail(w, e, http.StatusMethodNotAllowed, "OTLP takes POST only")
+		h.fail(w, e, http.StatusMethodNotAllowed, "OTLP takes POST only", nil)
 		return
 	case err != nil:
-		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error())
+		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error(), nil)
 		return
 	}
 	share := h.budget.Share()
@@ -184,10 +184,10 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 	switch {
 	case done.full != nil:
 		// A sender that tries again may have the rest stored yet; what is stored already stays as it is.
-		h.fail(w, e, http.StatusTooManyRequests, text)
+		h.fail(w, e, http.StatusTooManyRequests, text, done.full)
 		return
 	case refused > 0 && refused == done.points:
-		h.fail(w, e, http.StatusBadRequest, text)
+		h.fail(w, e, http.StatusBadRequest, text, nil)
 		return
 	}
 	body, err := e.success(refused, text)
@@ -210,16 +210,16 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err
 	if code == http.StatusInternalServerError {
 		h.opts.Logger.Error("OTLP write failed", "tenant", tenant.From(r.Context()), "err", err)
 	}
-	h.fail(w, e, code, err.Error())
+	h.fail(w, e, code, err.Error(), err)
 }
 
-// fail answers with a google.rpc.Status.
-func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string) {
+// fail answers with a google.rpc.Status. The cause may know when to try again.
+func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string, cause error) {
 	switch code {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(h.opts.RetryFull))
+		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(cause, h.opts.RetryFull)))
 	}
 	body, err := e.failure(code, text)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // Bounds of one series' labels before the store looks at them: what is over them is refused without being
@@ -159,11 +160,14 @@ func (d *decoder) define(alias []byte, ls labels.Labels) error {
 	}
 	series, err := d.batch.Define(canon, ls)
 	var bad *storage.LabelError
+	var limit *tenant.LimitError
 	switch {
 	case err == nil:
 		d.series = series
 	case errors.As(err, &bad):
 		d.refuse(bad.Reason, err)
+	case errors.As(err, &limit):
+		d.refuse(limit.Limit, err)
 	case errors.Is(err, storage.ErrTooManySeries):
 		d.refuse(reasonTooManySeries, err)
 	default:

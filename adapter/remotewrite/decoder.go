@@ -13,6 +13,7 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 var (
@@ -154,6 +155,10 @@ func (d *decoder) commit() error {
 		return nil
 	}
 	if err := b.Commit(d.ctx); err != nil {
+		var limit *tenant.LimitError
+		if errors.As(err, &limit) { // The request may have had batches before this one.
+			return limit.Of(d.written.floats + d.written.histograms + d.pending.floats + d.pending.histograms)
+		}
 		return err
 	}
 	d.written.floats += d.pending.floats

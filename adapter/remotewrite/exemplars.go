@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // exemplarLabels collects the labels of an exemplar. What is over any bound is counted and not built up.
@@ -193,7 +194,8 @@ var errExemplarLabels = errors.New("the labels of an exemplar have more than 128
 // isExemplarError says whether err is about an exemplar alone.
 func isExemplarError(err error) bool {
 	var invalid *storage.InvalidExemplarError
-	return errors.Is(err, errExemplarLabels) || errors.As(err, &invalid) || errors.Is(err, storage.ErrTooOld) || errors.Is(err, storage.ErrTooFarAhead)
+	var limit *tenant.LimitError
+	return errors.As(err, &limit) || errors.Is(err, errExemplarLabels) || errors.As(err, &invalid) || errors.Is(err, storage.ErrTooOld) || errors.Is(err, storage.ErrTooFarAhead)
 }
 
 // refuseExemplar counts an exemplar that isn't taken; other errors end the request.
@@ -210,6 +212,9 @@ func (d *decoder) refuseExemplar(err error) error {
 		reason = reasonTooFarAhead
 	case !isExemplarError(err):
 		return err
+	}
+	if limit := (*tenant.LimitError)(nil); errors.As(err, &limit) {
+		reason = limit.Limit
 	}
 	place, isNew := d.refusals.at(reason)
 	d.refusals[place].exemplars++

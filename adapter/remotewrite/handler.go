@@ -1,8 +1,10 @@
 package remotewrite
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -88,18 +90,31 @@ func (h *handler) take(r *http.Request, v version, q *request) error {
 
 // decode reads a request and puts its samples into batches.
 func (h *handler) decode(r *http.Request, v version, q *request) error {
-	if err := q.body.read(r, h.opts.MaxCompressed); err != nil {
-		return err
+	name := q.decoder.tenant
+	compressed, decoded := h.opts.MaxCompressed, h.opts.MaxDecoded
+	if own := h.opts.Limiter.Of(name).RequestBytes; own > 0 {
+		compressed, decoded = min(compressed, own), min(decoded, own)
+	}
+	if err := q.body.read(r, compressed); err != nil {
+		return h.tooLarge(err, name, compressed < h.opts.MaxCompressed)
 	}
 	h.metrics.received.Add(float64(len(q.body.compressed)))
-	if err := q.body.decompress(h.opts.MaxDecoded); err != nil {
-		return err
+	if err := q.body.decompress(decoded); err != nil {
+		return h.tooLarge(err, name, decoded < h.opts.MaxDecoded)
 	}
 	h.metrics.decoded.Add(float64(len(q.body.decoded)))
 	if v == version2 {
 		return q.decoder.decodeV2(q.body.decoded)
 	}
 	return q.decoder.decodeV1(q.body.decoded)
+}
+
+// tooLarge names the tenant's limit where that is what a request is over.
+func (h *handler) tooLarge(err error, name string, own bool) error {
+	if !own || !errors.Is(err, errTooLarge) {
+		return err
+	}
+	return cmp.Or(h.opts.Limiter.CheckRequest(name, math.MaxInt64), err)
 }
 
 // respond answers a request that was negotiated.
@@ -130,7 +145,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(h.opts.RetryFull))
+		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, h.opts.RetryFull)))
 	}
 	if err == nil {
 		h.metrics.ack.Observe(h.opts.Now().Sub(began).Seconds())

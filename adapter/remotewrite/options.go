@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // ErrOptions says that options can't be used.
@@ -34,6 +36,8 @@ type Options struct {
 	// Metadata gets what senders say of metrics, while a request is being decoded and whatever becomes of its
 	// samples. It must be quick, keep no reference to m's bytes, and bound what it stores. nil: ignored.
 	Metadata func(ctx context.Context, tenant string, m Metadata)
+	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
+	Limiter *tenant.Limiter
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
 	// Logger gets what an operator should know.

@@ -136,7 +136,9 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	direct := got.URL + "/api/v1/query?" + url.Values{"query": {otlpQueries[0]}, "time": {end.Format(time.RFC3339Nano)}}.Encode()
 	expected := ask(t, direct, tenant.Default)
 	require.Eventually(t, func() bool { return equalJSON(expected, ask(t, direct, relayed)) }, time.Minute, 50*time.Millisecond)
-	metadata := func(tenant string) map[string]any { return ask(t, cassia.url+"/api/v1/metadata", tenant).(map[string]any) }
+	metadata := func(tenant string) map[string]any {
+		return ask(t, cassia.url+"/api/v1/metadata", tenant).(map[string]any)
+	}
 	require.Eventually(t, func() bool { return len(metadata(relayed)) > 0 }, time.Minute, 50*time.Millisecond)
 	told := metadata(tenant.Default)
 	require.Len(t, told, 7, "six instruments and target_info")

@@ -26,6 +26,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/api"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // memoryLimit is the share of the memory above which Go collects garbage harder.
@@ -71,9 +72,10 @@ type process struct {
 	// fail ends the process with an error, as soon as it can do so in order.
 	fail context.CancelCauseFunc
 
-	engine openedEngine
-	store  *storage.Store
-	loop   *downsample.Loop
+	engine  openedEngine
+	limiter *tenant.Limiter
+	store   *storage.Store
+	loop    *downsample.Loop
 }
 
 // serve runs until ctx ends, which is no error. listening is told the addresses once they are open.
@@ -85,6 +87,9 @@ func serve(ctx context.Context, c *config.Config, flags map[string]string, log *
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())
 	log.Info("starting cassia", "version", buildVersion().Cassia, "revision", buildVersion().Revision)
 
+	if err := p.openLimits(); err != nil {
+		return err
+	}
 	if err := p.openStore(ctx); err != nil {
 		return err
 	}
@@ -124,6 +129,7 @@ func (p *process) openStore(ctx context.Context) error {
 	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-o.cacheBytes, p.c.QueryBytes
 	so.Shared, so.Follow = p.shared(), p.does("read")
 	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
+	so.Limiter = p.limiter
 	so.Logger, so.Registerer = p.log.With("component", "storage"), p.registry
 	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
 		err = errors.Join(err, p.engine.Close())
@@ -180,6 +186,7 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error {
 	writes := remotewrite.DefaultOptions()
 	writes.Logger, writes.Registerer = p.log.With("component", "remotewrite"), p.registry
+	writes.Limiter = p.limiter
 	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
 		p.store.NoteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
 	}
@@ -207,9 +214,11 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 		API: queries, Write: write, Routes: routes,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
+		Federation:   p.c.Federation,
 		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
 	}
 	p.lock(&options, files)
+	files.Add("--limits.file", p.loadLimits)
 	files.OnHangup(ctx)
 	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(options), p.log.With("component", "http"))
 	if err != nil {
@@ -239,6 +248,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
 		Head:     func(context.Context) (api.Head, error) { return api.Head(p.store.HeadStats()), nil },
+		Limits:   p.limitsOf,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
 }

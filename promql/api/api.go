@@ -54,6 +54,9 @@ type Options struct {
 	// Head tells the state of what isn't sealed; nil: status/tsdb is answered with 501.
 	Head func(ctx context.Context) (Head, error)
 
+	// Limits tells what tenants may use and do use, which becomes JSON, for status/limits; nil: there is no such route.
+	Limits func(tenants []string) any
+
 	// Version, Started, Now, Retention and Flags are what the status pages tell.
 	Version   Version
 	Started   time.Time

@@ -40,6 +40,9 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 		"/status/config":    a.get(a.config),
 		"/status/tsdb":      a.get(a.head),
 	}
+	if a.Limits != nil {
+		routes["/status/limits"] = a.get(a.limits)
+	}
 	for path, message := range map[string]string{
 		"/admin/tsdb/delete_series":    "deleting series isn't supported yet; --retention.raw removes old samples",
 		"/admin/tsdb/clean_tombstones": "there are no tombstones to clean",

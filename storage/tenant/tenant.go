@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Default is the tenant of a request that names none.
@@ -19,16 +20,16 @@ const MaxLen = 150
 // ErrInvalid says that a tenant's name can't be used.
 var ErrInvalid = errors.New("tenant: invalid name")
 
-type key struct{}
+type contextKey struct{}
 
 // Into returns a context that carries the tenant.
 func Into(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, key{}, name)
+	return context.WithValue(ctx, contextKey{}, name)
 }
 
 // From returns the tenant that ctx carries, or Default.
 func From(ctx context.Context) string {
-	if name, ok := ctx.Value(key{}).(string); ok {
+	if name, ok := ctx.Value(contextKey{}).(string); ok {
 		return name
 	}
 	return Default
@@ -53,3 +54,10 @@ func Check(name string) error {
 	}
 	return nil
 }
+
+// listSeparator stands between the names of a request that reads of several tenants.
+const listSeparator = "|"
+
+// All returns the tenants that ctx carries: usually one, and several where a request that reads named a list, as a|b, and
+// was allowed to.
+func All(ctx context.Context) []string { return strings.Split(From(ctx), listSeparator) }

@@ -20,6 +20,9 @@ type Config struct {
 	ListenAddresses []string
 	WebConfigFile   string
 	AdminAPI        bool
+	// LimitsFile has the limits of tenants, or is empty; Federation lets queries name several tenants.
+	LimitsFile string
+	Federation bool
 	// Lifecycle allows POST /-/reload.
 	Lifecycle bool
 	// AuthFile names the file of users, or is empty; Auth is what Validate read from it.
@@ -67,6 +70,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("web.config.file", "File that enables TLS or basic authentication, in the form of Prometheus' exporter-toolkit.").StringVar(&c.WebConfigFile)
 	cmd.Flag("auth.file", "YAML file of the users: their passwords, tokens or certificates (as hashes or names), their roles and tenants. It is read again upon SIGHUP. Default: everybody may do everything.").StringVar(&c.AuthFile)
 	cmd.Flag("web.enable-admin-api", "Allow POST /-/seal, and other changes over HTTP.").BoolVar(&c.AdminAPI)
+	cmd.Flag("limits.file", "YAML file with what tenants may use: rates, series, sizes, queries. Read again by SIGHUP and POST /-/reload.").StringVar(&c.LimitsFile)
+	cmd.Flag("tenants.federation", "Let requests that read name several tenants, as a|b.").BoolVar(&c.Federation)
 	cmd.Flag("web.enable-lifecycle", "Allow POST /-/reload, which reads files again as the signal SIGHUP does.").BoolVar(&c.Lifecycle)
 	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)
 

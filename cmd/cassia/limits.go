@@ -1,0 +1,45 @@
+package main
+
+import (
+	"time"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// openLimits makes what holds tenants to their limits.
+func (p *process) openLimits() error {
+	p.limiter = tenant.NewLimiter(time.Now, p.registry)
+	return p.loadLimits()
+}
+
+// loadLimits puts into force what the file of limits says; after an error nothing has changed.
+func (p *process) loadLimits() error {
+	table, err := p.c.LoadLimits()
+	if err == nil {
+		p.limiter.Set(table)
+	}
+	return err
+}
+
+// limitStatus is what a tenant may know of its limits. Numbers are by the names of limits in the file; durations are in seconds.
+type limitStatus struct {
+	Tenant string `json:"tenant"`
+	// Limits are those that are set.
+	Limits map[string]float64 `json:"limits"`
+	// Used is what is in use now of what can be counted.
+	Used map[string]float64 `json:"used"`
+	// Left is what could be used at once of what is counted by time.
+	Left map[string]float64 `json:"left"`
+}
+
+// limitsOf tells how tenants stand.
+func (p *process) limitsOf(names []string) any {
+	out := make([]limitStatus, 0, len(names))
+	for _, name := range names {
+		out = append(out, limitStatus{
+			Tenant: name, Limits: p.limiter.Of(name).ByKey(), Left: p.limiter.Left(name),
+			Used: map[string]float64{tenant.KeyActiveSeries: float64(p.store.ActiveSeries(name))},
+		})
+	}
+	return out
+}

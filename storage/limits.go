@@ -1,0 +1,83 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// labelBounds bound a series' labels: their number, and the bytes of names and values.
+type labelBounds struct{ labels, name, value int }
+
+// labelBounds returns those of a tenant: its own limits, or the store's.
+func (o *Options) labelBounds(name string) labelBounds {
+	b := labelBounds{o.MaxLabels, o.MaxLabelName, o.MaxLabelValue}
+	limits := o.Limiter.Of(name)
+	for _, own := range []struct {
+		limit int64
+		bound *int
+	}{{limits.Labels, &b.labels}, {limits.LabelNameBytes, &b.name}, {limits.LabelValueBytes, &b.value}} {
+		if own.limit > 0 {
+			*own.bound = int(own.limit)
+		}
+	}
+	return b
+}
+
+// anyLabels bound what any tenant may have stored, whatever its limits were.
+func (o *Options) anyLabels() labelBounds {
+	return labelBounds{max(o.MaxLabels, tenant.MaxLabels), engine.MaxKeyText, engine.MaxKeyText}
+}
+
+// countRefused counts a series that was refused because of a limit of the tenant's own.
+func (b *Batch) countRefused(err error) {
+	var bad *LabelError
+	if !errors.As(err, &bad) {
+		return
+	}
+	limiter, name := b.s.opts.Limiter, b.tenant.name
+	limits := limiter.Of(name)
+	switch {
+	case bad.Reason == ReasonTooManyLabels && limits.Labels > 0:
+		limiter.Refused(name, tenant.KeyLabels, 1)
+	case bad.Reason == ReasonLabelNameTooLong && limits.LabelNameBytes > 0:
+		limiter.Refused(name, tenant.KeyLabelNameBytes, 1)
+	case bad.Reason == ReasonLabelValueTooLong && limits.LabelValueBytes > 0:
+		limiter.Refused(name, tenant.KeyLabelValueBytes, 1)
+	}
+}
+
+// mayEnter says whether the head takes one more series of a tenant. The caller holds the tenant's lock.
+func (s *Store) mayEnter(t *headTenant) error {
+	if most := s.opts.HeadBytes; most > 0 && s.head.bytes.Load() >= most {
+		return ErrTooManySeries
+	}
+	return s.opts.Limiter.TakeSeries(t.name, len(t.byID), s.Ready() == nil)
+}
+
+// ActiveSeries returns how many series of a tenant have samples that aren't sealed.
+func (s *Store) ActiveSeries(tenant string) int {
+	s.head.mu.RLock()
+	t := s.head.tenants[tenant]
+	s.head.mu.RUnlock()
+	if t == nil {
+		return 0
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byID)
+}
+
+// shorten leaves of a request for labels the range that the tenant may ask for, and tells so.
+func (r *request) shorten() {
+	longest := r.use.Longest()
+	if longest == 0 || r.maxT-r.minT <= longest.Milliseconds() {
+		return
+	}
+	r.minT = r.maxT - longest.Milliseconds()
+	r.tell(fmt.Errorf("limit %s of tenant %q: only what there was from %s on is listed",
+		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
+}

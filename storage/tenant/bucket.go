@@ -1,0 +1,37 @@
+package tenant
+
+import (
+	"math"
+	"time"
+)
+
+// bucket is a token bucket. Its zero value is full.
+type bucket struct {
+	at    time.Time // when tokens was right; zero: never
+	level float64
+}
+
+// fill brings the bucket to now. rate is tokens a second.
+func (b *bucket) fill(now time.Time, rate, burst float64) {
+	switch {
+	case b.at.IsZero():
+		b.level = burst
+	case now.After(b.at):
+		b.level += now.Sub(b.at).Seconds() * rate
+	}
+	b.at, b.level = now, min(b.level, burst)
+}
+
+// take takes n tokens, or none and says how long to wait for them. n is at most burst.
+func (b *bucket) take(now time.Time, rate, burst, n float64) (wait time.Duration, ok bool) {
+	b.fill(now, rate, burst)
+	if b.level < n {
+		seconds := (n - b.level) / rate
+		return time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2)), false
+	}
+	b.level -= n
+	return 0, true
+}
+
+// give brings tokens back.
+func (b *bucket) give(n float64) { b.level += n }

@@ -1,0 +1,165 @@
+package tenant
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/units"
+	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
+)
+
+// ErrBadLimits says why a file of limits can't be used.
+var ErrBadLimits = errors.New("tenant: bad limits")
+
+// MaxLimitsFile bounds the size of a file of limits, bytes.
+const MaxLimitsFile = 4 << 20
+
+// ParseLimits reads a file of limits:
+//
+//	defaults:
+//	  samples_per_second: 50000
+//	  request_bytes: 16MiB
+//	  query_range: 31d
+//	tenants:
+//	  team-a: {samples_per_second: 200000}
+//
+// What a tenant leaves out is as in defaults; 0 is no limit. Unknown keys, and keys that stand there twice, are errors
+// with their line. All errors wrap ErrBadLimits.
+func ParseLimits(text []byte) (*Table, error) {
+	var doc yaml.Node
+	if len(text) > MaxLimitsFile {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", ErrBadLimits, len(text), MaxLimitsFile)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: %s", ErrBadLimits, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: there is more than one document", ErrBadLimits)
+	}
+	t := NewTable(Limits{}, nil)
+	if doc.Kind == 0 {
+		return t, nil // The file is empty.
+	}
+	var tenants *yaml.Node
+	err := eachKey(doc.Content[0], func(name string, at, value *yaml.Node) (err error) {
+		switch name {
+		case "defaults":
+			t.defaults, err = parseSet(value, Limits{})
+		case "tenants":
+			tenants = value
+		default:
+			err = fmt.Errorf("line %d: unknown key %q; there are defaults and tenants", at.Line, name)
+		}
+		return err
+	})
+	if err == nil && tenants != nil {
+		t.tenants = map[string]Limits{}
+		err = eachKey(tenants, func(name string, at, value *yaml.Node) error {
+			if err := Check(name); err != nil {
+				return fmt.Errorf("line %d: %w", at.Line, err)
+			}
+			own, err := parseSet(value, t.defaults)
+			t.tenants[name] = own
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadLimits, err)
+	}
+	return t, nil
+}
+
+// eachKey calls f for the entries of a mapping; nothing counts as an empty one.
+func eachKey(n *yaml.Node, f func(name string, at, value *yaml.Node) error) error {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: must be keys with values", n.Line)
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		at, value := n.Content[i], n.Content[i+1]
+		if at.Kind != yaml.ScalarNode || value.Kind == yaml.AliasNode {
+			return fmt.Errorf("line %d: neither aliases nor keys that aren't words are taken", at.Line)
+		}
+		if line, twice := seen[at.Value]; twice {
+			return fmt.Errorf("line %d: %q stands already in line %d", at.Line, at.Value, line)
+		}
+		seen[at.Value] = at.Line
+		if err := f(at.Value, at, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseSet reads limits over others.
+func parseSet(n *yaml.Node, over Limits) (Limits, error) {
+	err := eachKey(n, func(name string, at, value *yaml.Node) error {
+		for i := range keys {
+			if keys[i].name != name {
+				continue
+			}
+			v, err := keys[i].parse(value)
+			if err != nil {
+				return fmt.Errorf("line %d: %s: %w", value.Line, name, err)
+			}
+			*keys[i].at(&over) = v
+			return nil
+		}
+		return fmt.Errorf("line %d: unknown key %q%s", at.Line, name, hint(name))
+	})
+	return over, err
+}
+
+// hint helps where a key belongs elsewhere.
+func hint(name string) string {
+	if strings.Contains(name, "retention") {
+		return ": how long samples are kept is for --retention.file"
+	}
+	return ""
+}
+
+func (k *key) parse(n *yaml.Node) (v int64, err error) {
+	if n.Kind != yaml.ScalarNode {
+		return 0, errors.New("must be one value")
+	}
+	switch k.unit {
+	case unitDuration:
+		d, err := model.ParseDuration(n.Value)
+		if err != nil {
+			return 0, fmt.Errorf("%q must be a duration such as 31d, or 0 for no limit", n.Value)
+		}
+		return int64(time.Duration(d)), nil
+	case unitBytes:
+		v, err = strconv.ParseInt(n.Value, 10, 64)
+		if err != nil {
+			var b units.Base2Bytes
+			b, err = units.ParseBase2Bytes(n.Value)
+			v = int64(b)
+		}
+		if err != nil || v < 0 || v > greatest {
+			return 0, fmt.Errorf("%q must be a number of bytes such as 16MiB, or 0 for no limit", n.Value)
+		}
+		return v, nil
+	default:
+		most := int64(greatest)
+		if k.most > 0 {
+			most = k.most
+		}
+		number, err := strconv.ParseFloat(n.Value, 64) // 1e6 is welcome.
+		if err != nil || number < 0 || number > float64(most) || number != math.Trunc(number) {
+			return 0, fmt.Errorf("%q must be a whole number of at most %d, or 0 for no limit", n.Value, most)
+		}
+		return int64(number), nil
+	}
+}

@@ -1,0 +1,123 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Use is what one query has used of one tenant's limits. Its methods may be called by many goroutines, and all but Saved
+// and Restore return a *LimitError, of 422, where a limit is reached. A nil Use has no limits.
+type Use struct {
+	limiter                *Limiter
+	tenant                 string
+	limits                 Limits
+	series, samples, bytes atomic.Int64
+	told                   atomic.Bool
+}
+
+type usesKey struct{}
+
+// uses are those of one query.
+type uses struct {
+	mu  sync.Mutex
+	all map[string]*Use
+}
+
+// Begin returns a context whose reads count as one query.
+func (l *Limiter) Begin(ctx context.Context) context.Context {
+	if l == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, usesKey{}, &uses{all: map[string]*Use{}})
+}
+
+// Use returns what the query of ctx has used of a tenant's limits; where none began, it counts by itself.
+func (l *Limiter) Use(ctx context.Context, name string) *Use {
+	if l == nil {
+		return nil
+	}
+	u, ok := ctx.Value(usesKey{}).(*uses)
+	if !ok {
+		return &Use{limiter: l, tenant: name, limits: l.Of(name)}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one := u.all[name]
+	if one == nil {
+		one = &Use{limiter: l, tenant: name, limits: l.Of(name)}
+		u.all[name] = one
+	}
+	return one
+}
+
+// Series counts series that were found.
+func (u *Use) Series(n int) error {
+	if u == nil || u.limits.QuerySeries == 0 || u.series.Add(int64(n)) <= u.limits.QuerySeries {
+		return nil
+	}
+	return u.refuse(KeyQuerySeries, "it finds more than %d series; choose fewer", u.limits.QuerySeries)
+}
+
+// Samples counts samples, or buckets, that were read.
+func (u *Use) Samples(n int) error {
+	if u == nil || u.limits.QuerySamples == 0 || u.samples.Add(int64(n)) <= u.limits.QuerySamples {
+		return nil
+	}
+	return u.refuse(KeyQuerySamples, "it reads more than %d samples; ask for a shorter range or for fewer series", u.limits.QuerySamples)
+}
+
+// Bytes counts bytes of labels and encoded samples that were read.
+func (u *Use) Bytes(n int) error {
+	if u == nil || u.limits.QueryBytes == 0 || u.bytes.Add(int64(n)) <= u.limits.QueryBytes {
+		return nil
+	}
+	return u.refuse(KeyQueryBytes, "its labels and encoded samples are more than %d bytes; ask for a shorter range or for fewer series", u.limits.QueryBytes)
+}
+
+// Range checks how far back a query looks.
+func (u *Use) Range(d time.Duration) error {
+	if u == nil || u.limits.QueryRange == 0 || d <= u.limits.QueryRange {
+		return nil
+	}
+	return u.refuse(KeyQueryRange, "it looks %s back from its last step, at most %s are allowed; ask for a shorter range", d, u.limits.QueryRange)
+}
+
+// Longest returns the longest range that the tenant may ask for; 0: any.
+func (u *Use) Longest() time.Duration {
+	if u == nil {
+		return 0
+	}
+	return u.limits.QueryRange
+}
+
+// refuse counts a query once.
+func (u *Use) refuse(limit, format string, args ...any) error {
+	if u.told.CompareAndSwap(false, true) {
+		u.limiter.Refused(u.tenant, limit, 1)
+	}
+	return &LimitError{Tenant: u.tenant, Limit: limit, Status: http.StatusUnprocessableEntity,
+		Detail: "the query needs too much: " + fmt.Sprintf(format, args...) + ", or ask the operator for more"}
+}
+
+// Used is a state of a Use.
+type Used struct{ series, samples int64 }
+
+// Saved returns the state, for Restore where something is to be done again.
+func (u *Use) Saved() Used {
+	if u == nil {
+		return Used{}
+	}
+	return Used{u.series.Load(), u.samples.Load()}
+}
+
+// Restore goes back to a state.
+func (u *Use) Restore(to Used) {
+	if u != nil {
+		u.series.Store(to.series)
+		u.samples.Store(to.samples)
+	}
+}
