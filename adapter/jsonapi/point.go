@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -115,6 +116,9 @@ func parseSeconds(text string) (ms int64, ok bool) {
 	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
 		// Exact, where a float may not be.
 		return whole * 1000, whole > math.MinInt64/2000 && whole < math.MaxInt64/2000
+	}
+	if strings.Trim(text, "+-.0123456789eE") != "" {
+		return 0, false // Go reads more than JSON has.
 	}
 	s, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(s) || math.Abs(s) > math.MaxInt64/2000 {

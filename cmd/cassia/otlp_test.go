@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,10 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 			native.Record(ctx, int64(v*float64(10+round)))
 		}
 		one := &metricdata.ResourceMetrics{}
+		// Prometheus takes one value a millisecond.
+		for began := time.Now().UnixMilli(); time.Now().UnixMilli() == began; {
+			runtime.Gosched()
+		}
 		require.NoError(t, reader.Collect(t.Context(), one))
 		out = append(out, one)
 	}
