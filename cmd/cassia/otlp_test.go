@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -45,7 +46,7 @@ func TestOTLPAsPrometheus(t *testing.T) {
 			cassia := startServe(t, append([]string{"--storage.path=" + t.TempDir()}, c.flags...)...)
 			require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, time.Minute, 5*time.Millisecond)
 			config := c.config + "remote_write:\n  - url: " + cassia.url + "/api/v1/write\n    headers: {" + tenant.Header + ": " + relayed + "}\n" +
-				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    queue_config: {batch_send_deadline: 50ms}\n"
+				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
 			prometheus := startPrometheus(t.Context(), t, address(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage,metadata-wal-records")
 
 			before := time.Now()
@@ -138,9 +139,14 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	require.Equal(t, exemplars(prometheus, ""), exemplars(cassia.url, tenant.Default))
 
 	// What went through Prometheus arrives a little later.
-	direct := got.URL + "/api/v1/query?" + url.Values{"query": {otlpQueries[0]}, "time": {end.Format(time.RFC3339Nano)}}.Encode()
-	expected := ask(t, direct, tenant.Default)
-	require.Eventually(t, func() bool { return equalJSON(expected, ask(t, direct, relayed)) }, time.Minute, 50*time.Millisecond)
+	direct, err := got.Query(ctx, otlpQueries[0], end)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		arrived, err := promrig.API{URL: cassia.url + "/t/" + relayed}.Query(ctx, otlpQueries[0], end)
+		if assert.NoError(t, err) {
+			assert.Empty(t, direct.Difference(arrived))
+		}
+	}, time.Minute, 50*time.Millisecond)
 	metadata := func(tenant string) map[string]any {
 		return ask(t, cassia.url+"/api/v1/metadata", tenant).(map[string]any)
 	}
@@ -176,10 +182,4 @@ func ask(t *testing.T, url, of string) any {
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&body))
 	require.Equal(t, "success", body.Status, url)
 	return body.Data
-}
-
-func equalJSON(a, b any) bool {
-	x, errA := json.Marshal(a)
-	y, errB := json.Marshal(b)
-	return errA == nil && errB == nil && string(x) == string(y)
 }
