@@ -64,7 +64,7 @@ func newRigOver(t *testing.T, so storage.Options, change func(*Options)) rig {
 	evaluator := promql.NewEngine(po)
 	t.Cleanup(func() { require.NoError(t, evaluator.Close()) })
 	o := Options{
-		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready,
+		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready, Exemplars: promql.NewExemplars(store),
 		Version: Version{Cassia: "1.2.3"}, Started: time.Unix(1, 0), Now: time.Now, Retention: "30d", Flags: map[string]string{"a.b": "c"},
 		ListenAddress: ":9201", ExternalURL: &url.URL{Scheme: "http", Host: "host:9201"},
 		Cardinality: store.Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
