@@ -16,6 +16,7 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/util/features"
 	"github.com/prometheus/prometheus/util/notifications"
 	promapi "github.com/prometheus/prometheus/web/api/v1"
@@ -51,8 +52,8 @@ type Options struct {
 	Exemplars promstorage.ExemplarQueryable
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
-	// Head tells the state of what isn't sealed; nil: status/tsdb is answered with 501.
-	Head func(ctx context.Context) (Head, error)
+	// Cardinality counts for status/tsdb.
+	Cardinality Cardinality
 
 	// Limits tells what tenants may use and do use, which becomes JSON, for status/limits; nil: there is no such route.
 	Limits func(tenants []string) any
@@ -66,8 +67,11 @@ type Options struct {
 	// ListenAddress and ExternalURL are where this process is found.
 	ListenAddress string
 	ExternalURL   *url.URL
-	// AdminAPI tells whether changes are allowed. None is supported yet.
+	// AdminAPI tells whether changes are allowed: what follows.
 	AdminAPI bool
+	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
+	Delete          Delete
+	CleanTombstones func(ctx context.Context, tenant string) error
 
 	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
@@ -87,31 +91,42 @@ func New(o Options) http.Handler {
 	if o.Exemplars == nil {
 		o.Exemplars = noExemplars{}
 	}
-	a := &api{Options: o, cors: regexp.MustCompile("^(?:.*)$")}
-	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but its own
-	// first request should wait for that.
+	describe(o)
+	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1)}
+	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
+	// request should wait for that.
 	rest := sync.OnceValue(a.router)
 	go rest()
 
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
-	for path, h := range a.overrides() {
-		mux.Handle(Prefix+path, o.Instrument(Prefix+path, h))
-	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
 }
+
+// anyOrigin is Prometheus' default of the pages that may call the API, as Prometheus compiles it.
+const anyOrigin = "^(?s:.*)$"
 
 type api struct {
 	Options
 	cors *regexp.Regexp
+	// counting is held while a tenant's series are counted.
+	counting chan struct{}
 }
 
-// router leads to Prometheus' own handlers.
+// router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router knows the methods
+// of each route, and what it answers to others.
 func (a *api) router() http.Handler {
+	overrides, known := a.overrides(), map[string]bool{}
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
+		if own, ok := overrides[name]; ok {
+			h, known[name] = own, true
+		}
 		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, a.withRollupNames(name, h))))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
+	for name, h := range overrides {
+		if !known[name] { // Prometheus has no such route.
+			router.Get(name, h)
+		}
+	}
 	return router
 }
 
@@ -134,7 +149,7 @@ func (a *api) prometheus() *promapi.API {
 		a.Flags,
 		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
 		func(h http.HandlerFunc) http.HandlerFunc { return h }, // See whenReady.
-		noTSDB{}, "", a.AdminAPI,
+		adminTSDB{del: a.Delete}, "", a.AdminAPI,
 		false, 0, // No search API.
 		a.Logger,
 		func(context.Context) promapi.RulesRetriever { return nothing{} },
@@ -150,7 +165,7 @@ func (a *api) prometheus() *promapi.API {
 		statusOf,
 		a.Features,
 		promapi.OpenAPIOptions{IncludePaths: described, ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
-		parser.NewParser(a.Parser),
+		promql.NewParser(a.Parser),
 	)
 }
 
@@ -158,10 +173,12 @@ func (a *api) prometheus() *promapi.API {
 // numbers, which has no name outside of it.
 func statusOf[K any](_ K, err error) (code int, override bool) {
 	switch {
-	case errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
+	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
 		return http.StatusServiceUnavailable, true
-	case errors.Is(err, storage.ErrQueryTooLarge):
+	case errors.Is(err, storage.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
 		return http.StatusUnprocessableEntity, true
+	case errors.Is(err, storage.ErrBadDelete):
+		return http.StatusBadRequest, true
 	}
 	return 0, false
 }
@@ -176,6 +193,9 @@ var readers = map[string]bool{
 func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !readers[name] {
 		return h
+	}
+	if name == "/read" {
+		h = a.boundedRead(h)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {

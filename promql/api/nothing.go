@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 
 	"github.com/prometheus/prometheus/config"
@@ -26,8 +27,8 @@ func (nothing) Alertmanagers() []*url.URL                   { return nil }
 func (nothing) DroppedAlertmanagers() []*url.URL            { return nil }
 func (nothing) RuleGroups() []*rules.Group                  { return nil }
 func (nothing) AlertingRules() []*rules.AlertingRule        { return nil }
-func (nothing) ScrapePoolConfig(string) (*config.ScrapeConfig, error) {
-	return nil, errors.New("cassia scrapes nothing, so it has no scrape pools")
+func (nothing) ScrapePoolConfig(name string) (*config.ScrapeConfig, error) {
+	return nil, fmt.Errorf("scrape pool %q not found", name)
 }
 
 // noExemplars answers that there are none, as a Prometheus does that keeps none.
@@ -41,8 +42,7 @@ func (noExemplars) Select(_, _ int64, _ ...[]*labels.Matcher) ([]exemplar.QueryR
 	return []exemplar.QueryResult{}, nil
 }
 
-// errNoTSDB answers what only Prometheus' own storage can do. The routes that lead here are overridden;
-// this is for those that a later Prometheus may add.
+// errNoTSDB answers what only Prometheus' own storage can do, and what Options don't offer.
 var errNoTSDB = errors.New("not supported: cassia has no Prometheus TSDB")
 
 // noTSDB stands where Prometheus' API expects its own storage.
