@@ -47,19 +47,16 @@ func TestOTLPAsPrometheus(t *testing.T) {
 			require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, time.Minute, 5*time.Millisecond)
 			config := c.config + "remote_write:\n  - url: " + cassia.url + "/api/v1/write\n    headers: {" + tenant.Header + ": " + relayed + "}\n" +
 				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
-			prometheus := startPrometheus(t.Context(), t, address(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage,metadata-wal-records")
+			prometheus := startPrometheus(t.Context(), t, address(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage")
 
 			before := time.Now()
 			sent := measure(t)
-			for _, url := range []string{cassia.url, prometheus.URL()} {
-				e, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(url+"/api/v1/otlp/v1/metrics"))
-				require.NoError(t, err)
-				for _, one := range sent {
-					require.NoError(t, e.Export(t.Context(), one))
-				}
-				require.NoError(t, e.Shutdown(context.Background()))
-			}
+			export(t, cassia.url, sent)
+			export(t, prometheus.URL(), sent)
 			compareOTLP(t, cassia, prometheus.URL(), before, time.Now())
+			if len(c.flags) == 0 {
+				compareTypes(t, cassia, sent)
+			}
 		})
 	}
 }
@@ -147,22 +144,48 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 			assert.Empty(t, direct.Difference(arrived))
 		}
 	}, time.Minute, 50*time.Millisecond)
-	metadata := func(tenant string) map[string]any {
-		return ask(t, cassia.url+"/api/v1/metadata", tenant).(map[string]any)
-	}
-	require.Eventually(t, func() bool { return len(metadata(relayed)) > 0 }, time.Minute, 50*time.Millisecond)
-	told := metadata(tenant.Default)
-	require.Len(t, told, 7, "six instruments and target_info")
-	for name, of := range metadata(relayed) {
-		// Remote write 2.0 tells of series, OTLP of metrics.
-		family := name
+}
+
+// compareTypes holds the metadata that Cassia has of what was sent to a real Prometheus that makes labels of types and
+// units: that is where it shows what OTLP told it.
+func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
+	prometheus := startPrometheus(t.Context(), t, address(t), "", "--web.enable-otlp-receiver", "--enable-feature=type-and-unit-labels")
+	export(t, prometheus.URL(), sent)
+	values := url.Values{"match[]": {`{__name__=~".+"}`}}
+	series := ask(t, prometheus.URL()+"/api/v1/series?"+values.Encode(), "").([]any)
+	var told map[string]any
+	require.Eventually(t, func() bool {
+		told = ask(t, cassia.url+"/api/v1/metadata", tenant.Default).(map[string]any)
+		return len(told) == 7 // six instruments and target_info
+	}, time.Minute, 50*time.Millisecond)
+	compared := map[string]bool{}
+	for _, one := range series {
+		ls := one.(map[string]any)
+		family := ls["__name__"].(string)
 		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
-			if whole, ok := strings.CutSuffix(name, suffix); ok && told[whole] != nil {
+			if whole, ok := strings.CutSuffix(family, suffix); ok && told[whole] != nil {
 				family = whole
 			}
 		}
-		require.Equal(t, of, told[family], name)
+		if family == "target_info" {
+			continue // It gets no such labels.
+		}
+		require.Len(t, told[family], 1, family)
+		of := told[family].([]any)[0].(map[string]any)
+		unit, _ := ls["__unit__"].(string)
+		require.Equal(t, [2]any{ls["__type__"], unit}, [2]any{of["type"], of["unit"]}, family)
+		compared[family] = true
 	}
+	require.Len(t, compared, 6)
+}
+
+func export(t *testing.T, url string, sent []*metricdata.ResourceMetrics) {
+	e, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(url+"/api/v1/otlp/v1/metrics"))
+	require.NoError(t, err)
+	for _, one := range sent {
+		require.NoError(t, e.Export(t.Context(), one))
+	}
+	require.NoError(t, e.Shutdown(context.Background()))
 }
 
 // ask returns the data of an answer of the HTTP API.
