@@ -2,6 +2,7 @@ package promql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -64,7 +65,7 @@ func NewEngine(opts Options) *Engine {
 		Reg:                      opts.Registerer,
 		MaxSamples:               opts.MaxSamples,
 		Timeout:                  opts.Timeout,
-		ActiveQueryTracker:       newGate(opts.MaxConcurrency),
+		ActiveQueryTracker:       queued{newGate(opts.MaxConcurrency)},
 		LookbackDelta:            opts.LookbackDelta,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return subqueryInterval.Milliseconds() },
 		EnableAtModifier:         true,
@@ -95,7 +96,15 @@ func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opt
 }
 
 // newQuery makes a query with a plan, if q is a Queryable of this package.
-func (e *Engine) newQuery(q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+func (e *Engine) newQuery(q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+	made, err := e.planned(q, with)
+	if refused := (notLetIn{}); errors.As(err, &refused) {
+		return refusedQuery{refused}, nil
+	}
+	return made, err
+}
+
+func (e *Engine) planned(q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
 	with := func(q promstorage.Queryable) (promengine.Query, error) {
 		made, err := unbounded(q)
 		if err != nil {
