@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
 	promapi "github.com/prometheus/prometheus/web/api/v1"
@@ -71,8 +72,12 @@ func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 	found := map[string][]MetricMetadata{}
 	if a.Metadata != nil {
 		var err error
-		if found, err = a.Metadata(r.Context(), tenant.From(r.Context()), r.FormValue("metric"), limit); err != nil {
-			a.fail(w, r, http.StatusInternalServerError, "internal", err.Error())
+		if found, err = a.metadataOf(r.Context(), r.FormValue("metric"), limit); err != nil {
+			code, known := statusOf(0, err)
+			if !known {
+				code = http.StatusInternalServerError
+			}
+			a.fail(w, r, code, "internal", err.Error())
 			return
 		}
 	}
@@ -82,6 +87,28 @@ func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	a.respond(w, r, found)
+}
+
+// metadataOf joins what the metrics of a request's tenants mean.
+func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[string][]MetricMetadata, error) {
+	all := map[string][]MetricMetadata{}
+	for _, name := range tenant.All(ctx) {
+		found, err := a.Metadata(tenant.Into(ctx, name), name, metric, limit)
+		if err != nil {
+			return nil, err
+		}
+		for name, meanings := range found {
+			if limit > 0 && len(all) >= limit && all[name] == nil {
+				continue
+			}
+			for _, m := range meanings {
+				if !slices.Contains(all[name], m) {
+					all[name] = append(all[name], m)
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 // number reads a parameter; negative numbers count as absent, as in Prometheus.
