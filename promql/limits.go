@@ -11,8 +11,11 @@ import (
 
 // checkRange returns a *tenant.LimitError if the query looks further back than one of its tenants may.
 func (q *query) checkRange(ctx context.Context) error {
+	if q.limiter == nil {
+		return nil
+	}
 	stmt, ok := q.Statement().(*parser.EvalStmt)
-	if !ok || q.limiter == nil {
+	if !ok {
 		return nil
 	}
 	back := lookingBack(stmt)
