@@ -2,6 +2,7 @@ package promql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -70,7 +71,7 @@ func NewEngine(opts Options) *Engine {
 		Reg:                      opts.Registerer,
 		MaxSamples:               opts.MaxSamples,
 		Timeout:                  opts.Timeout,
-		ActiveQueryTracker:       gate,
+		ActiveQueryTracker:       queued{gate},
 		LookbackDelta:            opts.LookbackDelta,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return subqueryInterval.Milliseconds() },
 		EnableAtModifier:         true,
@@ -79,7 +80,7 @@ func NewEngine(opts Options) *Engine {
 		EnableDelayedNameRemoval: opts.DelayedNameRemoval,
 		UseStartTimestamps:       opts.StartTimestamps,
 		FeatureRegistry:          opts.Features,
-		Parser:                   parser.NewParser(opts.Parser),
+		Parser:                   NewParser(opts.Parser),
 	})}
 }
 
@@ -102,6 +103,14 @@ func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opt
 
 // newQuery makes a query with a plan, if q is a Queryable of this package.
 func (e *Engine) newQuery(ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+	made, err := e.planned(ctx, q, with)
+	if refused := (notLetIn{}); errors.As(err, &refused) {
+		return refusedQuery{refused}, nil
+	}
+	return made, err
+}
+
+func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
 	ours, ok := q.(*Queryable)
 	if !ok || e.opts.NoPlanner || len(tenant.All(ctx)) > 1 {
 		inner, err := with(q)

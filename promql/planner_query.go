@@ -39,6 +39,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 		defer q.plan.restore()
 	}
 	result := q.Query.Exec(ctx)
+	result.Err = asEnded(result.Err)
 	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
 		q.plan.answer.complete(result, q.Stats().Samples)
 	}

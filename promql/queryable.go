@@ -2,13 +2,11 @@ package promql
 
 import (
 	"context"
-	"errors"
 	"math"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/annotations"
 
@@ -218,18 +216,4 @@ func (s series) Labels() labels.Labels { return s.labels }
 // Iterator implements promstorage.SampleIterable.
 func (s series) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	return iteratorFor(it, s.mint, func(into *chunk.Samples) error { return asPrometheus(s.samples(into)) })
-}
-
-// notReady is what Prometheus' API answers with 503.
-type notReady struct{ err error }
-
-func (e notReady) Error() string   { return e.err.Error() }
-func (e notReady) Unwrap() []error { return []error{e.err, tsdb.ErrNotReady} }
-
-// asPrometheus marks errors that Prometheus' API treats in a way of their own.
-func asPrometheus(err error) error {
-	if errors.Is(err, storage.ErrNotReady) && !errors.Is(err, tsdb.ErrNotReady) {
-		return notReady{err}
-	}
-	return err
 }

@@ -200,7 +200,9 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 			return "", errors.New("not a number")
 		}
 		return fmt.Sprintf("seq %d", v), nil
-	case engine.Lease, engine.Processes:
+	case engine.Held:
+		return heldWords(row.Value)
+	case engine.Lease, engine.Processes, engine.Chosen:
 		return string(row.Value), nil
 	}
 	return "-", nil

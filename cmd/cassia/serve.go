@@ -190,6 +190,12 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
 		p.store.NoteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
 	}
+	ha, stopReplicas, err := p.startReplicas(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopReplicas()
+	writes.HA = ha
 	write, err := remotewrite.Handler(p.store, writes)
 	if err != nil {
 		return err
@@ -211,7 +217,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: routes,
+		API: queries, Write: write, Routes: append(routes, haRoute(ha)),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
@@ -248,9 +254,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		Version:   buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
-		Head:     func(context.Context) (api.Head, error) { return api.Head(p.store.HeadStats()), nil },
-		Limits:   p.limitsOf(evaluator),
-		Enter:    evaluator.Enter,
+		Cardinality: p.store.Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
 }

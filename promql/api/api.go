@@ -16,6 +16,7 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/util/features"
 	"github.com/prometheus/prometheus/util/notifications"
 	promapi "github.com/prometheus/prometheus/web/api/v1"
@@ -55,8 +56,8 @@ type Options struct {
 	Exemplars promstorage.ExemplarQueryable
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
-	// Head tells the state of what isn't sealed; nil: status/tsdb is answered with 501.
-	Head func(ctx context.Context) (Head, error)
+	// Cardinality counts for status/tsdb.
+	Cardinality Cardinality
 
 	// Limits tells what tenants may use and do use, which becomes JSON, for status/limits; nil: there is no such route.
 	Limits func(tenants []string) any
@@ -91,31 +92,42 @@ func New(o Options) http.Handler {
 	if o.Exemplars == nil {
 		o.Exemplars = noExemplars{}
 	}
-	a := &api{Options: o, cors: regexp.MustCompile("^(?:.*)$")}
-	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but its own
-	// first request should wait for that.
+	describe(o)
+	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1)}
+	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
+	// request should wait for that.
 	rest := sync.OnceValue(a.router)
 	go rest()
 
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
-	for path, h := range a.overrides() {
-		mux.Handle(Prefix+path, o.Instrument(Prefix+path, h))
-	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rest().ServeHTTP(w, r) })
 }
+
+// anyOrigin is Prometheus' default of the pages that may call the API, as Prometheus compiles it.
+const anyOrigin = "^(?s:.*)$"
 
 type api struct {
 	Options
 	cors *regexp.Regexp
+	// counting is held while a tenant's series are counted.
+	counting chan struct{}
 }
 
-// router leads to Prometheus' own handlers.
+// router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router knows the methods
+// of each route, and what it answers to others.
 func (a *api) router() http.Handler {
+	overrides, known := a.overrides(), map[string]bool{}
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
+		if own, ok := overrides[name]; ok {
+			h, known[name] = own, true
+		}
 		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, a.withRollupNames(name, h))))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
+	for name, h := range overrides {
+		if !known[name] { // Prometheus has no such route.
+			router.Get(name, h)
+		}
+	}
 	return router
 }
 
@@ -154,7 +166,7 @@ func (a *api) prometheus() *promapi.API {
 		statusOf,
 		a.Features,
 		promapi.OpenAPIOptions{IncludePaths: described, ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
-		parser.NewParser(a.Parser),
+		promql.NewParser(a.Parser),
 	)
 }
 
@@ -165,7 +177,7 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 	switch {
 	case errors.As(err, &limit):
 		return limit.Status, true
-	case errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
+	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
 		return http.StatusServiceUnavailable, true
 	case errors.Is(err, storage.ErrQueryTooLarge):
 		return http.StatusUnprocessableEntity, true
@@ -183,6 +195,9 @@ var readers = map[string]bool{
 func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !readers[name] {
 		return h
+	}
+	if name == "/read" {
+		h = a.boundedRead(h)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {

@@ -64,10 +64,10 @@ func newRigOver(t *testing.T, so storage.Options, change func(*Options)) rig {
 	evaluator := promql.NewEngine(po)
 	t.Cleanup(func() { require.NoError(t, evaluator.Close()) })
 	o := Options{
-		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready,
+		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready, Exemplars: promql.NewExemplars(store),
 		Version: Version{Cassia: "1.2.3"}, Started: time.Unix(1, 0), Now: time.Now, Retention: "30d", Flags: map[string]string{"a.b": "c"},
 		ListenAddress: ":9201", ExternalURL: &url.URL{Scheme: "http", Host: "host:9201"},
-		Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
+		Cardinality: store.Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&o)
@@ -173,9 +173,7 @@ func TestTenantOfTheContext(t *testing.T) {
 }
 
 func TestStatusTellsTheTruth(t *testing.T) {
-	r := newRig(t, func(o *Options) {
-		o.Head = func(context.Context) (Head, error) { return Head{Series: 4, Chunks: 5, MinT: -1, MaxT: 7}, nil }
-	})
+	r := newRig(t, nil)
 	var build map[string]string
 	require.NoError(t, json.Unmarshal([]byte(data(t, r.get(Prefix+"/status/buildinfo"))), &build))
 	require.Equal(t, "Cassia", build["application"])
@@ -185,9 +183,10 @@ func TestStatusTellsTheTruth(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(data(t, r.get(Prefix+"/status/runtimeinfo"))), &runtime))
 	require.Equal(t, "30d", runtime.StorageRetention)
 	require.Contains(t, data(t, r.get(Prefix+"/status/config")), "no configuration file")
-	require.JSONEq(t, `{"headStats":{"numSeries":4,"numLabelPairs":0,"chunkCount":5,"minTime":-1,"maxTime":7},
-		"seriesCountByMetricName":[],"labelValueCountByLabelName":[],"memoryInBytesByLabelName":[],"seriesCountByLabelValuePair":[]}`,
-		data(t, r.get(Prefix+"/status/tsdb")))
+	require.JSONEq(t, `{"headStats":{"numSeries":2,"numLabelPairs":4,"chunkCount":8,"minTime":0,"maxTime":299000},
+		"seriesCountByMetricName":[{"name":"m","value":2}],"labelValueCountByLabelName":[{"name":"i","value":2}],
+		"memoryInBytesByLabelName":[{"name":"tenant","value":30}],"seriesCountByLabelValuePair":[{"name":"__name__=m","value":2}]}`,
+		data(t, r.get(Prefix+"/status/tsdb?limit=1")), "of the asking tenant only")
 	require.Contains(t, data(t, r.get(Prefix+"/features")), `"duration_expr":true`)
 	spec := r.get(Prefix + "/openapi.yaml")
 	require.Equal(t, http.StatusOK, spec.Code)
@@ -211,12 +210,10 @@ func TestFailures(t *testing.T) {
 		{r, get, "/series", 400, "bad_data", "match[]"},
 		{r, get, "/query?query=m+%2B+on()+m&time=10", 422, "execution", "many-to-many"},
 		{r, get, "/metadata?limit=x", 400, "bad_data", "limit must be a number"},
-		{r, get, "/status/tsdb", 501, "unavailable", "/metrics"},
-		{r, get, "/scrape_pools/config?scrapePool=a", 400, "bad_data", "scrapes nothing"},
+		{r, get, "/status/tsdb?limit=0", 400, "bad_data", "positive"},
+		{r, get, "/scrape_pools/config?scrapePool=a", 400, "bad_data", "not found"},
 		{r, get, "/search/metric_names", 501, "unavailable", "search API"},
 		{r, post, "/otlp/v1/metrics", 501, "unavailable", "remote write"},
-		{r, post, "/metadata", 405, "bad_data", "use GET"},
-		{r, get, "/admin/tsdb/snapshot", 405, "bad_data", "use POST"},
 		{r, post, "/admin/tsdb/snapshot", 501, "unavailable", "not supported"},
 		{r, put, "/admin/tsdb/delete_series?match[]=m", 501, "unavailable", "not supported"},
 		{r, post, "/admin/tsdb/clean_tombstones", 501, "unavailable", "not supported"},
@@ -267,7 +264,7 @@ func TestCORSAndCompression(t *testing.T) {
 			req := httptest.NewRequest(method, Prefix+path, nil)
 			req.Header.Set("Origin", "http://elsewhere")
 			w := r.do(req)
-			require.Equal(t, "*", w.Header().Get("Access-Control-Allow-Origin"), "%s %s", method, path)
+			require.Equal(t, "http://elsewhere", w.Header().Get("Access-Control-Allow-Origin"), "%s %s", method, path)
 		}
 		req := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
 		req.Header.Set("Accept-Encoding", "gzip")
@@ -369,5 +366,38 @@ func TestRemoteReadOfChunks(t *testing.T) {
 	require.Len(t, samples, 2)
 	for series, n := range samples {
 		require.Equal(t, 286, n, series)
+	}
+}
+
+func TestMethodsAndRoutesThatDontExist(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Limits = func([]string) any { return 1 }
+	})
+	for _, c := range []struct {
+		method, path string
+		code         int
+		allow        string
+	}{
+		{http.MethodPost, "/metadata", 405, "GET, OPTIONS"},
+		{http.MethodHead, "/status/tsdb", 405, "GET, OPTIONS"},
+		{http.MethodGet, "/admin/tsdb/snapshot", 405, "OPTIONS, POST, PUT"},
+		{http.MethodPut, "/query", 405, "GET, OPTIONS, POST"},
+		{http.MethodGet, "/nothing", 404, ""},
+		{http.MethodGet, "/status/limits", 200, ""},
+		{http.MethodOptions, "/status/limits", 204, ""},
+	} {
+		w := r.do(httptest.NewRequest(c.method, Prefix+c.path, nil))
+		require.Equal(t, c.code, w.Code, "%s %s", c.method, c.path)
+		require.Equal(t, c.allow, w.Header().Get("Allow"), "%s %s", c.method, c.path)
+	}
+}
+
+func TestAQueryWhoseTimeIsOver(t *testing.T) {
+	r := newRig(t, nil)
+	for _, path := range []string{"/query?query=m&timeout=0", "/query_range?query=m&start=1&end=9&step=1&timeout=0"} {
+		w := r.get(Prefix + path)
+		kind, _ := failure(t, w)
+		require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+		require.Equal(t, "timeout", kind, path)
 	}
 }

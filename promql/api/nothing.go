@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 
 	"github.com/prometheus/prometheus/config"
@@ -26,8 +27,8 @@ func (nothing) Alertmanagers() []*url.URL                   { return nil }
 func (nothing) DroppedAlertmanagers() []*url.URL            { return nil }
 func (nothing) RuleGroups() []*rules.Group                  { return nil }
 func (nothing) AlertingRules() []*rules.AlertingRule        { return nil }
-func (nothing) ScrapePoolConfig(string) (*config.ScrapeConfig, error) {
-	return nil, errors.New("cassia scrapes nothing, so it has no scrape pools")
+func (nothing) ScrapePoolConfig(name string) (*config.ScrapeConfig, error) {
+	return nil, fmt.Errorf("scrape pool %q not found", name)
 }
 
 // noExemplars answers that there are none, as a Prometheus does that keeps none.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	promapi "github.com/prometheus/prometheus/web/api/v1"
-
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -23,23 +21,14 @@ type MetricMetadata struct {
 	Unit string `json:"unit"`
 }
 
-// Head is the state of what isn't sealed, of all tenants.
-type Head struct {
-	Series int64
-	Chunks int64
-	// MinT and MaxT are the oldest and the newest timestamp, milliseconds.
-	MinT, MaxT int64
-}
-
-// overrides are the routes that Prometheus' own API would answer with panics, untruths, or words about
-// parts that aren't there.
+// overrides are the routes, by their names in Prometheus' API, that this would answer with panics, untruths, or
+// words about parts that aren't there.
 func (a *api) overrides() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
 		"/metadata":         a.get(a.metadata),
-		"/targets/metadata": a.get(func(w http.ResponseWriter, r *http.Request) { a.respond(w, r, []struct{}{}) }),
 		"/status/buildinfo": a.get(func(w http.ResponseWriter, r *http.Request) { a.respond(w, r, a.Version.info()) }),
 		"/status/config":    a.get(a.config),
-		"/status/tsdb":      a.get(a.head),
+		"/status/tsdb":      a.get(a.tsdb),
 	}
 	if a.Limits != nil {
 		routes["/status/limits"] = a.get(a.limits)
@@ -49,10 +38,10 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 		"/admin/tsdb/clean_tombstones": "there are no tombstones to clean",
 		"/admin/tsdb/snapshot":         "snapshots aren't supported yet; stop cassia and copy --storage.path",
 	} {
-		routes[path] = a.method(a.admin(message), http.MethodPost, http.MethodPut)
+		routes[path] = a.get(a.admin(message))
 	}
 	for path, message := range map[string]string{
-		"/search/":         "the search API isn't supported; use labels, label values and series",
+		"/search/metric_names": noSearch, "/search/label_names": noSearch, "/search/label_values": noSearch,
 		"/otlp/v1/metrics": "OTLP isn't supported yet; send Prometheus remote write to " + Prefix + "/write",
 	} {
 		routes[path] = a.unsupported(message)
@@ -60,24 +49,22 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 	return routes
 }
 
+const noSearch = "the search API isn't supported; use labels, label values and series"
+
 func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
-	limit, ok := a.number(w, r, "limit", 0)
+	limit, ok := a.number(w, r, "limit")
 	if !ok {
 		return
 	}
-	perMetric, ok := a.number(w, r, "limit_per_metric", 0)
+	perMetric, ok := a.number(w, r, "limit_per_metric")
 	if !ok {
 		return
 	}
 	found := map[string][]MetricMetadata{}
-	if a.Metadata != nil {
+	if a.Metadata != nil && limit != 0 {
 		var err error
-		if found, err = a.metadataOf(r.Context(), r.FormValue("metric"), limit); err != nil {
-			code, known := statusOf(0, err)
-			if !known {
-				code = http.StatusInternalServerError
-			}
-			a.fail(w, r, code, "internal", err.Error())
+		if found, err = a.metadataOf(r.Context(), r.FormValue("metric"), max(0, limit)); err != nil {
+			a.failWith(w, r, err)
 			return
 		}
 	}
@@ -111,19 +98,16 @@ func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[str
 	return all, nil
 }
 
-// number reads a parameter; negative numbers count as absent, as in Prometheus.
-func (a *api) number(w http.ResponseWriter, r *http.Request, name string, absent int) (int, bool) {
+// number reads a parameter; -1 if it is absent. Prometheus takes negative numbers as absent, too.
+func (a *api) number(w http.ResponseWriter, r *http.Request, name string) (int, bool) {
 	s := r.FormValue(name)
 	if s == "" {
-		return absent, true
+		return -1, true
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		a.fail(w, r, http.StatusBadRequest, "bad_data", name+" must be a number")
 		return 0, false
-	}
-	if n < 0 {
-		return absent, true
 	}
 	return n, true
 }
@@ -131,27 +115,6 @@ func (a *api) number(w http.ResponseWriter, r *http.Request, name string, absent
 func (a *api) config(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, map[string]string{
 		"yaml": "# Cassia has no configuration file. See " + Prefix + "/status/flags for what it was started with.\n",
-	})
-}
-
-func (a *api) head(w http.ResponseWriter, r *http.Request) {
-	if a.Head == nil {
-		a.fail(w, r, http.StatusNotImplemented, "unavailable", "not supported yet; see /metrics")
-		return
-	}
-	head, err := a.Head(r.Context())
-	if err != nil {
-		a.fail(w, r, http.StatusInternalServerError, "internal", err.Error())
-		return
-	}
-	a.respond(w, r, promapi.TSDBStatus{
-		HeadStats: promapi.HeadStats{
-			NumSeries: uint64(head.Series), ChunkCount: head.Chunks, MinTime: head.MinT, MaxTime: head.MaxT,
-		},
-		SeriesCountByMetricName:     []promapi.TSDBStat{},
-		LabelValueCountByLabelName:  []promapi.TSDBStat{},
-		MemoryInBytesByLabelName:    []promapi.TSDBStat{},
-		SeriesCountByLabelValuePair: []promapi.TSDBStat{},
 	})
 }
 

@@ -38,25 +38,19 @@ func (a *api) write(w http.ResponseWriter, r *http.Request, code int, v answer) 
 	}
 }
 
-// get serves GET, HEAD and OPTIONS, compressed where the client takes it.
-func (a *api) get(h http.HandlerFunc) http.HandlerFunc {
-	return a.method(h, http.MethodGet, http.MethodHead)
+// failWith answers with an error of the store.
+func (a *api) failWith(w http.ResponseWriter, r *http.Request, err error) {
+	if code, ok := statusOf(0, err); ok && code == http.StatusServiceUnavailable {
+		a.fail(w, r, code, "unavailable", err.Error())
+		return
+	} else if ok {
+		a.fail(w, r, code, "execution", err.Error())
+		return
+	}
+	a.fail(w, r, http.StatusInternalServerError, "internal", err.Error())
 }
 
-func (a *api) method(h http.HandlerFunc, allowed ...string) http.HandlerFunc {
-	return httputil.CompressionHandler{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodOptions {
-			httputil.SetCORS(w, a.cors, r)
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
-		for _, m := range allowed {
-			if r.Method == m {
-				h(w, r)
-				return
-			}
-		}
-		w.Header().Set("Allow", allowed[0])
-		a.fail(w, r, http.StatusMethodNotAllowed, "bad_data", "use "+allowed[0])
-	})}.ServeHTTP
+// get makes a handler whose answer is compressed where the client takes it.
+func (a *api) get(h http.HandlerFunc) http.HandlerFunc {
+	return httputil.CompressionHandler{Handler: h}.ServeHTTP
 }

@@ -131,6 +131,14 @@ var policies = map[string]policy{
 		about: "metrics with several shards", compaction: leveled, compressor: lz4,
 		graceSeconds: longGrace, firstPage: 1000, maxPage: 5000,
 	},
+	"held": {
+		about: "samples of replicas that aren't elected", compaction: tiered, compressor: lz4,
+		graceSeconds: hourGrace, firstPage: 8, maxPage: 64,
+	},
+	"chosen": {
+		about: "which replica of a cluster is elected, by compare-and-set", compaction: leveled, compressor: lz4,
+		graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
+	},
 }
 
 // policyOf returns a table's policy; one that isn't listed is kept in a way that is never wrong.

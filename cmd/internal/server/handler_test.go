@@ -127,10 +127,10 @@ func TestAPanicEndsOneRequestOnly(t *testing.T) {
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	o.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/api/begun":
+		case "/api/v1/begun":
 			_, _ = io.WriteString(w, "half of the ans")
 			w.(http.Flusher).Flush()
-		case "/api/aborted":
+		case "/api/v1/aborted":
 			panic(http.ErrAbortHandler)
 		}
 		panic("a bug")
@@ -138,7 +138,7 @@ func TestAPanicEndsOneRequestOnly(t *testing.T) {
 	server := httptest.NewServer(NewHandler(o))
 	defer server.Close()
 
-	answer, err := http.Get(server.URL + "/api/x")
+	answer, err := http.Get(server.URL + "/api/v1/x")
 	require.NoError(t, err)
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
@@ -148,14 +148,14 @@ func TestAPanicEndsOneRequestOnly(t *testing.T) {
 	require.Contains(t, log.String(), "a bug")
 	require.Equal(t, 1.0, testutil.ToFloat64(o.HTTP.panics))
 
-	answer, err = http.Get(server.URL + "/api/begun")
+	answer, err = http.Get(server.URL + "/api/v1/begun")
 	require.NoError(t, err)
 	_, err = io.ReadAll(answer.Body)
 	require.Error(t, err, "half an answer must not look whole")
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, 2.0, testutil.ToFloat64(o.HTTP.panics))
 
-	_, err = http.Get(server.URL + "/api/aborted")
+	_, err = http.Get(server.URL + "/api/v1/aborted")
 	require.Error(t, err)
 	require.Equal(t, 2.0, testutil.ToFloat64(o.HTTP.panics), "an abort is no bug")
 }

@@ -45,12 +45,13 @@ func (h *handler) routes() []Route {
 	return []Route{
 		{Path: "/api/v1/write", Name: "/api/v1/write", Role: Write, Tenant: true, Handler: h.Write},
 		// The API counts the requests of its routes itself.
-		{Path: "/api/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
 		// What the process was started with, and what it runs on.
 		{Path: "/api/v1/status/flags", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/config", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/runtimeinfo", Role: Admin, Handler: h.API, Preflight: true},
+		{Path: "/api/v1/status/self_metrics", Role: Watch, Handler: h.API, Preflight: true},
 
 		{Path: "GET /-/healthy", Name: "/-/healthy", Role: Open, Handler: http.HandlerFunc(h.healthy)},
 		{Path: "GET /-/ready", Name: "/-/ready", Role: Open, Handler: http.HandlerFunc(h.ready)},

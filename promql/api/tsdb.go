@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	promapi "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Bounds of the lists of status/tsdb, as Prometheus has them.
+const (
+	tsdbEntries    = 10
+	maxTSDBEntries = 10_000
+)
+
+// Cardinality counts what a tenant's series that aren't sealed are made of; limit bounds its lists.
+type Cardinality func(ctx context.Context, tenant string, limit int) (storage.Cardinality, error)
+
+// tsdb tells of the tenant's series in the head. One is counted after the other, for that takes memory.
+func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
+	limit := tsdbEntries
+	if s := r.FormValue("limit"); s != "" {
+		var err error
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 {
+			a.fail(w, r, http.StatusBadRequest, "bad_data", "limit must be a positive number")
+			return
+		}
+		if limit > maxTSDBEntries {
+			a.fail(w, r, http.StatusBadRequest, "bad_data", fmt.Sprintf("limit must not exceed %d", maxTSDBEntries))
+			return
+		}
+	}
+	if len(tenant.All(r.Context())) > 1 {
+		a.fail(w, r, http.StatusBadRequest, "bad_data", "the status of one tenant at a time: name one")
+		return
+	}
+	select {
+	case a.counting <- struct{}{}:
+		defer func() { <-a.counting }()
+	case <-r.Context().Done():
+		return
+	}
+	c, err := a.Cardinality(r.Context(), tenant.From(r.Context()), limit)
+	if err != nil {
+		a.failWith(w, r, err)
+		return
+	}
+	a.respond(w, r, promapi.TSDBStatus{
+		HeadStats: promapi.HeadStats{
+			NumSeries: uint64(c.Series), NumLabelPairs: int(c.LabelPairs), ChunkCount: c.Chunks, MinTime: c.MinT, MaxTime: c.MaxT,
+		},
+		SeriesCountByMetricName: entries(c.SeriesOfMetrics), LabelValueCountByLabelName: entries(c.ValuesOfLabels),
+		MemoryInBytesByLabelName: entries(c.BytesOfLabels), SeriesCountByLabelValuePair: entries(c.SeriesOfPairs),
+	})
+}
+
+func entries(counts []storage.Count) []promapi.TSDBStat {
+	out := make([]promapi.TSDBStat, 0, len(counts))
+	for _, c := range counts {
+		out = append(out, promapi.TSDBStat{Name: c.Name, Value: c.Count})
+	}
+	return out
+}

@@ -1,0 +1,100 @@
+package promql
+
+import (
+	"context"
+	"errors"
+
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/util/stats"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// endedError gives an error the type by which Prometheus' API tells its clients what ended a query: timeout,
+// canceled or unavailable.
+type endedError struct{ err, as error }
+
+func (e endedError) Error() string   { return e.err.Error() }
+func (e endedError) Unwrap() []error { return []error{e.err, e.as} }
+
+// asPrometheus marks errors that Prometheus' API treats in a way of their own.
+func asPrometheus(err error) error {
+	if errors.Is(err, storage.ErrNotReady) || errors.Is(err, engine.ErrUnavailable) {
+		return unavailable(err)
+	}
+	return err
+}
+
+// unavailable is what Prometheus' API answers with 503 and the type unavailable.
+func unavailable(err error) error {
+	if errors.Is(err, tsdb.ErrNotReady) {
+		return err
+	}
+	return endedError{err, tsdb.ErrNotReady}
+}
+
+// asEnded is asPrometheus for what ended a query. The evaluator knows the end of a context only where it looks at it
+// itself, not where reading met it.
+func asEnded(err error) error {
+	var canceled promengine.ErrQueryCanceled
+	var timeout promengine.ErrQueryTimeout
+	switch {
+	case err == nil || errors.As(err, &canceled) || errors.As(err, &timeout):
+		return err
+	case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable):
+		return unavailable(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return promengine.ErrQueryTimeout("query execution")
+	case errors.Is(err, context.Canceled):
+		return promengine.ErrQueryCanceled("query execution")
+	}
+	return err
+}
+
+// queued is the gate as the evaluator sees it: it tells why a query wasn't let in.
+type queued struct{ promengine.QueryTracker }
+
+// notLetIn is the error of a query that wasn't let in.
+type notLetIn struct{ error }
+
+func (e notLetIn) Unwrap() error { return e.error }
+
+// Insert implements promql.QueryTracker.
+func (q queued) Insert(ctx context.Context, text string) (int, error) {
+	i, err := q.QueryTracker.Insert(ctx, text)
+	switch {
+	case err == nil:
+		return i, nil
+	case errors.Is(err, context.DeadlineExceeded):
+		err = promengine.ErrQueryTimeout("query queue")
+	case errors.Is(err, context.Canceled):
+		err = promengine.ErrQueryCanceled("query queue")
+	default:
+		err = unavailable(err)
+	}
+	return i, notLetIn{err}
+}
+
+// refusedQuery stands for one that wasn't even parsed: Prometheus' API would take the error for one of its text.
+type refusedQuery struct{ err error }
+
+// Exec implements promql.Query.
+func (q refusedQuery) Exec(context.Context) *promengine.Result { return &promengine.Result{Err: q.err} }
+
+// Close implements promql.Query.
+func (refusedQuery) Close() {}
+
+// Cancel implements promql.Query.
+func (refusedQuery) Cancel() {}
+
+// Statement implements promql.Query.
+func (refusedQuery) Statement() parser.Statement { return nil }
+
+// Stats implements promql.Query.
+func (refusedQuery) Stats() *stats.Statistics { return &stats.Statistics{} }
+
+// String implements promql.Query.
+func (refusedQuery) String() string { return "" }
