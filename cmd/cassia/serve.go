@@ -253,6 +253,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		Exemplars: promql.NewExemplars(p.store),
 		Version:   buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
+		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
 		Cardinality: p.store.Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),

@@ -71,8 +71,11 @@ type Options struct {
 	// ListenAddress and ExternalURL are where this process is found.
 	ListenAddress string
 	ExternalURL   *url.URL
-	// AdminAPI tells whether changes are allowed. None is supported yet.
+	// AdminAPI tells whether changes are allowed: what follows.
 	AdminAPI bool
+	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
+	Delete          Delete
+	CleanTombstones func(ctx context.Context, tenant string) error
 
 	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
@@ -150,7 +153,7 @@ func (a *api) prometheus() *promapi.API {
 		a.Flags,
 		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
 		func(h http.HandlerFunc) http.HandlerFunc { return h }, // See whenReady.
-		noTSDB{}, "", a.AdminAPI,
+		adminTSDB{del: a.Delete}, "", a.AdminAPI,
 		false, 0, // No search API.
 		a.Logger,
 		func(context.Context) promapi.RulesRetriever { return nothing{} },
@@ -179,8 +182,10 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 		return limit.Status, true
 	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
 		return http.StatusServiceUnavailable, true
-	case errors.Is(err, storage.ErrQueryTooLarge):
+	case errors.Is(err, storage.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
 		return http.StatusUnprocessableEntity, true
+	case errors.Is(err, storage.ErrBadDelete):
+		return http.StatusBadRequest, true
 	}
 	return 0, false
 }

@@ -215,7 +215,7 @@ func TestFailures(t *testing.T) {
 		{r, get, "/search/metric_names", 501, "unavailable", "search API"},
 		{r, post, "/otlp/v1/metrics", 501, "unavailable", "remote write"},
 		{r, post, "/admin/tsdb/snapshot", 501, "unavailable", "not supported"},
-		{r, put, "/admin/tsdb/delete_series?match[]=m", 501, "unavailable", "not supported"},
+		{r, put, "/admin/tsdb/delete_series?match[]=m", 500, "internal", "not supported"},
 		{r, post, "/admin/tsdb/clean_tombstones", 501, "unavailable", "not supported"},
 		{closed, post, "/admin/tsdb/delete_series?match[]=m", 403, "unavailable", "--web.enable-admin-api"},
 	} {

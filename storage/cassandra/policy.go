@@ -127,6 +127,10 @@ var policies = map[string]policy{
 		about: "the processes that write", compaction: leveled, compressor: lz4,
 		graceSeconds: hourGrace, firstPage: 100, maxPage: 1000,
 	},
+	"delete": {
+		about: "what was deleted and isn't cleaned yet", compaction: leveled, compressor: lz4,
+		graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
+	},
 	"shards": {
 		about: "metrics with several shards", compaction: leveled, compressor: lz4,
 		graceSeconds: longGrace, firstPage: 1000, maxPage: 5000,
