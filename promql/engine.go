@@ -110,7 +110,17 @@ func (e *Engine) newQuery(ctx context.Context, q promstorage.Queryable, with fun
 	return made, err
 }
 
-func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+	with := func(q promstorage.Queryable) (promengine.Query, error) {
+		made, err := unbounded(q)
+		if err != nil {
+			return nil, err
+		}
+		if stmt, ok := made.Statement().(*parser.EvalStmt); ok {
+			err = checkSteps(stmt, e.opts.MaxSamples)
+		}
+		return made, err
+	}
 	ours, ok := q.(*Queryable)
 	if !ok || e.opts.NoPlanner || len(tenant.All(ctx)) > 1 {
 		inner, err := with(q)
