@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/metric"
+	otelmetric "go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -72,19 +72,19 @@ func measure(t *testing.T) []*metricdata.ResourceMetrics {
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1, 2, 3}, SpanID: trace.SpanID{4, 5, 6}, TraceFlags: trace.FlagsSampled, // so there are exemplars
 	}))
-	m := provider.Meter("checkout", metric.WithInstrumentationVersion("1.2"))
-	set := metric.WithAttributes(attribute.String("http.method", "GET"), attribute.Int("code", 200), attribute.Bool("_private", true))
-	counter, err := m.Int64Counter("orders", metric.WithDescription("Orders taken."))
+	m := provider.Meter("checkout", otelmetric.WithInstrumentationVersion("1.2"))
+	set := otelmetric.WithAttributes(attribute.String("http.method", "GET"), attribute.Int("code", 200), attribute.Bool("_private", true))
+	counter, err := m.Int64Counter("orders", otelmetric.WithDescription("Orders taken."))
 	require.NoError(t, err)
-	upDown, err := m.Float64UpDownCounter("queue.length", metric.WithUnit("By"))
+	upDown, err := m.Float64UpDownCounter("queue.length", otelmetric.WithUnit("By"))
 	require.NoError(t, err)
-	gauge, err := m.Float64Gauge("temperature", metric.WithUnit("Cel"))
+	gauge, err := m.Float64Gauge("temperature", otelmetric.WithUnit("Cel"))
 	require.NoError(t, err)
-	explicit, err := m.Float64Histogram("explicit", metric.WithUnit("s"), metric.WithDescription("Time taken."), metric.WithExplicitBucketBoundaries(0.1, 1, 10))
+	explicit, err := m.Float64Histogram("explicit", otelmetric.WithUnit("s"), otelmetric.WithDescription("Time taken."), otelmetric.WithExplicitBucketBoundaries(0.1, 1, 10))
 	require.NoError(t, err)
-	native, err := m.Int64Histogram("exponential", metric.WithUnit("{pieces}/min"))
+	native, err := m.Int64Histogram("exponential", otelmetric.WithUnit("{pieces}/min"))
 	require.NoError(t, err)
-	_, err = m.Int64ObservableCounter("observed", metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+	_, err = m.Int64ObservableCounter("observed", otelmetric.WithInt64Callback(func(_ context.Context, o otelmetric.Int64Observer) error {
 		o.Observe(7)
 		return nil
 	}))
