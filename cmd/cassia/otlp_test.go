@@ -30,6 +30,9 @@ const relayed = "relayed"
 // TestOTLPAsPrometheus gives what OpenTelemetry's SDK measured to Cassia and to a real Prometheus: both answer the same.
 // That Prometheus writes all of it on to another tenant of Cassia, which must then be the same as what came directly.
 func TestOTLPAsPrometheus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three Prometheus: leave -short out")
+	}
 	for name, c := range map[string]struct {
 		flags  []string
 		config string
