@@ -34,6 +34,8 @@ type Options struct {
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
 	// NoPlanner leaves every query wholly to Prometheus' evaluator: for tests, and to compare.
 	NoPlanner bool
+	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
+	LogSlowerThan time.Duration
 	// Features is told which of the evaluator's features exist; may be nil.
 	Features features.Collector
 	// Logger gets what an operator should know.
@@ -56,6 +58,7 @@ func DefaultOptions() Options {
 type Engine struct {
 	engine *promengine.Engine
 	opts   Options
+	active activeQueries
 }
 
 // NewEngine returns an evaluator. It is the caller's to close.
@@ -111,7 +114,7 @@ func (e *Engine) planned(q promstorage.Queryable, with func(promstorage.Queryabl
 		if err != nil {
 			return nil, err
 		}
-		return &query{Query: inner}, nil
+		return &query{Query: inner, engine: e}, nil
 	}
 	p := &plan{
 		queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
@@ -125,5 +128,5 @@ func (e *Engine) planned(q promstorage.Queryable, with func(promstorage.Queryabl
 	if !ok {
 		return nil, fmt.Errorf("promql: a statement of type %T", inner.Statement())
 	}
-	return &query{Query: inner, plan: p, timeout: e.opts.Timeout}, nil
+	return &query{Query: inner, engine: e, plan: p, timeout: e.opts.Timeout}, nil
 }

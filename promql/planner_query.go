@@ -12,6 +12,7 @@ import (
 // samples were read, since the evaluator asks a SeriesSet for its warnings before it iterates over samples.
 type query struct {
 	promengine.Query
+	engine  *Engine
 	plan    *plan // nil: the evaluator does everything
 	timeout time.Duration
 
@@ -22,7 +23,8 @@ type query struct {
 // Exec implements promql.Query.
 func (q *query) Exec(ctx context.Context) *promengine.Result {
 	w := &warnings{ofQuery: true}
-	ctx = w.into(ctx)
+	ctx, active, end := q.engine.active.begin(w.into(ctx), q.String(), q.Statement())
+	defer end()
 	if q.plan != nil {
 		var cancel context.CancelFunc
 		// The evaluator has a timeout of its own, which a plan can't see.
@@ -45,6 +47,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 		result.Warnings.Add(info)
 	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
+	q.engine.logSlow(ctx, active, q.Query, result)
 	return result
 }
 

@@ -31,6 +31,8 @@ var deviations = []deviation{
 	{`/status/flags`, `^body`, "Cassia has flags of its own"},
 	{`GET /api/v1/status/tsdb\?limit=10000$`, `(?s)^body: .*chunkCount`,
 		"a series has other chunks in the head than Prometheus cuts"},
+	{`/federate\?match\[\]=\{__name__=~".%2B"\}$`, `(?s)^body: .*custom_bucket`,
+		"where several float histograms are federated, Prometheus gives all of them the buckets of one"},
 	{`/features`, `^body`, "Prometheus tells the features of scraping, rules and more, which aren't here"},
 	{`/status/self_metrics`, `^body`, "Cassia has metrics of its own"},
 	{`/admin/tsdb/snapshot`, `^(code|body): .*(501|isn't supported|aren't supported)`,
