@@ -77,7 +77,7 @@ func NewEngine(opts Options) *Engine {
 		EnableDelayedNameRemoval: opts.DelayedNameRemoval,
 		UseStartTimestamps:       opts.StartTimestamps,
 		FeatureRegistry:          opts.Features,
-		Parser:                   parser.NewParser(opts.Parser),
+		Parser:                   NewParser(opts.Parser),
 	})}
 }
 
@@ -107,7 +107,17 @@ func (e *Engine) newQuery(q promstorage.Queryable, with func(promstorage.Queryab
 	return made, err
 }
 
-func (e *Engine) planned(q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+func (e *Engine) planned(q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+	with := func(q promstorage.Queryable) (promengine.Query, error) {
+		made, err := unbounded(q)
+		if err != nil {
+			return nil, err
+		}
+		if stmt, ok := made.Statement().(*parser.EvalStmt); ok {
+			err = checkSteps(stmt, e.opts.MaxSamples)
+		}
+		return made, err
+	}
 	ours, ok := q.(*Queryable)
 	if !ok || e.opts.NoPlanner {
 		inner, err := with(q)

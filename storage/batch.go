@@ -26,7 +26,9 @@ type Batch struct {
 	bytes      int64
 	histograms int
 	bounds     labelBounds
-	done       chan error
+	// free says that no limit holds its samples up: they were acknowledged before.
+	free bool
+	done chan error
 }
 
 // entry is one sample: a float, or a histogram in its encoded form.
@@ -82,7 +84,11 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 		return nil, err
 	}
 	ls = ls.WithoutEmpty().Copy()
-	s, err := b.s.head.define(b.tenant, ls, b.s.mayEnter)
+	mayEnter := b.s.mayEnter
+	if b.free {
+		mayEnter = nil
+	}
+	s, err := b.s.head.define(b.tenant, ls, mayEnter)
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +176,9 @@ func (b *Batch) Commit(ctx context.Context) error {
 	}
 	begin := time.Now()
 	n, histograms, exemplars, name, limiter := len(b.entries), b.histograms, len(b.exemplars), b.tenant.name, b.s.opts.Limiter
+	if b.free {
+		limiter = nil
+	}
 	if err := limiter.TakeSamples(name, n); err != nil {
 		b.Release()
 		return err
@@ -210,7 +219,7 @@ func (b *Batch) finish(err error) { b.done <- err }
 func (b *Batch) Release() {
 	clear(b.entries)
 	clear(b.exemplars)
-	b.exemplars = b.exemplars[:0]
+	b.exemplars, b.free = b.exemplars[:0], false
 	b.entries, b.bytes, b.histograms, b.tenant, b.last = b.entries[:0], 0, 0, nil, nil
 	b.s.batches.Put(b)
 }

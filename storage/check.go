@@ -30,7 +30,7 @@ type CheckStats struct {
 // labels, that these give its id, that the catalog names them, and that rollups are what their chunks make. Each problem is reported with its row.
 // It reads everything; an error says that it could not go on.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
-	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}}
+	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, deletes: map[string]deletions{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
@@ -72,6 +72,21 @@ type checker struct {
 	builder labels.ScratchBuilder
 	// missing are the marks of raw windows without rollups, as far as they were asked for.
 	missing map[tenantWindow][]markAt
+	// deletes are those of the tenants that were asked for.
+	deletes map[string]deletions
+}
+
+// deletesOf is Store.deletesOf, asked once a tenant.
+func (c *checker) deletesOf(tenant string) (deletions, error) {
+	ds, ok := c.deletes[tenant]
+	if ok {
+		return ds, nil
+	}
+	ds, err := c.s.deletesOf(c.ctx, tenant)
+	if err == nil {
+		c.deletes[tenant] = ds
+	}
+	return ds, err
 }
 
 // stage checks the blobs of a partition, and that no pending row lies before the marks.
@@ -212,7 +227,11 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 
 // shard checks one wide row: labels first, then chunks, as they are ordered.
 func (c *checker) shard(tenant string, window int64, metric string, in classShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
-	known := map[string]bool{}
+	known, deleted := map[string]bool{}, map[string]deletions{}
+	all, err := c.deletesOf(tenant)
+	if err != nil {
+		return err
+	}
 	var builder labels.ScratchBuilder
 	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
@@ -231,6 +250,9 @@ func (c *checker) shard(tenant string, window int64, metric string, in classShar
 				at("%v", err)
 				continue
 			}
+			if ds := all.of(ls); len(ds) > 0 {
+				deleted[strings.Clone(k[2].Text)] = ds
+			}
 			if id := SeriesIDOf(ls); id.String() != k[2].Text {
 				at("the labels %s belong to series %x", ls, id)
 			}
@@ -246,7 +268,7 @@ func (c *checker) shard(tenant string, window int64, metric string, in classShar
 				at("a chunk of a series without labels")
 			}
 			c.chunk(window, row, at)
-			c.addSealed(sealed, row, in.class())
+			c.addSealed(sealed, row, in.class(), deleted[k[2].Text])
 		case kindExemplars:
 			if !known[k[2].Text] {
 				at("exemplars of a series without labels")
@@ -260,15 +282,19 @@ func (c *checker) shard(tenant string, window int64, metric string, in classShar
 }
 
 func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
-	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text {
+	var samples chunk.Samples
+	raw, err := decodeRaw(row.Value, nil, &samples)
+	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.cleaned {
 		at("the version is not the hash of the chunk")
 	}
-	var samples chunk.Samples
-	if err := chunk.Decode(row.Value, &samples); err != nil {
+	if err != nil {
 		at("%v", err)
 		return
 	}
 	c.stats.Samples += samples.Len()
+	if raw.data == nil && raw.cleaned {
+		return
+	}
 	if samples.Len() == 0 {
 		at("an empty chunk")
 		return

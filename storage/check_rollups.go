@@ -24,7 +24,8 @@ type slotSeries struct {
 type slotChunks struct {
 	samples chunk.Samples
 	chunks  int
-	class   int64 // of one of them
+	version uint64 // of the rollups that they make
+	class   int64  // of one of them
 }
 
 // unsettled returns the slots of a window whose rollups may differ from what is sealed.
@@ -76,10 +77,12 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		}
 		have.samples.Normalize()
 		var b rollup.Buckets
-		rollup.AppendEvery(&b, &have.samples, rollup.FiveMinutes.Width())
-		want := appendRollup(&b, rollup.FiveMinutes, uint64(have.chunks))
+		if have.samples.Len() > 0 {
+			rollup.AppendEvery(&b, &have.samples, rollup.FiveMinutes.Width())
+		}
+		want := appendOrEmpty(&b, rollup.FiveMinutes, have.version)
 		switch {
-		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > uint64(have.chunks):
+		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > have.version:
 			// So many chunks there were before those of another class went.
 		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, have.class):
 			// What is left of the raw chunks may not be all that the rollup was made of.
@@ -145,7 +148,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in cla
 			b.Reset()
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
 				at("%v", err)
-			} else if b.Len() == 0 || c.s.period.windowAt(resolutionOf(window), b.End[0]) != window || b.Start[0] < start {
+			} else if b.Len() > 0 && (c.s.period.windowAt(resolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
 				at("its buckets don't belong there")
 			} else if t == engine.R1h {
 				if err := c.day(tenant, metric, id, start); err != nil {
@@ -196,16 +199,18 @@ func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
 	return nil
 }
 
-// addSealed keeps a chunk to compare rollups with.
-func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64) {
+// addSealed keeps a chunk to compare rollups with; ds are the deletes of its series.
+func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds deletions) {
 	at := slotSeries{slot: c.s.period.slotOf(row.Clustering[1].Int + 1)}
 	copy(at.id[:], strings.Clone(row.Clustering[2].Text))
 	if sealed[at] == nil {
 		sealed[at] = &slotChunks{}
 	}
+	ds = ds.inSlot(c.s.period, at.slot)
+	raw, _ := decodeRaw(row.Value, ds, &sealed[at].samples) // An error was reported already.
 	sealed[at].chunks++
+	sealed[at].version += raw.exempt.weight(ds)
 	sealed[at].class = class
-	_ = chunk.Decode(row.Value, &sealed[at].samples) // That was reported already.
 }
 
 // isGone says whether the rows of a class may be gone from the window that holds a slot, othersGone whether those of

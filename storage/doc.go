@@ -46,6 +46,8 @@
 //   - Shard: a part of a large metric's rows of a window.
 //   - Strand: what a series has in a generation.
 //   - Chunk: sealed samples of a series within a slot, see package chunk. Late ones make one more chunk.
+//   - Delete: a row that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
+//     exempt from it. Clean: rewritten without what is deleted.
 //   - Mark: a row that says that a slot was sealed once more. A window's marks are the version of its rows.
 //
 // # Rules that everything here keeps
@@ -55,6 +57,7 @@
 //   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
 //   - Rollups are computed from what is read back, whole buckets at a time, and the highest version wins (I5).
 //   - A reader takes the head first, then the marks, then the rows (I4).
+//   - A delete is about what was sealed before it, and about nothing else (decisions/012).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - What is corrupt is named by its row, counted and left out (I8). Check finds all of it.
 //

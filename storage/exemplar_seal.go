@@ -22,8 +22,9 @@ func (x *sealer) exemplars(c *collected) error {
 		return nil
 	}
 	list = newestExemplars(list)
+	named := x.deletesOf(c.series).ids()
 	if x.again {
-		have, err := x.sealedExemplars(c.series)
+		have, err := x.sealedExemplars(c.series, &named)
 		if err != nil {
 			return err
 		}
@@ -36,7 +37,7 @@ func (x *sealer) exemplars(c *collected) error {
 			bytes += len(list[n].data)
 			n++
 		}
-		value := appendExemplars(nil, list[:n])
+		value := appendRaw(nil, rawChunk{exempt: named, data: appendExemplars(nil, list[:n])})
 		sum := sha256.Sum256(value)
 		x.put(c, rollup.Raw, at.end*1000, exemplarsKey(c.series.id.String(), at.start, string(sum[:engine.IDLen])), value)
 		x.stats.Exemplars += n
@@ -45,14 +46,15 @@ func (x *sealer) exemplars(c *collected) error {
 	return nil
 }
 
-// sealedExemplars reads the slot's sealed exemplars of a series.
-func (x *sealer) sealedExemplars(s *Series) (have []storedExemplar, err error) {
+// sealedExemplars reads what isn't deleted of the slot's sealed exemplars of a series, and the deletes that they name.
+func (x *sealer) sealedExemplars(s *Series, named *exempt) (have []storedExemplar, err error) {
 	if err := x.ask(s); err != nil {
 		return nil, err
 	}
 	err = x.eachRow(kindExemplars, s, x.shards, false, func(row engine.Row) error {
 		// What is corrupt, whoever reads it names; what comes now is sealed beside it.
-		have, _ = parseExemplars(slices.Clone(row.Value), have)
+		list, c, _ := openExemplars(slices.Clone(row.Value), x.deletesOf(s))
+		have, *named = append(have, list...), named.union(c.exempt)
 		return nil
 	})
 	return have, err
@@ -73,10 +75,13 @@ func missingExemplars(list, have []storedExemplar) (missing []storedExemplar) {
 
 // exemplars checks a row of exemplars.
 func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any)) {
-	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text {
+	list, raw, err := openExemplars(row.Value, nil)
+	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.cleaned {
 		at("the version is not the hash of the exemplars")
 	}
-	list, err := parseExemplars(row.Value, nil)
+	if err == nil && len(list) == 0 && raw.cleaned {
+		return
+	}
 	if err == nil && len(list) == 0 {
 		err = fmt.Errorf("%w: a row without any", errBadExemplar)
 	}

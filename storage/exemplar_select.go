@@ -27,7 +27,7 @@ func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, 
 	if f.r.minT > f.r.maxT {
 		return []exemplar.QueryResult{}, ctx.Err()
 	}
-	if err := s.catchUp(ctx); err != nil {
+	if err := f.r.heed(ctx); err != nil {
 		return nil, err
 	}
 	for _, f.r.matchers = range matchers {
@@ -149,7 +149,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 				return err
 			}
 			at := positions[next]
-			list, err := parseExemplars(slices.Clone(row.Value), nil)
+			list, _, err := openExemplars(slices.Clone(row.Value), f.r.deletes.of(m.labels[at]))
 			if err != nil {
 				f.r.corrupt(&CorruptRowError{
 					Table: engine.Raw, Window: src.window.window, Tenant: f.r.tenant, Metric: src.metric,

@@ -192,6 +192,12 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 	case engine.Shards:
 		n, err := parseShards(row.Value)
 		return fmt.Sprintf("%d shards", n), err
+	case engine.Deletes:
+		d, err := parseDeletion(row.Clustering[0].Text, row.Value)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%v, from %s to %s, asked for at %s", d.matchers, instant(d.start), instant(d.end), instant(d.when)), nil
 	case engine.Defined:
 		return blobWords(row.Value)
 	case engine.Tails:
@@ -200,7 +206,9 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 			return "", errors.New("not a number")
 		}
 		return fmt.Sprintf("seq %d", v), nil
-	case engine.Lease, engine.Processes:
+	case engine.Held:
+		return heldWords(row.Value)
+	case engine.Lease, engine.Processes, engine.Chosen:
 		return string(row.Value), nil
 	}
 	return "-", nil
@@ -216,11 +224,18 @@ func rawWords(partition engine.Key, row engine.Row) (string, error) {
 		return exemplarWords(row.Value)
 	}
 	var samples chunk.Samples
-	if err := chunk.Decode(row.Value, &samples); err != nil {
+	raw, err := decodeRaw(row.Value, nil, &samples)
+	if err != nil {
 		return "", err
+	}
+	if samples.Len() == 0 {
+		return fmt.Sprintf("%d bytes, all of it was deleted", len(row.Value)), nil
 	}
 	minT, maxT := boundsOf(&samples)
 	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T), len(samples.H), instant(minT), instant(maxT))
+	if n := raw.exempt.count(); n > 0 {
+		words += fmt.Sprintf(", exempt from %d deletes", n)
+	}
 	if n := len(samples.V); n > 0 {
 		words += fmt.Sprintf(", first %v, last %v", samples.V[0], samples.V[n-1])
 	}
@@ -275,7 +290,7 @@ func (c *blobCounts) exemplar(_ uint32, t int64, _ []byte) error {
 
 // exemplarWords tells what a row of exemplars holds.
 func exemplarWords(b []byte) (string, error) {
-	list, err := parseExemplars(b, nil)
+	list, _, err := openExemplars(b, nil)
 	words := fmt.Sprintf("%d bytes, %d exemplars", len(b), len(list))
 	var builder labels.ScratchBuilder
 	for i, e := range list {

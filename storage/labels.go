@@ -61,7 +61,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, ctx.Err()
 	}
 	t := &textSet{r: r, seen: map[string]struct{}{}}
-	if err := s.catchUp(ctx); err != nil {
+	if err := r.heed(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows.

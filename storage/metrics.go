@@ -22,6 +22,7 @@ type metrics struct {
 	sealedChunks   prometheus.Counter
 	droppedWindows prometheus.Counter
 	expiredSamples prometheus.Counter
+	deletes        prometheus.Counter
 	orphans        prometheus.Counter
 	corrupt        *prometheus.CounterVec
 }
@@ -63,6 +64,7 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		sealSeconds:    seconds("seal_seconds", "Time of sealing one slot of one partition."),
 		sealedSamples:  counter("sealed_samples_total", "Samples sealed."),
 		sealedChunks:   counter("sealed_chunks_total", "Chunks written."),
+		deletes:        counter("deletes_total", "Deletes of series that were carried out."),
 		droppedWindows: counter("dropped_windows_total", "Windows that retention dropped."),
 		expiredSamples: counter("expired_samples_total", "Samples that were past their retention before they could be sealed."),
 		orphans:        counter("orphan_samples_total", "Samples left out of the stage because the write they came with was never acknowledged."),

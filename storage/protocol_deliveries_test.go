@@ -36,6 +36,14 @@ func dataSet(rng *rand.Rand, now time.Time) (set []protocolSendSample) {
 			}
 		}
 	}
+	for _, series := range protocolNames {
+		for range 100 {
+			n := rng.IntN(3)
+			set = append(set, protocolSendSample{
+				series: series, t: now.UnixMilli() - rng.Int64N(3*24*60*4)*15_000, float: float64(n), trace: fmt.Sprint(n),
+			})
+		}
+	}
 	return set
 }
 
@@ -96,6 +104,9 @@ func requireSameBytes(t *testing.T, now time.Time, least int, open func(*testing
 	set := dataSet(rand.New(rand.NewPCG(5, 5)), now)
 	model := newProtocolModel()
 	for _, x := range set {
+		if x.trace != "" {
+			continue
+		}
 		model.stays(protocolSeries{"ann", x.series}, x.t, x.value())
 	}
 	var first, firstRolled []byte
@@ -111,7 +122,8 @@ func requireSameBytes(t *testing.T, now time.Time, least int, open func(*testing
 				for _, ts := range stores {
 					got := ts.answer(d.tenant)
 					requireDelivered(t, model, got)
-					bytes := encodeAnswer(got)
+					bytes := append(encodeAnswer(got), ts.exemplarLines(d.tenant)...)
+					require.Contains(t, string(bytes), "up/a")
 					if first == nil {
 						first = bytes
 					}

@@ -11,7 +11,8 @@ import (
 // A history is text, a line an operation. Times are distances from the base of the first line.
 //
 //	store base=2026-05-01T12:00:00Z retention=720h slot=2h engine=memory
-//	write TENANT SERIES@TIME=VALUE[/START] …      one request; VALUE is a number, stale, nan:BITS, h0 … h5
+//	write TENANT SERIES@TIME=VALUE[/START] …      one request; VALUE is a number, stale, nan:BITS,
+//	                                              h0 … h5, or the exemplar eN
 //	bulk TENANT SERIES TIME STEP N VALUE          one request of N samples, values rising by 1
 //	with write …                                  waits, and is then sent together with the next write
 //	query TENANT [METRIC [MIN MAX]]               compared with the model
@@ -229,7 +230,9 @@ func (m *historyMaker) write() string {
 
 func (m *historyMaker) value() string {
 	v := ""
-	switch m.rng.IntN(12) {
+	switch m.rng.IntN(14) {
+	case 12, 13:
+		return fmt.Sprintf("e%d", m.rng.IntN(3))
 	case 0:
 		v = []string{"stale", "nan:7ff8000000000001", "nan:7ff8000000000042", "+Inf", "-Inf", "-0", "0"}[m.rng.IntN(7)]
 	case 1, 2:

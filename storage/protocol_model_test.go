@@ -152,6 +152,7 @@ type protocolModel struct {
 	// forgetful makes what a query has shown, and nobody acknowledged, stay only as long as it likes to: other
 	// processes needn't see it.
 	forgetful bool
+	exemplars protocolExemplars
 }
 
 func newProtocolModel() *protocolModel {

@@ -56,6 +56,7 @@ type protocolRun struct {
 
 // openQuery is a query between its Select and its reading of samples.
 type openQuery struct {
+	query    Query
 	tenant   string
 	selected []*SelectedSeries
 	needs    map[protocolSeries]map[int64]protocolValue
@@ -408,6 +409,7 @@ func (r *protocolRun) query(words []string) error {
 	if q := r.opened["now"]; q != nil {
 		delete(r.opened, "now")
 		r.readQuery(q)
+		r.queryExemplars(q.query)
 	}
 	return nil
 }
@@ -428,7 +430,7 @@ func (r *protocolRun) openQuery(name string, words []string) error {
 			*at = r.base.Add(d).UnixMilli()
 		}
 	}
-	open := &openQuery{tenant: q.Tenant, needs: r.model.needs(q.Tenant)}
+	open := &openQuery{query: q, tenant: q.Tenant, needs: r.model.needs(q.Tenant)}
 	if match == labels.MatchEqual {
 		maps.DeleteFunc(open.needs, func(s protocolSeries, _ map[int64]protocolValue) bool {
 			return !strings.HasPrefix(s.series, metric+"/")

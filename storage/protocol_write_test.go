@@ -30,6 +30,7 @@ type protocolSendSample struct {
 	t, st  int64
 	float  float64
 	hist   *chunk.Histogram
+	trace  string // of an exemplar, which it then is
 }
 
 func protocolLabels(series string) labels.Labels {
@@ -70,6 +71,11 @@ func parseWrite(base time.Time, line string) (*protocolSend, error) {
 				return nil, fmt.Errorf("no histogram: %q", v)
 			}
 			x.hist = &protocolHistograms[i]
+		} else if n, ok := strings.CutPrefix(v, "e"); ok {
+			x.trace = n
+			if x.float, err = strconv.ParseFloat(n, 64); err != nil {
+				return nil, err
+			}
 		} else if x.float, err = parseProtocolFloat(v); err != nil {
 			return nil, err
 		}
@@ -106,10 +112,13 @@ func (send *protocolSend) batch(s *Store) (b *Batch, taken []protocolSendSample,
 				return nil, nil, err
 			}
 		}
-		if x.hist != nil {
+		switch {
+		case x.trace != "":
+			err = b.Exemplar(ref, x.exemplar())
+		case x.hist != nil:
 			h, fh := copyHistogram(*x.hist)
 			err = b.Histogram(ref, x.t, x.st, h, fh)
-		} else {
+		default:
 			err = b.Float(ref, x.t, x.st, x.float)
 		}
 		switch {
@@ -149,6 +158,10 @@ func (r *protocolRun) writes(line string) error {
 		}
 		name := func(x *protocolSendSample) protocolSeries { return protocolSeries{send.tenant, x.series} }
 		for i := range taken {
+			if taken[i].trace != "" {
+				r.model.sendExemplar(taken[i].exemplarOf(send.tenant))
+				continue
+			}
 			r.model.send(name(&taken[i]), taken[i].t, taken[i].value())
 		}
 		wg.Go(func() {
@@ -158,6 +171,10 @@ func (r *protocolRun) writes(line string) error {
 				return
 			}
 			for i := range taken {
+				if taken[i].trace != "" {
+					r.model.exemplarStays(taken[i].exemplarOf(send.tenant))
+					continue
+				}
 				r.model.stays(name(&taken[i]), taken[i].t, taken[i].value())
 			}
 		})

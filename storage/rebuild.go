@@ -29,6 +29,9 @@ func (s *Store) rebuild(ctx context.Context) error {
 	}
 	begin := time.Now()
 	s.follower.begun = s.opts.Now()
+	if err := s.loadDeletes(ctx); err != nil {
+		return err
+	}
 	err := s.rebuildAll(ctx)
 	for wait := retryRebuild; s.opts.Shared && !s.opts.seams.still && errors.Is(err, engine.ErrUnavailable) && ctx.Err() == nil; wait = min(2*wait, maxRetryRebuild) {
 		s.opts.Logger.Warn("rebuilding the head from the stage will be tried again; queries must wait", "in", wait, "err", err)

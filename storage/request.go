@@ -50,6 +50,8 @@ type request struct {
 	classes uint64
 	// minT and maxT are what the query may see of what it asked for, milliseconds; empty if minT > maxT.
 	minT, maxT int64
+	// deletes are those that touch that range.
+	deletes deletions
 
 	budget budget
 	use    *tenant.Use

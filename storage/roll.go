@@ -23,8 +23,9 @@ import (
 // chunk's is how many chunks it was computed from, a 1h chunk's the sum of its 5m chunks'.
 type roll struct {
 	*collected
-	// own are the versions of the chunks that this seal has written.
-	own []string
+	// own are the versions of the chunks that this seal has written, and exempt the deletes that they name.
+	own    []string
+	exempt exempt
 	// chunk is the rollup to write next: at first the slot's 5m chunk as it is if there are no other chunks.
 	// nil: there is none.
 	chunk   []byte
@@ -48,7 +49,13 @@ func (x *sealer) rollFine() error {
 		return nil
 	}
 	tenant := x.rolls[0].series.tenant.name
-	// After the chunks are durable: whoever wrote to a shard that isn't listed yet will see them.
+	// After the chunks are durable: whoever deletes from now on sees them when it makes rollups anew.
+	hiding, err := x.s.deletesOf(x.ctx, tenant)
+	if err != nil {
+		return err
+	}
+	x.hiding = hiding.inSlot(x.s.period, x.work.Slot)
+	// Likewise: whoever wrote to a shard that isn't listed yet will see them.
 	raw, err := x.s.shardsIn(x.ctx, x.into[rollup.Raw].window, tenant)
 	if err != nil {
 		return err
@@ -155,6 +162,14 @@ func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []by
 	return rollup.AppendChunk(nil, b, res.Width(), version)
 }
 
+// appendOrEmpty encodes buckets, or that there are none any more.
+func appendOrEmpty(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
+	if value := appendRollup(b, res, version); value != nil {
+		return value
+	}
+	return rollup.AppendEmpty(nil, version)
+}
+
 // fine sets the 5m chunk of a series from all of the slot's sealed chunks.
 func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 	if x.late {
@@ -173,33 +188,49 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 			return x.fill(rollup.FiveMinutes, r, b) // Its window has expired just now.
 		}
 	}
-	if lost, err := x.lost(rollup.FiveMinutes, r, len(found)); err != nil || lost {
-		return cmp.Or(err, x.fill(rollup.FiveMinutes, r, b))
-	}
-	r.version = uint64(len(found))
-	if len(found) == len(r.own) && r.chunk != nil {
-		return nil
-	}
+	hiding := x.hiding.of(r.series.labels)
+	version := uint64(len(r.own)) * r.exempt.weight(hiding)
+	asIs := len(found) == len(r.own) && r.chunk != nil && len(r.exempt.hidden(hiding)) == 0
 	var samples chunk.Samples
-	err = x.eachSealed(r.series, shards, false, func(row engine.Row) error {
-		if err := chunk.Decode(row.Value, &samples); !errors.Is(err, chunk.ErrCorrupt) {
+	if !asIs {
+		if version, err = x.readVisible(r.series, shards, hiding, &samples); err != nil {
 			return err
 		}
-		return nil // Whoever reads it names it.
-	})
-	if err != nil {
-		return err
+	}
+	if lost, err := x.lost(rollup.FiveMinutes, r, version); err != nil || lost {
+		return cmp.Or(err, x.fill(rollup.FiveMinutes, r, b))
+	}
+	r.version = version
+	if asIs {
+		return nil
 	}
 	samples.Normalize()
 	b.Reset()
-	rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
-	r.chunk = appendRollup(b, rollup.FiveMinutes, r.version)
+	if samples.Len() > 0 {
+		rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
+	}
+	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && version > uint64(len(found)) {
+		r.chunk = rollup.AppendEmpty(nil, version) // All of it was deleted.
+	}
 	return nil
+}
+
+// readVisible appends what isn't deleted of the slot's sealed chunks of a series, and returns what they weigh together.
+func (x *sealer) readVisible(s *Series, shards int64, hiding deletions, into *chunk.Samples) (version uint64, err error) {
+	err = x.eachSealed(s, shards, false, func(row engine.Row) error {
+		c, err := decodeRaw(row.Value, hiding, into)
+		version += c.exempt.weight(hiding)
+		if errors.Is(err, chunk.ErrCorrupt) {
+			return nil // Whoever reads it names it.
+		}
+		return err
+	})
+	return version, err
 }
 
 // lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
 // of its class are there: it was in another one before. version is how much is there.
-func (x *sealer) lost(res rollup.Resolution, r *roll, version int) (bool, error) {
+func (x *sealer) lost(res rollup.Resolution, r *roll, version uint64) (bool, error) {
 	tenant, gone := r.series.tenant.name, uint64(0)
 	if x.s.classes.count() == 1 {
 		return false, nil
@@ -219,14 +250,14 @@ func (x *sealer) lost(res rollup.Resolution, r *roll, version int) (bool, error)
 	}
 	rows, err := x.s.rollupRows(x.ctx, res, at.window, r.series, shards, at.start, at.start)
 	return slices.ContainsFunc(rows, func(c rollupChunk) bool {
-		return gone&(1<<c.class) != 0 || c.version > uint64(version)
+		return gone&(1<<c.class) != 0 || c.version > version
 	}), err
 }
 
 // fill adds to the stored chunk of a series the buckets that it lacks: what it was computed from is gone, and
 // that was more than what there is now.
 func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
-	if r.chunk == nil {
+	if r.chunk == nil && x.only == nil {
 		return nil
 	}
 	at := x.into[res]
@@ -243,6 +274,13 @@ func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
 	var add rollup.Buckets
 	if err := rollup.Decode(stored[0].data, rollup.AllColumns, b); err != nil {
 		return fmt.Errorf("storage: filling up rollups of %s: %w", r.series.labels, err)
+	}
+	if x.only != nil { // What was deleted can only be taken out by the bucket.
+		r.chunk, r.version = nil, stored[0].version+1
+		if x.only.of(r.series.labels).hideBuckets(b, 0, res.Width()) {
+			r.chunk = appendOrEmpty(b, res, r.version)
+		}
+		return nil
 	}
 	if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
 		return err
@@ -278,8 +316,10 @@ func (x *sealer) coarse(r *roll, shards int64, b *rollup.Buckets) error {
 	}
 	var hours rollup.Buckets
 	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
-	r.chunk = appendRollup(&hours, rollup.OneHour, r.version)
-	if lost, err := x.lost(rollup.OneHour, r, int(r.version)); err != nil || lost {
+	if r.chunk = appendRollup(&hours, rollup.OneHour, r.version); r.chunk == nil && r.version > 0 {
+		r.chunk = rollup.AppendEmpty(nil, r.version)
+	}
+	if lost, err := x.lost(rollup.OneHour, r, r.version); err != nil || lost {
 		return cmp.Or(err, x.fill(rollup.OneHour, r, b))
 	}
 	return nil

@@ -38,11 +38,24 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 	return found, nil
 }
 
-// unrolled lists the marks of a raw window whose rollups aren't there, in order.
+// markOf is the mark that says that a delete was applied to the rollups of a slot.
+func markOf(slot int64, d *deletion) markAt { return markAt{slot, 0, d.id} }
+
+// unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
+// of the window there are marks, too, under the delete's id: the rollups have them once they were made anew.
 func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]markAt, error) {
 	raw, err := s.marksIn(ctx, tenant, window)
 	if err != nil {
 		return nil, err
+	}
+	deleted, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Collect(maps.Keys(raw)) {
+		for _, d := range deleted.inSlot(s.period, m.slot) {
+			raw[markOf(m.slot, d)] = true
+		}
 	}
 	byWindow := map[int64]map[markAt]bool{}
 	var missing []markAt
@@ -75,10 +88,23 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 		return 0, err
 	}
 	sealers := map[int64]*sealer{}
+	deleted, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
 	for _, m := range missing {
 		if sealers[m.slot] == nil {
 			sealers[m.slot] = newSealer(ctx, s, Work{Slot: m.slot, Partition: m.partition})
 		}
+		if x := sealers[m.slot]; deleted.has(m.id) {
+			x.only = append(x.only, deleted.where(func(d *deletion) bool { return d.id == m.id })...)
+		} else {
+			whole[m.slot] = true
+		}
+	}
+	for slot := range whole {
+		sealers[slot].only = nil
 	}
 	for _, slot := range slices.Sorted(maps.Keys(sealers)) {
 		for _, res := range rollup.Resolutions {
@@ -92,6 +118,9 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 		return series, err
 	}
 	for _, metric := range names {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(sealers)), func(x *sealer) bool { return x.only == nil || len(x.only.mayMatch(metric)) > 0 }) {
+			continue
+		}
 		n, err := s.rollMetric(ctx, tenant, window, metric, sealers, between)
 		series += n
 		if err != nil {
@@ -104,6 +133,13 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 			if err := s.eng.Write(ctx, []engine.Batch{row}); err != nil {
 				return series, fmt.Errorf("storage: marking slot %d of %q as rolled up: %w", m.slot, tenant, err)
 			}
+		}
+		if !deleted.has(m.id) {
+			continue
+		}
+		// So that the marks of the resolutions are alike again.
+		if err := s.eng.Write(ctx, []engine.Batch{s.markRow(tenant, sealers[m.slot].into[rollup.Raw], m.slot, m.partition, m.id)}); err != nil {
+			return series, fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, tenant, err)
 		}
 	}
 	return series, nil
@@ -130,6 +166,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 	}
 	slots := slices.Sorted(maps.Keys(sealers))
 	for part := range slices.Chunk(list, rollSeries) {
+		ofDay := map[*collected]bool{}
 		for i, slot := range slots {
 			x := sealers[slot]
 			x.rolls = x.rolls[:0]
@@ -137,13 +174,23 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 				return series, err
 			}
 			for j := range part {
-				x.rolls = append(x.rolls, roll{collected: &part[j]})
+				if c := &part[j]; x.only == nil || len(x.only.of(c.series.labels)) > 0 {
+					x.rolls = append(x.rolls, roll{collected: c})
+					ofDay[c] = true
+				}
 			}
 			if err := x.rollFine(); err != nil {
 				return series, err
 			}
 			lastOfDay := i+1 == len(slots) || s.period.dayOf(slots[i+1]) != s.period.dayOf(slot)
 			if lastOfDay {
+				x.rolls = x.rolls[:0]
+				for j := range part {
+					if ofDay[&part[j]] {
+						x.rolls = append(x.rolls, roll{collected: &part[j]})
+					}
+				}
+				clear(ofDay)
 				if err := x.rollCoarse(); err != nil {
 					return series, err
 				}

@@ -49,26 +49,27 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 		s.release(w, gens)
 		return stats, nil
 	}
-	extra, rows, left, err := s.gather(ctx, w, gens, upTo)
+	g, err := s.gatherUndeleted(ctx, w, gens, upTo)
 	if err != nil {
 		return stats, err
 	}
-	if len(rows) > 0 || slices.ContainsFunc(gens, (*generation).partial) {
+	if len(g.rows) > 0 || slices.ContainsFunc(g.gens, (*generation).partial) {
 		sealer := newSealer(ctx, s, w)
-		if err := sealer.run(append(gens, extra...)); err != nil {
+		sealer.deletes = g.deletes
+		if err := sealer.run(g.gens); err != nil {
 			return stats, err
 		}
-		sealer.assertSealed(append(gens, extra...))
+		sealer.assertSealed(g.gens)
 		stats = sealer.stats
 	}
-	stats.Blobs = len(rows)
-	if err := s.keepDefinitions(ctx, w, now, append(gens, extra...), rows); err != nil {
+	stats.Blobs = len(g.rows)
+	if err := s.keepDefinitions(ctx, w, now, append(g.gens, gens...), g.rows); err != nil {
 		return stats, err
 	}
-	if err := s.deleteStaged(ctx, w, rows, left); err != nil {
+	if err := s.deleteStaged(ctx, w, g.rows, g.left); err != nil {
 		return stats, err
 	}
-	s.release(w, gens)
+	s.release(w, slices.DeleteFunc(gens, func(x *generation) bool { return x.hasAny(g.left) }))
 	if stats.Blobs == 0 {
 		return stats, nil
 	}

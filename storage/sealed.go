@@ -25,6 +25,8 @@ type sealedWindow struct {
 	sums []uint64
 	// left are those of the slots of a window of rollups that are answered from samples, where these are kept.
 	left []int64
+	// cleared are the marks of deletes that were applied to the slots' rows, of those that the request heeds.
+	cleared map[markAt]bool
 }
 
 // windows finds the windows of a resolution in the request's range that have marks, in the order of time. What
@@ -66,6 +68,12 @@ func (r *request) marks(ctx context.Context, window, minSlot, maxSlot int64) (se
 		buf = append(buf, row.Clustering[2].Text...)
 		_, _ = h.Write(buf)
 		w.version = 1
+		if len(r.deletes) > 0 && r.deletes.has(row.Clustering[2].Text) {
+			if w.cleared == nil {
+				w.cleared = map[markAt]bool{}
+			}
+			w.cleared[markAt{slot, int(row.Clustering[1].Int), strings.Clone(row.Clustering[2].Text)}] = true
+		}
 		if slot < minSlot || slot > maxSlot {
 			return nil
 		}

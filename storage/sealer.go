@@ -37,6 +37,12 @@ type sealer struct {
 	// again says that the slot was sealed before.
 	again bool
 	now   int64 // when the seal began, milliseconds
+	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
+	// that the rollups must heed; they are read later.
+	deletes map[string]deletions
+	hiding  deletions
+	// only are the deletes that rollups are made anew for; nil: they are made for other reasons.
+	only deletions
 
 	// shards are those of the metric that was asked for last.
 	asked   string
@@ -237,6 +243,7 @@ func (x *sealer) sealedBefore(tenant string) (bool, error) {
 // are written.
 func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
+	named := x.deletesOf(c.series).ids()
 	if samples.Len() == 0 { // It brought exemplars only.
 		if x.late {
 			return nil
@@ -250,7 +257,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 	}
 	if sealedBefore {
 		var err error
-		if known, err = x.subtract(s, samples); err != nil {
+		if known, err = x.subtract(s, samples, &named); err != nil {
 			return err
 		}
 	}
@@ -262,8 +269,9 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 	r := roll{collected: c}
 	if !known {
 		at := x.into[rollup.Raw]
+		r.exempt = named
 		for _, piece := range pieces(samples) {
-			value := chunk.AppendChunk(nil, piece)
+			value := appendRaw(nil, rawChunk{exempt: r.exempt, data: chunk.AppendChunk(nil, piece)})
 			sum := sha256.Sum256(value)
 			version := string(sum[:engine.IDLen])
 			x.put(c, rollup.Raw, at.end*1000, chunkKey(s.id.String(), at.start, version), value)
@@ -318,14 +326,14 @@ func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at classShard) b
 	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.tenant == s.tenant && b.series.metric == s.metric
 }
 
-// subtract removes the samples that the sealed chunks of the slot hold already, and says whether none is left.
-func (x *sealer) subtract(s *Series, samples *chunk.Samples) (known bool, err error) {
+// subtract removes the samples that the sealed chunks of the slot hold already, and says whether none is left. It adds
+// the deletes that those chunks name to named.
+//
+// Invariant: no chunk comes to lie where another one was cleaned. That one names more deletes than when it got its
+// version, and this one names all of them.
+func (x *sealer) subtract(s *Series, samples *chunk.Samples, named *exempt) (known bool, err error) {
 	var have chunk.Samples
-	err = x.readSealed(s, &have)
-	if errors.Is(err, chunk.ErrCorrupt) {
-		return false, nil // The reader names it; what comes now is sealed beside it.
-	}
-	if err != nil || have.Len() == 0 {
+	if err = x.readSealed(s, &have, named); err != nil || have.Len() == 0 {
 		return false, err
 	}
 	have.Normalize()
@@ -333,12 +341,21 @@ func (x *sealer) subtract(s *Series, samples *chunk.Samples) (known bool, err er
 	return samples.Len() == 0, nil
 }
 
-// readSealed appends the samples of the slot's sealed chunks of a series.
-func (x *sealer) readSealed(s *Series, into *chunk.Samples) error {
+// readSealed appends what isn't deleted of the slot's sealed chunks of a series, and the deletes that they name. One
+// that can't be read is left out: the reader names it, and what comes now is sealed beside it.
+func (x *sealer) readSealed(s *Series, into *chunk.Samples, named *exempt) error {
 	if err := x.ask(s); err != nil {
 		return err
 	}
-	return x.eachSealed(s, x.shards, false, func(row engine.Row) error { return chunk.Decode(row.Value, into) })
+	hidden := x.deletesOf(s)
+	return x.eachSealed(s, x.shards, false, func(row engine.Row) error {
+		c, err := decodeRaw(row.Value, hidden, into)
+		*named = named.union(c.exempt)
+		if errors.Is(err, chunk.ErrCorrupt) {
+			return nil
+		}
+		return err
+	})
 }
 
 // ask reads how many shards a series' metric has.

@@ -100,7 +100,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, ctx.Err()
 	}
 	r.tellDamage()
-	if err := s.catchUp(ctx); err != nil {
+	if err := r.heed(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
@@ -322,8 +322,9 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	if err != nil {
 		return err
 	}
+	hidden := sel.r.deletes.of(s.Labels)
 	for _, c := range chunks {
-		sel.decode(s, c, into)
+		sel.decode(s, c, hidden, into)
 	}
 	for _, p := range sel.parts[s.from:s.to] {
 		if p.source != inHead {

@@ -37,11 +37,12 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	}
 	buf.samples.Reset()
 	buf.rolled.Reset()
+	hidden := sel.r.deletes.of(s.Labels)
 	for i, c := range chunks {
 		if resolutionOf(sel.sources[c.source].window.window) == rollup.Raw {
-			sel.decode(s, c, &buf.samples)
+			sel.decode(s, c, hidden, &buf.samples)
 		} else if !sel.outdone(chunks[:i], chunks[i+1:], c) {
-			sel.decodeBuckets(s, c, &buf.rolled)
+			sel.decodeBuckets(s, c, hidden, &buf.rolled)
 		}
 	}
 	for _, p := range sel.parts[s.from:s.to] {
@@ -102,7 +103,7 @@ func (sel *selection) rank(a, b sealedChunk) int {
 
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples. A chunk
 // that can't be read is named and left out.
-func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, into *rollup.Buckets) {
+func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden deletions, into *rollup.Buckets) {
 	src := &sel.sources[c.source]
 	before := into.Len()
 	if err := rollup.Decode(c.data, sel.columns, into); err != nil {
@@ -118,6 +119,10 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, into *roll
 		slot := period.slotOf(end)
 		_, ok := slices.BinarySearch(w.slots, slot)
 		if !ok || end <= src.hidden {
+			return false
+		}
+		// Where there are samples, and rollups don't know of a delete yet, the slot is answered from those.
+		if hidden.hideBucket(end, sel.width, func(d *deletion) bool { return !w.cleared[markOf(slot, d)] }) {
 			return false
 		}
 		_, left := slices.BinarySearch(w.left, slot)

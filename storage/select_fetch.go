@@ -292,24 +292,35 @@ func (f *fetcher) copy(b []byte) []byte {
 	return f.room[from:len(f.room):len(f.room)]
 }
 
-// decode appends a chunk's samples; one that can't be read is named and left out.
-func (sel *selection) decode(s *SelectedSeries, c sealedChunk, into *chunk.Samples) {
+// decode appends a chunk's samples, but for those that are hidden; one that can't be read is named and left out.
+func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden deletions, into *chunk.Samples) {
 	src := &sel.sources[c.source]
 	minT := max(sel.r.minT, src.hidden+1)
-	info, err := chunk.Header(c.data)
+	raw, err := openRaw(c.data)
+	if err == nil && raw.data == nil {
+		return
+	}
+	var info chunk.Info
+	if err == nil {
+		info, err = chunk.Header(raw.data)
+	}
 	if err == nil && (info.MaxT < minT || info.MinT > sel.r.maxT) {
 		return
 	}
+	if len(hidden) > 0 {
+		hidden = raw.exempt.hidden(hidden).where(func(d *deletion) bool { return d.touches(info.MinT-1, info.MaxT) })
+	}
 	switch {
-	case err == nil && minT > sel.r.minT && info.MinT < minT:
+	case err == nil && (len(hidden) > 0 || minT > sel.r.minT && info.MinT < minT):
 		var all chunk.Samples
-		if err = chunk.Decode(c.data, &all); err == nil {
+		if err = chunk.Decode(raw.data, &all); err == nil {
 			all.Normalize()
 			all.Clip(minT, sel.r.maxT)
+			hidden.hide(&all)
 			into.AppendAll(&all)
 		}
 	case err == nil:
-		err = chunk.Decode(c.data, into)
+		err = chunk.Decode(raw.data, into)
 	}
 	if err != nil {
 		sel.r.corrupt(&CorruptRowError{

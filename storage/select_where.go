@@ -74,6 +74,9 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 			unfit[slot] = true
 		}
 	}
+	for i := range rolled {
+		r.unfitForDeletes(&rolled[i], sums, unfit)
+	}
 	isRolled := map[int64]bool{}
 	for i := range rolled {
 		w := &rolled[i]
@@ -96,6 +99,17 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 		w.sums = nil
 	}
 	return withSlots(append(rolled, raw...)), nil
+}
+
+// unfitForDeletes adds the slots of a window whose rollups don't know yet of a delete, and that have samples.
+func (r *request) unfitForDeletes(w *sealedWindow, sums map[int64]uint64, unfit map[int64]bool) {
+	for _, d := range r.deletes {
+		for _, slot := range w.slots {
+			if _, ok := sums[slot]; ok && d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] {
+				unfit[slot] = true
+			}
+		}
+	}
 }
 
 func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {

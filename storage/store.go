@@ -179,6 +179,7 @@ type Store struct {
 	metadata  *metadataKeeper
 	windows   windowList
 	gone      dropMemory
+	deletes   deletes
 	lowest    []lowest // one a partition
 	follower  *follower
 	processes *processes
@@ -192,6 +193,7 @@ type Store struct {
 	rebuilt    chan struct{} // closed when the head is rebuilt, or failed to be
 	rebuildErr error
 	cancel     context.CancelFunc
+	background context.Context // ends with the store
 	running    sync.WaitGroup
 }
 
@@ -226,16 +228,15 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.builders.New = func() any { return &streamBuilder{writer: s.writer, full: cmp.Or(opts.seams.blobBytes, blobFull)} }
 	s.committer = newCommitter(s)
 	go s.committer.run()
-	var background context.Context
-	background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.metadata = newMetadataKeeper(s)
-	go s.metadata.run(background)
+	go s.metadata.run(s.background)
 	s.running.Go(func() {
 		defer close(s.rebuilt)
-		s.rebuildErr = s.rebuild(background)
+		s.rebuildErr = s.rebuild(s.background)
 	})
 	if opts.Shared && !opts.seams.still {
-		s.running.Go(func() { s.processes.run(background) })
+		s.running.Go(func() { s.processes.run(s.background) })
 	}
 	return s, nil
 }

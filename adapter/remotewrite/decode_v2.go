@@ -316,7 +316,7 @@ func (d *decoder) tellV2(body []byte, found foundV2) {
 	}
 	d.told = meta
 	d.tell(Metadata{
-		Metric: d.text(body, meta.metric), Type: metricType(meta.typ),
+		Metric: familyOf(d.text(body, meta.metric), meta.typ), Type: metricType(meta.typ),
 		Unit: d.text(body, meta.unitRef), Help: d.text(body, meta.helpRef),
 	})
 }

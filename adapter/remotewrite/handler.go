@@ -25,7 +25,7 @@ const (
 // Handler returns what answers POST requests of remote write 1.0 and 2.0. The tenant is the one that the
 // request's context carries. It returns an error that wraps ErrOptions for options that can't be used.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
-	return newHandler(func(tenant string) batch { return store.NewBatch(tenant) }, opts)
+	return newHandler(opts.HA.batches(store), opts)
 }
 
 type handler struct {

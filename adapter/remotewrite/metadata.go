@@ -1,9 +1,12 @@
 package remotewrite
 
+import "bytes"
+
 // Metadata is what a sender says of a metric. The bytes are valid UTF-8, and the caller's again when the
 // call they were passed in returns.
 type Metadata struct {
-	// Metric is a metric family's name with 1.0, and a series' metric name with 2.0.
+	// Metric is a metric family's name. With 2.0 it is what the name of the series tells of it: that of a counter
+	// keeps its _total.
 	Metric []byte
 	// Type is one of unknown, counter, gauge, histogram, gaugehistogram, summary, info, stateset.
 	Type string
@@ -13,6 +16,23 @@ type Metadata struct {
 
 // metricTypes are the values of MetricType, the same in both protocols.
 var metricTypes = [...]string{"unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"}
+
+// familyOf returns the metric family of a series of 2.0 by its name and type: metadata are asked for by family.
+func familyOf(name []byte, typ uint32) []byte {
+	var endings []string
+	switch metricType(typ) {
+	case "histogram", "gaugehistogram":
+		endings = []string{"_bucket", "_sum", "_count", "_gsum", "_gcount"}
+	case "summary":
+		endings = []string{"_sum", "_count"}
+	}
+	for _, ending := range endings {
+		if family, ok := bytes.CutSuffix(name, []byte(ending)); ok && len(family) > 0 {
+			return family
+		}
+	}
+	return name
+}
 
 func metricType(v uint32) string {
 	if v < uint32(len(metricTypes)) {

@@ -59,6 +59,21 @@ func TestMetadataV2(t *testing.T) {
 	require.Equal(t, 204, w.Code, "nobody listens")
 }
 
+// TestMetadataFamilies says that 2.0's metadata of series are those of their families.
+func TestMetadataFamilies(t *testing.T) {
+	const counter, gauge, histogram, summary = 1, 2, 3, 5
+	for _, c := range []struct {
+		name string
+		typ  uint32
+		want string
+	}{
+		{"a_total", counter, "a_total"}, {"a_sum", gauge, "a_sum"}, {"a_bucket", histogram, "a"}, {"a_count", histogram, "a"},
+		{"a", histogram, "a"}, {"_sum", histogram, "_sum"}, {"a_sum", summary, "a"}, {"a_bucket", summary, "a_bucket"}, {"a_gsum", 4, "a"},
+	} {
+		require.Equal(t, c.want, string(familyOf([]byte(c.name), c.typ)), c.name)
+	}
+}
+
 func TestBadReferences(t *testing.T) {
 	symbols := []string{"", "__name__", "m"}
 	samples := []writev2.Sample{{Timestamp: 1}, {Timestamp: 2}}

@@ -38,6 +38,8 @@ type Options struct {
 	Metadata func(ctx context.Context, tenant string, m Metadata)
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
 	Limiter *tenant.Limiter
+	// HA makes one of several replicas; nil: their series stay apart.
+	HA *HA
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
 	// Logger gets what an operator should know.

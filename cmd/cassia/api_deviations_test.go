@@ -33,6 +33,8 @@ var deviations = []deviation{
 		"a series has other chunks in the head than Prometheus cuts"},
 	{`/federate\?match\[\]=\{__name__=~".%2B"\}$`, `(?s)^body: .*custom_bucket`,
 		"where several float histograms are federated, Prometheus gives all of them the buckets of one"},
+	{`<- (x|match\[\])=%zz$`, `^(code: 400|header Vary|body: .*reading the body)`,
+		"a form that can't be read is refused before anything else; Prometheus goes by what it could read of it, but for series"},
 	{`/features`, `^body`, "Prometheus tells the features of scraping, rules and more, which aren't here"},
 	{`/status/self_metrics`, `^body`, "Cassia has metrics of its own"},
 	{`/admin/tsdb/snapshot`, `^(code|body): .*(501|isn't supported|aren't supported)`,

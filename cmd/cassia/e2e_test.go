@@ -60,6 +60,7 @@ remote_write:
     protobuf_message: %[5]s
     send_exemplars: true
     send_native_histograms: true
+    metadata_config: {send_interval: 2s}
     queue_config: {batch_send_deadline: 500ms, max_backoff: 500ms}
 `, scrapeInterval, self, exporter, cassia, message, job)
 }
@@ -170,9 +171,12 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 		t.Run("remote write "+s.name, func(t *testing.T) {
 			t.Parallel()
 			s.caughtUp(ctx, t, began, end)
+			s.compareExemplars(ctx, t, "before sealing", began, end)
+			s.compareMetadata(ctx, t)
 			s.compare(ctx, t, "before sealing", began, end)
 			require.NoError(t, promrig.Post(ctx, s.cassias()[i%len(s.cassias())].URL()+"/-/seal"))
 			s.compare(ctx, t, "sealed", began, end)
+			s.compareExemplars(ctx, t, "sealed", began, end)
 			for _, c := range s.cassias() {
 				require.NoError(t, c.Terminate(20*time.Second))
 			}
@@ -180,6 +184,7 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 				start(ctx, t, c.Program)
 			}
 			s.compare(ctx, t, "after a restart", began, end)
+			s.compareExemplars(ctx, t, "after a restart", began, end)
 		})
 	}
 }
@@ -236,14 +241,15 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 		s.written = processes[0]
 	}
 	self, written := address(t), processes[0].Address
+	traced := tracedJob(startTraced(t))
 	s.back = startPrometheus(ctx, t, address(t), readConfig(s.cassia.Address))
 	if !protocol2 {
-		s.writer = startPrometheus(ctx, t, self, scrapeConfig(self, exporter, written, "prometheus.WriteRequest", ""))
+		s.writer = startPrometheus(ctx, t, self, scrapeConfig(self, exporter, written, "prometheus.WriteRequest", traced), "--enable-feature=exemplar-storage")
 		return s
 	}
 	s.name, s.queries = "2.0", append(customBucketQueries, comparedQueries...)
-	config := scrapeConfig(self, exporter, written, "io.prometheus.write.v2.Request", customBuckets(self))
-	s.writer = startPrometheus(ctx, t, self, config, "--enable-feature=metadata-wal-records,st-storage")
+	config := scrapeConfig(self, exporter, written, "io.prometheus.write.v2.Request", customBuckets(self)+traced)
+	s.writer = startPrometheus(ctx, t, self, config, "--enable-feature=metadata-wal-records,st-storage,exemplar-storage")
 	return s
 }
 

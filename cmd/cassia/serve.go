@@ -190,6 +190,12 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
 		p.store.NoteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
 	}
+	ha, stopReplicas, err := p.startReplicas(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopReplicas()
+	writes.HA = ha
 	write, err := remotewrite.Handler(p.store, writes)
 	if err != nil {
 		return err
@@ -211,7 +217,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: append(routes, p.federate()...),
+		API: queries, Write: write, Routes: append(append(routes, haRoute(ha)), p.federate()...),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
@@ -247,6 +253,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		Exemplars: promql.NewExemplars(p.store), Queries: evaluator,
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
+		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
 		Cardinality: p.store.Cardinality, Limits: p.limitsOf,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),

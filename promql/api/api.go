@@ -69,8 +69,11 @@ type Options struct {
 	// ListenAddress and ExternalURL are where this process is found.
 	ListenAddress string
 	ExternalURL   *url.URL
-	// AdminAPI tells whether changes are allowed. None is supported yet.
+	// AdminAPI tells whether changes are allowed: what follows.
 	AdminAPI bool
+	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
+	Delete          Delete
+	CleanTombstones func(ctx context.Context, tenant string) error
 
 	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
@@ -151,7 +154,7 @@ func (a *api) prometheus() *promapi.API {
 		a.Flags,
 		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
 		func(h http.HandlerFunc) http.HandlerFunc { return h }, // See whenReady.
-		noTSDB{}, "", a.AdminAPI,
+		adminTSDB{del: a.Delete}, "", a.AdminAPI,
 		false, 0, // No search API.
 		a.Logger,
 		func(context.Context) promapi.RulesRetriever { return nothing{} },
@@ -167,7 +170,7 @@ func (a *api) prometheus() *promapi.API {
 		statusOf,
 		a.Features,
 		promapi.OpenAPIOptions{IncludePaths: described, ExternalURL: a.ExternalURL.String(), Version: a.Version.Cassia},
-		parser.NewParser(a.Parser),
+		promql.NewParser(a.Parser),
 	)
 }
 
@@ -177,8 +180,10 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 	switch {
 	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
 		return http.StatusServiceUnavailable, true
-	case errors.Is(err, storage.ErrQueryTooLarge):
+	case errors.Is(err, storage.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
 		return http.StatusUnprocessableEntity, true
+	case errors.Is(err, storage.ErrBadDelete):
+		return http.StatusBadRequest, true
 	}
 	return 0, false
 }
@@ -193,6 +198,9 @@ var readers = map[string]bool{
 func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !readers[name] {
 		return h
+	}
+	if name == "/read" {
+		h = a.boundedRead(h)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {

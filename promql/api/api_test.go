@@ -64,7 +64,7 @@ func newRigOver(t *testing.T, so storage.Options, change func(*Options)) rig {
 	evaluator := promql.NewEngine(po)
 	t.Cleanup(func() { require.NoError(t, evaluator.Close()) })
 	o := Options{
-		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready,
+		Engine: evaluator, Queryable: promql.NewQueryable(store), Parser: po.Parser, Ready: store.Ready, Exemplars: promql.NewExemplars(store),
 		Version: Version{Cassia: "1.2.3"}, Started: time.Unix(1, 0), Now: time.Now, Retention: "30d", Flags: map[string]string{"a.b": "c"},
 		ListenAddress: ":9201", ExternalURL: &url.URL{Scheme: "http", Host: "host:9201"},
 		Cardinality: store.Cardinality, Features: known, Gatherer: registry, Registerer: registry, Logger: slog.New(slog.DiscardHandler),
@@ -215,7 +215,7 @@ func TestFailures(t *testing.T) {
 		{r, get, "/search/metric_names", 501, "unavailable", "search API"},
 		{r, post, "/otlp/v1/metrics", 501, "unavailable", "remote write"},
 		{r, post, "/admin/tsdb/snapshot", 501, "unavailable", "not supported"},
-		{r, put, "/admin/tsdb/delete_series?match[]=m", 501, "unavailable", "not supported"},
+		{r, put, "/admin/tsdb/delete_series?match[]=m", 500, "internal", "not supported"},
 		{r, post, "/admin/tsdb/clean_tombstones", 501, "unavailable", "not supported"},
 		{closed, post, "/admin/tsdb/delete_series?match[]=m", 403, "unavailable", "--web.enable-admin-api"},
 	} {

@@ -42,8 +42,7 @@ func (noExemplars) Select(_, _ int64, _ ...[]*labels.Matcher) ([]exemplar.QueryR
 	return []exemplar.QueryResult{}, nil
 }
 
-// errNoTSDB answers what only Prometheus' own storage can do. The routes that lead here are overridden;
-// this is for those that a later Prometheus may add.
+// errNoTSDB answers what only Prometheus' own storage can do, and what Options don't offer.
 var errNoTSDB = errors.New("not supported: cassia has no Prometheus TSDB")
 
 // noTSDB stands where Prometheus' API expects its own storage.

@@ -32,13 +32,7 @@ func (a *api) overrides() map[string]http.HandlerFunc {
 	if a.Limits != nil {
 		routes["/status/limits"] = a.get(a.limits)
 	}
-	for path, message := range map[string]string{
-		"/admin/tsdb/delete_series":    "deleting series isn't supported yet; --retention.raw removes old samples",
-		"/admin/tsdb/clean_tombstones": "there are no tombstones to clean",
-		"/admin/tsdb/snapshot":         "snapshots aren't supported yet; stop cassia and copy --storage.path",
-	} {
-		routes[path] = a.get(a.admin(message))
-	}
+	a.adminRoutes(routes)
 	for path, message := range map[string]string{
 		"/search/metric_names": noSearch, "/search/label_names": noSearch, "/search/label_values": noSearch,
 		"/otlp/v1/metrics": "OTLP isn't supported yet; send Prometheus remote write to " + Prefix + "/write",
@@ -93,16 +87,6 @@ func (a *api) config(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, map[string]string{
 		"yaml": "# Cassia has no configuration file. See " + Prefix + "/status/flags for what it was started with.\n",
 	})
-}
-
-func (a *api) admin(message string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !a.AdminAPI {
-			a.fail(w, r, http.StatusForbidden, "unavailable", "admin APIs disabled; start cassia with --web.enable-admin-api")
-			return
-		}
-		a.fail(w, r, http.StatusNotImplemented, "unavailable", "not supported: "+message)
-	}
 }
 
 func (a *api) unsupported(message string) http.HandlerFunc {

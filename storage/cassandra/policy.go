@@ -127,9 +127,21 @@ var policies = map[string]policy{
 		about: "the processes that write", compaction: leveled, compressor: lz4,
 		graceSeconds: hourGrace, firstPage: 100, maxPage: 1000,
 	},
+	"delete": {
+		about: "what was deleted and isn't cleaned yet", compaction: leveled, compressor: lz4,
+		graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
+	},
 	"shards": {
 		about: "metrics with several shards", compaction: leveled, compressor: lz4,
 		graceSeconds: longGrace, firstPage: 1000, maxPage: 5000,
+	},
+	"held": {
+		about: "samples of replicas that aren't elected", compaction: tiered, compressor: lz4,
+		graceSeconds: hourGrace, firstPage: 8, maxPage: 64,
+	},
+	"chosen": {
+		about: "which replica of a cluster is elected, by compare-and-set", compaction: leveled, compressor: lz4,
+		graceSeconds: longGrace, firstPage: 100, maxPage: 1000,
 	},
 }
 

@@ -36,7 +36,8 @@ type Table struct {
 	Partition, Clustering []Field
 	// Converging says that a row may be written again, and that then the greatest timestamp wins (at one
 	// timestamp the greater value, by bytes), whatever arrives first. Otherwise a key names one content
-	// for ever: writing it again is harmless, writing something else is a bug of the caller.
+	// for ever: writing it again is harmless. Something else may only be written with a greater timestamp, by a
+	// caller who knows that the first is not on its way any more.
 	// Rows of a converging table are never deleted one by one.
 	Converging bool
 	// Conditional says that the table's rows are written by CompareAndSet only.

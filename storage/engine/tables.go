@@ -20,6 +20,9 @@ package engine
 //	tails     writer                                        slot, partition        how far a writer's streams go
 //	processes list                                          writer                 which processes there are
 //	shards    window, tenant                                metric                 metrics with several shards
+//	delete    tenant                                        id                     what was deleted, until it is cleaned
+//	held      tenant, cluster, era                          replica, writer, seq   samples of replicas that aren't elected
+//	chosen    bucket                                        tenant, cluster        which replica of a cluster is elected
 //
 // IDs 0 and 255 stay unused, so that an engine may keep rows of its own outside of the tables.
 var (
@@ -63,7 +66,7 @@ var (
 	Windows = &Table{ID: 13, Name: "windows",
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"window", KindInt}}}
-	// Tenants lists who has rows, in list 0.
+	// Tenants lists who has rows, in list 0, and who ever deleted series, in list 1.
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}
@@ -87,6 +90,18 @@ var (
 	Shards = &Table{ID: 18, Name: "shards", Converging: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}}}
+	// Deletes holds what a tenant has deleted and isn't cleaned yet.
+	Deletes = &Table{ID: 10, Name: "delete",
+		Partition:  []Field{{"tenant", KindText}},
+		Clustering: []Field{{"id", KindID}}}
+	// Held keeps samples of replicas until it is clear whether they are needed.
+	Held = &Table{ID: 22, Name: "held",
+		Partition:  []Field{{"tenant", KindText}, {"cluster", KindText}, {"era", KindInt}},
+		Clustering: []Field{{"replica", KindText}, {"writer", KindID}, {"seq", KindInt}}}
+	// Chosen says whose samples of a cluster of replicas are stored.
+	Chosen = &Table{ID: 23, Name: "chosen", Conditional: true,
+		Partition:  []Field{{"bucket", KindInt}},
+		Clustering: []Field{{"tenant", KindText}, {"cluster", KindText}}}
 )
 
 var (
@@ -94,7 +109,5 @@ var (
 	rollupClustering = []Field{{"kind", KindInt}, {"series", KindID}, {"start", KindInt}}
 )
 
-// The ID 10 is reserved for a table to come (delete).
-
 // Tables lists every table.
-var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards}
+var Tables = []*Table{Stage, Pending, Low, Sealed, Raw, R5m, R1h, Catalog, Metadata, Store, Windows, Tenants, Lease, Defined, Tails, Processes, Shards, Held, Chosen, Deletes}

@@ -30,6 +30,14 @@ const MaxBuckets = chunk.MaxColumn
 // its constant. The checksum (Castagnoli) is over all bytes before it.
 const chunkFormat = 1
 
+// A chunk without buckets stands where all samples of a span were deleted: it outdoes the chunk that was there.
+//
+//	+---------+---------+--------+
+//	| format  | version | crc32c |
+//	| 1 byte:2| uvarint | 4, LE  |
+//	+---------+---------+--------+
+const emptyFormat = 2
+
 // The columns of a chunk. Never reused. Integers and floats are runs and values of package chunk. A column is
 // over all buckets, over those with samples (full), or over those of floats.
 const (
@@ -83,7 +91,7 @@ const checksumSize = 4
 type Info struct {
 	// Version is the one that AppendChunk was given.
 	Version uint64
-	// Width is the width of a bucket, milliseconds.
+	// Width is the width of a bucket, milliseconds; 0 where there are none.
 	Width int64
 	// Count is the number of buckets.
 	Count int
@@ -147,6 +155,13 @@ func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[begin:], castagnoli))
 }
 
+// AppendEmpty appends the chunk of no buckets.
+func AppendEmpty(dst []byte, version uint64) []byte {
+	begin := len(dst)
+	dst = binary.AppendUvarint(append(dst, emptyFormat), version)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[begin:], castagnoli))
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Header reads a chunk's envelope. It checks no checksum; Decode does.
@@ -161,6 +176,14 @@ const maxTime = 1 << 62
 
 // parse reads the envelope of b.
 func (e *envelope) parse(b []byte) error {
+	if len(b) > checksumSize && b[0] == emptyFormat {
+		r := reader{b: b[:len(b)-checksumSize], at: 1}
+		e.Info = Info{Version: r.uvarint()}
+		if r.short || r.at != len(r.b) {
+			return fmt.Errorf("%w: a chunk without buckets that ends early or late", ErrCorrupt)
+		}
+		return nil
+	}
 	if len(b) < 8+checksumSize {
 		return fmt.Errorf("%w: %d bytes are no chunk", ErrCorrupt, len(b))
 	}

@@ -22,6 +22,9 @@ func Decode(b []byte, want Columns, into *Buckets) error {
 	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(sum) {
 		return fmt.Errorf("%w: checksum doesn't match", ErrCorrupt)
 	}
+	if e.Count == 0 {
+		return nil
+	}
 	before := *into
 	if err := decode(&e, want, into); err != nil {
 		*into = before

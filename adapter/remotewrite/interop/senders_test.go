@@ -14,6 +14,7 @@ import (
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
 	configutil "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -89,11 +90,12 @@ func histogramLine(t *testing.T, ls labels.Labels, h chunk.Histogram) string {
 	return fmt.Sprintf("%s %x", ls, chunk.AppendHistogramBytes(nil, c))
 }
 
-// series is what a sender has: floats and histograms of one series.
+// series is what a sender has of one series.
 type series struct {
 	labels     labels.Labels
 	floats     []prompb.Sample
 	histograms []chunk.Histogram
+	exemplars  []exemplar.Exemplar
 }
 
 // data is every kind of sample, of the last seconds.
@@ -146,6 +148,9 @@ func requestV1(all []series) *prompb.WriteRequest {
 				ts.Histograms = append(ts.Histograms, prompb.FromFloatHistogram(h.T, h.Float))
 			}
 		}
+		for _, e := range s.exemplars {
+			ts.Exemplars = append(ts.Exemplars, prompb.Exemplar{Labels: prompb.FromLabels(e.Labels, nil), Value: e.Value, Timestamp: e.Ts})
+		}
 		req.Timeseries = append(req.Timeseries, ts)
 	}
 	return req
@@ -164,6 +169,9 @@ func requestV2(all []series) *writev2.Request {
 			} else {
 				ts.Histograms = append(ts.Histograms, writev2.FromFloatHistogram(0, h.T, h.Float))
 			}
+		}
+		for _, e := range s.exemplars {
+			ts.Exemplars = append(ts.Exemplars, writev2.Exemplar{LabelsRefs: symbols.SymbolizeLabels(e.Labels, nil), Value: e.Value, Timestamp: e.Ts})
 		}
 		req.Timeseries = append(req.Timeseries, ts)
 	}
@@ -246,4 +254,41 @@ func TestGoClientSender(t *testing.T) {
 
 	_, err = api.Write(t.Context(), remoteapi.WriteV1MessageType, requestV1(data()))
 	require.NoError(t, err)
+}
+
+// TestExemplarSender sends exemplars as Prometheus' queue does, in series of their own, with its client and with
+// client_golang's.
+func TestExemplarSender(t *testing.T) {
+	trace := func(id string) []labels.Label { return []labels.Label{{Name: "trace_id", Value: id}} }
+	at := now.UnixMilli()
+	all := []series{
+		{labels: labels.FromStrings("__name__", "a"), floats: []prompb.Sample{{Timestamp: at, Value: 1}}},
+		{labels: labels.FromStrings("__name__", "a"), exemplars: []exemplar.Exemplar{
+			{Labels: labels.New(trace("1")...), Value: 0.5, Ts: at - 1, HasTs: true}, {Labels: labels.New(trace("2")...), Value: 1.5, Ts: at, HasTs: true},
+		}},
+	}
+	for _, message := range []remoteapi.WriteMessageType{remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType} {
+		r := newReceiver(t, faultless)
+		u, err := url.Parse(r.url)
+		require.NoError(t, err)
+		client, err := remote.NewWriteClient("cassia", &remote.ClientConfig{
+			URL: &configutil.URL{URL: u}, Timeout: model.Duration(time.Minute), WriteProtoMsg: message,
+		})
+		require.NoError(t, err)
+		stats, err := client.Store(t.Context(), encode(t, message, all), 0)
+		require.NoError(t, err)
+		if message == remoteapi.WriteV2MessageType {
+			require.Equal(t, remote.WriteResponseStats{Samples: 1, Exemplars: 2, Confirmed: true}, stats)
+		}
+		found, err := r.store.Exemplars(t.Context(), tenant.Default, at-1, at,
+			[]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "a")})
+		require.NoError(t, err)
+		require.Equal(t, []exemplar.QueryResult{{SeriesLabels: all[1].labels, Exemplars: all[1].exemplars}}, found)
+	}
+	r := newReceiver(t, faultless)
+	api, err := remoteapi.NewAPI(r.url)
+	require.NoError(t, err)
+	stats, err := api.Write(t.Context(), remoteapi.WriteV2MessageType, requestV2(all))
+	require.NoError(t, err)
+	require.Equal(t, 2, stats.Exemplars)
 }

@@ -51,6 +51,7 @@ type Config struct {
 	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
 	CounterSuffixes []string
 	Features        Features
+	HA              HA
 
 	// OTLP says what becomes of what comes in by OTLP.
 	OTLP otlp.Translation
@@ -96,6 +97,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
 
 	otlpFlags(cmd, &c.OTLP)
+	haFlags(cmd, &c.HA)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)

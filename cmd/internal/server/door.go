@@ -26,6 +26,7 @@ type door struct {
 	auth Authenticator
 	// federation lets reads name several tenants, as a|b.
 	federation bool
+	bodies     bodies
 }
 
 // Errors of who asks for what. What they wrap says the rest.
@@ -52,7 +53,11 @@ func (d *door) guard(route Route) http.Handler {
 			turnAway(w, err)
 			return
 		}
-		route.Handler.ServeHTTP(w, inner)
+		if route.Role == Write { // It bounds what it takes itself.
+			route.Handler.ServeHTTP(w, inner)
+			return
+		}
+		d.bodies.bound(w, inner, route.Handler)
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cassia-db/cassia/adapter"
 )
 
 // Options say what a Handler leads to. What isn't marked as optional must be set.
@@ -43,8 +45,10 @@ type Options struct {
 
 // NewHandler returns the handler of all of the process' HTTP.
 func NewHandler(o Options) http.Handler {
-	h := &handler{Options: o, door: door{auth: o.Auth, federation: o.Federation}}
-	return recovering(o.HTTP, o.Logger, h.mux())
+	h := &handler{Options: o, door: door{
+		auth: o.Auth, federation: o.Federation, bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
+	}}
+	return recovering(o.HTTP, o.Logger, crowd(maxRequests, h.mux()))
 }
 
 type handler struct {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -20,10 +19,13 @@ const (
 	// maxConnections bounds the open connections of one listener.
 	maxConnections = 1024
 	// maxHeaderBytes bounds a request's line and headers: queries may come as part of the URL.
-	maxHeaderBytes = 1 << 20
-	// readHeaderTimeout and readTimeout bound the time that a client may take to send a request.
+	maxHeaderBytes = 256 << 10
+	// readHeaderTimeout bounds the time that a client may take to send a request's headers; for the rest see pace.
 	readHeaderTimeout = 10 * time.Second
-	readTimeout       = 5 * time.Minute
+	// maxStreams bounds the requests at once on a connection of HTTP/2, streamBuffer what they have sent and nobody
+	// has read yet, bytes.
+	maxStreams   = 100
+	streamBuffer = 256 << 10
 	// idleTimeout is how long a connection may stay open between requests.
 	idleTimeout = 5 * time.Minute
 	// drainTimeout is how long requests under way may take to end when the process stops.
@@ -48,14 +50,22 @@ func Listen(addresses []string, webConfig string, h http.Handler, log *slog.Logg
 			s.close()
 			return nil, listenError(address, err)
 		}
-		s.listeners = append(s.listeners, netutil.LimitListener(l, maxConnections))
+		s.listeners = append(s.listeners, limitConnections(l, maxConnections))
 		// One for each listener: exporter-toolkit puts its authentication into the server it is given.
-		s.servers = append(s.servers, &http.Server{
-			Handler: h, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-			ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		})
+		s.servers = append(s.servers, newServer(h, usualPace(), log))
 	}
 	return s, nil
+}
+
+func newServer(h http.Handler, p pace, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: marking(p.handler(h)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnContext: withConnection,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: p.total, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: streamBuffer, MaxReceiveBufferPerStream: streamBuffer,
+			SendPingTimeout: p.stuck, PingTimeout: p.stuck, WriteByteTimeout: p.stuck,
+		},
+	}
 }
 
 func listenError(address string, err error) error {

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/cassia-db/cassia/adapter"
+)
+
+// Bounds of the bodies of all routes but those that take samples, which have their own.
+const (
+	// maxBody bounds one, bytes.
+	maxBody = 10 << 20
+	// maxBodies bounds what all requests under way have sent, bytes.
+	maxBodies = 256 << 20
+	// maxRequests bounds the requests under way: with HTTP/2 a connection has many.
+	maxRequests = 2048
+)
+
+// crowd bounds the requests under way.
+func crowd(limit int, next http.Handler) http.Handler {
+	places := make(chan struct{}, limit)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%d requests are under way, try again", limit))
+		}
+	})
+}
+
+// bodies bounds what requests send.
+type bodies struct {
+	each   int64
+	budget *adapter.Budget
+}
+
+// bound calls next with a request whose body, and whose form, are within the bounds.
+func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if r.Body == nil || r.Body == http.NoBody {
+		next.ServeHTTP(w, r)
+		return
+	}
+	share := b.budget.Share()
+	defer share.Give()
+	r.Body = &boundedBody{ReadCloser: r.Body, left: b.each, share: &share}
+	var err error
+	switch {
+	case r.ContentLength > b.each:
+		err = adapter.ErrTooLarge
+	case isForm(r):
+		err = r.ParseForm() // Handlers that look for single values would take half a form for the whole.
+	default:
+		// Handlers know no code for a body that turns out to be too long, and one that comes slowly must not hold what
+		// they claim for a request.
+		err = readWhole(r)
+	}
+	switch {
+	case errors.Is(err, adapter.ErrTooLarge):
+		refuse(w, http.StatusRequestEntityTooLarge, "bad_data", fmt.Sprintf("the body has more than %d bytes", b.each))
+	case errors.Is(err, adapter.ErrBusy):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "unavailable", "the requests under way have sent as many bytes as they may, try again")
+	case errors.Is(err, errSlow):
+		refuse(w, http.StatusRequestTimeout, "timeout", plain(err))
+	case err != nil:
+		refuse(w, http.StatusBadRequest, "bad_data", "reading the body: "+err.Error())
+	default:
+		next.ServeHTTP(w, r)
+	}
+}
+
+func readWhole(r *http.Request) error {
+	all, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(all))
+	return err
+}
+
+// isForm tells whether a request's parameters stand in its body.
+func isForm(r *http.Request) bool {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
+		return false
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == "application/x-www-form-urlencoded"
+}
+
+// boundedBody fails with adapter.ErrTooLarge or adapter.ErrBusy at a bound.
+type boundedBody struct {
+	io.ReadCloser
+	left  int64
+	share *adapter.Share
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(into []byte) (int, error) {
+	if b.left < 0 {
+		return 0, adapter.ErrTooLarge
+	}
+	if int64(len(into)) > b.left+1 { // One more, to see that there is more.
+		into = into[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(into)
+	b.left -= int64(n)
+	if b.left < 0 {
+		return n, adapter.ErrTooLarge
+	}
+	if busy := b.share.Take(int64(n)); busy != nil {
+		return n, busy
+	}
+	return n, err
+}

@@ -1,0 +1,311 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pipes is a listener whose connections are pipes in memory: in a bubble of synctest their deadlines follow its clock.
+type pipes struct {
+	waiting chan net.Conn
+	closed  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.waiting:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.waiting <- server
+	return client
+}
+
+// inBubble runs do with a server of h, in a bubble where hours pass at once.
+func inBubble(t *testing.T, h http.HandlerFunc, do func(t *testing.T, p *pipes)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipes{waiting: make(chan net.Conn), closed: make(chan struct{})}
+		s := newServer(h, usualPace(), quiet)
+		go func() { _ = s.Serve(limitConnections(p, maxConnections)) }()
+		defer func() { require.NoError(t, s.Close()) }()
+		do(t, p)
+	})
+}
+
+// dribble sends a byte every second until the other side has had enough, and returns when that was.
+func dribble(c net.Conn) time.Duration {
+	began := time.Now()
+	for {
+		if _, err := c.Write([]byte("x")); err != nil {
+			return time.Since(began)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func get(t *testing.T, p *pipes) string {
+	t.Helper()
+	c := p.dial()
+	defer c.Close()
+	_, err := io.WriteString(c, "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+func TestHeadersThatDribble(t *testing.T) {
+	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "quick") }, func(t *testing.T, p *pipes) {
+		c := p.dial()
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nX-Long: ")
+		require.NoError(t, err)
+		gone := make(chan time.Duration)
+		go func() { gone <- dribble(c) }()
+		require.Equal(t, "quick", get(t, p), "others are served meanwhile")
+		require.InDelta(t, readHeaderTimeout.Seconds(), (<-gone).Seconds(), 3)
+	})
+}
+
+func TestBodiesThatDribble(t *testing.T) {
+	var read chan error
+	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/quick" {
+			_, _ = io.WriteString(w, "quick")
+			return
+		}
+		_, err := io.ReadAll(r.Body)
+		read <- err
+		w.WriteHeader(http.StatusRequestTimeout)
+	}, func(t *testing.T, p *pipes) {
+		read = make(chan error, 1) // It belongs to the bubble.
+		c := p.dial()
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+		require.NoError(t, err)
+		gone := make(chan time.Duration)
+		go func() { gone <- dribble(c) }()
+		require.Equal(t, "quick", get(t, p))
+		require.ErrorIs(t, <-read, errSlow)
+		require.InDelta(t, usualPace().grace.Seconds(), (<-gone).Seconds(), 3, "1 B/s is taken for the grace only")
+	})
+}
+
+// A body that ends early is read at the pace, too, where nobody reads it but net/http after the answer.
+func TestBodiesThatNobodyWants(t *testing.T) {
+	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, func(t *testing.T, p *pipes) {
+		c := p.dial()
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+		require.NoError(t, err)
+		require.LessOrEqual(t, dribble(c), usualPace().grace+3*time.Second)
+	})
+}
+
+// A slow line is no attack: it sends for minutes, the process thinks for hours and answers for hours.
+func TestSlowIsntTooSlow(t *testing.T) {
+	const pieces, hours = 240, 3
+	piece := bytes.Repeat([]byte("x"), 16<<10)
+	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		if err != nil || n != int64(pieces*len(piece)) {
+			panic(fmt.Sprint(n, err))
+		}
+		time.Sleep(time.Hour)
+		for range hours * 360 {
+			time.Sleep(10 * time.Second)
+			_, _ = w.Write(piece)
+			w.(http.Flusher).Flush()
+		}
+		if r.Context().Err() != nil {
+			panic("the request was taken for ended")
+		}
+		time.Sleep(time.Hour)
+		_, _ = io.WriteString(w, "end")
+	}, func(t *testing.T, p *pipes) {
+		c := p.dial()
+		defer c.Close()
+		_, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", pieces*len(piece))
+		require.NoError(t, err)
+		for range pieces {
+			time.Sleep(time.Second)
+			_, err := c.Write(piece)
+			require.NoError(t, err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.Len(t, body, hours*360*len(piece)+len("end"))
+	})
+}
+
+// Who doesn't read is cut off, and the handler is told; who reads a little now and then isn't.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	var written chan error
+	inBubble(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, err := w.Write(make([]byte, 1<<20))
+		written <- err
+	}, func(t *testing.T, p *pipes) {
+		written = make(chan error, 1) // It belongs to the bubble.
+		c := p.dial()
+		_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 1000))
+		require.NoError(t, err)
+		began := time.Now()
+		require.Error(t, <-written)
+		require.InDelta(t, usualPace().stuck.Seconds(), time.Since(began).Seconds(), 1)
+
+		c = p.dial()
+		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		total := 0
+		for buffer := make([]byte, 48<<10); ; {
+			n, err := c.Read(buffer)
+			total += n
+			if err != nil {
+				break
+			}
+			time.Sleep(5 * time.Second) // 10 kB a second at most.
+		}
+		require.NoError(t, <-written)
+		require.Greater(t, total, 1<<20)
+	})
+}
+
+// Silent connections, however many, keep nobody out; requests under way are never given up for new ones.
+func TestManyConnections(t *testing.T) {
+	release := make(chan struct{})
+	s, err := Listen([]string{"127.0.0.1:0"}, "", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			<-release
+		}
+		_, _ = io.WriteString(w, r.URL.Path)
+	}), quiet)
+	require.NoError(t, err)
+	l := s.listeners[0].(*connections)
+	l.limit = 8
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	ask := func(path string) string {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		answer, err := client.Get("http://" + s.Addresses()[0] + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return fmt.Sprint(string(body), err)
+	}
+	long := make(chan string, 8)
+	for range 7 {
+		go func() { long <- ask("/long") }()
+	}
+	require.Eventually(t, func() bool { return l.busy() == 7 }, waitLong, waitShort)
+	for range 50 {
+		c, err := net.Dial("tcp", s.Addresses()[0])
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nX: ")
+		require.NoError(t, err)
+	}
+	require.Equal(t, "/quick<nil>", ask("/quick"))
+	go func() { long <- ask("/long") }()
+	require.Eventually(t, func() bool { return l.busy() == 8 }, waitLong, waitShort)
+	last := make(chan string)
+	go func() { last <- ask("/quick") }()
+	select {
+	case answer := <-last:
+		t.Fatalf("there was no connection left, and it got %s", answer)
+	default:
+	}
+	close(release)
+	for range 8 {
+		require.Equal(t, "/long<nil>", <-long)
+	}
+	require.Equal(t, "/quick<nil>", <-last)
+	l.mu.Lock()
+	require.Greater(t, l.evicted, int64(40))
+	l.mu.Unlock()
+	stop()
+	require.NoError(t, <-served)
+}
+
+// How long and how often a condition is waited for.
+const (
+	waitLong  = time.Minute
+	waitShort = time.Millisecond
+)
+
+func (l *connections) busy() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		if c.requests > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// With HTTP/2 a request that dribbles is given up, and the others of its connection go on.
+func TestHTTP2AtAPace(t *testing.T) {
+	fast := usualPace()
+	fast.grace = 50 * time.Millisecond
+	read := make(chan error, 1)
+	s := httptest.NewUnstartedServer(nil)
+	s.EnableHTTP2 = true
+	s.Config = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/dribble" {
+			_, err := io.ReadAll(r.Body)
+			read <- err
+		}
+		_, _ = io.WriteString(w, r.Proto)
+	}), fast, quiet)
+	s.StartTLS()
+	defer s.Close()
+	body, feed := io.Pipe()
+	dribbling := make(chan error, 1)
+	go func() {
+		answer, err := s.Client().Post(s.URL+"/dribble", "text/plain", body)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		dribbling <- err
+	}()
+	_, err := feed.Write([]byte("x"))
+	require.NoError(t, err)
+	require.ErrorIs(t, <-read, errSlow)
+	answer, err := s.Client().Post(s.URL+"/", "text/plain", strings.NewReader("whole"))
+	require.NoError(t, err)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, "HTTP/2.0", string(text))
+	require.NoError(t, feed.Close())
+	<-dribbling
+}

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Delete deletes a tenant's samples from start to end, both included, milliseconds, of the series that match.
+type Delete func(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error
+
+// adminTSDB is what Prometheus' own handlers of the admin API call.
+type adminTSDB struct {
+	noTSDB
+	del Delete
+}
+
+func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*labels.Matcher) error {
+	if t.del == nil {
+		return errNoTSDB
+	}
+	return t.del(ctx, tenant.From(ctx), start, end, matchers...)
+}
+
+// adminRoutes are the routes of the admin API that Prometheus' handlers don't answer: none of them, while it is
+// disabled, and those that need the tenant, or can't be had.
+func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
+	snapshot := a.unsupported("snapshots aren't supported; stop cassia and copy --storage.path, or back up the Cassandra keyspace")
+	clean := a.unsupported("there are no tombstones to clean")
+	if a.CleanTombstones != nil {
+		clean = a.cleanTombstones
+	}
+	for path, h := range map[string]http.HandlerFunc{
+		"/admin/tsdb/delete_series": nil, "/admin/tsdb/clean_tombstones": clean, "/admin/tsdb/snapshot": snapshot,
+	} {
+		switch {
+		case !a.AdminAPI:
+			h = a.disabled
+		case h == nil:
+			continue
+		}
+		routes[path] = a.get(h)
+	}
+}
+
+func (a *api) disabled(w http.ResponseWriter, r *http.Request) {
+	a.fail(w, r, http.StatusForbidden, "unavailable", "admin APIs disabled; start cassia with --web.enable-admin-api")
+}
+
+func (a *api) cleanTombstones(w http.ResponseWriter, r *http.Request) {
+	if err := a.CleanTombstones(r.Context(), tenant.From(r.Context())); err != nil {
+		code, ok := statusOf(0, err)
+		if !ok {
+			code = http.StatusInternalServerError
+		}
+		a.fail(w, r, code, "internal", err.Error())
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

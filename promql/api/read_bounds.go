@@ -1,0 +1,66 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+)
+
+// Bounds of a request of remote read. Decoded, an empty query takes 36 times the two bytes that it was sent as, and
+// compressed those take a twentieth: what Prometheus' handler decodes must be small before.
+const (
+	// readDecoded bounds the request without its compression, bytes.
+	readDecoded = 1 << 20
+	// readQueries bounds its queries, readMatchers the matchers of each.
+	readQueries  = 100
+	readMatchers = 1000
+)
+
+// boundedRead refuses requests of remote read that ask for too much at once.
+func (a *api) boundedRead(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		compressed, err := io.ReadAll(io.LimitReader(r.Body, readDecoded+1))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if code, problem := checkRead(compressed); problem != "" {
+			http.Error(w, problem, code)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(compressed))
+		h(w, r)
+	}
+}
+
+// checkRead says what is wrong with a request, and the code for it; empty: nothing is.
+func checkRead(compressed []byte) (int, string) {
+	size, err := snappy.DecodedLen(compressed)
+	switch {
+	case len(compressed) > readDecoded, err == nil && size > readDecoded:
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("a request of remote read has at most %d bytes", readDecoded)
+	case err != nil:
+		return http.StatusBadRequest, err.Error()
+	}
+	text, err := snappy.Decode(nil, compressed)
+	if err != nil {
+		return http.StatusBadRequest, err.Error()
+	}
+	var request prompb.ReadRequest
+	if err := request.Unmarshal(text); err != nil {
+		return http.StatusBadRequest, err.Error()
+	}
+	if n := len(request.Queries); n > readQueries {
+		return http.StatusRequestEntityTooLarge, fmt.Sprintf("%d queries, at most %d can be in a request", n, readQueries)
+	}
+	for _, q := range request.Queries {
+		if n := len(q.Matchers); n > readMatchers {
+			return http.StatusRequestEntityTooLarge, fmt.Sprintf("%d matchers, at most %d can be in a query", n, readMatchers)
+		}
+	}
+	return 0, ""
+}

@@ -1,0 +1,112 @@
+package promql
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// Bounds of a query's text. Whoever walks through a parsed query calls itself for every level of it, and a stack that
+// is used up ends the process: no level may be made that isn't counted before.
+const (
+	// maxQueryLen bounds a query or a selector, bytes.
+	maxQueryLen = 1 << 20
+	// maxDepth bounds how deep expressions stand in one another; a + b + c has two levels. Laying out a query that is
+	// twice as deep takes ten times as long: a second for this one.
+	maxDepth = 500
+	// maxMatchers bounds the matchers of one selector, maxSelectors the selectors of one request.
+	maxMatchers  = 1000
+	maxSelectors = 1000
+)
+
+// ErrQueryTooComplex says that a query is too long or too deep to be looked at.
+var ErrQueryTooComplex = errors.New("promql: query too complex")
+
+// NewParser returns Prometheus' parser behind bounds on what it is given. Its errors at a bound wrap
+// ErrQueryTooComplex.
+func NewParser(o parser.Options) parser.Parser { return boundedParser{parser.NewParser(o)} }
+
+type boundedParser struct{ parser.Parser }
+
+// ParseExpr implements parser.Parser.
+func (p boundedParser) ParseExpr(input string) (parser.Expr, error) {
+	if err := checkText(input); err != nil {
+		return nil, err
+	}
+	return p.Parser.ParseExpr(input)
+}
+
+// ParseMetricSelector implements parser.Parser.
+func (p boundedParser) ParseMetricSelector(input string) ([]*labels.Matcher, error) {
+	if err := checkText(input); err != nil {
+		return nil, err
+	}
+	return p.Parser.ParseMetricSelector(input)
+}
+
+// ParseMetricSelectors implements parser.Parser.
+func (p boundedParser) ParseMetricSelectors(inputs []string) ([][]*labels.Matcher, error) {
+	if len(inputs) > maxSelectors {
+		return nil, fmt.Errorf("%w: %d selectors, at most %d can be", ErrQueryTooComplex, len(inputs), maxSelectors)
+	}
+	total := 0
+	for _, input := range inputs {
+		if total += len(input); total > maxQueryLen {
+			return nil, fmt.Errorf("%w: selectors of more than %d bytes", ErrQueryTooComplex, maxQueryLen)
+		}
+		if err := checkText(input); err != nil {
+			return nil, err
+		}
+	}
+	return p.Parser.ParseMetricSelectors(inputs)
+}
+
+// level is what stands in one pair of parentheses or brackets: so many operators, and in it another level.
+type level struct{ operators, inner int }
+
+// checkText looks at the words of a query. What isn't a query at all it leaves to the parser.
+func checkText(input string) error {
+	if len(input) > maxQueryLen {
+		return fmt.Errorf("%w: %d bytes, at most %d can be", ErrQueryTooComplex, len(input), maxQueryLen)
+	}
+	levels := []level{{}}
+	matchers, inBraces := 0, false
+	words := parser.Lex(input)
+	for {
+		var word parser.Item
+		words.NextItem(&word)
+		here := &levels[len(levels)-1]
+		switch word.Typ {
+		case parser.EOF, parser.ERROR:
+			return nil
+		case parser.LEFT_PAREN, parser.LEFT_BRACKET:
+			levels = append(levels, level{})
+		case parser.RIGHT_PAREN, parser.RIGHT_BRACKET:
+			if inner := here.operators + here.inner + 1; len(levels) > 1 {
+				levels = levels[:len(levels)-1]
+				here = &levels[len(levels)-1]
+				here.inner = max(here.inner, inner)
+				if word.Typ == parser.RIGHT_BRACKET { // What stands in brackets comes on top of what stands before.
+					here.operators++
+				}
+			}
+		case parser.LEFT_BRACE:
+			matchers, inBraces = 0, true
+		case parser.RIGHT_BRACE:
+			inBraces = false
+		case parser.COMMA:
+			if matchers++; inBraces && matchers > maxMatchers {
+				return fmt.Errorf("%w: a selector of more than %d matchers", ErrQueryTooComplex, maxMatchers)
+			}
+		default:
+			if word.Typ.IsOperator() && !inBraces {
+				here.operators++
+			}
+		}
+		if here.operators+here.inner+len(levels) > maxDepth {
+			return fmt.Errorf("%w: it is more than %d levels deep", ErrQueryTooComplex, maxDepth)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package promql
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+)
+
+// Without the bounds, the deepest of these take minutes, gigabytes, or the whole process.
+func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
+	p := NewParser(parser.Options{ExperimentalDurationExpr: true})
+	nested := func(n int, open, inner, closed string) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(closed, n)
+	}
+	for about, c := range map[string]struct {
+		query string
+		want  string // Of the error; empty: there is none.
+	}{
+		"plain":                     {`sum by (a) (rate(x{b="c",d!="e"}[5m] offset 1h)) > 0`, ""},
+		"400 parentheses":           {nested(400, "(", "x", ")"), ""},
+		"100,000 parentheses":       {nested(100_000, "(", "x", ")"), "500 levels deep"},
+		"unclosed":                  {strings.Repeat("(", 100_000), "500 levels deep"},
+		"functions":                 {nested(2000, "abs(", "x", ")"), "500 levels deep"},
+		"aggregations":              {nested(2000, "sum by(a)(", "x", ")"), "500 levels deep"},
+		"signs":                     {strings.Repeat("-", 100_000) + "x", "500 levels deep"},
+		"sums":                      {strings.Repeat("x+", 100_000) + "x", "500 levels deep"},
+		"400 sums":                  {strings.Repeat("x+", 400) + "x", ""},
+		"sums in parentheses":       {nested(150, "(x+1+", "x", ")"), ""},
+		"more sums in parentheses":  {nested(600, "(x+1+", "x", ")"), "500 levels deep"},
+		"on the left":               {nested(600, "(", "x", "+1+1)"), "500 levels deep"},
+		"sets":                      {strings.Repeat("x or ", 2000) + "x", "500 levels deep"},
+		"powers":                    {strings.Repeat("2^", 2000) + "x", "500 levels deep"},
+		"many side by side":         {"(x)" + strings.Repeat("+sum(rate(x[5m]))", 400), ""},
+		"subqueries":                {"x" + strings.Repeat("[1m:]", 2000), "500 levels deep"},
+		"subqueries of functions":   {nested(600, "max_over_time(", "x[1m:]", "[1m:])"), "500 levels deep"},
+		"durations":                 {"x[" + nested(2000, "(", "1m", ")") + "]", "500 levels deep"},
+		"sums of durations":         {"x[" + strings.Repeat("1m+", 2000) + "1m]", "500 levels deep"},
+		"1,000 matchers":            {"{c='d'," + strings.Repeat(`a!="b",`, 999) + "}", ""},
+		"many matchers":             {"{" + strings.Repeat(`a="b",`, 10_000) + "}", "more than 1000 matchers"},
+		"quoted":                    {`{a="` + strings.Repeat("(", 5000) + `"}`, ""},
+		"comment":                   {"x # " + strings.Repeat("(", 5000), ""},
+		"long":                      {strings.Repeat(" ", maxQueryLen) + "x", "at most 1048576 can be"},
+		"10,000 terms":              {`{a=~"` + strings.Repeat("term|", 10_000) + `x"}`, ""},
+		"not closed, not a query":   {"((((", "parse error"},
+		"closed too often":          {"x))))", "parse error"},
+		"brackets closed too often": {"x]]]]", "parse error"},
+	} {
+		_, err := p.ParseExpr(c.query)
+		if c.want != "" {
+			require.ErrorContains(t, err, c.want, about)
+			require.Less(t, len(err.Error()), 500, about)
+			continue
+		}
+		require.NoError(t, err, about)
+	}
+	_, err := p.ParseMetricSelector(strings.Repeat("(", 100_000))
+	require.ErrorIs(t, err, ErrQueryTooComplex)
+	_, err = p.ParseMetricSelectors(make([]string, maxSelectors+1))
+	require.ErrorIs(t, err, ErrQueryTooComplex)
+	_, err = p.ParseMetricSelectors([]string{`{a="` + strings.Repeat("a", maxQueryLen/2) + `"}`, `{a="` + strings.Repeat("a", maxQueryLen/2) + `"}`})
+	require.ErrorIs(t, err, ErrQueryTooComplex)
+	all, err := p.ParseMetricSelectors([]string{"a", "b"})
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+}
+
+// FuzzDepth holds the count of levels against the levels of what was parsed.
+func FuzzDepth(f *testing.F) {
+	f.Add("-(a + b * c ^ 2 and on (x) d)[5m:1m] offset 3m @ end()")
+	f.Add("sum(sum_over_time(a[1m + 2m * 3][5m:])) or vector(1) unless bool")
+	p := NewParser(parser.Options{EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true, EnableBinopFillModifiers: true})
+	f.Fuzz(func(t *testing.T, query string) {
+		expr, err := p.ParseExpr(query)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, depth(expr), 2*maxDepth+3)
+	})
+}
+
+func depth(n parser.Node) int {
+	deepest := 0
+	for child := range parser.ChildrenIter(n) {
+		deepest = max(deepest, depth(child))
+	}
+	return deepest + 1
+}

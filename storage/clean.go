@@ -1,0 +1,385 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// deleteRests is how long a delete stands after it was asked for where several processes share an engine, though all
+// it deletes is gone: a seal that was begun before it may still be on its way, and bring what it has in memory.
+const deleteRests = 48 * time.Hour
+
+// WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples.
+func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
+	_, err := s.eachDeletedWindow(ctx, tenant, rollup.Raw, func(window int64, _ deletions) error {
+		_, err := s.rollWindow(ctx, tenant, window, func() {})
+		return err
+	})
+	return err
+}
+
+// eachDeletedWindow calls f for the windows of a resolution that a tenant's deletes touch, in order.
+func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, f func(window int64, ds deletions) error) (deletions, error) {
+	all, err := s.deletesOf(ctx, tenant)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	p := s.period
+	first, last := all[0].start, all[0].end
+	for _, d := range all {
+		first, last = min(first, d.start), max(last, d.end)
+	}
+	// A slot's window is that of its beginning.
+	windows, err := s.windowsOf(ctx, tenant, p.windowOfSlot(res, p.slotOf(first)), p.windowAt(res, last))
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range windows {
+		start, end := p.spanOf(w)
+		if ds := all.where(func(d *deletion) bool { return d.touches(start, end) }); len(ds) > 0 {
+			if err := f(w, ds); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// spanOf returns the times that the slots of a window span, milliseconds.
+func (p *periods) spanOf(window int64) (start, end int64) {
+	end = p.endOf(window)
+	width := p.ofWindow(window).RawWindowMS
+	switch resolutionOf(window) {
+	case rollup.FiveMinutes:
+		width = window5mMS
+	case rollup.OneHour:
+		width = window1hMS
+	}
+	return end - width, end
+}
+
+// CleanTombstones removes what a tenant has deleted from the sealed rows, and then the deletes themselves. It may be
+// repeated at any time, and after any error. Where samples are gone and only rollups are left, whole buckets go.
+//
+//	for each window:  rollups made anew ─► chunks rewritten ─┐
+//	older windows:    buckets taken out ─────────────────────┴─► the deletes' rows
+//
+// A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of.
+func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
+	if err := s.Ready(); err != nil {
+		return err
+	}
+	s.deletes.cleaning.Lock()
+	defer s.deletes.cleaning.Unlock()
+	ds, err := s.eachDeletedWindow(ctx, tenant, rollup.Raw, func(window int64, ds deletions) error {
+		if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
+			return err
+		}
+		return s.cleanWindow(ctx, tenant, window, ds)
+	})
+	if err != nil || len(ds) == 0 {
+		return err
+	}
+	for _, res := range rollup.Resolutions {
+		if _, err := s.eachDeletedWindow(ctx, tenant, res, func(window int64, ds deletions) error {
+			return s.trimWindow(ctx, tenant, window, ds)
+		}); err != nil {
+			return err
+		}
+	}
+	now := s.opts.Now().UnixMilli()
+	for _, d := range ds {
+		if s.opts.Shared && now-d.when < deleteRests.Milliseconds() {
+			continue
+		}
+		if err := s.removeDelete(ctx, tenant, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanWindow rewrites the chunks of a window of raw rows.
+func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds deletions) error {
+	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at classShard, series map[string]deletedSeries) error {
+		c := cleaner{s: s, batch: engine.Batch{Table: engine.Raw, Partition: part}}
+		c.expires = s.expiresAfter(window, s.classes.keep(tenant, at.class()))
+		for row, err := range s.eng.Scan(ctx, engine.Range{
+			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindExemplars)},
+		}) {
+			if err != nil {
+				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
+			}
+			slot := s.period.slotOf(row.Clustering[1].Int + 1)
+			if err := c.row(ctx, row, slot, series[row.Clustering[2].Text].deletes.inSlot(s.period, slot)); err != nil {
+				return err
+			}
+		}
+		return c.flush(ctx)
+	})
+}
+
+// eachDeletedSeries calls f for the partitions of a window's rows with the series, by id, that deletes are about.
+func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int64, ds deletions, f func(part engine.Key, at classShard, series map[string]deletedSeries) error) error {
+	names, err := s.metricsIn(ctx, tenant, window)
+	if err != nil {
+		return err
+	}
+	table := tableOf(resolutionOf(window))
+	builder := labels.NewScratchBuilder(16)
+	for _, metric := range names {
+		ds := ds.mayMatch(metric)
+		if len(ds) == 0 {
+			continue
+		}
+		shards, err := s.readShards(ctx, window, tenant, metric)
+		if err != nil {
+			return err
+		}
+		for at := range s.places(shards) {
+			part, series := seriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
+			for row, err := range s.eng.Scan(ctx, engine.Range{
+				Table: table, Partition: part, From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
+			}) {
+				if err != nil {
+					return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
+				}
+				ls, err := parseLabels(row.Value, metric, &builder)
+				if err != nil {
+					continue // Readers name it.
+				}
+				if found := ds.of(ls); len(found) > 0 {
+					series[strings.Clone(row.Clustering[seriesField(resolutionOf(window))].Text)] = deletedSeries{ls, found}
+				}
+			}
+			if len(series) == 0 {
+				continue
+			}
+			if err := f(part, at, series); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// deletedSeries is a series with the deletes that are about it.
+type deletedSeries struct {
+	labels  labels.Labels
+	deletes deletions
+}
+
+// cleaner rewrites chunks of one partition.
+type cleaner struct {
+	s       *Store
+	batch   engine.Batch
+	bytes   int
+	expires int64
+}
+
+// row rewrites a row of raw, of samples or exemplars, without what is deleted of it. What can't be read stays, with the deletes that it isn't
+// exempt from: when these are gone it is still what it is.
+func (c *cleaner) row(ctx context.Context, row engine.Row, slot int64, ds deletions) error {
+	if len(ds) == 0 {
+		return nil
+	}
+	raw, left, err := restOf(row, ds)
+	if err != nil || len(raw.exempt.hidden(ds)) == 0 {
+		return nil
+	}
+	cleaned := rawChunk{exempt: raw.exempt.union(ds.ids()), cleaned: true, data: left}
+	k := row.Clustering
+	c.put(engine.Key{k[0], k[1], engine.Text(strings.Clone(k[2].Text)), engine.Text(strings.Clone(k[3].Text))},
+		// The more deletes were applied to it, the better.
+		c.s.period.slotEnd(slot)*1000+int64(cleaned.exempt.count()), appendRaw(nil, cleaned))
+	return c.flushAt(ctx, engine.MaxBatch/2)
+}
+
+// restOf returns a row of raw, and what isn't deleted of it, encoded; nil: all is.
+func restOf(row engine.Row, ds deletions) (raw rawChunk, left []byte, err error) {
+	if row.Clustering[0].Int == kindExemplars {
+		list, raw, err := openExemplars(row.Value, ds)
+		if len(list) > 0 {
+			left = appendExemplars(nil, list)
+		}
+		return raw, left, err
+	}
+	var samples chunk.Samples
+	if raw, err = decodeRaw(row.Value, ds, &samples); err == nil && samples.Len() > 0 {
+		samples.Normalize()
+		left = chunk.AppendChunk(nil, &samples)
+	}
+	return raw, left, err
+}
+
+func (c *cleaner) put(key engine.Key, timestamp int64, value []byte) {
+	c.batch.Mutations = append(c.batch.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: c.expires, Value: value})
+	c.bytes += len(value) + 128
+}
+
+func (c *cleaner) flushAt(ctx context.Context, bytes int) error {
+	if c.bytes < bytes {
+		return nil
+	}
+	return c.flush(ctx)
+}
+
+func (c *cleaner) flush(ctx context.Context) error {
+	if len(c.batch.Mutations) == 0 {
+		return nil
+	}
+	if err := c.s.eng.Write(ctx, []engine.Batch{c.batch}); err != nil {
+		return fmt.Errorf("storage: writing cleaned rows: %w", err)
+	}
+	c.batch.Mutations, c.bytes = nil, 0
+	return nil
+}
+
+// trim is what is to be taken out of a window of rollups.
+type trim struct {
+	s      *Store
+	ctx    context.Context
+	tenant string
+	window int64
+	res    rollup.Resolution
+	// waiting are the deletes that chunks don't know of, by the chunks' starts; missing are their marks.
+	waiting map[int64]deletions
+	missing map[markAt]bool
+}
+
+// trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
+func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds deletions) error {
+	marks, err := s.marksIn(ctx, tenant, window)
+	if err != nil {
+		return err
+	}
+	t := &trim{s: s, ctx: ctx, tenant: tenant, window: window, res: resolutionOf(window), waiting: map[int64]deletions{}, missing: map[markAt]bool{}}
+	for m := range marks {
+		start := newSealer(ctx, s, Work{Slot: m.slot}).into[t.res].start
+		for _, d := range ds.inSlot(s.period, m.slot) {
+			if at := markOf(m.slot, d); !marks[at] {
+				t.missing[at] = true
+				if !t.waiting[start].has(d.id) {
+					t.waiting[start] = append(t.waiting[start], d)
+				}
+			}
+		}
+	}
+	if len(t.missing) == 0 {
+		return nil
+	}
+	if err := s.eachDeletedSeries(ctx, tenant, window, ds, t.partition); err != nil {
+		return err
+	}
+	return t.mark()
+}
+
+// partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.
+func (t *trim) partition(part engine.Key, at classShard, series map[string]deletedSeries) error {
+	c := cleaner{s: t.s, batch: engine.Batch{Table: tableOf(t.res), Partition: part}}
+	c.expires = t.s.expiresAfter(t.window, t.s.classes.keep(t.tenant, at.class()))
+	for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
+		Table: tableOf(t.res), Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)},
+	}) {
+		if err != nil {
+			return fmt.Errorf("storage: trimming window %d of %q: %w", t.window, t.tenant, err)
+		}
+		of := t.waiting[row.Clustering[2].Int].where(func(d *deletion) bool { return series[row.Clustering[1].Text].deletes.has(d.id) })
+		if err := c.buckets(t.ctx, t.res, row, of); err != nil {
+			return err
+		}
+	}
+	if err := c.flush(t.ctx); err != nil || t.res == rollup.OneHour {
+		return err
+	}
+	metric := part[3].Text
+	var list []collected
+	for id, x := range series {
+		s := &Series{labels: x.labels, metric: metric, tenant: &headTenant{name: t.tenant}}
+		copy(s.id[:], id)
+		list = append(list, collected{series: s, class: at.class()})
+	}
+	days := map[int64]bool{}
+	for m := range t.missing {
+		if day := t.s.period.dayOf(m.slot); !days[day] {
+			days[day] = true
+			x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+			if err := x.destine(t.tenant, metric, list); err != nil {
+				return err
+			}
+			for i := range list {
+				x.rolls = append(x.rolls, roll{collected: &list[i]})
+			}
+			if err := x.rollCoarse(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mark says that it is done, at all coarser resolutions first.
+func (t *trim) mark() error {
+	for m := range t.missing {
+		x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+		for res := rollup.OneHour; res >= t.res; res-- {
+			if err := t.s.listWindow(t.ctx, t.tenant, x.into[res].window); err != nil {
+				return err
+			}
+			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, x.into[res], m.slot, m.partition, m.id)}); err != nil {
+				return fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, t.tenant, err)
+			}
+		}
+	}
+	return nil
+}
+
+// buckets takes whole buckets out of a row of rollups.
+func (c *cleaner) buckets(ctx context.Context, res rollup.Resolution, row engine.Row, ds deletions) error {
+	if len(ds) == 0 {
+		return nil
+	}
+	var b rollup.Buckets
+	info, err := rollup.Header(row.Value)
+	if err == nil {
+		err = rollup.Decode(row.Value, rollup.AllColumns, &b)
+	}
+	if err != nil || !ds.hideBuckets(&b, 0, res.Width()) {
+		return nil // What can't be read is named by readers.
+	}
+	k, start := row.Clustering, row.Clustering[2].Int
+	end := start + dayMS
+	if res == rollup.FiveMinutes {
+		end = c.s.period.slotEnd(c.s.period.slotOf(start + 1))
+	}
+	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, rollupTimestamp(end, info.Version+1), appendOrEmpty(&b, res, info.Version+1))
+	return c.flushAt(ctx, engine.MaxBatch/2)
+}
+
+// Deleted is a delete that isn't cleaned yet.
+type Deleted struct {
+	Tenant   string
+	Matchers []*labels.Matcher
+	// Start and End bound what was deleted, both included; When it was asked for.
+	Start, End, When time.Time
+}
+
+// Deletes lists the deletes of a tenant, the oldest first.
+func (s *Store) Deletes(ctx context.Context, tenant string) ([]Deleted, error) {
+	all, err := s.deletesOf(ctx, tenant)
+	list := make([]Deleted, len(all))
+	for i, d := range all {
+		list[i] = Deleted{tenant, d.matchers, time.UnixMilli(d.start).UTC(), time.UnixMilli(d.end).UTC(), time.UnixMilli(d.when).UTC()}
+	}
+	slices.SortStableFunc(list, func(a, b Deleted) int { return a.When.Compare(b.When) })
+	return list, err
+}

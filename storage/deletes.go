@@ -1,0 +1,352 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// deletes are what this process knows of table delete.
+type deletes struct {
+	mu sync.Mutex
+	// known are the deletes of the tenants that have any, as they were read last.
+	known map[string]deletions
+	// exact says that known is what there is; only a store that is alone can say so.
+	exact bool
+	// applied are those whose samples the head has let go of. It is of a shared store.
+	applied map[string]bool
+	// learning is held by whoever applies new ones.
+	learning sync.Mutex
+	// cleaning is held by CleanTombstones.
+	cleaning sync.Mutex
+}
+
+// deletersList is the list of table tenants that has all who ever deleted anything.
+const deletersList = 1
+
+func deletePartition(tenant string) engine.Key { return engine.Key{engine.Text(tenant)} }
+
+// Delete deletes all that is stored of the series that match, from start to end, both included, milliseconds. When it
+// returns nil that is durable, and no query that begins afterwards shows any of it, in this process or in another.
+// What is written afterwards is new, whatever its time; what was being written meanwhile may be deleted or not. After
+// an error the delete may take effect or not.
+//
+// It seals what the stage holds of these series first. Buckets that it touches are made anew in the background, and
+// are answered from samples until then. The space is freed by CleanTombstones.
+func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error {
+	d, err := s.newDeletion(start, end, matchers)
+	if err != nil || d == nil {
+		return err
+	}
+	if err := s.Ready(); err != nil {
+		return err
+	}
+	if err := s.catchUp(ctx); err != nil {
+		return err
+	}
+	have, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	if len(have) >= maxDeletions {
+		return ErrTooManyDeletes
+	}
+	if err := s.sealOf(ctx, tenant, d); err != nil {
+		return fmt.Errorf("storage: sealing what is to be deleted: %w", err)
+	}
+	if err := s.writeDelete(ctx, tenant, d); err != nil {
+		return err
+	}
+	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end))
+	s.metrics.deletes.Inc()
+	if s.opts.seams.still {
+		return nil
+	}
+	s.running.Go(func() {
+		if err := s.WorkOffDeletes(s.background, tenant); err != nil && s.background.Err() == nil {
+			s.opts.Logger.Warn("making rollups anew after a delete failed; until it succeeds they are answered from samples", "tenant", tenant, "err", err)
+		}
+	})
+	return nil
+}
+
+// newDeletion returns nil where nothing can be in the range.
+func (s *Store) newDeletion(start, end int64, matchers []*labels.Matcher) (*deletion, error) {
+	now := s.opts.Now().UnixMilli()
+	// Nothing that is stored lies further ahead: clocks differ by less than a day.
+	d := &deletion{id: newID(), when: now, start: max(start, -maxTime), end: min(end, now+dayMS, maxTime), matchers: matchers}
+	switch {
+	case len(matchers) == 0:
+		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
+	case len(appendDeletion(nil, d)) > maxDeletionBytes:
+		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, maxDeletionBytes)
+	case s.opts.Shared && !s.opts.Follow:
+		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
+	case d.start > d.end:
+		return nil, nil
+	}
+	return d, nil
+}
+
+// sealOf seals the slots of which the head has samples that a delete is about.
+func (s *Store) sealOf(ctx context.Context, tenant string, d *deletion) error {
+	for _, at := range s.head.cellsOf(tenant, d) {
+		if _, err := s.Seal(ctx, Work{Slot: at.slot, Partition: at.partition}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cellsOf lists the cells that hold samples which a delete is about, in order.
+func (h *head) cellsOf(tenant string, d *deletion) []cellAt {
+	h.mu.RLock()
+	t := h.tenants[tenant]
+	h.mu.RUnlock()
+	if t == nil {
+		return nil
+	}
+	cells := map[cellAt]bool{}
+	for _, series := range t.match(d.matchers) {
+		p := &h.parts[series.part]
+		p.mu.RLock()
+		for _, st := range series.strands {
+			x := st.exemplars
+			if st.some && st.maxT >= d.start && st.minT <= d.end || x != nil && x.maxT >= d.start && x.minT <= d.end {
+				cells[cellAt{st.gen.cell.slot, st.gen.cell.partition}] = true
+			}
+		}
+		p.mu.RUnlock()
+	}
+	return slices.SortedFunc(maps.Keys(cells), cellAt.compare)
+}
+
+func (at cellAt) compare(o cellAt) int {
+	if at.slot != o.slot {
+		return int(max(-1, min(1, at.slot-o.slot)))
+	}
+	return at.partition - o.partition
+}
+
+func (s *Store) writeDelete(ctx context.Context, tenant string, d *deletion) error {
+	// Whoever finds the delete's tenant listed looks for it; so this comes first.
+	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(tenant)}, Timestamp: 1, Value: []byte{1},
+	}}}})
+	if err == nil {
+		err = s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text(d.id)}, Timestamp: 1, Value: appendDeletion(nil, d),
+		}}}})
+	}
+	if err != nil {
+		return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
+	}
+	m := &s.deletes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.exact {
+		all := append(slices.Clone(m.known[tenant]), d)
+		all.sort()
+		m.known[tenant] = all
+	}
+	m.apply(d)
+	return nil
+}
+
+// cancelDelete makes sure that a delete of which nobody knows whether it was written never takes effect: it could
+// come to be later, and hide what is written until then.
+func (s *Store) cancelDelete(tenant string, d *deletion, because error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	err := s.removeDelete(ctx, tenant, d)
+	if err == nil {
+		return because
+	}
+	s.opts.Logger.Error("a delete may take effect later, or not: it could neither be written nor taken back", "tenant", tenant,
+		"matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end), "err", err)
+	s.deletes.mu.Lock()
+	s.deletes.exact = false
+	s.deletes.mu.Unlock()
+	return because
+}
+
+// removeDelete removes a delete's row, with the timestamp that it was written with: then it never comes back.
+func (s *Store) removeDelete(ctx context.Context, tenant string, d *deletion) error {
+	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
+		Op: engine.Delete, Clustering: engine.Key{engine.Text(d.id)}, Timestamp: 1,
+	}}}})
+	if err != nil {
+		return fmt.Errorf("storage: removing a delete: %w", err)
+	}
+	m := &s.deletes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.applied, d.id)
+	if left := m.known[tenant].where(func(x *deletion) bool { return x.id != d.id }); len(left) > 0 {
+		m.known[tenant] = left
+	} else {
+		delete(m.known, tenant)
+	}
+	return nil
+}
+
+// apply needs the lock.
+func (m *deletes) apply(d *deletion) {
+	if m.applied == nil {
+		m.applied = map[string]bool{}
+	}
+	m.applied[d.id] = true
+}
+
+// deletesOf reads the deletes of a tenant.
+func (s *Store) deletesOf(ctx context.Context, tenant string) (deletions, error) {
+	if s.opts.Shared {
+		return s.readDeletes(ctx, tenant)
+	}
+	all, err := s.allDeletes(ctx)
+	return all[tenant], err
+}
+
+// allDeletes reads the deletes of all tenants that have any.
+func (s *Store) allDeletes(ctx context.Context) (map[string]deletions, error) {
+	m := &s.deletes
+	m.mu.Lock()
+	if m.exact {
+		defer m.mu.Unlock()
+		return maps.Clone(m.known), nil
+	}
+	m.mu.Unlock()
+	tenants, err := s.deleters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]deletions{}
+	for _, tenant := range tenants {
+		found, err := s.readDeletes(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			all[tenant] = found
+		}
+	}
+	return all, nil
+}
+
+// loadDeletes makes a store that is alone remember all deletes, before anything asks for them.
+func (s *Store) loadDeletes(ctx context.Context) error {
+	if s.opts.Shared {
+		return nil
+	}
+	all, err := s.allDeletes(ctx)
+	if err != nil {
+		return err
+	}
+	m := &s.deletes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known, m.exact = all, true
+	return nil
+}
+
+// deleters lists the tenants that may have deletes.
+func (s *Store) deleters(ctx context.Context) (names []string, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, KeysOnly: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing who deleted series: %w", err)
+		}
+		names = append(names, strings.Clone(row.Clustering[0].Text))
+	}
+	return names, nil
+}
+
+// readDeletes reads the rows of a tenant. One that can't be read is named, and has no effect.
+func (s *Store) readDeletes(ctx context.Context, tenant string) (found deletions, err error) {
+	s.deletes.mu.Lock()
+	known := s.deletes.known[tenant]
+	s.deletes.mu.Unlock()
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Deletes, Partition: deletePartition(tenant)}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading the deletes of %q: %w", tenant, err)
+		}
+		id := row.Clustering[0].Text
+		if i := slices.IndexFunc(known, func(d *deletion) bool { return d.id == id }); i >= 0 {
+			found = append(found, known[i]) // Its matchers are compiled.
+			continue
+		}
+		d, err := parseDeletion(strings.Clone(id), row.Value)
+		if err != nil {
+			s.corrupt(engine.Deletes, fmt.Errorf("storage: delete %x of tenant %q has no effect: %w", id, tenant, err))
+			continue
+		}
+		found = append(found, d)
+	}
+	if s.opts.Shared {
+		s.rememberDeletes(tenant, found)
+	}
+	return found, nil
+}
+
+func (s *Store) rememberDeletes(tenant string, found deletions) {
+	m := &s.deletes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[string]deletions{}
+	}
+	for _, d := range m.known[tenant] {
+		if !found.has(d.id) {
+			delete(m.applied, d.id)
+		}
+	}
+	if len(found) == 0 {
+		delete(m.known, tenant)
+		return
+	}
+	m.known[tenant] = found
+}
+
+// heed returns the deletes that a query must heed, when the head has all that other processes had acknowledged and
+// nothing that these deletes are about.
+//
+// Another process has sealed what it deletes. This one may still have it in its head, in one generation with what
+// came later: so it seals, too, and reads for that what is left in the stage.
+func (s *Store) heed(ctx context.Context, tenant string) (deletions, error) {
+	found, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	// After the deletes were read: what the follower reads from now on isn't deleted.
+	if err := s.catchUp(ctx); err != nil || !s.opts.Shared {
+		return found, err
+	}
+	if s.newTo(found) == nil {
+		return found, nil
+	}
+	m := &s.deletes
+	m.learning.Lock()
+	defer m.learning.Unlock()
+	for _, d := range s.newTo(found) {
+		if err := s.sealOf(ctx, tenant, d); err != nil {
+			return nil, fmt.Errorf("storage: applying a delete: %w", err)
+		}
+		m.mu.Lock()
+		m.apply(d)
+		m.mu.Unlock()
+	}
+	return found, nil
+}
+
+// newTo returns those that the head doesn't know yet.
+func (s *Store) newTo(found deletions) deletions {
+	s.deletes.mu.Lock()
+	defer s.deletes.mu.Unlock()
+	return found.where(func(d *deletion) bool { return !s.deletes.applied[d.id] })
+}

@@ -1,0 +1,241 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/golang/snappy"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// A held row has samples of a replica that isn't the elected one:
+//
+//	+---------+--------------+--------+-----------------+---------+----------------------------+
+//	| version | CRC-32C of   | min t  | max t − min t   | samples | a blob that stands alone,  |
+//	| 1 byte  | what follows | varint | uvarint         | uvarint | as a snappy block          |
+//	|         | 4 bytes LE   |        |                 |         |                            |
+//	+---------+--------------+--------+-----------------+---------+----------------------------+
+const (
+	heldVersion = 1
+	heldHeader  = 5
+	// heldFull is the size from which a held blob takes no further sample. With the greatest record, and where
+	// snappy makes it longer by a sixth, it stays below engine.MaxValue.
+	heldFull = 256 << 10
+)
+
+var errBadHeld = errors.New("storage: malformed held row")
+
+// heldValue is what a held row tells of itself.
+type heldValue struct {
+	minT, maxT int64
+	samples    int
+	blob       []byte // packed
+}
+
+// heldRow is a held row that this process looks after.
+type heldRow struct {
+	era        int64
+	replica    string
+	writer     string
+	seq        int64
+	minT, maxT int64
+	samples    int
+	bytes      int64
+}
+
+func heldPartition(at clusterName, era int64) engine.Key {
+	return engine.Key{engine.Text(at.tenant), engine.Text(at.cluster), engine.Int(era)}
+}
+
+func (h *heldRow) key() engine.Key {
+	return engine.Key{engine.Text(h.replica), engine.Text(h.writer), engine.Int(h.seq)}
+}
+
+// heldBuilder makes held values of samples.
+type heldBuilder struct {
+	w      blobWriter
+	refs   map[*Series]uint32
+	now    heldValue
+	some   bool // now has anything
+	values [][]byte
+	about  []heldValue
+}
+
+func (b *heldBuilder) begin() {
+	b.refs = map[*Series]uint32{}
+	b.w.reset(0, 0)
+	b.now, b.some = heldValue{}, false
+}
+
+// ref returns the number of a series in the blob, which defines it if need be.
+func (b *heldBuilder) ref(s *Series) uint32 {
+	ref := b.refs[s]
+	if ref == 0 {
+		ref = uint32(len(b.refs)) + 1
+		b.refs[s] = ref
+		b.w.define(s.tenant.name, s.labels)
+	}
+	return ref
+}
+
+func (b *heldBuilder) add(e *entry) {
+	b.room(e.t)
+	b.now.samples++
+	if ref := b.ref(e.series); e.hist != nil {
+		b.w.histogram(ref, e.t, e.hist)
+	} else {
+		b.w.float(ref, e.t, e.st, e.v)
+	}
+}
+
+// addExemplar adds an exemplar, which doesn't count as a sample.
+func (b *heldBuilder) addExemplar(e *exemplarEntry) {
+	b.room(e.t)
+	b.w.exemplar(b.ref(e.series), e.t, e.data)
+}
+
+// room makes room for one more, at t.
+func (b *heldBuilder) room(t int64) {
+	if b.refs == nil {
+		b.begin()
+	} else if len(b.w.buf) >= heldFull {
+		b.cut()
+		b.begin()
+	}
+	if !b.some {
+		b.now.minT, b.now.maxT, b.some = t, t, true
+	}
+	b.now.minT, b.now.maxT = min(b.now.minT, t), max(b.now.maxT, t)
+}
+
+// cut ends a value.
+func (b *heldBuilder) cut() {
+	if !b.some {
+		return
+	}
+	b.values = append(b.values, appendHeld(nil, b.now, b.w.finish()))
+	b.about = append(b.about, b.now)
+	b.now, b.some = heldValue{}, false
+}
+
+func appendHeld(dst []byte, about heldValue, blob []byte) []byte {
+	at := len(dst)
+	dst = append(dst, heldVersion, 0, 0, 0, 0)
+	dst = binary.AppendVarint(dst, about.minT)
+	dst = binary.AppendUvarint(dst, uint64(about.maxT-about.minT))
+	dst = binary.AppendUvarint(dst, uint64(about.samples))
+	dst = append(dst, snappy.Encode(nil, blob)...)
+	binary.LittleEndian.PutUint32(dst[at+1:], crc32.Checksum(dst[at+heldHeader:], castagnoli))
+	return dst
+}
+
+// parseHeld reads what a held row tells of itself; the blob refers to b.
+func parseHeld(b []byte) (v heldValue, err error) {
+	if len(b) < heldHeader || b[0] != heldVersion {
+		return v, fmt.Errorf("%w: %d bytes, or an unknown version", errBadHeld, len(b))
+	}
+	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[heldHeader:], castagnoli); want != got {
+		return v, fmt.Errorf("%w: checksum %08x, computed %08x", errBadHeld, want, got)
+	}
+	b = b[heldHeader:]
+	var n int
+	if v.minT, n = binary.Varint(b); n <= 0 {
+		return v, fmt.Errorf("%w: no time", errBadHeld)
+	}
+	b = b[n:]
+	width, n := binary.Uvarint(b)
+	if n <= 0 {
+		return v, fmt.Errorf("%w: no end", errBadHeld)
+	}
+	b = b[n:]
+	samples, n := binary.Uvarint(b)
+	if n <= 0 || samples > engine.MaxValue {
+		return v, fmt.Errorf("%w: no number of samples", errBadHeld)
+	}
+	v.maxT, v.samples, v.blob = v.minT+int64(width), int(samples), b[n:]
+	if v.maxT < v.minT {
+		return v, fmt.Errorf("%w: it ends before it begins", errBadHeld)
+	}
+	return v, nil
+}
+
+// unpack returns the blob of a held value.
+func (v *heldValue) unpack() ([]byte, error) {
+	size, err := snappy.DecodedLen(v.blob)
+	if err != nil || size > engine.MaxValue {
+		return nil, fmt.Errorf("%w: its blob claims %d bytes (%v)", errBadHeld, size, err)
+	}
+	blob, err := snappy.Decode(nil, v.blob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadHeld, err)
+	}
+	return blob, nil
+}
+
+// deleteHeld deletes held rows: ranges of numbers where they follow each other in the order given, which is that
+// of their writing, and none of the same replica lies between.
+func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) error {
+	byEra := map[int64][]heldRow{}
+	for _, h := range rows {
+		byEra[h.era] = append(byEra[h.era], h)
+	}
+	var batches []engine.Batch
+	for era, list := range byEra {
+		slices.SortFunc(list, func(a, b heldRow) int {
+			return cmp.Or(cmp.Compare(a.replica, b.replica), cmp.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
+		})
+		const piece = 500
+		for part := range slices.Chunk(list, piece) {
+			b := engine.Batch{Table: engine.Held, Partition: heldPartition(at, era)}
+			for i := 0; i < len(part); {
+				last := i
+				for last+1 < len(part) && part[last+1].replica == part[i].replica && part[last+1].writer == part[i].writer && part[last+1].seq == part[last].seq+1 {
+					last++
+				}
+				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].key(), Timestamp: stageTimestamp}
+				if last > i {
+					m.Op, m.To = engine.DeleteRange, part[last].key()
+				}
+				b.Mutations = append(b.Mutations, m)
+				i = last + 1
+			}
+			batches = append(batches, b)
+		}
+	}
+	if err := s.eng.Write(ctx, batches); err != nil {
+		return fmt.Errorf("storage: deleting held rows: %w", err)
+	}
+	return nil
+}
+
+// readHeld reads one held row; ok is false when it is gone.
+func (s *Store) readHeld(ctx context.Context, at clusterName, h *heldRow) (value []byte, ok bool, err error) {
+	key := h.key()
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(at, h.era), From: key, To: key, Limit: 1}) {
+		if err != nil {
+			return nil, false, fmt.Errorf("storage: reading a held row: %w", err)
+		}
+		return slices.Clone(row.Value), true, nil
+	}
+	return nil, false, nil
+}
+
+// heldWords tells what a held row has.
+func heldWords(value []byte) (string, error) {
+	v, err := parseHeld(value)
+	if err != nil {
+		return "", err
+	}
+	blob, err := v.unpack()
+	if err != nil {
+		return "", err
+	}
+	words, err := blobWords(blob)
+	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.samples, words), err
+}

@@ -1,0 +1,308 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// takeBytes is how many bytes of held samples go in one commit.
+const takeBytes = 4 << 20
+
+// heldAt names a held row of a cluster.
+type heldAt struct {
+	era             int64
+	replica, writer string
+	seq             int64
+}
+
+func (h *heldRow) where() heldAt { return heldAt{h.era, h.replica, h.writer, h.seq} }
+
+// taking stores held samples. Up to the watermark at which the replica was elected, a series' samples are stored where
+// they are newer than what the store has of it: the one before may have been further with one series than with
+// another. What it had is read once for each series, before anything is stored.
+type taking struct {
+	c  *cluster
+	ch *choice
+	// settled is the choice as it will be.
+	settled choice
+	// whole says that this process knows all of what is stored of late.
+	whole bool
+	ends  map[*Series]int64
+
+	batch  *Batch
+	done   []heldRow // whose samples the batch has, or that have none
+	newest int64
+	// rows and samples were stored.
+	rows, samples int
+}
+
+func newTaking(c *cluster, ch *choice) *taking {
+	t := &taking{c: c, ch: ch, settled: *ch, ends: map[*Series]int64{}, newest: math.MinInt64}
+	t.settled.Taking, t.settled.Leaving = "", false
+	return t
+}
+
+// prepare waits until the head is whole.
+func (t *taking) prepare(ctx context.Context) error {
+	s := t.c.r.s
+	if err := s.Ready(); errors.Is(err, ErrNotReady) {
+		return err // The next look tries again.
+	} else if err != nil {
+		return nil
+	}
+	err := s.catchUp(ctx)
+	if errors.Is(err, ErrNoQueries) {
+		return nil
+	}
+	t.whole = err == nil
+	return err
+}
+
+// pass stores all held rows of the elected replica, whoever wrote them, and returns how many there were.
+func (t *taking) pass(ctx context.Context) (n int, err error) {
+	if err := t.prepare(ctx); err != nil {
+		return 0, err
+	}
+	replica := engine.Key{engine.Text(t.ch.elected())}
+	current, _ := t.c.current()
+	for era := t.ch.Low; current != nil && era <= current.era(); era++ {
+		for row, err := range t.c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(t.c.at, era), From: replica, To: replica}) {
+			if err != nil {
+				return n, fmt.Errorf("storage: reading held rows: %w", err)
+			}
+			h := heldRow{era: era, replica: t.ch.elected(), writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int}
+			ok, err := t.add(ctx, h, row.Value)
+			if err != nil {
+				return n, err
+			}
+			if ok {
+				n++
+			}
+		}
+	}
+	return n, t.commit(ctx)
+}
+
+// store stores what is due of rows that this process looks after.
+func (t *taking) store(ctx context.Context, rows []heldRow) error {
+	if err := t.prepare(ctx); err != nil {
+		return err
+	}
+	for _, h := range rows {
+		value, ok, err := t.c.r.s.readHeld(ctx, t.c.at, &h)
+		if err != nil {
+			return err
+		}
+		if !ok { // Another process has stored it.
+			t.c.release([]heldRow{h})
+			continue
+		}
+		if ok, err = t.add(ctx, h, value); err != nil {
+			return err
+		}
+		if !ok {
+			t.c.release([]heldRow{h})
+		}
+	}
+	return t.commit(ctx)
+}
+
+// add adds a row's samples to the batch, and commits one that has grown large. It returns false for a row that is
+// corrupt, which stays.
+func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err error) {
+	s := t.c.r.s
+	if t.batch == nil {
+		t.batch = s.NewBatch(t.c.at.tenant)
+		t.batch.free = true
+	}
+	sink := heldSink{t: t, replica: h.replica, newest: math.MinInt64}
+	about, err := parseHeld(value)
+	var blob []byte
+	if err == nil {
+		blob, err = about.unpack()
+	}
+	var reader blobReader
+	if err == nil {
+		err = reader.open(blob)
+	}
+	if err == nil {
+		err = reader.walk(&sink)
+	}
+	if err != nil {
+		s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
+			t.c.at.cluster, t.c.at.tenant, h.era, h.replica, h.writer, h.seq, err))
+		return false, nil
+	}
+	t.rows++
+	t.samples += sink.taken
+	t.newest = max(t.newest, sink.newest)
+	t.done = append(t.done, h)
+	if t.batch.bytes < takeBytes {
+		return true, nil
+	}
+	return true, t.commit(ctx)
+}
+
+// commit makes the batch durable and then deletes the rows that its samples were held in. If this process ends before
+// that, they are stored once more, where they are already.
+func (t *taking) commit(ctx context.Context) error {
+	if t.batch == nil {
+		return nil
+	}
+	b, done := t.batch, t.done
+	t.batch, t.done = nil, nil
+	n := len(b.entries)
+	if err := b.Commit(ctx); err != nil {
+		return err
+	}
+	t.c.r.metrics.samples.WithLabelValues("taken").Add(float64(n))
+	if err := t.c.r.s.deleteHeld(ctx, t.c.at, done); err != nil {
+		return err
+	}
+	t.c.release(done)
+	return t.renew(ctx)
+}
+
+// renew says that the taking goes on, where that is due.
+func (t *taking) renew(ctx context.Context) error {
+	c, self := t.c, t.c.r.s.Writer()
+	c.mu.Lock()
+	due := t.ch.Taking == self && elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	_, done, err := c.update(ctx, func(now *choice) *choice {
+		if now == nil || now.Epoch != t.ch.Epoch || now.Taking != self {
+			return nil
+		}
+		next := *now
+		next.Beat++
+		return &next
+	})
+	if err == nil && !done {
+		return errChosenAnew
+	}
+	return err
+}
+
+// heldSink puts the samples of a held row into the batch that are to be stored.
+type heldSink struct {
+	t       *taking
+	replica string
+	series  []*Series // by number, from 1; nil: it can't be stored
+	taken   int
+	newest  int64
+}
+
+func (k *heldSink) define(_ uint32, _ string, ls labels.Labels) error {
+	series, err := k.t.batch.Define(nil, ls)
+	var bad *LabelError
+	if errors.As(err, &bad) {
+		series, err = nil, nil // Limits have become tighter.
+	}
+	k.series = append(k.series, series)
+	return err
+}
+
+func (k *heldSink) of(ref uint32) (*Series, error) {
+	if ref == 0 || int(ref) > len(k.series) {
+		return nil, fmt.Errorf("%w: series number %d", errBadHeld, ref)
+	}
+	return k.series[ref-1], nil
+}
+
+// wants says whether a sample is to be stored.
+func (k *heldSink) wants(s *Series, at int64) bool {
+	if s == nil || k.t.batch.checkTime(s, at) != nil {
+		return false
+	}
+	t := k.t
+	way := t.settled.way(k.replica, at, t.c.r.margin())
+	stored := way == wayStore
+	if way == wayHold && t.whole && k.replica == t.settled.elected() {
+		stored = at > t.end(s)
+	}
+	if stored {
+		k.taken++
+		k.newest = max(k.newest, at)
+	}
+	return stored
+}
+
+func (k *heldSink) float(ref uint32, at, st int64, v uint64) error {
+	s, err := k.of(ref)
+	if err == nil && k.wants(s, at) {
+		err = k.t.batch.Float(s, at, st, math.Float64frombits(v))
+	}
+	return err
+}
+
+func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
+	s, err := k.of(ref)
+	if err == nil && k.wants(s, at) {
+		b := k.t.batch
+		b.entries = append(b.entries, entry{series: s, t: at, hist: slices.Clone(encoded)})
+		b.bytes += queuedBytes + int64(len(encoded))
+		b.histograms++
+	}
+	return err
+}
+
+// exemplar takes those that lie in a span of the replica: where it isn't known which series lack samples of the
+// margin, exemplars are left out.
+func (k *heldSink) exemplar(ref uint32, at int64, encoded []byte) error {
+	s, err := k.of(ref)
+	if err != nil || s == nil || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
+		return err
+	}
+	b := k.t.batch
+	b.exemplars = append(b.exemplars, exemplarEntry{s, at, slices.Clone(encoded)})
+	b.bytes += queuedBytes + int64(len(encoded))
+	return nil
+}
+
+// end returns the newest timestamp before the span that the head had of a series when it was first asked.
+func (t *taking) end(s *Series) int64 {
+	if end, ok := t.ends[s]; ok {
+		return end
+	}
+	from := t.settled.last().FromMS
+	end := int64(math.MinInt64)
+	var samples chunk.Samples
+	p := &t.c.r.s.head.parts[s.part]
+	p.mu.RLock()
+	for _, st := range s.strands {
+		switch {
+		case !st.some || st.minT > from:
+		case st.maxT <= from:
+			end = max(end, st.maxT)
+		default:
+			if err := st.read(from-t.c.r.margin().Milliseconds(), from, &samples); err != nil {
+				end = from // It can't be known.
+			}
+		}
+	}
+	p.mu.RUnlock()
+	for _, at := range samples.T {
+		if at <= from {
+			end = max(end, at)
+		}
+	}
+	for _, h := range samples.H {
+		if h.T <= from {
+			end = max(end, h.T)
+		}
+	}
+	t.ends[s] = end
+	return end
+}

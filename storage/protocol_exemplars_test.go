@@ -1,0 +1,109 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+)
+
+// protocolExemplar is an exemplar of a series in a history: eN is one with the value N and the trace N.
+type protocolExemplar struct {
+	protocolSeries
+	t     int64
+	value float64
+	trace string
+}
+
+// protocolExemplars is the part of the plain model that knows of exemplars: those ever sent, and those that were
+// acknowledged. None of a history is pushed out by newer ones.
+type protocolExemplars struct {
+	sent, sure map[protocolExemplar]bool
+}
+
+func (x *protocolSendSample) exemplarOf(tenant string) protocolExemplar {
+	return protocolExemplar{protocolSeries{tenant, x.series}, x.t, x.float, x.trace}
+}
+
+func (m *protocolModel) sendExemplar(e protocolExemplar) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.exemplars.sent == nil {
+		m.exemplars = protocolExemplars{map[protocolExemplar]bool{}, map[protocolExemplar]bool{}}
+	}
+	m.exemplars.sent[e] = true
+}
+
+func (m *protocolModel) exemplarStays(e protocolExemplar) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.exemplars.sure[e] = true
+}
+
+// queryExemplars compares the exemplars of a query's range with the model.
+func (r *protocolRun) queryExemplars(q Query) {
+	r.model.mu.Lock()
+	needs := maps.Clone(r.model.exemplars.sure)
+	r.model.mu.Unlock()
+	before := r.now.Load()
+	found, err := r.store.Exemplars(context.Background(), q.Tenant, q.MinT, q.MaxT, q.Matchers)
+	after := r.now.Load()
+	if err != nil {
+		r.tolerate("reading exemplars", err)
+		return
+	}
+	asked := r.visible(q, before, after)
+	if retention := r.opts.Retention; retention > 0 {
+		gone := floorDiv(r.newest.Load()-retention.Milliseconds()-expireGrace.Milliseconds(), dayMS) * dayMS
+		asked.minT = max(asked.minT, gone+1)
+	}
+	got := map[protocolExemplar]bool{}
+	for _, s := range found {
+		for _, e := range s.Exemplars {
+			x := protocolExemplar{protocolSeries{q.Tenant, seriesText(s.SeriesLabels)}, e.Ts, e.Value, e.Labels.Get("trace_id")}
+			r.model.mu.Lock()
+			sent := r.model.exemplars.sent[x]
+			r.model.mu.Unlock()
+			switch {
+			case got[x]:
+				r.fail("exemplar %v comes twice", x)
+			case !sent:
+				r.fail("exemplar %v was never sent", x)
+			}
+			got[x] = true
+		}
+	}
+	for x := range needs {
+		matches := x.tenant == q.Tenant && matchesAll(protocolLabels(x.series), q.Matchers)
+		if matches && x.t >= asked.minT && x.t <= asked.maxT && !got[x] {
+			r.fail("exemplar %v at %s was acknowledged and is missing", x, showTime(x.t))
+		}
+	}
+}
+
+func seriesText(ls labels.Labels) string {
+	return ls.Get(labels.MetricName) + "/" + ls.Get("host")
+}
+
+// exemplarLines reads all exemplars that a tenant has, as text.
+func (ts *testStore) exemplarLines(tenant string) string {
+	found, err := ts.Exemplars(ts.t.Context(), tenant, math.MinInt64, math.MaxInt64,
+		[]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")})
+	require.NoError(ts.t, err)
+	var out strings.Builder
+	for _, s := range found {
+		for _, e := range s.Exemplars {
+			fmt.Fprintln(&out, seriesText(s.SeriesLabels), e.Ts, e.Value, e.Labels.Get("trace_id"))
+		}
+	}
+	return out.String()
+}
+
+func (x *protocolSendSample) exemplar() exemplar.Exemplar {
+	return exemplar.Exemplar{Labels: labels.FromStrings("trace_id", x.trace), Value: x.float, Ts: x.t, HasTs: true}
+}

@@ -1,0 +1,156 @@
+package storage
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A choice says whose samples of a cluster of replicas are stored, by the time of the sample: the spans follow each
+// other without a gap, and each belongs to one replica. It is a row of table chosen, which all processes share and
+// change by compare-and-set only (decisions/014).
+//
+//	time ─────►          from            from
+//	  nobody's  │ span of a │   span of b  │  span of a, the last: its replica is the elected
+//
+// A choice isn't changed: next makes the one that follows.
+type choice struct {
+	// Epoch counts how often a replica was elected, Version how often the row was written.
+	Epoch   int64 `json:"epoch"`
+	Version int64 `json:"version"`
+	// Beat counts how often a process said that it hears the elected replica. Whoever sees it unchanged for the
+	// failover timeout, by a clock of its own, may elect another.
+	Beat int64 `json:"beat"`
+	// Spans are in the order of time; at most maxSpans.
+	Spans []span `json:"spans"`
+	// WatermarkMS is the greatest timestamp of the elected replica that was acknowledged, milliseconds.
+	WatermarkMS int64 `json:"watermark_ms"`
+	// Taking is the process (a writer, hexadecimal) that stores what was held of the replica that was elected last.
+	// Until it is done, and says so by "", everything after the last span's beginning is held.
+	Taking string `json:"taking,omitempty"`
+	// Leaving says that the elected replica is too far behind: nobody says any more that it is heard.
+	Leaving bool `json:"leaving,omitempty"`
+	// Low is the oldest era that may have held rows.
+	Low int64 `json:"low"`
+	// SinceMS is when the replica was elected, and HeardMS when it was last said to be heard; for people.
+	SinceMS int64 `json:"since_ms"`
+	HeardMS int64 `json:"heard_ms"`
+}
+
+// span gives the samples after FromMS, milliseconds, to a replica.
+type span struct {
+	Replica string `json:"replica"`
+	FromMS  int64  `json:"from_ms"`
+}
+
+const (
+	// maxSpans bounds what a choice remembers: what is older than the first span is stored, whoever sends it.
+	maxSpans = 16
+	// eraBeats is how many beats make an era, which is a partition of the held rows.
+	eraBeats = 32
+)
+
+var errBadChoice = errors.New("storage: malformed choice of a replica")
+
+// firstChoice elects the replica that is heard first. Its time begins a margin before its oldest sample: what other
+// replicas have from there on is covered.
+func firstChoice(replica string, oldest int64, margin time.Duration, now time.Time) choice {
+	from := oldest - margin.Milliseconds() - 1
+	ms := now.UnixMilli()
+	return choice{Epoch: 1, Beat: 1, Spans: []span{{replica, from}}, WatermarkMS: from, SinceMS: ms, HeardMS: ms}
+}
+
+func parseChoice(row []byte) (choice, error) {
+	var c choice
+	if err := json.Unmarshal(row, &c); err != nil {
+		return c, fmt.Errorf("%w: %w", errBadChoice, err)
+	}
+	ordered := slices.IsSortedFunc(c.Spans, func(a, b span) int { return cmp.Compare(a.FromMS, b.FromMS) })
+	if len(c.Spans) == 0 || len(c.Spans) > maxSpans || !ordered || c.Low < 0 || c.Low > c.era() {
+		return c, fmt.Errorf("%w: %d spans, beat %d, low %d", errBadChoice, len(c.Spans), c.Beat, c.Low)
+	}
+	return c, nil
+}
+
+func (c *choice) elected() string { return c.last().Replica }
+func (c *choice) last() span      { return c.Spans[len(c.Spans)-1] }
+
+// settled says that the elected replica's samples are stored as they come.
+func (c *choice) settled() bool { return c.Taking == "" && !c.Leaving }
+
+// era is where held rows go now.
+func (c *choice) era() int64 { return c.Beat / eraBeats }
+
+// way is what becomes of a sample.
+type way uint8
+
+const (
+	wayStore way = iota // it is stored
+	wayHold             // it is held until the choice is clear
+	wayDrop             // it is covered by another replica's
+)
+
+// way says what becomes of a replica's sample at t. What the elected replica brings of the margin before its span is
+// held too: the one before it may have lacked it.
+func (c *choice) way(replica string, t int64, margin time.Duration) way {
+	last := len(c.Spans) - 1
+	if t > c.Spans[last].FromMS {
+		if replica == c.Spans[last].Replica && c.settled() {
+			return wayStore
+		}
+		return wayHold
+	}
+	if last > 0 && replica == c.Spans[last].Replica && t > c.Spans[last].FromMS-margin.Milliseconds() {
+		return wayHold
+	}
+	for i := last - 1; i >= 0; i-- {
+		if t > c.Spans[i].FromMS {
+			if replica == c.Spans[i].Replica {
+				return wayStore
+			}
+			return wayDrop
+		}
+	}
+	return wayStore // Nobody is known to cover it.
+}
+
+// covered says whether what a replica holds up to t needn't be kept any longer: the elected replica has gone on
+// for a margin since.
+func (c *choice) covered(replica string, t int64, watermark int64, margin time.Duration) bool {
+	return replica != c.elected() && c.Taking == "" && t <= max(watermark, c.WatermarkMS)-margin.Milliseconds()
+}
+
+// renewed says once more that the elected replica is heard, up to a watermark and from its oldest sample on.
+func (c *choice) renewed(watermark, oldest int64, margin time.Duration, now time.Time) choice {
+	next := c.flushed(watermark, oldest, margin)
+	next.Beat++
+	next.HeardMS = now.UnixMilli()
+	return next
+}
+
+// flushed raises the watermark, and lets the first span begin earlier if its replica turns out to have older samples.
+func (c *choice) flushed(watermark, oldest int64, margin time.Duration) choice {
+	next := *c
+	next.WatermarkMS = max(c.WatermarkMS, watermark)
+	if from := oldest - margin.Milliseconds() - 1; len(c.Spans) == 1 && oldest != math.MaxInt64 && from < c.Spans[0].FromMS {
+		next.Spans = []span{{c.elected(), from}}
+	}
+	return next
+}
+
+// elect gives what comes after the watermark to a replica, whose held samples taker will store.
+func (c *choice) elect(replica, taker string, now time.Time) choice {
+	next := *c
+	next.Epoch++
+	next.Beat++
+	next.Spans = append(slices.Clone(c.Spans), span{replica, c.WatermarkMS})
+	if n := len(next.Spans); n > maxSpans {
+		next.Spans = next.Spans[n-maxSpans:]
+	}
+	next.Taking, next.Leaving, next.SinceMS = taker, false, now.UnixMilli()
+	return next
+}

@@ -1,0 +1,199 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// CommitOf is Commit for samples that a replica of a cluster sent, which Check has let in, of series without the
+// label of the replica. It returns nil once every sample is durable: stored, if the replica is the elected one; held,
+// if it isn't; or covered by the samples of another that are stored. Only what is stored is visible to queries.
+// Besides Commit's errors there is ErrHeldFull.
+func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica string) error {
+	if len(b.entries)+len(b.exemplars) == 0 {
+		b.Release()
+		return nil
+	}
+	c := r.known(clusterName{b.tenant.name, clusterLabel})
+	if c == nil {
+		b.Release()
+		return fmt.Errorf("storage: cluster %q wasn't checked", clusterLabel)
+	}
+	minT, maxT := b.times()
+	ch, err := c.route(ctx, replica, minT, maxT)
+	if err != nil {
+		b.Release()
+		return err
+	}
+	stored := len(b.entries)
+	if ch.elected() != replica || !ch.settled() || minT <= ch.last().FromMS {
+		held, dropped := b.divide(ch, replica, r.margin())
+		if err := c.hold(ctx, ch, replica, held); err != nil {
+			b.Release()
+			return err
+		}
+		stored = len(b.entries) + len(b.exemplars)
+		r.metrics.samples.WithLabelValues("held").Add(float64(held.samples()))
+		r.metrics.samples.WithLabelValues("covered").Add(float64(dropped))
+		if stored == 0 {
+			b.Release()
+			return nil
+		}
+	}
+	minT, maxT = b.times()
+	newest := b.newestSample()
+	if err := b.Commit(ctx); err != nil {
+		return err
+	}
+	r.metrics.samples.WithLabelValues("stored").Add(float64(stored))
+	if ch.elected() != replica || maxT <= ch.last().FromMS {
+		return nil
+	}
+	// A sample with a time of its own, far ahead, must not make others covered that aren't.
+	return c.acknowledged(ctx, ch.Epoch, minT, min(newest, r.now().Add(r.margin()).UnixMilli()))
+}
+
+// times returns the least and the greatest timestamp, of samples and exemplars, of a batch that isn't empty.
+func (b *Batch) times() (minT, maxT int64) {
+	minT, maxT = math.MaxInt64, math.MinInt64
+	for i := range b.entries {
+		minT, maxT = min(minT, b.entries[i].t), max(maxT, b.entries[i].t)
+	}
+	for i := range b.exemplars {
+		minT, maxT = min(minT, b.exemplars[i].t), max(maxT, b.exemplars[i].t)
+	}
+	return minT, maxT
+}
+
+// newestSample returns the greatest timestamp of a sample, math.MinInt64 if there is none.
+func (b *Batch) newestSample() int64 {
+	t := int64(math.MinInt64)
+	for i := range b.entries {
+		t = max(t, b.entries[i].t)
+	}
+	return t
+}
+
+// divide leaves in the batch what is to be stored, and returns what is to be held.
+func (b *Batch) divide(ch *choice, replica string, margin time.Duration) (held *heldBuilder, dropped int) {
+	held = &heldBuilder{}
+	keep := b.entries[:0]
+	for i := range b.entries {
+		e := b.entries[i]
+		way := ch.way(replica, e.t, margin)
+		if way == wayStore {
+			keep = append(keep, e)
+			continue
+		}
+		if way == wayHold {
+			held.add(&e)
+		} else {
+			dropped++
+		}
+		b.bytes -= queuedBytes + int64(len(e.hist))
+		if e.hist != nil {
+			b.histograms--
+		}
+	}
+	clear(b.entries[len(keep):])
+	b.entries = keep
+	keepExemplars := b.exemplars[:0]
+	for i := range b.exemplars {
+		e := b.exemplars[i]
+		switch ch.way(replica, e.t, margin) {
+		case wayStore:
+			keepExemplars = append(keepExemplars, e)
+			continue
+		case wayHold:
+			held.addExemplar(&e)
+		case wayDrop:
+		}
+		b.bytes -= queuedBytes + int64(len(e.data))
+	}
+	clear(b.exemplars[len(keepExemplars):])
+	b.exemplars = keepExemplars
+	held.cut()
+	return held, dropped
+}
+
+// samples returns how many samples the values hold.
+func (b *heldBuilder) samples() (n int) {
+	for i := range b.about {
+		n += b.about[i].samples
+	}
+	return n
+}
+
+// hold makes what a replica sent durable, apart from what is stored.
+func (c *cluster) hold(ctx context.Context, ch *choice, replica string, b *heldBuilder) error {
+	if len(b.values) == 0 {
+		return nil
+	}
+	size := int64(0)
+	for _, v := range b.values {
+		size += int64(len(v))
+	}
+	rows, ok := c.claim(ch, replica, b, size)
+	if !ok {
+		return ErrHeldFull
+	}
+	batches := make([]engine.Batch, len(rows))
+	for i := range rows {
+		batches[i] = engine.Batch{Table: engine.Held, Partition: heldPartition(c.at, rows[i].era), Mutations: []engine.Mutation{{
+			Clustering: rows[i].key(), Timestamp: stageTimestamp, Value: b.values[i],
+		}}}
+	}
+	started := c.r.now()
+	if err := c.r.s.mayWrite(); err != nil {
+		c.forget(size)
+		return err
+	}
+	if err := c.r.s.eng.Write(ctx, batches); err != nil {
+		c.forget(size) // A sweep finds them if they are there.
+		return fmt.Errorf("storage: holding samples of a replica: %w", err)
+	}
+	c.mu.Lock()
+	c.held = append(c.held, rows...)
+	c.mu.Unlock()
+	if late := elapsed(started, c.r.now()); late > commitTimeout {
+		return fmt.Errorf("%w: holding samples took %v", engine.ErrUnavailable, late)
+	}
+	return nil
+}
+
+// claim takes room and numbers for rows to be held.
+func (c *cluster) claim(ch *choice, replica string, b *heldBuilder, size int64) ([]heldRow, bool) {
+	if !c.r.claim(size) {
+		return nil, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bytes+size > c.r.opts.ClusterBytes {
+		c.r.give(size)
+		return nil, false
+	}
+	c.bytes += size
+	rows := make([]heldRow, len(b.values))
+	replica = strings.Clone(replica)
+	for i, about := range b.about {
+		c.seq++
+		rows[i] = heldRow{
+			era: ch.era(), replica: replica, writer: c.r.s.writer, seq: c.seq,
+			minT: about.minT, maxT: about.maxT, samples: about.samples, bytes: int64(len(b.values[i])),
+		}
+	}
+	return rows, true
+}
+
+// forget gives back the room of rows.
+func (c *cluster) forget(size int64) {
+	c.mu.Lock()
+	c.bytes -= size
+	c.mu.Unlock()
+	c.r.give(size)
+}

@@ -1,0 +1,260 @@
+package storage
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// sweepEvery is the least time between two sweeps for held rows that no process looks after.
+	sweepEvery = 5 * time.Minute
+	// takePasses is how often held rows are looked for before the replica's samples are stored as they come. What is
+	// held after that is stored by whoever holds it.
+	takePasses = 3
+)
+
+// look does what is due for a cluster:
+//
+//	flush    the watermark, once a look, so that it is exact long before another can be elected
+//	beat     where the elected replica was heard since the last one
+//	elect    where nobody has heard it for the failover timeout, or it is too far behind
+//	take     what was held of the replica that this process has elected
+//	resolve  held rows: deleted where they are covered, stored where theirs was elected
+//	sweep    for held rows of processes that are gone
+func (c *cluster) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+	defer cancel()
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	ch, fresh := c.current()
+	if !fresh {
+		found, err := c.refresh(ctx)
+		if err != nil || !found {
+			return err
+		}
+		if ch, fresh = c.current(); !fresh {
+			return nil
+		}
+	}
+	if err := c.sweep(ctx, ch); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *choice) error{c.tell, c.leave, c.elect, c.take, c.resolve} {
+		if err := step(ctx, ch); err != nil {
+			return err
+		}
+		if ch, fresh = c.current(); !fresh {
+			return nil // The next look goes on.
+		}
+	}
+	return nil
+}
+
+// tell writes the watermark, and the next beat where one is due.
+func (c *cluster) tell(ctx context.Context, ch *choice) error {
+	now := c.r.now()
+	c.mu.Lock()
+	heard := c.heard[ch.elected()].After(c.renewed) && !c.renewed.IsZero()
+	due := ch.settled() && heard && c.right.Sub(now) < c.r.fresh()/2+c.r.interval()
+	flush := c.acked > ch.WatermarkMS || c.oldest != math.MaxInt64 && len(ch.Spans) == 1 && c.oldest <= ch.Spans[0].FromMS+c.r.margin().Milliseconds()
+	c.mu.Unlock()
+	if !due && !flush {
+		return nil
+	}
+	begun, done, err := c.update(ctx, func(now *choice) *choice {
+		if now == nil || now.Epoch != ch.Epoch {
+			return nil
+		}
+		if due && now.settled() {
+			return c.beat(now)
+		}
+		c.mu.Lock()
+		next := now.flushed(c.acked, c.oldest, c.r.margin())
+		c.mu.Unlock()
+		return &next
+	})
+	if done && due {
+		c.grant(begun, ch.Epoch)
+	}
+	return err
+}
+
+// newest returns the replica with the newest held sample, and when that is, of those that this process looks after.
+func (c *cluster) newest(except string) (replica string, t int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t = math.MinInt64
+	for i := range c.held {
+		if h := &c.held[i]; h.maxT > t && h.replica != except {
+			replica, t = h.replica, h.maxT
+		}
+	}
+	return replica, t
+}
+
+// watermark returns the greatest timestamp of the elected replica that is known to be acknowledged.
+func (c *cluster) watermark(ch *choice) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.choice != nil && c.choice.Epoch == ch.Epoch {
+		return max(ch.WatermarkMS, c.acked)
+	}
+	return ch.WatermarkMS
+}
+
+// leave has everyone stop to say that the elected replica is heard, where it has fallen too far behind another. It
+// is replaced when their beats are over.
+func (c *cluster) leave(ctx context.Context, ch *choice) error {
+	if !ch.settled() {
+		return nil
+	}
+	lag := c.r.lag().Milliseconds()
+	watermark := c.watermark(ch)
+	if _, newest := c.newest(ch.elected()); newest == math.MinInt64 || newest-watermark <= lag || c.r.now().UnixMilli()-watermark <= lag {
+		return nil
+	}
+	_, done, err := c.update(ctx, func(now *choice) *choice {
+		if now == nil || now.Epoch != ch.Epoch || !now.settled() {
+			return nil
+		}
+		next := *now
+		next.Leaving = true
+		return &next
+	})
+	if done {
+		c.r.s.opts.Logger.Warn("the elected replica is too far behind, another one will be elected",
+			"tenant", c.at.tenant, "cluster", c.at.cluster, "replica", ch.elected(), "watermark", instant(watermark))
+	}
+	return err
+}
+
+// elect elects the replica that has gone on where nobody has heard the elected one for the failover timeout, and takes
+// over what a process was about to store that isn't heard either.
+func (c *cluster) elect(ctx context.Context, ch *choice) error {
+	c.mu.Lock()
+	silent := elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
+	c.mu.Unlock()
+	self := c.r.s.Writer()
+	if !silent || ch.Taking == self {
+		return nil
+	}
+	if ch.Taking != "" {
+		_, _, err := c.update(ctx, func(now *choice) *choice {
+			if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != ch.Taking {
+				return nil
+			}
+			next := *now
+			next.Taking = self
+			next.Beat++
+			return &next
+		})
+		return err
+	}
+	replica, newest := c.newest("")
+	if newest <= c.watermark(ch) {
+		return nil
+	}
+	_, done, err := c.update(ctx, func(now *choice) *choice {
+		if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != "" || newest <= now.WatermarkMS {
+			return nil
+		}
+		next := now.elect(replica, self, c.r.now())
+		return &next
+	})
+	if done {
+		c.r.metrics.elected.Inc()
+		c.r.s.opts.Logger.Info("another replica was elected", "tenant", c.at.tenant, "cluster", c.at.cluster,
+			"replica", replica, "before", ch.elected(), "heard", time.UnixMilli(ch.HeardMS).UTC())
+	}
+	return err
+}
+
+// take stores what was held of the replica that this process has elected, and says so when nothing is left.
+func (c *cluster) take(ctx context.Context, ch *choice) error {
+	if ch.Taking != c.r.s.Writer() {
+		return nil
+	}
+	t := newTaking(c, ch)
+	for range takePasses {
+		n, err := t.pass(ctx)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	begun, done, err := c.update(ctx, func(now *choice) *choice {
+		if now == nil || now.Epoch != ch.Epoch || now.Taking != ch.Taking {
+			return nil
+		}
+		next := now.renewed(t.newest, math.MaxInt64, c.r.margin(), c.r.now())
+		next.Taking = ""
+		return &next
+	})
+	if done {
+		c.grant(begun, ch.Epoch)
+		c.r.s.opts.Logger.Info("what was held of the elected replica is stored",
+			"tenant", c.at.tenant, "cluster", c.at.cluster, "replica", ch.elected(), "rows", t.rows, "samples", t.samples)
+	}
+	return err
+}
+
+// resolve deletes the held rows that are covered, and stores those whose replica was elected, or that no other covers.
+func (c *cluster) resolve(ctx context.Context, ch *choice) error {
+	watermark := c.watermark(ch)
+	var gone, store []heldRow
+	c.mu.Lock()
+	for _, h := range c.held {
+		switch {
+		case h.replica == ch.elected():
+			if ch.settled() {
+				store = append(store, h)
+			}
+		case !ch.covered(h.replica, h.maxT, watermark, c.r.margin()):
+		case h.minT <= ch.Spans[0].FromMS:
+			store = append(store, h)
+		default:
+			gone = append(gone, h)
+		}
+	}
+	c.mu.Unlock()
+	if len(store) > 0 {
+		if err := newTaking(c, ch).store(ctx, store); err != nil {
+			return err
+		}
+	}
+	if len(gone) > 0 {
+		if err := c.r.s.deleteHeld(ctx, c.at, gone); err != nil {
+			return err
+		}
+		for i := range gone {
+			c.r.metrics.dropped.Add(float64(gone[i].samples))
+		}
+		c.release(gone)
+	}
+	return nil
+}
+
+// release forgets rows that are deleted.
+func (c *cluster) release(rows []heldRow) {
+	gone := make(map[heldAt]bool, len(rows))
+	for i := range rows {
+		gone[rows[i].where()] = true
+	}
+	size := int64(0)
+	c.mu.Lock()
+	c.held = slices.DeleteFunc(c.held, func(h heldRow) bool {
+		if gone[h.where()] {
+			size += h.bytes
+			return true
+		}
+		return false
+	})
+	c.mu.Unlock()
+	if size > 0 {
+		c.forget(size)
+	}
+}

@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// ReplicaStatus tells how a cluster of replicas stands, as this process knows it.
+type ReplicaStatus struct {
+	Cluster string `json:"cluster"`
+	// Elected is the replica whose samples are stored, since when, and when it was last heard by any process.
+	Elected string    `json:"elected"`
+	Since   time.Time `json:"since"`
+	Heard   time.Time `json:"heard"`
+	// Watermark is its newest sample that was acknowledged.
+	Watermark time.Time `json:"watermark"`
+	// Elections counts how often a replica was elected.
+	Elections int64 `json:"elections"`
+	// State is settled; taking, while held samples are being stored; or leaving, when the replica is too far behind.
+	State    string         `json:"state"`
+	Replicas []ReplicaHeard `json:"replicas"`
+	Held     HeldStatus     `json:"held"`
+	Spans    []ReplicaSpan  `json:"spans"`
+}
+
+// ReplicaHeard is a replica that sends to this process.
+type ReplicaHeard struct {
+	Replica string    `json:"replica"`
+	Heard   time.Time `json:"heard"`
+}
+
+// ReplicaSpan gives the samples after From to a replica.
+type ReplicaSpan struct {
+	Replica string    `json:"replica"`
+	From    time.Time `json:"from"`
+}
+
+// HeldStatus is what this process holds.
+type HeldStatus struct {
+	Rows  int   `json:"rows"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Status tells how a tenant's clusters of replicas stand, in the order of their names.
+func (r *Replicas) Status(tenant string) []ReplicaStatus {
+	list := []ReplicaStatus{}
+	for _, c := range r.all() {
+		if c.at.tenant == tenant {
+			if st, ok := c.status(); ok {
+				list = append(list, st)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b ReplicaStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return list
+}
+
+// all lists the clusters that are known.
+func (r *Replicas) all() []*cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*cluster, 0, len(r.clusters))
+	for _, c := range r.clusters {
+		list = append(list, c)
+	}
+	return list
+}
+
+func (c *cluster) status() (ReplicaStatus, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := c.choice
+	if ch == nil {
+		return ReplicaStatus{}, false
+	}
+	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+	out := ReplicaStatus{
+		Cluster: c.at.cluster, Elected: ch.elected(), Since: at(ch.SinceMS), Heard: at(ch.HeardMS),
+		Watermark: at(max(ch.WatermarkMS, c.acked)), Elections: ch.Epoch, State: "settled",
+		Held: HeldStatus{Rows: len(c.held), Bytes: c.bytes},
+	}
+	switch {
+	case ch.Taking != "":
+		out.State = "taking"
+	case ch.Leaving:
+		out.State = "leaving"
+	}
+	for replica, heard := range c.heard {
+		out.Replicas = append(out.Replicas, ReplicaHeard{replica, heard.UTC()})
+	}
+	slices.SortFunc(out.Replicas, func(a, b ReplicaHeard) int { return cmp.Compare(a.Replica, b.Replica) })
+	for _, s := range ch.Spans {
+		out.Spans = append(out.Spans, ReplicaSpan{s.Replica, at(s.FromMS)})
+	}
+	return out, true
+}
+
+// replicaMetrics are what an operator sees of Replicas.
+type replicaMetrics struct {
+	samples *prometheus.CounterVec
+	elected prometheus.Counter
+	dropped prometheus.Counter
+}
+
+func newReplicaMetrics(r *Replicas, reg prometheus.Registerer) *replicaMetrics {
+	f := promauto.With(reg)
+	if reg != nil {
+		reg.MustRegister(&replicaCollector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
+			"Time since any process said that it hears the elected replica.", []string{"tenant", "cluster"}, nil),
+			rows:  prometheus.NewDesc("cassia_ha_held_rows", "Rows that this process holds of replicas that aren't elected.", nil, nil),
+			bytes: prometheus.NewDesc("cassia_ha_held_bytes", "Bytes that this process holds of replicas that aren't elected.", nil, nil)})
+	}
+	return &replicaMetrics{
+		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_ha_samples_total",
+			Help: "Samples of replicas: stored, for theirs is elected; held; covered by those of another when they came; taken from what was held."}, []string{"result"}),
+		elected: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_elections_total",
+			Help: "How often this process had another replica elected."}),
+		dropped: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_held_dropped_samples_total",
+			Help: "Held samples that weren't needed."}),
+	}
+}
+
+// replicaCollector makes gauges of what Replicas know.
+type replicaCollector struct {
+	r                    *Replicas
+	silence, rows, bytes *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (m *replicaCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- m.silence
+	out <- m.rows
+	out <- m.bytes
+}
+
+// Collect implements prometheus.Collector.
+func (m *replicaCollector) Collect(out chan<- prometheus.Metric) {
+	now, rows, bytes := m.r.now(), 0, int64(0)
+	for _, c := range m.r.all() {
+		c.mu.Lock()
+		rows, bytes = rows+len(c.held), bytes+c.bytes
+		ch := c.choice
+		c.mu.Unlock()
+		if ch != nil {
+			out <- prometheus.MustNewConstMetric(m.silence, prometheus.GaugeValue, now.Sub(time.UnixMilli(ch.HeardMS)).Seconds(), c.at.tenant, c.at.cluster)
+		}
+	}
+	out <- prometheus.MustNewConstMetric(m.rows, prometheus.GaugeValue, float64(rows))
+	out <- prometheus.MustNewConstMetric(m.bytes, prometheus.GaugeValue, float64(bytes))
+}

@@ -1,0 +1,274 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+var (
+	// ErrHeldFull says that too many bytes of replicas that aren't elected are held. Nothing was taken; try again
+	// later.
+	ErrHeldFull = fmt.Errorf("%w: too much is held of replicas that aren't elected", ErrOverloaded)
+	// errChosenAnew says that another replica was elected during a write. It is to be tried again.
+	errChosenAnew = fmt.Errorf("%w: another replica was elected meanwhile", engine.ErrUnavailable)
+)
+
+// Reasons of LabelErrors that replicas have.
+const (
+	ReasonReplicaLabelTooLong = "ha_label_too_long"
+	ReasonTooManyClusters     = "too_many_ha_clusters"
+	ReasonTooManyReplicas     = "too_many_ha_replicas"
+)
+
+const (
+	// maxReplicaLabel bounds the names of clusters and replicas, bytes.
+	maxReplicaLabel = 256
+	// maxReplicas bounds the replicas of a cluster that a process hears within forgetReplica.
+	maxReplicas   = 16
+	forgetReplica = time.Hour
+	// forgetCluster is how long a cluster counts that isn't heard.
+	forgetCluster = 24 * time.Hour
+	// choiceBuckets is into how many partitions the choices are divided: enough that processes rarely change two
+	// rows of one at once, few enough that all can be read every few seconds.
+	choiceBuckets = 16
+	// replicaTimeout bounds one look at a cluster, and one change of its choice.
+	replicaTimeout = 30 * time.Second
+	// replicaWorkers is how many clusters are looked at at once.
+	replicaWorkers = 32
+)
+
+// ReplicaOptions configure Replicas.
+type ReplicaOptions struct {
+	// Failover is how long the elected replica may not be heard before another is elected: longer than the time
+	// between two requests of a replica. Default 30 s.
+	Failover time.Duration
+	// ClusterBytes and Bytes bound what this process holds of a cluster's replicas, and of all. Default 256 MiB, 1 GiB.
+	ClusterBytes, Bytes int64
+	// Clusters bounds the clusters of a tenant. Default 100.
+	Clusters int
+	// still keeps it from looking by itself, for tests.
+	still bool
+	// Registerer gets the metrics; nil: none are kept anywhere.
+	Registerer prometheus.Registerer
+}
+
+// DefaultReplicaOptions returns the documented defaults.
+func DefaultReplicaOptions() ReplicaOptions {
+	return ReplicaOptions{Failover: 30 * time.Second, ClusterBytes: 256 << 20, Bytes: 1 << 30, Clusters: 100}
+}
+
+// Replicas makes one of several replicas that send the same series: of each cluster of a tenant one replica is elected,
+// whose samples are stored; those of the others are held, durably, until it is clear that they aren't needed.
+//
+//	CommitOf ─► choice ─┬─► elected: stage, as any sample
+//	               ▲    └─► others:  held ─┬─► deleted, when the elected has gone on for a while since
+//	               │                       └─► stage, when theirs is elected
+//	  chosen: one row a cluster, compare-and-set by all processes
+//
+// decisions/014 says why that loses nothing, and how many samples may be stored twice.
+type Replicas struct {
+	s       *Store
+	opts    ReplicaOptions
+	metrics *replicaMetrics
+
+	mu       sync.Mutex
+	clusters map[clusterName]*cluster
+	bytes    int64 // held by this process, of all clusters
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+type clusterName struct{ tenant, cluster string }
+
+// NewReplicas reads the choices, and begins to look after them. Close it before the store.
+func NewReplicas(ctx context.Context, s *Store, opts ReplicaOptions) (*Replicas, error) {
+	switch {
+	case opts.Failover < time.Second:
+		return nil, errors.New("storage: a replica can't be replaced within less than a second")
+	case opts.ClusterBytes <= 0 || opts.Bytes <= 0 || opts.Clusters <= 0:
+		return nil, errors.New("storage: a limit of replicas is not positive")
+	}
+	r := &Replicas{s: s, opts: opts, clusters: map[clusterName]*cluster{}}
+	if err := r.readChoices(ctx); err != nil {
+		return nil, err
+	}
+	r.metrics = newReplicaMetrics(r, opts.Registerer)
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r.cancel = cancel
+	if !opts.still {
+		r.running.Go(func() { r.run(background) })
+	}
+	return r, nil
+}
+
+// Close stops looking after the choices, and tells the others how far samples were acknowledged. What is held stays
+// for the next process. Nothing may be committed any more.
+func (r *Replicas) Close() {
+	r.cancel()
+	r.running.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), replicaTimeout)
+	defer cancel()
+	for _, c := range r.all() {
+		if ch, known := c.current(); known {
+			if err := c.tell(ctx, ch); err != nil {
+				r.s.opts.Logger.Warn("how far the elected replica has gone on isn't told", "tenant", c.at.tenant, "cluster", c.at.cluster, "err", err)
+			}
+		}
+	}
+}
+
+func (r *Replicas) now() time.Time { return r.s.opts.Now() }
+
+// fresh is how old the knowledge of a choice may be that samples are taken by, and how long a beat gives the right to
+// store the elected replica's: half of the time after which others may elect another.
+func (r *Replicas) fresh() time.Duration { return r.opts.Failover / 2 }
+
+// margin is by how much the elected replica must have gone on before what is held of others goes, and how far behind
+// the watermark its series may be for their samples to be taken from the next one.
+func (r *Replicas) margin() time.Duration { return r.opts.Failover }
+
+// lag is how far the elected replica may be behind another one.
+func (r *Replicas) lag() time.Duration { return max(4*r.opts.Failover, 2*time.Minute) }
+
+// interval is the time between two looks.
+func (r *Replicas) interval() time.Duration { return r.opts.Failover / 6 }
+
+func (r *Replicas) run(ctx context.Context) {
+	ticker := time.NewTicker(r.interval())
+	defer ticker.Stop()
+	for {
+		r.Look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Look does what is due for every cluster. Errors are logged; the next look tries again.
+func (r *Replicas) Look(ctx context.Context) {
+	if err := r.readChoices(ctx); err != nil && ctx.Err() == nil {
+		r.s.opts.Logger.Warn("the choices of replicas can't be read; the next look may", "err", err)
+	}
+	var g errgroup.Group
+	g.SetLimit(replicaWorkers)
+	for _, c := range r.all() {
+		g.Go(func() error {
+			if err := c.look(ctx); err != nil && ctx.Err() == nil {
+				r.s.opts.Logger.Warn("looking after the replicas of a cluster; it is tried again",
+					"tenant", c.at.tenant, "cluster", c.at.cluster, "err", err)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // No function returns an error.
+}
+
+func choicePartition(at clusterName) engine.Key {
+	hash := xxhash.Sum64String(at.tenant + "\x00" + at.cluster)
+	return engine.Key{engine.Int(int64(hash % choiceBuckets))}
+}
+
+func choiceKey(at clusterName) engine.Key {
+	return engine.Key{engine.Text(at.tenant), engine.Text(at.cluster)}
+}
+
+// readChoices reads the choices of all clusters.
+func (r *Replicas) readChoices(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+	defer cancel()
+	for bucket := range int64(choiceBuckets) {
+		begun := r.now()
+		for row, err := range r.s.eng.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}}) {
+			if err != nil {
+				return fmt.Errorf("storage: reading the choices of replicas: %w", err)
+			}
+			at := clusterName{row.Clustering[0].Text, row.Clustering[1].Text}
+			c := r.known(at)
+			if c == nil {
+				at = clusterName{string([]byte(at.tenant)), string([]byte(at.cluster))}
+				c = r.add(at)
+			}
+			c.adopt(slices.Clone(row.Value), begun)
+		}
+	}
+	return nil
+}
+
+func (r *Replicas) known(at clusterName) *cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clusters[at]
+}
+
+func (r *Replicas) add(at clusterName) *cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.clusters[at]
+	if c == nil {
+		c = newCluster(r, at)
+		r.clusters[at] = c
+	}
+	return c
+}
+
+// Check says, with a *LabelError, why samples of a replica can't be taken.
+func (r *Replicas) Check(tenant, clusterLabel, replica string) error {
+	if len(clusterLabel) > maxReplicaLabel || len(replica) > maxReplicaLabel {
+		return &LabelError{Reason: ReasonReplicaLabelTooLong, Detail: fmt.Sprintf("the name of a cluster or replica has more than %d bytes", maxReplicaLabel)}
+	}
+	at := clusterName{tenant, clusterLabel}
+	c := r.known(at)
+	if c == nil {
+		if r.heardClusters(tenant) >= r.opts.Clusters {
+			return &LabelError{Reason: ReasonTooManyClusters, Detail: fmt.Sprintf("there are %d clusters of replicas already", r.opts.Clusters)}
+		}
+		c = r.add(clusterName{string([]byte(tenant)), string([]byte(clusterLabel))})
+	}
+	if !c.hear(replica) {
+		return &LabelError{Reason: ReasonTooManyReplicas, Detail: fmt.Sprintf("the cluster has %d replicas already", maxReplicas)}
+	}
+	return nil
+}
+
+// heardClusters returns how many clusters of a tenant were heard of late.
+func (r *Replicas) heardClusters(tenant string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := r.now().Add(-forgetCluster)
+	for at, c := range r.clusters {
+		if at.tenant == tenant && c.heardSince(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// claim takes room for held bytes, or none when it isn't there.
+func (r *Replicas) claim(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bytes+n > r.opts.Bytes {
+		return false
+	}
+	r.bytes += n
+	return true
+}
+
+func (r *Replicas) give(n int64) {
+	r.mu.Lock()
+	r.bytes -= n
+	r.mu.Unlock()
+}

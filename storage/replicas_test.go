@@ -1,0 +1,190 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// pairs is some processes that share an engine, and a clock, and take the samples of replicas.
+type pairs struct {
+	t         testing.TB
+	eng       engine.Engine
+	now       time.Time
+	change    func(*ReplicaOptions)
+	processes []*pairProcess
+}
+
+type pairProcess struct {
+	store    *Store
+	replicas *Replicas
+}
+
+func newPairs(t testing.TB, eng engine.Engine, processes int, change func(*ReplicaOptions)) *pairs {
+	p := &pairs{t: t, eng: eng, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), change: change}
+	for range processes {
+		p.processes = append(p.processes, p.start())
+	}
+	t.Cleanup(func() {
+		for _, process := range p.processes {
+			p.stop(process)
+		}
+	})
+	return p
+}
+
+func (p *pairs) start() *pairProcess {
+	opts := DefaultOptions()
+	opts.Now = func() time.Time { return p.now }
+	opts.Shared, opts.seams.still = true, true
+	store, err := Open(p.t.Context(), p.eng, opts)
+	require.NoError(p.t, err)
+	require.NoError(p.t, store.WaitReady(p.t.Context()))
+	ro := DefaultReplicaOptions()
+	ro.still = true
+	if p.change != nil {
+		p.change(&ro)
+	}
+	replicas, err := NewReplicas(p.t.Context(), store, ro)
+	require.NoError(p.t, err)
+	return &pairProcess{store, replicas}
+}
+
+func (p *pairs) stop(process *pairProcess) {
+	if process != nil {
+		process.replicas.Close()
+		require.NoError(p.t, process.store.Close())
+	}
+}
+
+// crash ends a process without a word, and starts another in its place.
+func (p *pairs) crash(i int) {
+	p.processes[i].replicas.cancel()
+	p.processes[i].replicas.running.Wait()
+	require.NoError(p.t, p.processes[i].store.Close())
+	p.processes[i] = p.start()
+}
+
+// pass has some time pass, in which every process looks as often as it does by itself.
+func (p *pairs) pass(d time.Duration) {
+	step := p.processes[0].replicas.interval()
+	for ; d > 0; d -= step {
+		p.now = p.now.Add(min(d, step))
+		for _, process := range p.processes {
+			require.NoError(p.t, process.store.processes.beat(p.t.Context()))
+			process.replicas.Look(p.t.Context())
+		}
+	}
+}
+
+// send has a replica send a sample of each series, at the time given, to a process.
+func (p *pairs) send(process int, replica string, at time.Time, v float64, series ...string) error {
+	p.t.Helper()
+	to := p.processes[process]
+	require.NoError(p.t, to.replicas.Check("default", "c", replica))
+	b := to.store.NewBatch("default")
+	for _, name := range series {
+		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, name, "cluster", "c"))
+		require.NoError(p.t, err)
+		require.NoError(p.t, b.Float(s, at.UnixMilli(), 0, v))
+	}
+	return b.CommitOf(p.t.Context(), to.replicas, "c", replica)
+}
+
+// samples returns what a process finds of a series, in the order of time.
+func (p *pairs) samples(process int, series string) (samples chunk.Samples) {
+	p.t.Helper()
+	found, err := p.processes[process].store.Select(p.t.Context(), Query{
+		Tenant: "default", MinT: -maxTime, MaxT: maxTime, Resolution: rollup.Raw,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, series)},
+	})
+	require.NoError(p.t, err)
+	for _, s := range found {
+		require.NoError(p.t, s.Samples(&samples))
+	}
+	samples.Normalize()
+	return samples
+}
+
+func (p *pairs) values(process int, series string) []float64 {
+	p.t.Helper()
+	samples := p.samples(process, series)
+	return samples.V
+}
+
+// heldRows counts what is held of the cluster, whoever looks after it.
+func (p *pairs) heldRows() (n int) {
+	p.t.Helper()
+	for era := range int64(100) {
+		for _, err := range p.eng.Scan(context.Background(), engine.Range{Table: engine.Held, Partition: heldPartition(clusterName{"default", "c"}, era)}) {
+			require.NoError(p.t, err)
+			n++
+		}
+	}
+	return n
+}
+
+func passAll(faultengine.Op) faultengine.Action { return faultengine.Pass() }
+
+func TestOneReplicaIsStored(t *testing.T) {
+	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
+	// Replica a sends to both processes in turn, b too; a is heard first.
+	for i := range 20 {
+		require.NoError(t, p.send(i%2, "a", p.now, float64(i), "m"))
+		require.NoError(t, p.send((i+1)%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
+		p.pass(10 * time.Second)
+	}
+	want := []float64{}
+	for i := range 20 {
+		want = append(want, float64(i))
+	}
+	for process := range 2 {
+		require.Equal(t, want, p.values(process, "m"))
+	}
+	// What the elected replica's samples cover isn't held any longer.
+	require.LessOrEqual(t, p.heldRows(), 5)
+}
+
+func TestAnotherReplicaTakesOver(t *testing.T) {
+	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
+	var want []float64
+	for i := range 10 {
+		require.NoError(t, p.send(i%2, "a", p.now, float64(i), "m"))
+		require.NoError(t, p.send(i%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
+		want = append(want, float64(i))
+		p.pass(10 * time.Second)
+	}
+	for i := 10; i < 20; i++ { // a is gone
+		require.NoError(t, p.send(i%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
+		want = append(want, 1000+float64(i))
+		p.pass(10 * time.Second)
+	}
+	// The last of b's after a's end is stored too: a's last sample was at 90 s, b's at 93 s comes next.
+	want = append(want[:10:10], append([]float64{1009}, want[10:]...)...)
+	for process := range 2 {
+		require.Equal(t, want, p.values(process, "m"))
+	}
+	for i := 20; i < 30; i++ { // a is back, and b stays
+		require.NoError(t, p.send(i%2, "a", p.now, float64(i), "m"))
+		require.NoError(t, p.send(i%2, "b", p.now.Add(3*time.Second), 1000+float64(i), "m"))
+		want = append(want, 1000+float64(i))
+		p.pass(10 * time.Second)
+	}
+	for process := range 2 {
+		require.Equal(t, want, p.values(process, "m"))
+	}
+	st := p.processes[0].replicas.Status("default")
+	require.Len(t, st, 1)
+	require.Equal(t, "b", st[0].Elected)
+	require.Equal(t, int64(2), st[0].Elections, fmt.Sprint(st))
+}
