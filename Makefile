@@ -15,7 +15,7 @@ export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups prometheus promtool node-exporter vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants prometheus promtool node-exporter vet fmt lint clean
 
 all: build
 
@@ -61,6 +61,10 @@ bench-kairos: build
 # Ninety days of samples in Prometheus' blocks and in Cassia, asked the same: prints tables of figures.
 bench-rollups: build prometheus
 	$(GO) run ./cmd/internal/bench/rollups -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(ROLLUPSFLAGS)
+
+# A hundred tenants of one Cassia, without and with two that misbehave: prints a table of their latencies.
+bench-tenants: build
+	$(GO) run ./cmd/internal/bench/tenants -cassia bin/cassia $(TENANTSFLAGS)
 
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	promengine "github.com/prometheus/prometheus/promql"
+
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // query adds two things to a query of Prometheus' evaluator: its plan, and to the result what came up while
@@ -13,6 +15,7 @@ import (
 type query struct {
 	promengine.Query
 	engine  *Engine
+	limiter *tenant.Limiter
 	plan    *plan // nil: the evaluator does everything
 	timeout time.Duration
 
@@ -23,7 +26,11 @@ type query struct {
 // Exec implements promql.Query.
 func (q *query) Exec(ctx context.Context) *promengine.Result {
 	w := &warnings{ofQuery: true}
-	ctx, active, end := q.engine.active.begin(w.into(ctx), q.String(), q.Statement())
+	ctx = q.limiter.Begin(w.into(ctx))
+	if err := q.checkRange(ctx); err != nil {
+		return &promengine.Result{Err: err}
+	}
+	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
 	defer end()
 	if q.plan != nil {
 		var cancel context.CancelFunc

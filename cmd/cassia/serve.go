@@ -243,6 +243,7 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o.LogSlowerThan = p.c.LogSlowerThan
 	f := p.c.Features
 	o.Parser, o.PerStepStats, o.DelayedNameRemoval, o.StartTimestamps = f.Parser, f.PerStepStats, f.DelayedNameRemoval, f.StartTimestamps
+	o.Limiter = p.limiter
 	o.Features, o.Logger, o.Registerer = known, p.log.With("component", "promql"), p.registry
 	return promql.NewEngine(o)
 }
@@ -255,7 +256,7 @@ func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, met
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
-		Cardinality: p.store.Cardinality, Limits: p.limitsOf,
+		Cardinality: p.store.Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
 }
