@@ -38,6 +38,8 @@ type Options struct {
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
 	// NoPlanner leaves every query wholly to Prometheus' evaluator: for tests, and to compare.
 	NoPlanner bool
+	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
+	LogSlowerThan time.Duration
 	// Features is told which of the evaluator's features exist; may be nil.
 	Features features.Collector
 	// Logger gets what an operator should know.
@@ -61,6 +63,7 @@ type Engine struct {
 	engine *promengine.Engine
 	gate   *gate
 	opts   Options
+	active activeQueries
 }
 
 // NewEngine returns an evaluator. It is the caller's to close.
@@ -127,7 +130,7 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 		if err != nil {
 			return nil, err
 		}
-		return &query{Query: inner, limiter: e.opts.Limiter}, nil
+		return &query{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}
 	p := &plan{
 		queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
@@ -141,5 +144,5 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 	if !ok {
 		return nil, fmt.Errorf("promql: a statement of type %T", inner.Statement())
 	}
-	return &query{Query: inner, limiter: e.opts.Limiter, plan: p, timeout: e.opts.Timeout}, nil
+	return &query{Query: inner, engine: e, limiter: e.opts.Limiter, plan: p, timeout: e.opts.Timeout}, nil
 }

@@ -14,6 +14,7 @@ import (
 // samples were read, since the evaluator asks a SeriesSet for its warnings before it iterates over samples.
 type query struct {
 	promengine.Query
+	engine  *Engine
 	limiter *tenant.Limiter
 	plan    *plan // nil: the evaluator does everything
 	timeout time.Duration
@@ -29,6 +30,8 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	if err := q.checkRange(ctx); err != nil {
 		return &promengine.Result{Err: err}
 	}
+	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
+	defer end()
 	if q.plan != nil {
 		var cancel context.CancelFunc
 		// The evaluator has a timeout of its own, which a plan can't see.
@@ -51,6 +54,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 		result.Warnings.Add(info)
 	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
+	q.engine.logSlow(ctx, active, q.Query, result)
 	return result
 }
 

@@ -217,7 +217,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: append(routes, haRoute(ha)),
+		API: queries, Write: write, Routes: append(append(routes, haRoute(ha)), p.federate()...),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
@@ -240,6 +240,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout, o.MaxSamples, o.MaxConcurrency, o.LookbackDelta = p.c.QueryTimeout, p.c.MaxSamples, p.c.MaxConcurrency, p.c.LookbackDelta
+	o.LogSlowerThan = p.c.LogSlowerThan
 	f := p.c.Features
 	o.Parser, o.PerStepStats, o.DelayedNameRemoval, o.StartTimestamps = f.Parser, f.PerStepStats, f.DelayedNameRemoval, f.StartTimestamps
 	o.Limiter = p.limiter
@@ -250,8 +251,8 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
 	return api.New(api.Options{
 		Engine: evaluator, Queryable: promql.NewQueryable(p.store, p.c.CounterSuffixes...), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Exemplars: promql.NewExemplars(p.store),
-		Version:   buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
+		Exemplars: promql.NewExemplars(p.store), Queries: evaluator,
+		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,

@@ -54,6 +54,8 @@ type Options struct {
 
 	// Exemplars finds exemplars; nil: there are none.
 	Exemplars promstorage.ExemplarQueryable
+	// Queries are Engine's; nil: nobody can see or cancel them.
+	Queries Queries
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
 	// Cardinality counts for status/tsdb.
@@ -123,13 +125,16 @@ func (a *api) router() http.Handler {
 		if own, ok := overrides[name]; ok {
 			h, known[name] = own, true
 		}
-		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, a.withRollupNames(name, h))))
+		return a.Instrument(Prefix+name, a.whenReady(name, withOrigin(name, a.withResolution(name, a.withRollupNames(name, h)))))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
 	for name, h := range overrides {
 		if !known[name] { // Prometheus has no such route.
 			router.Get(name, h)
 		}
+	}
+	if a.Queries != nil {
+		a.activeRoutes(router)
 	}
 	return router
 }
