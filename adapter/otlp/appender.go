@@ -41,13 +41,13 @@ type appender struct {
 	stop  context.CancelFunc
 	fatal error
 
-	// points counts data points that were begun, and samples what they became. One point of a histogram becomes
+	// points counts data points that were begun. One point of a histogram becomes
 	// several: the name of the series tells where the next point begins.
-	points, samples int
-	kept            int  // exemplars
-	refused         bool // a sample of the point at hand was
-	sum             bool // the point at hand has begun with its sum
-	info            int
+	points  int
+	kept    int  // exemplars
+	refused bool // a sample of the point at hand was
+	sum     bool // the point at hand has begun with its sum
+	info    int
 	// full is the first refusal that is none any more when the same is sent later.
 	full error
 }

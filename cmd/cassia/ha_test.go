@@ -116,7 +116,7 @@ func TestPairOfPrometheus(t *testing.T) {
 	a.Kill()
 	until("b")
 	has("pair", time.Now(), 4)
-	a = start(ctx, t, a.Program)
+	start(ctx, t, a.Program)
 	has("alone", time.Now(), 5)
 	require.Equal(t, "b", elected(), "nothing changes while the elected one is there")
 	b.Kill()
