@@ -211,7 +211,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	if !p.does("write") {
 		write = server.Elsewhere("samples", p.c.Target)
 	}
-	routes, err := p.moreRoutes()
+	routes, err := p.moreRoutes(evaluator)
 	if err != nil {
 		return err
 	}
