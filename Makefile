@@ -4,16 +4,18 @@
 GO         ?= go
 TESTFLAGS  ?=
 PROMETHEUS := bin/prometheus
+PROMTOOL   := bin/promtool
 EXPORTER   := bin/node_exporter
 
-# What the tests start: a real Prometheus and a real node exporter. Name your own to use those instead.
+# What the tests start: a real Prometheus, its promtool, and a real node exporter. Name your own to use those instead.
 export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
+export CASSIA_TEST_PROMTOOL      ?= $(CURDIR)/$(PROMTOOL)
 export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups prometheus node-exporter vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants prometheus promtool node-exporter vet fmt lint clean
 
 all: build
 
@@ -26,7 +28,7 @@ run: build
 	./bin/cassia serve
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
-test: prometheus node-exporter
+test: prometheus promtool node-exporter
 	$(WITH_NODE) $(GO) test -timeout 50m $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
@@ -60,9 +62,18 @@ bench-kairos: build
 bench-rollups: build prometheus
 	$(GO) run ./cmd/internal/bench/rollups -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(ROLLUPSFLAGS)
 
+# A hundred tenants of one Cassia, without and with two that misbehave: prints a table of their latencies.
+bench-tenants: build
+	$(GO) run ./cmd/internal/bench/tenants -cassia bin/cassia $(TENANTSFLAGS)
+
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))
 	cd docker/prometheus && $(GO) build -tags remove_all_sd -o ../../$(PROMETHEUS) github.com/prometheus/prometheus/cmd/prometheus
+endif
+
+promtool:
+ifeq ($(CASSIA_TEST_PROMTOOL),$(CURDIR)/$(PROMTOOL))
+	cd docker/prometheus && $(GO) build -tags remove_all_sd -o ../../$(PROMTOOL) github.com/prometheus/prometheus/cmd/promtool
 endif
 
 node-exporter:

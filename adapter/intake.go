@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -17,6 +18,7 @@ const (
 	ReasonTooOld           = "too_old"
 	ReasonTooFarAhead      = "too_far_ahead"
 	ReasonInvalidHistogram = "invalid_histogram"
+	ReasonInvalidExemplar  = "invalid_exemplar"
 )
 
 // Refused says why a sample isn't taken. The others of its request are.
@@ -35,6 +37,7 @@ type Batch interface {
 	Define(alias []byte, ls labels.Labels) (*storage.Series, error)
 	Float(ref *storage.Series, t, st int64, v float64) error
 	Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error
+	Exemplar(ref *storage.Series, e exemplar.Exemplar) error
 	Commit(ctx context.Context) error
 	Release()
 }
@@ -60,6 +63,8 @@ type Intake struct {
 	pending int
 	durable int
 	alias   []byte
+	// exemplars says that some are pending.
+	exemplars bool
 }
 
 // NewIntake starts an intake for a tenant. ctx ends the waiting for durability.
@@ -98,9 +103,27 @@ func (in *Intake) Histogram(ls labels.Labels, t, st int64, h *histogram.Histogra
 	return in.added(sampleBytes + buckets*bucketBytes)
 }
 
-// added counts a sample and commits a batch that has grown large.
+// Exemplar adds an exemplar of a series, as Float does. e stays the caller's.
+func (in *Intake) Exemplar(ls labels.Labels, e exemplar.Exemplar) error {
+	series, err := in.resolve(ls)
+	if err != nil {
+		return err
+	}
+	if err := in.batch.Exemplar(series, e); err != nil {
+		return refusal(err)
+	}
+	in.exemplars = true
+	return in.grown(sampleBytes + int(e.Labels.ByteSize()))
+}
+
+// added counts a sample.
 func (in *Intake) added(bytes int) error {
 	in.pending++
+	return in.grown(bytes)
+}
+
+// grown commits a batch that has grown large.
+func (in *Intake) grown(bytes int) error {
 	if in.bytes += bytes; in.bytes < batchBytes {
 		return nil
 	}
@@ -114,7 +137,7 @@ func (in *Intake) Commit() error {
 		return nil
 	}
 	in.batch = nil
-	if in.pending == 0 {
+	if in.pending == 0 && !in.exemplars {
 		b.Release()
 		return nil
 	}
@@ -126,7 +149,7 @@ func (in *Intake) Commit() error {
 		return err
 	}
 	in.durable += in.pending
-	in.pending, in.bytes = 0, 0
+	in.pending, in.bytes, in.exemplars = 0, 0, false
 	return nil
 }
 
@@ -166,6 +189,7 @@ func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
 func refusal(err error) error {
 	var bad *storage.LabelError
 	var invalid *storage.InvalidHistogramError
+	var exemplar *storage.InvalidExemplarError
 	var limit *tenant.LimitError
 	switch {
 	case errors.As(err, &limit):
@@ -180,6 +204,8 @@ func refusal(err error) error {
 		return &Refused{ReasonTooFarAhead, err}
 	case errors.As(err, &invalid):
 		return &Refused{ReasonInvalidHistogram, err}
+	case errors.As(err, &exemplar):
+		return &Refused{ReasonInvalidExemplar, err}
 	}
 	return err
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/features"
+
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // subqueryInterval is the step of a subquery that names none: Prometheus' default evaluation interval.
@@ -27,6 +29,8 @@ type Options struct {
 	MaxConcurrency int
 	// LookbackDelta is how old a sample may be to count as current. Default 5 minutes.
 	LookbackDelta time.Duration
+	// Limiter holds tenants to their limits; nil: they have none.
+	Limiter *tenant.Limiter
 	// Parser says which experimental syntax is understood. Default: durations with arithmetic, as in Prometheus.
 	Parser parser.Options
 	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
@@ -34,6 +38,8 @@ type Options struct {
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
 	// NoPlanner leaves every query wholly to Prometheus' evaluator: for tests, and to compare.
 	NoPlanner bool
+	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
+	LogSlowerThan time.Duration
 	// Features is told which of the evaluator's features exist; may be nil.
 	Features features.Collector
 	// Logger gets what an operator should know.
@@ -55,17 +61,20 @@ func DefaultOptions() Options {
 // that come up while samples are read. It implements Prometheus' promql.QueryEngine.
 type Engine struct {
 	engine *promengine.Engine
+	gate   *gate
 	opts   Options
+	active activeQueries
 }
 
 // NewEngine returns an evaluator. It is the caller's to close.
 func NewEngine(opts Options) *Engine {
-	return &Engine{opts: opts, engine: promengine.NewEngine(promengine.EngineOpts{
+	gate := newGate(opts.MaxConcurrency, opts.Limiter)
+	return &Engine{opts: opts, gate: gate, engine: promengine.NewEngine(promengine.EngineOpts{
 		Logger:                   opts.Logger,
 		Reg:                      opts.Registerer,
 		MaxSamples:               opts.MaxSamples,
 		Timeout:                  opts.Timeout,
-		ActiveQueryTracker:       queued{newGate(opts.MaxConcurrency)},
+		ActiveQueryTracker:       queued{gate},
 		LookbackDelta:            opts.LookbackDelta,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return subqueryInterval.Milliseconds() },
 		EnableAtModifier:         true,
@@ -83,39 +92,49 @@ func (e *Engine) Close() error { return e.engine.Close() }
 
 // NewInstantQuery implements promql.QueryEngine.
 func (e *Engine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, ts time.Time) (promengine.Query, error) {
-	return e.newQuery(q, func(q promstorage.Queryable) (promengine.Query, error) {
+	return e.newQuery(ctx, q, func(q promstorage.Queryable) (promengine.Query, error) {
 		return e.engine.NewInstantQuery(ctx, q, opts, qs, ts)
 	})
 }
 
 // NewRangeQuery implements promql.QueryEngine.
 func (e *Engine) NewRangeQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, start, end time.Time, step time.Duration) (promengine.Query, error) {
-	return e.newQuery(q, func(q promstorage.Queryable) (promengine.Query, error) {
+	return e.newQuery(ctx, q, func(q promstorage.Queryable) (promengine.Query, error) {
 		return e.engine.NewRangeQuery(ctx, q, opts, qs, start, end, step)
 	})
 }
 
 // newQuery makes a query with a plan, if q is a Queryable of this package.
-func (e *Engine) newQuery(q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
-	made, err := e.planned(q, with)
+func (e *Engine) newQuery(ctx context.Context, q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+	made, err := e.planned(ctx, q, with)
 	if refused := (notLetIn{}); errors.As(err, &refused) {
 		return refusedQuery{refused}, nil
 	}
 	return made, err
 }
 
-func (e *Engine) planned(q promstorage.Queryable, with func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded func(promstorage.Queryable) (promengine.Query, error)) (promengine.Query, error) {
+	with := func(q promstorage.Queryable) (promengine.Query, error) {
+		made, err := unbounded(q)
+		if err != nil {
+			return nil, err
+		}
+		if stmt, ok := made.Statement().(*parser.EvalStmt); ok {
+			err = checkSteps(stmt, e.opts.MaxSamples)
+		}
+		return made, err
+	}
 	ours, ok := q.(*Queryable)
-	if !ok || e.opts.NoPlanner {
+	if !ok || e.opts.NoPlanner || len(tenant.All(ctx)) > 1 {
 		inner, err := with(q)
 		if err != nil {
 			return nil, err
 		}
-		return &query{Query: inner}, nil
+		return &query{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}
 	p := &plan{
 		queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
-		budget: budget{limit: int64(e.opts.MaxSamples)},
+		budget: budget{limit: int64(e.opts.MaxSamples)}, gate: e.gate,
 	}
 	inner, err := with(p)
 	if err != nil {
@@ -125,5 +144,5 @@ func (e *Engine) planned(q promstorage.Queryable, with func(promstorage.Queryabl
 	if !ok {
 		return nil, fmt.Errorf("promql: a statement of type %T", inner.Statement())
 	}
-	return &query{Query: inner, plan: p, timeout: e.opts.Timeout}, nil
+	return &query{Query: inner, engine: e, limiter: e.opts.Limiter, plan: p, timeout: e.opts.Timeout}, nil
 }

@@ -74,10 +74,12 @@ func TestWarningsWhileReadingReachTheResult(t *testing.T) {
 
 func TestGateBoundsWhatRunsAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(2)
+		g := newGate(2, nil)
 		require.Equal(t, 2, g.GetMaxConcurrent())
+		var one int
 		for range 2 {
-			_, err := g.Insert(t.Context(), "")
+			var err error
+			one, err = g.Insert(t.Context(), "")
 			require.NoError(t, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +96,7 @@ func TestGateBoundsWhatRunsAndWaits(t *testing.T) {
 		require.ErrorIs(t, err, ErrTooManyQueries)
 		g.Delete(i)
 
-		g.Delete(0) // One place, through which all but those that give up come.
+		g.Delete(one) // One place, through which all but those that give up come.
 		synctest.Wait()
 		cancel()
 		for range 2 * waitingPerRunning {

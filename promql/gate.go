@@ -4,49 +4,70 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"math"
+	"net/http"
+	"runtime"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // ErrTooManyQueries says that so many queries wait that another wouldn't be answered in time.
 var ErrTooManyQueries = errors.New("promql: too many queries are waiting")
 
-// waitingPerRunning bounds the queue: so many queries may wait for each one that may run.
-const waitingPerRunning = 50
+const (
+	// waitingPerRunning bounds the queue: so many queries may wait for each one that may run.
+	waitingPerRunning = 50
+	// workersPerCore is how many batches of series are computed at once for each processor: enough that one that waits
+	// for the engine leaves none idle, few enough that a tenant with one query gets its share of the time.
+	workersPerCore = 2
+)
 
-// gate bounds the queries that run at once, and those that wait. It implements Prometheus'
-// promql.QueryTracker.
+// gate bounds the queries that run at once, and those that wait, shares both among tenants, and the planner's work, too.
+// It implements Prometheus' promql.QueryTracker.
 type gate struct {
-	running chan struct{}
-	waiting atomic.Int64
+	limiter *tenant.Limiter
+	queries *turns
+	workers *turns
+
+	mu      sync.Mutex
+	entered map[int][]share // by what Insert returned
+	last    int
 }
 
-func newGate(maxConcurrency int) *gate {
-	return &gate{running: make(chan struct{}, max(1, maxConcurrency))}
+func newGate(maxConcurrency int, limiter *tenant.Limiter) *gate {
+	places := max(1, maxConcurrency)
+	return &gate{
+		limiter: limiter, entered: map[int][]share{},
+		queries: newTurns(places, max(1, places/4), places*waitingPerRunning),
+		workers: newTurns(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
+	}
 }
 
 // GetMaxConcurrent implements promql.QueryTracker.
-func (g *gate) GetMaxConcurrent() int { return cap(g.running) }
+func (g *gate) GetMaxConcurrent() int { return g.queries.places }
 
-// Insert implements promql.QueryTracker: it waits for a place. It returns ErrTooManyQueries, or the
-// context's error.
+// Insert implements promql.QueryTracker: it waits for a place. It returns ErrTooManyQueries, a *tenant.LimitError of 429, or
+// the context's error.
 func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
-	select {
-	case g.running <- struct{}{}:
-		return 0, nil
-	default:
+	shares := g.sharesOf(ctx)
+	switch err := g.queries.enter(ctx, shares); {
+	case errors.Is(err, errLineFull):
+		g.limiter.Refused(shares[0].name, tenant.KeyQueriesWaiting, 1)
+		return notInserted, &tenant.LimitError{
+			Tenant: shares[0].name, Limit: tenant.KeyQueriesWaiting, Status: http.StatusTooManyRequests,
+			Detail: fmt.Sprintf("%d queries wait already, and as many run as may; ask for less at once, or ask the operator for more", shares[0].waiting),
+		}
+	case errors.Is(err, ErrTooManyQueries):
+		return notInserted, fmt.Errorf("%w: %d already; see --query.max-concurrency", err, g.queries.most)
+	case err != nil:
+		return notInserted, err
 	}
-	limit := int64(cap(g.running)) * waitingPerRunning
-	if g.waiting.Add(1) > limit {
-		g.waiting.Add(-1)
-		return notInserted, fmt.Errorf("%w: %d already; see --query.max-concurrency", ErrTooManyQueries, limit)
-	}
-	defer g.waiting.Add(-1)
-	select {
-	case g.running <- struct{}{}:
-		return 0, nil
-	case <-ctx.Done():
-		return notInserted, ctx.Err()
-	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last++
+	g.entered[g.last] = shares
+	return g.last, nil
 }
 
 // notInserted is what Insert returns beside an error.
@@ -54,10 +75,40 @@ const notInserted = -1
 
 // Delete implements promql.QueryTracker.
 func (g *gate) Delete(inserted int) {
-	if inserted != notInserted {
-		<-g.running
+	g.mu.Lock()
+	shares, ok := g.entered[inserted]
+	delete(g.entered, inserted)
+	g.mu.Unlock()
+	if ok {
+		g.queries.leave(shares)
 	}
 }
 
 // Close implements promql.QueryTracker.
 func (g *gate) Close() error { return nil }
+
+// sharesOf returns what the tenants of a query may have.
+func (g *gate) sharesOf(ctx context.Context) []share {
+	names := tenant.All(ctx)
+	shares := make([]share, len(names))
+	for i, name := range names {
+		limits := g.limiter.Of(name)
+		shares[i] = share{name: name, running: atMost(limits.Queries), waiting: atMost(limits.QueriesWaiting)}
+	}
+	return shares
+}
+
+func atMost(n int64) int { return int(min(n, math.MaxInt32)) }
+
+// work calls f while a worker's place is taken for the tenant of ctx.
+func (g *gate) work(ctx context.Context, f func() error) error {
+	if g == nil {
+		return f()
+	}
+	shares := []share{{name: tenant.From(ctx)}}
+	if err := g.workers.enter(ctx, shares); err != nil {
+		return err
+	}
+	defer g.workers.leave(shares)
+	return f()
+}

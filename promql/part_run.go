@@ -42,6 +42,7 @@ type partRun struct {
 	series  []partFound
 	budget  *budget
 	workers int
+	gate    *gate
 	// newReader makes what reads a leg, one a goroutine.
 	newReader func(*leg) partReader
 	readers   [][]partReader
@@ -60,7 +61,9 @@ func (r *partRun) do(ctx context.Context, use func(labels.Labels, *values) error
 	}
 	batches := make([]batch, min(n, workers*batchesPerWorker))
 	compute := func(worker, i int) error {
-		return r.compute(ctx, r.readers[worker], r.series[i*size:min(len(r.series), (i+1)*size)], &batches[i%len(batches)])
+		return r.gate.work(ctx, func() error {
+			return r.compute(ctx, r.readers[worker], r.series[i*size:min(len(r.series), (i+1)*size)], &batches[i%len(batches)])
+		})
 	}
 	return inOrder(ctx, workers, len(batches), n, compute, func(i int) error {
 		b := &batches[i%len(batches)]

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // plan computes the parts of one query just before Prometheus' evaluator runs, and puts a selector with a
@@ -35,6 +36,7 @@ type plan struct {
 	// delayed and starts are the evaluator's options of these names, see finder.
 	delayed, starts bool
 	budget          budget
+	gate            *gate // nil: work isn't shared with others
 
 	ctx context.Context // of Exec
 
@@ -138,8 +140,13 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	if !c.unique(series) {
 		return nil, errSameLabels
 	}
-	held := p.budget.held.Load()
-	run := &partRun{part: c.part, legs: legs, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0)}
+	use := p.queryable.store.Limiter().Use(p.ctx, tenant.From(p.ctx))
+	held, used := p.budget.held.Load(), use.Saved()
+	if err := use.Series(len(series)); err != nil {
+		result.selectErr = err
+		return result, nil
+	}
+	run := &partRun{part: c.part, legs: legs, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
 	run.newReader = func(l *leg) partReader { return p.reader(l, w.add) }
 	into := &collector{budget: &p.budget, all: p.wholeOf(c)}
 	if c.over != nil {
@@ -150,6 +157,7 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	switch {
 	case errors.Is(err, errHistograms), errors.Is(err, errLeave):
 		p.budget.held.Store(held)
+		use.Restore(used)
 		return nil, err
 	case err != nil:
 		result.readErr = err

@@ -158,9 +158,9 @@ func TestPlannedQueriesAreCancelled(t *testing.T) {
 			synctest.Wait()
 			if !timeout {
 				q.Cancel()
-				require.ErrorIs(t, <-done, context.Canceled)
+				require.Equal(t, promengine.ErrQueryCanceled("query execution"), <-done)
 			} else {
-				require.ErrorIs(t, <-done, context.DeadlineExceeded)
+				require.Equal(t, promengine.ErrQueryTimeout("query execution"), <-done)
 			}
 		}
 	})

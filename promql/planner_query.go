@@ -6,12 +6,16 @@ import (
 	"time"
 
 	promengine "github.com/prometheus/prometheus/promql"
+
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // query adds two things to a query of Prometheus' evaluator: its plan, and to the result what came up while
 // samples were read, since the evaluator asks a SeriesSet for its warnings before it iterates over samples.
 type query struct {
 	promengine.Query
+	engine  *Engine
+	limiter *tenant.Limiter
 	plan    *plan // nil: the evaluator does everything
 	timeout time.Duration
 
@@ -22,7 +26,12 @@ type query struct {
 // Exec implements promql.Query.
 func (q *query) Exec(ctx context.Context) *promengine.Result {
 	w := &warnings{ofQuery: true}
-	ctx = w.into(ctx)
+	ctx = q.limiter.Begin(w.into(ctx))
+	if err := q.checkRange(ctx); err != nil {
+		return &promengine.Result{Err: err}
+	}
+	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
+	defer end()
 	if q.plan != nil {
 		var cancel context.CancelFunc
 		// The evaluator has a timeout of its own, which a plan can't see.
@@ -45,6 +54,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 		result.Warnings.Add(info)
 	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
+	q.engine.logSlow(ctx, active, q.Query, result)
 	return result
 }
 

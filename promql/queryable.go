@@ -85,6 +85,9 @@ func (r *reader) Close() error { return nil }
 
 // LabelNames implements promstorage.LabelQuerier.
 func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	if all := tenant.All(ctx); len(all) > 1 {
+		return r.labelNamesOf(ctx, all, hints, matchers)
+	}
 	w := &warnings{}
 	names, err := r.store.LabelNames(ctx, r.labelQuery(ctx, w, hints, matchers))
 	return names, w.annotations(), asPrometheus(err)
@@ -92,6 +95,9 @@ func (r *reader) LabelNames(ctx context.Context, hints *promstorage.LabelHints, 
 
 // LabelValues implements promstorage.LabelQuerier.
 func (r *reader) LabelValues(ctx context.Context, name string, hints *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	if all := tenant.All(ctx); len(all) > 1 {
+		return r.labelValuesOf(ctx, all, name, hints, matchers)
+	}
 	w := &warnings{}
 	values, err := r.store.LabelValues(ctx, name, r.labelQuery(ctx, w, hints, matchers))
 	if name == labels.MetricName {
@@ -109,29 +115,50 @@ func (r *reader) labelQuery(ctx context.Context, w *warnings, _ *promstorage.Lab
 }
 
 func (r *reader) selectSeries(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) promstorage.SeriesSet {
+	mint, _ := r.rangeOf(hints)
+	set := &seriesSet{ctx: ctx, warnings: warningsOf(ctx), mint: mint}
+	if hints != nil {
+		set.shards, set.shard = hints.ShardCount, hints.ShardIndex
+	}
+	if all := tenant.All(ctx); len(all) > 1 {
+		set.series, set.err = r.findOf(ctx, all, set.warnings, sorted, hints, matchers)
+	} else {
+		set.series, set.err = r.find(ctx, set.warnings, sorted, hints, matchers)
+	}
+	set.err = asPrometheus(set.err)
+	return set
+}
+
+// find finds the series of the tenant of ctx.
+func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *promstorage.SelectHints, matchers []*labels.Matcher) ([]sourceSeries, error) {
 	mint, maxt := r.rangeOf(hints)
-	w := warningsOf(ctx)
 	query := storage.Query{
 		Tenant: tenant.From(ctx), MinT: earlier(mint, hintContext), MaxT: maxt,
 		Matchers: matchers, Sorted: sorted, Warn: w.add,
 	}
-	set := &seriesSet{ctx: ctx, warnings: w, mint: mint}
 	if hints != nil {
 		query.Limit = hints.Limit
 		if hints.Func == "series" { // Only labels are wanted.
 			query.MinT, query.LabelsOnly = mint, true
 		}
-		set.shards, set.shard = hints.ShardCount, hints.ShardIndex
-		if set.shards > 0 {
+		if hints.ShardCount > 0 {
 			query.Limit = 0
 		}
 	}
-	set.series, set.err = r.selectAll(ctx, query, functionIn(hints))
-	if set.err == nil && len(set.series) == 0 {
-		set.series, set.err = r.selectNamed(ctx, query, stepIn(hints))
+	use := r.store.Limiter().Use(ctx, query.Tenant)
+	if !w.ofQuery && !query.LabelsOnly { // Queries are looked at as a whole.
+		if err := use.Range(time.Duration(min(maxt-mint, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond); err != nil {
+			return nil, err
+		}
 	}
-	set.err = asPrometheus(set.err)
-	return set
+	series, err := r.selectAll(ctx, query, functionIn(hints))
+	if err == nil && len(series) == 0 {
+		series, err = r.selectNamed(ctx, query, stepIn(hints))
+	}
+	if err == nil {
+		err = use.Series(len(series))
+	}
+	return series, err
 }
 
 // rangeOf returns the range to read: hints narrow the querier's, which spans all selectors of a query.

@@ -21,7 +21,7 @@ import (
 
 func TestExemplarRoundTrip(t *testing.T) {
 	var builder labels.ScratchBuilder
-	values := []float64{math.Inf(-1), -1.5, -0.0, 0, math.Copysign(0, -1), 1e-300, 1, math.Inf(1), math.NaN(), math.Float64frombits(0xfff8000000000042)}
+	values := []float64{math.Inf(-1), -1.5, 0, math.Copysign(0, -1), 1e-300, 1, math.Inf(1), math.NaN(), math.Float64frombits(0xfff8000000000042)}
 	for _, v := range values {
 		for _, ls := range []labels.Labels{labels.EmptyLabels(), labels.FromStrings("trace_id", "ä", "span_id", "1")} {
 			e, err := parseExemplar(-7, appendExemplar(nil, v, ls), &builder)

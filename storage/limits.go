@@ -58,6 +58,9 @@ func (s *Store) mayEnter(t *headTenant) error {
 	return s.opts.Limiter.TakeSeries(t.name, len(t.byID), s.Ready() == nil)
 }
 
+// Limiter returns what holds tenants to their limits; nil: nothing does.
+func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }
+
 // ActiveSeries returns how many series of a tenant have samples that aren't sealed.
 func (s *Store) ActiveSeries(tenant string) int {
 	s.head.mu.RLock()

@@ -75,7 +75,7 @@ func (p *pairs) crash(i int) {
 	p.processes[i] = p.start()
 }
 
-// look has some seconds pass, in which every process looks as often as it does by itself.
+// pass has some time pass, in which every process looks as often as it does by itself.
 func (p *pairs) pass(d time.Duration) {
 	step := p.processes[0].replicas.interval()
 	for ; d > 0; d -= step {
@@ -101,8 +101,8 @@ func (p *pairs) send(process int, replica string, at time.Time, v float64, serie
 	return b.CommitOf(p.t.Context(), to.replicas, "c", replica)
 }
 
-// values returns what a process finds of a series: the values in the order of time.
-func (p *pairs) values(process int, series string) (out []float64) {
+// samples returns what a process finds of a series, in the order of time.
+func (p *pairs) samples(process int, series string) (samples chunk.Samples) {
 	p.t.Helper()
 	found, err := p.processes[process].store.Select(p.t.Context(), Query{
 		Tenant: "default", MinT: -maxTime, MaxT: maxTime, Resolution: rollup.Raw,
@@ -110,12 +110,16 @@ func (p *pairs) values(process int, series string) (out []float64) {
 	})
 	require.NoError(p.t, err)
 	for _, s := range found {
-		var samples chunk.Samples
 		require.NoError(p.t, s.Samples(&samples))
-		samples.Normalize()
-		out = append(out, samples.V...)
 	}
-	return out
+	samples.Normalize()
+	return samples
+}
+
+func (p *pairs) values(process int, series string) []float64 {
+	p.t.Helper()
+	samples := p.samples(process, series)
+	return samples.V
 }
 
 // heldRows counts what is held of the cluster, whoever looks after it.

@@ -280,12 +280,16 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
 	})
 }
 
-// roomBytes is how much memory is taken at once for chunks.
-const roomBytes = 64 << 10
+// roomBytes is how much memory is taken at once for chunks: little at first, for where the series of an answer lie far
+// apart, each is read by a fetcher of its own.
+const (
+	firstRoomBytes = 2 << 10
+	roomBytes      = 64 << 10
+)
 
 func (f *fetcher) copy(b []byte) []byte {
 	if len(b) > cap(f.room)-len(f.room) {
-		f.room = make([]byte, 0, max(roomBytes, len(b)))
+		f.room = make([]byte, 0, max(len(b), firstRoomBytes, min(roomBytes, 2*cap(f.room))))
 	}
 	from := len(f.room)
 	f.room = append(f.room, b...)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
@@ -39,12 +41,15 @@ type appender struct {
 	stop  context.CancelFunc
 	fatal error
 
-	// points counts data points that were begun, and samples what they became. One point of a histogram becomes
+	// points counts data points that were begun. One point of a histogram becomes
 	// several: the name of the series tells where the next point begins.
-	points, samples int
-	refused         bool // a sample of the point at hand was
-	sum             bool // the point at hand has begun with its sum
-	info            int
+	points  int
+	kept    int  // exemplars
+	refused bool // a sample of the point at hand was
+	sum     bool // the point at hand has begun with its sum
+	info    int
+	// full is the first refusal that is none any more when the same is sent later.
+	full error
 }
 
 // Append implements promstorage.AppenderV2.
@@ -72,15 +77,42 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64
 	var refused *adapter.Refused
 	switch {
 	case err == nil:
-		a.samples++
+		if err := a.exemplars(ls, t, opts.Exemplars); err != nil {
+			return 0, a.end(err)
+		}
 	case errors.As(err, &refused):
 		a.refuse(refused, info, ls, t)
 	default:
-		a.fatal = err
-		a.stop()
-		return 0, err
+		return 0, a.end(err)
 	}
 	return 0, nil
+}
+
+// end gives up the request.
+func (a *appender) end(err error) error {
+	a.fatal = err
+	a.stop()
+	return err
+}
+
+// exemplars takes those of a sample at t. One that can't be stored is no error, as in Prometheus: its sample is stored.
+func (a *appender) exemplars(ls labels.Labels, t int64, of []exemplar.Exemplar) error {
+	for _, e := range of {
+		if !e.HasTs {
+			e.Ts, e.HasTs = t, true
+		}
+		err := a.in.Exemplar(ls, e)
+		var refused *adapter.Refused
+		switch {
+		case errors.As(err, &refused):
+			a.refusals.add("exemplar_"+refused.Reason, 0, func() string { return fmt.Sprintf("%s: %v", ls, refused) })
+		case err != nil:
+			return err
+		default:
+			a.kept++
+		}
+	}
+	return nil
 }
 
 func (a *appender) add(ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
@@ -112,6 +144,9 @@ func (a *appender) begins(ls labels.Labels, opts promstorage.AOptions, native bo
 
 // refuse counts a point whose sample isn't stored, once. A refused target_info belongs to no point.
 func (a *appender) refuse(refused *adapter.Refused, info bool, ls labels.Labels, t int64) {
+	if a.full == nil && adapter.Status(refused) == http.StatusTooManyRequests {
+		a.full = refused
+	}
 	points := 0
 	if !info && !a.refused {
 		points, a.refused = 1, true

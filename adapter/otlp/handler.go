@@ -57,8 +57,10 @@ func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*hand
 
 // outcome is what became of a request that was decoded.
 type outcome struct {
-	points, samples int
-	refusals        refusals
+	points, samples, exemplars int
+	refusals                   refusals
+	// full, where it is set, is why the same request may be taken later.
+	full error
 }
 
 // ServeHTTP answers one request.
@@ -67,10 +69,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		h.fail(w, e, http.StatusMethodNotAllowed, "OTLP takes POST only")
+		h.fail(w, e, http.StatusMethodNotAllowed, "OTLP takes POST only", nil)
 		return
 	case err != nil:
-		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error())
+		h.fail(w, e, http.StatusUnsupportedMediaType, err.Error(), nil)
 		return
 	}
 	share := h.budget.Share()
@@ -143,7 +145,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 	if err := in.Commit(); err != nil {
 		return done, err
 	}
-	done.samples = in.Durable()
+	done.samples, done.exemplars, done.full = in.Durable(), app.kept, app.full
 	return done, nil
 }
 
@@ -169,6 +171,7 @@ func (h *handler) translate(ctx context.Context, md pmetric.Metrics, app *append
 func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, done outcome) {
 	refused := done.refusals.points()
 	h.metrics.samples.Add(float64(done.samples))
+	h.metrics.exemplars.Add(float64(done.exemplars))
 	h.metrics.points.WithLabelValues("stored").Add(float64(done.points - refused))
 	for _, one := range done.refusals {
 		h.metrics.points.WithLabelValues(one.reason).Add(float64(one.points))
@@ -179,12 +182,12 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 		h.opts.Logger.Debug("OTLP: refused data points", "tenant", tenant.From(r.Context()), "reason", text)
 	}
 	switch {
-	case done.refusals.has(adapter.ReasonTooManySeries):
-		// A sender that tries again may have its new series stored yet; the others are stored once.
-		h.fail(w, e, http.StatusTooManyRequests, text)
+	case done.full != nil:
+		// A sender that tries again may have the rest stored yet; what is stored already stays as it is.
+		h.fail(w, e, http.StatusTooManyRequests, text, done.full)
 		return
 	case refused > 0 && refused == done.points:
-		h.fail(w, e, http.StatusBadRequest, text)
+		h.fail(w, e, http.StatusBadRequest, text, nil)
 		return
 	}
 	body, err := e.success(refused, text)
@@ -207,16 +210,16 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err
 	if code == http.StatusInternalServerError {
 		h.opts.Logger.Error("OTLP write failed", "tenant", tenant.From(r.Context()), "err", err)
 	}
-	h.fail(w, e, code, err.Error())
+	h.fail(w, e, code, err.Error(), err)
 }
 
-// fail answers with a google.rpc.Status.
-func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string) {
+// fail answers with a google.rpc.Status. The cause may know when to try again.
+func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string, cause error) {
 	switch code {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", seconds(h.opts.RetryBusy))
 	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", seconds(h.opts.RetryFull))
+		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(cause, h.opts.RetryFull)))
 	}
 	body, err := e.failure(code, text)
 	if err != nil {

@@ -13,6 +13,7 @@ type metrics struct {
 	points, warnings *prometheus.CounterVec
 	received         prometheus.Counter
 	samples          prometheus.Counter
+	exemplars        prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
@@ -33,6 +34,10 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		samples: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_otlp_samples_total",
 			Help: "Samples that data points became, durable.",
+		}),
+		exemplars: f.NewCounter(prometheus.CounterOpts{
+			Name: "cassia_otlp_exemplars_total",
+			Help: "Exemplars of data points, durable.",
 		}),
 		warnings: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_otlp_translation_warnings_total",

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/otlptranslator"
 	"github.com/prometheus/prometheus/config"
+
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // ErrOptions says that options can't be used.
@@ -90,6 +92,8 @@ type Options struct {
 	RetryFull time.Duration
 	// Metadata gets what senders say of metrics, of each request once a metric family. It must be quick. nil: ignored.
 	Metadata func(tenant, family, kind, unit, help string)
+	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
+	Limiter *tenant.Limiter
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
 	// Logger gets what an operator should know.

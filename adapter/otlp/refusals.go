@@ -58,11 +58,6 @@ func (r refusals) points() int {
 	return n
 }
 
-// has says whether something was refused for a reason.
-func (r refusals) has(reason string) bool {
-	return slices.ContainsFunc(r, func(one refusal) bool { return one.reason == reason })
-}
-
 // text tells the sender what was refused of how many points and why, the most frequent first.
 func (r refusals) text(points int) string {
 	sorted := slices.Clone(r)

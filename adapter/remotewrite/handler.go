@@ -91,6 +91,9 @@ func (h *handler) take(r *http.Request, v version, q *request) error {
 // decode reads a request and puts its samples into batches.
 func (h *handler) decode(r *http.Request, v version, q *request) error {
 	name := q.decoder.tenant
+	if err := h.opts.Limiter.CheckRate(name); err != nil {
+		return err
+	}
 	compressed, decoded := h.opts.MaxCompressed, h.opts.MaxDecoded
 	if own := h.opts.Limiter.Of(name).RequestBytes; own > 0 {
 		compressed, decoded = min(compressed, own), min(decoded, own)

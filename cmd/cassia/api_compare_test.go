@@ -22,12 +22,19 @@ var comparedHeaders = []string{
 	"Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
 }
 
-// TestAPIAnswersAsPrometheusDoes sends the calls of testdata/api-calls.txt to a real Prometheus and to Cassia.
+// TestAPIAnswersAsPrometheusDoes asks a real Prometheus and Cassia the same.
 func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a real Prometheus: leave -short out")
 	}
 	r := newAPIRig(t)
+	t.Run("calls", func(t *testing.T) { testAPICalls(t, r) })
+	t.Run("client_golang", func(t *testing.T) { testClientGolang(t, r) })
+	t.Run("promtool", func(t *testing.T) { testPromtool(t, r) })
+}
+
+// testAPICalls sends the calls of testdata/api-calls.txt to both.
+func testAPICalls(t *testing.T, r apiRig) {
 	text, err := os.ReadFile("testdata/api-calls.txt")
 	require.NoError(t, err)
 	used, calls, wrong := map[int]bool{}, 0, 0

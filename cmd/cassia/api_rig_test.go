@@ -59,6 +59,10 @@ func newAPIRig(t *testing.T) apiRig {
 	for _, url := range []string{r.prometheus, r.cassia} {
 		r.send(t, url, body)
 	}
+	require.Eventually(t, func() bool { // They are written a little later.
+		_, text := cassia.get(t, "/api/v1/metadata")
+		return strings.Contains(text, "Requests.")
+	}, time.Minute, 5*time.Millisecond, "metadata")
 	return r
 }
 

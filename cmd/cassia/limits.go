@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -32,14 +33,20 @@ type limitStatus struct {
 	Left map[string]float64 `json:"left"`
 }
 
-// limitsOf tells how tenants stand.
-func (p *process) limitsOf(names []string) any {
-	out := make([]limitStatus, 0, len(names))
-	for _, name := range names {
-		out = append(out, limitStatus{
-			Tenant: name, Limits: p.limiter.Of(name).ByKey(), Left: p.limiter.Left(name),
-			Used: map[string]float64{tenant.KeyActiveSeries: float64(p.store.ActiveSeries(name))},
-		})
+// limitsOf returns what tells how tenants stand.
+func (p *process) limitsOf(evaluator *promql.Engine) func([]string) any {
+	return func(names []string) any {
+		out := make([]limitStatus, 0, len(names))
+		for _, name := range names {
+			running, waiting := evaluator.Queries(name)
+			out = append(out, limitStatus{
+				Tenant: name, Limits: p.limiter.Of(name).ByKey(), Left: p.limiter.Left(name),
+				Used: map[string]float64{
+					tenant.KeyActiveSeries: float64(p.store.ActiveSeries(name)),
+					tenant.KeyQueries:      float64(running), tenant.KeyQueriesWaiting: float64(waiting),
+				},
+			})
+		}
+		return out
 	}
-	return out
 }

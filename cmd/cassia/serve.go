@@ -211,13 +211,13 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	if !p.does("write") {
 		write = server.Elsewhere("samples", p.c.Target)
 	}
-	routes, err := p.moreRoutes()
+	routes, err := p.moreRoutes(evaluator)
 	if err != nil {
 		return err
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: append(routes, haRoute(ha)),
+		API: queries, Write: write, Routes: append(append(routes, haRoute(ha)), p.federate()...),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
@@ -240,8 +240,10 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout, o.MaxSamples, o.MaxConcurrency, o.LookbackDelta = p.c.QueryTimeout, p.c.MaxSamples, p.c.MaxConcurrency, p.c.LookbackDelta
+	o.LogSlowerThan = p.c.LogSlowerThan
 	f := p.c.Features
 	o.Parser, o.PerStepStats, o.DelayedNameRemoval, o.StartTimestamps = f.Parser, f.PerStepStats, f.DelayedNameRemoval, f.StartTimestamps
+	o.Limiter = p.limiter
 	o.Features, o.Logger, o.Registerer = known, p.log.With("component", "promql"), p.registry
 	return promql.NewEngine(o)
 }
@@ -249,12 +251,12 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
 	return api.New(api.Options{
 		Engine: evaluator, Queryable: promql.NewQueryable(p.store, p.c.CounterSuffixes...), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Exemplars: promql.NewExemplars(p.store),
-		Version:   buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
+		Exemplars: promql.NewExemplars(p.store), Queries: evaluator,
+		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
 		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
-		Cardinality: p.store.Cardinality, Limits: p.limitsOf,
+		Cardinality: p.store.Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
 		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // Prefix is the path under which New's handler must be mounted.
@@ -45,11 +46,16 @@ type Options struct {
 	Queryable promstorage.SampleAndChunkQueryable
 	// Parser has the options that Engine parses queries with.
 	Parser parser.Options
+	// Enter waits until the tenants of a context may run one query more, which isn't Engine's, see promql.Engine; nil: they
+	// always may.
+	Enter func(ctx context.Context) (of context.Context, leave func(), err error)
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 
 	// Exemplars finds exemplars; nil: there are none.
 	Exemplars promstorage.ExemplarQueryable
+	// Queries are Engine's; nil: nobody can see or cancel them.
+	Queries Queries
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
 	// Cardinality counts for status/tsdb.
@@ -119,13 +125,16 @@ func (a *api) router() http.Handler {
 		if own, ok := overrides[name]; ok {
 			h, known[name] = own, true
 		}
-		return a.Instrument(Prefix+name, a.whenReady(name, a.withResolution(name, a.withRollupNames(name, h))))
+		return a.Instrument(Prefix+name, a.whenReady(name, withOrigin(name, a.withResolution(name, a.withRollupNames(name, h)))))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
 	for name, h := range overrides {
 		if !known[name] { // Prometheus has no such route.
 			router.Get(name, h)
 		}
+	}
+	if a.Queries != nil {
+		a.activeRoutes(router)
 	}
 	return router
 }
@@ -172,7 +181,10 @@ func (a *api) prometheus() *promapi.API {
 // statusOf overrides the HTTP status of errors that Prometheus doesn't know. K is Prometheus' type of error
 // numbers, which has no name outside of it.
 func statusOf[K any](_ K, err error) (code int, override bool) {
+	var limit *tenant.LimitError
 	switch {
+	case errors.As(err, &limit):
+		return limit.Status, true
 	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
 		return http.StatusServiceUnavailable, true
 	case errors.Is(err, storage.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
@@ -202,6 +214,6 @@ func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 			a.fail(w, r, http.StatusServiceUnavailable, "unavailable", err.Error())
 			return
 		}
-		h(w, r)
+		a.enter(name, h)(w, r)
 	}
 }

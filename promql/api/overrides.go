@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -56,7 +57,7 @@ func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 	found := map[string][]MetricMetadata{}
 	if a.Metadata != nil && limit != 0 {
 		var err error
-		if found, err = a.Metadata(r.Context(), tenant.From(r.Context()), r.FormValue("metric"), max(0, limit)); err != nil {
+		if found, err = a.metadataOf(r.Context(), r.FormValue("metric"), max(0, limit)); err != nil {
 			a.failWith(w, r, err)
 			return
 		}
@@ -67,6 +68,28 @@ func (a *api) metadata(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	a.respond(w, r, found)
+}
+
+// metadataOf joins what the metrics of a request's tenants mean.
+func (a *api) metadataOf(ctx context.Context, metric string, limit int) (map[string][]MetricMetadata, error) {
+	all := map[string][]MetricMetadata{}
+	for _, name := range tenant.All(ctx) {
+		found, err := a.Metadata(tenant.Into(ctx, name), name, metric, limit)
+		if err != nil {
+			return nil, err
+		}
+		for name, meanings := range found {
+			if limit > 0 && len(all) >= limit && all[name] == nil {
+				continue
+			}
+			for _, m := range meanings {
+				if !slices.Contains(all[name], m) {
+					all[name] = append(all[name], m)
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 // number reads a parameter; -1 if it is absent. Prometheus takes negative numbers as absent, too.

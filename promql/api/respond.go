@@ -43,6 +43,9 @@ func (a *api) failWith(w http.ResponseWriter, r *http.Request, err error) {
 	if code, ok := statusOf(0, err); ok && code == http.StatusServiceUnavailable {
 		a.fail(w, r, code, "unavailable", err.Error())
 		return
+	} else if ok {
+		a.fail(w, r, code, "execution", err.Error())
+		return
 	}
 	a.fail(w, r, http.StatusInternalServerError, "internal", err.Error())
 }

@@ -35,6 +35,10 @@ func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if len(tenant.All(r.Context())) > 1 {
+		a.fail(w, r, http.StatusBadRequest, "bad_data", "the status of one tenant at a time: name one")
+		return
+	}
 	select {
 	case a.counting <- struct{}{}:
 		defer func() { <-a.counting }()

@@ -25,7 +25,9 @@ type Limiter struct {
 
 // account is what a tenant has used.
 type account struct {
-	mu                            sync.Mutex
+	mu sync.Mutex
+	// over is until when a request of samples that was refused would have to wait.
+	over                          time.Time
 	samples, newSeries, exemplars bucket
 }
 
@@ -60,12 +62,42 @@ func (l *Limiter) TakeSamples(name string, n int) error {
 	}
 	a := l.account(name)
 	a.mu.Lock()
-	wait, ok := a.samples.take(l.now(), float64(rate), float64(burst), float64(n))
+	now := l.now()
+	wait, ok := a.samples.take(now, float64(rate), float64(burst), float64(n))
+	if !ok {
+		a.over = now.Add(min(wait, longestRefusal))
+	}
 	a.mu.Unlock()
 	if ok {
 		return nil
 	}
 	l.Refused(name, KeySamplesPerSecond, n)
+	return overRate(name, n, wait, rate, burst)
+}
+
+// longestRefusal bounds for how long CheckRate refuses requests after one that was refused.
+const longestRefusal = time.Second
+
+// CheckRate refuses a request of samples before it is read, while one that was refused would be again: a *LimitError, of
+// 429, or nil. A sender that doesn't wait costs next to nothing then, and small requests don't keep a large one from ever
+// finding room.
+func (l *Limiter) CheckRate(name string) error {
+	limits := l.Of(name)
+	if limits.SamplesPerSecond == 0 {
+		return nil
+	}
+	a, now := l.account(name), l.now()
+	a.mu.Lock()
+	wait := a.over.Sub(now)
+	a.mu.Unlock()
+	if wait <= 0 || wait > longestRefusal { // The clock went back.
+		return nil
+	}
+	l.Refused(name, KeySamplesPerSecond, 1)
+	return overRate(name, 0, wait, limits.SamplesPerSecond, limits.burst())
+}
+
+func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitError {
 	return &LimitError{
 		Tenant: name, Limit: KeySamplesPerSecond, Status: http.StatusTooManyRequests, RetryAfter: wait, samples: int64(n), burst: burst, rate: rate,
 		Detail: fmt.Sprintf("more than %d samples a second, or %d at once; send fewer, or ask the operator for more; try again in %s",

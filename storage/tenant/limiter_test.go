@@ -67,6 +67,27 @@ func TestSamplesPerSecond(t *testing.T) {
 		"what can never be taken must not be tried again")
 }
 
+func TestSendersThatDoNotWait(t *testing.T) {
+	c := newClock()
+	l := limited(t, c, "defaults: {samples_per_second: 100, samples_burst: 500}")
+	require.NoError(t, l.CheckRate("a"))
+	require.NoError(t, l.TakeSamples("a", 450))
+	require.NoError(t, l.CheckRate("a"))
+	require.Error(t, l.TakeSamples("a", 100))
+	require.Equal(t, http.StatusTooManyRequests, refusedWith(t, l.CheckRate("a"), KeySamplesPerSecond))
+	require.NoError(t, l.CheckRate("b"))
+	c.now = c.now.Add(499 * time.Millisecond)
+	require.Error(t, l.CheckRate("a"), "small requests leave room for the one that was refused")
+	c.now = c.now.Add(time.Millisecond)
+	require.NoError(t, l.CheckRate("a"))
+	require.NoError(t, l.TakeSamples("a", 100))
+	require.Error(t, l.TakeSamples("a", 100))
+	c.now = c.now.Add(-time.Hour)
+	require.NoError(t, l.CheckRate("a"), "a clock that goes back locks nobody out")
+	l.Set(NewTable(Limits{}, nil))
+	require.NoError(t, l.CheckRate("a"))
+}
+
 func TestRequestOfSeveralBatches(t *testing.T) {
 	l := limited(t, newClock(), "defaults: {samples_per_second: 100, samples_burst: 500}")
 	require.NoError(t, l.TakeSamples("a", 400))

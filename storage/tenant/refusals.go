@@ -27,7 +27,7 @@ func newRefusals(reg prometheus.Registerer) *refusals {
 		named: map[string]bool{},
 		counts: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_tenant_limit_refused_total",
-			Help: "What was refused to tenants at a limit, by its name in --limits.file: samples of rates, series and their labels as often as they were sent, requests of request_bytes, and queries.",
+			Help: "What was refused to tenants at a limit, by its name in --limits.file: samples of rates (one for a request that was not even read), series and their labels as often as they were sent, requests of request_bytes, and queries.",
 		}, []string{"tenant", "limit"}),
 	}
 }

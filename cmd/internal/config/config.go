@@ -44,8 +44,10 @@ type Config struct {
 	CacheBytes  int64
 
 	QueryTimeout, LookbackDelta time.Duration
-	MaxSamples, MaxConcurrency  int
-	QueryBytes                  int64
+	// LogSlowerThan is from when on a query is logged; 0: none is.
+	LogSlowerThan              time.Duration
+	MaxSamples, MaxConcurrency int
+	QueryBytes                 int64
 	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
 	CounterSuffixes []string
 	Features        Features
@@ -56,10 +58,10 @@ type Config struct {
 
 	Log promslog.Config
 
-	externalURL, slot, settle, timeout, lookback string
-	retention                                    retentionText
-	features                                     []string
-	locks                                        webLocks
+	externalURL, slot, settle, timeout, lookback, slower string
+	retention                                            retentionText
+	features                                             []string
+	locks                                                webLocks
 }
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
@@ -89,6 +91,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("query.max-samples", "Maximum number of samples that a query may hold in memory.").Default("50000000").IntVar(&c.MaxSamples)
 	cmd.Flag("query.max-concurrency", "Maximum number of queries that run at once.").Default("20").IntVar(&c.MaxConcurrency)
 	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
+	cmd.Flag("query.log-slower-than", "Queries that take longer get a line in the log; 0: none does.").Default("10s").StringVar(&c.slower)
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
 	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)
 	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)

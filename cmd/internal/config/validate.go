@@ -127,6 +127,9 @@ func (c *Config) checkQuery() error {
 	if err := duration("query.lookback-delta", c.lookback, false, &c.LookbackDelta); err != nil {
 		return err
 	}
+	if err := duration("query.log-slower-than", c.slower, true, &c.LogSlowerThan); err != nil {
+		return err
+	}
 	var err error
 	if c.Features, err = parseFeatures(c.features); err != nil {
 		return err

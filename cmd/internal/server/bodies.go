@@ -64,13 +64,11 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 	switch {
 	case errors.Is(err, adapter.ErrTooLarge):
-		w.Header().Set("Connection", "close") // Else the rest of the body would have to be read.
 		refuse(w, http.StatusRequestEntityTooLarge, "bad_data", fmt.Sprintf("the body has more than %d bytes", b.each))
 	case errors.Is(err, adapter.ErrBusy):
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, "unavailable", "the requests under way have sent as many bytes as they may, try again")
 	case errors.Is(err, errSlow):
-		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestTimeout, "timeout", plain(err))
 	case err != nil:
 		refuse(w, http.StatusBadRequest, "bad_data", "reading the body: "+err.Error())

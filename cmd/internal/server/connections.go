@@ -92,6 +92,14 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite ends what the client gets, so that it can read the answer to a request that it is still sending.
+func (c *connection) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 type connectionKey struct{}
 
 // withConnection puts the connection into its requests' contexts; it is http.Server's ConnContext.

@@ -48,7 +48,7 @@ func NewHandler(o Options) http.Handler {
 	h := &handler{Options: o, door: door{
 		auth: o.Auth, federation: o.Federation, bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 	}}
-	return recovering(o.HTTP, o.Logger, crowd(maxRequests, h.mux()))
+	return recovering(o.HTTP, o.Logger, crowd(maxRequests, decoded(h.mux())))
 }
 
 type handler struct {

@@ -1,0 +1,52 @@
+package adapter
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// firstRead is how much room a body of unknown length gets at first, bytes, and greatestFirstRead one that says how
+// long it is; it then doubles, so that nobody holds memory by a promise.
+const (
+	firstRead         = 64 << 10
+	greatestFirstRead = 1 << 20
+)
+
+// ReadAll reads to the end; more than limit bytes are ErrTooLarge. length is what the sender says, -1: nothing. The
+// memory is claimed from share before it is found. Other errors are r's.
+func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
+	if length > limit {
+		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrTooLarge, length, limit)
+	}
+	size := int64(firstRead)
+	if length >= 0 {
+		size = min(length+1, greatestFirstRead) // the end is seen without growing
+	}
+	if err := share.Take(size); err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, size)
+	for {
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		var large *http.MaxBytesError
+		switch {
+		case int64(len(body)) > limit:
+			return nil, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, limit)
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case errors.As(err, &large):
+			return nil, fmt.Errorf("%w: at most %d bytes are taken", ErrTooLarge, large.Limit)
+		case err != nil:
+			return nil, err
+		case len(body) == cap(body):
+			grown := min(2*int64(cap(body)), limit+1)
+			if err := share.Take(grown); err != nil {
+				return nil, err
+			}
+			body = append(make([]byte, 0, grown), body...)
+		}
+	}
+}

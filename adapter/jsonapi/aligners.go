@@ -1,0 +1,83 @@
+package jsonapi
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// operation is a function or an aggregation of PromQL, with its parameter where it has one.
+type operation struct {
+	name, param string
+}
+
+// aligners make one point a period of each series. Beside each stands what its words mean in PromQL.
+var aligners = map[string]operation{
+	"ALIGN_DELTA":         {"increase", ""},
+	"ALIGN_RATE":          {"rate", ""},
+	"ALIGN_MIN":           {"min_over_time", ""},
+	"ALIGN_MAX":           {"max_over_time", ""},
+	"ALIGN_MEAN":          {"avg_over_time", ""},
+	"ALIGN_COUNT":         {"count_over_time", ""},
+	"ALIGN_SUM":           {"sum_over_time", ""},
+	"ALIGN_STDDEV":        {"stddev_over_time", ""},
+	"ALIGN_NEXT_OLDER":    {"last_over_time", ""},
+	"ALIGN_PERCENTILE_99": {"quantile_over_time", "0.99"},
+	"ALIGN_PERCENTILE_95": {"quantile_over_time", "0.95"},
+	"ALIGN_PERCENTILE_50": {"quantile_over_time", "0.5"},
+	"ALIGN_PERCENTILE_05": {"quantile_over_time", "0.05"},
+}
+
+// reducers make one series of those that have the same values of the tags in groupBy.
+var reducers = map[string]operation{
+	"REDUCE_MIN":           {"min", ""},
+	"REDUCE_MAX":           {"max", ""},
+	"REDUCE_MEAN":          {"avg", ""},
+	"REDUCE_COUNT":         {"count", ""},
+	"REDUCE_SUM":           {"sum", ""},
+	"REDUCE_STDDEV":        {"stddev", ""},
+	"REDUCE_PERCENTILE_99": {"quantile", "0.99"},
+	"REDUCE_PERCENTILE_95": {"quantile", "0.95"},
+	"REDUCE_PERCENTILE_50": {"quantile", "0.5"},
+	"REDUCE_PERCENTILE_05": {"quantile", "0.05"},
+}
+
+// Words for doing nothing.
+const (
+	alignNone  = "ALIGN_NONE"
+	reduceNone = "REDUCE_NONE"
+)
+
+// selector writes a range selector. The range is in milliseconds.
+func selector(matchers []*labels.Matcher, rangeMS int64) string {
+	texts := make([]string, len(matchers))
+	for i, m := range matchers {
+		texts[i] = quotedName(m.Name) + "=" + strconv.Quote(m.Value)
+	}
+	return "{" + strings.Join(texts, ",") + "}[" + strconv.FormatInt(rangeMS, 10) + "ms]"
+}
+
+// quotedName writes a label's name as PromQL has it.
+func quotedName(name string) string {
+	if model.LegacyValidation.IsValidLabelName(name) {
+		return name
+	}
+	return strconv.Quote(name)
+}
+
+func (o operation) call(of string) string {
+	if o.param != "" {
+		return o.name + "(" + o.param + ", " + of + ")"
+	}
+	return o.name + "(" + of + ")"
+}
+
+func (o operation) aggregate(by []string, of string) string {
+	names := make([]string, len(by))
+	for i, name := range by {
+		names[i] = quotedName(name)
+	}
+	return operation{o.name + " by (" + strings.Join(names, ", ") + ") ", o.param}.call(of)
+}

@@ -1,0 +1,173 @@
+package jsonapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// maxTags bounds the text of a point's tags, bytes of JSON: what the store takes of labels is a sixth of it.
+const maxTags = 512 << 10
+
+// point is what a sender writes, field by field.
+type point struct {
+	Tenant     json.RawMessage `json:"tenant"`
+	MetricName json.RawMessage `json:"metricName"`
+	Tags       json.RawMessage `json:"tags"`
+	TS         json.RawMessage `json:"ts"`
+	Value      json.RawMessage `json:"value"`
+}
+
+// sample is a point that was understood.
+type sample struct {
+	tenant string
+	labels labels.Labels
+	t      int64 // milliseconds
+	v      float64
+}
+
+// parsePoint reads a point. Its errors are *problem.
+func parsePoint(raw []byte) (s sample, err error) {
+	var p point
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return s, &problem{"", "must be an object with metricName, ts and value, and where it has any, tags"}
+	}
+	if !absent(p.Tenant) {
+		if json.Unmarshal(p.Tenant, &s.tenant) != nil || s.tenant == "" {
+			return s, &problem{"tenant", "must be a text that isn't empty"}
+		}
+	}
+	name := ""
+	if absent(p.MetricName) || json.Unmarshal(p.MetricName, &name) != nil || name == "" {
+		return s, &problem{"metricName", "must be a text that isn't empty"}
+	}
+	if s.labels, err = parseTags(name, p.Tags); err != nil {
+		return s, err
+	}
+	if s.t, err = parseTS(p.TS); err != nil {
+		return s, err
+	}
+	s.v, err = parseValue(p.Value)
+	return s, err
+}
+
+// absent says that a field isn't there, or null.
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+
+func parseTags(name string, raw json.RawMessage) (labels.Labels, error) {
+	if len(raw) > maxTags {
+		return labels.EmptyLabels(), &problem{"tags", fmt.Sprintf("has %d bytes, at most %d are taken", len(raw), maxTags)}
+	}
+	var tags map[string]*string
+	if !absent(raw) && json.Unmarshal(raw, &tags) != nil {
+		return labels.EmptyLabels(), &problem{"tags", "must be an object whose values are texts"}
+	}
+	b := labels.NewScratchBuilder(len(tags) + 1)
+	b.Add(labels.MetricName, name)
+	for key, value := range tags {
+		switch {
+		case key == "":
+			return labels.EmptyLabels(), &problem{"tags", "a tag has no name"}
+		case key == labels.MetricName:
+			return labels.EmptyLabels(), &problem{"tags." + key, "is the metric's name, which stands in metricName"}
+		case value == nil || *value == "":
+			return labels.EmptyLabels(), &problem{"tags." + key, "must be a text that isn't empty"}
+		}
+		b.Add(key, *value)
+	}
+	b.Sort()
+	return b.Labels(), nil
+}
+
+// errTime is what is asked of a time.
+const errTime = "must be a time as RFC 3339 has it, such as 2020-08-24T16:23:54Z, or seconds since 1970"
+
+func parseTS(raw json.RawMessage) (int64, error) {
+	wrong := &problem{"ts", errTime}
+	if absent(raw) {
+		return 0, wrong
+	}
+	if raw[0] == '"' {
+		text := ""
+		if json.Unmarshal(raw, &text) != nil {
+			return 0, wrong
+		}
+		t, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return 0, wrong
+		}
+		return t.UnixMilli(), nil
+	}
+	t, ok := parseSeconds(string(raw))
+	if !ok {
+		return 0, wrong
+	}
+	return t, nil
+}
+
+// parseSeconds reads seconds since 1970 as milliseconds.
+func parseSeconds(text string) (ms int64, ok bool) {
+	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
+		// Exact, where a float may not be.
+		return whole * 1000, whole > math.MinInt64/2000 && whole < math.MaxInt64/2000
+	}
+	if strings.Trim(text, "+-.0123456789eE") != "" {
+		return 0, false // Go reads more than JSON has.
+	}
+	s, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(s) || math.Abs(s) > math.MaxInt64/2000 {
+		return 0, false
+	}
+	return int64(math.Round(s * 1000)), true
+}
+
+// Numbers that JSON has no form for stand as texts, as Java's writers have them.
+var textValues = map[string]float64{`"NaN"`: math.NaN(), `"Infinity"`: math.Inf(1), `"-Infinity"`: math.Inf(-1)}
+
+func parseValue(raw json.RawMessage) (float64, error) {
+	if v, ok := textValues[string(raw)]; ok {
+		return v, nil
+	}
+	v := 0.0
+	if absent(raw) || json.Unmarshal(raw, &v) != nil {
+		return 0, &problem{"value", `must be a number that fits in 64 bits, "NaN", "Infinity" or "-Infinity"`}
+	}
+	return v, nil
+}
+
+// appendValue writes a value as parseValue reads it; whole numbers have one place after the point.
+func appendValue(dst []byte, v float64) []byte {
+	switch {
+	case math.IsNaN(v):
+		return append(dst, `"NaN"`...)
+	case math.IsInf(v, 1):
+		return append(dst, `"Infinity"`...)
+	case math.IsInf(v, -1):
+		return append(dst, `"-Infinity"`...)
+	}
+	format := byte('f')
+	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	from := len(dst)
+	dst = strconv.AppendFloat(dst, v, format, -1, 64)
+	if format == 'f' && bytes.IndexByte(dst[from:], '.') < 0 {
+		dst = append(dst, ".0"...)
+	}
+	return dst
+}
+
+// appendTime writes a time in milliseconds as RFC 3339 has it, with a fraction only where it has one.
+func appendTime(dst []byte, ms int64) []byte {
+	layout := "2006-01-02T15:04:05Z"
+	if ms%1000 != 0 {
+		layout = "2006-01-02T15:04:05.000Z"
+	}
+	return time.UnixMilli(ms).UTC().AppendFormat(dst, layout)
+}

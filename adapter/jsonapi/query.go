@@ -1,0 +1,228 @@
+package jsonapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+)
+
+// Bounds of a query.
+const (
+	// maxRange is the longest time between start and end.
+	maxRange = 100 * 365 * 24 * time.Hour
+	// maxPoints is how many points an aligned series may have, as in Prometheus.
+	maxPoints = 11_000
+	// maxTerms bounds the tags that are asked for, and those that are grouped by.
+	maxTerms = 64
+)
+
+// Query answers GET /api/query.
+func (a *API) Query(w http.ResponseWriter, r *http.Request) {
+	if !a.methods(w, r, http.MethodGet) {
+		return
+	}
+	p := a.params(r)
+	metric := p.needed("metricName")
+	q := p.evaluation(metric, a.opts.Now())
+	if p.err != nil {
+		a.fail(w, r, p.err, errorAnswer{})
+		return
+	}
+	answer := series{tenant: p.tenant, metric: metric, limit: a.opts.MaxAnswer}
+	if q.End.Before(q.Start) {
+		a.send(w, http.StatusOK, []byte("[]")) // no multiple of the period lies in the range
+		return
+	}
+	if err := a.evaluator.Evaluate(r.Context(), q, answer.write); err != nil {
+		a.fail(w, r, err, errorAnswer{})
+		return
+	}
+	a.send(w, http.StatusOK, answer.body)
+}
+
+// evaluation reads what is asked for.
+func (p *params) evaluation(metric string, now time.Time) Evaluation {
+	matchers := []*labels.Matcher{equal(labels.MetricName, metric)}
+	for _, tag := range p.values["tag"] {
+		key, value, ok := strings.Cut(tag, "=")
+		if !ok || key == "" || value == "" || key == labels.MetricName {
+			p.wrong("tag", "must be key=value, such as os=linux")
+			continue
+		}
+		matchers = append(matchers, equal(key, value))
+	}
+	if len(matchers) > maxTerms {
+		p.wrong("tag", fmt.Sprintf("is given more than %d times", maxTerms-1))
+	}
+	for _, m := range matchers {
+		if !utf8.ValidString(m.Name) || !utf8.ValidString(m.Value) {
+			p.wrong("tag", "must be valid UTF-8, as must metricName")
+		}
+	}
+	p.needed("start")
+	start, end := p.time("start", now), p.time("end", now)
+	switch {
+	case p.err != nil:
+	case end.Before(start):
+		p.wrong("end", "is before start")
+	case end.Sub(start) > maxRange:
+		p.wrong("start", "lies more than 100 years before end")
+	}
+	q := Evaluation{Tenant: p.tenant, Start: start, End: end}
+	if aligned := p.align(&q, matchers); !aligned && p.err == nil {
+		q.Expr = selector(matchers, end.Sub(start).Milliseconds()+1) // ranges are open at their start
+	}
+	return q
+}
+
+// time reads a parameter as a time, with milliseconds.
+func (p *params) time(name string, otherwise time.Time) time.Time {
+	text := p.one(name)
+	if text == "" {
+		return otherwise.Truncate(time.Millisecond)
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t.Truncate(time.Millisecond)
+	}
+	ms, ok := parseSeconds(text)
+	const most = int64(1) << 48 // beyond the year 10,000
+	if !ok || ms > most || ms < -most {
+		p.wrong(name, errTime)
+	}
+	return time.UnixMilli(ms)
+}
+
+// align reads how points are aligned and series reduced, and says whether they are to be.
+func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
+	aligner, reducer, groupBy := p.one("aligner"), p.one("reducer"), p.values["groupBy"]
+	period := p.one("alignmentPeriod")
+	if aligner == "" || aligner == alignNone {
+		const text = "needs an aligner: points must stand at the same times first"
+		switch {
+		case period != "":
+			p.wrong("alignmentPeriod", text)
+		case len(groupBy) > 0:
+			p.wrong("groupBy", text)
+		case reducer != "" && reducer != reduceNone:
+			p.wrong("reducer", text)
+		}
+		return false
+	}
+	align, ok := aligners[aligner]
+	if !ok {
+		p.wrong("aligner", "must be one of "+words(aligners, alignNone))
+	}
+	width, err := model.ParseDuration(period)
+	if err != nil || width < model.Duration(time.Second) {
+		p.wrong("alignmentPeriod", "must be a duration of at least 1s, such as 300s or 5m")
+		return true
+	}
+	q.Step = time.Duration(width)
+	q.Start, q.End = alignUp(q.Start, q.Step), alignDown(q.End, q.Step)
+	if q.End.Sub(q.Start)/q.Step >= maxPoints {
+		p.wrong("alignmentPeriod", fmt.Sprintf("is too short for the range: a series would have more than %d points", maxPoints))
+	}
+	q.Expr = align.call(selector(matchers, q.Step.Milliseconds()))
+	if reducer == "" || reducer == reduceNone {
+		if len(groupBy) > 0 {
+			p.wrong("groupBy", "needs a reducer")
+		}
+		return true
+	}
+	reduce, ok := reducers[reducer]
+	if !ok {
+		p.wrong("reducer", "must be one of "+words(reducers, reduceNone))
+	}
+	for _, name := range groupBy {
+		if name == "" || name == labels.MetricName || !utf8.ValidString(name) {
+			p.wrong("groupBy", "must be the name of a tag")
+		}
+	}
+	if len(groupBy) > maxTerms {
+		p.wrong("groupBy", fmt.Sprintf("is given more than %d times", maxTerms))
+	}
+	q.Expr = reduce.aggregate(groupBy, q.Expr)
+	return true
+}
+
+func words(of map[string]operation, none string) string {
+	return strings.Join(append([]string{none}, slices.Sorted(maps.Keys(of))...), ", ")
+}
+
+// alignDown and alignUp return multiples of the period since 1970.
+func alignDown(t time.Time, period time.Duration) time.Time {
+	ms, width := t.UnixMilli(), period.Milliseconds()
+	return time.UnixMilli(ms - (ms%width+width)%width)
+}
+
+func alignUp(t time.Time, period time.Duration) time.Time {
+	if down := alignDown(t, period); down.Before(t) {
+		return down.Add(period)
+	}
+	return t
+}
+
+// series writes an answer, series by series.
+type series struct {
+	tenant, metric string
+	limit          int
+	body           []byte
+}
+
+// write makes the answer of what was found. Native histograms have no place in it.
+func (s *series) write(found promengine.Matrix) error {
+	slices.SortFunc(found, func(a, b promengine.Series) int { return labels.Compare(a.Metric, b.Metric) })
+	s.body = append(s.body[:0], '[')
+	for _, one := range found {
+		if len(one.Floats) == 0 {
+			continue
+		}
+		if err := s.append(one); err != nil {
+			return err
+		}
+	}
+	s.body = append(s.body, ']')
+	return nil
+}
+
+func (s *series) append(one promengine.Series) error {
+	tags := map[string]string{}
+	one.Metric.Range(func(l labels.Label) {
+		if l.Name != labels.MetricName {
+			tags[l.Name] = l.Value
+		}
+	})
+	head, err := json.Marshal(struct {
+		Tenant     string            `json:"tenant"`
+		MetricName string            `json:"metricName"`
+		Tags       map[string]string `json:"tags"`
+	}{s.tenant, s.metric, tags})
+	if err != nil {
+		return err
+	}
+	if len(s.body) > 1 {
+		s.body = append(s.body, ',')
+	}
+	s.body = append(append(s.body, head[:len(head)-1]...), `,"values":{`...)
+	for i, f := range one.Floats {
+		if i > 0 {
+			s.body = append(s.body, ',')
+		}
+		s.body = append(appendTime(append(s.body, '"'), f.T), `":`...)
+		s.body = appendValue(s.body, f.F)
+		if len(s.body) > s.limit {
+			return fmt.Errorf("%w: the answer has more than %d bytes; ask for a shorter range, for fewer series, or for aligned points", ErrUnprocessable, s.limit)
+		}
+	}
+	s.body = append(s.body, "}}"...)
+	return nil
+}

@@ -1,0 +1,270 @@
+package jsonapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// maxErrors bounds the errors that an answer lists, and maxTenants the tenants of one request.
+const (
+	maxErrors  = 100
+	maxTenants = 100
+)
+
+// pointError says what is wrong with a point.
+type pointError struct {
+	// Index is the point's place in the array, from 0.
+	Index int `json:"index"`
+	// Field names what is wrong, "" where it is no field.
+	Field   string `json:"field"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Reasons beside those of package adapter and storage.LabelError.
+const (
+	reasonInvalid   = "invalid"
+	reasonForbidden = "forbidden_tenant"
+	reasonTenants   = "too_many_tenants"
+)
+
+// WriteSingle answers POST /api/write/single.
+func (a *API) WriteSingle(w http.ResponseWriter, r *http.Request) {
+	a.write(w, r, func(body []byte) ([]json.RawMessage, error) {
+		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+			return nil, &problem{"body", "must be one point, an object; /api/write takes an array of them"}
+		}
+		return []json.RawMessage{body}, nil
+	})
+}
+
+// Write answers POST /api/write.
+func (a *API) Write(w http.ResponseWriter, r *http.Request) {
+	a.write(w, r, func(body []byte) (points []json.RawMessage, err error) {
+		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
+			return nil, &problem{"body", "must be an array of points; /api/write/single takes one"}
+		}
+		return points, json.Unmarshal(body, &points)
+	})
+}
+
+func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) ([]json.RawMessage, error)) {
+	if !a.methods(w, r, http.MethodPost) {
+		return
+	}
+	if text := unsupported(r.Header); text != "" {
+		a.answer(w, http.StatusUnsupportedMediaType, errorAnswer{Error: text})
+		return
+	}
+	share := a.budget.Share()
+	defer share.Give()
+	// The points may name other tenants, whose limits are not known before the body is read.
+	most, explain := adapter.Bound(a.opts.Limiter, tenant.From(r.Context()), a.opts.MaxBody)
+	body, err := adapter.ReadAll(r.Body, most, r.ContentLength, &share)
+	if err != nil {
+		if !errors.Is(err, adapter.ErrTooLarge) && !errors.Is(err, adapter.ErrBusy) {
+			a.answer(w, http.StatusServiceUnavailable, errorAnswer{Error: "jsonapi: reading the body: " + err.Error()})
+			return
+		}
+		a.fail(w, r, explain(err), errorAnswer{})
+		return
+	}
+	// Nothing is written of a body that isn't JSON to its end.
+	if !json.Valid(body) {
+		a.fail(w, r, &problem{"body", "isn't valid JSON"}, errorAnswer{})
+		return
+	}
+	// An array's elements are copied, and the shortest weigh less than their places.
+	if err := share.Take(int64(len(body) + 24*bytes.Count(body, []byte{','}))); err != nil {
+		a.fail(w, r, err, errorAnswer{})
+		return
+	}
+	points, err := split(body)
+	if err != nil {
+		a.fail(w, r, err, errorAnswer{})
+		return
+	}
+	a.store(w, r, points)
+}
+
+// unsupported says what is wrong with how the body is encoded, "": nothing.
+func unsupported(header http.Header) string {
+	if media, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || media != "application/json" {
+		return fmt.Sprintf("content type %.128q isn't supported, send application/json", header.Get("Content-Type"))
+	}
+	if of := header.Get("Content-Encoding"); of != "" && !strings.EqualFold(of, "identity") {
+		return fmt.Sprintf("content encoding %.64q isn't supported, send JSON as it is", of)
+	}
+	return ""
+}
+
+// writing is what becomes of a request's points.
+type writing struct {
+	a       *API
+	r       *http.Request
+	intakes map[string]*adapter.Intake
+	allowed map[string]error // by the tenant that a point names
+	names   map[string]string
+	taken   int
+	errors  []pointError
+	refused int
+	reasons map[string]int
+	// full is the first refusal that is none any more when the same is sent later.
+	full error
+}
+
+// store writes the points that can be written, and answers.
+func (a *API) store(w http.ResponseWriter, r *http.Request, points []json.RawMessage) {
+	x := &writing{a: a, r: r, intakes: map[string]*adapter.Intake{}, allowed: map[string]error{}, names: map[string]string{}, reasons: map[string]int{}}
+	defer x.release()
+	for i, raw := range points {
+		if err := x.add(i, raw); err != nil {
+			a.fail(w, r, err, x.counts())
+			return
+		}
+	}
+	if err := x.commit(); err != nil {
+		a.fail(w, r, err, x.counts())
+		return
+	}
+	a.points.WithLabelValues("stored").Add(float64(x.taken))
+	for reason, n := range x.reasons {
+		a.points.WithLabelValues(reason).Add(float64(n))
+	}
+	if x.refused == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	body := x.counts()
+	body.Error = fmt.Sprintf("%d of %d points refused", x.refused, len(points))
+	code := http.StatusBadRequest
+	switch {
+	case x.full != nil:
+		code = http.StatusTooManyRequests // What is stored already stays as it is.
+		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(x.full, a.opts.RetryFull)))
+	case x.reasons[reasonForbidden] == x.refused:
+		code = http.StatusForbidden
+	}
+	a.answer(w, code, body)
+}
+
+// counts tell what is durable and what isn't.
+func (x *writing) counts() errorAnswer {
+	written := 0
+	for _, in := range x.intakes {
+		written += in.Durable()
+	}
+	refused := x.refused
+	return errorAnswer{Written: &written, Refused: &refused, Errors: x.errors}
+}
+
+// add takes one point. Its error ends the request.
+func (x *writing) add(index int, raw json.RawMessage) error {
+	s, err := parsePoint(raw)
+	if err != nil {
+		x.refuse(index, reasonInvalid, err)
+		return nil
+	}
+	in, err := x.intake(s.tenant)
+	switch {
+	case errors.Is(err, ErrForbidden):
+		x.refuse(index, reasonForbidden, &problem{"tenant", err.Error()})
+		return nil
+	case err != nil:
+		x.refuse(index, reasonInvalid, err)
+		return nil
+	case in == nil:
+		x.refuse(index, reasonTenants, &problem{"tenant", fmt.Sprintf("a request may have points of %d tenants at most", maxTenants)})
+		return nil
+	}
+	err = in.Float(s.labels, s.t, 0, s.v)
+	var refused *adapter.Refused
+	switch {
+	case err == nil:
+		x.taken++
+	case errors.As(err, &refused):
+		if x.full == nil && adapter.Status(refused) == http.StatusTooManyRequests {
+			x.full = refused
+		}
+		x.refuse(index, refused.Reason, &problem{fieldOf(refused.Reason), refused.Error()})
+	default:
+		return err
+	}
+	return nil
+}
+
+// intake returns that of the tenant that a point names; nil: there are too many tenants.
+func (x *writing) intake(asked string) (*adapter.Intake, error) {
+	if err, known := x.allowed[asked]; known && err != nil {
+		return nil, err
+	} else if !known {
+		if len(x.allowed) >= maxTenants {
+			return nil, nil
+		}
+		x.names[asked], x.allowed[asked] = x.a.tenant(x.r.Context(), "tenant", asked)
+		if err := x.allowed[asked]; err != nil {
+			return nil, err
+		}
+	}
+	name := x.names[asked]
+	if x.intakes[name] == nil {
+		x.intakes[name] = adapter.NewIntake(x.r.Context(), name, func(tenant string) adapter.Batch { return x.a.db.NewBatch(tenant) })
+	}
+	return x.intakes[name], nil
+}
+
+// fieldOf says which field a store's reason is about.
+func fieldOf(reason string) string {
+	switch reason {
+	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead:
+		return "ts"
+	case adapter.ReasonTooManySeries:
+		return ""
+	}
+	return "tags"
+}
+
+// refuse counts a point that isn't stored.
+func (x *writing) refuse(index int, reason string, err error) {
+	x.refused++
+	x.reasons[reason]++
+	if len(x.errors) >= maxErrors {
+		return
+	}
+	e := pointError{Index: index, Reason: reason, Message: err.Error()}
+	var wrong *problem
+	if errors.As(err, &wrong) {
+		e.Field, e.Message = wrong.field, wrong.text
+	}
+	x.errors = append(x.errors, e)
+}
+
+// commit makes durable what was taken, tenant by tenant.
+func (x *writing) commit() error {
+	names := make([]string, 0, len(x.intakes))
+	for name := range x.intakes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := x.intakes[name].Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *writing) release() {
+	for _, in := range x.intakes {
+		in.Release()
+	}
+}

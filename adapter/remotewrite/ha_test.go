@@ -1,0 +1,74 @@
+package remotewrite
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// newHAServer is a server that tells replicas apart.
+func newHAServer(t *testing.T, change func(*storage.ReplicaOptions)) *server {
+	s := newServer(t, nil, nil)
+	o := storage.DefaultReplicaOptions()
+	if change != nil {
+		change(&o)
+	}
+	replicas, err := storage.NewReplicas(t.Context(), s.store, o)
+	require.NoError(t, err)
+	t.Cleanup(replicas.Close)
+	opts := DefaultOptions()
+	opts.HA = &HA{Replicas: replicas, ClusterLabel: "cluster", ReplicaLabel: "__replica__", On: func(name string) bool { return name == tenant.Default }}
+	s.Handler, err = Handler(s.store, opts)
+	require.NoError(t, err)
+	return s
+}
+
+// haSeries is a series of a replica, with one sample.
+func haSeries(name, cluster, replica string, v float64) prompb.TimeSeries {
+	pairs := []string{"__name__", name}
+	if replica != "" {
+		pairs = []string{"__name__", name, "__replica__", replica}
+	}
+	if cluster != "" {
+		pairs = append(pairs, "cluster", cluster)
+	}
+	return prompb.TimeSeries{Labels: protoLabels(pairs...), Samples: []prompb.Sample{{Timestamp: testMS + int64(v), Value: v}}}
+}
+
+func TestReplicasAreToldApart(t *testing.T) {
+	s := newHAServer(t, nil)
+	send := func(series ...prompb.TimeSeries) {
+		t.Helper()
+		for range 2 { // the second time every alias is known
+			w := post(s, contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: series}))
+			require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+		}
+	}
+	line := func(ls string, v float64) string {
+		return fmt.Sprintf("%s %d 0 %016x", ls, testMS+int64(v), bitsOf(v))
+	}
+	send(haSeries("m", "c", "a", 1), haSeries("n", "c", "a", 2))
+	send(haSeries("m", "c", "b", 3))
+	// One request of several: another cluster's first replica, one that isn't elected, one that is, and what has no label.
+	send(haSeries("m", "d", "b", 4), haSeries("m", "c", "b", 5), haSeries("m", "c", "a", 6), haSeries("m", "", "b", 7), haSeries("m", "c", "", 8))
+	require.ElementsMatch(t, []string{
+		line(`{__name__="m", cluster="c"}`, 1), line(`{__name__="n", cluster="c"}`, 2),
+		line(`{__name__="m", cluster="d"}`, 4), line(`{__name__="m", cluster="c"}`, 6),
+		line(`{__name__="m", __replica__="b"}`, 7), line(`{__name__="m", cluster="c"}`, 8),
+	}, s.stored(t, tenant.Default))
+}
+
+func TestTooManyClustersOfReplicas(t *testing.T) {
+	s := newHAServer(t, func(o *storage.ReplicaOptions) { o.Clusters = 1 })
+	good, bad := haSeries("m", "c", "a", 1), haSeries("m", "d", "a", 2)
+	w := post(s, contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{good, bad}}))
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.Contains(t, w.Body.String(), storage.ReasonTooManyClusters)
+	require.Len(t, s.stored(t, tenant.Default), 1)
+}

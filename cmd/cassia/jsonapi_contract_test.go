@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/pb33f/libopenapi-validator/config"
+	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// contract is the description that a server gives of its JSON API, and what holds calls to it.
+type contract struct {
+	running
+	random    *rand.Rand
+	model     *v3.Document
+	validator validator.Validator
+	// seen counts answers by operation and code.
+	seen map[string]map[int]int
+}
+
+func newContract(t *testing.T, r running, seed uint64) *contract {
+	code, text := r.get(t, "/api/openapi.yaml")
+	require.Equal(t, http.StatusOK, code)
+	document, err := libopenapi.NewDocument([]byte(text))
+	require.NoError(t, err)
+	c := &contract{running: r, random: rand.New(rand.NewPCG(seed, 1)), seen: map[string]map[int]int{}}
+	model, err := document.BuildV3Model()
+	require.NoError(t, err)
+	c.model = &model.Model
+	var errs []error
+	c.validator, errs = validator.NewValidator(document, config.WithFormatAssertions())
+	require.Empty(t, errs)
+	valid, wrong := c.validator.ValidateDocument()
+	require.True(t, valid, "the description itself: %v", wrong)
+	return c
+}
+
+// TestContract sends calls made from the description, and others, and holds the answers to the description: what
+// it allows isn't answered with 5xx, what it forbids is answered with 4xx, and every answer is as it says.
+func TestContract(t *testing.T) {
+	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
+	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, time.Minute, 5*time.Millisecond)
+	seed := rand.Uint64()
+	c := newContract(t, r, seed)
+	t.Logf("seed %d", seed)
+	const calls = 60
+	for pair := c.model.Paths.PathItems.First(); pair != nil; pair = pair.Next() {
+		for op := pair.Value().GetOperations().First(); op != nil; op = op.Next() {
+			method, path := strings.ToUpper(op.Key()), pair.Key()
+			for wild := range calls {
+				// The first is as in the examples, then ever more is wrong.
+				c.call(t, op.Value(), method, path, float64(wild)/calls/2)
+			}
+			c.call(t, op.Value(), map[string]string{"GET": "DELETE", "POST": "GET"}[method], path, 0)
+			seen := c.seen[path]
+			require.Positive(t, seen[http.StatusOK]+seen[http.StatusNoContent], "%s never succeeded: %v", path, seen)
+			require.Positive(t, seen[http.StatusBadRequest], "%s never failed: %v", path, seen)
+			require.Equal(t, 1, seen[http.StatusMethodNotAllowed], path)
+		}
+	}
+}
+
+// Texts that a caller might send for anything.
+var wildTexts = []string{
+	"", "0", "-1", "1e400", "null", "true", " ", "é\u0000", "a=b=c", "[]", "{}", "%", "..", "a|b", "x{y=\"z\"}", "ALIGN_", "NaN",
+	"2020-13-01T00:00:00Z", "2020-08-24", "99999999999999999999", strings.Repeat("long", 100), "\u200b\U0001f600", `\"`,
+}
+
+func (c *contract) pick(texts ...string) string { return texts[c.random.IntN(len(texts))] }
+
+// call sends one request of an operation; wild says how likely each part of it is something else.
+func (c *contract) call(t *testing.T, op *v3.Operation, method, path string, wild float64) {
+	query, header := url.Values{}, http.Header{}
+	for _, p := range op.Parameters {
+		required := p.Required != nil && *p.Required
+		if !required && c.random.Float64() < 0.4 || required && c.random.Float64() < wild/4 {
+			continue
+		}
+		schema := p.Schema.Schema()
+		values := []string{"t-1"}
+		switch {
+		case c.random.Float64() < wild:
+			values = []string{c.pick(wildTexts...)}
+		case len(schema.Enum) > 0:
+			values = []string{schema.Enum[c.random.IntN(len(schema.Enum))].Value}
+		case p.Example != nil && len(p.Example.Content) > 0:
+			values = nil
+			for _, one := range p.Example.Content {
+				values = append(values, one.Value)
+			}
+		case p.Example != nil:
+			values = []string{p.Example.Value}
+		}
+		if p.In == "header" {
+			header.Set(p.Name, values[0])
+		} else {
+			query[p.Name] = values
+		}
+	}
+	var body []byte
+	if op.RequestBody != nil {
+		media := op.RequestBody.Content.GetOrZero("application/json")
+		var example any
+		require.NoError(t, media.Example.Decode(&example))
+		var err error
+		body, err = json.Marshal(c.disturbed(example, wild))
+		require.NoError(t, err)
+		header.Set("Content-Type", "application/json")
+	}
+	c.hold(t, method, path, query, header, body)
+}
+
+// disturbed returns a value in which each part may have become something else.
+func (c *contract) disturbed(v any, wild float64) any {
+	if c.random.Float64() < wild/4 {
+		return []any{nil, true, 1e15, -1.5, "", []any{}, map[string]any{}, c.pick(wildTexts...)}[c.random.IntN(8)]
+	}
+	switch v := v.(type) {
+	case []any:
+		out := []any{}
+		for _, one := range v {
+			out = append(out, c.disturbed(one, wild))
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for name, one := range v {
+			if c.random.Float64() < wild/4 {
+				name = c.pick(wildTexts...)
+			}
+			out[name] = c.disturbed(one, wild)
+		}
+		return out
+	case string:
+		if c.random.Float64() < wild {
+			return c.pick(wildTexts...)
+		}
+	}
+	return v
+}
+
+// hold sends a request and holds the answer to the description.
+func (c *contract) hold(t *testing.T, method, path string, query url.Values, header http.Header, body []byte) {
+	make := func() *http.Request {
+		r, err := http.NewRequest(method, c.url+path+"?"+query.Encode(), bytes.NewReader(body))
+		require.NoError(t, err)
+		for name, values := range header {
+			r.Header[name] = values
+		}
+		return r
+	}
+	told := fmt.Sprintf("%s %s?%s %v %s", method, path, query.Encode(), header, body)
+	answer, err := http.DefaultClient.Do(make())
+	if err != nil && header.Get(tenant.Header) != "" {
+		return // Go's client refuses to send such a header.
+	}
+	require.NoError(t, err, told)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	told += fmt.Sprintf("\n%d %s", answer.StatusCode, text)
+	if c.seen[path] == nil {
+		c.seen[path] = map[int]int{}
+	}
+	c.seen[path][answer.StatusCode]++
+	if answer.StatusCode == http.StatusMethodNotAllowed {
+		require.NotEmpty(t, answer.Header.Get("Allow"), told)
+		return // The description has no such operation.
+	}
+	if allowed, why := c.validator.ValidateHttpRequest(make()); !allowed {
+		require.GreaterOrEqual(t, answer.StatusCode, 400, "the description forbids it: %s\n%v", told, why)
+	}
+	require.Less(t, answer.StatusCode, 500, told)
+	answer.Body = io.NopCloser(bytes.NewReader(text))
+	valid, wrong := c.validator.ValidateHttpResponse(make(), answer)
+	require.True(t, valid, "%s\n%v", told, wrong)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/util/features"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/promql/api"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// heapWatcher takes a streamed answer and looks every megabyte at what is in use, while its writer waits.
+type heapWatcher struct {
+	*httptest.ResponseRecorder
+	bytes, since int
+	most         uint64
+}
+
+func (w *heapWatcher) Write(b []byte) (int, error) {
+	w.bytes += len(b)
+	if w.since += len(b); w.since > 1<<20 {
+		w.since = 0
+		w.most = max(w.most, heapInUse())
+	}
+	return len(b), nil
+}
+
+func (w *heapWatcher) Flush() {}
+
+// heapInUse is what can be reached. What is allocated while garbage is collected counts as such, too: so it is
+// collected until there isn't less, while those who read ahead come to wait for their reader.
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	least := uint64(math.MaxUint64)
+	for same := 0; same < 3; {
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		if m.HeapAlloc+64<<10 >= least {
+			same++
+			continue
+		}
+		same, least = 0, m.HeapAlloc
+	}
+	return least
+}
+
+// TestAStreamedReadDoesntHoldItsAnswer reads many more series than are held at a time, from sealed rows.
+func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("stores and reads a million samples: leave -short out")
+	}
+	const series, samples = 6000, 240
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	so := storage.DefaultOptions()
+	so.Retention = 0
+	store, err := storage.Open(t.Context(), eng, so)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.WaitReady(t.Context()))
+	random := rand.New(rand.NewPCG(1, 2))
+	for first := 0; first < series; first += 1000 {
+		b := store.NewBatch("default")
+		for i := first; i < first+1000; i++ {
+			s, err := b.Define(nil, labels.FromStrings("__name__", "big", "i", fmt.Sprint(i)))
+			require.NoError(t, err)
+			for k := range int64(samples) {
+				require.NoError(t, b.Float(s, 1+k*15_000, 0, random.Float64()))
+			}
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	require.NoError(t, store.SealAll(t.Context()))
+	evaluator := promql.NewEngine(promql.DefaultOptions())
+	t.Cleanup(func() { require.NoError(t, evaluator.Close()) })
+	handler := api.New(api.Options{
+		Engine: evaluator, Queryable: promql.NewQueryable(store), Ready: store.Ready, Now: time.Now, ExternalURL: &url.URL{},
+		Features: features.NewRegistry(), Gatherer: prometheus.NewRegistry(), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	body, err := (&prompb.ReadRequest{
+		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS},
+		Queries:               []*prompb.Query{{EndTimestampMs: 2 * 3600_000, Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: "big"}}}},
+	}).Marshal()
+	require.NoError(t, err)
+	read := func() *heapWatcher {
+		r := httptest.NewRequest(http.MethodPost, api.Prefix+"/read", strings.NewReader(string(snappy.Encode(nil, body))))
+		w := &heapWatcher{ResponseRecorder: httptest.NewRecorder()}
+		handler.ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code)
+		return w
+	}
+	read() // What is cached of series' labels and of rows is there from now on.
+	before := heapInUse()
+	w := read()
+	require.Greater(t, w.bytes, series*samples*6, "random values don't get small")
+	held := int(w.most) - int(before)
+	t.Logf("an answer of %d bytes held %d bytes more in memory", w.bytes, held)
+	require.Less(t, held, w.bytes/2)
+}

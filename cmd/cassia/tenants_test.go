@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/bench"
+)
+
+// TestBadTenantsDisturbNobody lets a tenant that is far over its limits, and one that sends garbage, in among others.
+func TestBadTenantsDisturbNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds of load")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "limits.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`tenants:
+  greedy: {samples_per_second: 1000, samples_burst: 4000, active_series: 3000, query_series: 500, queries: 1, queries_waiting: 2}
+  garbage: {queries: 1, request_bytes: 64KiB}
+`), 0o600))
+	s := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--limits.file="+file, "--web.enable-lifecycle")
+	report := bench.Crowd{URL: s.url, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
+
+	require.Zero(t, report.Ack.Failed, report.Ack.Example)
+	require.Zero(t, report.Query.Failed, report.Query.Example)
+	require.Positive(t, report.Ack.Requests)
+	require.Positive(t, report.Query.Requests)
+	for _, code := range []int{0, 500, 503} {
+		require.Zero(t, report.Bad[bench.Greedy][code], "%v", report.Bad)
+		require.Zero(t, report.Bad[bench.Garbage][code], "%v", report.Bad)
+	}
+	require.Positive(t, report.Bad[bench.Greedy][429])
+	require.Positive(t, report.Bad[bench.Garbage][400])
+
+	_, metrics := s.get(t, "/metrics")
+	require.Positive(t, metric(t, metrics, `cassia_tenant_limit_refused_total{limit="samples_per_second",tenant="greedy"}`))
+	require.NotContains(t, metrics, `tenant="tenant-`, "others were refused nothing")
+	require.Eventually(t, func() bool {
+		_, metrics := s.get(t, "/metrics")
+		return metric(t, metrics, `cassia_write_in_flight_bytes`) == 0
+	}, time.Minute, 10*time.Millisecond, "what was cut off is given back")
+	code, status := s.get(t, "/t/greedy/api/v1/status/limits")
+	require.Equal(t, 200, code)
+	require.Contains(t, status, `"active_series":3000`)
+	require.Contains(t, status, `"samples_burst":4000`)
+
+	require.NoError(t, os.WriteFile(file, []byte("tenants: {greedy: {sampels: 1}}"), 0o600))
+	code, text := s.post(t, "/-/reload", nil)
+	require.Equal(t, 500, code)
+	require.Contains(t, text, `line 1: unknown key "sampels"`)
+	_, metrics = s.get(t, "/metrics")
+	require.Zero(t, metric(t, metrics, "cassia_config_last_reload_successful"))
+	_, status = s.get(t, "/t/greedy/api/v1/status/limits")
+	require.Contains(t, status, `"active_series":3000`, "all stays as it was")
+	require.NoError(t, os.WriteFile(file, []byte("tenants: {greedy: {queries: 7}}"), 0o600))
+	code, _ = s.post(t, "/-/reload", nil)
+	require.Equal(t, 200, code)
+	_, status = s.get(t, "/t/greedy/api/v1/status/limits")
+	require.Contains(t, status, `"limits":{"queries":7}`)
+}
+
+// metric returns the value of a line of /metrics.
+func metric(t *testing.T, metrics, line string) float64 {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + ` (\S+)$`).FindStringSubmatch(metrics)
+	require.NotNil(t, found, line)
+	v, err := strconv.ParseFloat(found[1], 64)
+	require.NoError(t, err)
+	return v
+}

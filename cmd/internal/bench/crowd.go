@@ -1,0 +1,241 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+)
+
+// Crowd are tenants of one server, each of which sends its series and asks a query at every interval, whatever the others
+// do. Two more may misbehave beside them: Greedy sends and asks as fast as it can, over its limits, and Garbage sends what
+// can't be read.
+//
+//	tenant-0 … tenant-99 ──► write, query ──┐  measured
+//	greedy   ══════════════► write, query ──┤  answers counted
+//	garbage  ══════════════► anything ──────┘
+type Crowd struct {
+	// URL is the server's, without a path.
+	URL     string
+	Tenants int
+	// Series each tenant has, one sample each in a request.
+	Series   int
+	Interval time.Duration
+	// For is how long it lasts. Its first tenth isn't measured: series are new then.
+	For time.Duration
+	// Bad lets Greedy and Garbage in, each with so many requests at a time.
+	Bad int
+}
+
+// Greedy and Garbage are the tenants that misbehave.
+const (
+	Greedy  = "greedy"
+	Garbage = "garbage"
+)
+
+// Latency sums up how long requests took.
+type Latency struct {
+	Requests, Failed int64
+	P50, P99, Max    time.Duration
+	// Example is the answer to one that failed.
+	Example string
+}
+
+// CrowdReport is what a crowd saw: the latencies of the tenants that behave, and the answers to those that don't, by status.
+type CrowdReport struct {
+	Ack, Query Latency
+	Bad        map[string]map[int]int64
+}
+
+// crowd is one that runs.
+type crowd struct {
+	Crowd
+	client *http.Client
+	from   time.Time // what begins before isn't measured
+
+	mu         sync.Mutex
+	ack, query timed
+	bad        map[string]map[int]int64
+}
+
+// timed are the requests of one kind.
+type timed struct {
+	latencies
+	failed  int64
+	example string
+}
+
+// Run lets the crowd loose and returns what it saw. ctx ends it early.
+func (c Crowd) Run(ctx context.Context) CrowdReport {
+	r := &crowd{
+		Crowd: c, from: time.Now().Add(c.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
+		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 2*c.Tenants + 4*c.Bad}},
+	}
+	defer r.client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, c.For)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range c.Tenants {
+		name, wait := fmt.Sprintf("tenant-%d", i), c.Interval*time.Duration(i)/time.Duration(c.Tenants)
+		all.Go(func() { r.every(ctx, wait, func() { r.write(ctx, name) }) })
+		all.Go(func() { r.every(ctx, wait+c.Interval/2, func() { r.ask(ctx, name) }) })
+	}
+	for i := range c.Bad {
+		all.Go(func() { r.greedyWrites(ctx, i) })
+		all.Go(func() { r.greedyQueries(ctx) })
+		all.Go(func() { r.garbage(ctx, uint64(i)) })
+	}
+	all.Wait()
+	return CrowdReport{Ack: r.ack.report(), Query: r.query.report(), Bad: r.bad}
+}
+
+func (t *timed) report() Latency {
+	return Latency{Requests: t.total, Failed: t.failed, P50: t.quantile(.5), P99: t.quantile(.99), Max: t.max, Example: t.example}
+}
+
+// every calls f at each interval, but never twice at a time: what was due meanwhile is left out.
+func (c *crowd) every(ctx context.Context, after time.Duration, f func()) {
+	if wait(ctx, after) != nil {
+		return
+	}
+	ticker := time.NewTicker(c.Interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		f()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// write sends one sample of each of a tenant's series.
+func (c *crowd) write(ctx context.Context, name string) {
+	c.time(ctx, &c.ack, name, http.MethodPost, "/api/v1/write", c.samples(c.Series, ""), http.StatusNoContent)
+}
+
+func (c *crowd) ask(ctx context.Context, name string) {
+	c.time(ctx, &c.query, name, http.MethodGet, c.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
+}
+
+func (c *crowd) rangeQuery(expr string) string {
+	now := time.Now().Unix()
+	return fmt.Sprintf("/api/v1/query_range?query=%s&start=%d&end=%d&step=15", url.QueryEscape(expr), now-3600, now)
+}
+
+// samples is a request of remote write 1.0 with series whose names end so.
+func (c *crowd) samples(series int, ending string) []byte {
+	var w prompb.WriteRequest
+	now := time.Now().UnixMilli()
+	for i := range series {
+		w.Timeseries = append(w.Timeseries, prompb.TimeSeries{
+			Labels: []prompb.Label{
+				{Name: "__name__", Value: "crowd_total" + ending}, {Name: "instance", Value: strconv.Itoa(i)}, {Name: "job", Value: strconv.Itoa(i % 10)},
+			},
+			Samples: []prompb.Sample{{Timestamp: now, Value: float64(now)}},
+		})
+	}
+	body, err := w.Marshal()
+	if err != nil {
+		panic(err) // It is made of nothing but numbers.
+	}
+	return snappy.Encode(nil, body)
+}
+
+// time sends a request and notes how long it took, from its beginning to the end of its answer.
+func (c *crowd) time(ctx context.Context, into *timed, name, method, path string, body []byte, want int) {
+	began := time.Now()
+	code, text := c.send(ctx, name, method, path, body)
+	took := time.Since(began)
+	if ctx.Err() != nil || began.Before(c.from) && code == want {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	into.add(took)
+	if code != want {
+		into.failed++
+		into.example = fmt.Sprintf("%d: %.300s", code, text)
+	}
+}
+
+// send returns the status of the answer, 0 where there was none, and its text.
+func (c *crowd) send(ctx context.Context, name, method, path string, body []byte) (int, string) {
+	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	request.Header.Set("X-Scope-OrgID", name)
+	answer, err := c.client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(text)
+}
+
+// count notes the answer to one that misbehaves.
+func (c *crowd) count(ctx context.Context, name string, code int) {
+	if ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bad[name][code]++
+}
+
+// greedyWrites sends large requests, one after the other, of series that keep changing.
+func (c *crowd) greedyWrites(ctx context.Context, worker int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		body := c.samples(2000, fmt.Sprintf("_%d_%d", worker, n/10))
+		for range 10 {
+			code, _ := c.send(ctx, Greedy, http.MethodPost, "/api/v1/write", body)
+			c.count(ctx, Greedy, code)
+		}
+	}
+}
+
+// greedyQueries asks for everything, one query after the other.
+func (c *crowd) greedyQueries(ctx context.Context) {
+	for ctx.Err() == nil {
+		code, _ := c.send(ctx, Greedy, http.MethodGet, c.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
+		c.count(ctx, Greedy, code)
+	}
+}
+
+// garbage sends random bytes, halves of requests, and queries that can't be parsed.
+func (c *crowd) garbage(ctx context.Context, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	good := c.samples(1000, "")
+	noise := make([]byte, 64<<10)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	for n := 0; ctx.Err() == nil; n++ {
+		var code int
+		switch n % 4 {
+		case 0:
+			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", noise[random.IntN(len(noise)):])
+		case 1:
+			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", good[:random.IntN(len(good))])
+		case 2:
+			code, _ = c.send(ctx, Garbage, http.MethodPost, "/api/v1/write", snappy.Encode(nil, noise[:random.IntN(len(noise))]))
+		default:
+			code, _ = c.send(ctx, Garbage, http.MethodGet, "/api/v1/query?query="+url.QueryEscape(string(noise[:200])), nil)
+		}
+		c.count(ctx, Garbage, code)
+	}
+}

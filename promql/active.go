@@ -1,0 +1,110 @@
+package promql
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Origin says where a query came from, as far as its request tells.
+type Origin struct {
+	Address   string `json:"address,omitempty"`
+	UserAgent string `json:"userAgent,omitempty"`
+	RequestID string `json:"requestId,omitempty"`
+}
+
+type originKey struct{}
+
+// Into returns a context whose queries come from o.
+func (o Origin) Into(ctx context.Context) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+func originOf(ctx context.Context) Origin {
+	o, _ := ctx.Value(originKey{}).(Origin) // Without one, nothing is told.
+	return o
+}
+
+// ActiveQuery is a query that runs, or waits for others.
+type ActiveQuery struct {
+	// ID can't be guessed.
+	ID string `json:"id"`
+	// Tenants are those of which it reads.
+	Tenants []string  `json:"tenants"`
+	Query   string    `json:"query"`
+	Since   time.Time `json:"since"`
+	// Start, End and Step are those of a range; an instant query's step is 0, seconds.
+	Start  time.Time `json:"start"`
+	End    time.Time `json:"end"`
+	Step   float64   `json:"stepSeconds"`
+	Origin Origin    `json:"origin"`
+
+	cancel context.CancelFunc
+}
+
+// activeQueries are those of an Engine: as many as there are requests.
+type activeQueries struct {
+	mu   sync.Mutex
+	byID map[string]*ActiveQuery
+}
+
+// begin adds a query. The returned context ends when it is canceled; end must be called once it has ended.
+func (a *activeQueries) begin(ctx context.Context, text string, stmt parser.Statement) (out context.Context, q *ActiveQuery, end func()) {
+	out, cancel := context.WithCancel(ctx)
+	q = &ActiveQuery{
+		ID: rand.Text(), Tenants: tenant.All(ctx), Query: text, Since: time.Now().UTC(), Origin: originOf(ctx), cancel: cancel,
+	}
+	if e, ok := stmt.(*parser.EvalStmt); ok {
+		q.Start, q.End, q.Step = e.Start.UTC(), e.End.UTC(), e.Interval.Seconds()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byID == nil {
+		a.byID = map[string]*ActiveQuery{}
+	}
+	a.byID[q.ID] = q
+	return out, q, func() {
+		a.mu.Lock()
+		delete(a.byID, q.ID)
+		a.mu.Unlock()
+		cancel()
+	}
+}
+
+// ActiveQueries are the queries that run or wait and read of these tenants only, the oldest first.
+func (e *Engine) ActiveQueries(tenants []string) []ActiveQuery {
+	e.active.mu.Lock()
+	defer e.active.mu.Unlock()
+	out := []ActiveQuery{}
+	for _, q := range e.active.byID {
+		if q.within(tenants) {
+			out = append(out, *q)
+		}
+	}
+	slices.SortFunc(out, func(a, b ActiveQuery) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	return out
+}
+
+// CancelQuery ends a query that reads of these tenants only. It is false if there is none with this id.
+func (e *Engine) CancelQuery(id string, tenants []string) bool {
+	e.active.mu.Lock()
+	defer e.active.mu.Unlock()
+	q := e.active.byID[id]
+	if q == nil || !q.within(tenants) {
+		return false
+	}
+	q.cancel()
+	return true
+}
+
+// within says whether these tenants may know of the query.
+func (q *ActiveQuery) within(tenants []string) bool {
+	return !slices.ContainsFunc(q.Tenants, func(t string) bool { return !slices.Contains(tenants, t) })
+}

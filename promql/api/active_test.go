@@ -1,0 +1,54 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// oneQuery runs for tenant a.
+type oneQuery struct{ canceled *int }
+
+func (q oneQuery) ActiveQueries(tenants []string) []promql.ActiveQuery {
+	if tenants[0] != "a" {
+		return []promql.ActiveQuery{}
+	}
+	return []promql.ActiveQuery{{ID: "id", Tenants: []string{"a"}, Query: "up"}}
+}
+
+func (q oneQuery) CancelQuery(id string, tenants []string) bool {
+	if id != "id" || tenants[0] != "a" {
+		return false
+	}
+	*q.canceled++
+	return true
+}
+
+func TestActiveQueries(t *testing.T) {
+	canceled := 0
+	r := newRig(t, func(o *Options) { o.Queries = oneQuery{&canceled} })
+	ask := func(method, path, who string) *httptest.ResponseRecorder {
+		req := httptest.NewRequest(method, Prefix+"/status/active_queries"+path, nil)
+		return r.do(req.WithContext(tenant.Into(t.Context(), who)))
+	}
+	var list []promql.ActiveQuery
+	require.NoError(t, json.Unmarshal([]byte(data(t, ask(http.MethodGet, "", "a"))), &list))
+	require.Equal(t, "up", list[0].Query)
+	require.Equal(t, "[]", data(t, ask(http.MethodGet, "", "b")))
+	for _, w := range []*httptest.ResponseRecorder{ask(http.MethodDelete, "/id", "b"), ask(http.MethodPost, "/other/cancel", "a")} {
+		kind, _ := failure(t, w)
+		require.Equal(t, "not_found", kind)
+		require.Equal(t, http.StatusNotFound, w.Code)
+	}
+	require.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodGet, "/id/cancel", "a").Code)
+	require.Zero(t, canceled)
+	require.Equal(t, http.StatusNoContent, ask(http.MethodDelete, "/id", "a").Code)
+	require.Equal(t, http.StatusNoContent, ask(http.MethodPost, "/id/cancel", "a").Code)
+	require.Equal(t, 2, canceled)
+}

@@ -1,0 +1,227 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/route"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql/parser"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/httputil"
+)
+
+// FederatePath is where a Prometheus expects to scrape another one's newest samples.
+const FederatePath = "/federate"
+
+// Federation returns the handler of FederatePath: the newest sample of every series that matches, no older than
+// lookback, in the formats that Prometheus' own has: text, or protobuf, which alone has native histograms. There
+// are no external labels. It needs Engine's Queryable, Parser, Ready, Now and Logger of the options.
+func Federation(o Options, lookback time.Duration) http.Handler {
+	f := &federation{Options: o, parser: parser.NewParser(o.Parser), lookback: lookback}
+	router := route.New()
+	router.Get(FederatePath, httputil.CompressionHandler{Handler: http.HandlerFunc(f.serve)}.ServeHTTP)
+	return router
+}
+
+type federation struct {
+	Options
+	parser   parser.Parser
+	lookback time.Duration
+}
+
+// newest is the newest sample of a series: a float, or h.
+type newest struct {
+	name   string
+	labels labels.Labels
+	t      int64
+	f      float64
+	h      *histogram.FloatHistogram
+}
+
+func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, fmt.Sprintf("error parsing form values: %v", err), http.StatusBadRequest)
+		return
+	}
+	selectors, err := f.parser.ParseMetricSelectors(r.Form["match[]"])
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := f.Ready(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	samples, err := f.samples(r.Context(), selectors)
+	if err != nil {
+		code, known := statusOf(0, err)
+		if !known {
+			code = http.StatusInternalServerError
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
+		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
+	w.Header().Set("Content-Type", string(format))
+	encoder := expfmt.NewEncoder(w, format)
+	for _, family := range families(samples, format.FormatType() != expfmt.TypeTextPlain) {
+		if err := encoder.Encode(family); err != nil {
+			f.Logger.Debug("writing to one who federates", "err", err)
+			return
+		}
+	}
+}
+
+// samples finds the newest sample of each series, by the names of metrics.
+func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher) ([]newest, error) {
+	now := f.Now()
+	hints := &promstorage.SelectHints{Start: now.Add(-f.lookback).UnixMilli(), End: now.UnixMilli()}
+	q, err := f.Queryable.Querier(hints.Start, hints.End)
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	var sets []promstorage.SeriesSet
+	for _, matchers := range selectors {
+		if len(matchers) == 0 { // As in Prometheus, {} asks for nothing.
+			continue
+		}
+		sets = append(sets, q.Select(ctx, true, hints, matchers...))
+	}
+	set := promstorage.NewMergeSeriesSet(sets, 0, promstorage.ChainedSeriesMerge)
+	var out []newest
+	var it chunkenc.Iterator
+	for set.Next() {
+		series := set.At()
+		it = series.Iterator(it)
+		n := newest{labels: series.Labels(), name: series.Labels().Get(model.MetricNameLabel)}
+		if n.name != "" && n.take(it) {
+			out = append(out, n)
+		}
+		if it.Err() != nil {
+			return nil, it.Err()
+		}
+	}
+	if set.Err() != nil {
+		return nil, set.Err()
+	}
+	slices.SortStableFunc(out, func(a, b newest) int { return cmp.Compare(a.name, b.name) })
+	return out, nil
+}
+
+// take walks to the last sample. It is false if there is none, or a stale marker, which the formats don't have.
+func (n *newest) take(it chunkenc.Iterator) bool {
+	typ := chunkenc.ValNone
+	for next := it.Next(); next != chunkenc.ValNone; next = it.Next() {
+		typ = next
+		if typ == chunkenc.ValFloat {
+			n.t, n.f = it.At()
+			n.h = nil
+		} else {
+			n.t, n.h = it.AtFloatHistogram(n.h)
+		}
+	}
+	switch {
+	case typ == chunkenc.ValNone:
+		return false
+	case n.h != nil:
+		return !value.IsStaleNaN(n.h.Sum)
+	}
+	return !value.IsStaleNaN(n.f)
+}
+
+// familyType says of which type a family with such a sample is.
+func (n *newest) familyType() dto.MetricType {
+	switch {
+	case n.h == nil:
+		return dto.MetricType_UNTYPED
+	case n.h.CounterResetHint == histogram.GaugeType:
+		return dto.MetricType_GAUGE_HISTOGRAM
+	}
+	return dto.MetricType_HISTOGRAM
+}
+
+// families makes a family of neighbours with one name and type. Native histograms with a schema are left out unless
+// the format has them.
+func families(samples []newest, native bool) (out []*dto.MetricFamily) {
+	for i := range samples {
+		n := &samples[i]
+		if n.h != nil && !n.h.UsesCustomBuckets() && !native {
+			continue
+		}
+		metric := &dto.Metric{TimestampMs: &n.t, Label: pairs(n.labels)}
+		switch {
+		case n.h == nil:
+			metric.Untyped = &dto.Untyped{Value: &n.f}
+		case n.h.UsesCustomBuckets():
+			metric.Histogram = classicHistogram(n.h)
+		default:
+			metric.Histogram = nativeHistogram(n.h)
+		}
+		typ := n.familyType()
+		if len(out) == 0 || out[len(out)-1].GetName() != n.name || out[len(out)-1].GetType() != typ {
+			out = append(out, &dto.MetricFamily{Name: &n.name, Type: &typ})
+		}
+		family := out[len(out)-1]
+		family.Metric = append(family.Metric, metric)
+	}
+	return out
+}
+
+// pairs are the labels but for the name. A series without an instance gets an empty one, so that who scrapes this
+// doesn't put its own there.
+func pairs(ls labels.Labels) (out []*dto.LabelPair) {
+	ls.Range(func(l labels.Label) {
+		if l.Name != model.MetricNameLabel && l.Value != "" {
+			out = append(out, &dto.LabelPair{Name: new(l.Name), Value: new(l.Value)})
+		}
+	})
+	if ls.Get(model.InstanceLabel) == "" {
+		out = append(out, &dto.LabelPair{Name: new(string(model.InstanceLabel)), Value: new("")})
+	}
+	return out
+}
+
+func nativeHistogram(h *histogram.FloatHistogram) *dto.Histogram {
+	return &dto.Histogram{
+		SampleCountFloat: &h.Count, SampleSum: &h.Sum, Schema: &h.Schema, ZeroThreshold: &h.ZeroThreshold, ZeroCountFloat: &h.ZeroCount,
+		PositiveSpan: spans(h.PositiveSpans), PositiveCount: h.PositiveBuckets,
+		NegativeSpan: spans(h.NegativeSpans), NegativeCount: h.NegativeBuckets,
+	}
+}
+
+func spans(in []histogram.Span) (out []*dto.BucketSpan) {
+	for _, s := range in {
+		out = append(out, &dto.BucketSpan{Offset: new(s.Offset), Length: new(s.Length)})
+	}
+	return out
+}
+
+// classicHistogram has a cumulative bucket for each custom bound; that of +Inf is what the count is.
+func classicHistogram(h *histogram.FloatHistogram) *dto.Histogram {
+	out := &dto.Histogram{SampleCountFloat: &h.Count, SampleSum: &h.Sum}
+	within := make([]float64, len(h.CustomValues))
+	for it := h.PositiveBucketIterator(); it.Next(); {
+		if b := it.At(); int(b.Index) < len(within) {
+			within[b.Index] = b.Count
+		}
+	}
+	sum := 0.0
+	for i, n := range within {
+		sum += n
+		out.Bucket = append(out.Bucket, &dto.Bucket{UpperBound: new(h.CustomValues[i]), CumulativeCountFloat: new(sum)})
+	}
+	return out
+}

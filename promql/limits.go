@@ -1,0 +1,64 @@
+package promql
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// checkRange returns a *tenant.LimitError if the query looks further back than one of its tenants may.
+func (q *query) checkRange(ctx context.Context) error {
+	if q.limiter == nil {
+		return nil
+	}
+	stmt, ok := q.Statement().(*parser.EvalStmt)
+	if !ok {
+		return nil
+	}
+	back := lookingBack(stmt)
+	for _, name := range tenant.All(ctx) {
+		if err := q.limiter.Use(ctx, name).Range(back); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookingBack returns how far before its last step a query asks for samples, offsets and the lookback left out: from its
+// first step, by the widest range, ranges within subqueries added.
+func lookingBack(stmt *parser.EvalStmt) time.Duration {
+	var widest time.Duration
+	parser.Inspect(stmt.Expr, func(node parser.Node, path []parser.Node) error {
+		back := rangeOf(node)
+		for _, around := range path {
+			back += rangeOf(around)
+		}
+		widest = max(widest, back)
+		return nil
+	})
+	return stmt.End.Sub(stmt.Start) + widest
+}
+
+func rangeOf(node parser.Node) time.Duration {
+	switch n := node.(type) {
+	case *parser.MatrixSelector:
+		return n.Range
+	case *parser.SubqueryExpr:
+		return n.Range
+	}
+	return 0
+}
+
+// Enter waits until the tenants of ctx may run one query more, for reads that aren't queries of the evaluator, and returns
+// a context for this one, all of whose reads count together. Unless there is an error, the caller calls leave once it is
+// done. Errors are as those of queries.
+func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), err error) {
+	place, err := e.gate.Insert(ctx, "")
+	return e.opts.Limiter.Begin(ctx), func() { e.gate.Delete(place) }, err
+}
+
+// Queries returns how many queries of a tenant run, and how many wait.
+func (e *Engine) Queries(name string) (running, waiting int) { return e.gate.queries.state(name) }

@@ -1,0 +1,185 @@
+package promql
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+func of(names ...string) (shares []share) {
+	for _, name := range names {
+		shares = append(shares, share{name: name})
+	}
+	return shares
+}
+
+func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(4, 1, 10_000)
+		var ended sync.WaitGroup
+		var before atomic.Int64
+		for range 1000 {
+			ended.Go(func() {
+				require.NoError(t, turns.enter(t.Context(), of("many")))
+				time.Sleep(time.Minute)
+				before.Add(1)
+				turns.leave(of("many"))
+			})
+		}
+		synctest.Wait()
+		running, waiting := turns.state("many")
+		require.Equal(t, [2]int{4, 996}, [2]int{running, waiting}, "one tenant has all places, and none of the extra ones")
+		for range 2 { // The first has an extra place; the second gets the next that is free.
+			ended.Go(func() {
+				require.NoError(t, turns.enter(t.Context(), of("one")))
+				require.LessOrEqual(t, before.Load(), int64(4))
+				time.Sleep(time.Second)
+				turns.leave(of("one"))
+			})
+		}
+		ended.Wait()
+		require.Zero(t, turns.running)
+		require.Zero(t, turns.waiting)
+		require.Empty(t, turns.lines, "nothing is remembered of who is gone")
+		require.Empty(t, turns.order)
+	})
+}
+
+func TestTurnsGoRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1, 0, 100)
+		require.NoError(t, turns.enter(t.Context(), of("first")))
+		var mu sync.Mutex
+		var order string
+		var ended sync.WaitGroup
+		for _, name := range []string{"a", "a", "a", "b", "c", "c"} {
+			ended.Go(func() {
+				require.NoError(t, turns.enter(t.Context(), of(name)))
+				mu.Lock()
+				order += name
+				mu.Unlock()
+				turns.leave(of(name))
+			})
+			synctest.Wait()
+		}
+		turns.leave(of("first"))
+		ended.Wait()
+		require.Equal(t, "abcaca", order)
+	})
+}
+
+func TestFullQueueMakesRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1, 0, 10)
+		require.NoError(t, turns.enter(t.Context(), of("many")))
+		results := make(chan error, 10)
+		for range 10 {
+			go func() { results <- turns.enter(t.Context(), of("many")) }()
+		}
+		synctest.Wait()
+		require.ErrorIs(t, turns.enter(t.Context(), of("many")), ErrTooManyQueries, "it is full of its own")
+		other := make(chan error, 1)
+		go func() { other <- turns.enter(t.Context(), of("one")) }()
+		require.ErrorIs(t, <-results, ErrTooManyQueries, "the last of the longest queue goes")
+		synctest.Wait()
+		require.Equal(t, 10, turns.waiting)
+		turns.leave(of("many"))
+		require.NoError(t, <-results)
+		turns.leave(of("many"))
+		require.NoError(t, <-other, "it waited for one of the others, not for all")
+		turns.leave(of("one"))
+		for range 8 {
+			require.NoError(t, <-results)
+			turns.leave(of("many"))
+		}
+		require.Empty(t, turns.lines)
+	})
+}
+
+func TestLimitsOfQueries(t *testing.T) {
+	table, err := tenant.ParseLimits([]byte("tenants: {a: {queries: 1, queries_waiting: 1}, b: {queries: 1}}"))
+	require.NoError(t, err)
+	limiter := tenant.NewLimiter(time.Now, nil)
+	limiter.Set(table)
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, limiter)
+		a, ab := tenant.Into(t.Context(), "a"), tenant.Into(t.Context(), "a|b")
+		one, err := g.Insert(a, "")
+		require.NoError(t, err)
+		second := make(chan int, 1)
+		go func() {
+			place, err := g.Insert(a, "")
+			require.NoError(t, err)
+			second <- place
+		}()
+		synctest.Wait()
+		require.Empty(t, second, "places are free, but not for it")
+		for _, ctx := range []context.Context{a, ab} {
+			_, err = g.Insert(ctx, "")
+			var limit *tenant.LimitError
+			require.ErrorAs(t, err, &limit)
+			require.Equal(t, 429, limit.Status)
+			require.Equal(t, tenant.KeyQueriesWaiting, limit.Limit)
+		}
+		g.Delete(one)
+		g.Delete(<-second)
+
+		b, err := g.Insert(tenant.Into(t.Context(), "b"), "")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(ab, time.Second)
+		defer cancel()
+		_, err = g.Insert(ctx, "")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "a query of several tenants is held to the limits of each")
+		g.Delete(b)
+		place, err := g.Insert(ab, "")
+		require.NoError(t, err)
+		require.Equal(t, 1, g.queries.lines["b"].running)
+		g.Delete(place)
+		require.Empty(t, g.queries.lines)
+		require.Empty(t, g.entered)
+	})
+}
+
+func TestTurnsKeepTheirBounds(t *testing.T) {
+	const places, extra, most = 3, 1, 6
+	turns := newTurns(places, extra, most)
+	var running atomic.Int64
+	var ended sync.WaitGroup
+	for i := range 16 {
+		ended.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			for range 200 {
+				shares := of(strconv.Itoa(random.IntN(4)))
+				if random.IntN(4) == 0 {
+					shares = of("0", "3")
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				if random.IntN(3) == 0 {
+					go cancel()
+				}
+				if turns.enter(ctx, shares) == nil {
+					if running.Add(1) > places+extra {
+						t.Error("too many run")
+					}
+					running.Add(-1)
+					turns.leave(shares)
+				}
+				cancel()
+			}
+		})
+	}
+	ended.Wait()
+	require.Zero(t, turns.running)
+	require.Zero(t, turns.waiting)
+	require.Empty(t, turns.order)
+	require.Empty(t, turns.lines)
+}

@@ -1,0 +1,46 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+func TestCardinality(t *testing.T) {
+	o := DefaultOptions()
+	o.Retention = 0
+	s, err := Open(t.Context(), memory.New(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.WaitReady(t.Context()))
+	for _, tenant := range []string{"a", "b"} {
+		b := s.NewBatch(tenant)
+		for i := range 6 {
+			series, err := b.Define(nil, labels.FromStrings("__name__", fmt.Sprint("m", i%3), "i", fmt.Sprint(i), "of", tenant))
+			require.NoError(t, err)
+			require.NoError(t, b.Float(series, int64(1000+i), 0, 1))
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	c, err := s.Cardinality(t.Context(), "a", 2)
+	require.NoError(t, err)
+	require.Equal(t, Cardinality{
+		Series: 6, Chunks: 6, LabelPairs: 3 + 6 + 1, MinT: 1000, MaxT: 1005,
+		SeriesOfMetrics: []Count{{"m0", 2}, {"m1", 2}},
+		ValuesOfLabels:  []Count{{"i", 6}, {"__name__", 3}},
+		BytesOfLabels:   []Count{{"__name__", 6 * 12}, {"of", 6 * 5}},
+		SeriesOfPairs:   []Count{{"of=a", 6}, {"__name__=m0", 2}},
+	}, c)
+	c, err = s.Cardinality(t.Context(), "nobody", 2)
+	require.NoError(t, err)
+	require.Equal(t, Cardinality{}, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Cardinality(ctx, "a", 2)
+	require.ErrorIs(t, err, context.Canceled)
+}
