@@ -460,15 +460,6 @@ func (r *protocolRun) openQuery(name string, words []string) error {
 	return nil
 }
 
-// visible is what an answer must show, whenever between before and after the clock was read.
-func (r *protocolRun) visible(q Query, before, after int64) visible {
-	v := visible{minT: q.MinT, maxT: min(q.MaxT, before+MaxAhead.Milliseconds(), after+MaxAhead.Milliseconds())}
-	if retention := r.opts.Retention.Milliseconds(); retention > 0 {
-		v.minT = max(v.minT, before-retention+1, after-retention+1)
-	}
-	return v
-}
-
 func (r *protocolRun) readQuery(q *openQuery) {
 	defer q.cancel()
 	got := map[protocolSeries][]protocolSample{}
