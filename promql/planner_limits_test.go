@@ -150,9 +150,11 @@ func (deadlineExceeded) Err() error { return context.DeadlineExceeded }
 
 // A query can be cancelled while its parts are computed, and has a timeout then.
 func TestPlannedQueriesAreCancelled(t *testing.T) {
+	e := NewEngine(DefaultOptions())
+	defer e.Close()
 	synctest.Test(t, func(t *testing.T) {
 		for _, timeout := range []bool{false, true} {
-			q := &query{Query: &stuckQuery{}, plan: &plan{}, timeout: time.Minute}
+			q := &query{Query: &stuckQuery{}, engine: e, plan: &plan{}, timeout: time.Minute}
 			done := make(chan error)
 			go func() { done <- q.Exec(t.Context()).Err }()
 			synctest.Wait()
@@ -168,7 +170,9 @@ func TestPlannedQueriesAreCancelled(t *testing.T) {
 
 type stuckQuery struct{ promengine.Query }
 
-func (*stuckQuery) Cancel() {}
+func (*stuckQuery) Cancel()                     {}
+func (*stuckQuery) String() string              { return "stuck" }
+func (*stuckQuery) Statement() parser.Statement { return nil }
 
 func (*stuckQuery) Exec(ctx context.Context) *promengine.Result {
 	<-ctx.Done()

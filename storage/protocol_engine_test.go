@@ -86,6 +86,7 @@ type stepEngine struct {
 	faults []protocolFault
 	hooks  map[protocolCall]func()
 	unsure map[string]bool // rows of stage and pending whose writers don't know whether they are there
+	fresh  []string        // rows of stage and pending that were put since requests were begun
 	// shared makes every batch of a write a write of its own, and every few rows of a scan a call.
 	shared bool
 	// opening says that a shared store hasn't said yet that it is there, which Open waits for.
@@ -286,7 +287,9 @@ func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 		e.kill()
 		err = errDead
 	}
-	if err != nil {
+	if err == nil {
+		e.stays(batches)
+	} else {
 		e.mu.Lock()
 		for _, b := range batches {
 			for _, m := range b.Mutations {
@@ -301,6 +304,35 @@ func (e *stepEngine) write(ctx context.Context, batches []engine.Batch) error {
 		e.mu.Unlock()
 	}
 	return err
+}
+
+// stays remembers the rows of stage and pending that were put.
+func (e *stepEngine) stays(batches []engine.Batch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, b := range batches {
+		for _, m := range b.Mutations {
+			if m.Op == engine.Put && (b.Table == engine.Stage || b.Table == engine.Pending) {
+				e.fresh = append(e.fresh, rowText(b.Table, m.Clustering))
+			}
+		}
+	}
+}
+
+// begun is told that requests begin, refused that one of them failed: it may have rows that were put, such as a blob
+// whose slot came of age before it had a pending row.
+func (e *stepEngine) begun() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fresh = nil
+}
+
+func (e *stepEngine) refused() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, row := range e.fresh {
+		e.unsure[row] = true
+	}
 }
 
 // rowText names a row of stage or pending by its writer and number.

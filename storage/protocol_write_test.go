@@ -152,6 +152,7 @@ func (r *protocolRun) writes(line string) error {
 	}
 	var wg sync.WaitGroup
 	begun := r.model.begun()
+	r.eng.begun()
 	for _, send := range sends {
 		b, taken, err := send.batch(r.store)
 		if err != nil {
@@ -175,6 +176,7 @@ func (r *protocolRun) writes(line string) error {
 				r.model.landed(fact, err != nil)
 			}
 			if err != nil {
+				r.eng.refused()
 				r.tolerate("writing", err)
 				return
 			}

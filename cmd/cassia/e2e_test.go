@@ -147,7 +147,7 @@ func TestRealPrometheus(t *testing.T) {
 
 // compareWithPrometheus runs a stack for each protocol. cassias says what to start for one.
 func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.Program) {
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
 	binary, err := promrig.BuildCassia(t.TempDir())
 	require.NoError(t, err)
