@@ -28,7 +28,7 @@ type job struct {
 	rows   []Row
 	// fromMS is the first time that is wanted, endMS the last.
 	fromMS, endMS int64
-	// step is the index of stepsMS that the part before needed.
+	// step is the index in stepsMS of what it is cut into.
 	step int
 	// resumed parts leave out what isn't cut into parts.
 	resumed bool
@@ -43,8 +43,9 @@ type piece struct {
 	job     *job
 	samples *chunk.Samples
 	skips   skips
-	// untilMS is up to where the job is done.
+	// untilMS is up to where the job is done, and step what the rest is cut into.
 	untilMS int64
+	step    int
 	err     error
 }
 
@@ -86,7 +87,7 @@ func (s *Source) pieces(ctx context.Context, at *position) iter.Seq[piece] {
 				if p.untilMS == p.job.endMS {
 					break
 				}
-				p.job.fromMS, p.job.resumed = p.untilMS+1, true
+				p.job.fromMS, p.job.step, p.job.resumed = p.untilMS+1, p.step, true
 				p = s.read(ctx, p.job)
 			}
 		}
@@ -128,7 +129,7 @@ func (s *Source) jobs(ctx context.Context, at *position) iter.Seq2[*job, error] 
 func (j *job) resumeAt(at *position) bool {
 	c := compareTags(j.tags, at.Tags)
 	if c == 0 && at.UntilMS != nil {
-		j.fromMS, j.resumed = max(j.fromMS, *at.UntilMS+1), true
+		j.fromMS, j.step, j.resumed = max(j.fromMS, *at.UntilMS+1), at.Step, true
 		return true
 	}
 	return c > 0
@@ -185,22 +186,24 @@ func (s *Source) read(ctx context.Context, j *job) piece {
 			return p
 		}
 	}
-	for {
+	for p.step = j.step; ; p.step++ {
 		// The end of the step that the first time lies in; steps are left-open.
-		step := stepsMS[j.step]
-		p.untilMS = min(j.endMS, ceil(j.fromMS, step))
+		p.untilMS = min(j.endMS, ceil(j.fromMS, stepsMS[p.step]))
 		found := skips{}
-		fits, err := s.collect(ctx, j, p.untilMS, step == 1, p.samples, &found)
-		if err != nil {
-			p.err = err
+		var fits bool
+		if fits, p.err = s.collect(ctx, j, p.untilMS, stepsMS[p.step] == 1, p.samples, &found); p.err != nil {
 			return p
 		}
 		if fits {
 			p.skips.addAll(&found)
-			return p
+			break
 		}
-		j.step++
 	}
+	// Where a longer step begins, it is tried again: a burst doesn't cut all that comes after it.
+	for p.step > 0 && p.untilMS%stepsMS[p.step-1] == 0 {
+		p.step--
+	}
+	return p
 }
 
 // ceil returns the first multiple of step that isn't before t.
@@ -231,7 +234,7 @@ func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, int
 			case err != nil:
 				return false, err
 			}
-			if len(into.T) >= pieceSamples && !all {
+			if len(into.T) >= s.pieceSamples && !all {
 				return false, nil
 			}
 			if n := len(into.T); n > 0 && point.TimeMS <= into.T[n-1] {

@@ -47,6 +47,8 @@ type Options struct {
 type Source struct {
 	o    Options
 	plan *plan
+	// pieceSamples bounds what is read of a series at once, batchBytes a batch.
+	pieceSamples, batchBytes int
 }
 
 var _ importer.Source = (*Source)(nil)
@@ -57,7 +59,7 @@ func New(o Options) *Source {
 		o.Readers = DefaultReaders
 	}
 	o.Select.MinMS, o.Select.MaxMS = max(o.Select.MinMS, -farMS), min(o.Select.MaxMS, farMS)
-	return &Source{o: o}
+	return &Source{o: o, pieceSamples: pieceSamples, batchBytes: importer.BatchBytes}
 }
 
 // Name says what a checkpoint belongs to, besides the keyspace's place: the mapping, by its content.
@@ -69,8 +71,9 @@ type position struct {
 	EndMS  int64             `json:"slice_end_ms"`
 	Metric string            `json:"metric"`
 	Tags   map[string]string `json:"tags"`
-	// UntilMS is up to where it is stored, if that isn't the slice's end.
+	// UntilMS is up to where it is stored, if that isn't the slice's end, and Step what comes next is cut into.
 	UntilMS *int64 `json:"until_ms,omitempty"`
+	Step    int    `json:"step,omitempty"`
 }
 
 func parsePosition(text string) (*position, error) {
@@ -78,7 +81,7 @@ func parsePosition(text string) (*position, error) {
 		return nil, nil
 	}
 	p := &position{}
-	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 {
+	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 || p.Step < 0 || p.Step >= len(stepsMS) {
 		return nil, fmt.Errorf("%w: %q", ErrPosition, text)
 	}
 	return p, nil
@@ -103,7 +106,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 			yield(importer.Batch{}, err)
 			return
 		}
-		b := &batcher{yield: yield}
+		b := &batcher{yield: yield, most: s.batchBytes}
 		if err := s.batches(ctx, at, b); err != nil {
 			yield(importer.Batch{}, err)
 		}
@@ -135,6 +138,7 @@ type batcher struct {
 	batch importer.Batch
 	skips skips
 	bytes int
+	most  int
 }
 
 func (b *batcher) add(p piece) error {
@@ -145,10 +149,10 @@ func (b *batcher) add(p piece) error {
 	b.skips.addAll(&p.skips)
 	at := position{EndMS: p.job.endMS, Metric: p.job.metric.name, Tags: p.job.tags}
 	if p.untilMS < p.job.endMS {
-		at.UntilMS = &p.untilMS
+		at.UntilMS, at.Step = &p.untilMS, p.step
 	}
 	b.batch.Position, b.batch.Done = at.String(), p.job.done
-	if b.bytes < importer.BatchBytes {
+	if b.bytes < b.most {
 		return nil
 	}
 	return b.flush()

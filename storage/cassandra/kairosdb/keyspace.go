@@ -95,9 +95,30 @@ func (k *Keyspace) look(ctx context.Context, keyspace string) error {
 			return fmt.Errorf("kairosdb: read table spec: %w", err)
 		}
 	}
-	k.layout, err = parseLayout(spec)
-	return err
+	if k.layout, err = parseLayout(spec); err != nil || k.layout.unit != unitSeconds || !k.current {
+		return err
+	}
+	return k.measure(ctx)
 }
+
+// measure finds out how wide rows are in a keyspace that counts seconds. Its width is meant in seconds, but KairosDB 1.3
+// cuts rows as if it were milliseconds, which shows in their times.
+func (k *Keyspace) measure(ctx context.Context) error {
+	rows := k.session.Query("SELECT row_time FROM row_key_time_index").WithContext(ctx).PageSize(pageOfKeys).Iter()
+	for at := int64(0); rows.Scan(&at); {
+		if at%k.layout.widthMS != 0 {
+			k.layout.widthMS /= 1000
+			break
+		}
+	}
+	if err := rows.Close(); err != nil {
+		return fmt.Errorf("kairosdb: read row_key_time_index: %w", err)
+	}
+	return nil
+}
+
+// WidthMS returns how much time a row holds, milliseconds.
+func (k *Keyspace) WidthMS() int64 { return k.layout.widthMS }
 
 // Describe says in a few words how the keyspace is kept.
 func (k *Keyspace) Describe() string {
