@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/alecthomas/units"
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/adapter/importer/kairosdb"
@@ -29,6 +30,7 @@ type kairosFlags struct {
 	passwordFile string
 	mappingFile  string
 	readers      int
+	batchBytes   units.Base2Bytes
 }
 
 // addImportKairosDB declares the import of a keyspace of KairosDB's.
@@ -47,6 +49,7 @@ func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
 	cmd.Flag("kairosdb.tls-ca", "File with the certificates that sign the nodes'. Default: the system's.").StringVar(&o.TLS.CAFile)
 	cmd.Flag("kairosdb.timeout", "How long a node may take to answer a request before it is sent again.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
 	cmd.Flag("kairosdb.readers", "How many series are read at once: less is kinder to a cluster in use.").Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
+	cmd.Flag("kairosdb.batch-bytes", "How much is read before it is stored: less takes less memory, and more time.").Default("64MiB").BytesVar(&f.batchBytes)
 	cmd.Flag("mapping.file", "YAML file that says what becomes of metrics and tags.").StringVar(&f.mappingFile)
 	return c.from(f.name, func(ctx context.Context, sel importer.Selection) (importer.Source, error) {
 		return f.open(ctx, sel, c.dryRun)
@@ -64,6 +67,9 @@ func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool
 	mapping, err := f.mapping()
 	if err != nil {
 		return nil, err
+	}
+	if f.batchBytes < 1<<10 || f.batchBytes > 1<<30 {
+		return nil, fmt.Errorf("--kairosdb.batch-bytes=%s: must be between 1KiB and 1GiB", f.batchBytes)
 	}
 	if f.readers < 1 || f.readers > 128 {
 		return nil, fmt.Errorf("--kairosdb.readers=%d: must be between 1 and 128", f.readers)
@@ -86,7 +92,7 @@ func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool
 		return nil, fmt.Errorf("--kairosdb.hosts=%s --kairosdb.keyspace=%s: %w", strings.Join(o.Hosts, ","), o.Keyspace, err)
 	}
 	source := kairosdb.New(kairosdb.Options{
-		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers,
+		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers, BatchBytes: int(f.batchBytes),
 	})
 	return &kairosSource{Source: source, keyspace: k, dry: dry}, nil
 }

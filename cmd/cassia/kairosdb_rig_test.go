@@ -46,7 +46,7 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 	p, err := promrig.StartReady(ctx, promrig.Program{
 		Name: "kairosdb", Path: "/usr/bin/env", Address: address, ReadyPath: "/api/v1/version", Log: filepath.Join(dir, "kairosdb.log"),
 		Args: []string{
-			"KAIROSDB_DIR=" + dir, "KAIROSDB_PORT=" + port, "KAIROSDB_KEYSPACE=" + keyspace, "KAIROSDB_HEAP=256M",
+			"KAIROSDB_DIR=" + dir, "KAIROSDB_PORT=" + port, "KAIROSDB_KEYSPACE=" + keyspace, "KAIROSDB_HEAP=256M", "KAIROSDB_JAVA_FLAGS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 			"KAIROSDB_CASSANDRA=" + strings.Join(hosts, ","), script, "run",
 		},
 	})
@@ -130,9 +130,9 @@ func (v kairosValues) equal(t *testing.T, got kairosValues) {
 	require.Empty(t, wrong[:min(len(wrong), 10)], "%d differ", len(wrong))
 }
 
-// values asks KairosDB's API for all numbers of a metric, a series apart from the other by all its tags, and gives them the
-// labels that tags have.
-func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues, metric, name string, from, to int64, tags map[string]string) {
+// values asks KairosDB's API for all numbers of a metric, a series apart from the other by its tags, and gives them the labels
+// that they have in Cassia.
+func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues, m kairosMetric, from, to int64) {
 	t.Helper()
 	var answer struct {
 		Queries []struct {
@@ -143,14 +143,19 @@ func (k *kairosRig) values(ctx context.Context, t *testing.T, into kairosValues,
 			}
 		}
 	}
-	text := k.post(ctx, t, "/api/v1/datapoints/query", kairosQuery(metric, from, to, slices.Sorted(maps.Keys(tags))...))
+	text := k.post(ctx, t, "/api/v1/datapoints/query", kairosQuery(m.from, from, to, slices.Sorted(maps.Keys(m.tags))...))
 	require.NoError(t, json.Unmarshal(text, &answer))
 	for _, r := range answer.Queries[0].Results {
 		b := labels.NewScratchBuilder(0)
-		b.Add("__name__", name)
+		b.Add("__name__", m.to)
+		for name, value := range m.add {
+			b.Add(name, value)
+		}
 		for tag, values := range r.Tags {
 			require.Len(t, values, 1, "series are apart")
-			b.Add(tags[tag], values[0])
+			if label, ok := m.tags[tag]; ok {
+				b.Add(label, values[0])
+			}
 		}
 		b.Sort()
 		for _, v := range r.Values {

@@ -35,7 +35,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addDoctor(app),
 		addDownsample(app),
 		addRetention(app),
-		addImportBlocks(imports),
+		addImportBlocks(imports), addImportKairosDB(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
 		addBench(app),

@@ -41,14 +41,16 @@ type Options struct {
 	Select importer.Selection
 	// Readers is how many series are read at once; each takes up to 16 MiB. Default DefaultReaders.
 	Readers int
+	// BatchBytes is about how much a batch holds. Default importer.BatchBytes.
+	BatchBytes int
 }
 
 // Source is a keyspace of KairosDB's. It is an importer.Source.
 type Source struct {
 	o    Options
 	plan *plan
-	// pieceSamples bounds what is read of a series at once, batchBytes a batch.
-	pieceSamples, batchBytes int
+	// pieceSamples bounds what is read of a series at once.
+	pieceSamples int
 }
 
 var _ importer.Source = (*Source)(nil)
@@ -58,8 +60,11 @@ func New(o Options) *Source {
 	if o.Readers < 1 {
 		o.Readers = DefaultReaders
 	}
+	if o.BatchBytes < 1 {
+		o.BatchBytes = importer.BatchBytes
+	}
 	o.Select.MinMS, o.Select.MaxMS = max(o.Select.MinMS, -farMS), min(o.Select.MaxMS, farMS)
-	return &Source{o: o, pieceSamples: pieceSamples, batchBytes: importer.BatchBytes}
+	return &Source{o: o, pieceSamples: pieceSamples}
 }
 
 // Name says what a checkpoint belongs to, besides the keyspace's place: the mapping, by its content.
@@ -106,7 +111,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 			yield(importer.Batch{}, err)
 			return
 		}
-		b := &batcher{yield: yield, most: s.batchBytes}
+		b := &batcher{yield: yield, most: s.o.BatchBytes}
 		if err := s.batches(ctx, at, b); err != nil {
 			yield(importer.Batch{}, err)
 		}

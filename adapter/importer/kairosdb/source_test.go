@@ -183,7 +183,7 @@ func TestEverythingComesOnce(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		k, want := random(r)
 		s := New(options(k))
-		s.pieceSamples, s.batchBytes = 3+r.IntN(40), 1+r.IntN(5000)
+		s.pieceSamples, s.o.BatchBytes = 3+r.IntN(40), 1+r.IntN(5000)
 		plan, err := s.Plan(context.Background())
 		require.NoError(t, err)
 		require.EqualValues(t, 12, plan.Series)
@@ -328,7 +328,7 @@ func TestErrorsEndTheImport(t *testing.T) {
 	k, _ := random(rand.New(rand.NewPCG(7, 1)))
 	k.broken[k.put("metric.1", "long", map[string]string{"host": "x"}, Point{TimeMS: 3 * sliceMS})] = true
 	s := New(options(k))
-	s.batchBytes = 1
+	s.o.BatchBytes = 1
 	var err error
 	n := 0
 	for _, err = range s.Batches(context.Background(), "") {
