@@ -52,11 +52,11 @@ func (e *exporting) run(ctx context.Context) error {
 	if err := e.parse(); err != nil {
 		return err
 	}
-	bar := newExportBar(os.Stderr, time.Now)
-	e.Now, e.Tell = time.Now, bar.tell
-	e.Warn = func(err error) { bar.say(oneLine(err)) }
 	e.queryBytes = exportBytes
 	return e.withStore(ctx, func(s *storage.Store) error {
+		bar := newExportBar(os.Stderr, time.Now)
+		e.Now, e.Tell = time.Now, bar.tell
+		e.Warn = func(err error) { bar.say(oneLine(err)) }
 		stats, err := e.write(ctx, s)
 		bar.end()
 		if ctx.Err() != nil {
