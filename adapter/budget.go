@@ -33,6 +33,9 @@ func (s *Share) Take(n int64) error {
 	return nil
 }
 
+// Taken returns how many bytes are claimed.
+func (s *Share) Taken() int64 { return s.taken }
+
 // Give returns all that was taken. It may be called more than once.
 func (s *Share) Give() {
 	s.budget.used.Add(-s.taken)

@@ -42,15 +42,15 @@ type Batch interface {
 	Release()
 }
 
-// batchBytes is when a batch is committed in the middle of a request, estimated bytes of its samples. It bounds what
+// BatchBytes is when a batch is committed in the middle of a request, estimated bytes of its samples. It bounds what
 // one request keeps in memory.
-const batchBytes = 8 << 20
+const BatchBytes = 8 << 20
 
-// sampleBytes is what a sample counts of batchBytes, bytes; a bucket of a histogram counts bucketBytes besides.
-const (
-	sampleBytes = 64
-	bucketBytes = 8
-)
+// SampleBytes is what a sample counts of BatchBytes, bytes.
+const SampleBytes = 64
+
+// bucketBytes is what a bucket of a histogram counts besides.
+const bucketBytes = 8
 
 // Intake puts the samples of one request into batches. It is for one goroutine; Commit or Release ends it.
 type Intake struct {
@@ -82,7 +82,7 @@ func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
 	if err := in.batch.Float(series, t, st, v); err != nil {
 		return refusal(err)
 	}
-	return in.added(sampleBytes)
+	return in.added(SampleBytes)
 }
 
 // Histogram adds a native histogram, as Float does; exactly one of h and fh is set, and belongs to the store from now on.
@@ -100,7 +100,7 @@ func (in *Intake) Histogram(ls labels.Labels, t, st int64, h *histogram.Histogra
 	if err := in.batch.Histogram(series, t, st, h, fh); err != nil {
 		return refusal(err)
 	}
-	return in.added(sampleBytes + buckets*bucketBytes)
+	return in.added(SampleBytes + buckets*bucketBytes)
 }
 
 // Exemplar adds an exemplar of a series, as Float does. e stays the caller's.
@@ -113,7 +113,7 @@ func (in *Intake) Exemplar(ls labels.Labels, e exemplar.Exemplar) error {
 		return refusal(err)
 	}
 	in.exemplars = true
-	return in.grown(sampleBytes + int(e.Labels.ByteSize()))
+	return in.grown(SampleBytes + int(e.Labels.ByteSize()))
 }
 
 // added counts a sample.
@@ -124,7 +124,7 @@ func (in *Intake) added(bytes int) error {
 
 // grown commits a batch that has grown large.
 func (in *Intake) grown(bytes int) error {
-	if in.bytes += bytes; in.bytes < batchBytes {
+	if in.bytes += bytes; in.bytes < BatchBytes {
 		return nil
 	}
 	return in.Commit()

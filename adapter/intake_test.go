@@ -102,7 +102,7 @@ func TestIntakeCommitsWhatIsLarge(t *testing.T) {
 	s := newStore(t)
 	now, commits := testNow.UnixMilli(), 0
 	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return counting{s.NewBatch(tenant), &commits} })
-	const n = batchBytes/sampleBytes + 10
+	const n = BatchBytes/SampleBytes + 10
 	for i := range n {
 		ls := labels.FromStrings("__name__", "m", "x", strconv.Itoa(i%2))
 		require.NoError(t, in.Float(ls, now-int64(i), 0, 1))

@@ -11,10 +11,9 @@ import (
 
 // Cardinality tells of what a tenant's series are made that have samples which aren't sealed.
 type Cardinality struct {
-	// Series and Chunks are how many there are; LabelPairs is the number of different pairs of label and value.
-	Series, Chunks, LabelPairs int64
-	// MinT and MaxT are the oldest and newest timestamp, milliseconds; 0 if there are no samples.
-	MinT, MaxT int64
+	HeadStats
+	// LabelPairs is the number of different pairs of label and value.
+	LabelPairs int64
 	// SeriesOfMetrics counts the series of metrics, ValuesOfLabels the different values of labels, BytesOfLabels the
 	// bytes of a label in all series as Prometheus does, with name, value and two more, SeriesOfPairs the series that have "label=value". Each list has the
 	// greatest, the greatest first, and where they are the same, in the order of names.
@@ -98,14 +97,7 @@ func (h *head) seriesOf(ctx context.Context, tenant string) ([]labels.Labels, Ca
 		p := &h.parts[s.part]
 		p.mu.RLock()
 		for _, st := range s.strands {
-			if !st.some {
-				continue
-			}
-			out.Chunks += int64(len(st.frozen))
-			if st.n+st.nHist > 0 {
-				out.Chunks++
-			}
-			out.MinT, out.MaxT = min(out.MinT, st.minT), max(out.MaxT, st.maxT)
+			out.count(st)
 		}
 		p.mu.RUnlock()
 	}

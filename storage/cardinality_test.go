@@ -30,7 +30,7 @@ func TestCardinality(t *testing.T) {
 	c, err := s.Cardinality(t.Context(), "a", 2)
 	require.NoError(t, err)
 	require.Equal(t, Cardinality{
-		Series: 6, Chunks: 6, LabelPairs: 3 + 6 + 1, MinT: 1000, MaxT: 1005,
+		HeadStats: HeadStats{Series: 6, Chunks: 6, MinT: 1000, MaxT: 1005}, LabelPairs: 3 + 6 + 1,
 		SeriesOfMetrics: []Count{{"m0", 2}, {"m1", 2}},
 		ValuesOfLabels:  []Count{{"i", 6}, {"__name__", 3}},
 		BytesOfLabels:   []Count{{"__name__", 6 * 12}, {"of", 6 * 5}},

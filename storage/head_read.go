@@ -162,19 +162,24 @@ type HeadStats struct {
 	MinT, MaxT int64
 }
 
+// count adds the chunks of a strand. The caller holds the part's lock.
+func (h *HeadStats) count(st *strand) {
+	if !st.some {
+		return
+	}
+	h.Chunks += int64(len(st.frozen))
+	if st.n+st.nHist > 0 {
+		h.Chunks++
+	}
+	h.MinT, h.MaxT = min(h.MinT, st.minT), max(h.MaxT, st.maxT)
+}
+
 // HeadStats counts what the head holds, of all tenants.
 func (s *Store) HeadStats() HeadStats {
 	stats := HeadStats{Series: s.head.series.Load(), MinT: maxTime, MaxT: -maxTime}
 	count := func(g *generation) {
 		for _, st := range g.strands {
-			if !st.some {
-				continue
-			}
-			stats.Chunks += int64(len(st.frozen))
-			if st.n+st.nHist > 0 {
-				stats.Chunks++
-			}
-			stats.MinT, stats.MaxT = min(stats.MinT, st.minT), max(stats.MaxT, st.maxT)
+			stats.count(st)
 		}
 	}
 	for i := range s.head.parts {

@@ -42,6 +42,9 @@ type Evaluation struct {
 // Evaluator answers PromQL. What it yields is valid until yield returns. Errors are those of the store, of contexts, and
 // ErrUnprocessable; others are bugs.
 type Evaluator interface {
+	// Enter waits until the tenant of ctx may read once more, beside its queries, and returns a context for that read. Unless
+	// there is an error, the caller calls leave once it is done.
+	Enter(ctx context.Context) (of context.Context, leave func(), err error)
 	Evaluate(ctx context.Context, q Evaluation, yield func(promengine.Matrix) error) error
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // MetricNames answers GET /api/metadata/metricNames.
@@ -45,14 +46,19 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (str
 		a.fail(w, r, p.err, errorAnswer{})
 		return
 	}
+	ctx, leave, err := a.evaluator.Enter(tenant.Into(r.Context(), p.tenant))
+	if err != nil {
+		a.fail(w, r, err, errorAnswer{})
+		return
+	}
+	defer leave()
 	q := storage.Query{Tenant: p.tenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2, Matchers: matchers}
 	var texts []string
-	var err error
 	if label == "" {
-		texts, err = a.db.LabelNames(r.Context(), q)
+		texts, err = a.db.LabelNames(ctx, q)
 		texts = slices.DeleteFunc(texts, func(name string) bool { return name == labels.MetricName })
 	} else {
-		texts, err = a.db.LabelValues(r.Context(), label, q)
+		texts, err = a.db.LabelValues(ctx, label, q)
 	}
 	if err != nil {
 		a.fail(w, r, err, errorAnswer{})

@@ -209,3 +209,16 @@ func FuzzQuery(f *testing.F) {
 		}
 	})
 }
+
+// Lists of names are reads like queries: they take their tenant's turn, and are refused where its queue is full.
+func TestMetadataTakesATurn(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	for _, h := range []http.HandlerFunc{r.MetricNames, r.TagKeys, r.TagValues} {
+		r.inside, r.full = nil, nil
+		w := get(h, "metricName=cpu&tagKey=os&tenant=a")
+		require.Equal(t, http.StatusOK, w.Code, "%s", w.Body)
+		require.Equal(t, []string{"a", "left"}, r.inside)
+		r.full = ErrBusy
+		require.Equal(t, http.StatusServiceUnavailable, get(h, "metricName=cpu&tagKey=os&tenant=a").Code)
+	}
+}

@@ -32,6 +32,18 @@ type rig struct {
 	store   *storage.Store
 	asked   Evaluation
 	answers func() (promengine.Matrix, error)
+	// full refuses reads beside queries; inside are those under way.
+	full   error
+	inside []string
+}
+
+// Enter implements Evaluator.
+func (r *rig) Enter(ctx context.Context) (context.Context, func(), error) {
+	if r.full != nil {
+		return nil, nil, r.full
+	}
+	r.inside = append(r.inside, tenant.From(ctx))
+	return ctx, func() { r.inside = append(r.inside, "left") }, nil
 }
 
 // Evaluate implements Evaluator.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -169,7 +170,7 @@ func (d *decoder) define(alias []byte, ls labels.Labels) error {
 	case errors.As(err, &limit):
 		d.refuse(limit.Limit, err)
 	case errors.Is(err, storage.ErrTooManySeries):
-		d.refuse(reasonTooManySeries, err)
+		d.refuse(adapter.ReasonTooManySeries, err)
 	default:
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 )
 
@@ -76,7 +77,7 @@ func decodeLoop(t testing.TB, v version, body []byte) func() {
 	batches := &mapBatch{series: map[string]*storage.Series{}}
 	d := &decoder{}
 	return func() {
-		d.ctx, d.newBatch = context.Background(), func(string) batch { return batches }
+		d.ctx, d.newBatch = context.Background(), func(string) adapter.Batch { return batches }
 		var err error
 		if v == version2 {
 			err = d.decodeV2(body)
@@ -123,7 +124,7 @@ func BenchmarkUnknownSeries(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		batches := &mapBatch{series: map[string]*storage.Series{}}
-		d.ctx, d.newBatch = context.Background(), func(string) batch { return batches }
+		d.ctx, d.newBatch = context.Background(), func(string) adapter.Batch { return batches }
 		require.NoError(b, d.decodeV1(body))
 		d.reset()
 	}
@@ -136,7 +137,7 @@ func BenchmarkRequest(b *testing.B) {
 	for contentType, body := range map[string][]byte{contentV1: marshalV1(b, req), contentV2: marshalV2(b, v2From(req))} {
 		b.Run(contentType, func(b *testing.B) {
 			batches := &mapBatch{series: map[string]*storage.Series{}}
-			h, err := newHandler(func(string) batch { return batches }, DefaultOptions())
+			h, err := newHandler(func(string) adapter.Batch { return batches }, DefaultOptions())
 			require.NoError(b, err)
 			compressed := snappy.Encode(nil, body)
 			r := httptest.NewRequest(http.MethodPost, "/api/v1/write", nil)

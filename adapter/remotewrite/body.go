@@ -7,6 +7,8 @@ import (
 	"net/http"
 
 	"github.com/golang/snappy"
+
+	"github.com/cassia-db/cassia/adapter"
 )
 
 var (
@@ -26,23 +28,20 @@ const (
 // body holds one request's bytes, compressed and decompressed, and what they claim of the budget.
 type body struct {
 	compressed, decoded []byte
-	budget              *budget
-	claimed             int64
+	share               adapter.Share
 }
 
 // claim takes n bytes of the budget until release.
 func (b *body) claim(n int64) error {
-	if !b.budget.take(n) {
+	if b.share.Take(n) != nil {
 		return errBusy
 	}
-	b.claimed += n
 	return nil
 }
 
 // release gives the claims back, and buffers that are too large to keep.
 func (b *body) release() {
-	b.budget.give(b.claimed)
-	b.claimed = 0
+	b.share.Give()
 	if cap(b.compressed) > keepBuffer {
 		b.compressed = nil
 	}
@@ -95,8 +94,8 @@ func nextRoom(room, announced, limit int64) int64 {
 
 // grow makes room for size bytes in all.
 func (b *body) grow(size int64) error {
-	if size > b.claimed {
-		if err := b.claim(size - b.claimed); err != nil {
+	if taken := b.share.Taken(); size > taken {
+		if err := b.claim(size - taken); err != nil {
 			return err
 		}
 	}

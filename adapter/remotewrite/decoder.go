@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -27,24 +27,6 @@ var (
 	errTooManyLabels = fmt.Errorf("more than %d labels, or more than %d bytes of them", maxLabels, maxAliasBytes)
 )
 
-// batch is what a decoder needs of a storage.Batch, whose contract it has.
-type batch interface {
-	Lookup(alias []byte) (*storage.Series, bool)
-	Define(alias []byte, ls labels.Labels) (*storage.Series, error)
-	Float(ref *storage.Series, t, st int64, v float64) error
-	Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error
-	Exemplar(ref *storage.Series, e exemplar.Exemplar) error
-	Commit(ctx context.Context) error
-	Release()
-}
-
-// batchBytes is when a batch is committed in the middle of a request, estimated bytes of its samples. It bounds
-// what one request keeps in memory, since two bytes on the wire may be a sample.
-const batchBytes = 8 << 20
-
-// floatBytes is what a float sample counts of batchBytes, bytes; a histogram counts its size on the wire besides.
-const floatBytes = 64
-
 // counts says how many elements of each kind there were.
 type counts struct {
 	floats, histograms, exemplars int
@@ -54,11 +36,11 @@ type counts struct {
 type decoder struct {
 	ctx        context.Context
 	tenant     string
-	newBatch   func(tenant string) batch
+	newBatch   func(tenant string) adapter.Batch
 	onMetadata func(ctx context.Context, tenant string, m Metadata)
 
 	// batch collects samples, pending says how many and pendingBytes what they weigh.
-	batch        batch
+	batch        adapter.Batch
 	pending      counts
 	pendingBytes int
 
@@ -115,7 +97,7 @@ func (d *decoder) float(t, st int64, v float64) error {
 		return d.refuseSample(err, t)
 	}
 	d.pending.floats++
-	return d.weigh(floatBytes)
+	return d.weigh(adapter.SampleBytes)
 }
 
 // histogram takes one histogram sample, which had size bytes on the wire.
@@ -128,13 +110,13 @@ func (d *decoder) histogram(t, st int64, h *histogram.Histogram, fh *histogram.F
 		return d.refuseSample(err, t)
 	}
 	d.pending.histograms++
-	return d.weigh(floatBytes + size)
+	return d.weigh(adapter.SampleBytes + size)
 }
 
 // weigh counts a sample's bytes and commits a batch that has grown large. The series is looked for again then:
 // it belonged to that batch.
 func (d *decoder) weigh(size int) error {
-	if d.pendingBytes += size; d.pendingBytes < batchBytes {
+	if d.pendingBytes += size; d.pendingBytes < adapter.BatchBytes {
 		return nil
 	}
 	if err := d.commit(); err != nil {
@@ -191,11 +173,11 @@ func (d *decoder) refuseSample(err error, t int64) error {
 	var invalid *storage.InvalidHistogramError
 	switch {
 	case errors.Is(err, storage.ErrTooOld):
-		d.count(reasonTooOld, func() string { return d.sampleText(t, err) })
+		d.count(adapter.ReasonTooOld, func() string { return d.sampleText(t, err) })
 	case errors.Is(err, storage.ErrTooFarAhead):
-		d.count(reasonTooFarAhead, func() string { return d.sampleText(t, err) })
+		d.count(adapter.ReasonTooFarAhead, func() string { return d.sampleText(t, err) })
 	case errors.As(err, &invalid):
-		d.count(reasonInvalidHistogram, func() string { return d.sampleText(t, err) })
+		d.count(adapter.ReasonInvalidHistogram, func() string { return d.sampleText(t, err) })
 	default:
 		return err
 	}

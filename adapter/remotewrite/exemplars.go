@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -186,7 +187,7 @@ func (d *decoder) exemplar(t int64, v float64) error {
 		return err
 	}
 	d.pending.exemplars++
-	return d.weigh(floatBytes + l.size)
+	return d.weigh(adapter.SampleBytes + l.size)
 }
 
 var errExemplarLabels = errors.New("the labels of an exemplar have more than 128 characters")
@@ -200,16 +201,16 @@ func isExemplarError(err error) bool {
 
 // refuseExemplar counts an exemplar that isn't taken; other errors end the request.
 func (d *decoder) refuseExemplar(err error) error {
-	reason := reasonInvalidExemplar
+	reason := adapter.ReasonInvalidExemplar
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errOddReferences), errors.Is(err, errReference):
 		reason = reasonBadSymbols
 	case errors.Is(err, storage.ErrTooOld):
-		reason = reasonTooOld
+		reason = adapter.ReasonTooOld
 	case errors.Is(err, storage.ErrTooFarAhead):
-		reason = reasonTooFarAhead
+		reason = adapter.ReasonTooFarAhead
 	case !isExemplarError(err):
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 )
 
@@ -23,13 +24,13 @@ type HA struct {
 }
 
 // batches returns what makes batches over a store.
-func (ha *HA) batches(store *storage.Store) func(tenant string) batch {
+func (ha *HA) batches(store *storage.Store) func(tenant string) adapter.Batch {
 	if ha == nil {
-		return func(tenant string) batch { return store.NewBatch(tenant) }
+		return func(tenant string) adapter.Batch { return store.NewBatch(tenant) }
 	}
 	clusterName := append(appendUvarint([]byte{tagName}, uint64(len(ha.ClusterLabel))), ha.ClusterLabel...)
 	replicaName := append(appendUvarint([]byte{tagName}, uint64(len(ha.ReplicaLabel))), ha.ReplicaLabel...)
-	return func(tenant string) batch {
+	return func(tenant string) adapter.Batch {
 		if !ha.On(tenant) {
 			return store.NewBatch(tenant)
 		}

@@ -30,8 +30,8 @@ func Handler(store *storage.Store, opts Options) (http.Handler, error) {
 
 type handler struct {
 	opts     Options
-	newBatch func(tenant string) batch
-	budget   budget
+	newBatch func(tenant string) adapter.Batch
+	budget   *adapter.Budget
 	metrics  *metrics
 	requests sync.Pool // of *request
 }
@@ -42,13 +42,13 @@ type request struct {
 	decoder
 }
 
-func newHandler(newBatch func(tenant string) batch, opts Options) (*handler, error) {
+func newHandler(newBatch func(tenant string) adapter.Batch, opts Options) (*handler, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	h := &handler{opts: opts, newBatch: newBatch, budget: budget{limit: opts.MaxInFlight}}
-	h.metrics = newMetrics(opts.Registerer, h.budget.used.Load)
-	h.requests.New = func() any { return &request{body: body{budget: &h.budget}} }
+	h := &handler{opts: opts, newBatch: newBatch, budget: adapter.NewBudget(opts.MaxInFlight)}
+	h.metrics = newMetrics(opts.Registerer, h.budget.Used)
+	h.requests.New = func() any { return &request{body: body{share: h.budget.Share()}} }
 	return h, nil
 }
 
@@ -138,7 +138,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 		}
 	case len(d.refusals) > 0:
 		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms)
-		if d.refusals.has(reasonTooManySeries) {
+		if d.refusals.has(adapter.ReasonTooManySeries) {
 			// A sender that retries this one may have its new series stored yet.
 			code = http.StatusTooManyRequests
 		}

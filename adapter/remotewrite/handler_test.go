@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -147,15 +148,15 @@ func TestLyingLength(t *testing.T) {
 		})
 		require.Less(t, allocated, 200.0)
 	}
-	q := body{budget: &budget{limit: 1 << 40}, compressed: []byte{0x80, 0x80, 0x80, 0x32, 0, 1}}
+	q := body{share: adapter.NewBudget(1 << 40).Share(), compressed: []byte{0x80, 0x80, 0x80, 0x32, 0, 1}}
 	require.ErrorIs(t, q.decompress(1<<30), errCorrupt)
-	require.Zero(t, q.claimed, "no memory is found for a claim that can't be true")
+	require.Zero(t, q.share.Taken(), "no memory is found for a claim that can't be true")
 }
 
 // TestDensestBlock says that no true claim is taken for a lie.
 func TestDensestBlock(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 65, 1000, 1 << 16, 1 << 20, 5_000_001} {
-		q := body{budget: &budget{limit: 1 << 40}, compressed: snappy.Encode(nil, make([]byte, n))}
+		q := body{share: adapter.NewBudget(1 << 40).Share(), compressed: snappy.Encode(nil, make([]byte, n))}
 		require.NoError(t, q.decompress(1<<30))
 		require.Len(t, q.decoded, n)
 	}
@@ -287,7 +288,7 @@ func always(err error) func(int) error { return func(int) error { return err } }
 
 // TestLongRequest says that a request too large for one batch is committed in parts, each known to the sender.
 func TestLongRequest(t *testing.T) {
-	const n = 2*batchBytes/floatBytes + 1000
+	const n = 2*adapter.BatchBytes/adapter.SampleBytes + 1000
 	samples := make([]prompb.Sample, n)
 	for i := range samples {
 		samples[i].Timestamp = int64(i)
@@ -311,8 +312,8 @@ func TestLongRequest(t *testing.T) {
 	}
 	w = post(newTestHandler(t, r, nil), contentV2, marshalV2(t, req))
 	require.Equal(t, 503, w.Code)
-	require.Equal(t, fmt.Sprint(batchBytes/floatBytes), w.Header().Get(headerSamplesWritten))
-	require.Len(t, r.samples, batchBytes/floatBytes)
+	require.Equal(t, fmt.Sprint(adapter.BatchBytes/adapter.SampleBytes), w.Header().Get(headerSamplesWritten))
+	require.Len(t, r.samples, adapter.BatchBytes/adapter.SampleBytes)
 	require.Equal(t, 2, r.batches)
 }
 
@@ -347,7 +348,7 @@ func TestRefusalText(t *testing.T) {
 func TestTenant(t *testing.T) {
 	var got string
 	rec := newRecorder()
-	h, err := newHandler(func(tenant string) batch { got = tenant; return rec.newBatch(tenant) }, DefaultOptions())
+	h, err := newHandler(func(tenant string) adapter.Batch { got = tenant; return rec.newBatch(tenant) }, DefaultOptions())
 	require.NoError(t, err)
 	post(h, contentV1, marshalV1(t, oneSample()))
 	require.Equal(t, tenant.Default, got)
@@ -365,7 +366,7 @@ func TestInFlightBytes(t *testing.T) {
 	require.NoError(t, err)
 	big := snappy.Encode(nil, noise(900<<10))
 	require.Equal(t, 400, postRaw(h, contentV1, "snappy", big).Code, "it fits, though it is no protobuf")
-	require.Zero(t, h.budget.used.Load())
+	require.Zero(t, h.budget.Used())
 
 	pr, pw := io.Pipe()
 	done := make(chan int)
@@ -386,7 +387,7 @@ func TestInFlightBytes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, pw.Close())
 	require.Equal(t, 400, <-done)
-	require.Zero(t, h.budget.used.Load(), "everything is given back")
+	require.Zero(t, h.budget.Used(), "everything is given back")
 }
 
 // noise is data that snappy can't shrink.

@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter"
 )
 
 func intHistogram() *histogram.Histogram {
@@ -96,16 +98,16 @@ func TestHostileHistograms(t *testing.T) {
 		change func(*prompb.Histogram)
 		reason string
 	}{
-		"spans for billions of buckets":   {spans(prompb.BucketSpan{Length: math.MaxUint32}), reasonInvalidHistogram},
-		"lengths that overflow together":  {spans(prompb.BucketSpan{Length: 1 << 31}, prompb.BucketSpan{Length: 1 << 31}), reasonInvalidHistogram},
-		"an index out of range":           {spans(prompb.BucketSpan{Offset: math.MaxInt32, Length: 4}), reasonInvalidHistogram},
-		"offsets that overflow together":  {spans(prompb.BucketSpan{Offset: 1 << 30, Length: 2}, prompb.BucketSpan{Offset: 1 << 30, Length: 2}), reasonInvalidHistogram},
-		"a negative offset":               {spans(prompb.BucketSpan{Length: 2}, prompb.BucketSpan{Offset: -1, Length: 2}), reasonInvalidHistogram},
-		"no spans":                        {spans(), reasonInvalidHistogram},
-		"an unknown schema":               {func(p *prompb.Histogram) { p.Schema = 99 }, reasonInvalidHistogram},
-		"a negative bucket":               {func(p *prompb.Histogram) { p.PositiveDeltas[0] = -5 }, reasonInvalidHistogram},
-		"a finer schema with wrong spans": {func(p *prompb.Histogram) { p.Schema = 20; p.PositiveSpans = nil }, reasonInvalidHistogram},
-		"float counts in an integer one":  {func(p *prompb.Histogram) { p.PositiveDeltas, p.PositiveCounts = nil, []float64{1, 2, 3, 4} }, reasonInvalidHistogram},
+		"spans for billions of buckets":   {spans(prompb.BucketSpan{Length: math.MaxUint32}), adapter.ReasonInvalidHistogram},
+		"lengths that overflow together":  {spans(prompb.BucketSpan{Length: 1 << 31}, prompb.BucketSpan{Length: 1 << 31}), adapter.ReasonInvalidHistogram},
+		"an index out of range":           {spans(prompb.BucketSpan{Offset: math.MaxInt32, Length: 4}), adapter.ReasonInvalidHistogram},
+		"offsets that overflow together":  {spans(prompb.BucketSpan{Offset: 1 << 30, Length: 2}, prompb.BucketSpan{Offset: 1 << 30, Length: 2}), adapter.ReasonInvalidHistogram},
+		"a negative offset":               {spans(prompb.BucketSpan{Length: 2}, prompb.BucketSpan{Offset: -1, Length: 2}), adapter.ReasonInvalidHistogram},
+		"no spans":                        {spans(), adapter.ReasonInvalidHistogram},
+		"an unknown schema":               {func(p *prompb.Histogram) { p.Schema = 99 }, adapter.ReasonInvalidHistogram},
+		"a negative bucket":               {func(p *prompb.Histogram) { p.PositiveDeltas[0] = -5 }, adapter.ReasonInvalidHistogram},
+		"a finer schema with wrong spans": {func(p *prompb.Histogram) { p.Schema = 20; p.PositiveSpans = nil }, adapter.ReasonInvalidHistogram},
+		"float counts in an integer one":  {func(p *prompb.Histogram) { p.PositiveDeltas, p.PositiveCounts = nil, []float64{1, 2, 3, 4} }, adapter.ReasonInvalidHistogram},
 		"a great many spans":              {func(p *prompb.Histogram) { p.NegativeSpans = make([]prompb.BucketSpan, maxHistogramBytes) }, reasonHistogramTooLarge},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -52,7 +53,7 @@ func newRecorder() *recorder {
 	return &recorder{aliases: map[string]*recordedSeries{}, series: map[string]*recordedSeries{}}
 }
 
-func (r *recorder) newBatch(string) batch {
+func (r *recorder) newBatch(string) adapter.Batch {
 	r.batches++
 	return &recorderBatch{recorder: r, refs: map[*storage.Series]*recordedSeries{}, number: r.batches}
 }

@@ -6,15 +6,10 @@ import (
 	"strings"
 )
 
-// Reasons to refuse samples, beside those of storage.LabelError.
+// Reasons to refuse samples that only this protocol has, beside those of storage.LabelError and of package adapter.
 const (
-	reasonTooManySeries     = "too_many_series"
 	reasonBadSymbols        = "bad_symbol_reference"
-	reasonTooOld            = "too_old"
-	reasonTooFarAhead       = "too_far_ahead"
-	reasonInvalidHistogram  = "invalid_histogram"
 	reasonHistogramTooLarge = "histogram_too_large"
-	reasonInvalidExemplar   = "invalid_exemplar"
 )
 
 // maxRejectionText bounds the text of an answer, bytes: Prometheus logs the first 1,024.

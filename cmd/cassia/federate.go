@@ -9,13 +9,10 @@ import (
 )
 
 // federate leads Prometheus that scrape the newest samples.
-func (p *process) federate() []server.Route {
-	if !p.does("read") {
-		return nil
-	}
+func (p *process) federate(evaluator *promql.Engine) server.Route {
 	h := api.Federation(api.Options{
-		Queryable: promql.NewQueryable(p.store), Parser: p.c.Features.Parser, Ready: p.store.Ready, Now: time.Now,
+		Queryable: p.queryable(), Enter: evaluator.Enter, Parser: p.c.Features.Parser, Ready: p.store.Ready, Now: time.Now,
 		Logger: p.log.With("component", "federate"),
 	}, p.c.LookbackDelta)
-	return []server.Route{{Path: api.FederatePath, Name: api.FederatePath, Role: server.Read, Tenant: true, Handler: h}}
+	return server.Route{Path: api.FederatePath, Name: api.FederatePath, Role: server.Read, Tenant: true, Handler: p.only("read", "queries", h)}
 }

@@ -217,7 +217,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: append(append(routes, haRoute(ha)), p.federate()...),
+		API: queries, Write: write, Routes: append(routes, haRoute(ha), p.federate(evaluator)),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
@@ -233,6 +233,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	for _, warning := range p.c.Warnings() {
 		p.log.Warn(warning)
 	}
+	defer p.startSelfMonitoring(ctx, s.Addresses())()
 	listening(s.Addresses())
 	return s.Serve(ctx)
 }
@@ -248,9 +249,14 @@ func (p *process) newEngine(known features.Collector) *promql.Engine {
 	return promql.NewEngine(o)
 }
 
+// queryable is what all reads of series go through.
+func (p *process) queryable() *promql.Queryable {
+	return promql.NewQueryable(p.store, p.c.CounterSuffixes...)
+}
+
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
 	return api.New(api.Options{
-		Engine: evaluator, Queryable: promql.NewQueryable(p.store, p.c.CounterSuffixes...), Parser: p.c.Features.Parser, Ready: p.store.Ready,
+		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
 		Exemplars: promql.NewExemplars(p.store), Queries: evaluator,
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,

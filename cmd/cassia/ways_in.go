@@ -76,13 +76,22 @@ func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 		}
 		return name, err
 	}
-	return jsonapi.New(p.store, evaluations{evaluator, promql.NewQueryable(p.store, p.c.CounterSuffixes...)}, o)
+	return jsonapi.New(p.store, evaluations{evaluator, p.queryable()}, o)
 }
 
 // evaluations answer the JSON API's queries.
 type evaluations struct {
 	engine    *promql.Engine
 	queryable promstorage.Queryable
+}
+
+// Enter implements jsonapi.Evaluator.
+func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error) {
+	ctx, leave, err := e.engine.Enter(ctx)
+	if err != nil {
+		return nil, nil, evaluationError(err)
+	}
+	return ctx, leave, nil
 }
 
 // Evaluate implements jsonapi.Evaluator.

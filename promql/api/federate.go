@@ -19,6 +19,8 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/httputil"
+
+	"github.com/cassia-db/cassia/promql"
 )
 
 // FederatePath is where a Prometheus expects to scrape another one's newest samples.
@@ -26,9 +28,9 @@ const FederatePath = "/federate"
 
 // Federation returns the handler of FederatePath: the newest sample of every series that matches, no older than
 // lookback, in the formats that Prometheus' own has: text, or protobuf, which alone has native histograms. There
-// are no external labels. It needs Engine's Queryable, Parser, Ready, Now and Logger of the options.
+// are no external labels. It needs Queryable, Enter, Parser, Ready, Now and Logger of the options.
 func Federation(o Options, lookback time.Duration) http.Handler {
-	f := &federation{Options: o, parser: parser.NewParser(o.Parser), lookback: lookback}
+	f := &federation{Options: o, parser: promql.NewParser(o.Parser), lookback: lookback}
 	router := route.New()
 	router.Get(FederatePath, httputil.CompressionHandler{Handler: http.HandlerFunc(f.serve)}.ServeHTTP)
 	return router
@@ -63,7 +65,13 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	samples, err := f.samples(r.Context(), selectors)
+	ctx, leave, err := f.Enter(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), refusal(w, err))
+		return
+	}
+	defer leave()
+	samples, err := f.samples(ctx, selectors)
 	if err != nil {
 		code, known := statusOf(0, err)
 		if !known {

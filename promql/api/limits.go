@@ -21,19 +21,24 @@ func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := a.Enter(r.Context())
 		if err != nil {
-			code, known := statusOf(0, err)
-			if !known { // The client is gone, or its time is over.
-				code = http.StatusServiceUnavailable
-			}
-			if code == http.StatusTooManyRequests {
-				w.Header().Set("Retry-After", strconv.Itoa(int(retryQuery/time.Second)))
-			}
-			a.fail(w, r, code, "execution", err.Error())
+			a.fail(w, r, refusal(w, err), "execution", err.Error())
 			return
 		}
 		defer leave()
 		h(w, r.WithContext(ctx))
 	}
+}
+
+// refusal is the code for one who could not enter, who is told when to try again.
+func refusal(w http.ResponseWriter, err error) int {
+	code, known := statusOf(0, err)
+	if !known { // The client is gone, or its time is over.
+		code = http.StatusServiceUnavailable
+	}
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", strconv.Itoa(int(retryQuery/time.Second)))
+	}
+	return code
 }
 
 // retryQuery is when a read may be tried again that a tenant's full queue refused.
