@@ -27,7 +27,7 @@ type subcommand struct {
 
 // subcommands declares all that cassia can do.
 func subcommands(app *kingpin.Application) []subcommand {
-	schema := addSchema(app)
+	schema, imports := addSchema(app), addImport(app)
 	return []subcommand{
 		addServe(app),
 		addCheck(app),
@@ -36,6 +36,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addDownsample(app),
 		addRetention(app),
 		addExport(app),
+		addImportBlocks(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
 		addBench(app),

@@ -22,6 +22,8 @@ type offline struct {
 	retention config.Retention
 	// queryBytes bounds what one query may read; 0: the store's default.
 	queryBytes int64
+	// create makes a directory and a store of the default settings where there is none.
+	create bool
 }
 
 func offlineFlags(cmd *kingpin.CmdClause) offline { return offline{Engine: config.RegisterEngine(cmd)} }
@@ -41,7 +43,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		}
 		return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 	}
-	if _, err := os.Stat(o.Path); err != nil && o.Kind == config.EnginePebble {
+	if _, err := os.Stat(o.Path); err != nil && o.Kind == config.EnginePebble && !o.create {
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -51,7 +53,12 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
-	so.Slot, so.Logger = 0, log
+	so.Logger = log
+	if o.create {
+		so.AnySettings = true
+	} else {
+		so.Slot = 0
+	}
 	o.retention.Into(&so)
 	so.QueryBytes = cmp.Or(o.queryBytes, so.QueryBytes)
 	if o.Kind == config.EngineCassandra {
