@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,11 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		{[]string{"--format=csv", "--storage.path=" + filepath.Join(dir, "none")}, "there are no data of Cassia's"},
 	} {
 		var stderr bytes.Buffer
-		require.Equal(t, 1, run(append([]string{"export", "--storage.path=" + dir}, c.args...), &stderr), c.args)
+		args := append([]string{"export"}, c.args...)
+		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--storage.path") }) {
+			args = append(args, "--storage.path="+dir)
+		}
+		require.Equal(t, 1, run(args, &stderr), c.args)
 		require.Contains(t, stderr.String(), c.want)
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 	}
