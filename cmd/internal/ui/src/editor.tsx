@@ -47,7 +47,9 @@ const theme = EditorView.theme({
 });
 
 interface Props {
+  /** value is what the editor begins with, and shows from each new edition on; between, it holds what is typed. */
   value: string;
+  edition: number;
   label: string;
   completion: Completion;
   onChange: (text: string) => void;
@@ -101,7 +103,7 @@ export function Editor(props: Props) {
     if (v.state.doc.toString() !== props.value) {
       v.dispatch({ changes: { from: 0, to: v.state.doc.length, insert: props.value } });
     }
-  }, [props.value]);
+  }, [props.edition]);
 
   return <div class="editor" ref={at} />;
 }

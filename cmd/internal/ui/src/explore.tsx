@@ -65,9 +65,25 @@ export function Explore({ session, tenant, place }: ViewProps) {
   const [every, setEvery] = useState(0);
   const [wrong, setWrong] = useState('');
   const completion = useMemo(() => new Completion(tenant), [tenant]);
-  useEffect(() => setDrafts(now.queries), [now.queries.join('\0')]);
+  // The editors hold what is typed; an edition is what they must show instead, since somebody else changed it.
+  const [edition, setEdition] = useState(0);
+  const replace = (queries: string[]) => {
+    setDrafts(queries);
+    setEdition((n) => n + 1);
+  };
+  const own = useRef(now.queries.join('\0'));
+  useEffect(() => {
+    const asked = now.queries.join('\0');
+    if (asked !== own.current) replace(now.queries);
+    own.current = asked;
+  }, [now.queries.join('\0')]);
 
-  const change = (part: Partial<Asked>) => go('explore', address({ ...now, queries: drafts, ...part }, place.params.get('tenant')));
+  const change = (part: Partial<Asked>) => {
+    if (part.queries) replace(part.queries);
+    const next = address({ ...now, queries: drafts, ...part }, place.params.get('tenant'));
+    own.current = asked(next).queries.join('\0');
+    go('explore', next);
+  };
   const run = () => {
     change({});
     setTurn((t) => t + 1);
@@ -133,7 +149,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
           <li class="query panel" key={i}>
             <span class="query-letter">{letter(i)}</span>
             <Editor
-              value={text} label={`Query ${letter(i)}`} completion={completion} onRun={run}
+              value={text} edition={edition} label={`Query ${letter(i)}`} completion={completion} onRun={run}
               onChange={(t) => setDrafts((all) => all.map((o, k) => (k === i ? t : o)))}
             />
             {drafts.length > 1 && (

@@ -1,0 +1,276 @@
+// Clicks through the page in a real browser. It is told by its environment: BASE and LOCKED are the URLs of two Cassias, one with
+// data and one with --auth.file, CHROMIUM is the browser, SHOTS a folder for pictures.
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { chromium } from 'playwright-core';
+import { drawn, sound, watched } from './look.mjs';
+
+const { BASE: base, LOCKED: locked, CHROMIUM: executablePath, SHOTS: shots } = process.env;
+mkdirSync(shots, { recursive: true });
+const first = '#3d85c6';
+const patience = 30_000;
+
+const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
+const steps = [];
+const step = (name, f) => steps.push([name, f]);
+const shot = (page, name, fullPage = false) => page.screenshot({ path: `${shots}/${name}.png`, fullPage });
+
+async function open(options = {}, at = base) {
+  const page = await watched(browser, at, { viewport: { width: 1280, height: 900 }, colorScheme: 'light', ...options });
+  page.setDefaultTimeout(patience);
+  return page;
+}
+
+const editor = (page, letter = 'A') => page.getByRole('textbox', { name: `Query ${letter}` });
+const text = (page, selector) => page.locator(selector).first().innerText();
+
+async function eventually(what, f) {
+  const end = Date.now() + patience;
+  for (;;) {
+    if (await f()) return;
+    assert.ok(Date.now() < end, what);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+step('Explore: a query is typed, completed, run and drawn', async () => {
+  const page = await open();
+  await page.goto(base + '/');
+  await page.getByText('Metrics of the last day').waitFor();
+  await sound(page, 'the start');
+  await editor(page).click();
+  await page.keyboard.type('sum by (job) (rate(http_req');
+  const choice = page.locator('.cm-tooltip-autocomplete li', { hasText: 'http_requests_total' });
+  await choice.waitFor();
+  await shot(page, 'explore-completion');
+  await choice.click();
+  await page.keyboard.type('[1h]');
+  await page.keyboard.press('Control+Enter');
+  await page.locator('.legend li').nth(1).waitFor();
+  assert.equal(await page.locator('.legend li').count(), 2, 'a line a job');
+  assert.match(await text(page, '.legend-name'), /\{job="(api|web)"\}/);
+  await eventually('the line is drawn', async () => (await drawn(page, first)) > 200);
+  assert.match(await text(page, '.badge'), /^(raw|5m|1h).* 2 series/s);
+  await sound(page, 'a graph');
+
+  const plot = await page.locator('.u-over').boundingBox();
+  await page.mouse.move(plot.x + plot.width / 2, plot.y + plot.height / 2);
+  await eventually('the cursor tells its time', async () => /^\d{4}-/.test(await text(page, '.plot-time')));
+
+  const shared = page.url();
+  assert.match(shared, /q=sum\+by/);
+  await page.mouse.move(plot.x + plot.width * 0.6, plot.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(plot.x + plot.width * 0.9, plot.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await eventually('a part was looked at more closely', () => /from=20\d\d-/.test(decodeURIComponent(page.url())));
+  await page.goBack();
+  assert.equal(page.url(), shared);
+
+  const other = await open();
+  await other.goto(shared);
+  await other.locator('.legend li').nth(1).waitFor();
+  await eventually('who is sent the address sees the same', async () => (await drawn(other, first)) > 200);
+  await other.context().close();
+  await page.context().close();
+});
+
+step('Explore: ranges, resolutions, several queries, tables, explanations, errors', async () => {
+  const page = await open();
+  await page.goto(base + '/#/explore?q=http_requests_total');
+  await page.locator('.legend li').first().waitFor();
+  await page.getByRole('button', { name: /Last 1 hour/ }).click();
+  await sound(page, 'the choice of a range');
+  await shot(page, 'explore-times');
+  await page.getByRole('button', { name: 'Last 2 days' }).click();
+  await page.getByLabel('Resolution').selectOption('1h');
+  await eventually('the resolution that answered stands there', async () => /^1h/.test(await text(page, '.badge')));
+  await page.getByRole('button', { name: 'Add a query' }).click();
+  await editor(page, 'B').click();
+  await page.keyboard.type('avg(temperature_celsius)');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Enter');
+  await page.locator('.legend li', { hasText: '{}' }).waitFor();
+  await sound(page, 'two queries');
+  await page.getByRole('tab', { name: 'Table' }).click();
+  await page.locator('caption').nth(1).waitFor();
+  assert.equal(await page.locator('tbody tr').count(), 9, 'eight series, and an average');
+  await sound(page, 'tables');
+  await shot(page, 'explore-table');
+  await page.getByRole('tab', { name: 'Explain' }).click();
+  await page.locator('.part').nth(1).waitFor();
+  assert.equal(await text(page, '.segments .res-chip'), '1h');
+  await sound(page, 'explanations');
+  await shot(page, 'explore-explain');
+  await page.getByRole('tab', { name: 'Graph' }).click();
+  page.allowed.push(/status of 400/);
+  await editor(page, 'B').click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('rate(temperature_celsius)');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Control+Enter');
+  await page.getByText(/parse error: expected type range vector/).waitFor();
+  await page.locator('.legend li').first().waitFor();
+  await sound(page, 'an error beside an answer');
+  await shot(page, 'explore-error');
+  await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
+  await page.locator('.num', { hasText: '42' }).waitFor();
+  await page.context().close();
+});
+
+step('Cardinality leads from a window to a label, and to a query', async () => {
+  const page = await open();
+  await page.goto(base + '/#/cardinality');
+  await page.locator('.churn tbody tr').nth(3).waitFor();
+  await page.locator('.churn .link').nth(2).click();
+  await page.getByRole('button', { name: 'Labels of http_requests_total' }).click();
+  await page.getByRole('button', { name: 'Values of instance' }).click();
+  await page.getByText('Values of instance by series').waitFor();
+  await page.getByRole('link', { name: 'host-3.example.org:9100' }).waitFor();
+  await sound(page, 'cardinality');
+  await shot(page, 'cardinality-values');
+  await page.getByRole('link', { name: 'http_requests_total' }).click();
+  await page.locator('.legend li').nth(7).waitFor();
+  await eventually('a line is drawn', async () => (await drawn(page, first)) > 200);
+  await page.context().close();
+});
+
+step('Downsampling, Storage and Tenants show what there is', async () => {
+  const page = await open();
+  await page.goto(base + '/#/downsampling');
+  for (const res of ['raw', '5m', '1h']) await page.locator(`.lane .block.r-${res}`).first().waitFor();
+  await page.locator('td', { hasText: /^[1-9]\d* times?$/ }).first().waitFor();
+  await page.getByText('Partitions of the work').click();
+  assert.equal(await page.locator('details tbody tr').count(), 16);
+  await sound(page, 'downsampling');
+
+  await page.getByRole('link', { name: 'Storage' }).click();
+  await page.getByText('What goes next').waitFor();
+  await page.getByText(/slots of 2h0m0s, windows of 24h0m0s/).waitFor();
+  await page.locator('.count-line', { hasText: 'buckets of 5 minutes' }).waitFor();
+  assert.match(await text(page, '.stat:has-text("raw") .stat-value'), /^[1-9][\d.]* [KM]iB$/);
+  assert.ok((await page.locator('.bars.r-raw i').count()) >= 3, 'a bar a window');
+  await sound(page, 'storage');
+
+  await page.getByRole('link', { name: 'Tenants' }).click();
+  await page.locator('.tenant', { hasText: 'team-a' }).getByText('8 of 1,000').waitFor();
+  await sound(page, 'tenants');
+  await page.getByRole('button', { name: /Tenant default/ }).click();
+  await sound(page, 'the choice of a tenant');
+  await page.getByLabel('Find a tenant').fill('team');
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: /Tenant team-a/ }).waitFor();
+  await page.getByRole('link', { name: 'Explore', exact: true }).first().click();
+  await page.getByRole('button', { name: 'queue_length' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'http_requests_total' }).count(), 0, 'another tenant’s metric');
+  await page.goto(base + '/#/explore?tenant=nobody');
+  await page.getByText('Nothing is stored for tenant').waitFor();
+  await sound(page, 'a tenant without anything');
+  await page.getByRole('link', { name: 'Cassia’s own metrics' }).click();
+  await page.getByRole('button', { name: /^cassia_/ }).first().waitFor();
+  await page.context().close();
+});
+
+const views = {
+  start: ['', '.chips li'],
+  graph: ['explore?q=http_requests_total&from=now-6h', '.legend li'],
+  cardinality: ['cardinality', '.counts li'],
+  downsampling: ['downsampling', '.lane .block'],
+  storage: ['storage', '.notice.ok'],
+  tenants: ['tenants', '.tenant'],
+};
+
+step('every view in light, dark and small', async () => {
+  for (const [kind, options] of Object.entries({
+    light: {}, dark: { colorScheme: 'dark' }, small: { viewport: { width: 360, height: 740 } }, smallDark: { viewport: { width: 360, height: 740 }, colorScheme: 'dark' },
+  })) {
+    for (const [name, [place, sign]] of Object.entries(views)) {
+      const page = await open(options);
+      await page.goto(`${base}/#/${place}`);
+      await page.locator(sign).first().waitFor();
+      if (name === 'graph') await eventually('the line is drawn', async () => (await drawn(page, first)) > 100);
+      await page.waitForLoadState('networkidle');
+      await shot(page, `${name}-${kind}`, kind.startsWith('small'));
+      await sound(page, `${name}, ${kind}`);
+      await page.context().close();
+    }
+  }
+});
+
+step('the theme is switched and stays, the keyboard is enough', async () => {
+  const page = await open();
+  await page.goto(base + '/');
+  const ground = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const light = await ground();
+  await page.getByRole('button', { name: /^Theme: auto/ }).click();
+  await page.getByRole('button', { name: /^Theme: light/ }).click();
+  await page.getByRole('button', { name: /^Theme: dark/ }).waitFor();
+  const dark = await ground();
+  assert.notEqual(dark, light);
+  await page.reload();
+  assert.equal(await ground(), dark);
+
+  await page.getByText('Metrics of the last day').waitFor();
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the content');
+  const seen = new Set();
+  for (let i = 0; i < 24; i++) {
+    await page.keyboard.press('Tab');
+    const focus = await page.evaluate(() => {
+      const e = document.activeElement;
+      const framed = e.closest('.query') ? getComputedStyle(e.closest('.query')).boxShadow : getComputedStyle(e).outlineStyle;
+      return { name: e.getAttribute('aria-label') || e.textContent.slice(0, 30), framed };
+    });
+    assert.notEqual(focus.framed, 'none', `the focus is seen on ${focus.name}`);
+    seen.add(focus.name);
+  }
+  for (const name of ['Cardinality', 'Tenants', 'Query A', 'Run']) assert.ok(seen.has(name), `Tab reaches ${name}: ${[...seen]}`);
+  await page.context().close();
+});
+
+step('where auth is on, the page asks who it is', async () => {
+  const page = await open({}, locked);
+  page.allowed.push(/status of 401/);
+  await page.goto(locked + '/');
+  await page.getByRole('button', { name: 'Log in' }).waitFor();
+  await sound(page, 'logging in');
+  await shot(page, 'login');
+  await page.getByLabel('User').fill('ann');
+  await page.getByLabel('Password', { exact: true }).fill('wrong');
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByText('User or password are wrong.').waitFor();
+  await page.getByLabel('Password', { exact: true }).fill(process.env.PASSWORD);
+  await page.keyboard.press('Enter');
+  await page.getByText('Nothing is stored for tenant “team-a”').waitFor();
+  await sound(page, 'what a reader sees');
+  await page.getByRole('link', { name: 'Storage' }).click();
+  await page.getByText('Nothing is sealed yet').waitFor();
+  assert.equal(await page.getByText('What the doctor finds').count(), 0, 'that is for admins');
+  await page.reload();
+  await page.getByText('Nothing is sealed yet').waitFor();
+  await page.getByRole('button', { name: 'ann' }).click();
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByRole('tab', { name: 'Token' }).click();
+  await page.getByLabel('Token', { exact: true }).fill(process.env.TOKEN);
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByText('What the doctor finds').waitFor();
+  await sound(page, 'what an admin sees');
+  await page.context().close();
+});
+
+let failed = 0;
+for (const [name, f] of steps) {
+  if (process.env.ONLY && !name.includes(process.env.ONLY)) continue;
+  const begun = Date.now();
+  try {
+    await f();
+    console.log(`ok    ${name} (${Date.now() - begun} ms)`);
+  } catch (err) {
+    failed++;
+    console.log(`FAIL  ${name}: ${err.stack}`);
+    for (const context of browser.contexts()) for (const page of context.pages()) await shot(page, `failed-${failed}`).catch(() => {});
+  }
+  for (const context of browser.contexts()) await context.close();
+}
+await browser.close();
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,138 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// TestThePageInABrowser clicks through the page of a real Cassia in a real Chromium: see browser/run.mjs. With
+// CASSIA_UI_SHOTS its pictures are kept in that folder.
+func TestThePageInABrowser(t *testing.T) {
+	needModules(t)
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no chromium: install Debian's package of that name")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	binary, err := promrig.BuildCassia(t.TempDir())
+	require.NoError(t, err)
+
+	const password, token = "right-password", "right-token"
+	files := t.TempDir()
+	limits, users := filepath.Join(files, "limits.yml"), filepath.Join(files, "auth.yml")
+	require.NoError(t, os.WriteFile(limits, []byte("tenants:\n  team-a: {samples_per_second: 100000, active_series: 1000, query_range: 31d}\n"), 0o600))
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	require.NoError(t, err)
+	digest := sha256.Sum256([]byte(token))
+	require.NoError(t, os.WriteFile(users, fmt.Appendf(nil, "users:\n- {name: ann, password: %s, roles: [read], tenants: [team-a]}\n"+
+		"- {name: ops, tokens: ['sha256:%s'], roles: [admin], tenants: '*'}\n", hash, hex.EncodeToString(digest[:])), 0o600))
+
+	open := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits))
+	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring"))
+	store(ctx, t, open.URL())
+
+	shots := os.Getenv("CASSIA_UI_SHOTS")
+	if shots == "" {
+		shots = t.TempDir()
+	}
+	cmd := exec.CommandContext(ctx, "node", "browser/run.mjs")
+	cmd.Env = append(os.Environ(), "BASE="+open.URL(), "LOCKED="+locked.URL(), "CHROMIUM="+chromium, "SHOTS="+shots, "PASSWORD="+password, "TOKEN="+token)
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	require.NoError(t, cmd.Run(), "the output above says what went wrong")
+}
+
+func address(t *testing.T) string {
+	out, err := promrig.FreeAddress()
+	require.NoError(t, err)
+	return out
+}
+
+func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Process {
+	ready, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	process, err := promrig.StartReady(ready, p)
+	require.NoError(t, err)
+	t.Cleanup(process.Kill)
+	return process
+}
+
+// store writes three days of two tenants, seals them, writes something late, and what isn't sealed.
+func store(ctx context.Context, t *testing.T, url string) {
+	now := time.Now().Truncate(time.Minute)
+	from := now.Add(-72 * time.Hour)
+	remoteWrite(ctx, t, url, "default", requests(from, now.Add(-2*time.Hour), time.Minute, true))
+	remoteWrite(ctx, t, url, "team-a", queues(from, now.Add(-2*time.Hour), 5*time.Minute))
+	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
+	late := now.Add(-30 * time.Hour)
+	remoteWrite(ctx, t, url, "default", requests(late.Add(time.Second), late.Add(2*time.Second), time.Second, false))
+	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
+	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), now, time.Minute, true))
+	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), now, 5*time.Minute))
+}
+
+// requests are eight counters of two jobs, and with gauges as many temperatures.
+func requests(from, to time.Time, every time.Duration, gauges bool) (all []prompb.TimeSeries) {
+	for i := range 8 {
+		names := []prompb.Label{
+			{Name: "__name__", Value: "http_requests_total"}, {Name: "instance", Value: fmt.Sprintf("host-%d.example.org:9100", i)},
+			{Name: "job", Value: []string{"api", "web"}[i%2]}, {Name: "path", Value: "/v1/things/and/more"},
+		}
+		counter := prompb.TimeSeries{Labels: names}
+		gauge := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "temperature_celsius"}, names[1]}}
+		for at := from; at.Before(to); at = at.Add(every) {
+			hours := float64(at.UnixMilli()) / 3.6e6
+			value := math.Floor(hours*3600*float64(i+1) + 2000*math.Sin(hours))
+			counter.Samples = append(counter.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: value})
+			gauge.Samples = append(gauge.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: math.Round(200+50*math.Sin(hours/4+float64(i))) / 10})
+		}
+		all = append(all, counter)
+		if gauges {
+			all = append(all, gauge)
+		}
+	}
+	return all
+}
+
+// queues are eight gauges.
+func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
+	for i := range 8 {
+		gauge := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "queue_length"}, {Name: "queue", Value: fmt.Sprint("q", i)}}}
+		for at := from; at.Before(to); at = at.Add(every) {
+			gauge.Samples = append(gauge.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: float64((at.Unix()/300 + int64(i)) % 7)})
+		}
+		all = append(all, gauge)
+	}
+	return all
+}
+
+func remoteWrite(ctx context.Context, t *testing.T, url, tenant string, series []prompb.TimeSeries) {
+	raw, err := (&prompb.WriteRequest{Timeseries: series}).Marshal()
+	require.NoError(t, err)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, raw)))
+	require.NoError(t, err)
+	r.Header.Set("Content-Encoding", "snappy")
+	r.Header.Set("Content-Type", "application/x-protobuf")
+	r.Header.Set("X-Scope-OrgID", tenant)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusNoContent, answer.StatusCode)
+}
