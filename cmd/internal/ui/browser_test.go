@@ -45,9 +45,12 @@ func TestThePageInABrowser(t *testing.T) {
 	require.NoError(t, os.WriteFile(users, fmt.Appendf(nil, "users:\n- {name: ann, password: %s, roles: [read], tenants: [team-a]}\n"+
 		"- {name: ops, tokens: ['sha256:%s'], roles: [admin], tenants: '*'}\n", hash, hex.EncodeToString(digest[:])), 0o600))
 
-	open := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits))
+	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits)
+	open := start(ctx, t, program)
 	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring"))
 	store(ctx, t, open.URL())
+	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of what is in the log.
+	open = start(ctx, t, program)
 
 	shots := os.Getenv("CASSIA_UI_SHOTS")
 	if shots == "" {

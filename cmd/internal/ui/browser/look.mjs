@@ -66,7 +66,7 @@ function inspect() {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const parent = node.parentElement;
-    if (!node.textContent.trim() || !parent || parent.closest('.cm-editor, noscript, script, option')) continue;
+    if (!node.textContent.trim() || !parent || !parent.checkVisibility() || parent.closest('.cm-editor, noscript, script, option')) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
     for (const box of range.getClientRects()) {

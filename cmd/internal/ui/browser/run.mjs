@@ -218,6 +218,7 @@ step('the theme is switched and stays, the keyboard is enough', async () => {
     await page.keyboard.press('Tab');
     const focus = await page.evaluate(() => {
       const e = document.activeElement;
+      if (e === document.body) return { name: '', framed: '' };
       const framed = e.closest('.query') ? getComputedStyle(e.closest('.query')).boxShadow : getComputedStyle(e).outlineStyle;
       return { name: e.getAttribute('aria-label') || e.textContent.slice(0, 30), framed };
     });

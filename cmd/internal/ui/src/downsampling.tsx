@@ -78,7 +78,7 @@ export function Downsampling({ tenant }: ViewProps) {
             </table>
           </div>
         ) : (
-          <p class="small">{windows.data ? 'Nothing came after its slot was sealed. If something does, exactly its buckets are computed anew, from all samples.' : '\u00a0'}</p>
+          <p class={`small ${windows.data ? '' : 'reserve-some'}`}>{windows.data ? 'Nothing came after its slot was sealed. If something does, exactly its buckets are computed anew, from all samples.' : '\u00a0'}</p>
         )}
       </Panel>
       <Partitions list={w?.partitions ?? []} />
@@ -133,7 +133,7 @@ function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolea
                   const width = at(until) - left;
                   return width > 0 && <span key={w.start} class={`block r-${res} ${w.unrolled ? 'unrolled' : ''} ${w.again && res === 'raw' ? 'again' : ''}`} style={{ left: `${left}%`, width: `${width}%` }} title={words(w)} />;
                 })}
-                {newest < now && <span class="block open" style={{ left: `${at(newest)}%`, width: `${100 - at(newest)}%` }} title="Not sealed yet: staged, and in memory" />}
+                {windows && newest < now && <span class="block open" style={{ left: `${at(newest)}%`, width: `${100 - at(newest)}%` }} title="Not sealed yet: staged, and in memory" />}
               </div>
             </div>
           );
@@ -173,11 +173,10 @@ function words(w: Window): string {
 }
 
 function Partitions({ list }: { list: Partition[] }) {
-  if (!list.length) return null;
   const bad = list.some((p) => p.failed_rounds > 0);
   return (
     <details class="panel" open={bad || list.some((p) => p.waiting_slots > 0)}>
-      <summary><h2>Partitions of the work</h2> <span class="small">{list.every((p) => p.mine) ? `all ${list.length} are this process’` : `${list.filter((p) => p.mine).length} of ${list.length} are this process’`}</span></summary>
+      <summary><h2>Partitions of the work</h2> <span class="small">{!list.length ? '' : list.every((p) => p.mine) ? `all ${list.length} are this process’` : `${list.filter((p) => p.mine).length} of ${list.length} are this process’`}</span></summary>
       <div class="scroll">
         <table>
           <thead><tr><th>Partition</th>{list.some((p) => p.owner) && <th>Owner</th>}<th class="num">Waiting</th><th>Oldest that waits</th><th>Sealed last</th>{bad && <th>Failures</th>}</tr></thead>

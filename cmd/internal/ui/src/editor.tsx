@@ -46,6 +46,20 @@ const theme = EditorView.theme({
   '.cm-diagnostic-error': { borderLeftColor: 'var(--bad)' },
 });
 
+// Chromium keeps the style of text that is typed over in an inline style, of which the policy complains: so the editor itself replaces
+// what is selected.
+const typedOver = EditorView.domEventHandlers({
+  beforeinput(e, view) {
+    const { from, to, empty } = view.state.selection.main;
+    const text = e.data;
+    if (empty || e.inputType !== 'insertText' || text === null) return false;
+    e.preventDefault();
+    const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: 'input.type', scrollIntoView: true });
+    if (!view.state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, text, insert))) view.dispatch(insert());
+    return true;
+  },
+});
+
 interface Props {
   /** value is what the editor begins with, and shows from each new edition on; between, it holds what is typed. */
   value: string;
@@ -76,7 +90,7 @@ export function Editor(props: Props) {
           EditorView.cspNonce.of(nonce),
           history(), indentOnInput(), bracketMatching(), closeBrackets(), EditorView.lineWrapping,
           autocompletion({ icons: false, maxRenderedOptions: 200 }),
-          syntaxHighlighting(highlighter), theme,
+          syntaxHighlighting(highlighter), theme, typedOver,
           placeholder('PromQL, for example  sum by (job) (rate(http_requests_total[5m]))'),
           Prec.highest(keymap.of([{ key: 'Mod-Enter', run }, { key: 'Shift-Enter', run: insertNewlineAndIndent }])),
           // A list of completions takes Enter first.

@@ -72,7 +72,7 @@ function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kep
         ))}
       </div>
       <div class="bars-axis"><span>{shown[0] ? day(shown[0].start) : 'none'}</span><span>{shown.length > 1 ? day(shown.at(-1)!.end) : ''}</span></div>
-      <p class="small">{plural(list.length, 'window')}{list.length > shown.length && `, of which the newest ${shown.length} are drawn`}; the largest takes {sized ? bytes(most) : 'what isn’t in files yet'}</p>
+      <p class="small">{plural(list.length, 'window')}{list.length > shown.length && `, of which the newest ${shown.length} are drawn`}{sized ? `; the largest takes ${bytes(most)}` : list.length ? '; nothing of it is in sorted files yet' : ''}</p>
     </Panel>
   );
 }
