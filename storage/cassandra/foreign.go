@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -50,12 +51,25 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	}
 	session, err := gocql.NewSession(*cfg)
 	switch {
-	case errors.Is(err, gocql.ErrKeyspaceDoesNotExist):
+	case err == nil:
+		return session, nil
+	case isMissing(*cfg):
 		return nil, refuse("keyspace %s doesn't exist", opts.Keyspace)
-	case err != nil:
-		return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %v: %w", opts.Hosts, err))
 	}
-	return session, nil
+	return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(opts.Hosts, ","), err))
+}
+
+// isMissing finds out whether it is the keyspace that a session lacks, which the driver doesn't tell.
+func isMissing(cfg gocql.ClusterConfig) bool {
+	keyspace := cfg.Keyspace
+	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy() // no two sessions share a policy
+	session, err := gocql.NewSession(cfg)
+	if err != nil {
+		return false
+	}
+	defer session.Close()
+	_, err = session.KeyspaceMetadata(keyspace)
+	return errors.Is(err, gocql.ErrKeyspaceDoesNotExist)
 }
 
 // patient sends again what may do better later, and nothing else: a wrong statement stays wrong.
