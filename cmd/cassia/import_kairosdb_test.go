@@ -296,3 +296,34 @@ func (i *kairosImport) compare(ctx context.Context, t *testing.T, want kairosVal
 	want.equal(t, cassiaValues(ctx, t, server.URL(), `{__name__=~".+"}`, kairosFrom-aDay, kairosTo+aDay))
 	t.Logf("%d values of %d series are equal", want.points(), len(want))
 }
+
+// TestImportKairosDBRefuses: what is wrong is said in a line, before anything is made.
+func TestImportKairosDBRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	data := filepath.Join(dir, "data")
+	for want, args := range map[string][]string{
+		"missing.yaml: no such file or directory":                   {"--mapping.file=missing.yaml"},
+		"unknown.yaml: line 1: the key metric is unknown":           {"--mapping.file=" + file("unknown.yaml", "metric: []")},
+		"large.yaml: the mapping file is larger than 1MiB":          {"--mapping.file=" + file("large.yaml", strings.Repeat("#", 1<<20+1))},
+		"--kairosdb.readers=0: must be between 1 and 128":           {"--kairosdb.readers=0"},
+		"--kairosdb.batch-bytes=10B: must be between 1KiB and 1GiB": {"--kairosdb.batch-bytes=10B"},
+		"there is no --kairosdb.username that it is for":            {"--kairosdb.password-file=" + file("password", "x")},
+		`keyspace "a-b": a name has letters, digits and _ only`:     {"--kairosdb.keyspace=a-b"},
+		`consistency "SOME" is unknown`:                             {"--kairosdb.consistency=SOME"},
+		"connect to 127.0.0.1:1":                                    {"--kairosdb.hosts=127.0.0.1:1"},
+		"TLS: files or names are given, but TLS isn't enabled":      {"--kairosdb.tls-ca=x"},
+	} {
+		var complaint strings.Builder
+		status := run(append([]string{"import", "kairosdb", "--storage.path=" + data}, args...), &complaint)
+		require.Equal(t, 1, status, want)
+		require.Contains(t, complaint.String(), want)
+		require.Equal(t, 1, strings.Count(complaint.String(), "\n"), complaint.String())
+		require.NoDirExists(t, data)
+	}
+}
