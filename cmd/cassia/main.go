@@ -37,6 +37,8 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addRetention(app),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
+		addBackup(app),
+		addRestore(app),
 		addBench(app),
 	}
 }

@@ -254,7 +254,9 @@ func (p *process) queryable() *promql.Queryable {
 }
 
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
+	snapshot, dir := p.snapshots()
 	return api.New(api.Options{
+		Snapshot: snapshot, DataDir: dir,
 		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
 		Exemplars: promql.NewExemplars(p.store), Queries: evaluator,
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
