@@ -25,13 +25,9 @@ type sealer struct {
 	into  [resolutions]destination
 	stats SealStats
 
-	rows    []rowBatch // what the next write holds
-	bytes   int
-	catalog []engine.Batch
-	named   map[catalogName]bool // what is among catalog
-	written []seriesLabels       // what is among rows
-	rolls   []roll               // the series whose chunks are among rows, or were there
-	buckets rollup.Buckets       // to work in
+	*sealedRows
+	rolls   []roll         // the series whose chunks are among rows, or were there
+	buckets rollup.Buckets // to work in
 	// late says that the window of raw rows has expired: there are only rollups to fill up.
 	late bool
 	// again says that the slot was sealed before.
@@ -50,6 +46,15 @@ type sealer struct {
 	shards  int64
 }
 
+// sealedRows are what the next write of a seal holds.
+type sealedRows struct {
+	rows    []rowBatch
+	bytes   int
+	catalog []engine.Batch
+	named   map[catalogName]bool // what is among catalog
+	written []seriesLabels       // what is among rows
+}
+
 // destination is where a seal writes at a resolution.
 type destination struct {
 	window int64
@@ -65,7 +70,7 @@ type seriesLabels struct {
 }
 
 func newSealer(ctx context.Context, s *Store, w Work) *sealer {
-	x := &sealer{s: s, ctx: ctx, work: w, now: s.opts.Now().UnixMilli()}
+	x := &sealer{s: s, ctx: ctx, work: w, now: s.opts.Now().UnixMilli(), sealedRows: &sealedRows{}}
 	for res := range rollup.Resolution(resolutions) {
 		window := s.period.windowOfSlot(res, w.Slot)
 		x.into[res] = destination{window: window, start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
@@ -291,6 +296,9 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 func (x *sealer) label(c *collected, res rollup.Resolution) {
 	s, where := c.series, writtenLabels{x.into[res].window, c.at(res), true}
 	if s.written[res] == where {
+		return
+	}
+	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
 	x.put(c, res, x.s.period.slotEnd(x.work.Slot)*1000, labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))

@@ -77,6 +77,14 @@ func (m *shardMemory) get(of shardedMetric) int64 {
 	return max(1, m.known[of])
 }
 
+// has says whether anything is remembered of a metric in a window.
+func (m *shardMemory) has(of shardedMetric) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.known[of]
+	return ok
+}
+
 func (m *shardMemory) set(of shardedMetric, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

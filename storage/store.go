@@ -174,6 +174,7 @@ type Store struct {
 	batches   sync.Pool
 	builders  sync.Pool
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
+	imports   imports
 	catalog   catalogMemory
 	shards    shardMemory
 	metadata  *metadataKeeper

@@ -29,7 +29,7 @@ func TestDownsampleBesideServers(t *testing.T) {
 	flags := onCassandra(t)
 	binary, err := promrig.BuildCassia(t.TempDir())
 	require.NoError(t, err)
-	serving := append([]string{"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=4"}, flags...)
+	serving := append([]string{"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=4", "--no-self-monitoring"}, flags...)
 	processes := startAll(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), serving...), promrig.Cassia(binary, t.TempDir(), address(t), serving...))
 	waitOwned(ctx, t, partitions/2, processes...)
 	samples := writeHours(ctx, t, processes[0].URL(), time.Now().Truncate(time.Hour).Add(-time.Hour), 6, 20)

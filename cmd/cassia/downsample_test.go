@@ -78,7 +78,7 @@ func TestDownsampleCommand(t *testing.T) {
 	dir := t.TempDir()
 	path := "--storage.path=" + filepath.Join(dir, "data")
 	// The server doesn't seal by itself here.
-	program := promrig.Cassia(binary, dir, address(t), "--storage.settle=1d", "--storage.slot=1h")
+	program := promrig.Cassia(binary, dir, address(t), "--storage.settle=1d", "--storage.slot=1h", "--no-self-monitoring")
 	server := start(ctx, t, program)
 	end := time.Now().Add(-2 * time.Hour).Truncate(24 * time.Hour).Add(-3 * 24 * time.Hour)
 	samples := writeHours(ctx, t, server.URL(), end, 30, 40)

@@ -233,6 +233,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	for _, warning := range p.c.Warnings() {
 		p.log.Warn(warning)
 	}
+	defer p.startSelfMonitoring(ctx, s.Addresses())()
 	listening(s.Addresses())
 	return s.Serve(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,12 +31,17 @@ type running struct {
 	stop func() error
 }
 
-// startServe runs serve with these flags until stop is called, or the test ends.
+// startServe runs serve with these flags until stop is called, or the test ends. It stores nothing of its own, unless a
+// flag asks for that.
 func startServe(t *testing.T, args ...string) running {
 	t.Helper()
 	app := kingpin.New("cassia", "")
 	c := config.Register(app.Command("serve", ""), 1<<30)
-	_, err := app.Parse(append([]string{"serve", "--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"}, args...))
+	flags := append([]string{"serve", "--web.listen-address=127.0.0.1:0", "--web.enable-admin-api"}, args...)
+	if !slices.Contains(args, "--self-monitoring") {
+		flags = append(flags, "--no-self-monitoring")
+	}
+	_, err := app.Parse(flags)
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 

@@ -52,6 +52,8 @@ type Config struct {
 	CounterSuffixes []string
 	Features        Features
 	HA              HA
+	// SelfMonitoring stores the process' own metrics.
+	SelfMonitoring bool
 
 	// OTLP says what becomes of what comes in by OTLP.
 	OTLP otlp.Translation
@@ -98,6 +100,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 
 	otlpFlags(cmd, &c.OTLP)
 	haFlags(cmd, &c.HA)
+	cmd.Flag("self-monitoring", "Store Cassia's own metrics, every 15s, as the tenant cassia. --no-self-monitoring turns it off.").Default("true").BoolVar(&c.SelfMonitoring)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()
 	cmd.Flag(promslogflag.LevelFlagName, promslogflag.LevelFlagHelp).Default("info").SetValue(c.Log.Level)

@@ -1,0 +1,98 @@
+package importer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// checkpointVersion is that of the file's format.
+const checkpointVersion = 1
+
+// ErrOtherImport says that a checkpoint belongs to another import.
+var ErrOtherImport = errors.New("importer: the checkpoint is of another import")
+
+// Checkpoint is how far an import came.
+type Checkpoint struct {
+	Version int `json:"version"`
+	// Source says what is imported: its kind, place and selection. Target and Tenant say where to.
+	Source string `json:"source"`
+	Target string `json:"target"`
+	Tenant string `json:"tenant"`
+	// Position is where to go on; Done how much is done, from 0 to 1.
+	Position string  `json:"position"`
+	Done     float64 `json:"done"`
+	// Complete says that there is nothing left.
+	Complete bool `json:"complete"`
+	// Stats are those of all runs, without their refusals.
+	Stats storage.ImportStats `json:"stats"`
+	// Skipped samples could not be taken from the source.
+	Skipped int `json:"skipped"`
+}
+
+// readCheckpoint reads the checkpoint of the import that is like want, which is what comes back where there is none.
+func readCheckpoint(path string, want Checkpoint) (Checkpoint, error) {
+	want.Version = checkpointVersion
+	if path == "" {
+		return want, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return want, nil
+	}
+	if err != nil {
+		return want, fmt.Errorf("importer: reading the checkpoint: %w", err)
+	}
+	var have Checkpoint
+	if err := json.Unmarshal(text, &have); err != nil || have.Version != checkpointVersion {
+		return want, fmt.Errorf("importer: %s is no checkpoint of this version; remove it to begin anew", path)
+	}
+	for _, f := range []struct{ what, have, want string }{
+		{"source", have.Source, want.Source}, {"target", have.Target, want.Target}, {"tenant", have.Tenant, want.Tenant},
+	} {
+		if f.have != f.want {
+			return want, fmt.Errorf("%w: %s has the %s %q, not %q; remove it, or name another file", ErrOtherImport, path, f.what, f.have, f.want)
+		}
+	}
+	return have, nil
+}
+
+// write puts the checkpoint in place of the one before, durably: a crash leaves either.
+func (c *Checkpoint) write(path string) (err error) {
+	if path == "" {
+		return nil
+	}
+	kept := *c
+	kept.Stats.Refusals = nil
+	text, err := json.MarshalIndent(&kept, "", "  ")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("importer: writing the checkpoint: %w", err)
+		}
+	}()
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(slices.Concat(text, []byte("\n")))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,136 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Options say what an import does. Store, Tenant and Source must be set.
+type Options struct {
+	Store  *storage.Store
+	Tenant string
+	// Source is where history comes from. Name says in words what it is, with all that changes its batches, and Target
+	// where the store is: a checkpoint belongs to both, and to the tenant.
+	Source       Source
+	Name, Target string
+	// Checkpoint is the file that remembers how far the import came; "": none, each run begins anew.
+	Checkpoint string
+	// Progress is called after each batch; nil: nobody wants to know.
+	Progress func(Progress)
+}
+
+// Progress is how far an import came.
+type Progress struct {
+	// Done is how much of the source is done, from 0 to 1; Before is what earlier runs had done of it.
+	Done, Before float64
+	// Stats are those of this run.
+	Stats storage.ImportStats
+	// Skipped is what could not be taken from the source with the last batch.
+	Skipped []Skip
+}
+
+// Report is what an import did.
+type Report struct {
+	// Resumed says that an earlier run had begun, Complete that there was nothing left to do.
+	Resumed, Complete bool
+	// Stats are those of this run, All those of all runs.
+	Stats, All storage.ImportStats
+	// Skipped samples could not be taken from the source, in all runs.
+	Skipped int
+}
+
+// Run imports what a source has, from where an earlier run ended. An error leaves what is done; run it again to go on.
+func Run(ctx context.Context, o Options) (r Report, err error) {
+	at, err := readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant})
+	if err != nil {
+		return r, err
+	}
+	r.Resumed, r.Complete, r.All, r.Skipped = at.Position != "" || at.Complete, at.Complete, at.Stats, at.Skipped
+	if at.Complete {
+		return r, nil
+	}
+	before := at.Done
+	for b, err := range ahead(ctx, o.Source, at.Position) {
+		if err != nil {
+			return r, err
+		}
+		stats, err := o.Store.Import(ctx, o.Tenant, b.Series)
+		if err != nil {
+			return r, err
+		}
+		r.Stats.Add(stats)
+		at.Stats.Add(stats)
+		for _, s := range b.Skipped {
+			at.Skipped += s.Samples
+		}
+		at.Position, at.Done = b.Position, b.Done
+		if err := at.write(o.Checkpoint); err != nil {
+			return r, err
+		}
+		r.All, r.Skipped = at.Stats, at.Skipped
+		if o.Progress != nil {
+			o.Progress(Progress{Done: b.Done, Before: before, Stats: r.Stats, Skipped: b.Skipped})
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return r, err
+	}
+	at.Complete, at.Done = true, 1
+	return r, at.write(o.Checkpoint)
+}
+
+// ahead yields the batches of a source, and reads one more meanwhile.
+func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, error) bool) {
+	type item struct {
+		b   Batch
+		err error
+	}
+	return func(yield func(Batch, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		items := make(chan item)
+		defer func() {
+			cancel()
+			for range items { // Until the source has let go.
+			}
+		}()
+		go func() {
+			defer close(items)
+			for b, err := range s.Batches(ctx, after) {
+				select {
+				case items <- item{b, err}:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+		for i := range items {
+			if i.err != nil && errors.Is(i.err, context.Canceled) && ctx.Err() != nil {
+				i.err = ctx.Err()
+			}
+			if !yield(i.b, i.err) || i.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Describe says in a line what a plan offers.
+func (p Plan) Describe() string {
+	text := p.Words
+	if p.MinMS <= p.MaxMS {
+		text += fmt.Sprintf(", %s – %s", instant(p.MinMS), instant(p.MaxMS))
+	}
+	if p.Series > 0 {
+		text += fmt.Sprintf(", %d series", p.Series)
+	}
+	if p.Samples > 0 {
+		text += fmt.Sprintf(", %d samples", p.Samples)
+	}
+	return text
+}

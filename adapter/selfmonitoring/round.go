@@ -1,0 +1,183 @@
+package selfmonitoring
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/adapter"
+)
+
+// errTooMany says that a round has more samples than Options.MaxSamples.
+var errTooMany = errors.New("selfmonitoring: more metrics than are stored")
+
+// round is one gathering of all metrics.
+type round struct {
+	m  *Monitor
+	in *adapter.Intake
+	at int64
+
+	stored  map[uint64]labels.Labels
+	samples int
+	refused int
+}
+
+func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
+	return &round{m: m, in: adapter.NewIntake(ctx, Tenant, m.newBatch), at: at.UnixMilli(), stored: make(map[uint64]labels.Labels, len(m.stored))}
+}
+
+// store gathers the metrics and commits them. Metrics that can't be gathered are no error: up says so. After an error
+// nothing is known to be stored.
+func (m *Monitor) store(ctx context.Context, at time.Time) error {
+	r := m.newRound(ctx, at)
+	defer func() { r.in.Release() }()
+	begin := time.Now()
+	text, err := gather(m.o.Gatherer)
+	if err == nil {
+		err = r.addAll(text)
+	}
+	up := 1.0
+	var failed *gatherError
+	switch {
+	case errors.As(err, &failed):
+		m.o.Logger.Warn("the process' own metrics can't be gathered", "err", err)
+		r.in.Release() // What was gathered so far is incomplete.
+		r, up = m.newRound(ctx, at), 0
+	case err != nil:
+		return err
+	}
+	scraped := r.samples
+	for _, own := range []struct {
+		name string
+		v    float64
+	}{{"up", up}, {"scrape_duration_seconds", time.Since(begin).Seconds()}, {"scrape_samples_scraped", float64(scraped)}} {
+		if err := r.add(labels.FromStrings(labels.MetricName, own.name), own.v); err != nil {
+			return err
+		}
+	}
+	if err := r.markGone(); err != nil {
+		return err
+	}
+	if err := r.in.Commit(); err != nil {
+		return err
+	}
+	m.stored = r.stored
+	m.metrics.samples.Add(float64(r.in.Durable()))
+	m.metrics.refused.Add(float64(r.refused))
+	return nil
+}
+
+// gatherError says that the metrics themselves are at fault.
+type gatherError struct{ error }
+
+func (e *gatherError) Unwrap() error { return e.error }
+
+// gather returns the metrics as a Prometheus would get them.
+func gather(from prometheus.Gatherer) ([]byte, error) {
+	families, err := from.Gather()
+	if err != nil {
+		return nil, &gatherError{err}
+	}
+	var text bytes.Buffer
+	encoder := expfmt.NewEncoder(&text, expfmt.NewFormat(expfmt.TypeProtoDelim))
+	for _, family := range families {
+		if err := encoder.Encode(family); err != nil {
+			return nil, &gatherError{err}
+		}
+	}
+	return text.Bytes(), nil
+}
+
+// addAll adds what Prometheus would store of an answer to its scrape. Histograms have their classic buckets, as in a
+// Prometheus that isn't told otherwise.
+func (r *round) addAll(text []byte) error {
+	p := textparse.NewProtobufParser(text, true, true, false, false, labels.NewSymbolTable())
+	var ls labels.Labels
+	var help []byte
+	for {
+		entry, err := p.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return &gatherError{err}
+		}
+		switch entry {
+		case textparse.EntryHelp:
+			_, text := p.Help()
+			help = append(help[:0], text...)
+		case textparse.EntryType:
+			r.describe(p, help)
+		case textparse.EntrySeries:
+			if r.samples >= r.m.o.MaxSamples {
+				return &gatherError{fmt.Errorf("%w: %d", errTooMany, r.m.o.MaxSamples)}
+			}
+			p.Labels(&ls)
+			_, _, v := p.Series()
+			if err := r.add(ls, v); err != nil {
+				return err
+			}
+			r.samples++
+		}
+	}
+}
+
+// describe tells what the metric at hand means. Its help stood before.
+func (r *round) describe(p textparse.Parser, help []byte) {
+	if r.m.o.Metadata == nil {
+		return
+	}
+	name, kind := p.Type()
+	r.m.o.Metadata(Tenant, name, string(kind), nil, help)
+}
+
+// add adds a sample with the labels that a scrape would give it: a label of the metric's own that has the name of one
+// of those is exported under another. Start timestamps stay out, as they do in a Prometheus that isn't told otherwise.
+func (r *round) add(ls labels.Labels, v float64) error {
+	b := labels.NewBuilder(ls)
+	for _, target := range []labels.Label{{Name: model.JobLabel, Value: Job}, {Name: model.InstanceLabel, Value: r.m.o.Instance}} {
+		if own := ls.Get(target.Name); own != "" {
+			b.Set(model.ExportedLabelPrefix+target.Name, own)
+		}
+		b.Set(target.Name, target.Value)
+	}
+	ls = b.Labels()
+	switch err := r.in.Float(ls, r.at, 0, v); {
+	case isRefused(err):
+		r.refused++
+		return nil
+	case err != nil:
+		return err
+	}
+	r.stored[ls.Hash()] = ls
+	return nil
+}
+
+// markGone ends the series that are no longer there.
+func (r *round) markGone() error {
+	for hash, ls := range r.m.stored {
+		if _, there := r.stored[hash]; there {
+			continue
+		}
+		if err := r.in.Float(ls, r.at, 0, math.Float64frombits(value.StaleNaN)); err != nil && !isRefused(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func isRefused(err error) bool {
+	var refused *adapter.Refused
+	return errors.As(err, &refused)
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/cassia-db/cassia/adapter/selfmonitoring"
+)
+
+// startSelfMonitoring stores the process' own metrics until the returned function is called. A process that only reads
+// stores nothing.
+func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (stop func()) {
+	if !p.c.SelfMonitoring || p.c.Target == "read" {
+		return func() {}
+	}
+	o := selfmonitoring.DefaultOptions()
+	o.Instance, o.Gatherer, o.Metadata = instance(addresses[0]), p.registry, p.store.NoteMetadata
+	o.Logger, o.Registerer = p.log.With("component", "selfmonitoring"), p.registry
+	monitor := selfmonitoring.New(p.store, o)
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { monitor.Run(ctx) })
+	return func() { cancel(); running.Wait() }
+}
+
+// instance tells the processes apart that share a store: the machine's name, and the port of an address that the process
+// listens on. The external URL wouldn't do, which may be that of a balancer.
+func instance(address string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
