@@ -23,7 +23,7 @@ func TestBackupDuringWrites(t *testing.T) {
 	require.NoError(t, err)
 	home, folder := t.TempDir(), filepath.Join(t.TempDir(), "backups")
 	data := filepath.Join(home, "data")
-	flags := []string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d"}
+	flags := []string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--no-self-monitoring"}
 	program := promrig.Cassia(binary, home, address(t), flags...)
 	k := newKilled(t, killLoads(t, time.Now())[:2], program)
 	k.processes = []*promrig.Process{start(k.ctx, t, program)}
