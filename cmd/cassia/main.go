@@ -35,6 +35,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addDoctor(app),
 		addDownsample(app),
 		addRetention(app),
+		addExport(app),
 		addImportBlocks(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
