@@ -36,6 +36,11 @@ func newProgressBar(f *os.File, now func() time.Time) *progressBar {
 
 // tell shows it, unless it was shown just now.
 func (p *progressBar) tell(d downsample.Done) {
+	p.show(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string { return progressLine(d, took) })
+}
+
+// show shows how much is done, from 0 to 1, with a line of words, unless it did just now.
+func (p *progressBar) show(done float64, words func(took time.Duration) string) {
 	now := p.now()
 	every := lineEvery
 	if p.terminal {
@@ -45,9 +50,9 @@ func (p *progressBar) tell(d downsample.Done) {
 		return
 	}
 	p.shown = now
-	line := progressLine(d, now.Sub(p.began))
+	line := words(now.Sub(p.began))
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K%s %s", bar(d), line)
+		fmt.Fprintf(p.w, "\r\x1b[K%s %s", drawn(done), line)
 		return
 	}
 	fmt.Fprintln(p.w, line)
@@ -60,9 +65,12 @@ func (p *progressBar) end() {
 	}
 }
 
-// bar draws how much is done.
-func bar(d downsample.Done) string {
-	full := barWidth * d.Steps / max(1, d.All)
+// bar draws how much of a plan is done.
+func bar(d downsample.Done) string { return drawn(float64(d.Steps) / float64(max(1, d.All))) }
+
+// drawn draws how much is done, from 0 to 1.
+func drawn(done float64) string {
+	full := int(barWidth * done)
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
 

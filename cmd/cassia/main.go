@@ -27,7 +27,7 @@ type subcommand struct {
 
 // subcommands declares all that cassia can do.
 func subcommands(app *kingpin.Application) []subcommand {
-	schema := addSchema(app)
+	schema, imports := addSchema(app), addImport(app)
 	return []subcommand{
 		addServe(app),
 		addCheck(app),
@@ -35,6 +35,8 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addDoctor(app),
 		addDownsample(app),
 		addRetention(app),
+		addExport(app),
+		addImportBlocks(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
 		addBench(app),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,10 @@ type offline struct {
 	*config.Engine
 	// retention is what the store is opened with. For ever, the zero value, makes everything readable.
 	retention config.Retention
+	// queryBytes bounds what one query may read; 0: the store's default.
+	queryBytes int64
+	// create makes a directory and a store of the default settings where there is none.
+	create bool
 }
 
 func offlineFlags(cmd *kingpin.CmdClause) offline { return offline{Engine: config.RegisterEngine(cmd)} }
@@ -38,7 +43,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		}
 		return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 	}
-	if _, err := os.Stat(o.Path); err != nil && o.Kind == config.EnginePebble {
+	if _, err := os.Stat(o.Path); err != nil && o.Kind == config.EnginePebble && !o.create {
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -48,8 +53,14 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
-	so.Slot, so.Logger = 0, log
+	so.Logger = log
+	if o.create {
+		so.AnySettings = true
+	} else {
+		so.Slot = 0
+	}
 	o.retention.Into(&so)
+	so.QueryBytes = cmp.Or(o.queryBytes, so.QueryBytes)
 	if o.Kind == config.EngineCassandra {
 		so.Shared, so.Self = true, storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}

@@ -226,11 +226,11 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: append(routes, haRoute(ha), p.federate(evaluator)),
+		API: queries, Write: write, Routes: append(append(routes, haRoute(ha), p.federate(evaluator)), p.page()...),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
-		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
+		Gatherer:     p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
 	}
 	p.lock(&options, files)
 	files.Add("--limits.file", p.loadLimits)

@@ -60,7 +60,6 @@ func (h *handler) routes() []Route {
 		// Its errors may name series of any tenant.
 		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.downsample)},
 		{Path: "GET /metrics", Name: "/metrics", Role: Watch, Handler: metrics},
-		{Path: "GET /{$}", Name: "/", Role: Read, Handler: http.HandlerFunc(h.index)},
 
 		{Path: "/debug/pprof/", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Index)},
 		{Path: "/debug/pprof/cmdline", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Cmdline)},

@@ -1,0 +1,120 @@
+package blocks
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb"
+)
+
+var (
+	// ErrNoBlocks says that a folder has none.
+	ErrNoBlocks = errors.New("blocks: no TSDB block there: a block is a folder with meta.json, index and chunks")
+	// ErrDownsampled says that a block holds Thanos' aggregates in place of samples.
+	ErrDownsampled = errors.New("blocks: Thanos' downsampled blocks hold aggregates, not samples, and can't be imported; import the raw blocks of that time, Cassia makes rollups of its own")
+	// ErrDamaged says that a block can't be read.
+	ErrDamaged = errors.New("blocks: damaged block")
+)
+
+// found is a block as its meta.json describes it.
+type found struct {
+	dir  string
+	meta tsdb.BlockMeta
+	// external are the labels that Thanos or Mimir keep beside the series'.
+	external labels.Labels
+}
+
+// metaFile is what is read of meta.json.
+type metaFile struct {
+	tsdb.BlockMeta
+	Thanos struct {
+		Labels     map[string]string `json:"labels"`
+		Downsample struct {
+			Resolution int64 `json:"resolution"`
+		} `json:"downsample"`
+	} `json:"thanos"`
+}
+
+// find lists the blocks of folders, each a block or a folder of blocks, in the order of time.
+func find(dirs []string) ([]found, error) {
+	var list []found
+	seen := map[string]bool{}
+	for _, dir := range dirs {
+		here, err := findIn(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range here {
+			if !seen[f.meta.ULID.String()] { // Copies of a block are one.
+				seen[f.meta.ULID.String()] = true
+				list = append(list, f)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b found) int {
+		return cmp.Or(cmp.Compare(a.meta.MinTime, b.meta.MinTime), a.meta.ULID.Compare(b.meta.ULID))
+	})
+	return list, nil
+}
+
+func findIn(dir string) ([]found, error) {
+	f, err := readMeta(dir)
+	if err == nil {
+		return []found{f}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("blocks: %w", err)
+	}
+	var list []found
+	for _, e := range entries {
+		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() {
+			continue // wal, chunks_head, and what is being written, or deleted
+		}
+		f, err := readMeta(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w %s: it has no meta.json; move it away to import the others", ErrDamaged, filepath.Join(dir, e.Name()))
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, f)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNoBlocks, dir)
+	}
+	return list, nil
+}
+
+func readMeta(dir string) (found, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	if err != nil {
+		return found{}, err
+	}
+	var m metaFile
+	if err := json.Unmarshal(text, &m); err != nil {
+		return found{}, fmt.Errorf("%w %s: meta.json: %w; move it away to import the others", ErrDamaged, dir, err)
+	}
+	if m.Thanos.Downsample.Resolution > 0 {
+		return found{}, fmt.Errorf("%w: %s", ErrDownsampled, dir)
+	}
+	external := map[string]string{}
+	for name, value := range m.Thanos.Labels {
+		if !strings.HasPrefix(name, "__") { // Mimir's own, such as the tenant and the shard
+			external[name] = value
+		}
+	}
+	return found{dir, m.BlockMeta, labels.FromMap(external)}, nil
+}

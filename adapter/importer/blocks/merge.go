@@ -1,0 +1,154 @@
+package blocks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/tsdb/index"
+	"github.com/prometheus/prometheus/tsdb/tombstones"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// merge walks through the series of blocks in the order of their labels.
+type merge struct {
+	cursors []*cursor
+	// at are those whose series is the current one.
+	at []*cursor
+}
+
+// cursor is a place in a block's series.
+type cursor struct {
+	b        *block
+	postings index.Postings
+	labels   labels.Labels
+	ref      promstorage.SeriesRef
+	metas    []chunks.Meta
+	builder  labels.ScratchBuilder
+	it       chunkenc.Iterator
+	done     bool
+}
+
+func newMerge(ctx context.Context, list []*block, matchers [][]*labels.Matcher) (*merge, error) {
+	m := &merge{}
+	for _, b := range list {
+		if err := b.open(); err != nil {
+			return nil, err
+		}
+		c := &cursor{b: b}
+		var err error
+		if c.postings, err = postings(ctx, b.index, matchers); err != nil {
+			return nil, b.damaged(err)
+		}
+		if err := c.next(); err != nil {
+			return nil, err
+		}
+		m.cursors = append(m.cursors, c)
+	}
+	return m, nil
+}
+
+// postings lists the series that pass all matchers of one of the lists, in the order of their labels.
+func postings(ctx context.Context, ir tsdb.IndexReader, matchers [][]*labels.Matcher) (index.Postings, error) {
+	if len(matchers) == 0 {
+		return tsdb.AllSortedPostings(ctx, ir), nil
+	}
+	var lists []index.Postings
+	for _, ms := range matchers {
+		p, err := tsdb.PostingsForMatchers(ctx, ir, ms...)
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, p)
+	}
+	return ir.SortedPostings(index.Merge(ctx, lists...)), nil
+}
+
+// next goes to the block's next series.
+func (c *cursor) next() error {
+	if !c.postings.Next() {
+		c.done = true
+		if err := c.postings.Err(); err != nil {
+			return c.b.damaged(err)
+		}
+		return nil
+	}
+	c.ref, c.metas = c.postings.At(), c.metas[:0]
+	if err := c.b.index.Series(c.ref, &c.builder, &c.metas); err != nil {
+		return c.b.damaged(err)
+	}
+	c.labels = c.builder.Labels()
+	return nil
+}
+
+// next goes to the next series, and returns its labels.
+func (m *merge) next() (ls labels.Labels, ok bool, err error) {
+	for _, c := range m.at {
+		if err := c.next(); err != nil {
+			return ls, false, err
+		}
+	}
+	m.at = m.at[:0]
+	for _, c := range m.cursors {
+		if c.done {
+			continue
+		}
+		order := -1
+		if len(m.at) > 0 {
+			order = labels.Compare(c.labels, m.at[0].labels)
+		}
+		if order < 0 {
+			m.at = m.at[:0]
+		}
+		if order <= 0 {
+			m.at = append(m.at, c)
+		}
+	}
+	if len(m.at) == 0 {
+		return ls, false, nil
+	}
+	return m.at[0].labels, true, nil
+}
+
+// read returns the current series' samples with minT <= t <= maxT, of all blocks, sorted, and the chunks that are damaged.
+func (m *merge) read(minT, maxT int64) (*chunk.Samples, []importer.Skip, error) {
+	samples := &chunk.Samples{}
+	var skipped []importer.Skip
+	for _, c := range m.at {
+		deleted, err := c.b.tombstones.Get(c.ref)
+		if err != nil {
+			return nil, nil, c.b.damaged(err)
+		}
+		for _, meta := range c.metas {
+			if meta.MaxTime < minT || meta.MinTime > maxT {
+				continue
+			}
+			if err := c.readChunk(meta, minT, maxT, deleted, samples); err != nil {
+				skipped = append(skipped, importer.Skip{
+					What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime), Why: err.Error(),
+				})
+			}
+		}
+	}
+	samples.Normalize()
+	return samples, skipped, nil
+}
+
+func (c *cursor) readChunk(meta chunks.Meta, minT, maxT int64, deleted tombstones.Intervals, into *chunk.Samples) error {
+	ch, iterable, err := c.b.chunks.ChunkOrIterable(meta)
+	if err != nil {
+		return err
+	}
+	if iterable != nil {
+		c.it = iterable.Iterator(c.it)
+	} else {
+		c.it = ch.Iterator(c.it)
+	}
+	return decode(c.it, minT, maxT, deleted, into)
+}

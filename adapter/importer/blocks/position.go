@@ -1,0 +1,69 @@
+package blocks
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// position is where a batch ended, and what had been read by then.
+type position struct {
+	// Day is the start of the day to go on with, milliseconds; Group and After the external labels and the series
+	// that were read last of it, if any.
+	Day   int64             `json:"day"`
+	Group string            `json:"group,omitempty"`
+	After map[string]string `json:"after,omitempty"`
+	// Sources are the blocks that what was read so far was first written in. Compaction leaves them the same.
+	Sources []string `json:"sources"`
+}
+
+func (p position) String() string {
+	text, _ := json.Marshal(p) // Invariant: a struct of texts and numbers can be marshalled.
+	return string(text)
+}
+
+func (p position) labels() labels.Labels { return labels.FromMap(p.After) }
+
+func parsePosition(text string) (p position, err error) {
+	if text == "" {
+		return position{Day: -1 << 62}, nil
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return p, fmt.Errorf("blocks: the checkpoint's position can't be read: %w", err)
+	}
+	return p, nil
+}
+
+// resume returns where to go on after a position: there, or earlier where blocks have come that weren't read.
+func (s *Source) resume(at position) position {
+	for _, b := range s.blocks {
+		if b.meta.MinTime > at.Day+dayMS {
+			continue
+		}
+		day := max(dayOf(s.minT), dayOf(max(b.meta.MinTime, s.minT)))
+		if day > at.Day || day == at.Day && at.Group == "" && len(at.After) == 0 {
+			continue
+		}
+		for _, source := range b.sources() {
+			if _, ok := slices.BinarySearch(at.Sources, source); !ok {
+				at = position{Day: day, Sources: at.Sources}
+				break
+			}
+		}
+	}
+	return at
+}
+
+// sourcesUntil lists the sources of the blocks that begin before a time.
+func (s *Source) sourcesUntil(t int64) []string {
+	var list []string
+	for _, b := range s.blocks {
+		if b.meta.MinTime <= t {
+			list = append(list, b.sources()...)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

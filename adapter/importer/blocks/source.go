@@ -1,0 +1,306 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Options say what to read.
+type Options struct {
+	// Dirs are blocks, or folders of blocks.
+	Dirs []string
+	// Selection is what is wanted of them.
+	Selection importer.Selection
+	// NoExternal leaves out the labels that Thanos and Mimir keep in meta.json; without it every series gets them, but
+	// for those that Without names: so copies of two replicas become one series.
+	NoExternal bool
+	Without    []string
+	// BatchBytes is about how much a batch holds; 0: importer.BatchBytes.
+	BatchBytes int
+}
+
+// Source reads blocks; it is an importer.Source.
+type Source struct {
+	opts   Options
+	blocks []*block
+	// minT and maxT are the first and the last timestamp wanted.
+	minT, maxT int64
+}
+
+const (
+	dayMS = 24 * 3600 * 1000
+	// dayBytes ends a batch at the end of a day, where it holds so much.
+	dayBytes = 8 << 20
+)
+
+// New returns a source. Close it after use.
+func New(o Options) *Source {
+	if o.BatchBytes == 0 {
+		o.BatchBytes = importer.BatchBytes
+	}
+	return &Source{opts: o}
+}
+
+// Close closes all blocks.
+func (s *Source) Close() error {
+	var err error
+	for _, b := range s.blocks {
+		err = errors.Join(err, b.close())
+	}
+	return err
+}
+
+// Plan implements importer.Source. Every block is opened once, so that a damaged one is found before anything is done.
+func (s *Source) Plan(context.Context) (p importer.Plan, err error) {
+	if err := s.find(); err != nil {
+		return p, err
+	}
+	for _, b := range s.blocks {
+		if err := b.open(); err != nil {
+			return p, err
+		}
+		if err := b.close(); err != nil {
+			return p, err
+		}
+		p.Samples += int64(b.meta.Stats.NumSamples)
+		p.Series = max(p.Series, int64(b.meta.Stats.NumSeries))
+	}
+	p.MinMS, p.MaxMS = s.minT, s.maxT
+	p.Words = fmt.Sprintf("%d blocks", len(s.blocks))
+	if len(s.blocks) == 1 {
+		p.Words = "1 block"
+	}
+	for _, dir := range s.opts.Dirs {
+		if _, err := os.Stat(filepath.Join(dir, "wal")); err == nil {
+			p.Words += " (not the write-ahead log: what Prometheus hasn't cut into blocks yet, its last hours, is left out)"
+			break
+		}
+	}
+	return p, nil
+}
+
+// find looks for blocks that have anything of the selection.
+func (s *Source) find() error {
+	if s.blocks != nil {
+		return nil
+	}
+	list, err := find(s.opts.Dirs)
+	if err != nil {
+		return err
+	}
+	s.minT, s.maxT = math.MaxInt64, math.MinInt64
+	sel := &s.opts.Selection
+	for _, f := range list {
+		last := f.meta.MaxTime - 1
+		if last < sel.MinMS || f.meta.MinTime > sel.MaxMS {
+			continue
+		}
+		s.blocks = append(s.blocks, &block{found: f, external: s.external(f.external)})
+		s.minT, s.maxT = min(s.minT, max(f.meta.MinTime, sel.MinMS)), max(s.maxT, min(last, sel.MaxMS))
+	}
+	if len(s.blocks) == 0 {
+		return fmt.Errorf("%w that has anything of the time that is asked for", ErrNoBlocks)
+	}
+	return nil
+}
+
+// external returns the labels that series of a block get.
+func (s *Source) external(ls labels.Labels) labels.Labels {
+	if s.opts.NoExternal {
+		return labels.EmptyLabels()
+	}
+	return labels.NewBuilder(ls).Del(s.opts.Without...).Labels()
+}
+
+// Batches implements importer.Source.
+func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.Batch, error] {
+	return func(yield func(importer.Batch, error) bool) {
+		if err := s.find(); err != nil {
+			yield(importer.Batch{}, err)
+			return
+		}
+		at, err := parsePosition(after)
+		if err != nil {
+			yield(importer.Batch{}, err)
+			return
+		}
+		c := &cutter{s: s, yield: yield, first: dayOf(s.minT), last: dayOf(s.maxT)}
+		err = c.run(ctx, s.resume(at))
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(importer.Batch{}, err)
+		}
+	}
+}
+
+// errEnough says that whoever reads batches wants no more.
+var errEnough = errors.New("blocks: enough")
+
+// dayOf returns the start of the day that holds a timestamp: days are left-open and right-closed, as Cassia's slots are.
+func dayOf(t int64) int64 {
+	d := (t - 1) / dayMS
+	if (t-1)%dayMS < 0 {
+		d--
+	}
+	return d * dayMS
+}
+
+// cutter cuts what blocks hold into batches.
+type cutter struct {
+	s           *Source
+	yield       func(importer.Batch, error) bool
+	first, last int64 // days
+	batch       importer.Batch
+	bytes       int
+	// within is how much of the day under way is read, from 0 to 1.
+	within float64
+}
+
+func (c *cutter) run(ctx context.Context, from position) error {
+	day := max(c.first, from.Day)
+	for ; day <= c.last; day += dayMS {
+		for _, g := range c.s.groups(day) {
+			if err := c.group(ctx, day, g, from); err != nil {
+				return err
+			}
+		}
+		if c.bytes >= min(dayBytes, c.s.opts.BatchBytes) {
+			if err := c.flush(position{Day: day + dayMS}); err != nil {
+				return err
+			}
+		}
+		c.s.closeUntil(day + dayMS)
+	}
+	if len(c.batch.Series)+len(c.batch.Skipped) > 0 {
+		return c.flush(position{Day: day})
+	}
+	return nil
+}
+
+// group reads a day of the blocks with the same external labels.
+func (c *cutter) group(ctx context.Context, day int64, g group, from position) error {
+	name := g.external.String()
+	var after labels.Labels
+	if from.Day == day {
+		if name < from.Group {
+			return nil
+		}
+		if name == from.Group {
+			after = from.labels()
+		}
+	}
+	sel := &c.s.opts.Selection
+	m, err := newMerge(ctx, g.blocks, sel.Matchers)
+	if err != nil {
+		return err
+	}
+	minT, maxT := max(day+1, sel.MinMS), min(day+dayMS, sel.MaxMS)
+	for n := 0; ; n++ {
+		ls, ok, err := m.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !after.IsEmpty() && labels.Compare(ls, after) <= 0 {
+			continue
+		}
+		samples, skipped, err := m.read(minT, maxT)
+		if err != nil {
+			return err
+		}
+		c.within = float64(n) / float64(g.series())
+		c.batch.Skipped = append(c.batch.Skipped, skipped...)
+		if samples.Len() == 0 {
+			continue
+		}
+		c.batch.Series = append(c.batch.Series, storage.ImportedSeries{Labels: sel.Labels(with(ls, g.external)), Samples: samples})
+		if c.bytes += sizeOf(samples); c.bytes >= c.s.opts.BatchBytes {
+			if err := c.flush(position{Day: day, Group: name, After: ls.Map()}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// with adds a block's labels, which win: so it is in Thanos.
+func with(ls, external labels.Labels) labels.Labels {
+	if external.IsEmpty() {
+		return ls
+	}
+	b := labels.NewBuilder(ls)
+	external.Range(func(l labels.Label) { b.Set(l.Name, l.Value) })
+	return b.Labels()
+}
+
+// flush yields the batch. at is what comes after it.
+func (c *cutter) flush(at position) error {
+	at.Sources = c.s.sourcesUntil(min(at.Day, c.last) + dayMS)
+	c.batch.Position = at.String()
+	done := float64(at.Day - c.first)
+	if at.After != nil {
+		done += min(1, c.within) * dayMS
+	}
+	c.batch.Done = min(1, done/float64(c.last+dayMS-c.first))
+	b := c.batch
+	c.batch, c.bytes = importer.Batch{}, 0
+	if !c.yield(b, nil) {
+		return errEnough
+	}
+	return nil
+}
+
+// group are blocks whose series get the same labels besides their own.
+type group struct {
+	external labels.Labels
+	blocks   []*block
+}
+
+// series is about how many series the blocks have, at least 1.
+func (g *group) series() (n uint64) {
+	for _, b := range g.blocks {
+		n = max(n, b.meta.Stats.NumSeries)
+	}
+	return max(n, 1)
+}
+
+// groups returns the blocks that have anything of a day, in the order of the names of their labels.
+func (s *Source) groups(day int64) (list []group) {
+	for _, b := range s.blocks {
+		if b.meta.MinTime > day+dayMS || b.meta.MaxTime <= day+1 {
+			continue
+		}
+		i := slices.IndexFunc(list, func(g group) bool { return labels.Equal(g.external, b.external) })
+		if i < 0 {
+			i = len(list)
+			list = append(list, group{external: b.external})
+		}
+		list[i].blocks = append(list[i].blocks, b)
+	}
+	slices.SortFunc(list, func(a, b group) int { return strings.Compare(a.external.String(), b.external.String()) })
+	return list
+}
+
+// closeUntil closes the blocks that end before a time.
+func (s *Source) closeUntil(t int64) {
+	for _, b := range s.blocks {
+		if b.meta.MaxTime <= t+1 {
+			_ = b.close() // It was only read.
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// addImport declares the command that has a command of its own for each source of history.
+func addImport(app *kingpin.Application) *kingpin.CmdClause {
+	return app.Command("import", "Bring history from elsewhere: it is sealed directly, with its rollups. "+
+		"It may be stopped, or killed, and run again. No server may be running on a directory; beside a cluster's it may run.")
+}
+
+// importCommand is what the commands of import share.
+type importCommand struct {
+	offline
+	name                   string // of the command, such as "import blocks"
+	kept                   func() (config.Retention, error)
+	saidKept               bool
+	tenant, checkpoint     string
+	dryRun, verify         bool
+	matches, add           []string
+	start, end             string
+	source                 string
+	checkpointSet, flagSet bool
+}
+
+func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
+	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
+	c.create = true
+	cmd.GetFlag("retention.raw").IsSetByUser(&c.saidKept)
+	cmd.Flag("tenant", "Tenant that gets the history.").Default("default").StringVar(&c.tenant)
+	cmd.Flag("checkpoint", "File that remembers how far the import came. Default: one in this directory, named after what is imported and where to.").
+		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
+	cmd.Flag("dry-run", "Only tell what there is.").BoolVar(&c.dryRun)
+	cmd.Flag("verify", "Read the source once more afterwards, and compare it with what is stored. An import that is complete is only verified.").BoolVar(&c.verify)
+	cmd.Flag("match", "Series to import, as a selector such as '{job=\"node\"}'. May be given several times; default: all.").StringsVar(&c.matches)
+	cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: with the oldest.").StringVar(&c.start)
+	cmd.Flag("end", "Where to end. Default: with the newest.").StringVar(&c.end)
+	cmd.Flag("label", "Label to add to every series, as name=value. May be given several times.").StringsVar(&c.add)
+	return c
+}
+
+// selection parses what is wanted of the source.
+func (c *importCommand) selection() (sel importer.Selection, err error) {
+	sel = importer.Everything()
+	for _, text := range c.matches {
+		ms, err := parser.NewParser(parser.Options{}).ParseMetricSelector(text)
+		if err != nil {
+			return sel, fmt.Errorf("--match=%s: %s", text, oneLine(err))
+		}
+		sel.Matchers = append(sel.Matchers, ms)
+	}
+	for _, text := range c.add {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || !model.UTF8Validation.IsValidLabelName(name) || value == "" {
+			return sel, fmt.Errorf("--label=%s: must be a label such as cluster=a", text)
+		}
+		sel.Add = append(sel.Add, labels.Label{Name: name, Value: value})
+	}
+	for _, f := range []struct {
+		name, text string
+		into       *int64
+	}{{"start", c.start, &sel.MinMS}, {"end", c.end, &sel.MaxMS}} {
+		if f.text == "" {
+			continue
+		}
+		at, err := parseInstant(f.text)
+		if err != nil {
+			return sel, fmt.Errorf("--%s=%s: must be an instant such as 2027-01-01T00:00:00Z or 1798761600", f.name, f.text)
+		}
+		*f.into = at.UnixMilli()
+	}
+	if sel.MinMS > sel.MaxMS {
+		return sel, fmt.Errorf("--start=%s --end=%s: the end must come after the start", c.start, c.end)
+	}
+	return sel, nil
+}
+
+// from makes the command one that imports from a source. what says in words which that is, with all flags that change
+// what it yields; open opens it, and it is closed afterwards if it can be.
+func (c *importCommand) from(what func() string, open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
+	return subcommand{c.name, func(ctx context.Context) (err error) {
+		sel, err := c.selection()
+		if err != nil {
+			return err
+		}
+		c.source = strings.Join(append([]string{what(), c.start, c.end}, slices.Concat(c.matches, c.add)...), " ")
+		source, err := open(ctx, sel)
+		if err != nil {
+			return fmt.Errorf("%s", oneLine(err))
+		}
+		if closer, ok := source.(io.Closer); ok {
+			defer func() { err = errors.Join(err, closer.Close()) }()
+		}
+		plan, err := source.Plan(ctx)
+		if err != nil {
+			return fmt.Errorf("%s", oneLine(err))
+		}
+		fmt.Println(plan.Describe())
+		if err := c.keep(plan); err != nil || c.dryRun {
+			return err
+		}
+		return c.withStore(ctx, func(s *storage.Store) error { return c.run(ctx, s, source) })
+	}}
+}
+
+// keep parses the retention. Rows are written as long as it says, so that it must be said where it matters.
+func (c *importCommand) keep(plan importer.Plan) (err error) {
+	if c.retention, err = c.kept(); err != nil {
+		return err
+	}
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if !c.saidKept && c.Kind == config.EngineCassandra {
+		return errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
+	}
+	if raw := c.retention.Raw; raw != 0 && plan.MinMS <= plan.MaxMS && plan.MinMS < time.Now().Add(-raw).UnixMilli() {
+		told := fmt.Sprintf("samples before %s are past --retention.raw=%s: of what is older than that by more than 7 days, only rollups are stored", shortInstant(time.Now().Add(-raw).UnixMilli()), model.Duration(raw))
+		if !c.saidKept && !c.dryRun {
+			return fmt.Errorf("%s; say so with that flag, or as the server has it", told)
+		}
+		fmt.Println(told)
+	}
+	return nil
+}
+
+// run imports, and tells what came of it.
+func (c *importCommand) run(ctx context.Context, s *storage.Store, source importer.Source) error {
+	if known := s.ClassNames(); len(known) > 0 && len(c.retention.Classes) == 0 {
+		return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", c.Where(), strings.Join(known, ", "))
+	}
+	if !c.checkpointSet {
+		sum := sha256.Sum256([]byte(c.source + "\x00" + c.Where() + "\x00" + c.tenant))
+		c.checkpoint = fmt.Sprintf("cassia-import-%x.json", sum[:4])
+	}
+	bar := newProgressBar(os.Stderr, time.Now)
+	t := &importTeller{bar: bar}
+	o := importer.Options{
+		Store: s, Tenant: c.tenant, Source: source, Name: c.source, Target: c.Where(), Checkpoint: c.checkpoint, Progress: t.tell,
+	}
+	report, err := importer.Run(ctx, o)
+	bar.end()
+	t.report(os.Stdout, report, bar.now().Sub(bar.began))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w: what is done stays; run it again to go on", errInterrupted)
+	case err != nil:
+		return fmt.Errorf("%s; run it again to go on", oneLine(err))
+	}
+	return nil
+}
+
+// importTeller tells people how an import goes.
+type importTeller struct {
+	bar     *progressBar
+	skipped []importer.Skip
+}
+
+// maxTold bounds how much of what was left out is listed.
+const maxTold = 20
+
+func (t *importTeller) tell(p importer.Progress) {
+	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxTold-len(t.skipped))]...)
+	t.bar.show(p.Done, func(took time.Duration) string {
+		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
+		line := fmt.Sprintf("%5.1f%%  %d samples, %.3g a second", 100*p.Done, n, float64(n)/max(took.Seconds(), 0.001))
+		if p.Done > p.Before {
+			left := time.Duration(float64(took) * (1 - p.Done) / (p.Done - p.Before))
+			line += fmt.Sprintf(", %s left", roughly(min(left, math.MaxInt64/2)))
+		}
+		return line
+	})
+}
+
+// report tells what came of it.
+func (t *importTeller) report(w io.Writer, r importer.Report, took time.Duration) {
+	s := &r.Stats
+	n := s.Samples + s.Known + s.RollupsOnly
+	fmt.Fprintf(w, "imported %d samples in %s, %.3g a second", s.Samples, took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))
+	for _, f := range []struct {
+		n    int
+		what string
+	}{{s.Known, "were there already"}, {s.RollupsOnly, "are only in the rollups"}} {
+		if f.n > 0 {
+			fmt.Fprintf(w, "; %d %s", f.n, f.what)
+		}
+	}
+	fmt.Fprintln(w)
+	if r.Resumed {
+		fmt.Fprintf(w, "with earlier runs: %d samples\n", r.All.Samples)
+	}
+	for _, f := range []struct {
+		n    int
+		what string
+	}{
+		{s.Expired, "samples were left out: they are past the retention of 5m rollups"},
+		{s.Ahead, "samples were left out: they lie in the future"},
+		{s.Refused, "samples were left out: they can't be stored"},
+	} {
+		if f.n > 0 {
+			fmt.Fprintf(w, "%d %s\n", f.n, f.what)
+		}
+	}
+	for _, x := range s.Refusals {
+		fmt.Fprintf(w, "  %d samples of %s: %s\n", x.Samples, x.Labels, oneLine(x.Err))
+	}
+	for _, x := range t.skipped {
+		fmt.Fprintf(w, "  skipped %s: %s\n", x.What, x.Why)
+	}
+}
