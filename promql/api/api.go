@@ -56,6 +56,9 @@ type Options struct {
 	Exemplars promstorage.ExemplarQueryable
 	// Queries are Engine's; nil: nobody can see or cancel them.
 	Queries Queries
+	// Rules tells of the rules that are evaluated, and Alertmanagers where alerts are sent; nil: there are none.
+	Rules         func(ctx context.Context) promapi.RulesRetriever
+	Alertmanagers promapi.AlertmanagerRetriever
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
 	// Cardinality counts for status/tsdb.
@@ -100,6 +103,12 @@ func New(o Options) http.Handler {
 	}
 	if o.Exemplars == nil {
 		o.Exemplars = noExemplars{}
+	}
+	if o.Rules == nil {
+		o.Rules = func(context.Context) promapi.RulesRetriever { return nothing{} }
+	}
+	if o.Alertmanagers == nil {
+		o.Alertmanagers = nothing{}
 	}
 	describe(o)
 	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1)}
@@ -157,7 +166,7 @@ func (a *api) prometheus() *promapi.API {
 		a.Exemplars,
 		func(context.Context) promapi.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) promapi.TargetRetriever { return nothing{} },
-		func(context.Context) promapi.AlertmanagerRetriever { return nothing{} },
+		func(context.Context) promapi.AlertmanagerRetriever { return a.Alertmanagers },
 		func() config.Config { return config.Config{} },
 		a.Flags,
 		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
@@ -165,7 +174,7 @@ func (a *api) prometheus() *promapi.API {
 		adminTSDB{del: a.Delete, snapshot: a.Snapshot}, a.DataDir, a.AdminAPI,
 		false, 0, // No search API.
 		a.Logger,
-		func(context.Context) promapi.RulesRetriever { return nothing{} },
+		a.Rules,
 		readSamples, readConcurrency, readFrame,
 		false, a.cors, a.runtimeInfo, nil,
 		func() []notifications.Notification { return []notifications.Notification{} },
