@@ -14,8 +14,8 @@ import (
 // foreignKeyspace is any name that CQL takes, with quotes if need be.
 var foreignKeyspace = regexp.MustCompile(`^[a-zA-Z0-9_]{1,48}$`)
 
-// Foreign opens a session to read a keyspace that something else than Cassia keeps. Unlike Open it works with any
-// Cassandra from 2.1 on: history is moved off old clusters. Requests are sent again for half a minute when nodes are
+// Foreign opens a session to read a keyspace that something else than Cassia keeps. Unlike Open it asks
+// nothing that Cassandra 3.0 hasn't: history is moved off old clusters. Requests are sent again for half a minute when nodes are
 // slow or missing, so all of them must be reads; Options.Timeout is for each try. Statements name tables without the
 // keyspace. Whoever calls it closes the session.
 func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
