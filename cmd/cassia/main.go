@@ -36,7 +36,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addDownsample(app),
 		addRetention(app),
 		addExport(app),
-		addImportBlocks(imports),
+		addImportBlocks(imports), addImportKairosDB(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
 		addBench(app),
