@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -16,7 +17,8 @@ type Gatherer struct {
 	// chosen are the series that this batch has met; nil: one that isn't wanted.
 	chosen map[string]*chunk.Samples
 	list   []storage.ImportedSeries
-	bytes  int
+	// bytes is about what they take, and enough how much is enough.
+	bytes, enough int
 }
 
 // seriesBytes is about what a series takes besides its labels and samples, and bucketBytes what a bucket of a histogram does.
@@ -25,9 +27,9 @@ const (
 	bucketBytes = 24
 )
 
-// NewGatherer returns one for what is wanted.
-func NewGatherer(s Selection) *Gatherer {
-	return &Gatherer{selection: s, chosen: map[string]*chunk.Samples{}}
+// NewGatherer returns one for what is wanted. enough is the size of a batch, bytes; 0: BatchBytes.
+func NewGatherer(s Selection, enough int) *Gatherer {
+	return &Gatherer{selection: s, chosen: map[string]*chunk.Samples{}, enough: cmp.Or(enough, BatchBytes)}
 }
 
 // Known returns where the samples of a series go that the source names with these bytes, if it has met them since the last
@@ -75,27 +77,50 @@ func (g *Gatherer) Histogram(into *chunk.Samples, h chunk.Histogram) {
 }
 
 // Full says that there is enough for a batch.
-func (g *Gatherer) Full() bool { return g.bytes >= BatchBytes }
+func (g *Gatherer) Full() bool { return g.bytes >= g.enough }
 
-// Take returns what was collected, in the order of labels, and begins anew, but for one series that stays; nil: none does.
-func (g *Gatherer) Take(staying *chunk.Samples) []storage.ImportedSeries {
-	list, left := g.list, []storage.ImportedSeries(nil)
-	list = slices.DeleteFunc(list, func(s storage.ImportedSeries) bool {
-		if s.Samples == staying {
+// Small says that samples take less than half a batch.
+func (g *Gatherer) Small(samples int) bool { return samples*SampleBytes < g.enough/2 }
+
+// Tail is the end of a series' floats, from one on, that stays for the next batch because there is more of it to come.
+type Tail struct {
+	Of   *chunk.Samples // nil: there is none
+	From int
+}
+
+// Take returns what was collected, in the order of labels, and begins anew with a tail.
+func (g *Gatherer) Take(t Tail) []storage.ImportedSeries {
+	var left, list []storage.ImportedSeries
+	for _, s := range g.list {
+		if s.Samples == t.Of {
 			left = append(left, s)
+			s.Samples = cutHead(s.Samples, t.From)
 		}
-		return s.Samples == staying || s.Samples.Len() == 0
-	})
+		if s.Samples.Len() > 0 {
+			list = append(list, s)
+		}
+	}
 	slices.SortStableFunc(list, func(a, b storage.ImportedSeries) int { return labels.Compare(a.Labels, b.Labels) })
 	g.list, g.bytes = left, 0
 	for name, into := range g.chosen {
-		if into == nil || into != staying {
+		if into == nil || into != t.Of {
 			delete(g.chosen, name)
 		} else {
 			g.bytes += seriesBytes + len(name) + SampleBytes*into.Len()
 		}
 	}
 	return list
+}
+
+// cutHead takes the first floats out of samples.
+func cutHead(s *chunk.Samples, n int) *chunk.Samples {
+	head := &chunk.Samples{T: slices.Clone(s.T[:n]), V: slices.Clone(s.V[:n])}
+	s.T, s.V = slices.Delete(s.T, 0, n), slices.Delete(s.V, 0, n)
+	if len(s.ST) > 0 {
+		head.ST = slices.Clone(s.ST[:n])
+		s.ST = slices.Delete(s.ST, 0, n)
+	}
+	return head
 }
 
 // Shorten cuts what a message quotes of a source.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/adapter/importer"
-	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // Days is a source that asks a server for one day after the other. It implements importer.Source.
@@ -19,13 +18,15 @@ type Days struct {
 	importer.Selection
 	// Width is how much time one request is about; it divides a day.
 	Width time.Duration
+	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
+	BatchBytes int
 	// Now bounds Selection where it has no end.
 	Now func() time.Time
 	// Wait waits before a request is made again, or until ctx ends.
 	Wait func(ctx context.Context, d time.Duration) error
 	// Fetch gives what the server has from MinMS to MaxMS, both included, to a Gatherer, which takes nothing else, and calls
-	// take when there is enough for a batch, with a series that should stay because there is more of it to come.
-	Fetch func(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(staying *chunk.Samples) error) error
+	// take when there is enough for a batch, with what should stay of it.
+	Fetch func(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error
 }
 
 // ErrNoStart says that it isn't known where to begin.
@@ -124,7 +125,7 @@ func (p *piece) read(ctx context.Context) error {
 	for try := 1; ; try++ {
 		sel := p.Selection
 		sel.MinMS, sel.MaxMS = p.from, p.to
-		p.g = importer.NewGatherer(sel)
+		p.g = importer.NewGatherer(sel, p.BatchBytes)
 		err := p.Fetch(ctx, p.from, p.to, p.g, p.part)
 		if err == nil {
 			return p.whole()
@@ -153,7 +154,7 @@ func instant(ms int64) string {
 }
 
 // part yields a part of a piece. Its position is before all of it.
-func (p *piece) part(staying *chunk.Samples) error {
+func (p *piece) part(staying importer.Tail) error {
 	p.yielded = true
 	if !p.yield(importer.Batch{Series: p.g.Take(staying), Position: strconv.FormatInt(p.from-1, 10), Done: p.done(p.from)}, nil) {
 		return errEnough
@@ -163,7 +164,7 @@ func (p *piece) part(staying *chunk.Samples) error {
 
 // whole yields the last of a piece.
 func (p *piece) whole() error {
-	if !p.yield(importer.Batch{Series: p.g.Take(nil), Position: strconv.FormatInt(p.to, 10), Done: p.done(p.to + 1)}, nil) {
+	if !p.yield(importer.Batch{Series: p.g.Take(importer.Tail{}), Position: strconv.FormatInt(p.to, 10), Done: p.done(p.to + 1)}, nil) {
 		return errEnough
 	}
 	return nil

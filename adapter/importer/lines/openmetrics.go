@@ -61,7 +61,7 @@ func (o *openMetrics) line(text []byte, from place) error {
 	isType := bytes.HasPrefix(text, typeTag)
 	if isType || len(o.piece) >= pieceBytes {
 		if err := o.rest(); err != nil {
-			return earlier(err)
+			return err
 		}
 	}
 	if isType {
@@ -79,15 +79,6 @@ func (o *openMetrics) line(text []byte, from place) error {
 	return nil
 }
 
-// earlier says that an error is not of the line just read but of one before it.
-func earlier(err error) error {
-	var e *lineError
-	if errors.As(err, &e) {
-		return &lineError{e.back + 1, e.err}
-	}
-	return err
-}
-
 // rest parses the piece.
 func (o *openMetrics) rest() error {
 	if len(o.starts) == 0 {
@@ -96,7 +87,7 @@ func (o *openMetrics) rest() error {
 	o.piece = append(append(o.piece, eof...), '\n')
 	done, err := o.parse()
 	if err != nil { // The parser stops at the line that it can't read.
-		err = &lineError{len(o.starts) - 1 - done, err}
+		err = &lineError{o.starts[done].number + 1, err}
 	}
 	o.starts = o.starts[:0]
 	return err
@@ -181,41 +172,41 @@ func (o *openMetrics) context() string { return o.typ }
 
 func (o *openMetrics) resume(context string) { o.typ = context }
 
-// runs knows which series the last line was about, and since when.
+// runs knows which series the last lines were about.
 type runs struct {
-	g     *importer.Gatherer
-	name  []byte
-	into  *chunk.Samples
+	g    *importer.Gatherer
+	name []byte
+	tail importer.Tail
+	// begin is the first of these lines.
 	begin place
-	// fresh: the series has no earlier samples in this batch.
-	fresh bool
 }
 
 // series returns where the samples of a line go; nil: nowhere.
 func (r *runs) series(name []byte, from place, context string, parse func() (labels.Labels, error)) *chunk.Samples {
 	into, known := r.g.Known(name)
-	if known && bytes.Equal(name, r.name) {
+	if known && into == r.tail.Of && bytes.Equal(name, r.name) {
 		return into
 	}
-	r.name, r.fresh = append(r.name[:0], name...), !known
 	if !known {
 		ls, err := parse()
 		if err != nil {
 			return nil
 		}
 		into = r.g.Series(name, ls)
-		from.context = context
-		r.begin = from
 	}
-	r.into = into
+	r.name, r.begin, r.tail = append(r.name[:0], name...), from, importer.Tail{Of: into}
+	r.begin.context = context
+	if into != nil {
+		r.tail.From = into.Len()
+	}
 	return into
 }
 
-func (r *runs) last() (*chunk.Samples, place) {
-	if !r.fresh {
-		return nil, place{}
-	}
-	return r.into, r.begin
+// last returns these lines, after which the tail is all that is left of the series.
+func (r *runs) last() (importer.Tail, place) {
+	t := r.tail
+	r.tail.From = 0
+	return t, r.begin
 }
 
 // quoted shortens what a message quotes.

@@ -53,10 +53,10 @@ func (r *reader) next() ([]byte, error) {
 	return line, nil
 }
 
-// lineError is an error of a line some before the last one read.
+// lineError is an error of a line before the last one read.
 type lineError struct {
-	back int
-	err  error
+	number int
+	err    error
 }
 
 func (e *lineError) Error() string { return e.err.Error() }
@@ -66,7 +66,7 @@ func (r *reader) wrong(err error) error {
 	number := r.number
 	var earlier *lineError
 	if errors.As(err, &earlier) {
-		number -= earlier.back
+		number = earlier.number
 	}
 	return fmt.Errorf("lines: line %d: %w", number, err)
 }
@@ -83,7 +83,11 @@ func skip(r io.Reader, at int64) error {
 	}
 	n, err := io.CopyN(io.Discard, r, at)
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("lines: the input ends after %d bytes, before the place where the last run stopped, %d: it isn't the same", n, at)
+		return notTheSame(n, at)
 	}
 	return err
+}
+
+func notTheSame(size, at int64) error {
+	return fmt.Errorf("lines: the input ends after %d bytes, before the place where the last run stopped, %d: it isn't the same", size, at)
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/cassia-db/cassia/adapter/importer"
-	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // Options say what is read. Format must be set.
@@ -20,6 +19,8 @@ type Options struct {
 	Stdin  io.Reader
 	Format Format
 	importer.Selection
+	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
+	BatchBytes int
 }
 
 // Format is how lines are to be understood.
@@ -50,9 +51,8 @@ type parser interface {
 	// context is what a parser must know to go on from here, and resume takes it.
 	context() string
 	resume(context string)
-	// last is the series of the last line, and the line with which its samples of this batch began, of which none
-	// came before; nil: it isn't known.
-	last() (*chunk.Samples, place)
+	// last is what the last lines are about, all of one series, and the first of these lines.
+	last() (importer.Tail, place)
 }
 
 // Source reads lines. It implements importer.Source.
@@ -81,6 +81,9 @@ func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
 		err = fmt.Errorf("lines: %s is a folder: give one file after the other", s.o.Path)
+	}
+	if err == nil && info.Mode().IsRegular() && at > info.Size() {
+		err = notTheSame(info.Size(), at)
 	}
 	if err == nil {
 		err = skip(f, at)
@@ -130,8 +133,8 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	g := importer.NewGatherer(s.o.Selection)
-	return read(ctx, in, s.o.Format, g, from, func(at place, staying *chunk.Samples) error {
+	g := importer.NewGatherer(s.o.Selection, s.o.BatchBytes)
+	return read(ctx, in, s.o.Format, g, from, func(at place, staying importer.Tail) error {
 		b := importer.Batch{Series: g.Take(staying), Position: position(at)}
 		if size > 0 {
 			b.Done = min(1, float64(at.at)/float64(size))
@@ -143,13 +146,13 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	})
 }
 
-// Read gives all samples of an input to a Gatherer, and calls take when there is enough for a batch, with the series that
-// should stay, for it isn't whole, and at the end.
-func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(staying *chunk.Samples) error) error {
-	return read(ctx, in, f, g, place{}, func(_ place, staying *chunk.Samples) error { return take(staying) })
+// Read gives all samples of an input to a Gatherer, and calls take when there is enough for a batch, with what should stay of
+// it, and at the end.
+func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(importer.Tail) error) error {
+	return read(ctx, in, f, g, place{}, func(_ place, t importer.Tail) error { return take(t) })
 }
 
-func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place, take func(place, *chunk.Samples) error) error {
+func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place, take func(place, importer.Tail) error) error {
 	r, p := newReader(in, from), f.new(g)
 	p.resume(from.context)
 	for {
@@ -174,8 +177,8 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 			return r.wrong(err)
 		}
 		staying, at := p.last()
-		if staying == nil || staying.Len()*importer.SampleBytes > importer.BatchBytes/2 {
-			staying, at = nil, place{r.at, r.number, p.context()}
+		if staying.Of == nil || !g.Small(staying.Of.Len()-staying.From) {
+			staying, at = importer.Tail{}, place{r.at, r.number, p.context()}
 		}
 		if err := take(at, staying); err != nil {
 			return err
@@ -183,7 +186,7 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 	}
 	// What is good is taken, even if the end is bad.
 	restErr := p.rest()
-	if err := take(place{r.at, r.number, p.context()}, nil); err != nil {
+	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}); err != nil {
 		return err
 	}
 	if err := restErr; err != nil {

@@ -54,7 +54,7 @@ func New(o Options) *fetch.Days {
 type reader struct{ Options }
 
 // fetch asks for each selector, and leaves out what an earlier one chose already.
-func (r *reader) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(*chunk.Samples) error) error {
+func (r *reader) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
 	selectors := r.Matchers
 	if len(selectors) == 0 {
 		selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}}
@@ -104,7 +104,7 @@ func (r *reader) ask(ctx context.Context, minMS, maxMS int64, ms []*labels.Match
 // query reads the answer to one selector.
 type query struct {
 	g     *importer.Gatherer
-	take  func(*chunk.Samples) error
+	take  func(importer.Tail) error
 	known func(labels.Labels) bool
 
 	b    labels.ScratchBuilder
@@ -124,19 +124,21 @@ func (q *query) series(ls []prompb.Label) error {
 	if name, twice := all.HasDuplicateLabelNames(); twice {
 		return fmt.Errorf("the answer has a series with the label %q twice", importer.Shorten(name))
 	}
+	if q.known(all) {
+		q.into = nil
+		return nil
+	}
 	q.name = all.Bytes(q.name)
 	var ok bool
 	if q.into, ok = q.g.Known(q.name); ok {
 		return nil
 	}
 	if q.g.Full() {
-		if err := q.take(nil); err != nil {
+		if err := q.take(importer.Tail{}); err != nil {
 			return err
 		}
 	}
-	if q.into = nil; !q.known(all) {
-		q.into = q.g.Series(q.name, all)
-	}
+	q.into = q.g.Series(q.name, all)
 	return nil
 }
 

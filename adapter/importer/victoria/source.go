@@ -19,7 +19,6 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 	"github.com/cassia-db/cassia/adapter/importer/lines"
-	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // Native reads a file of the native format. It implements importer.Source.
@@ -100,9 +99,9 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 		return err
 	}
 	defer func() { err = errors.Join(err, closer.Close()) }()
-	g := importer.NewGatherer(n.Selection)
+	g := importer.NewGatherer(n.Selection, 0)
 	return readNative(ctx, r, g, func(at int64) error {
-		b := importer.Batch{Series: g.Take(nil), Position: strconv.FormatInt(at, 10)}
+		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: strconv.FormatInt(at, 10)}
 		if size > 0 {
 			b.Done = min(1, float64(at)/float64(size))
 		}
@@ -174,7 +173,7 @@ type server struct {
 }
 
 // fetch asks for a piece of time, with a second more on both sides: the Gatherer takes only what is asked for.
-func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(*chunk.Samples) error) error {
+func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
 	q := url.Values{
 		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"}, "max_rows_per_line": {"10000"},
 	}
@@ -206,7 +205,7 @@ func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 	if err != nil {
 		return err
 	}
-	return readNative(ctx, r, g, func(int64) error { return take(nil) })
+	return readNative(ctx, r, g, func(int64) error { return take(importer.Tail{}) })
 }
 
 // steady makes of errors ones after which the request may be made again.
