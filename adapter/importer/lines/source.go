@@ -134,7 +134,7 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	g := importer.NewGatherer(s.o.Selection, s.o.BatchBytes)
-	return read(ctx, in, s.o.Format, g, from, func(at place, staying importer.Tail) error {
+	return read(ctx, in, s.o.Format, g, from, func(at place, staying importer.Tail, _ bool) error {
 		b := importer.Batch{Series: g.Take(staying), Position: position(at)}
 		if size > 0 {
 			b.Done = min(1, float64(at.at)/float64(size))
@@ -147,12 +147,17 @@ func (s *Source) batches(ctx context.Context, after string, yield func(importer.
 }
 
 // Read gives all samples of an input to a Gatherer, and calls take when there is enough for a batch, with what should stay of
-// it, and at the end.
+// it. The last of them are the caller's to take.
 func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(importer.Tail) error) error {
-	return read(ctx, in, f, g, place{}, func(_ place, t importer.Tail) error { return take(t) })
+	return read(ctx, in, f, g, place{}, func(_ place, t importer.Tail, end bool) error {
+		if end {
+			return nil
+		}
+		return take(t)
+	})
 }
 
-func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place, take func(place, importer.Tail) error) error {
+func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place, take func(at place, t importer.Tail, end bool) error) error {
 	r, p := newReader(in, from), f.new(g)
 	p.resume(from.context)
 	for {
@@ -180,13 +185,13 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 		if staying.Of == nil || !g.Small(staying.Of.Len()-staying.From) {
 			staying, at = importer.Tail{}, place{r.at, r.number, p.context()}
 		}
-		if err := take(at, staying); err != nil {
+		if err := take(at, staying, false); err != nil {
 			return err
 		}
 	}
 	// What is good is taken, even if the end is bad.
 	restErr := p.rest()
-	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}); err != nil {
+	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}, true); err != nil {
 		return err
 	}
 	if err := restErr; err != nil {

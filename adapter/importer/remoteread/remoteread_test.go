@@ -250,7 +250,9 @@ func TestSaysWhatIsWrong(t *testing.T) {
 		want   string
 		asked  int
 	}{
-		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { http.Error(w, "who\nare you", http.StatusUnauthorized) }, "answered 401 Unauthorized: who are you", 1},
+		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {
+			http.Error(w, "who\nare you", http.StatusUnauthorized)
+		}, "answered 401 Unauthorized: who are you", 1},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { http.Error(w, "busy", http.StatusBadGateway) }, "answered 502 Bad Gateway: busy", 12},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) { _, _ = w.Write([]byte("<html>")) }, `it doesn't speak remote read`, 1},
 		{func(w http.ResponseWriter, _ *prompb.Query, _ int) {

@@ -100,20 +100,24 @@ func (n *Native) batches(ctx context.Context, after string, yield func(importer.
 	}
 	defer func() { err = errors.Join(err, closer.Close()) }()
 	g := importer.NewGatherer(n.Selection, 0)
-	return readNative(ctx, r, g, func(at int64) error {
-		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: strconv.FormatInt(at, 10)}
+	take := func() error {
+		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: strconv.FormatInt(r.at, 10)}
 		if size > 0 {
-			b.Done = min(1, float64(at)/float64(size))
+			b.Done = min(1, float64(r.at)/float64(size))
 		}
 		if !yield(b, nil) {
 			return errEnough
 		}
 		return nil
-	})
+	}
+	if err := readNative(ctx, r, g, take); err != nil {
+		return err
+	}
+	return take()
 }
 
-// readNative reads all records, and calls take where there is enough for a batch, and at the end.
-func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func(at int64) error) error {
+// readNative reads all records, and calls take when there is enough for a batch.
+func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func() error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -121,7 +125,7 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 		at := r.at
 		err := r.next()
 		if errors.Is(err, io.EOF) {
-			return take(r.at)
+			return nil
 		}
 		if err == nil {
 			err = r.take(g)
@@ -130,7 +134,7 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 			return fmt.Errorf("victoria: the record at byte %d: %w", at, err)
 		}
 		if g.Full() {
-			if err := take(r.at); err != nil {
+			if err := take(); err != nil {
 				return err
 			}
 		}
@@ -205,7 +209,7 @@ func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 	if err != nil {
 		return err
 	}
-	return readNative(ctx, r, g, func(int64) error { return take(importer.Tail{}) })
+	return readNative(ctx, r, g, func() error { return take(importer.Tail{}) })
 }
 
 // steady makes of errors ones after which the request may be made again.

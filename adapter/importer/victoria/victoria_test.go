@@ -2,20 +2,28 @@ package victoria
 
 import (
 	"bytes"
+	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/adapter/importer/lines"
 )
 
 // builder writes the native format.
@@ -201,4 +209,78 @@ func FuzzNative(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAsVictoriaMetricsWritesIt reads what a VictoriaMetrics 1.150 exported of the same series in both formats.
+func TestAsVictoriaMetricsWritesIt(t *testing.T) {
+	t.Parallel()
+	native, _ := samplesOf(t, &Native{Path: "testdata/victoria-metrics-1.150.native", Selection: importer.Everything()}, "")
+	text, _ := samplesOf(t, lines.New(lines.Options{Path: "testdata/victoria-metrics-1.150.jsonl", Format: lines.JSONLines, Selection: importer.Everything()}), "")
+	require.Equal(t, text, native)
+	require.Len(t, native, 50+400+150+200+3+1+2+100+5)
+	require.Contains(t, native, `{__name__="stale"} 1767225630000 7ff0000000000002`)
+	require.Contains(t, native, `{__name__="special"} 1767225601000 fff0000000000000`)
+	require.Contains(t, native, fmt.Sprintf(`{__name__="one"} 1767225600001 %016x`, math.Float64bits(42.5)))
+}
+
+// TestServer asks a server day by day, in both formats.
+func TestServer(t *testing.T) {
+	t.Parallel()
+	file, err := os.ReadFile("testdata/victoria-metrics-1.150.jsonl")
+	require.NoError(t, err)
+	native, err := os.ReadFile("testdata/victoria-metrics-1.150.native")
+	require.NoError(t, err)
+	want, _ := samplesOf(t, &Native{Path: "-", Stdin: bytes.NewReader(native), Selection: importer.Everything()}, "")
+	var asked []url.Values
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		asked = append(asked, r.Form)
+		switch r.URL.Path {
+		case "/select/0/prometheus/api/v1/export":
+			if len(asked) == 1 { // It breaks off, and is asked again.
+				w.Header().Set("Content-Length", "100000")
+				_, _ = w.Write(file[:1000])
+				return
+			}
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(file)
+			_ = z.Close()
+		case "/api/v1/export/native":
+			_, _ = w.Write(native)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer web.Close()
+	for _, c := range []struct {
+		path   string
+		native bool
+		asked  int
+	}{{"/select/0/prometheus", false, 3}, {"/", true, 2}} {
+		asked = nil
+		u, err := fetch.ParseURL(web.URL+c.path, nil)
+		require.NoError(t, err)
+		sel := importer.Everything()
+		sel.MinMS, sel.MaxMS = 1767225600000, 1767225600000+2*24*3600*1000
+		sel.MinMS++
+		sel.Matchers = [][]*labels.Matcher{
+			{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "up|ramp")}, {labels.MustNewMatcher(labels.MatchNotEqual, "job", "a")},
+		}
+		d := New(Options{Client: fetch.Client{HTTP: web.Client(), URL: u}, Native: c.native, Selection: sel, Width: 24 * time.Hour, Now: time.Now})
+		d.Wait = func(context.Context, time.Duration) error { return nil }
+		got, positions := samplesOf(t, d, "")
+		var chosen []string
+		for _, line := range want {
+			if !strings.Contains(line, " 1767225600000 ") && (!strings.Contains(line, `job="a"`) || strings.Contains(line, `"up"`)) {
+				chosen = append(chosen, line)
+			}
+		}
+		require.Equal(t, chosen, got)
+		require.Len(t, positions, 2)
+		require.Len(t, asked, c.asked)
+		require.Equal(t, []string{`{__name__=~"up|ramp"}`, `{job!="a"}`}, asked[0]["match[]"])
+		require.Equal(t, "1767225599.001", asked[0].Get("start"))
+		require.Equal(t, "1767312001.000", asked[0].Get("end"))
+	}
 }
