@@ -138,7 +138,7 @@ func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
 	c, f := newImportCommand(cmd), newServerFlags(cmd)
 	format := cmd.Flag("format", "jsonl, as /api/v1/export writes it, or native, as /api/v1/export/native does.").Default("jsonl").Enum("jsonl", "native")
 	where := cmd.Arg("from", "A file, - for standard input, or a URL such as http://localhost:8428.").Required().String()
-	return c.from(func() string { return "victoriametrics " + *format + " " + withoutUser(*where) },
+	return c.from(func() string { return "victoriametrics " + *format + " " + withoutUser(dash(*where)) },
 		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
 			if strings.HasPrefix(*where, "http://") || strings.HasPrefix(*where, "https://") {
 				client, width, err := f.parse(*where)
