@@ -40,6 +40,8 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addImportOpenMetrics(imports), addImportRemoteRead(imports), addImportVictoriaMetrics(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
+		addBackup(app),
+		addRestore(app),
 		addBench(app),
 	}
 }
