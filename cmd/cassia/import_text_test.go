@@ -43,7 +43,7 @@ func TestImportText(t *testing.T) {
 		{[]string{"victoriametrics", "http://a:b@localhost:1", "--bearer-token-file=bad.om"}, "give either a token or a user"},
 	} {
 		var stderr bytes.Buffer
-		require.Equal(t, 1, run(append([]string{"import", "--storage.path=bad", "--retention.raw=0"}, c.args...), &stderr), c.args)
+		require.Equal(t, 1, run(append(append([]string{"import"}, c.args...), "--storage.path=bad", "--retention.raw=0"), &stderr), c.args)
 		require.Contains(t, stderr.String(), c.want)
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 	}
