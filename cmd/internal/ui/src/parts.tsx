@@ -60,7 +60,7 @@ export function Failure(props: { error: unknown; before?: string; again?: () => 
   return (
     <Notice tone="error" title={(props.before ?? '') + error.message}>
       {advice[error.status]}
-      {props.again && <button class="link" onClick={props.again}>Try again</button>}
+      {props.again && <button type="button" class="link" onClick={props.again}>Try again</button>}
     </Notice>
   );
 }
@@ -150,7 +150,7 @@ export function Tabs<K extends string>(props: { tabs: [K, ComponentChildren][]; 
   return (
     <div class="tabs" role="tablist" aria-label={props.label} onKeyDown={move}>
       {props.tabs.map(([k, name]) => (
-        <button role="tab" key={k} aria-selected={k === props.at} tabIndex={k === props.at ? 0 : -1} onClick={() => props.onChange(k)}>
+        <button type="button" role="tab" key={k} aria-selected={k === props.at} tabIndex={k === props.at ? 0 : -1} onClick={() => props.onChange(k)}>
           {name}
         </button>
       ))}
