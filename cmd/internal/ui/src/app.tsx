@@ -131,7 +131,7 @@ function TenantChooser(props: { session: Session; tenant: string; choose: (name:
       </button>
       {open && (
         <div class="popover right">
-          <form onSubmit={(e) => { e.preventDefault(); choose(any && text ? text : found[0] ?? ''); }}>
+          <form onSubmit={(e) => { e.preventDefault(); choose(found[0] ?? (any ? text : '')); }}>
             <input
               autoFocus ref={(e) => { e?.focus(); }} value={text} onInput={(e) => setText(e.currentTarget.value)}
               placeholder={any ? 'Find, or name any tenant' : 'Find'} aria-label="Find a tenant"
@@ -141,6 +141,7 @@ function TenantChooser(props: { session: Session; tenant: string; choose: (name:
             {found.map((n) => (
               <li key={n}><button aria-pressed={n === props.tenant} onClick={() => choose(n)}>{n}</button></li>
             ))}
+            {any && text && !names.includes(text) && found.length > 0 && <li><button type="button" onClick={() => choose(text)}>Tenant “{text}”</button></li>}
             {!found.length && <li class="none">{any && text ? `Enter shows tenant “${text}”` : 'None has that name'}</li>}
           </ul>
         </div>
