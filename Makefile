@@ -15,7 +15,7 @@ export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants prometheus promtool node-exporter vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter vet fmt lint clean
 
 all: build
 
@@ -65,6 +65,10 @@ bench-rollups: build prometheus
 # A hundred tenants of one Cassia, without and with two that misbehave: prints a table of their latencies.
 bench-tenants: build
 	$(GO) run ./cmd/internal/bench/tenants -cassia bin/cassia $(TENANTSFLAGS)
+
+# Blocks of history imported, killed three times on the way, and by remote write: prints a table.
+bench-import: build
+	$(GO) run ./cmd/internal/bench/imports -cassia bin/cassia -kills 3 $(IMPORTFLAGS)
 
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))

@@ -220,7 +220,9 @@ func samplesOf(list []ImportedSeries) (n int) {
 // of it, sealed and not: the answers are those of a store that got it by the usual way, and no sample is sealed twice.
 func TestImportIsAsWrites(t *testing.T) {
 	t.Parallel()
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
 	open := func() *testStore { return openTestStore(t, func(o *Options) { o.Partitions = 3 }) }
 	usual, empty, partly := open(), open(), open()
 	all := pastOf(r, usual.now, 3)
