@@ -206,7 +206,7 @@ func (s settings) sent(ctx context.Context, w bench.Workload) (c cost, err error
 	if err := p.Terminate(time.Minute); err != nil {
 		return c, err
 	}
-	_, cpu, out, err := s.command(ctx, 0, "downsample", "--storage.path="+data, "--retention.raw=0")
+	_, cpu, out, err := s.command(ctx, 0, "downsample", "--storage.path="+filepath.Join(data, "data"), "--retention.raw=0")
 	if err != nil {
 		return c, err
 	}
