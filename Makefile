@@ -6,6 +6,7 @@ TESTFLAGS  ?=
 PROMETHEUS := bin/prometheus
 PROMTOOL   := bin/promtool
 EXPORTER   := bin/node_exporter
+UI         := cmd/internal/ui
 
 # What the tests start: a real Prometheus, its promtool, and a real node exporter. Name your own to use those instead.
 export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
@@ -15,7 +16,7 @@ export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter ui ui-modules release vet fmt lint clean
 
 all: build
 
@@ -28,7 +29,7 @@ run: build
 	./bin/cassia serve
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
-test: prometheus promtool node-exporter
+test: prometheus promtool node-exporter ui-modules
 	$(WITH_NODE) $(GO) test -timeout 50m $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
@@ -84,6 +85,20 @@ node-exporter:
 ifeq ($(CASSIA_TEST_NODE_EXPORTER),$(CURDIR)/$(EXPORTER))
 	GO="$(GO)" docker/node-exporter.sh $(EXPORTER)
 endif
+
+# Builds the web page anew from its sources, which needs Node. What comes out is committed.
+ui: ui-modules
+	cd $(UI) && node_modules/.bin/tsc --noEmit && node build.mjs
+
+# The packages that the page is built from and tested with, as its lock file says. Without Node its tests skip themselves.
+ui-modules:
+	@cd $(UI) && if ! command -v npm >/dev/null; then echo "no npm: the tests of the web page's build skip themselves"; \
+	elif ! cmp -s package-lock.json node_modules/.lock-of-last-install; then \
+		npm ci --silent && cp package-lock.json node_modules/.lock-of-last-install; fi
+
+# The archives of a release in bin/release: make release VERSION=1.2.3
+release:
+	docker/release $(VERSION)
 
 vet:
 	$(GO) vet ./...

@@ -22,26 +22,15 @@ import (
 type leases struct {
 	store *storage.Store
 	self  string
-	now   func() time.Time
-	// heard is when a process' beat was last seen to change, by this process' clock: no two clocks are compared.
-	heard map[string]heard
+	heard *storage.Heard
 	owned map[int]bool
 }
 
-type heard struct {
-	beat int64
-	at   time.Time
-}
-
-const (
-	// leaseInterval is the time between two looks at the leases.
-	leaseInterval = 2 * time.Second
-	// silence is how long a process may not be heard of before its leases are taken: several beats.
-	silence = 10 * time.Second
-)
+// leaseInterval is the time between two looks at the leases.
+const leaseInterval = 2 * time.Second
 
 func newLeases(store *storage.Store, now func() time.Time) *leases {
-	return &leases{store: store, self: store.Writer(), now: now, heard: map[string]heard{}, owned: map[int]bool{}}
+	return &leases{store: store, self: store.Writer(), heard: storage.NewHeard(store, now), owned: map[int]bool{}}
 }
 
 // look takes and frees what is due. It returns whether anything is owned that wasn't before.
@@ -85,30 +74,14 @@ func (l *leases) look(ctx context.Context) (more bool, err error) {
 
 // workers lists the processes that downsample and are heard of, this one included, in order.
 func (l *leases) workers(ctx context.Context) ([]string, error) {
-	processes, err := l.store.Processes(ctx)
+	others, err := l.heard.Others(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now := l.now()
 	workers := []string{l.self}
-	there := map[string]bool{}
-	for _, p := range processes {
-		there[p.Writer] = true
-		if p.Writer == l.self || !p.Downsamples() {
-			continue
-		}
-		h, known := l.heard[p.Writer]
-		if !known || h.beat != p.Beat {
-			h = heard{beat: p.Beat, at: now}
-			l.heard[p.Writer] = h
-		}
-		if now.Sub(h.at) < silence {
+	for _, p := range others {
+		if p.Downsamples() {
 			workers = append(workers, p.Writer)
-		}
-	}
-	for w := range l.heard {
-		if !there[w] {
-			delete(l.heard, w)
 		}
 	}
 	slices.Sort(workers)

@@ -79,7 +79,7 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, 8, n[0]+n[1]+n[2])
 	require.InDelta(t, 2.5, n[2], 1)
 	require.NoError(t, c.store.Close())
-	now = now.Add(silence - time.Second)
+	now = now.Add(storage.Silence - time.Second)
 	time.Sleep(2500 * time.Millisecond) // a and b beat
 	owned(a, b)
 	now = now.Add(2 * time.Second)

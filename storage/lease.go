@@ -9,11 +9,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// leaseName is the partition of table lease whose items are the partitions of the work.
-const leaseName = "partitions"
+// The partitions of table lease.
+const (
+	// leasePartitions is that whose items are the partitions of the work.
+	leasePartitions = "partitions"
+	// leaseRules is that with one item, 0: who evaluates rules.
+	leaseRules = "rules"
+)
 
-// Lease says which process works off a partition. It saves work and nothing depends on it: two owners at
-// once end in the same rows. It is over when its owner is no longer heard of (see Processes).
+// Lease says which process works off a partition, or evaluates rules. It saves work and nothing depends on it: two
+// owners at once end in the same rows. It is over when its owner is no longer heard of (see Processes).
 type Lease struct {
 	// Owner is the Writer of a process, "" if the lease is free; Name is for people.
 	Owner string `json:"owner"`
@@ -26,8 +31,21 @@ type Lease struct {
 
 // Leases reads who works off what, by partition. One that nobody ever took is free.
 func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
-	leases := make([]Lease, s.period.partitions())
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Lease, Partition: engine.Key{engine.Text(leaseName)}}) {
+	return s.leases(ctx, leasePartitions, s.period.partitions())
+}
+
+// RulesLease reads who evaluates rules. It is free if nobody ever did.
+func (s *Store) RulesLease(ctx context.Context) (Lease, error) {
+	leases, err := s.leases(ctx, leaseRules, 1)
+	if err != nil {
+		return Lease{}, err
+	}
+	return leases[0], nil
+}
+
+func (s *Store) leases(ctx context.Context, name string, n int) ([]Lease, error) {
+	leases := make([]Lease, n)
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Lease, Partition: engine.Key{engine.Text(name)}}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the leases: %w", err)
 		}
@@ -37,7 +55,7 @@ func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
 		}
 		lease := &leases[p]
 		if err := json.Unmarshal(row.Value, lease); err != nil {
-			s.corrupt(engine.Lease, fmt.Errorf("storage: the lease of partition %d is malformed: %w", p, err))
+			s.corrupt(engine.Lease, fmt.Errorf("storage: lease %d of %s is malformed: %w", p, name, err))
 			*lease = Lease{} // Whoever takes it writes it anew.
 		}
 		lease.row = slices.Clone(row.Value)
@@ -48,6 +66,15 @@ func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
 // Take makes owner the owner of a partition's lease, or nobody if it is "", unless the lease has changed
 // since it was read. After an error it may have been taken or not.
 func (s *Store) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
+	return s.take(ctx, leasePartitions, partition, lease, owner)
+}
+
+// TakeRules makes owner the one who evaluates rules, as Take does.
+func (s *Store) TakeRules(ctx context.Context, lease Lease, owner string) (Lease, bool, error) {
+	return s.take(ctx, leaseRules, 0, lease, owner)
+}
+
+func (s *Store) take(ctx context.Context, name string, item int, lease Lease, owner string) (Lease, bool, error) {
 	next := Lease{Owner: owner, SinceMS: s.opts.Now().UnixMilli()}
 	if owner != "" {
 		next.Name = s.opts.Self.Name
@@ -57,9 +84,9 @@ func (s *Store) Take(ctx context.Context, partition int, lease Lease, owner stri
 		return lease, false, err
 	}
 	next.row = row
-	ok, _, err := s.eng.CompareAndSet(ctx, engine.Lease, engine.Key{engine.Text(leaseName)}, engine.Key{engine.Int(int64(partition))}, lease.row, row)
+	ok, _, err := s.eng.CompareAndSet(ctx, engine.Lease, engine.Key{engine.Text(name)}, engine.Key{engine.Int(int64(item))}, lease.row, row)
 	if err != nil {
-		return lease, false, fmt.Errorf("storage: taking the lease of partition %d: %w", partition, err)
+		return lease, false, fmt.Errorf("storage: taking lease %d of %s: %w", item, name, err)
 	}
 	return next, ok, nil
 }

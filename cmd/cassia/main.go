@@ -35,9 +35,12 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addDoctor(app),
 		addDownsample(app),
 		addRetention(app),
-		addImportBlocks(imports),
+		addExport(app),
+		addImportBlocks(imports), addImportKairosDB(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
+		addBackup(app),
+		addRestore(app),
 		addBench(app),
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type offline struct {
 	*config.Engine
 	// retention is what the store is opened with. For ever, the zero value, makes everything readable.
 	retention config.Retention
+	// queryBytes bounds what one query may read; 0: the store's default.
+	queryBytes int64
 	// create makes a directory and a store of the default settings where there is none.
 	create bool
 }
@@ -57,6 +60,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		so.Slot = 0
 	}
 	o.retention.Into(&so)
+	so.QueryBytes = cmp.Or(o.queryBytes, so.QueryBytes)
 	if o.Kind == config.EngineCassandra {
 		so.Shared, so.Self = true, storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}

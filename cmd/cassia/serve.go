@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/api"
+	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -76,6 +77,9 @@ type process struct {
 	limiter *tenant.Limiter
 	store   *storage.Store
 	loop    *downsample.Loop
+	// ruler and alertmanagers are nil where there are no rules, or no Alertmanagers.
+	ruler         *ruler.Ruler
+	alertmanagers *ruler.Alertmanagers
 }
 
 // serve runs until ctx ends, which is no error. listening is told the addresses once they are open.
@@ -204,6 +208,11 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	evaluator := p.newEngine(known)
 	defer evaluator.Close()
 	metrics := server.NewMetrics(p.registry)
+	stopRules, err := p.startRules(ctx, evaluator)
+	if err != nil {
+		return err
+	}
+	defer stopRules()
 	var queries http.Handler = p.newAPI(evaluator, known, metrics)
 	if !p.does("read") {
 		queries = server.Elsewhere("queries", p.c.Target)
@@ -217,14 +226,17 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: append(routes, haRoute(ha), p.federate(evaluator)),
+		API: queries, Write: write, Routes: append(append(routes, haRoute(ha), p.federate(evaluator)), p.page(evaluator)...),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
-		Version:      buildVersion().Cassia, Gatherer: p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
+		Gatherer:     p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
 	}
 	p.lock(&options, files)
 	files.Add("--limits.file", p.loadLimits)
+	if p.ruler != nil {
+		files.Add("--rule.files", p.ruler.Reload)
+	}
 	files.OnHangup(ctx)
 	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(options), p.log.With("component", "http"))
 	if err != nil {
@@ -255,9 +267,11 @@ func (p *process) queryable() *promql.Queryable {
 }
 
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
+	snapshot, dir := p.snapshots()
 	return api.New(api.Options{
+		Snapshot: snapshot, DataDir: dir,
 		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Exemplars: promql.NewExemplars(p.store), Queries: evaluator,
+		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules, Alertmanagers: p.alertmanagerList(),
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
 		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, AdminAPI: p.c.AdminAPI,
 		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,

@@ -56,6 +56,9 @@ type Options struct {
 	Exemplars promstorage.ExemplarQueryable
 	// Queries are Engine's; nil: nobody can see or cancel them.
 	Queries Queries
+	// Rules tells of the rules that are evaluated, and Alertmanagers where alerts are sent; nil: there are none.
+	Rules         func(ctx context.Context) promapi.RulesRetriever
+	Alertmanagers promapi.AlertmanagerRetriever
 	// Metadata looks up what metrics mean; nil: nothing is known.
 	Metadata Metadata
 	// Cardinality counts for status/tsdb.
@@ -78,6 +81,10 @@ type Options struct {
 	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
 	Delete          Delete
 	CleanTombstones func(ctx context.Context, tenant string) error
+	// Snapshot makes dir, which is there and empty, a copy of all that is stored, and DataDir is where such directories are
+	// made, in one named snapshots; nil: that isn't supported.
+	Snapshot func(dir string) error
+	DataDir  string
 
 	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
@@ -96,6 +103,12 @@ func New(o Options) http.Handler {
 	}
 	if o.Exemplars == nil {
 		o.Exemplars = noExemplars{}
+	}
+	if o.Rules == nil {
+		o.Rules = func(context.Context) promapi.RulesRetriever { return nothing{} }
+	}
+	if o.Alertmanagers == nil {
+		o.Alertmanagers = nothing{}
 	}
 	describe(o)
 	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1)}
@@ -153,15 +166,15 @@ func (a *api) prometheus() *promapi.API {
 		a.Exemplars,
 		func(context.Context) promapi.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) promapi.TargetRetriever { return nothing{} },
-		func(context.Context) promapi.AlertmanagerRetriever { return nothing{} },
+		func(context.Context) promapi.AlertmanagerRetriever { return a.Alertmanagers },
 		func() config.Config { return config.Config{} },
 		a.Flags,
 		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
 		func(h http.HandlerFunc) http.HandlerFunc { return h }, // See whenReady.
-		adminTSDB{del: a.Delete}, "", a.AdminAPI,
+		adminTSDB{del: a.Delete, snapshot: a.Snapshot}, a.DataDir, a.AdminAPI,
 		false, 0, // No search API.
 		a.Logger,
-		func(context.Context) promapi.RulesRetriever { return nothing{} },
+		a.Rules,
 		readSamples, readConcurrency, readFrame,
 		false, a.cors, a.runtimeInfo, nil,
 		func() []notifications.Notification { return []notifications.Notification{} },

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// nothing answers for the parts of a Prometheus that Cassia doesn't have: it scrapes no targets, evaluates
-// no rules and sends no alerts. Its lists are empty, as those of a Prometheus without configuration.
+// nothing answers for the parts of a Prometheus that Cassia doesn't have, for it scrapes no targets, and for those that it
+// wasn't given: rules and Alertmanagers. Its lists are empty, as those of a Prometheus without configuration.
 type nothing struct{}
 
 func (nothing) ScrapePools() []string                       { return []string{} }

@@ -6,8 +6,10 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -40,6 +42,11 @@ func (u *User) Admin() bool   { return u.admin }
 
 // May tells whether the user may use a tenant.
 func (u *User) May(tenant string) bool { return u.all || u.tenants[tenant] }
+
+// Tenants lists those that the user may use, sorted; all says that it may use any.
+func (u *User) Tenants() (names []string, all bool) {
+	return slices.Sorted(maps.Keys(u.tenants)), u.all
+}
 
 // Tenant is the one of requests that name none; empty: they must name one.
 func (u *User) Tenant() string { return u.usual }

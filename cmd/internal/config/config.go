@@ -52,6 +52,7 @@ type Config struct {
 	CounterSuffixes []string
 	Features        Features
 	HA              HA
+	Rules           Rules
 	// SelfMonitoring stores the process' own metrics.
 	SelfMonitoring bool
 
@@ -100,6 +101,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 
 	otlpFlags(cmd, &c.OTLP)
 	haFlags(cmd, &c.HA)
+	rulesFlags(cmd, &c.Rules)
 	cmd.Flag("self-monitoring", "Store Cassia's own metrics, every 15s, as the tenant cassia. --no-self-monitoring turns it off.").Default("true").BoolVar(&c.SelfMonitoring)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()

@@ -70,7 +70,6 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 		{"GET", "/debug/pprof/", []string{"admin"}},
 		{"GET", "/debug/pprof/cmdline", []string{"admin"}},
 		{"GET", "/metrics", []string{"watcher", "admin"}},
-		{"GET", "/", []string{"reader", "undecided", "admin"}},
 		{"GET", "/-/healthy", []string{nobody, "reader", "writer", "watcher", "admin"}},
 		{"GET", "/-/ready", []string{nobody, "reader", "writer", "watcher", "admin"}},
 		{"OPTIONS", "/api/v1/query", []string{nobody, "reader"}},
@@ -106,6 +105,26 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPasswordsThatThePageAsksFor says that a browser isn't told to ask for one itself when the page's script asks.
+func TestPasswordsThatThePageAsksFor(t *testing.T) {
+	var who string
+	o := testOptions()
+	o.Routes = []Route{{Path: "/who", Role: Read, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if u := UserOf(r.Context()); u != nil {
+			who = u.Name()
+		}
+	})}}
+	require.Equal(t, http.StatusOK, do(NewHandler(o), "GET", "/who").Code)
+	require.Empty(t, who, "nobody is asked")
+
+	h := NewHandler(withUsers(t, o))
+	w := do(h, "GET", "/who", "X-Requested-With", "cassia")
+	require.Equal(t, http.StatusUnauthorized, w.Code)
+	require.Equal(t, []string{`Bearer realm="cassia"`}, w.Header().Values("WWW-Authenticate"))
+	require.Equal(t, http.StatusOK, do(h, "GET", "/who", "X-Requested-With", "cassia", "Authorization", "Bearer reader").Code)
+	require.Equal(t, "reader", who)
 }
 
 func TestTenantOfAUser(t *testing.T) {

@@ -50,7 +50,7 @@ func (d *door) guard(route Route) http.Handler {
 		}
 		inner, err := d.admit(route, r)
 		if err != nil {
-			turnAway(w, err)
+			turnAway(w, r, err)
 			return
 		}
 		if route.Role == Write { // It bounds what it takes itself.
@@ -74,6 +74,7 @@ func (d *door) admit(route Route, r *http.Request) (*http.Request, error) {
 		if !has(user, route.Role) {
 			return nil, fmt.Errorf("%w: user %q lacks the role %s", ErrForbidden, user.Name(), route.Role)
 		}
+		ctx = context.WithValue(ctx, userKey{}, user)
 		ctx = tenant.WithIdentity(ctx, tenant.Identity{Name: user.Name(), Admin: user.Admin()})
 		r.Header.Del("Authorization")
 	}
@@ -102,11 +103,17 @@ func has(u *auth.User, role Role) bool {
 	return u.Admin()
 }
 
+// askedByScript is a header that the page's own calls have: it asks for passwords itself, and the challenge would make
+// the browser do so, too. Pages of others can't send it without asking first.
+const askedByScript = "X-Requested-With"
+
 // turnAway answers a request that the door doesn't let in.
-func turnAway(w http.ResponseWriter, err error) {
+func turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, auth.ErrUnknown):
-		w.Header().Add("WWW-Authenticate", `Basic realm="cassia", charset="UTF-8"`)
+		if r.Header.Get(askedByScript) == "" {
+			w.Header().Add("WWW-Authenticate", `Basic realm="cassia", charset="UTF-8"`)
+		}
 		w.Header().Add("WWW-Authenticate", `Bearer realm="cassia"`)
 		refuse(w, http.StatusUnauthorized, "unauthorized", plain(err))
 	case errors.Is(err, auth.ErrBusy):
@@ -201,6 +208,7 @@ func (d *door) check(role Role, name string) (string, error) {
 }
 
 type (
+	userKey     struct{}
 	prefixKey   struct{}
 	admittedKey struct{}
 )
@@ -232,6 +240,12 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 		return "", err
 	}
 	return asked, nil
+}
+
+// UserOf returns who sent a request that the door let in; nil: nobody was asked, and everybody may do everything.
+func UserOf(ctx context.Context) *auth.User {
+	user, _ := ctx.Value(userKey{}).(*auth.User)
+	return user
 }
 
 // prefixOf returns the tenant that a request's path began with, as it stood there.

@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
-	"html/template"
 	"log/slog"
 	"net/http"
 
@@ -36,8 +34,6 @@ type Options struct {
 	// Downsampling tells how sealing and rolling up stand, for GET /-/downsample; it becomes JSON.
 	Downsampling func(context.Context) any
 
-	// Version is shown on the start page.
-	Version  string
 	Gatherer prometheus.Gatherer
 	HTTP     *Metrics
 	Logger   *slog.Logger
@@ -104,22 +100,6 @@ func (h *handler) downsample(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(append(body, '\n'))
-}
-
-//go:embed index.html
-var indexPage string
-
-var indexTemplate = template.Must(template.New("index").Parse(indexPage))
-
-func (h *handler) index(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	page := struct {
-		Version  string
-		NotReady error
-	}{h.Version, h.Ready()}
-	if err := indexTemplate.Execute(w, page); err != nil {
-		h.Logger.Debug("writing the start page", "err", err)
-	}
 }
 
 // Elsewhere answers for what a process doesn't do, because of its target.

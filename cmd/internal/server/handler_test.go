@@ -27,7 +27,7 @@ func testOptions() Options {
 	registry := prometheus.NewRegistry()
 	return Options{
 		API: tellTenant, Write: tellTenant, Ready: func() error { return nil },
-		SealAll: func(context.Context) error { return nil }, Version: "1.2.3",
+		SealAll:      func(context.Context) error { return nil },
 		Downsampling: func(context.Context) any { return map[string]int{"waiting_slots": 3} },
 		Gatherer:     registry, HTTP: NewMetrics(registry), Logger: slog.New(slog.DiscardHandler),
 	}
@@ -55,7 +55,6 @@ func TestRoutes(t *testing.T) {
 		{"HEAD", "/-/healthy", 200, ""},
 		{"GET", "/-/ready", 200, "is ready"},
 		{"GET", "/metrics", 200, "cassia_http_panics_total 0"},
-		{"GET", "/", 200, "1.2.3"},
 		{"GET", "/debug/pprof/", 200, "goroutine"},
 		{"GET", "/debug/pprof/cmdline", 200, ""},
 		{"POST", "/api/v1/write", 200, "default"},
@@ -84,7 +83,6 @@ func TestNotReadySaysWhy(t *testing.T) {
 		require.Contains(t, w.Body.String(), "the head is being rebuilt")
 	}
 	require.Equal(t, http.StatusOK, do(h, "GET", "/-/healthy").Code)
-	require.Contains(t, do(h, "GET", "/").Body.String(), "Not ready for queries: the head is being rebuilt")
 }
 
 func TestSeal(t *testing.T) {

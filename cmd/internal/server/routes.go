@@ -47,6 +47,8 @@ func (h *handler) routes() []Route {
 		// The API counts the requests of its routes itself.
 		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
+		// A snapshot is of all tenants.
+		{Path: "/api/v1/admin/tsdb/snapshot", Role: Admin, Handler: h.API, Preflight: true},
 		// What the process was started with, and what it runs on.
 		{Path: "/api/v1/status/flags", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/config", Role: Admin, Handler: h.API, Preflight: true},
@@ -60,7 +62,6 @@ func (h *handler) routes() []Route {
 		// Its errors may name series of any tenant.
 		{Path: "GET /-/downsample", Name: "/-/downsample", Role: Admin, Handler: http.HandlerFunc(h.downsample)},
 		{Path: "GET /metrics", Name: "/metrics", Role: Watch, Handler: metrics},
-		{Path: "GET /{$}", Name: "/", Role: Read, Handler: http.HandlerFunc(h.index)},
 
 		{Path: "/debug/pprof/", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Index)},
 		{Path: "/debug/pprof/cmdline", Name: "/debug/pprof/", Role: Admin, Handler: http.HandlerFunc(pprof.Cmdline)},

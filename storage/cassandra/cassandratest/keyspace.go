@@ -14,3 +14,11 @@ func OwnKeyspace(t testing.TB, hosts []string) string {
 	})
 	return name
 }
+
+// Run runs statements of CQL on the Cassandra that tests share, one after the other.
+func Run(t testing.TB, hosts []string, statements ...string) {
+	t.Helper()
+	if err := query(hosts, statements...); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,117 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// ErrNotAppended says that an appender doesn't take something.
+var ErrNotAppended = errors.New("adapter: not taken by an appender")
+
+// Appendable lets parts of Prometheus write through the same way as senders do. The tenant is the context's.
+type Appendable struct {
+	newBatch func(tenant string) Batch
+}
+
+// NewAppendable returns an Appendable that writes into batches.
+func NewAppendable(newBatch func(tenant string) Batch) *Appendable { return &Appendable{newBatch} }
+
+var _ promstorage.Appendable = (*Appendable)(nil)
+
+// Appender implements promstorage.Appendable. The appender is for one goroutine; Commit or Rollback ends it, and Commit
+// returns nil once all that was appended is durable.
+func (a *Appendable) Appender(ctx context.Context) promstorage.Appender {
+	return &appender{in: NewIntake(ctx, tenant.From(ctx), a.newBatch)}
+}
+
+// appender is one transaction. After an error that isn't about one sample it takes nothing more, and Commit returns it.
+type appender struct {
+	in    *Intake
+	fatal error
+}
+
+// Append implements promstorage.Appender. Its errors about single samples wrap those of Prometheus where it has some.
+func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
+	if a.fatal != nil {
+		return 0, a.fatal
+	}
+	return 0, a.appended(a.in.Float(ls, t, 0, v))
+}
+
+// AppendHistogram implements promstorage.Appender. h and fh stay the caller's.
+func (a *appender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+	if a.fatal != nil {
+		return 0, a.fatal
+	}
+	if h != nil {
+		h = h.Copy()
+	}
+	if fh != nil {
+		fh = fh.Copy()
+	}
+	return 0, a.appended(a.in.Histogram(ls, t, 0, h, fh))
+}
+
+func (a *appender) appended(err error) error {
+	var refused *Refused
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &refused):
+		a.fatal = err
+		return err
+	case refused.Reason == ReasonTooOld:
+		return fmt.Errorf("%w: %w", promstorage.ErrTooOldSample, err)
+	}
+	return err
+}
+
+// AppendExemplar implements promstorage.Appender.
+func (a *appender) AppendExemplar(_ promstorage.SeriesRef, ls labels.Labels, e exemplar.Exemplar) (promstorage.SeriesRef, error) {
+	if a.fatal != nil {
+		return 0, a.fatal
+	}
+	return 0, a.appended(a.in.Exemplar(ls, e))
+}
+
+// SetOptions implements promstorage.Appender. Samples may come in any order here.
+func (a *appender) SetOptions(*promstorage.AppendOptions) {}
+
+// UpdateMetadata implements promstorage.Appender; nothing that writes by an Appendable knows any.
+func (a *appender) UpdateMetadata(promstorage.SeriesRef, labels.Labels, metadata.Metadata) (promstorage.SeriesRef, error) {
+	return 0, fmt.Errorf("%w: metadata", ErrNotAppended)
+}
+
+// AppendSTZeroSample implements promstorage.Appender; start timestamps are columns here, not samples.
+func (a *appender) AppendSTZeroSample(promstorage.SeriesRef, labels.Labels, int64, int64) (promstorage.SeriesRef, error) {
+	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
+}
+
+// AppendHistogramSTZeroSample implements promstorage.Appender, as AppendSTZeroSample.
+func (a *appender) AppendHistogramSTZeroSample(promstorage.SeriesRef, labels.Labels, int64, int64, *histogram.Histogram, *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+	return 0, fmt.Errorf("%w: a sample in place of a start timestamp", ErrNotAppended)
+}
+
+// Commit implements promstorage.AppenderTransaction.
+func (a *appender) Commit() error {
+	if a.fatal != nil {
+		a.in.Release()
+		return a.fatal
+	}
+	return a.in.Commit()
+}
+
+// Rollback implements promstorage.AppenderTransaction.
+func (a *appender) Rollback() error {
+	a.in.Release()
+	return nil
+}

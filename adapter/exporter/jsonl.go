@@ -1,0 +1,122 @@
+package exporter
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// jsonLines writes what VictoriaMetrics' /api/v1/export answers: a series and day on a line.
+//
+//	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff0000000000002"}}
+//
+// nan_bits is ours, and others pass over it: the bits of each NaN that isn't the usual one, by its place. A stale marker has
+// 7ff0000000000002.
+type jsonLines struct {
+	*run
+	buf []byte
+}
+
+func (*jsonLines) begin(*lines) {}
+func (*jsonLines) end(*lines)   {}
+
+func (*jsonLines) metric(context.Context, *lines, string) error { return nil }
+
+// lineSamples bounds the samples of a line.
+const lineSamples = 10_000
+
+func (j *jsonLines) series(w *lines, ls labels.Labels, s *chunk.Samples) int {
+	for from := 0; from < len(s.T); from += lineSamples {
+		to := min(len(s.T), from+lineSamples)
+		j.line(w, ls, s.T[from:to], s.V[from:to])
+	}
+	return len(s.T)
+}
+
+func (j *jsonLines) line(w *lines, ls labels.Labels, ts []int64, vs []float64) {
+	b := append(j.buf[:0], `{"metric":`...)
+	b = append(appendLabels(b, ls), `,"values":[`...)
+	odd := 0
+	for i, v := range vs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if math.IsNaN(v) && math.Float64bits(v) != value.NormalNaN {
+			odd++
+		}
+		b = appendJSONFloat(b, v)
+	}
+	b = append(b, `],"timestamps":[`...)
+	for i, t := range ts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, t, 10)
+	}
+	b = append(b, ']')
+	if odd > 0 {
+		b = append(b, `,"nan_bits":{`...)
+		for i, v := range vs {
+			if !math.IsNaN(v) || math.Float64bits(v) == value.NormalNaN {
+				continue
+			}
+			if b[len(b)-1] != '{' {
+				b = append(b, ',')
+			}
+			b = append(strconv.AppendInt(append(b, '"'), int64(i), 10), `":"`...)
+			b = append(strconv.AppendUint(b, math.Float64bits(v), 16), '"')
+		}
+		b = append(b, '}')
+	}
+	b = append(b, '}', '\n')
+	w.write(b)
+	j.buf = b
+}
+
+// appendLabels writes labels as a JSON object, by name.
+func appendLabels(b []byte, ls labels.Labels) []byte {
+	b = append(b, '{')
+	first := true
+	ls.Range(func(l labels.Label) {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(appendJSONText(b, l.Name), ':')
+		b = appendJSONText(b, l.Value)
+	})
+	return append(b, '}')
+}
+
+// appendJSONText writes a string as JSON.
+func appendJSONText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			text, err := json.Marshal(s)
+			if err != nil { // A string always has a JSON text.
+				panic(err)
+			}
+			return append(b, text...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// appendJSONFloat writes a number as VictoriaMetrics does: what JSON has no numbers for is a word.
+func appendJSONFloat(b []byte, v float64) []byte {
+	switch {
+	case math.IsNaN(v):
+		return append(b, "null"...)
+	case math.IsInf(v, 1):
+		return append(b, `"Infinity"`...)
+	case math.IsInf(v, -1):
+		return append(b, `"-Infinity"`...)
+	}
+	return strconv.AppendFloat(b, v, 'g', -1, 64)
+}

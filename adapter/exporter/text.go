@@ -1,0 +1,220 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// Format is a way to write samples as lines of text.
+type Format struct {
+	// Name is what the command line says, Extension that of files.
+	Name, Extension string
+	// byMetric: all of a metric stands together, however long the time is.
+	byMetric bool
+	new      func(r *run) writer
+}
+
+// writer writes a Format's lines. One writer writes one file after the other.
+type writer interface {
+	// begin and end frame a file.
+	begin(*lines)
+	end(*lines)
+	// metric comes before the series of a metric.
+	metric(ctx context.Context, w *lines, name string) error
+	// series writes samples of a series, of which there is at least one, and returns how many it wrote.
+	series(w *lines, ls labels.Labels, s *chunk.Samples) (samples int)
+}
+
+// Formats of text.
+var (
+	OpenMetrics = Format{Name: "openmetrics", Extension: ".om", byMetric: true, new: func(r *run) writer { return &openMetrics{run: r} }}
+	JSONLines   = Format{Name: "jsonl", Extension: ".jsonl", new: func(r *run) writer { return &jsonLines{run: r} }}
+	CSV         = Format{Name: "csv", Extension: ".csv", new: func(r *run) writer { return &csv{run: r} }}
+)
+
+// textRun is an export to text.
+type textRun struct {
+	*run
+	Format
+	w writer
+}
+
+func newTextRun(s *storage.Store, f Format, o Options) *textRun {
+	r := newRun(s, o)
+	return &textRun{run: r, Format: f, w: f.new(r)}
+}
+
+// Text writes samples as text to w. Without an error all is written.
+func Text(ctx context.Context, s *storage.Store, f Format, o Options, w io.Writer) (Stats, error) {
+	r, out := newTextRun(s, f, o), linesTo(w)
+	return r.one(ctx, out)
+}
+
+// TextFile writes samples as text to a file, which appears when it is whole.
+func TextFile(ctx context.Context, s *storage.Store, f Format, o Options, path string) (Stats, error) {
+	out, err := createLines(path)
+	if err != nil {
+		return Stats{}, err
+	}
+	return newTextRun(s, f, o).one(ctx, out)
+}
+
+// TextFolder writes samples as text to a folder, a file a day: 2027-01-31.om has the samples after that midnight, up to and
+// with the next.
+func TextFolder(ctx context.Context, s *storage.Store, f Format, o Options, folder *Folder) (Stats, error) {
+	r := newTextRun(s, f, o)
+	err := r.days(ctx, func(day storage.Span) error {
+		name := time.UnixMilli(day.MinT-1).UTC().Format(time.DateOnly) + f.Extension
+		out, err := createLines(filepath.Join(folder.partial, name))
+		if err != nil {
+			return err
+		}
+		before := r.stats.Samples
+		r.w.begin(out)
+		err = r.day(ctx, out, day)
+		r.w.end(out)
+		some := r.stats.Samples > before
+		if err = out.finish(err, some); err == nil && some {
+			r.stats.Files++
+			r.stats.Bytes += out.size
+		}
+		return err
+	})
+	if err == nil {
+		_, err = r.result()
+	}
+	err = folder.finish(err)
+	return r.stats, err
+}
+
+// one writes everything to one file.
+func (r *textRun) one(ctx context.Context, out *lines) (Stats, error) {
+	r.w.begin(out)
+	var err error
+	if r.byMetric {
+		err = r.metricByMetric(ctx, out)
+	} else {
+		err = r.days(ctx, func(day storage.Span) error { return r.day(ctx, out, day) })
+	}
+	if err == nil {
+		_, err = r.result()
+	}
+	if err == nil || errors.Is(err, ErrNothing) && out.f == nil {
+		r.w.end(out)
+	}
+	if err = out.finish(err, true); err == nil {
+		r.stats.Files, r.stats.Bytes = 1, out.size
+	}
+	return r.stats, err
+}
+
+// days does something with each day that may have samples: from after a midnight to the next, as windows are.
+func (r *textRun) days(ctx context.Context, do func(storage.Span) error) error {
+	days, err := r.pieces(ctx, dayMS, 1)
+	if err != nil {
+		return err
+	}
+	r.total = len(days)
+	for _, day := range days {
+		if err := do(day); err != nil {
+			return err
+		}
+		r.done++
+	}
+	return nil
+}
+
+// day writes what a day has, metric by metric.
+func (r *textRun) day(ctx context.Context, out *lines, day storage.Span) error {
+	metrics, err := r.metrics(ctx, day)
+	if err != nil {
+		return err
+	}
+	for i, metric := range metrics {
+		r.tell(day, float64(i)/float64(len(metrics)))
+		if err := r.metric(ctx, out, metric, []storage.Span{day}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metricByMetric writes all days of a metric, then those of the next.
+func (r *textRun) metricByMetric(ctx context.Context, out *lines) error {
+	days, err := r.pieces(ctx, dayMS, 1)
+	if err != nil || len(days) == 0 {
+		return err
+	}
+	metrics, err := r.metrics(ctx, storage.Span{MinT: days[0].MinT, MaxT: days[len(days)-1].MaxT})
+	if err != nil {
+		return err
+	}
+	r.total = len(metrics)
+	for _, metric := range metrics {
+		if err := r.metric(ctx, out, metric, days); err != nil {
+			return err
+		}
+		r.done++
+	}
+	return nil
+}
+
+// metric writes the series of a metric, day by day.
+func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []storage.Span) error {
+	named := false
+	for i, day := range days {
+		if len(days) > 1 {
+			r.tell(day, float64(i)/float64(len(days)))
+		}
+		list, err := r.series(ctx, day, metric)
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			samples, err := r.read(s)
+			if err != nil {
+				return err
+			}
+			if samples.Len() == 0 {
+				continue
+			}
+			if !named {
+				named = true
+				if err := r.w.metric(ctx, out, metric); err != nil {
+					return err
+				}
+			}
+			r.leaveStarts(samples)
+			r.leaveHistograms(s.Labels, len(samples.H))
+			if n := r.w.series(out, s.Labels, samples); n > 0 {
+				r.count(s.Labels, n, 0)
+			}
+			if out.err != nil {
+				return out.err
+			}
+		}
+	}
+	return nil
+}
+
+// leaveStarts counts start timestamps, which no text of ours says.
+func (r *run) leaveStarts(s *chunk.Samples) {
+	for _, st := range s.ST {
+		if st != 0 {
+			r.stats.LeftOut.StartTimestamps++
+		}
+	}
+	for i := range s.H {
+		if s.H[i].ST != 0 {
+			r.stats.LeftOut.StartTimestamps++
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package kairosdb
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"go.yaml.in/yaml/v3"
+)
+
+// MaxMappingFile bounds the size of a mapping file, bytes.
+const MaxMappingFile = 1 << 20
+
+// How names are written.
+const (
+	namesUnderscores = "underscores"
+	namesUTF8        = "utf8"
+)
+
+// mappingFile is what a mapping file holds; see README.md.
+type mappingFile struct {
+	Names   string            `yaml:"names"`
+	Metrics []metricRule      `yaml:"metrics"`
+	Tags    map[string]string `yaml:"tags"`
+	Drop    []string          `yaml:"drop_tags"`
+	Labels  map[string]string `yaml:"labels"`
+}
+
+// metricRule says what becomes of metrics: those of one name, or those that an expression matches as a whole.
+type metricRule struct {
+	Name   string            `yaml:"name"`
+	Match  string            `yaml:"match"`
+	To     string            `yaml:"to"`
+	Labels map[string]string `yaml:"labels"`
+	Drop   bool              `yaml:"drop"`
+
+	expression *regexp.Regexp
+}
+
+// Mapping says which names and labels KairosDB's series get. It doesn't change.
+type Mapping struct {
+	file    mappingFile
+	dropped map[string]bool
+	digest  string
+}
+
+// DefaultMapping keeps everything, and writes an underscore for what Prometheus' names traditionally don't have.
+func DefaultMapping() *Mapping {
+	m, err := ParseMapping(nil)
+	if err != nil {
+		panic(err) // an empty file is right
+	}
+	return m
+}
+
+// ParseMapping reads a mapping file. Its error says in one line what is wrong.
+func ParseMapping(text []byte) (*Mapping, error) {
+	if len(text) > MaxMappingFile {
+		return nil, errors.New("the mapping file is larger than 1MiB")
+	}
+	sum := sha256.Sum256(text)
+	m := &Mapping{digest: hex.EncodeToString(sum[:8]), dropped: map[string]bool{}}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&m.file); err != nil && !errors.Is(err, io.EOF) {
+		return nil, yamlError(err)
+	}
+	if err := d.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the mapping file has more than one document")
+	}
+	return m, m.compile()
+}
+
+// unknownField is how the parser names a key that it doesn't know; the Go type says nothing to people.
+var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// yamlError puts the parser's list of mistakes into one line.
+func yamlError(err error) error {
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) {
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	text := strings.Join(wrong.Errors, "; ")
+	return errors.New(unknownField.ReplaceAllString(text, "the key $1 is unknown"))
+}
+
+// compile checks what the file says, and prepares it.
+func (m *Mapping) compile() error {
+	f := &m.file
+	if f.Names == "" {
+		f.Names = namesUnderscores
+	}
+	if f.Names != namesUnderscores && f.Names != namesUTF8 {
+		return fmt.Errorf("names: %q is unknown; %s and %s are", f.Names, namesUnderscores, namesUTF8)
+	}
+	for i := range f.Metrics {
+		if err := f.Metrics[i].compile(m); err != nil {
+			return fmt.Errorf("metrics, rule %d: %w", i+1, err)
+		}
+	}
+	for _, tag := range f.Drop {
+		m.dropped[tag] = true
+	}
+	for _, tag := range slices.Sorted(maps.Keys(f.Tags)) {
+		if m.dropped[tag] {
+			return fmt.Errorf("tags: %q is in drop_tags, too", tag)
+		}
+		if err := m.checkLabelName(f.Tags[tag]); err != nil {
+			return fmt.Errorf("tags: %q: %w", tag, err)
+		}
+	}
+	return m.checkLabels(f.Labels)
+}
+
+// compile checks a rule.
+func (r *metricRule) compile(m *Mapping) error {
+	switch {
+	case (r.Name == "") == (r.Match == ""):
+		return errors.New("it needs either name or match")
+	case r.Drop && (r.To != "" || len(r.Labels) > 0):
+		return errors.New("what is dropped gets neither a name nor labels")
+	case !r.Drop && r.To == "" && len(r.Labels) == 0:
+		return errors.New("it says nothing: give to, labels or drop")
+	}
+	if err := m.checkLabels(r.Labels); err != nil {
+		return err
+	}
+	if r.Match == "" {
+		if r.To != "" && m.metricName(r.To) != r.To {
+			return fmt.Errorf("to: %q is no name; with `names: %s` any name is", r.To, namesUTF8)
+		}
+		return nil
+	}
+	var err error
+	if r.expression, err = regexp.Compile("^(?s:" + r.Match + ")$"); err != nil {
+		return fmt.Errorf("match: %q is no regular expression: %s", r.Match, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	for _, text := range slices.Concat([]string{r.To}, slices.Collect(maps.Values(r.Labels))) {
+		if err := r.checkTemplate(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reference is a group that a template names.
+var reference = regexp.MustCompile(`\$(?:\$|(\w+)|\{(\w+)\})`)
+
+// checkTemplate refuses groups that the expression hasn't: they would be empty.
+func (r *metricRule) checkTemplate(text string) error {
+	for _, found := range reference.FindAllStringSubmatch(text, -1) {
+		name := found[1] + found[2]
+		if name == "" || slices.Contains(r.expression.SubexpNames(), name) {
+			continue
+		}
+		var n int
+		if _, err := fmt.Sscanf(name+" ", "%d ", &n); err == nil && n <= r.expression.NumSubexp() {
+			continue
+		}
+		return fmt.Errorf("%q: match has no group %s; write ${1}x where a letter follows", text, name)
+	}
+	return nil
+}
+
+func (m *Mapping) checkLabels(ls map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(ls)) {
+		if err := m.checkLabelName(name); err != nil {
+			return fmt.Errorf("labels: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *Mapping) checkLabelName(name string) error {
+	switch {
+	case name == labels.MetricName:
+		return fmt.Errorf("%s is the metric's name, and no label", name)
+	case name == "" || m.labelName(name) != name:
+		return fmt.Errorf("%q is no name of a label; with `names: %s` any text is", name, namesUTF8)
+	}
+	return nil
+}
+
+// metricName writes a metric's name as Prometheus has it.
+func (m *Mapping) metricName(name string) string { return m.name(name, true) }
+
+// labelName writes a tag's name as a label's.
+func (m *Mapping) labelName(name string) string { return m.name(name, false) }
+
+// name puts an underscore in place of each character that doesn't belong into a name, and before a digit in front.
+func (m *Mapping) name(name string, colons bool) string {
+	if m.file.Names == namesUTF8 {
+		return strings.ToValidUTF8(name, string(utf8.RuneError))
+	}
+	var b strings.Builder
+	for i, c := range name {
+		digit := c >= '0' && c <= '9'
+		switch {
+		case i == 0 && digit:
+			b.WriteByte('_')
+			b.WriteRune(c)
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', digit, c == '_', colons && c == ':':
+			b.WriteRune(c)
+		default:
+			b.WriteByte('_')
+		}
+	}
+	return b.String()
+}
+
+// metricMapping is what the mapping does to the series of one metric.
+type metricMapping struct {
+	m        *Mapping
+	from, to string
+	add      map[string]string
+}
+
+// metric returns what becomes of a metric; false: it is left out.
+func (m *Mapping) metric(name string) (*metricMapping, bool) {
+	to := &metricMapping{m: m, from: name, to: m.metricName(name), add: m.file.Labels}
+	for i := range m.file.Metrics {
+		r := &m.file.Metrics[i]
+		found, ok := []int(nil), r.Name == name
+		if r.expression != nil {
+			found = r.expression.FindStringSubmatchIndex(name)
+			ok = found != nil
+		}
+		switch {
+		case !ok:
+			continue
+		case r.Drop:
+			return nil, false
+		}
+		expand := func(text string) string {
+			if r.expression == nil {
+				return text
+			}
+			return string(r.expression.ExpandString(nil, text, name, found))
+		}
+		if r.To != "" {
+			to.to = m.metricName(expand(r.To))
+		}
+		if len(r.Labels) > 0 {
+			to.add = maps.Clone(m.file.Labels)
+			if to.add == nil {
+				to.add = map[string]string{}
+			}
+			for label, text := range r.Labels {
+				to.add[label] = expand(text)
+			}
+		}
+		return to, true
+	}
+	return to, true
+}
+
+// label returns the label that a tag becomes; false: none.
+func (m *Mapping) label(tag string) (string, bool) {
+	if m.dropped[tag] {
+		return "", false
+	}
+	if to, ok := m.file.Tags[tag]; ok {
+		return to, true
+	}
+	return m.labelName(tag), true
+}
+
+// labels returns the labels of a series of the metric. Its error says why there are none.
+func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
+	if mm.to == "" {
+		return labels.EmptyLabels(), errors.New("the mapping gives it no name")
+	}
+	set := map[string]string{labels.MetricName: mm.to}
+	from := map[string]string{}
+	for _, tag := range slices.Sorted(maps.Keys(tags)) {
+		name, ok := mm.m.label(tag)
+		switch {
+		case !ok || tags[tag] == "":
+			continue
+		case name == labels.MetricName || name == "":
+			return labels.EmptyLabels(), fmt.Errorf("tag %q would be label %q: give it another name under tags, or drop it under drop_tags", tag, name)
+		}
+		if other, ok := from[name]; ok {
+			return labels.EmptyLabels(), fmt.Errorf("tags %q and %q would both be label %q: give one of them another name under tags, or drop it under drop_tags", other, tag, name)
+		}
+		from[name], set[name] = tag, tags[tag]
+	}
+	for name, value := range mm.add {
+		if _, ok := set[name]; !ok && value != "" {
+			set[name] = value
+		}
+	}
+	return labels.FromMap(set), nil
+}

@@ -1,0 +1,326 @@
+package kairosdb
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+)
+
+// ErrCollision says that several series would become one.
+var ErrCollision = errors.New("kairosdb: several series would become one")
+
+// ErrMapping says that the mapping gives a series no labels.
+var ErrMapping = errors.New("kairosdb: the mapping doesn't fit")
+
+// maxTold bounds what an error lists.
+const maxTold = 20
+
+// plan is what there is to import.
+type plan struct {
+	// metrics are those that are wanted, by name.
+	metrics []*metricPlan
+	// slices are the ends of those that may have points, sorted, milliseconds.
+	slices []int64
+	// others are rows of types that are no numbers, by type; dropped are metrics that the mapping leaves out.
+	others  map[string]int
+	dropped int
+	told    importer.Plan
+	// err says what is wrong with the mapping.
+	err error
+}
+
+// metricPlan is a metric that is wanted.
+type metricPlan struct {
+	name    string
+	mapping *metricMapping
+	// times are those of its rows, sorted, milliseconds.
+	times  []int64
+	series int
+	// others are rows that hold no numbers.
+	others int
+	tags   map[string]bool
+}
+
+// hasRows says whether there are rows that may have points in [minMS, maxMS].
+func (m *metricPlan) hasRows(minMS, maxMS, widthMS int64) bool {
+	i, _ := slices.BinarySearch(m.times, minMS-widthMS+1)
+	return i < len(m.times) && m.times[i] <= maxMS
+}
+
+// Metric is what the mapping makes of a metric.
+type Metric struct {
+	// From is its name in KairosDB, To that in Cassia. Series is how many it has.
+	From, To string
+	Series   int
+	// Tags are its tags with their labels, sorted. A label is "" where the tag is dropped.
+	Tags []Tag
+}
+
+// Tag is a tag and its label.
+type Tag struct{ From, To string }
+
+// Plan implements importer.Source. It reads all indices, and no points. Its error is an ErrCollision or an ErrMapping
+// where the mapping doesn't fit; Mapped tells about it then, too.
+func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
+	s.plan = nil
+	if err := s.needPlan(ctx); s.plan == nil {
+		return importer.Plan{}, err
+	}
+	return s.plan.told, s.plan.err
+}
+
+// needPlan makes the plan, if that isn't done.
+func (s *Source) needPlan(ctx context.Context) error {
+	if s.plan != nil {
+		return s.plan.err
+	}
+	names, err := s.o.Keyspace.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	p := &plan{others: map[string]int{}}
+	for _, name := range names {
+		if mapping, ok := s.o.Mapping.metric(name); ok {
+			p.metrics = append(p.metrics, &metricPlan{name: name, mapping: mapping, tags: map[string]bool{}})
+		} else {
+			p.dropped++
+		}
+	}
+	// Only metrics of one new name can collide, so only their series are in memory together.
+	byName := slices.Clone(p.metrics)
+	slices.SortStableFunc(byName, func(a, b *metricPlan) int { return cmp.Compare(a.mapping.to, b.mapping.to) })
+	var mistakes mistakes
+	for len(byName) > 0 {
+		n := 1
+		for n < len(byName) && byName[n].mapping.to == byName[0].mapping.to {
+			n++
+		}
+		if err := s.checkGroup(ctx, p, byName[:n], &mistakes); err != nil {
+			return err
+		}
+		byName = byName[n:]
+	}
+	p.metrics = slices.DeleteFunc(p.metrics, func(m *metricPlan) bool { return m.series+m.others == 0 })
+	p.cut(s.o.WidthMS, s.o.Select.MinMS, s.o.Select.MaxMS)
+	p.tell()
+	p.err = mistakes.err()
+	s.plan = p
+	return p.err
+}
+
+// mistakes are what is wrong with the mapping.
+type mistakes struct {
+	collisions, others []string
+	more               int
+}
+
+func (m *mistakes) add(to *[]string, format string, args ...any) {
+	if len(*to) >= maxTold {
+		m.more++
+		return
+	}
+	*to = append(*to, fmt.Sprintf(format, args...))
+}
+
+func (m *mistakes) err() error {
+	var errs []error
+	for _, list := range []struct {
+		is    error
+		texts []string
+	}{{ErrMapping, m.others}, {ErrCollision, m.collisions}} {
+		if len(list.texts) > 0 {
+			errs = append(errs, fmt.Errorf("%w: %s", list.is, strings.Join(list.texts, "; ")))
+		}
+	}
+	if m.more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more like these", m.more))
+	}
+	return errors.Join(errs...)
+}
+
+// id is the beginning of a SHA-256.
+type id [16]byte
+
+func idOf(texts ...string) id {
+	var b []byte
+	for _, t := range texts {
+		b = append(binary.AppendUvarint(b, uint64(len(t))), t...)
+	}
+	sum := sha256.Sum256(b)
+	return id(sum[:16])
+}
+
+func idOfLabels(ls labels.Labels) id {
+	var texts []string
+	ls.Range(func(l labels.Label) { texts = append(texts, l.Name, l.Value) })
+	return idOf(texts...)
+}
+
+func idOfSeries(metric string, tags map[string]string) id {
+	texts := []string{metric}
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		texts = append(texts, name, tags[name])
+	}
+	return idOf(texts...)
+}
+
+// collision is a series that has the labels of another one.
+type collision struct {
+	labels labels.Labels
+	series string
+	other  id
+}
+
+// checkGroup looks at all series of metrics that get one name.
+func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, wrong *mistakes) error {
+	// A series by the labels it gets.
+	seen := map[id]id{}
+	var collisions []collision
+	for _, m := range group {
+		known := map[id]bool{}
+		err := s.eachRow(ctx, m, func(r *Row) {
+			if n := len(m.times); n == 0 || m.times[n-1] != r.TimeMS {
+				m.times = append(m.times, r.TimeMS)
+			}
+			series := idOfSeries(m.name, r.Tags)
+			ls, err := m.mapping.labels(r.Tags)
+			switch {
+			case err != nil && !known[series]:
+				known[series] = true
+				wrong.add(&wrong.others, "%s: %v", seriesText(m.name, r.Tags), err)
+				return
+			case err != nil || !s.o.Select.Wants(ls):
+				return
+			case !r.IsNumber:
+				p.others[r.Type]++
+				m.others++
+				return
+			}
+			for tag := range r.Tags {
+				m.tags[tag] = true
+			}
+			ls = s.o.Select.Labels(ls)
+			to := idOfLabels(ls)
+			other, ok := seen[to]
+			switch {
+			case !ok:
+				seen[to] = series
+				m.series++
+			case other != series && !known[series]:
+				known[series] = true
+				if len(collisions) < maxTold {
+					collisions = append(collisions, collision{ls, seriesText(m.name, r.Tags), other})
+				} else {
+					wrong.more++
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.tellCollisions(ctx, group, collisions, wrong)
+}
+
+// tellCollisions names both sides. Only the ids of the series that came first are known: they are looked for again.
+func (s *Source) tellCollisions(ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes) error {
+	if len(collisions) == 0 {
+		return nil
+	}
+	names := map[id]string{}
+	for _, c := range collisions {
+		names[c.other] = ""
+	}
+	for _, m := range group {
+		err := s.eachRow(ctx, m, func(r *Row) {
+			series := idOfSeries(m.name, r.Tags)
+			if name, ok := names[series]; ok && name == "" {
+				names[series] = seriesText(m.name, r.Tags)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range collisions {
+		wrong.add(&wrong.collisions, "%s and %s would both be %s", names[c.other], c.series, c.labels)
+	}
+	return nil
+}
+
+// eachRow calls do with each row of a metric that may have points that are wanted, in the order of time.
+func (s *Source) eachRow(ctx context.Context, m *metricPlan, do func(*Row)) error {
+	for rows, err := range s.o.Keyspace.Rows(ctx, m.name, s.o.Select.MinMS, s.o.Select.MaxMS) {
+		var damaged *DamageError
+		if err != nil && !errors.As(err, &damaged) { // Batches counts the damage.
+			return err
+		}
+		for i := range rows {
+			do(&rows[i])
+		}
+	}
+	return nil
+}
+
+// cut finds the slices that rows of some width lie in.
+func (p *plan) cut(widthMS, minMS, maxMS int64) {
+	ends := map[int64]bool{}
+	for _, m := range p.metrics {
+		for _, t := range m.times {
+			for end := ceil(max(t, minMS), sliceMS); end-sliceMS < min(t+widthMS-1, maxMS); end += sliceMS {
+				ends[end] = true
+			}
+		}
+	}
+	p.slices = slices.Sorted(maps.Keys(ends))
+	p.told.MinMS, p.told.MaxMS = 1, 0
+	for _, m := range p.metrics {
+		first, last := max(m.times[0], minMS), min(m.times[len(m.times)-1]+widthMS-1, maxMS)
+		if p.told.MinMS > p.told.MaxMS {
+			p.told.MinMS, p.told.MaxMS = first, last
+		}
+		p.told.MinMS, p.told.MaxMS = min(p.told.MinMS, first), max(p.told.MaxMS, last)
+	}
+}
+
+// tell sums up.
+func (p *plan) tell() {
+	words := fmt.Sprintf("%d metrics of KairosDB", len(p.metrics))
+	if p.dropped > 0 {
+		words += fmt.Sprintf(" (%d are dropped by the mapping)", p.dropped)
+	}
+	for _, typ := range slices.Sorted(maps.Keys(p.others)) {
+		words += fmt.Sprintf(", %d rows of type %s left out", p.others[typ], typ)
+	}
+	p.told.Words = words
+	for _, m := range p.metrics {
+		p.told.Series += int64(m.series)
+	}
+}
+
+// Mapped returns what becomes of each metric that is imported, by name. Plan must have been called.
+func (s *Source) Mapped() []Metric {
+	if s.plan == nil {
+		return nil
+	}
+	var all []Metric
+	for _, m := range s.plan.metrics {
+		told := Metric{From: m.name, To: m.mapping.to, Series: m.series}
+		for _, tag := range slices.Sorted(maps.Keys(m.tags)) {
+			to, _ := s.o.Mapping.label(tag)
+			told.Tags = append(told.Tags, Tag{tag, to})
+		}
+		all = append(all, told)
+	}
+	return all
+}

@@ -1,0 +1,302 @@
+package kairosdb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// pieceSamples is how many samples are read of a series at once: 16 MiB.
+const pieceSamples = 1 << 20
+
+// stepsMS are what a slice of a series is cut into if it has more samples: whole days, slots, and so on.
+var stepsMS = []int64{sliceMS, dayMS, 2 * 60 * 60 * 1000, 60 * 1000, 1000, 1}
+
+// job is a series to be read in a part of a slice.
+type job struct {
+	metric *metricPlan
+	tags   map[string]string
+	labels labels.Labels
+	rows   []Row
+	// fromMS is the first time that is wanted, endMS the last.
+	fromMS, endMS int64
+	// step is the index in stepsMS of what it is cut into.
+	step int
+	// resumed parts leave out what isn't cut into parts.
+	resumed bool
+	// damage is what could not be listed.
+	damage []error
+	// done is how much of the source is done with it.
+	done float64
+}
+
+// piece is what was read of a job.
+type piece struct {
+	job     *job
+	samples *chunk.Samples
+	skips   skips
+	// untilMS is up to where the job is done, and step what the rest is cut into.
+	untilMS int64
+	step    int
+	err     error
+}
+
+// pieces reads all slices from a position on, some series side by side, and yields them in order. Nothing is read any
+// more when it returns. An error is the last.
+func (s *Source) pieces(ctx context.Context, at *position) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		// A promise waits here while its series is read, in its turn.
+		promises := make(chan chan piece, s.o.Readers)
+		defer func() {
+			cancel()
+			for p := range promises { // Until nothing is under way.
+				<-p
+			}
+		}()
+		go func() {
+			defer close(promises)
+			for j, err := range s.jobs(ctx, at) {
+				promise := make(chan piece, 1)
+				select {
+				case promises <- promise:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					promise <- piece{err: err}
+					return
+				}
+				go func() { promise <- s.read(ctx, j) }()
+			}
+		}()
+		for promise := range promises {
+			p := <-promise
+			for {
+				if !yield(p) || p.err != nil {
+					return
+				}
+				if p.untilMS == p.job.endMS {
+					break
+				}
+				p.job.fromMS, p.job.step, p.job.resumed = p.untilMS+1, p.step, true
+				p = s.read(ctx, p.job)
+			}
+		}
+	}
+}
+
+// jobs lists the series of all slices from a position on.
+func (s *Source) jobs(ctx context.Context, at *position) iter.Seq2[*job, error] {
+	return func(yield func(*job, error) bool) {
+		for i, end := range s.plan.slices {
+			if at != nil && end < at.EndMS {
+				continue
+			}
+			for n, m := range s.plan.metrics {
+				resume := at != nil && end == at.EndMS
+				if resume && m.name < at.Metric || !m.hasRows(end-sliceMS+1, end, s.o.WidthMS) {
+					continue
+				}
+				list, err := s.seriesOf(ctx, m, end)
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				for _, j := range list {
+					if resume && m.name == at.Metric && !j.resumeAt(at) {
+						continue
+					}
+					j.done = (float64(i) + float64(n+1)/float64(len(s.plan.metrics))) / float64(len(s.plan.slices))
+					if !yield(j, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// resumeAt says whether there is something to do, of the position's metric and slice.
+func (j *job) resumeAt(at *position) bool {
+	c := compareTags(j.tags, at.Tags)
+	if c == 0 && at.UntilMS != nil {
+		j.fromMS, j.step, j.resumed = max(j.fromMS, *at.UntilMS+1), at.Step, true
+		return true
+	}
+	return c > 0
+}
+
+// seriesOf lists the series of a metric that are wanted of a slice, in the order of tags.
+func (s *Source) seriesOf(ctx context.Context, m *metricPlan, end int64) ([]*job, error) {
+	from, to := max(end-sliceMS+1, s.o.Select.MinMS), min(end, s.o.Select.MaxMS)
+	if from > to {
+		return nil, nil
+	}
+	var rows []Row
+	var damage []error
+	for some, err := range s.o.Keyspace.Rows(ctx, m.name, from, to) {
+		var damaged *DamageError
+		switch {
+		case errors.As(err, &damaged):
+			damage = append(damage, damaged)
+		case err != nil:
+			return nil, err
+		}
+		rows = append(rows, some...)
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Or(compareTags(a.Tags, b.Tags), cmp.Compare(a.TimeMS, b.TimeMS)) })
+	var list []*job
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && compareTags(rows[n].Tags, rows[0].Tags) == 0 {
+			n++
+		}
+		ls, err := m.mapping.labels(rows[0].Tags)
+		if err != nil {
+			return nil, fmt.Errorf("kairosdb: %s: %w", seriesText(m.name, rows[0].Tags), err)
+		}
+		if s.o.Select.Wants(ls) {
+			list = append(list, &job{metric: m, tags: rows[0].Tags, labels: s.o.Select.Labels(ls), rows: rows[:n:n], fromMS: from, endMS: to})
+		}
+		rows = rows[n:]
+	}
+	if len(damage) > 0 { // comes first, as a series without tags or rows
+		list = slices.Insert(list, 0, &job{metric: m, fromMS: from, endMS: to, damage: damage})
+	}
+	return list, nil
+}
+
+// read reads a job, or as much of it as fits a piece.
+func (s *Source) read(ctx context.Context, j *job) piece {
+	p := piece{job: j, samples: &chunk.Samples{}}
+	for _, d := range j.damage {
+		p.skips.add("index", d.Error(), 0)
+	}
+	if !j.resumed {
+		if p.err = s.countOthers(ctx, j, &p.skips); p.err != nil {
+			return p
+		}
+	}
+	for p.step = j.step; ; p.step++ {
+		// The end of the step that the first time lies in; steps are left-open.
+		p.untilMS = min(j.endMS, ceil(j.fromMS, stepsMS[p.step]))
+		found := skips{}
+		var fits bool
+		if fits, p.err = s.collect(ctx, j, p.untilMS, stepsMS[p.step] == 1, p.samples, &found); p.err != nil {
+			return p
+		}
+		if fits {
+			p.skips.addAll(&found)
+			break
+		}
+	}
+	// Where a longer step begins, it is tried again: a burst doesn't cut all that comes after it.
+	for p.step > 0 && p.untilMS%stepsMS[p.step-1] == 0 {
+		p.step--
+	}
+	return p
+}
+
+// ceil returns the first multiple of step that isn't before t.
+func ceil(t, step int64) int64 {
+	rest := t % step
+	switch {
+	case rest > 0:
+		return t - rest + step
+	default:
+		return t - rest
+	}
+}
+
+// collect reads the numbers of a job up to a time. It returns false when they are too many, unless all are wanted.
+func (s *Source) collect(ctx context.Context, j *job, until int64, all bool, into *chunk.Samples, skipped *skips) (bool, error) {
+	into.Reset()
+	inOrder, rounded := true, 0
+	for i := range j.rows {
+		if !j.rows[i].IsNumber {
+			continue
+		}
+		for point, err := range s.o.Keyspace.Points(ctx, &j.rows[i], j.fromMS, until) {
+			var damaged *DamageError
+			switch {
+			case errors.As(err, &damaged):
+				skipped.add(seriesText(j.metric.name, j.tags), damaged.Error(), 1)
+				continue
+			case err != nil:
+				return false, err
+			}
+			if len(into.T) >= s.pieceSamples && !all {
+				return false, nil
+			}
+			if n := len(into.T); n > 0 && point.TimeMS <= into.T[n-1] {
+				inOrder = false
+			}
+			if point.Rounded {
+				rounded++
+			}
+			into.AppendFloat(point.TimeMS, 0, point.Value)
+		}
+	}
+	if rounded > 0 {
+		skipped.add(seriesText(j.metric.name, j.tags), "integers beyond 2^53 are rounded to what a float has; none is left out", 0)
+	}
+	if !inOrder {
+		if n := order(into); n > 0 {
+			skipped.add(seriesText(j.metric.name, j.tags), "there are several points at one time, of several types; the greater is kept", n)
+		}
+	}
+	return true, nil
+}
+
+// order sorts floats, and returns how many are left out because another value has the same time.
+func order(samples *chunk.Samples) int {
+	type sample struct {
+		t int64
+		v float64
+	}
+	list := make([]sample, len(samples.T))
+	for i := range list {
+		list[i] = sample{samples.T[i], samples.V[i]}
+	}
+	slices.SortFunc(list, func(a, b sample) int {
+		return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(math.Float64bits(a.v), math.Float64bits(b.v)))
+	})
+	list = slices.CompactFunc(list, func(a, b sample) bool { return a.t == b.t && math.Float64bits(a.v) == math.Float64bits(b.v) })
+	samples.Reset()
+	for _, x := range list {
+		samples.AppendFloat(x.t, 0, x.v)
+	}
+	samples.Normalize()
+	return len(list) - samples.Len()
+}
+
+// countOthers counts the points of a job that are no numbers.
+func (s *Source) countOthers(ctx context.Context, j *job, skipped *skips) error {
+	for i := range j.rows {
+		r := &j.rows[i]
+		if r.IsNumber {
+			continue
+		}
+		n := 0
+		for _, err := range s.o.Keyspace.Points(ctx, r, j.fromMS, j.endMS) {
+			var damaged *DamageError
+			if err != nil && !errors.As(err, &damaged) {
+				return err
+			}
+			n++
+		}
+		if n > 0 {
+			skipped.add(fmt.Sprintf("points of type %s of metric %s", r.Type, r.Metric), "they are no numbers", n)
+		}
+	}
+	return nil
+}

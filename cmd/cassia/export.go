@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/adapter/exporter"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// exportBytes replaces the store's limit of what one query may read: an export writes what it reads, and holds little of it.
+const exportBytes = 1 << 50
+
+// exporting are the flags of an export.
+type exporting struct {
+	offline
+	format, output, width string
+	match                 []string
+	start, end            string
+	exporter.Options
+}
+
+// addExport declares a command that writes a store's samples for other programs.
+func addExport(app *kingpin.Application) subcommand {
+	cmd := app.Command("export", "Write samples for other programs: as blocks of Prometheus' TSDB, OpenMetrics, JSON lines as VictoriaMetrics has them, or CSV. "+
+		"Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
+	e := &exporting{offline: offlineFlags(cmd)}
+	cmd.Flag("format", "What to write: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
+	cmd.Flag("output", "Where to: a new file; an empty or new folder, named with a / at its end, for a file a day, which blocks always need; or - for standard output, the default.").
+		Short('o').Default("-").StringVar(&e.output)
+	cmd.Flag("match", "Selector of the series, such as up{job=\"node\"}; may be given several times. Default: all series.").StringsVar(&e.match)
+	cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: with the oldest sample.").StringVar(&e.start)
+	cmd.Flag("end", "Where to end, with it included. Default: with the newest.").StringVar(&e.end)
+	cmd.Flag("tenant", "Whose samples.").Default("default").StringVar(&e.Tenant)
+	cmd.Flag("block-width", "How wide blocks are: 2h, 6h or 18h, which Prometheus compacts further, or 1d.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
+	cmd.Flag("start-timestamps", "Keep start timestamps in blocks, in chunks that only a recent Prometheus reads.").BoolVar(&e.StartTimestamps)
+	return subcommand{cmd.FullCommand(), e.run}
+}
+
+func (e *exporting) run(ctx context.Context) error {
+	if err := e.parse(); err != nil {
+		return err
+	}
+	e.queryBytes = exportBytes
+	return e.withStore(ctx, func(s *storage.Store) error {
+		bar := newExportBar(os.Stderr, time.Now)
+		e.Now, e.Tell = time.Now, bar.tell
+		e.Warn = func(err error) { bar.say(oneLine(err)) }
+		stats, err := e.write(ctx, s)
+		bar.end()
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: nothing was left behind", errInterrupted)
+		}
+		if errors.Is(err, exporter.ErrNothing) {
+			return fmt.Errorf("%s: %w", e.Where(), err)
+		}
+		if err != nil {
+			return err
+		}
+		tellExported(os.Stderr, stats, e.format, bar.now().Sub(bar.began))
+		if stats.Corrupt > 0 {
+			return fmt.Errorf("%s could not be read and are left out: cassia check names them", count(stats.Corrupt, "row"))
+		}
+		return nil
+	})
+}
+
+// parse checks the flags.
+func (e *exporting) parse() error {
+	r, err := rangeOf(e.start, e.end, "0s")
+	if err != nil {
+		return err
+	}
+	e.MinT, e.MaxT = r.MinMS, r.MaxMS
+	if e.Selectors, err = parseSelectors(e.match); err != nil {
+		return err
+	}
+	d, err := model.ParseDuration(e.width)
+	if err != nil {
+		return err
+	}
+	e.BlockWidth = time.Duration(d).Milliseconds()
+	if e.format == "blocks" && e.output == "-" {
+		return errors.New("--output is missing: blocks need a new or empty folder")
+	}
+	return nil
+}
+
+// parseSelectors parses selectors of series.
+func parseSelectors(list []string) (all [][]*labels.Matcher, err error) {
+	for _, text := range list {
+		ms, err := promengine.NewParser(promengine.Options{}).ParseMetricSelector(text)
+		if err != nil {
+			return nil, fmt.Errorf("--match=%s: %s", text, oneLine(err))
+		}
+		all = append(all, ms)
+	}
+	return all, nil
+}
+
+// write exports what the flags say.
+func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats, error) {
+	info, err := os.Stat(e.output)
+	isFolder := e.format == "blocks" || strings.HasSuffix(e.output, "/") || err == nil && info.IsDir()
+	var folder *exporter.Folder
+	if isFolder {
+		if folder, err = exporter.NewFolder(e.output); err != nil {
+			return exporter.Stats{}, err
+		}
+	}
+	if e.format == "blocks" {
+		return exporter.Blocks(ctx, s, e.Options, folder)
+	}
+	formats := []exporter.Format{exporter.OpenMetrics, exporter.JSONLines, exporter.CSV}
+	f := formats[slices.IndexFunc(formats, func(f exporter.Format) bool { return f.Name == e.format })]
+	switch {
+	case isFolder:
+		return exporter.TextFolder(ctx, s, f, e.Options, folder)
+	case e.output == "-":
+		return exporter.Text(ctx, s, f, e.Options, os.Stdout)
+	default:
+		return exporter.TextFile(ctx, s, f, e.Options, e.output)
+	}
+}
+
+// tellExported says what was written, and what could not be.
+func tellExported(w io.Writer, s exporter.Stats, format string, took time.Duration) {
+	what := "file"
+	if format == "blocks" {
+		what = "block"
+	}
+	series := count(s.Series, "series")
+	if s.Series >= exporter.MaxCounted {
+		series = "at least " + series
+	}
+	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", count(int(s.Samples), "sample"), series, s.Bytes, count(s.Files, what), took.Round(time.Millisecond))
+	out := s.LeftOut
+	for _, l := range []struct {
+		n    int64
+		what string
+	}{
+		{out.Histograms, fmt.Sprintf("native histograms are left out, such as of %s: only blocks hold them", out.Example)},
+		{out.Stale, "stale markers are left out: this text has no word for them"},
+		{out.NaNs, "NaNs have lost their bits"},
+		{out.StartTimestamps, "samples have lost their start timestamps" + startsHelp(format)},
+	} {
+		if l.n > 0 {
+			fmt.Fprintf(w, "%d %s\n", l.n, l.what)
+		}
+	}
+}
+
+func startsHelp(format string) string {
+	if format == "blocks" {
+		return ": --start-timestamps keeps them"
+	}
+	return ""
+}

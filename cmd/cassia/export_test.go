@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// storeWith makes a directory with a sample a minute of a series, for some hours until now.
+func storeWith(t *testing.T, hours int) string {
+	dir := filepath.Join(t.TempDir(), "data")
+	eng, err := pebble.Open(dir, pebble.DefaultOptions())
+	require.NoError(t, err)
+	s, err := storage.Open(t.Context(), eng, storage.DefaultOptions())
+	require.NoError(t, err)
+	b := s.NewBatch("default")
+	ref, err := b.Define(nil, labels.FromStrings("__name__", "up", "job", "a"))
+	require.NoError(t, err)
+	for i := range hours * 60 {
+		require.NoError(t, b.Float(ref, time.Now().Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, 1))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	b.Release()
+	require.NoError(t, s.Close())
+	require.NoError(t, eng.Close())
+	return dir
+}
+
+// TestExportCommand runs it with every format.
+func TestExportCommand(t *testing.T) {
+	dir := storeWith(t, 30)
+	out := t.TempDir()
+	for _, c := range []struct{ format, output, find string }{
+		{"openmetrics", "a.om", `up{job="a"} 1 `},
+		{"jsonl", "a.jsonl", `{"metric":{"__name__":"up","job":"a"},"values":[1,`},
+		{"csv", "a.csv", `up,"{""job"":""a""}",`},
+		{"blocks", "blocks", ""},
+		{"csv", "days/", ""},
+	} {
+		var stderr bytes.Buffer
+		output := filepath.Join(out, c.output)
+		if strings.HasSuffix(c.output, "/") {
+			output += "/"
+		}
+		require.Zero(t, run([]string{"export", "--storage.path=" + dir, "--format=" + c.format, "--output=" + output,
+			"--match=up", "--match=other", "--start=2001-01-01T00:00:00Z"}, &stderr), stderr.String())
+		if c.find != "" {
+			text, err := os.ReadFile(output)
+			require.NoError(t, err)
+			require.Contains(t, string(text), c.find)
+			continue
+		}
+		entries, err := os.ReadDir(output)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(entries), 2)
+	}
+}
+
+func TestExportSaysWhatIsWrong(t *testing.T) {
+	dir := storeWith(t, 1)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--format=xml"}, "enum value must be one of blocks,openmetrics,jsonl,csv"},
+		{[]string{"--format=blocks"}, "--output is missing: blocks need a new or empty folder"},
+		{[]string{"--format=csv", "--match=up{"}, "--match=up{: "},
+		{[]string{"--format=csv", "--start=yesterday"}, "--start=yesterday: must be an instant"},
+		{[]string{"--format=csv", "--tenant=nobody", "--output=" + filepath.Join(t.TempDir(), "a.csv")}, "exporter: no samples match"},
+		{[]string{"--format=blocks", "--output=" + dir}, "isn't empty"},
+		{[]string{"--format=csv", "--storage.path=" + filepath.Join(dir, "none")}, "there are no data of Cassia's"},
+	} {
+		var stderr bytes.Buffer
+		args := append([]string{"export"}, c.args...)
+		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--storage.path") }) {
+			args = append(args, "--storage.path="+dir)
+		}
+		require.Equal(t, 1, run(args, &stderr), c.args)
+		require.Contains(t, stderr.String(), c.want)
+		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	}
+}

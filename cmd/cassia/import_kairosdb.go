@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/alecthomas/units"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/kairosdb"
+	"github.com/cassia-db/cassia/storage/cassandra"
+	keyspace "github.com/cassia-db/cassia/storage/cassandra/kairosdb"
+)
+
+// kairosPasswordVariable is an environment variable that may hold the password of KairosDB's cluster.
+const kairosPasswordVariable = "CASSIA_KAIROSDB_PASSWORD"
+
+// kairosFlags say where KairosDB's keyspace is, and what becomes of its series.
+type kairosFlags struct {
+	cassandra    cassandra.Options
+	hosts        []string
+	passwordFile string
+	mappingFile  string
+	readers      int
+	batchBytes   units.Base2Bytes
+}
+
+// addImportKairosDB declares the import of a keyspace of KairosDB's.
+func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
+	cmd := imports.Command("kairosdb", "KairosDB's keyspace on Cassandra. Integers and floating point numbers are taken; texts and other types are counted and left out.")
+	c := newImportCommand(cmd)
+	f := &kairosFlags{cassandra: cassandra.DefaultOptions()}
+	o := &f.cassandra
+	cmd.Flag("kairosdb.hosts", "Nodes of KairosDB's Cassandra to begin with, as host or host:port with commas between.").Default("127.0.0.1:9042").StringsVar(&f.hosts)
+	cmd.Flag("kairosdb.keyspace", "KairosDB's keyspace.").Default("kairosdb").StringVar(&o.Keyspace)
+	cmd.Flag("kairosdb.consistency", "How many copies are read before an answer: LOCAL_QUORUM, QUORUM, ALL, ONE, TWO, THREE or LOCAL_ONE.").Default(o.Consistency).StringVar(&o.Consistency)
+	cmd.Flag("kairosdb.local-dc", "Data center whose nodes are read. Default: any.").StringVar(&o.LocalDC)
+	cmd.Flag("kairosdb.username", "User to log in as.").StringVar(&o.Username)
+	cmd.Flag("kairosdb.password-file", "File that holds the user's password. Or set the environment variable "+kairosPasswordVariable+".").StringVar(&f.passwordFile)
+	cmd.Flag("kairosdb.tls", "Encrypt connections.").BoolVar(&o.TLS.Enabled)
+	cmd.Flag("kairosdb.tls-ca", "File with the certificates that sign the nodes'. Default: the system's.").StringVar(&o.TLS.CAFile)
+	cmd.Flag("kairosdb.timeout", "How long a node may take to answer a request before it is sent again.").Default(o.Timeout.String()).DurationVar(&o.Timeout)
+	cmd.Flag("kairosdb.readers", "How many series are read at once: less is kinder to a cluster in use.").Default(fmt.Sprint(kairosdb.DefaultReaders)).IntVar(&f.readers)
+	cmd.Flag("kairosdb.batch-bytes", "How much is read before it is stored: less takes less memory, and more time.").Default("64MiB").BytesVar(&f.batchBytes)
+	cmd.Flag("mapping.file", "YAML file that says what becomes of metrics and tags.").StringVar(&f.mappingFile)
+	return c.from(f.name, func(ctx context.Context, sel importer.Selection) (importer.Source, error) {
+		return f.open(ctx, sel, c.dryRun)
+	})
+}
+
+// name says what is imported, with all that changes what it is.
+func (f *kairosFlags) name() string {
+	text, _ := os.ReadFile(f.mappingFile) // open tells of an error
+	return fmt.Sprintf("kairosdb %s %s %x", strings.Join(f.hosts, ","), f.cassandra.Keyspace, sha256.Sum256(text))
+}
+
+// open connects to the keyspace.
+func (f *kairosFlags) open(ctx context.Context, sel importer.Selection, dry bool) (importer.Source, error) {
+	mapping, err := f.mapping()
+	if err != nil {
+		return nil, err
+	}
+	if f.batchBytes < 1<<10 || f.batchBytes > 1<<30 {
+		return nil, fmt.Errorf("--kairosdb.batch-bytes=%s: must be between 1KiB and 1GiB", f.batchBytes)
+	}
+	if f.readers < 1 || f.readers > 128 {
+		return nil, fmt.Errorf("--kairosdb.readers=%d: must be between 1 and 128", f.readers)
+	}
+	o := f.cassandra
+	o.Hosts = nil
+	for _, list := range f.hosts {
+		for host := range strings.SplitSeq(list, ",") {
+			if host = strings.TrimSpace(host); host != "" {
+				o.Hosts = append(o.Hosts, host)
+			}
+		}
+	}
+	if o.Password, err = f.password(); err != nil {
+		return nil, err
+	}
+	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	k, err := keyspace.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("--kairosdb.hosts=%s --kairosdb.keyspace=%s: %w", strings.Join(o.Hosts, ","), o.Keyspace, err)
+	}
+	source := kairosdb.New(kairosdb.Options{
+		Keyspace: kairosKeyspace{k}, WidthMS: k.WidthMS(), Mapping: mapping, Select: sel, Readers: f.readers, BatchBytes: int(f.batchBytes),
+	})
+	return &kairosSource{Source: source, keyspace: k, dry: dry}, nil
+}
+
+// mapping reads the mapping file.
+func (f *kairosFlags) mapping() (*kairosdb.Mapping, error) {
+	if f.mappingFile == "" {
+		return kairosdb.DefaultMapping(), nil
+	}
+	file, err := os.Open(f.mappingFile)
+	if err != nil {
+		return nil, fmt.Errorf("--mapping.file=%s: %w", f.mappingFile, errors.Unwrap(err))
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, kairosdb.MaxMappingFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("--mapping.file=%s: %w", f.mappingFile, err)
+	}
+	mapping, err := kairosdb.ParseMapping(text)
+	if err != nil {
+		return nil, fmt.Errorf("--mapping.file=%s: %w", f.mappingFile, err)
+	}
+	return mapping, nil
+}
+
+func (f *kairosFlags) password() (string, error) {
+	switch {
+	case f.passwordFile != "" && f.cassandra.Username == "":
+		return "", fmt.Errorf("--kairosdb.password-file=%s: there is no --kairosdb.username that it is for", f.passwordFile)
+	case f.passwordFile != "":
+		text, err := os.ReadFile(f.passwordFile)
+		return strings.TrimRight(string(text), "\r\n"), err
+	case f.cassandra.Username != "":
+		return os.Getenv(kairosPasswordVariable), nil
+	}
+	return "", nil
+}
+
+// kairosSource is the source with its connections. Of a dry run it tells what becomes of each metric.
+type kairosSource struct {
+	*kairosdb.Source
+	keyspace *keyspace.Keyspace
+	dry      bool
+}
+
+// Plan implements importer.Source.
+func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
+	plan, err := s.Source.Plan(ctx)
+	if s.dry {
+		fmt.Println(s.keyspace.Describe())
+		tellMapped(os.Stdout, s.Mapped())
+	}
+	return plan, err
+}
+
+// Close ends the connections.
+func (s *kairosSource) Close() error {
+	s.keyspace.Close()
+	return nil
+}
+
+// tellMapped lists what becomes of each metric, one line a metric.
+func tellMapped(w io.Writer, all []kairosdb.Metric) {
+	for _, m := range all {
+		tags := make([]string, len(m.Tags))
+		for i, tag := range m.Tags {
+			switch {
+			case tag.To == "":
+				tags[i] = tag.From + " dropped"
+			case tag.To == tag.From:
+				tags[i] = tag.From
+			default:
+				tags[i] = tag.From + " → " + tag.To
+			}
+		}
+		fmt.Fprintf(w, "%s → %s: %s; tags %s\n", m.From, m.To, count(m.Series, "series"), strings.Join(tags, ", "))
+	}
+}
+
+// kairosKeyspace gives what the keyspace's reader returns to the source that reads it.
+type kairosKeyspace struct{ *keyspace.Keyspace }
+
+var _ kairosdb.Keyspace = kairosKeyspace{}
+
+// Rows implements kairosdb.Keyspace.
+func (k kairosKeyspace) Rows(ctx context.Context, metric string, minMS, maxMS int64) iter.Seq2[[]kairosdb.Row, error] {
+	return func(yield func([]kairosdb.Row, error) bool) {
+		for rows, err := range k.Keyspace.Rows(ctx, metric, minMS, maxMS) {
+			out := make([]kairosdb.Row, len(rows))
+			for i, r := range rows {
+				out[i] = kairosdb.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, IsNumber: r.IsNumber(), Tags: r.Tags, Key: r.Key}
+			}
+			if !yield(out, kairosError(err)) {
+				return
+			}
+		}
+	}
+}
+
+// Points implements kairosdb.Keyspace.
+func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS, maxMS int64) iter.Seq2[kairosdb.Point, error] {
+	row := keyspace.Row{Metric: r.Metric, TimeMS: r.TimeMS, Type: r.Type, Tags: r.Tags, Key: r.Key}
+	return func(yield func(kairosdb.Point, error) bool) {
+		for p, err := range k.Keyspace.Points(ctx, &row, minMS, maxMS) {
+			if !yield(kairosdb.Point(p), kairosError(err)) {
+				return
+			}
+		}
+	}
+}
+
+// kairosError tells damage from what ends a read.
+func kairosError(err error) error {
+	if errors.Is(err, keyspace.ErrCorrupt) {
+		return &kairosdb.DamageError{Err: err}
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	promapi "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/promql/ruler"
+)
+
+// startRules starts what evaluates rules, where there are any. The returned function ends it, before the evaluator is
+// closed. A rule file that is wrong is an error.
+func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (stop func(), err error) {
+	c := &p.c.Rules
+	if len(c.Sources) == 0 {
+		return func() {}, nil
+	}
+	o := ruler.DefaultOptions()
+	o.Sources, o.Interval, o.ExternalLabels, o.ExternalURL = c.Sources, c.Interval, c.ExternalLabels, p.c.ExternalURL
+	o.Engine, o.Queryable = evaluator, promql.NewQueryable(p.store, p.c.CounterSuffixes...)
+	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
+	o.Parser, o.Shared = promql.NewParser(p.c.Features.Parser), p.shared()
+	o.Logger, o.Registerer = p.log.With("component", "rules"), p.registry
+	if len(c.Alertmanagers) > 0 {
+		p.alertmanagers, err = ruler.NewAlertmanagers(c.Alertmanagers, c.BearerFile, c.ExternalLabels, p.log.With("component", "alerts"), p.registry)
+		if err != nil {
+			return nil, fmt.Errorf("--alertmanager.url: %w", err)
+		}
+		o.Send = p.alertmanagers
+	}
+	closeAlerts := func() {
+		if p.alertmanagers != nil {
+			p.alertmanagers.Close()
+		}
+	}
+	if p.ruler, err = ruler.New(p.store, o); err != nil {
+		closeAlerts()
+		return nil, fmt.Errorf("--rule.files: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { p.ruler.Run(ctx) })
+	return func() { cancel(); running.Wait(); closeAlerts() }, nil
+}
+
+// rules tells the API of the rules of a request's tenants.
+func (p *process) rules(ctx context.Context) promapi.RulesRetriever {
+	if p.ruler == nil {
+		return ruler.Retriever{}
+	}
+	return p.ruler.Retriever(ctx)
+}
+
+// alertmanagerList tells the API where alerts are sent.
+func (p *process) alertmanagerList() promapi.AlertmanagerRetriever {
+	if p.alertmanagers == nil {
+		return nil
+	}
+	return p.alertmanagers
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/promql/ruler"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// ruleTests is a file that promtool test rules reads, as far as ours use it.
+type ruleTests struct {
+	RuleFiles []string       `yaml:"rule_files"`
+	Every     model.Duration `yaml:"evaluation_interval"`
+	Tests     []ruleTest
+}
+
+type ruleTest struct {
+	Name     string
+	Interval model.Duration
+	External map[string]string                 `yaml:"external_labels"`
+	Start    int64                             `yaml:"start_timestamp"`
+	Input    []struct{ Series, Values string } `yaml:"input_series"`
+	Alerts   []struct {
+		At       model.Duration `yaml:"eval_time"`
+		Name     string         `yaml:"alertname"`
+		Expected []struct {
+			Labels      map[string]string `yaml:"exp_labels"`
+			Annotations map[string]string `yaml:"exp_annotations"`
+		} `yaml:"exp_alerts"`
+	} `yaml:"alert_rule_test"`
+	Exprs []struct {
+		Expr     string
+		At       model.Duration `yaml:"eval_time"`
+		Expected []struct {
+			Labels    string
+			Value     float64
+			Histogram string
+		} `yaml:"exp_samples"`
+	} `yaml:"promql_expr_test"`
+}
+
+// TestRuleTestsHoldInside runs files of promtool test rules with promtool, and with the rules evaluated inside.
+func TestRuleTestsHoldInside(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/rules/*_test.yml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var f ruleTests
+			require.NoError(t, yaml.Unmarshal(text, &f))
+			for _, test := range f.Tests {
+				t.Run(test.Name, func(t *testing.T) { newRuleRig(t, f, test).run() })
+			}
+		})
+	}
+	t.Run("promtool", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("starts promtool: leave -short out")
+		}
+		path, err := promrig.Binary("CASSIA_TEST_PROMTOOL", "promtool")
+		require.NoError(t, err)
+		out, err := exec.CommandContext(t.Context(), path, append([]string{"test", "rules"}, files...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	})
+}
+
+// ruleRig has one test's rules, over a store with the test's clock.
+type ruleRig struct {
+	t       *testing.T
+	test    ruleTest
+	every   time.Duration
+	now     time.Time
+	start   time.Time
+	ctx     context.Context
+	parser  parser.Parser
+	store   *storage.Store
+	engine  *promql.Engine
+	queries *promql.Queryable
+	into    *adapter.Appendable
+	groups  []*rules.Group
+	// input has the samples of each series that aren't stored yet.
+	input []inputSeries
+}
+
+type inputSeries struct {
+	labels labels.Labels
+	values []parser.SequenceValue
+}
+
+func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
+	const of = "team-a"
+	r := &ruleRig{t: t, test: test, every: time.Duration(f.Every), start: time.Unix(test.Start, 0).UTC(), ctx: tenant.Into(t.Context(), of)}
+	r.now = r.start
+	so := storage.DefaultOptions()
+	so.Retention, so.Now = 0, func() time.Time { return r.now }
+	var err error
+	r.store, err = storage.Open(t.Context(), memory.New(), so)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
+	require.NoError(t, r.store.WaitReady(t.Context()))
+	eo := promql.DefaultOptions()
+	r.engine, r.queries, r.parser = promql.NewEngine(eo), promql.NewQueryable(r.store), promql.NewParser(eo.Parser)
+	t.Cleanup(func() { require.NoError(t, r.engine.Close()) })
+	r.into = adapter.NewAppendable(func(tenant string) adapter.Batch { return r.store.NewBatch(tenant) })
+	o := ruler.DefaultOptions()
+	o.Interval, o.ExternalLabels, o.ExternalURL = time.Duration(test.Interval), labels.FromMap(test.External), &url.URL{}
+	o.Engine, o.Queryable, o.Appendable, o.Parser, o.Now = r.engine, r.queries, r.into, r.parser, so.Now
+	for _, file := range f.RuleFiles {
+		o.Sources = append(o.Sources, ruler.Source{Tenant: of, Glob: filepath.Join("testdata/rules", file)})
+	}
+	evaluator, err := ruler.New(r.store, o)
+	require.NoError(t, err)
+	r.groups, err = evaluator.Groups(t.Context(), of)
+	require.NoError(t, err)
+	for _, in := range test.Input {
+		ls, values, err := r.parser.ParseSeriesDesc(in.Series + " " + in.Values)
+		require.NoError(t, err)
+		r.input = append(r.input, inputSeries{ls, values})
+	}
+	for _, rule := range r.alerting() {
+		rule.SetRestored(true)
+	}
+	return r
+}
+
+func (r *ruleRig) alerting() (all []*rules.AlertingRule) {
+	for _, g := range r.groups {
+		all = append(all, g.AlertingRules()...)
+	}
+	return all
+}
+
+// load stores the input up to now.
+func (r *ruleRig) load() {
+	app := r.into.Appender(r.ctx)
+	due := int(r.now.Sub(r.start)/time.Duration(r.test.Interval)) + 1
+	for i, in := range r.input {
+		for n := range min(due, len(in.values)) {
+			v, at := in.values[n], timestamp.FromTime(r.start.Add(time.Duration(n)*time.Duration(r.test.Interval)))
+			var err error
+			switch {
+			case v.Omitted:
+			case v.Histogram != nil:
+				_, err = app.AppendHistogram(0, in.labels, at, nil, v.Histogram)
+			default:
+				_, err = app.Append(0, in.labels, at, v.Value)
+			}
+			require.NoError(r.t, err)
+			r.input[i].values[n].Omitted = true
+		}
+	}
+	require.NoError(r.t, app.Commit())
+}
+
+func (r *ruleRig) run() {
+	var last model.Duration
+	for _, a := range r.test.Alerts {
+		last = max(last, a.At)
+	}
+	for _, e := range r.test.Exprs {
+		last = max(last, e.At)
+	}
+	for ; r.now.Sub(r.start) <= time.Duration(last); r.now = r.now.Add(r.every) {
+		r.load()
+		for _, g := range r.groups {
+			g.Eval(r.ctx, r.now)
+			for _, rule := range g.Rules() {
+				require.NoError(r.t, rule.LastError(), "%s at %s", rule.Name(), r.now)
+			}
+		}
+		for _, a := range r.test.Alerts {
+			if since := r.now.Sub(r.start); since <= time.Duration(a.At) && time.Duration(a.At) < since+r.every {
+				expected := []string{}
+				for _, e := range a.Expected {
+					of := maps.Clone(e.Labels)
+					of[labels.AlertName] = a.Name
+					expected = append(expected, labels.FromMap(of).String()+labels.FromMap(e.Annotations).String())
+				}
+				require.ElementsMatch(r.t, expected, r.firing(a.Name), "%s after %s", a.Name, a.At)
+			}
+		}
+	}
+	for _, e := range r.test.Exprs {
+		r.check(e.Expr, r.start.Add(time.Duration(e.At)), func() (expected []string) {
+			for _, s := range e.Expected {
+				ls, err := r.parser.ParseMetric(s.Labels)
+				require.NoError(r.t, err)
+				value := fmt.Sprint(s.Value)
+				if s.Histogram != "" {
+					_, values, err := r.parser.ParseSeriesDesc("{} " + s.Histogram)
+					require.NoError(r.t, err)
+					value = promqltest.HistogramTestExpression(values[0].Histogram)
+				}
+				expected = append(expected, ls.String()+" "+value)
+			}
+			return expected
+		}())
+	}
+}
+
+// firing are the alerts of a rule that fire.
+func (r *ruleRig) firing(name string) []string {
+	found := []string{}
+	for _, rule := range r.alerting() {
+		for _, a := range rule.ActiveAlerts() {
+			if rule.Name() == name && a.State == rules.StateFiring {
+				found = append(found, a.Labels.String()+a.Annotations.String())
+			}
+		}
+	}
+	return found
+}
+
+func (r *ruleRig) check(expr string, at time.Time, expected []string) {
+	vector, err := rules.EngineQueryFunc(r.engine, r.queries)(r.ctx, expr, at)
+	require.NoError(r.t, err, expr)
+	var got []string
+	for _, s := range vector {
+		value := fmt.Sprint(s.F)
+		if s.H != nil {
+			value = promqltest.HistogramTestExpression(s.H)
+		}
+		got = append(got, s.Metric.String()+" "+value)
+	}
+	slices.Sort(got)
+	slices.Sort(expected)
+	require.Equal(r.t, expected, got, "%s at %s", expr, at)
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/promql/ruler"
+)
+
+// Rules holds the flags of rules that are evaluated inside.
+type Rules struct {
+	// Sources name the rule files; there may be none.
+	Sources  []ruler.Source
+	Interval time.Duration
+	// Alertmanagers get alerts, with the token in BearerFile where that is set.
+	Alertmanagers  []*url.URL
+	BearerFile     string
+	ExternalLabels labels.Labels
+
+	files, external []string
+	alertmanagers   urlList
+	interval        string
+}
+
+// rulesFlags declares the flags.
+func rulesFlags(cmd *kingpin.CmdClause, r *Rules) {
+	cmd.Flag("rule.files", "Rule files of Prometheus, as a pattern such as rules/*.yml, or tenant=rules/*.yml for those of a tenant. Can be repeated. Read again by SIGHUP and POST /-/reload.").StringsVar(&r.files)
+	cmd.Flag("rule.evaluation-interval", "How often groups of rules are evaluated that don't say it themselves.").Default("1m").StringVar(&r.interval)
+	cmd.Flag("rule.external-label", "Label name=value that alerts get which are sent, and that templates in rules know as an external label. Can be repeated.").StringsVar(&r.external)
+	cmd.Flag("alertmanager.url", "URL of an Alertmanager that gets alerts; it may hold user:password. Can be repeated.").SetValue(&r.alertmanagers)
+	cmd.Flag("alertmanager.bearer-token-file", "File with a token that is shown to Alertmanagers whose URL has no user.").StringVar(&r.BearerFile)
+}
+
+// urlList are URLs of a flag that is shown without passwords.
+type urlList []*url.URL
+
+// Set implements kingpin.Value.
+func (l *urlList) Set(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ruler.ErrAlertmanager // The parser's own words would repeat a password.
+	}
+	*l = append(*l, u)
+	return nil
+}
+
+// String implements kingpin.Value.
+func (l *urlList) String() string {
+	shown := make([]string, 0, len(*l))
+	for _, u := range *l {
+		shown = append(shown, u.Redacted())
+	}
+	return strings.Join(shown, ",")
+}
+
+// IsCumulative lets kingpin repeat the flag.
+func (l *urlList) IsCumulative() bool { return true }
+
+func (c *Config) checkRules() error {
+	r := &c.Rules
+	for _, text := range r.files {
+		source, err := ruler.ParseSource(text)
+		if err != nil {
+			return flagError("rule.files", text, oneLine(err))
+		}
+		r.Sources = append(r.Sources, source)
+	}
+	if err := duration("rule.evaluation-interval", r.interval, false, &r.Interval); err != nil {
+		return err
+	}
+	if r.Interval < time.Second {
+		return flagError("rule.evaluation-interval", r.interval, "must be at least 1s")
+	}
+	external := map[string]string{}
+	for _, text := range r.external {
+		name, value, found := strings.Cut(text, "=")
+		if !found || !model.UTF8Validation.IsValidLabelName(name) || name == model.MetricNameLabel {
+			return flagError("rule.external-label", text, "must be name=value")
+		}
+		if _, twice := external[name]; twice {
+			return flagError("rule.external-label", text, "this label has a value already")
+		}
+		external[name] = value
+	}
+	r.ExternalLabels = labels.FromMap(external)
+	for _, u := range r.alertmanagers {
+		if err := ruler.CheckAlertmanager(u); err != nil {
+			return flagError("alertmanager.url", u.Redacted(), "must be a URL such as http://alertmanager:9093")
+		}
+	}
+	r.Alertmanagers = r.alertmanagers
+	if len(r.Sources) > 0 && c.Target != "all" && c.Target != "read" {
+		return flagError("rule.files", r.files[0], fmt.Sprintf("a process with --target=%s answers no queries, and so can't evaluate rules; give it to one with all or read", c.Target))
+	}
+	return nil
+}

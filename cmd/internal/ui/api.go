@@ -1,0 +1,130 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// api answers what the page asks beside Prometheus' API. All answers are {"status":"success","data":…}, or errors as
+// Prometheus' API has them; times are RFC 3339, sizes bytes.
+//
+//	session  who asks, which tenants they may use, and what this server is
+//	tenants  limits of the tenants that the user may read, and what they use
+//	series   of what a tenant's series are made: ?window=…&metric=…&label=…&limit=…; without a window, those not sealed
+//	churn    how many series its newest windows have, and how many came and went: ?windows=…
+//	windows  what it has sealed, by resolution and window: sizes, retention, what goes when
+//	work     how sealing and rolling up stand; to an admin, with errors, which may name series of any tenant
+//	health   the engine, and what cassia doctor finds; for admins
+//
+// What reads much is done for one request at a time; the others wait.
+type api struct {
+	Options
+	// counting and surveying are held while series are counted, and windows listed.
+	counting, surveying chan struct{}
+	examined            examined
+}
+
+func newAPI(o Options) *api {
+	return &api{Options: o, counting: make(chan struct{}, 1), surveying: make(chan struct{}, 1)}
+}
+
+// answer is what an endpoint returns, which becomes JSON.
+type answer func(*http.Request) (any, error)
+
+// enter takes a place until leave is called, or fails when who asks has gone.
+func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
+	select {
+	case place <- struct{}{}:
+		return func() { <-place }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// respond writes what answer returns as Prometheus' API does.
+func respond(answer answer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, err := answer(r)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if err == nil {
+			_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": data})
+			return
+		}
+		code, kind := http.StatusInternalServerError, "internal"
+		var bad badRequest
+		switch {
+		case errors.As(err, &bad):
+			code, kind = http.StatusBadRequest, "bad_data"
+		case errors.Is(err, storage.ErrNotReady), errors.Is(err, engine.ErrUnavailable), r.Context().Err() != nil:
+			code, kind = http.StatusServiceUnavailable, "unavailable"
+		case errors.Is(err, storage.ErrQueryTooLarge):
+			code, kind = http.StatusUnprocessableEntity, "execution"
+		}
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": err.Error()})
+	})
+}
+
+// badRequest is an error of who asks.
+type badRequest string
+
+// Error implements error.
+func (b badRequest) Error() string { return string(b) }
+
+// session is the answer of the endpoint of that name.
+type session struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Target   string `json:"target"`
+	Engine   string `json:"engine"`
+	// User is who asks; "": nobody is asked who it is, and everybody may do everything.
+	User  string `json:"user"`
+	Auth  bool   `json:"auth"`
+	Admin bool   `json:"admin"`
+	// Tenants are those that can be chosen from. AnyTenant says that others can be named.
+	Tenants   []string `json:"tenants"`
+	AnyTenant bool     `json:"any_tenant"`
+	// DefaultTenant is that of requests that name none; "": they must name one.
+	DefaultTenant string `json:"default_tenant"`
+	SelfTenant    string `json:"self_tenant"`
+	// NotReady is why queries can't be answered yet; "": they can.
+	NotReady    string   `json:"not_ready"`
+	Resolutions []string `json:"resolutions"`
+}
+
+func (a *api) session(r *http.Request) (any, error) {
+	s := session{
+		Version: a.Version, Revision: a.Revision, Target: a.Target, Engine: a.Engine, Auth: a.Auth, SelfTenant: a.SelfTenant,
+		Admin: true, AnyTenant: true, DefaultTenant: tenant.Default, Resolutions: []string{"raw", "5m", "1h"},
+	}
+	if err := a.Ready(); err != nil {
+		s.NotReady = err.Error()
+	}
+	if u := server.UserOf(r.Context()); u != nil {
+		s.User, s.Admin, s.DefaultTenant = u.Name(), u.Admin(), u.Tenant()
+		s.Tenants, s.AnyTenant = u.Tenants()
+	}
+	if s.AnyTenant {
+		known, err := a.Store.KnownTenants(r.Context())
+		if err != nil && s.NotReady == "" {
+			return nil, err
+		}
+		s.Tenants = append(s.Tenants, known...)
+		if s.DefaultTenant != "" {
+			s.Tenants = append(s.Tenants, s.DefaultTenant)
+		}
+	}
+	slices.Sort(s.Tenants)
+	s.Tenants = append([]string{}, slices.Compact(s.Tenants)...)
+	return s, nil
+}

@@ -1,0 +1,65 @@
+package ui
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io/fs"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// needModules skips a test where the page's packages aren't installed; `make ui-modules` does that.
+func needModules(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts Node")
+	}
+	if _, err := os.Stat("node_modules/.lock-of-last-install"); err != nil {
+		t.Skip("the page's packages aren't installed: run `make ui-modules`, which needs Node 20")
+	}
+	installed, err := os.ReadFile("node_modules/.lock-of-last-install")
+	require.NoError(t, err)
+	locked, err := os.ReadFile("package-lock.json")
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(installed, locked), "package-lock.json has changed: run `make ui-modules`")
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+}
+
+// TestThePageIsBuiltFromItsSources builds the page anew and compares every byte with what is committed.
+func TestThePageIsBuiltFromItsSources(t *testing.T) {
+	needModules(t)
+	run(t, "node_modules/.bin/tsc", "--noEmit")
+	built := t.TempDir()
+	run(t, "node", "build.mjs", built)
+	require.Equal(t, files(t, os.DirFS("dist")), files(t, os.DirFS(built)), "dist isn't what src makes: run `make ui` and commit dist")
+}
+
+// files are the hashes of a folder's files, by name: their contents would fill the screen where they differ.
+func files(t *testing.T, dir fs.FS) map[string][sha256.Size]byte {
+	t.Helper()
+	all := map[string][sha256.Size]byte{}
+	require.NoError(t, fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(dir, name)
+		all[name] = sha256.Sum256(content)
+		return err
+	}))
+	require.NotEmpty(t, all)
+	return all
+}
+
+func TestTheLockFileNamesNoHost(t *testing.T) {
+	locked, err := os.ReadFile("package-lock.json")
+	require.NoError(t, err)
+	require.NotContains(t, string(locked), `"resolved"`, "npm install with the .npmrc beside it leaves them out")
+}

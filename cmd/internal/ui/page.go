@@ -1,0 +1,125 @@
+package ui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"embed"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+)
+
+//go:embed dist
+var dist embed.FS
+
+// policy lets the page load and ask nothing but what comes from where itself came from. Style sheets that the editor makes
+// have the nonce; images in style sheets may stand in them.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// harden sets the headers of all that the page consists of.
+func harden(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// page answers with the page; its nonce is another one each time.
+func page(w http.ResponseWriter, _ *http.Request) {
+	text, err := dist.ReadFile("dist/index.html")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	nonce := rand.Text()
+	harden(w.Header())
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf(policy, nonce))
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(bytes.ReplaceAll(text, []byte("{{nonce}}"), []byte(nonce)))
+}
+
+// asset is a file of the page.
+type asset struct {
+	kind          string
+	plain, zipped []byte
+}
+
+// assets are the files by name, compressed once.
+var assets = sync.OnceValues(func() (map[string]asset, error) {
+	files := map[string]asset{}
+	list, err := fs.ReadDir(dist, "dist/assets")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range list {
+		plain, err := dist.ReadFile("dist/assets/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		var zipped bytes.Buffer
+		z := gzip.NewWriter(&zipped)
+		if _, err := z.Write(plain); err != nil {
+			return nil, err
+		}
+		if err := z.Close(); err != nil {
+			return nil, err
+		}
+		files[f.Name()] = asset{kind: mime.TypeByExtension(path.Ext(f.Name())), plain: plain, zipped: zipped.Bytes()}
+	}
+	return files, nil
+})
+
+// serveAsset answers with a file. Its name has a hash of the content, so that it may be kept for ever.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	files, err := assets()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	f, ok := files[r.PathValue("name")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	harden(w.Header())
+	w.Header().Set("Content-Type", f.kind)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(f.zipped)
+		return
+	}
+	_, _ = w.Write(f.plain)
+}
+
+// maxPanels is how many queries of a link are taken over.
+const maxPanels = 10
+
+// graph leads links of Prometheus' own page, which its alerts have, to where the queries stand here.
+func graph(w http.ResponseWriter, r *http.Request) {
+	asked, to := r.URL.Query(), url.Values{}
+	for i := range maxPanels {
+		at := fmt.Sprintf("g%d.", i)
+		if expr := asked.Get(at + "expr"); expr != "" {
+			to.Add("q", expr)
+		}
+		if i == 0 && asked.Get(at+"tab") == "1" {
+			to.Set("tab", "table")
+		}
+		if width := asked.Get(at + "range_input"); i == 0 && width != "" {
+			to.Set("from", "now-"+width)
+		}
+	}
+	harden(w.Header())
+	w.Header().Set("Location", "./#/explore?"+to.Encode()) // Relative: a proxy may have put it under a path.
+	w.WriteHeader(http.StatusFound)
+}

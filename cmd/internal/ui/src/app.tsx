@@ -1,0 +1,197 @@
+// The frame of the page: who is logged in, which tenant and which view are chosen.
+import { render } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { call, loggedIn, logIn, whenLoginIsNeeded, type Session } from './api';
+import { Cardinality } from './cardinality';
+import { Downsampling } from './downsampling';
+import { Explore } from './explore';
+import { Caret, Logo } from './icons';
+import { go, href, usePlace, type Place } from './location';
+import { Login } from './login';
+import { Failure, Notice, useLoad, useOutside } from './parts';
+import { Storage } from './storage';
+import { Tenants } from './tenants';
+
+/** ViewProps are what every view is given. */
+export interface ViewProps {
+  session: Session;
+  tenant: string;
+  place: Place;
+}
+
+const views: [string, string, (p: ViewProps) => preact.JSX.Element][] = [
+  ['explore', 'Explore', Explore],
+  ['cardinality', 'Cardinality', Cardinality],
+  ['downsampling', 'Downsampling', Downsampling],
+  ['storage', 'Storage', Storage],
+  ['tenants', 'Tenants', Tenants],
+];
+
+function App() {
+  const [login, setLogin] = useState(false);
+  useEffect(() => whenLoginIsNeeded(() => setLogin(true)), []);
+  const session = useLoad((signal) => call<Session>('cassia/session', {}, { signal }).then((a) => a.data), [login]);
+  const place = usePlace();
+  if (login) return <Login failed={loggedIn()} onDone={() => setLogin(false)} />;
+  if (!session.data) {
+    return (
+      <Frame place={place} right={<ThemeSwitch />}>
+        {session.error ? <Failure error={session.error} again={session.again} /> : null}
+      </Frame>
+    );
+  }
+  return <Page session={session.data} place={place} />;
+}
+
+function Page({ session, place }: { session: Session; place: Place }) {
+  const tenant = place.params.get('tenant') ?? session.default_tenant;
+  const choose = (name: string) => {
+    const params = new URLSearchParams(place.params);
+    params.set('tenant', name);
+    go(place.view, params);
+  };
+  const view = views.find(([name]) => name === place.view);
+  useEffect(() => {
+    document.title = view ? `${view[1]} – Cassia` : 'Cassia';
+  }, [view]);
+  const right = (
+    <>
+      <TenantChooser session={session} tenant={tenant} choose={choose} />
+      <ThemeSwitch />
+      {session.user && <UserMenu session={session} />}
+    </>
+  );
+  const View = view?.[2];
+  return (
+    <Frame place={place} right={right} tenant={place.params.get('tenant') ?? ''}>
+      <Readiness session={session} />
+      {View ? (
+        <View key={place.view + '/' + tenant} session={session} tenant={tenant} place={place} />
+      ) : (
+        <Notice tone="info" title={`There is no view “${place.view}”.`}><a href={href('explore')}>Explore</a> is where most begin.</Notice>
+      )}
+      <footer class="foot">
+        Cassia {session.version} on {session.engine}
+        {session.target !== 'all' && `, --target=${session.target}`}
+      </footer>
+    </Frame>
+  );
+}
+
+function Frame(props: { place: Place; right: preact.ComponentChildren; tenant?: string; children: preact.ComponentChildren }) {
+  const keep: Record<string, string> = props.tenant ? { tenant: props.tenant } : {};
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the content</a>
+      <header class="top">
+        <a class="brand" href={href('explore', keep)} aria-label="Cassia"><Logo /> <span>Cassia</span></a>
+        <nav aria-label="Views">
+          {views.map(([name, title]) => (
+            <a key={name} href={href(name, keep)} aria-current={name === props.place.view ? 'page' : undefined}>{title}</a>
+          ))}
+        </nav>
+        <div class="top-right">{props.right}</div>
+      </header>
+      <main id="main" tabIndex={-1}>{props.children}</main>
+    </>
+  );
+}
+
+/** Readiness says while queries can't be answered yet, and goes away by itself. */
+function Readiness({ session }: { session: Session }) {
+  const [why, set] = useState(session.not_ready);
+  useEffect(() => {
+    if (!why) return;
+    const timer = setInterval(() => {
+      call<Session>('cassia/session').then((a) => set(a.data.not_ready), () => {});
+    }, 2000);
+    return () => clearInterval(timer);
+  }, [why]);
+  if (!why) return null;
+  return <Notice tone="info" title="Queries can’t be answered yet.">{why}. Samples are already taken.</Notice>;
+}
+
+function TenantChooser(props: { session: Session; tenant: string; choose: (name: string) => void }) {
+  const [open, setOpen] = useState(false);
+  const [text, setText] = useState('');
+  const at = useOutside<HTMLDivElement>(open, () => setOpen(false));
+  const { tenants, any_tenant: any } = props.session;
+  const names = tenants.includes(props.tenant) || !props.tenant ? tenants : [props.tenant, ...tenants];
+  if (names.length <= 1 && !any) return props.tenant ? <span class="tenant-only">{props.tenant}</span> : null;
+  const choose = (name: string) => {
+    setOpen(false);
+    setText('');
+    if (name && name !== props.tenant) props.choose(name);
+  };
+  const found = names.filter((n) => n.toLowerCase().includes(text.toLowerCase())).slice(0, 50);
+  return (
+    <div class="menu" ref={at}>
+      <button class="menu-button" aria-haspopup="true" aria-expanded={open} onClick={() => setOpen(!open)} title="Whose data are shown">
+        <span class="menu-label">Tenant</span> <strong>{props.tenant || 'choose'}</strong> <Caret />
+      </button>
+      {open && (
+        <div class="popover right">
+          <form onSubmit={(e) => { e.preventDefault(); choose(any && text ? text : found[0] ?? ''); }}>
+            <input
+              autoFocus ref={(e) => { e?.focus(); }} value={text} onInput={(e) => setText(e.currentTarget.value)}
+              placeholder={any ? 'Find, or name any tenant' : 'Find'} aria-label="Find a tenant"
+            />
+          </form>
+          <ul class="choices">
+            {found.map((n) => (
+              <li key={n}><button aria-pressed={n === props.tenant} onClick={() => choose(n)}>{n}</button></li>
+            ))}
+            {!found.length && <li class="none">{any && text ? `Enter shows tenant “${text}”` : 'None has that name'}</li>}
+          </ul>
+        </div>
+      )}
+    </div>
+  );
+}
+
+const themes = ['auto', 'light', 'dark'] as const;
+
+function ThemeSwitch() {
+  const [theme, set] = useState(() => document.documentElement.dataset.theme ?? 'auto');
+  const next = themes[(themes.indexOf(theme as 'auto') + 1) % themes.length]!;
+  const change = () => {
+    set(next);
+    if (next === 'auto') {
+      delete document.documentElement.dataset.theme;
+      localStorage.removeItem('cassia.theme');
+    } else {
+      document.documentElement.dataset.theme = next;
+      localStorage.setItem('cassia.theme', next);
+    }
+    window.dispatchEvent(new Event('themechange'));
+  };
+  return (
+    <button class="icon-button" onClick={change} aria-label={`Theme: ${theme}. Change to ${next}`} title={`Theme: ${theme}`}>
+      <svg viewBox="0 0 20 20" aria-hidden="true">
+        {theme === 'light' && <g><circle cx="10" cy="10" r="3.5" /><path d="M10 2v2M10 16v2M2 10h2M16 10h2M4.3 4.3l1.5 1.5M14.2 14.2l1.5 1.5M4.3 15.7l1.5-1.5M14.2 5.8l1.5-1.5" /></g>}
+        {theme === 'dark' && <path d="M16.5 12A7 7 0 0 1 8 3.5a7 7 0 1 0 8.5 8.500z" />}
+        {theme === 'auto' && <g><circle cx="10" cy="10" r="7" /><path class="half" d="M10 3a7 7 0 0 1 0 14z" /></g>}
+      </svg>
+    </button>
+  );
+}
+
+function UserMenu({ session }: { session: Session }) {
+  const [open, setOpen] = useState(false);
+  const at = useOutside<HTMLDivElement>(open, () => setOpen(false));
+  return (
+    <div class="menu" ref={at}>
+      <button class="menu-button" aria-haspopup="true" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <strong>{session.user}</strong> <Caret />
+      </button>
+      {open && (
+        <div class="popover right">
+          <p class="small">{session.admin ? 'May do everything (role admin).' : 'May read what its tenants stored.'}</p>
+          {loggedIn() && <button onClick={() => { logIn(''); location.reload(); }}>Log out</button>}
+        </div>
+      )}
+    </div>
+  );
+}
+
+render(<App />, document.getElementById('app')!);

@@ -1,0 +1,59 @@
+// How an answer came about: which resolution answered which part, from how much, in what time.
+import { count, plural } from './format';
+import type { Part, Result, Segment } from './results';
+import { local } from './time';
+
+const edges: Record<string, string> = {
+  exact: 'what raw samples give',
+  snapped: 'windows were moved to the edges of buckets',
+  widened: 'windows were made longer, for buckets are all that is left',
+};
+
+export function Explain({ result, letter }: { result: Result; letter: string }) {
+  const { answer } = result;
+  if (!answer) return null;
+  const stats = answer.data.stats ?? {};
+  const timings = stats.timings ?? {};
+  const ms = (name: string) => `${((timings[name] ?? 0) * 1000).toFixed(1)} ms`;
+  return (
+    <div class="explain">
+      {letter && <h3>{letter} <code>{result.query}</code></h3>}
+      <dl class="facts">
+        <div><dt>Answered from</dt><dd>{answer.resolution || 'no stored samples'}</dd></div>
+        <div><dt>In all</dt><dd>{ms('execTotalTime')}</dd></div>
+        <div><dt>Preparing</dt><dd>{ms('queryPreparationTime')}</dd></div>
+        <div><dt>Evaluating</dt><dd>{ms('innerEvalTime')}</dd></div>
+        <div><dt>Waited</dt><dd>{ms('execQueueTime')}</dd></div>
+        <div><dt>Samples</dt><dd>{count(stats.samples?.totalQueryableSamples ?? 0)}</dd></div>
+        <div><dt>At once</dt><dd>{count(stats.samples?.peakSamples ?? 0)}</dd></div>
+      </dl>
+      {stats.parts?.length ? (
+        stats.parts.map((p, i) => <PartOf key={i} part={p} />)
+      ) : (
+        <p class="small">No part of this query could be answered by storage itself: Prometheus’ evaluator did all of it.</p>
+      )}
+    </div>
+  );
+}
+
+function PartOf({ part }: { part: Part }) {
+  return (
+    <div class="part">
+      <code class="part-expr">{part.expr}</code>
+      <p>{plural(part.series, 'series')}, {count(part.samples)} samples or buckets read, {part.milliseconds.toFixed(1)} ms</p>
+      {part.refused && <p class="small">Left to Prometheus’ evaluator: {part.refused}</p>}
+      <ul class="segments">{(part.segments ?? []).map((s, i) => <li key={i}><SegmentOf segment={s} /></li>)}</ul>
+    </div>
+  );
+}
+
+function SegmentOf({ segment: s }: { segment: Segment }) {
+  const begin = Date.parse(s.from) / 1000;
+  const end = Date.parse(s.to) / 1000;
+  return (
+    <>
+      <b class={`res-chip r-${s.resolution}`}>{s.resolution}</b>{' '}
+      <span>{begin === end ? local(begin) : `${local(begin)} – ${local(end)}`}: {edges[s.edges] ?? s.edges}{s.approximate && ', approximately'}</span>
+    </>
+  );
+}

@@ -1,0 +1,297 @@
+// Explore: queries, and what they answer as a graph, as a table, and with how that came about.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { call, type Answer } from './api';
+import type { ViewProps } from './app';
+import { Editor } from './editor';
+import { Explain } from './explain';
+import { count, plural, selector } from './format';
+import { aligned, Graph, type Line } from './graph';
+import { go, href } from './location';
+import { Empty, Failure, Notice, Tabs, useLoad } from './parts';
+import { TimePicker } from './picker';
+import { Completion } from './promclient';
+import { DataTable } from './datatable';
+import type { QueryData, Result } from './results';
+import { bounds, instant, type Bounds, type Range } from './time';
+
+// A browser draws so many lines, and a person tells so many apart.
+const maxLines = 100;
+const maxRows = 1000;
+const maxQueries = 10;
+const points = 360;
+
+type Tab = 'graph' | 'table' | 'explain';
+
+/** Asked is all of the view that its address says. */
+interface Asked {
+  queries: string[];
+  range: Range;
+  step: string;
+  resolution: string;
+  tab: Tab;
+}
+
+function asked(params: URLSearchParams): Asked {
+  const queries = params.getAll('q').slice(0, maxQueries);
+  const tab = params.get('tab');
+  return {
+    queries: queries.length ? queries : [''],
+    range: { from: params.get('from') ?? 'now-1h', to: params.get('to') ?? 'now' },
+    step: params.get('step') ?? '',
+    resolution: params.get('resolution') ?? 'auto',
+    tab: tab === 'table' || tab === 'explain' ? tab : 'graph',
+  };
+}
+
+function address(a: Asked, tenant: string | null): URLSearchParams {
+  const params = new URLSearchParams();
+  if (tenant) params.set('tenant', tenant);
+  for (const q of a.queries) if (q.trim()) params.append('q', q);
+  params.set('from', a.range.from);
+  params.set('to', a.range.to);
+  if (a.step) params.set('step', a.step);
+  if (a.resolution !== 'auto') params.set('resolution', a.resolution);
+  if (a.tab !== 'graph') params.set('tab', a.tab);
+  return params;
+}
+
+const letter = (i: number) => String.fromCharCode(65 + i);
+
+export function Explore({ session, tenant, place }: ViewProps) {
+  const now = useMemo(() => asked(place.params), [place]);
+  const [drafts, setDrafts] = useState(now.queries);
+  const [results, setResults] = useState<Result[]>([]);
+  const [turn, setTurn] = useState(0);
+  const [every, setEvery] = useState(0);
+  const [wrong, setWrong] = useState('');
+  const completion = useMemo(() => new Completion(tenant), [tenant]);
+  useEffect(() => setDrafts(now.queries), [now.queries.join('\0')]);
+
+  const change = (part: Partial<Asked>) => go('explore', address({ ...now, queries: drafts, ...part }, place.params.get('tenant')));
+  const run = () => {
+    change({});
+    setTurn((t) => t + 1);
+  };
+
+  // What is asked: the queries of the address, not drafts.
+  const kind = now.tab === 'graph' ? 'graph' : now.tab === 'table' ? 'table' : 'explain';
+  const key = JSON.stringify([now.queries, now.range, now.step, now.resolution, kind, turn]);
+  useEffect(() => {
+    const stop = new AbortController();
+    const b = bounds(now.range, points, now.step);
+    setWrong(typeof b === 'string' ? b : '');
+    if (typeof b === 'string') return;
+    setResults((old) => now.queries.map((query, i) => ({ ...old[i], query, loading: query.trim() !== '' })));
+    now.queries.forEach((query, i) => {
+      if (!query.trim()) return;
+      ask(query, now, b, tenant, stop.signal).then(
+        (r) => put(i, r),
+        (error: unknown) => stop.signal.aborted || put(i, { query, error, loading: false }),
+      );
+    });
+    const put = (i: number, r: Result) => setResults((old) => old.map((o, k) => (k === i ? r : o)));
+    return () => stop.abort();
+  }, [key]);
+
+  useEffect(() => {
+    if (!every) return;
+    const timer = setInterval(() => document.hidden || setTurn((t) => t + 1), every * 1000);
+    return () => clearInterval(timer);
+  }, [every]);
+
+  const shown = results.filter((r) => r.query.trim());
+  return (
+    <>
+      <h1 class="hidden">Explore</h1>
+      <div class="toolbar">
+        <TimePicker range={now.range} onChange={(range) => change({ range })} />
+        <label class="field">
+          <span>Resolution</span>
+          <select value={now.resolution} onChange={(e) => change({ resolution: e.currentTarget.value })}>
+            {['auto', 'exact', ...session.resolutions].map((r) => <option key={r}>{r}</option>)}
+          </select>
+        </label>
+        <label class="field">
+          <span>Step</span>
+          <select value={now.step} onChange={(e) => change({ step: e.currentTarget.value })}>
+            {['', '15s', '1m', '5m', '15m', '1h', '6h', '1d'].map((s) => <option key={s} value={s}>{s || 'auto'}</option>)}
+          </select>
+        </label>
+        <label class="field">
+          <span>Repeat</span>
+          <select value={every} onChange={(e) => setEvery(Number(e.currentTarget.value))}>
+            {[0, 10, 30, 60].map((s) => <option key={s} value={s}>{s ? s + 's' : 'off'}</option>)}
+          </select>
+        </label>
+        <span class="grow" />
+        <Share />
+        <button class="primary" onClick={run} title="Ctrl+Enter" aria-keyshortcuts="Control+Enter">Run</button>
+      </div>
+      {wrong && <Notice tone="error" title={wrong} />}
+      <ol class="queries">
+        {drafts.map((text, i) => (
+          <li class="query panel" key={i}>
+            <span class="query-letter">{letter(i)}</span>
+            <Editor
+              value={text} label={`Query ${letter(i)}`} completion={completion} onRun={run}
+              onChange={(t) => setDrafts((all) => all.map((o, k) => (k === i ? t : o)))}
+            />
+            {drafts.length > 1 && (
+              <button class="icon-button" aria-label={`Remove query ${letter(i)}`} title="Remove" onClick={() => change({ queries: drafts.filter((_, k) => k !== i) })}>✕</button>
+            )}
+          </li>
+        ))}
+      </ol>
+      <div class="under-queries">
+        <button class="link" disabled={drafts.length >= maxQueries} onClick={() => setDrafts((all) => [...all, ''])}>+ Add a query</button>
+        <span class="hint"><kbd>Enter</kbd> runs, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line, <kbd>Ctrl</kbd>+<kbd>Space</kbd> completes</span>
+      </div>
+      {shown.length ? (
+        <Results results={results} now={now} change={change} />
+      ) : (
+        <Start session={session} tenant={tenant} choose={(q) => change({ queries: [q] })} />
+      )}
+    </>
+  );
+}
+
+async function ask(query: string, a: Asked, b: Bounds, tenant: string, signal: AbortSignal): Promise<Result> {
+  const options = { tenant, signal, post: true };
+  const common = { query, resolution: a.resolution, stats: 'all' };
+  let answer: Answer<QueryData>;
+  if (a.tab === 'table') {
+    const end = instant(a.range.to, Date.now() / 1000);
+    answer = await call<QueryData>('query', { ...common, time: end, limit: maxRows }, options);
+  } else {
+    answer = await call<QueryData>('query_range', { ...common, start: b.start, end: b.end, step: b.step, limit: maxLines }, options);
+  }
+  return { query, answer, bounds: b, loading: false };
+}
+
+function Results(props: { results: Result[]; now: Asked; change: (part: Partial<Asked>) => void }) {
+  const { results, now, change } = props;
+  const loading = results.some((r) => r.loading);
+  return (
+    <section class="panel results" aria-busy={loading} aria-label="Results">
+      <div class="results-head">
+        <Tabs label="How results are shown" tabs={[['graph', 'Graph'], ['table', 'Table'], ['explain', 'Explain']]} at={now.tab} onChange={(tab) => change({ tab })} />
+        <div class="answered">{results.map((r, i) => <Answered key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}</div>
+      </div>
+      <div class={`progress ${loading ? 'on' : ''}`} />
+      {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
+      {now.tab === 'graph' && <Lines results={results} zoom={(range) => change({ range })} />}
+      {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
+      {now.tab === 'explain' && results.map((r, i) => <Explain key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
+    </section>
+  );
+}
+
+/** Answered says in a badge from which resolution an answer came, and how long it took. */
+function Answered({ result, letter }: { result: Result; letter: string }) {
+  const { answer } = result;
+  if (!answer) return null;
+  const scalar = answer.data.resultType === 'scalar' || answer.data.resultType === 'string';
+  return (
+    <span class="badge" title="Which resolution answered">
+      {letter && <b>{letter} </b>}
+      {answer.resolution && <><b class="res">{answer.resolution}</b> · </>}
+      {scalar ? answer.data.resultType : plural(shownOf(result), 'series')} · {Math.round(answer.milliseconds)} ms
+    </span>
+  );
+}
+
+/** Words are the errors, warnings and infos of an answer, as they are. */
+function Words({ result, letter }: { result: Result; letter: string }) {
+  const before = letter ? letter + ': ' : '';
+  if (result.error) return <Failure error={result.error} before={before} />;
+  const { warnings = [], infos = [] } = result.answer ?? {};
+  return (
+    <>
+      {warnings.map((w) => <Notice key={w} tone="warning" title={before + w}>{/truncated due to limit/.test(w) && `The first ${count(shownOf(result))} series are shown: aggregate, or choose fewer.`}</Notice>)}
+      {infos.map((w) => <Notice key={w} tone="info" title={before + w} />)}
+    </>
+  );
+}
+
+const shownOf = (r: Result) => (Array.isArray(r.answer?.data.result) ? r.answer.data.result.length : 0);
+
+function Lines({ results, zoom }: { results: Result[]; zoom: (range: Range) => void }) {
+  const done = results.filter((r) => r.answer && r.bounds && r.answer.data.resultType === 'matrix');
+  const drawn = done[0]?.bounds;
+  const last = useRef<{ key: unknown[]; lines: Line[] }>({ key: [], lines: [] });
+  const key = done.map((r) => r.answer);
+  if (key.length !== last.current.key.length || key.some((k, i) => k !== last.current.key[i])) {
+    const lines = drawn ? done.flatMap((r) => linesOf(r, letter(results.indexOf(r)), drawn)) : [];
+    last.current = { key, lines: lines.slice(0, maxLines) };
+  }
+  const { lines } = last.current;
+  if (!drawn || !lines.length) {
+    if (!done.length) return results.some((r) => r.loading) ? <div class="plot-space" /> : null;
+    const histograms = done.some((r) => r.answer!.data.resultType === 'matrix' && r.answer!.data.result.some((s) => s.histograms));
+    return histograms ? (
+      <Empty title="These are histograms">A line needs numbers: try <code>histogram_quantile(0.99, …)</code>, <code>histogram_count(…)</code> or <code>histogram_avg(…)</code>.</Empty>
+    ) : (
+      <Empty title="No samples in this range">The query is right, but no series has a sample there. Look at a longer range, another tenant, or the view Cardinality for what there is.</Empty>
+    );
+  }
+  const iso = (t: number) => new Date(t * 1000).toISOString().slice(0, 19) + 'Z';
+  return <Graph lines={lines} bounds={drawn} letters={results.length > 1} onZoom={(from, to) => zoom({ from: iso(from), to: iso(to) })} />;
+}
+
+function linesOf(r: Result, of: string, b: Bounds): Line[] {
+  const data = r.answer!.data;
+  if (data.resultType !== 'matrix') return [];
+  return data.result
+    .filter((s) => s.values?.length)
+    .map((s) => ({ labels: s.metric, of, values: aligned(s.values!, b) }));
+}
+
+function Share() {
+  const [copied, set] = useState(false);
+  const copy = () => {
+    void navigator.clipboard?.writeText(location.href).then(() => {
+      set(true);
+      setTimeout(() => set(false), 1500);
+    });
+  };
+  // Without TLS browsers have no clipboard; the address bar has the same.
+  if (!navigator.clipboard) return null;
+  return <button onClick={copy} title="The page’s address says all of this">{copied ? 'Copied' : 'Copy link'}</button>;
+}
+
+/** Start is shown before anything is asked. */
+function Start(props: { session: ViewProps['session']; tenant: string; choose: (q: string) => void }) {
+  const { session, tenant } = props;
+  const now = Math.floor(Date.now() / 1000);
+  const names = useLoad(
+    (signal) => call<string[]>('label/__name__/values', { start: now - 86400, end: now, limit: 24 }, { tenant, signal }).then((a) => a.data),
+    [tenant],
+  );
+  if (names.error) return <Failure error={names.error} again={names.again} />;
+  if (!names.data) return <div class="panel start" />;
+  if (!names.data.length) {
+    const self = session.self_tenant;
+    return (
+      <div class="panel start">
+        <Empty title={tenant ? `Nothing is stored for tenant “${tenant}” in the last day` : 'No tenant is chosen'}>
+          <p>Let Prometheus send its samples here:</p>
+          <pre>{`remote_write:\n  - url: ${new URL('api/v1/write', location.href)}${tenant && tenant !== 'default' ? `\n    headers: {X-Scope-OrgID: ${tenant}}` : ''}`}</pre>
+          {self && tenant !== self && session.tenants.includes(self) && (
+            <p>Or look at <a href={`#/explore?tenant=${encodeURIComponent(self)}`}>Cassia’s own metrics</a>, in tenant <code>{self}</code>.</p>
+          )}
+        </Empty>
+      </div>
+    );
+  }
+  return (
+    <div class="panel start">
+      <h2>Metrics of the last day</h2>
+      <ul class="chips">
+        {names.data.map((name) => (
+          <li key={name}><button onClick={() => props.choose(selector({ __name__: name }))}>{name}</button></li>
+        ))}
+      </ul>
+      <p class="small">Click one, or write a query. <a href={href('cardinality', tenant ? { tenant } : {})}>Cardinality</a> lists all.</p>
+    </div>
+  );
+}

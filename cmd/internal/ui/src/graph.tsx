@@ -1,0 +1,190 @@
+// A graph of series over time, drawn by uPlot, with a legend that follows the cursor.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
+import { exact, selector, short, type Labels } from './format';
+import { local, type Bounds } from './time';
+
+/** Line is one series to draw; its values are at the steps of the bounds, null where there is none. */
+export interface Line {
+  labels: Labels;
+  /** of is the letter of the query that it answers. */
+  of: string;
+  values: (number | null)[];
+}
+
+// These are told apart by most people, on light and on dark ground.
+const colours = ['#3d85c6', '#e0762f', '#2f9e6e', '#b05fcc', '#d5506b', '#8a8a1f', '#1f9d9d', '#7b6fe0', '#a86a3d', '#6f8299'];
+
+export const colourOf = (i: number) => colours[i % colours.length]!;
+
+/** aligned puts the samples of an answer on the grid. */
+export function aligned(samples: [number, string][], b: Bounds): (number | null)[] {
+  const values = new Array<number | null>(Math.round((b.end - b.start) / b.step) + 1).fill(null);
+  for (const [t, v] of samples) {
+    const n = Number(v);
+    // Neither NaN nor infinities can be drawn; the table shows them.
+    if (isFinite(n)) values[Math.round((t - b.start) / b.step)] = n;
+  }
+  return values;
+}
+
+/** resolved is a colour of style.css as the canvas needs it. */
+function resolved(name: string): string {
+  const probe = document.createElement('span');
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return colour;
+}
+
+interface Props {
+  lines: Line[];
+  bounds: Bounds;
+  /** letters shows which query a series answers. */
+  letters: boolean;
+  onZoom: (from: number, to: number) => void;
+}
+
+const height = 320;
+
+export function Graph({ lines, bounds, letters, onZoom }: Props) {
+  const at = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>();
+  const [cursor, setCursor] = useState<number | null>(null);
+  const [near, setNear] = useState<number | null>(null);
+  const [only, setOnly] = useState<Set<number>>(new Set());
+  const [theme, setTheme] = useState(0);
+  const zoom = useRef(onZoom);
+  zoom.current = onZoom;
+
+  const times = useMemo(() => {
+    const n = Math.round((bounds.end - bounds.start) / bounds.step) + 1;
+    return Array.from({ length: n }, (_, i) => bounds.start + i * bounds.step);
+  }, [bounds]);
+
+  useEffect(() => setOnly(new Set()), [lines]);
+  useEffect(() => {
+    const again = () => setTheme((n) => n + 1);
+    const dark = matchMedia('(prefers-color-scheme: dark)');
+    window.addEventListener('themechange', again);
+    dark.addEventListener('change', again);
+    return () => {
+      window.removeEventListener('themechange', again);
+      dark.removeEventListener('change', again);
+    };
+  }, []);
+
+  useEffect(() => {
+    const box = at.current!;
+    const axis: uPlot.Axis = {
+      stroke: resolved('--muted'), font: '12px system-ui, sans-serif',
+      grid: { stroke: resolved('--grid'), width: 1 }, ticks: { stroke: resolved('--grid'), width: 1, size: 4 },
+    };
+    const options: uPlot.Options = {
+      width: box.clientWidth, height, legend: { show: false },
+      cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
+      focus: { alpha: lines.length > 1 ? 0.35 : 1 },
+      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] } },
+      axes: [
+        { ...axis, space: 70, size: 34, values: timeLabels },
+        { ...axis, size: axisWidth, gap: 6, values: (_, all) => all.map(short) },
+      ],
+      series: [
+        {},
+        ...lines.map((line, i) => ({
+          label: selector(line.labels), stroke: colourOf(i), width: 1.5, spanGaps: false,
+          points: { show: lonely(line.values), size: 4, fill: colourOf(i) },
+        })),
+      ],
+      hooks: {
+        setCursor: [(u) => setCursor(u.cursor.idx ?? null)],
+        setSeries: [(_, i) => setNear(i === null || i === undefined ? null : i - 1)],
+        setSelect: [(u) => {
+          if (u.select.width > 4) zoom.current(u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x'));
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        }],
+      },
+    };
+    const u = new uPlot(options, [times, ...lines.map((l) => l.values)] as uPlot.AlignedData, box);
+    plot.current = u;
+    const resize = new ResizeObserver(() => u.setSize({ width: box.clientWidth, height }));
+    resize.observe(box);
+    return () => {
+      resize.disconnect();
+      u.destroy();
+    };
+  }, [lines, bounds, theme]);
+
+  const toggle = (i: number, add: boolean) => {
+    const next = new Set(add ? only : []);
+    if (only.has(i) && (add || only.size === 1)) next.delete(i);
+    else next.add(i);
+    setOnly(next);
+    plot.current?.batch(() => lines.forEach((_, k) => plot.current!.setSeries(k + 1, { show: !next.size || next.has(k) })));
+  };
+
+  return (
+    <div class="graph">
+      <div class="plot" ref={at} />
+      <p class="plot-time">
+        {cursor === null || times[cursor] === undefined ? 'Newest values. Drag over the graph to look closer.' : local(times[cursor]!)}
+      </p>
+      <Legend lines={lines} cursor={cursor} near={near} only={only} letters={letters} toggle={toggle} />
+    </div>
+  );
+}
+
+function Legend(props: {
+  lines: Line[]; cursor: number | null; near: number | null; only: Set<number>; letters: boolean; toggle: (i: number, add: boolean) => void;
+}) {
+  return (
+    <ul class="legend" aria-label="Series">
+      {props.lines.map((line, i) => {
+        const value = props.cursor === null ? newest(line.values) : line.values[props.cursor];
+        const faint = props.only.size > 0 && !props.only.has(i);
+        return (
+          <li key={i}>
+            <button
+              class={`${faint ? 'faint' : ''} ${props.near === i ? 'near' : ''}`} aria-pressed={props.only.has(i)}
+              onClick={(e) => props.toggle(i, e.ctrlKey || e.metaKey || e.shiftKey)} title="Show only this; with Ctrl, this too"
+            >
+              <i class="swatch" style={{ background: colourOf(i) }} />
+              {props.letters && <b class="letter">{line.of}</b>}
+              <span class="legend-name">{selector(line.labels)}</span>
+              <span class="legend-value">{value === null || value === undefined ? '–' : exact(value)}</span>
+            </button>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function newest(values: (number | null)[]): number | null {
+  for (let i = values.length - 1; i >= 0; i--) if (values[i] !== null) return values[i]!;
+  return null;
+}
+
+/** lonely says that a line has points without neighbours, which a stroke wouldn't show. */
+function lonely(values: (number | null)[]): boolean {
+  return values.some((v, i) => v !== null && (values[i - 1] ?? null) === null && (values[i + 1] ?? null) === null);
+}
+
+/** axisWidth makes room for the longest number. */
+function axisWidth(u: uPlot, values: string[] | null, i: number, cycle: number): number {
+  const axis = u.axes[i] as uPlot.Axis & { _size?: number };
+  if (cycle > 1) return axis._size ?? 50;
+  const longest = (values ?? []).reduce((n, v) => Math.max(n, v.length), 3);
+  return Math.max(44, 18 + longest * 7);
+}
+
+/** timeLabels are as short as the distance between them allows; where a day begins, its date stands. */
+function timeLabels(_: uPlot, splits: number[], __: number, ___: number, distance: number): string[] {
+  return splits.map((t) => {
+    const text = local(t);
+    if (distance >= 86400 * 27) return text.slice(0, 7);
+    if (text.endsWith('00:00:00') || distance >= 86400) return text.slice(5, 10);
+    return distance < 60 ? text.slice(11) : text.slice(11, 16);
+  });
+}

@@ -1,0 +1,46 @@
+// The way in where --auth.file asks who somebody is: with a password, or with a token.
+import { useState } from 'preact/hooks';
+import { ApiError, basic, call, logIn, type Session } from './api';
+import { Logo } from './icons';
+import { Failure, Tabs } from './parts';
+
+export function Login(props: { failed: boolean; onDone: () => void }) {
+  const [kind, setKind] = useState<'password' | 'token'>('password');
+  const [user, setUser] = useState('');
+  const [secret, setSecret] = useState('');
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const enter = async (e: Event) => {
+    e.preventDefault();
+    setBusy(true);
+    logIn(kind === 'token' ? 'Bearer ' + secret.trim() : basic(user, secret));
+    try {
+      await call<Session>('cassia/session');
+      props.onDone();
+    } catch (err) {
+      logIn('');
+      const wrong = kind === 'token' ? 'This token isn’t one of a user.' : 'User or password are wrong.';
+      setError(err instanceof ApiError && err.status === 401 ? new ApiError(401, '', wrong) : err);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <main class="login">
+      <form class="panel" onSubmit={enter}>
+        <h1><Logo /> Cassia</h1>
+        <Tabs label="How to log in" tabs={[['password', 'Password'], ['token', 'Token']]} at={kind} onChange={(k) => { setKind(k); setSecret(''); setError(undefined); }} />
+        {kind === 'password' && (
+          <label>User <input name="user" autocomplete="username" required value={user} onInput={(e) => setUser(e.currentTarget.value)} /></label>
+        )}
+        <label>
+          {kind === 'password' ? 'Password' : 'Token'}
+          <input name="secret" type="password" autocomplete="current-password" required value={secret} onInput={(e) => setSecret(e.currentTarget.value)} />
+        </label>
+        {error ? <Failure error={error} /> : null}
+        <button class="primary" disabled={busy}>Log in</button>
+        <p class="small">Users stand in the file of <code>--auth.file</code>. What you enter is kept until this tab is closed.</p>
+      </form>
+    </main>
+  );
+}

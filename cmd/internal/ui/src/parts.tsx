@@ -1,0 +1,169 @@
+// Small parts that several views have.
+import type { ComponentChildren } from 'preact';
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError } from './api';
+
+export function Panel(props: { title?: ComponentChildren; aside?: ComponentChildren; children: ComponentChildren; class?: string }) {
+  return (
+    <section class={`panel ${props.class ?? ''}`}>
+      {(props.title || props.aside) && (
+        <header class="panel-head">
+          {props.title && <h2>{props.title}</h2>}
+          {props.aside && <div class="aside">{props.aside}</div>}
+        </header>
+      )}
+      {props.children}
+    </section>
+  );
+}
+
+/** Stat is a tile with one number; bad marks one that somebody should look at. */
+export function Stat(props: { name: string; value: ComponentChildren; note?: ComponentChildren; bad?: boolean }) {
+  return (
+    <div class={`stat ${props.bad ? 'is-bad' : ''}`}>
+      <div class="stat-name">{props.name}</div>
+      <div class="stat-value">{props.value}</div>
+      <div class="stat-note">{props.note || '\u00a0'}</div>
+    </div>
+  );
+}
+
+export type Tone = 'error' | 'warning' | 'info' | 'ok';
+
+const marks: Record<Tone, string> = { error: '✕', warning: '!', info: 'i', ok: '✓' };
+
+/** Notice says something in the tone that it has. */
+export function Notice(props: { tone: Tone; title?: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <div class={`notice ${props.tone}`} role={props.tone === 'error' ? 'alert' : undefined}>
+      <span class="mark" aria-hidden="true">{marks[props.tone]}</span>
+      <div class="notice-text">
+        {props.title && <strong>{props.title}</strong>}
+        {props.children && <div>{props.children}</div>}
+      </div>
+    </div>
+  );
+}
+
+const advice: Record<number, string> = {
+  0: 'Start Cassia again, or look at its log; this page tries again when you do.',
+  403: 'Ask who keeps --auth.file for the role or the tenant that this needs.',
+  404: 'This process doesn’t answer that; over Cassandra, ask one with --target=all or read.',
+  422: 'Ask for less: fewer series, a shorter range, or a longer step.',
+  429: 'A limit of this tenant was reached. Wait a moment, or see the view Tenants.',
+  503: 'Cassia can’t answer now. While it starts, it first reads what isn’t sealed yet; try again in some seconds.',
+};
+
+/** Failure shows an error as the server told it, with what helps. */
+export function Failure(props: { error: unknown; before?: string; again?: () => void }) {
+  const error = props.error instanceof ApiError ? props.error : new ApiError(-1, '', String(props.error));
+  return (
+    <Notice tone="error" title={(props.before ?? '') + error.message}>
+      {advice[error.status]}
+      {props.again && <button class="link" onClick={props.again}>Try again</button>}
+    </Notice>
+  );
+}
+
+export function Empty(props: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <h3>{props.title}</h3>
+      <div class="empty-text">{props.children}</div>
+    </div>
+  );
+}
+
+/** Loaded is what useLoad knows: data of the last success stay while more is loaded. */
+export interface Loaded<T> {
+  data?: T;
+  error?: unknown;
+  loading: boolean;
+  again: () => void;
+}
+
+/** useLoad loads at once, when what changes, and every so many milliseconds while the tab is seen. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, what: unknown[], every = 0): Loaded<T> {
+  const [state, set] = useState<{ data?: T; error?: unknown; loading: boolean }>({ loading: true });
+  const [turn, setTurn] = useState(0);
+  const again = useCallback(() => setTurn((t) => t + 1), []);
+  const key = JSON.stringify(what);
+  const loadedKey = useRef('');
+  useEffect(() => {
+    const stop = new AbortController();
+    const kept = loadedKey.current === key;
+    set((s) => (kept ? { ...s, loading: true } : { loading: true }));
+    load(stop.signal).then(
+      (data) => {
+        loadedKey.current = key;
+        if (!stop.signal.aborted) set({ data, loading: false });
+      },
+      (error: unknown) => {
+        if (!stop.signal.aborted) set((s) => ({ ...s, error, loading: false }));
+      },
+    );
+    return () => stop.abort();
+  }, [key, turn]);
+  useEffect(() => {
+    if (!every) return;
+    const timer = setInterval(() => document.hidden || again(), every);
+    return () => clearInterval(timer);
+  }, [every, again]);
+  return { ...state, again };
+}
+
+/** useOutside calls leave upon a click outside of the element, and upon Escape. */
+export function useOutside<E extends HTMLElement>(open: boolean, leave: () => void) {
+  const at = useRef<E>(null);
+  useEffect(() => {
+    if (!open) return;
+    const click = (e: Event) => {
+      if (at.current && !e.composedPath().includes(at.current)) leave();
+    };
+    const key = (e: KeyboardEvent) => {
+      if (e.key === 'Escape') {
+        leave();
+        at.current?.querySelector('button')?.focus();
+      }
+    };
+    document.addEventListener('pointerdown', click);
+    document.addEventListener('keydown', key);
+    return () => {
+      document.removeEventListener('pointerdown', click);
+      document.removeEventListener('keydown', key);
+    };
+  }, [open]);
+  return at;
+}
+
+/** Tabs are the parts of a view, of which one is seen. */
+export function Tabs<K extends string>(props: { tabs: [K, ComponentChildren][]; at: K; onChange: (k: K) => void; label: string }) {
+  const move = (e: KeyboardEvent) => {
+    const step = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
+    if (!step) return;
+    const i = props.tabs.findIndex(([k]) => k === props.at);
+    const next = props.tabs[(i + step + props.tabs.length) % props.tabs.length]!;
+    props.onChange(next[0]);
+    const list = e.currentTarget as HTMLElement;
+    requestAnimationFrame(() => list.querySelector<HTMLElement>('[aria-selected=true]')?.focus());
+  };
+  return (
+    <div class="tabs" role="tablist" aria-label={props.label} onKeyDown={move}>
+      {props.tabs.map(([k, name]) => (
+        <button role="tab" key={k} aria-selected={k === props.at} tabIndex={k === props.at ? 0 : -1} onClick={() => props.onChange(k)}>
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** Meter is a bar of a share between 0 and 1. */
+export function Meter(props: { share: number; tone?: string; label?: string }) {
+  const width = `${Math.min(100, Math.max(props.share > 0 ? 0.5 : 0, props.share * 100))}%`;
+  return (
+    <div class="meter" role="img" aria-label={props.label ?? `${Math.round(props.share * 100)} %`}>
+      <div class={`meter-fill ${props.tone ?? ''}`} style={{ width }} />
+    </div>
+  );
+}

@@ -1,0 +1,70 @@
+// What the editor's completion asks: the names and values of the tenant, a bounded number of each.
+import type { Matcher } from '@prometheus-io/codemirror-promql/dist/esm/types';
+import type { PrometheusClient } from '@prometheus-io/codemirror-promql/dist/esm/client/prometheus';
+import { call, type Params } from './api';
+
+type Metadata = Record<string, { type: string; help: string }[]>;
+
+// Longer lists make completion slow, and nobody reads them.
+const limit = 10000;
+// How long answers are used again, milliseconds.
+const fresh = 5 * 60_000;
+// How far back names are looked for, seconds.
+const lookBack = 12 * 3600;
+
+/** Completion answers the editor for one tenant, and remembers. */
+export class Completion implements PrometheusClient {
+  private readonly known = new Map<string, { at: number; answer: Promise<unknown> }>();
+
+  constructor(private readonly tenant: string) {}
+
+  labelNames(metric?: string): Promise<string[]> {
+    return this.ask<string[]>('labels', this.matching(metric), []);
+  }
+
+  labelValues(label: string, metric?: string, matchers?: Matcher[]): Promise<string[]> {
+    return this.ask<string[]>(`label/${encodeURIComponent(label)}/values`, this.matching(metric, matchers, label), []);
+  }
+
+  metricNames(): Promise<string[]> {
+    return this.labelValues('__name__');
+  }
+
+  metricMetadata(): Promise<Metadata> {
+    return this.ask<Metadata>('metadata', { limit }, {});
+  }
+
+  series(metric: string, matchers?: Matcher[], label?: string): Promise<Map<string, string>[]> {
+    return this.ask<Map<string, string>[]>('series', this.matching(metric, matchers, label), []);
+  }
+
+  flags(): Promise<Record<string, string>> {
+    return Promise.resolve({});
+  }
+
+  private matching(metric?: string, matchers: Matcher[] = [], but?: string): Params {
+    const parts = matchers
+      .filter((m) => m.name !== but && m.value !== '')
+      .map((m) => `${m.name}${['=', '=~', '!=', '!~'].includes(String(m.type)) ? m.type : '='}${JSON.stringify(m.value)}`);
+    const text = `${metric ?? ''}${parts.length ? `{${parts.join(',')}}` : ''}`;
+    return { 'match[]': text || undefined, limit };
+  }
+
+  private ask<T>(path: string, params: Params, otherwise: T): Promise<T> {
+    const key = JSON.stringify([path, params]);
+    const found = this.known.get(key);
+    if (found && Date.now() - found.at < fresh) return found.answer as Promise<T>;
+    const now = Math.floor(Date.now() / 1000);
+    const when = path === 'metadata' ? {} : { start: now - lookBack, end: now };
+    // An editor without completion is better than one that complains at every letter.
+    const answer = call<T>(path, { ...params, ...when }, { tenant: this.tenant }).then(
+      (a) => a.data,
+      () => {
+        this.known.delete(key);
+        return otherwise;
+      },
+    );
+    this.known.set(key, { at: Date.now(), answer });
+    return answer;
+  }
+}

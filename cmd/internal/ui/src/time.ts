@@ -1,0 +1,120 @@
+// Times as people write them: now, now-6h, 2026-11-22 07:15, and back.
+
+const units: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400, w: 604800, y: 31536000 };
+
+/** seconds parses a duration such as 90s or 1h30m; NaN: it is none. */
+export function seconds(text: string): number {
+  const all = [...text.matchAll(/(\d+(?:\.\d+)?)([smhdwy])/g)];
+  if (!all.length || all.map((m) => m[0]).join('') !== text) return NaN;
+  return all.reduce((sum, m) => sum + Number(m[1]) * units[m[2]!]!, 0);
+}
+
+/** duration writes seconds briefly: 90 is 1m30s. */
+export function duration(value: number): string {
+  if (value < 1) return value === 0 ? '0s' : `${Math.round(value * 1000)}ms`;
+  let left = Math.round(value);
+  const parts: string[] = [];
+  for (const unit of ['d', 'h', 'm', 's']) {
+    const n = Math.floor(left / units[unit]!);
+    if (n > 0) parts.push(n + unit);
+    left -= n * units[unit]!;
+    if (parts.length === 2) break;
+  }
+  return parts.join('');
+}
+
+/** instant parses a time into seconds since 1970; NaN: it is none. Without a zone it is local. */
+export function instant(text: string, now: number): number {
+  const t = text.trim();
+  if (t === 'now') return now;
+  const ago = /^now-(.+)$/.exec(t);
+  if (ago) return now - seconds(ago[1]!);
+  if (/^\d{9,11}(\.\d+)?$/.test(t)) return Number(t);
+  if (!/^\d{4}-\d{2}-\d{2}/.test(t)) return NaN;
+  const dateOnly = /^\d{4}-\d{2}-\d{2}$/.test(t);
+  return Date.parse(dateOnly ? t + 'T00:00' : t.replace(' ', 'T')) / 1000;
+}
+
+const two = (n: number) => String(n).padStart(2, '0');
+
+/** local writes a time in the browser's zone. */
+export function local(at: number): string {
+  const d = new Date(at * 1000);
+  if (isNaN(d.getTime())) return '';
+  const date = `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
+  return `${date} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}
+
+/** day writes a date in UTC, in which windows and slots begin. */
+export function day(at: string | number): string {
+  return new Date(at).toISOString().slice(0, 10);
+}
+
+/** utc writes a time to the minute, in UTC. */
+export function utc(at: string | number): string {
+  return new Date(at).toISOString().slice(0, 16).replace('T', ' ');
+}
+
+/** about writes a long time in one unit. */
+export function about(value: number): string {
+  const days = value / 86400;
+  if (days >= 730) return `${+(days / 365).toFixed(1)} years`;
+  return days >= 2 ? `${Math.round(days)} days` : duration(value);
+}
+
+/** since tells how long ago, or in how much time, something is. */
+export function since(at: string, now = Date.now()): string {
+  const s = (now - Date.parse(at)) / 1000;
+  return s >= 0 ? `${about(s)} ago` : `in ${about(-s)}`;
+}
+
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'local time';
+
+/** Range is what the picker holds: texts that instant understands. */
+export interface Range {
+  from: string;
+  to: string;
+}
+
+export const quickRanges: [string, string][] = [
+  ['now-5m', '5 minutes'], ['now-15m', '15 minutes'], ['now-1h', '1 hour'], ['now-3h', '3 hours'], ['now-6h', '6 hours'],
+  ['now-12h', '12 hours'], ['now-1d', '1 day'], ['now-2d', '2 days'], ['now-7d', '7 days'], ['now-30d', '30 days'],
+  ['now-90d', '90 days'], ['now-1y', '1 year'], ['now-2y', '2 years'],
+];
+
+/** rangeText says a range in words. */
+export function rangeText(r: Range): string {
+  const quick = quickRanges.find(([from]) => from === r.from);
+  if (quick && r.to === 'now') return 'Last ' + quick[1];
+  const show = (t: string) => (/^now/.test(t) ? t : local(instant(t, 0)).replace(/:00$/, ''));
+  return `${show(r.from)} – ${show(r.to)}`;
+}
+
+/** Bounds are a range at a moment, in seconds since 1970. */
+export interface Bounds {
+  start: number;
+  end: number;
+  step: number;
+}
+
+const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+
+/**
+ * bounds returns the range on a grid of at most points steps. Steps are such that buckets of 5 minutes and of an hour
+ * fit into long ones, and times are multiples of them: that is where rollups answer exactly.
+ */
+export function bounds(r: Range, points: number, step: string, now = Date.now() / 1000): Bounds | string {
+  const start = instant(r.from, now);
+  const end = instant(r.to, now);
+  if (isNaN(start)) return `“${r.from}” is no time. Write now-6h, or 2026-11-22 07:15.`;
+  if (isNaN(end)) return `“${r.to}” is no time. Write now, or 2026-11-22 07:15.`;
+  if (start >= end) return 'The range ends before it begins.';
+  let width = seconds(step);
+  if (isNaN(width) || width <= 0) {
+    const least = (end - start) / points;
+    width = steps.find((s) => s >= least) ?? Math.ceil(least / 604800) * 604800;
+  }
+  // Prometheus' API answers at most 11,000 points a series.
+  width = Math.max(width, Math.ceil((end - start) / 10000));
+  return { start: Math.ceil(start / width) * width, end: Math.floor(end / width) * width, step: width };
+}

@@ -1,0 +1,17 @@
+// Package ruler evaluates recording and alerting rules with Prometheus' own manager of rules, a manager a tenant. What a
+// rule gives is stored through the write path, like what a sender sends; what fires goes to Alertmanagers through
+// Prometheus' own notifier.
+//
+//	rule files ──► Files, checked as a whole ──► Ruler ── owns the lease? ──► rules.Manager of each tenant
+//	                                               │                          │ queries     the evaluator, in the tenant's turns
+//	                                               │                          │ results     adapter.Appendable, which cmd passes in
+//	/api/v1/rules, /alerts ◄── Retriever ──────────┘                          └ alerts      notifier.Manager ─► Alertmanagers
+//
+// Of several processes over one store, one evaluates: who owns the lease of the rules. It is over when its owner isn't
+// heard of for storage.Silence. Two owners for a moment do no harm: both evaluate at the same times and store the same
+// series, and an Alertmanager takes an alert twice for one.
+//
+// Groups are evaluated at times that follow from their file and name, in every process the same. Whoever takes over
+// looks for the newest of these times that has results in the store, evaluates those that were missed since, and lets
+// the alerts go on where they were. So what is stored has no gap, whatever the interval, and ALERTS goes on at once.
+package ruler

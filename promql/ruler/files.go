@@ -1,0 +1,134 @@
+package ruler
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Bounds of rule files.
+const (
+	// maxFile bounds one file, bytes; maxFiles all files of all tenants.
+	maxFile  = 16 << 20
+	maxFiles = 10_000
+)
+
+// ErrFile says that a rule file can't be used.
+var ErrFile = errors.New("ruler: rule file")
+
+// Source names the rule files of a tenant.
+type Source struct {
+	Tenant string
+	// Glob is a pattern as filepath.Match has it. One that matches nothing is no error.
+	Glob string
+}
+
+// ParseSource reads "tenant=glob", or a glob alone: that is for the default tenant. A path with "=" must be named with
+// its tenant.
+func ParseSource(text string) (Source, error) {
+	s := Source{Tenant: tenant.Default, Glob: text}
+	if name, glob, found := strings.Cut(text, "="); found {
+		if err := tenant.Check(name); err != nil {
+			return Source{}, fmt.Errorf("%w; it must be tenant=glob, or a glob without =", err)
+		}
+		s = Source{Tenant: name, Glob: glob}
+	}
+	if s.Glob == "" {
+		return Source{}, fmt.Errorf("%w: no files are named", ErrFile)
+	}
+	if _, err := filepath.Match(s.Glob, ""); err != nil {
+		return Source{}, fmt.Errorf("%w: %q isn't a pattern of files", ErrFile, s.Glob)
+	}
+	return s, nil
+}
+
+// rulesOf are the rule files of a tenant, checked, by the path of each file.
+type rulesOf map[string]*rulefmt.RuleGroups
+
+// load reads and checks all files. Its error names each file, line and reason.
+func load(sources []Source, p parser.Parser) (map[string]rulesOf, error) {
+	all, files := map[string]rulesOf{}, 0
+	var wrong []error
+	for _, s := range sources {
+		paths, err := filepath.Glob(s.Glob)
+		if err != nil {
+			return nil, fmt.Errorf("%w %s: %w", ErrFile, s.Glob, err)
+		}
+		if all[s.Tenant] == nil {
+			all[s.Tenant] = rulesOf{}
+		}
+		for _, path := range paths {
+			if files++; files > maxFiles {
+				return nil, fmt.Errorf("%w: more than %d files", ErrFile, maxFiles)
+			}
+			groups, err := parse(path, p)
+			wrong = append(wrong, err)
+			all[s.Tenant][path] = groups
+		}
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+func parse(path string, p parser.Parser) (*rulefmt.RuleGroups, error) {
+	text, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrFile, path, err)
+	}
+	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, p, slog.New(slog.DiscardHandler))
+	for i := range errs {
+		errs[i] = fmt.Errorf("%w %s: %w", ErrFile, path, errs[i])
+	}
+	return groups, errors.Join(errs...)
+}
+
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		if named := (*os.PathError)(nil); errors.As(err, &named) {
+			err = named.Err
+		}
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("it has more than %d bytes", maxFile)
+	}
+	return text, err
+}
+
+// paths lists the files in order.
+func (r rulesOf) paths() []string { return slices.Sorted(maps.Keys(r)) }
+
+// loader gives a manager the files that were checked, so that it never reads others.
+type loader struct {
+	files  func() rulesOf
+	parser parser.Parser
+}
+
+// Load implements rules.GroupLoader.
+func (l loader) Load(path string, _ bool, _ model.ValidationScheme) (*rulefmt.RuleGroups, []error) {
+	groups, ok := l.files()[path]
+	if !ok {
+		return nil, []error{fmt.Errorf("%w %s: it is gone", ErrFile, path)}
+	}
+	return groups, nil
+}
+
+// Parse implements rules.GroupLoader.
+func (l loader) Parse(query string) (parser.Expr, error) { return l.parser.ParseExpr(query) }

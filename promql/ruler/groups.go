@@ -1,0 +1,40 @@
+package ruler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/rules"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Groups returns the groups of a tenant, of files as they were read last, in the order of file and name. Nobody evaluates
+// them but the caller, by a clock of its own; they store what they give and send what fires as those that run.
+func (r *Ruler) Groups(ctx context.Context, name string) ([]*rules.Group, error) {
+	r.mu.Lock()
+	files := r.files[name]
+	r.mu.Unlock()
+	return r.groups(ctx, name, files, r.o.Appendable, r.notify(name))
+}
+
+func (r *Ruler) groups(ctx context.Context, name string, files rulesOf, into promstorage.Appendable, notify rules.NotifyFunc) ([]*rules.Group, error) {
+	m := &manager{r: r, tenant: name, files: files}
+	o := m.options(tenant.Into(ctx, name), r.o.Logger.With("tenant", name), rules.NewGroupMetrics(nil), into)
+	o.NotifyFunc = notify
+	byKey, errs := rules.NewManager(o).LoadGroups(r.o.Interval, r.o.ExternalLabels, r.o.ExternalURL.String(), nil, false, files.paths()...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	groups := make([]*rules.Group, 0, len(byKey))
+	for _, g := range byKey {
+		groups = append(groups, g)
+	}
+	slices.SortFunc(groups, func(a, b *rules.Group) int {
+		return strings.Compare(rules.GroupKey(a.File(), a.Name()), rules.GroupKey(b.File(), b.Name()))
+	})
+	return groups, nil
+}

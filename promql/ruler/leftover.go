@@ -1,0 +1,208 @@
+package ruler
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/rules"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+// The names of the series that alerts store.
+const (
+	alertsMetric   = "ALERTS"
+	forStateMetric = "ALERTS_FOR_STATE"
+)
+
+// probeSeries is how many series of a rule are looked at for when it was last evaluated.
+const probeSeries = 100
+
+// lastStored finds the newest time before due, or due itself, at which a group has stored something; no further back than
+// is caught up.
+func (m *manager) lastStored(ctx context.Context, g *rules.Group, due time.Time) (last time.Time, found bool, err error) {
+	times := min(int64(m.r.o.CatchUpTimes), int64(m.r.o.CatchUp/g.Interval()))
+	slots := make(map[int64]time.Time, times+1)
+	for i := range times + 1 {
+		slot := due.Add(-time.Duration(i) * g.Interval())
+		slots[timestamp.FromTime(slot.Add(-g.QueryOffset()))] = slot
+	}
+	from, to := due.Add(-time.Duration(times)*g.Interval()), due
+	for _, rule := range g.Rules() {
+		err = m.each(ctx, g, rule, from, to, probeSeries, func(_ labels.Labels, t int64, _ float64) {
+			if slot, ok := slots[t]; ok && (!found || slot.After(last)) {
+				last, found = slot, true
+			}
+		})
+		if err != nil {
+			return time.Time{}, false, err
+		}
+	}
+	return last, found, nil
+}
+
+// leftover is what a rule had stored when it was last evaluated by somebody else.
+type leftover struct {
+	rule   rules.Rule
+	series []labels.Labels
+}
+
+// leftovers lists what a group's rules have stored at a time.
+func (m *manager) leftovers(ctx context.Context, g *rules.Group, at time.Time) ([]leftover, error) {
+	var left []leftover
+	for _, rule := range g.Rules() {
+		of := leftover{rule: rule}
+		err := m.each(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) {
+			if !value.IsStaleNaN(v) {
+				of.series = append(of.series, ls)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, of)
+	}
+	return left, nil
+}
+
+// end marks as stale what somebody else's last evaluation has stored and the one at a time has not, as Prometheus does
+// from one evaluation to the next. A rule that failed ends nothing.
+func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen *stored, at time.Time) {
+	app := m.r.o.Appendable.Appender(ctx)
+	t := timestamp.FromTime(at.Add(-g.QueryOffset()))
+	for _, l := range left {
+		if l.rule.Health() != rules.HealthGood {
+			continue
+		}
+		for _, ls := range l.series {
+			if seen.has(ls) {
+				continue
+			}
+			if _, err := app.Append(0, ls, t, math.Float64frombits(value.StaleNaN)); err != nil {
+				g.Logger().Warn("Adding stale sample failed", "sample", ls, "err", err)
+			}
+		}
+	}
+	if err := app.Commit(); err != nil {
+		g.Logger().Warn("Stale sample appending failed", "err", err)
+	}
+}
+
+// each tells what a rule has stored from one evaluation to another, both included, of at most limit series of a name; 0: of
+// all. A histogram has the value 0.
+func (m *manager) each(ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int, tell func(ls labels.Labels, t int64, v float64)) error {
+	hints := &promstorage.SelectHints{
+		Start: timestamp.FromTime(from.Add(-g.QueryOffset())), End: timestamp.FromTime(to.Add(-g.QueryOffset())), Limit: limit,
+	}
+	q, err := m.r.o.Queryable.Querier(hints.Start, hints.End)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	for _, matchers := range storedBy(rule) {
+		set := q.Select(ctx, false, hints, matchers...)
+		var it chunkenc.Iterator
+		for set.Next() {
+			it = set.At().Iterator(it)
+			for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+				t, v := it.AtT(), 0.0
+				if kind == chunkenc.ValFloat {
+					t, v = it.At()
+				}
+				tell(set.At().Labels(), t, v)
+			}
+			if err := it.Err(); err != nil {
+				return err
+			}
+		}
+		if err := set.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storedBy returns matchers of the series that a rule stores.
+func storedBy(rule rules.Rule) [][]*labels.Matcher {
+	names := []string{rule.Name()}
+	var common []*labels.Matcher
+	if _, alerts := rule.(*rules.AlertingRule); alerts {
+		names = []string{alertsMetric, forStateMetric}
+		common = append(common, labels.MustNewMatcher(labels.MatchEqual, labels.AlertName, rule.Name()))
+	}
+	rule.Labels().Range(func(l labels.Label) {
+		if !strings.Contains(l.Value, "{{") { // A template is another text for each alert.
+			common = append(common, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value))
+		}
+	})
+	var all [][]*labels.Matcher
+	for _, name := range names {
+		all = append(all, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}, common...))
+	}
+	return all
+}
+
+// stored notes which series an evaluation has stored.
+type stored struct {
+	mu     sync.Mutex
+	series map[uint64]struct{}
+}
+
+func (s *stored) add(ls labels.Labels) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.series == nil {
+		s.series = map[uint64]struct{}{}
+	}
+	s.series[ls.Hash()] = struct{}{}
+}
+
+func (s *stored) has(ls labels.Labels) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.series[ls.Hash()]
+	return ok
+}
+
+type storedKey struct{}
+
+// noting returns a context whose appenders note in s what is appended.
+func noting(ctx context.Context, s *stored) context.Context {
+	return context.WithValue(ctx, storedKey{}, s)
+}
+
+// notingAppendable is what managers write to.
+type notingAppendable struct{ promstorage.Appendable }
+
+// Appender implements promstorage.Appendable.
+func (a notingAppendable) Appender(ctx context.Context) promstorage.Appender {
+	app := a.Appendable.Appender(ctx)
+	if s, ok := ctx.Value(storedKey{}).(*stored); ok {
+		return notingAppender{app, s}
+	}
+	return app
+}
+
+type notingAppender struct {
+	promstorage.Appender
+	stored *stored
+}
+
+// Append implements promstorage.Appender.
+func (a notingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
+	a.stored.add(ls)
+	return a.Appender.Append(ref, ls, t, v)
+}
+
+// AppendHistogram implements promstorage.Appender.
+func (a notingAppender) AppendHistogram(ref promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+	a.stored.add(ls)
+	return a.Appender.AppendHistogram(ref, ls, t, h, fh)
+}

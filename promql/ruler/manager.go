@@ -1,0 +1,87 @@
+package ruler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/rules"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// manager is Prometheus' manager of the rules of one tenant.
+type manager struct {
+	r      *Ruler
+	tenant string
+	*rules.Manager
+	cancel context.CancelFunc
+	ended  chan struct{}
+	// files are for Prometheus' manager, while it is updated.
+	files rulesOf
+
+	// mu guards fresh: the groups, by rules.GroupKey, that were there when this process began to evaluate and that it hasn't
+	// evaluated yet.
+	mu    sync.Mutex
+	fresh map[string]bool
+}
+
+// newManager starts to evaluate the rules of a tenant.
+func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log *slog.Logger) *manager {
+	m := &manager{r: r, tenant: name, ended: make(chan struct{}), fresh: map[string]bool{}}
+	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
+	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), r.evaluationMetrics(name), notingAppendable{r.o.Appendable}))
+	if err := m.update(files); err != nil {
+		log.Error("rules of files that were fine can't be used", "tenant", name, "err", err)
+	}
+	for _, g := range m.RuleGroups() {
+		m.fresh[rules.GroupKey(g.File(), g.Name())] = true
+	}
+	go func() {
+		defer close(m.ended)
+		m.Run()
+	}()
+	return m
+}
+
+// options are what Prometheus' manager is told. ctx belongs to the tenant.
+func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics, into promstorage.Appendable) *rules.ManagerOptions {
+	return &rules.ManagerOptions{
+		ExternalURL: m.r.o.ExternalURL, QueryFunc: m.r.query, NotifyFunc: m.r.notify(m.tenant), Context: ctx,
+		Appendable: into, Queryable: m.r.o.Queryable, Logger: log, Metrics: evaluations,
+		OutageTolerance: outageTolerance, ForGracePeriod: forGracePeriod, ResendDelay: resendDelay,
+		GroupLoader: loader{func() rulesOf { return m.files }, m.r.o.Parser}, Parser: m.r.o.Parser,
+	}
+}
+
+// evaluationMetrics are Prometheus' own, with the tenant as a label.
+func (r *Ruler) evaluationMetrics(name string) *rules.Metrics {
+	if r.evaluations[name] == nil {
+		registerer := r.o.Registerer
+		if registerer != nil {
+			registerer = prometheus.WrapRegistererWith(prometheus.Labels{"tenant": name}, registerer)
+		}
+		r.evaluations[name] = rules.NewGroupMetrics(registerer)
+	}
+	return r.evaluations[name]
+}
+
+// update makes the rules be those of these files. It is called by one goroutine at a time.
+func (m *manager) update(files rulesOf) error {
+	m.files = files
+	err := m.Update(m.r.o.Interval, files.paths(), m.r.o.ExternalLabels, m.r.o.ExternalURL.String(), m.iterate)
+	if err != nil {
+		return fmt.Errorf("ruler: tenant %s: %w", m.tenant, err)
+	}
+	return nil
+}
+
+// stop ends the evaluations under way and waits for them.
+func (m *manager) stop() {
+	m.cancel()
+	m.Stop()
+	<-m.ended
+}

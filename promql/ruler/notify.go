@@ -1,0 +1,38 @@
+package ruler
+
+import (
+	"context"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/rules"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// tenantLabel tells alerts of tenants apart, but for those of the default tenant.
+const tenantLabel = "tenant"
+
+// notify returns what sends the alerts of a tenant.
+func (r *Ruler) notify(name string) rules.NotifyFunc {
+	if r.o.Send == nil {
+		return func(context.Context, string, ...*rules.Alert) {}
+	}
+	send := rules.SendAlerts(r.o.Send, r.o.ExternalURL.String())
+	return func(ctx context.Context, expr string, alerts ...*rules.Alert) {
+		now := r.o.Now()
+		current := make([]*rules.Alert, 0, len(alerts))
+		for _, a := range alerts {
+			// An evaluation that was caught up may be so old that what fired then would be over for an Alertmanager.
+			if a.ResolvedAt.IsZero() && !a.ValidUntil.After(now) {
+				continue
+			}
+			if name != tenant.Default && !a.Labels.Has(tenantLabel) {
+				of := *a
+				of.Labels = labels.NewBuilder(a.Labels).Set(tenantLabel, name).Labels()
+				a = &of
+			}
+			current = append(current, a)
+		}
+		send(ctx, expr, current...)
+	}
+}

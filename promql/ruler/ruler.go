@@ -1,0 +1,193 @@
+package ruler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/util/logging"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Ruler evaluates rules while it owns their lease.
+type Ruler struct {
+	o       Options
+	store   *storage.Store
+	owner   *owner
+	query   rules.QueryFunc
+	metrics metrics
+	// evaluations are the metrics of Prometheus' managers, by tenant. They outlive the managers.
+	evaluations map[string]*rules.Metrics
+
+	// changing is held while managers start, stop and change, which may last as long as an evaluation; mu guards what
+	// follows, and is held for moments.
+	changing sync.Mutex
+	mu       sync.Mutex
+	files    map[string]rulesOf
+	// running are the managers, by tenant; nil: this process doesn't evaluate.
+	running map[string]*manager
+}
+
+type metrics struct {
+	caughtUp prometheus.Counter
+	changes  *prometheus.CounterVec
+}
+
+// New returns a Ruler whose files are read and checked. An error of theirs wraps ErrFile.
+func New(store *storage.Store, o Options) (*Ruler, error) {
+	files, err := load(o.Sources, o.Parser)
+	if err != nil {
+		return nil, err
+	}
+	r := &Ruler{o: o, store: store, files: files, query: rules.EngineQueryFunc(o.Engine, o.Queryable), evaluations: map[string]*rules.Metrics{}}
+	if o.Shared {
+		r.owner = newOwner(store, o.Now)
+	}
+	f := promauto.With(o.Registerer)
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_rules_evaluated_here", Help: "1 while this process evaluates the rules; of several that have rule files, one does."},
+		func() float64 {
+			if r.evaluates() {
+				return 1
+			}
+			return 0
+		})
+	r.metrics = metrics{
+		caughtUp: f.NewCounter(prometheus.CounterOpts{Name: "cassia_rules_caught_up_evaluations_total",
+			Help: "Evaluations of groups that were due while no process evaluated rules, and were made later."}),
+		changes: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_rules_ownership_changes_total",
+			Help: "How often this process began to evaluate rules, and ended."}, []string{"to"}),
+	}
+	return r, nil
+}
+
+// evaluates says whether this process evaluates.
+func (r *Ruler) evaluates() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running != nil
+}
+
+// Run evaluates rules whenever this process owns them, until ctx ends. Then it ends those under way and frees the lease.
+func (r *Ruler) Run(ctx context.Context) {
+	log := logging.Dedupe(r.o.Logger, repeatLog)
+	defer log.Stop()
+	if !r.settle(ctx) {
+		return
+	}
+	if !r.o.Shared {
+		r.start(ctx, slog.New(log))
+		<-ctx.Done()
+		r.stop()
+		return
+	}
+	ticker := time.NewTicker(r.o.Look)
+	defer ticker.Stop()
+	failing := false
+	for {
+		mine, err := r.owner.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			if !failing {
+				r.o.Logger.Warn("whose the rules are can't be looked up; it goes on as it was", "err", err)
+			}
+		case mine && !r.evaluates():
+			r.o.Logger.Info("this process evaluates the rules")
+			r.start(ctx, slog.New(log))
+		case !mine && r.evaluates():
+			r.o.Logger.Warn("another process evaluates the rules")
+			r.stop()
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			r.stop()
+			r.free(ctx)
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// settle waits until queries can be answered, and senders have caught up. It returns whether ctx goes on.
+func (r *Ruler) settle(ctx context.Context) bool {
+	if err := r.store.WaitReady(ctx); err != nil {
+		if ctx.Err() == nil {
+			r.o.Logger.Error("no rules will be evaluated, for the head could not be rebuilt", "err", err)
+		}
+		return false
+	}
+	timer := time.NewTimer(r.o.Settle)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (r *Ruler) free(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Look)
+	defer cancel()
+	if err := r.owner.free(last); err != nil {
+		r.o.Logger.Warn("the rules could not be given up; another process takes them when this one isn't heard of", "err", err)
+	}
+}
+
+// start begins to evaluate.
+func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	running := map[string]*manager{}
+	for name, files := range r.files {
+		running[name] = r.newManager(ctx, name, files, log)
+	}
+	r.set(r.files, running)
+	r.metrics.changes.WithLabelValues("here").Inc()
+}
+
+// stop ends the evaluations under way. What they stored goes on with whoever is next: no series is marked as stale.
+func (r *Ruler) stop() {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	running := r.running
+	if running == nil {
+		return
+	}
+	r.set(r.files, nil)
+	var stopping sync.WaitGroup
+	for _, m := range running {
+		stopping.Go(m.stop)
+	}
+	stopping.Wait()
+	r.metrics.changes.WithLabelValues("elsewhere").Inc()
+}
+
+func (r *Ruler) set(files map[string]rulesOf, running map[string]*manager) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files, r.running = files, running
+}
+
+// Reload reads the files again. After an error, which wraps ErrFile, the rules are as they were.
+func (r *Ruler) Reload() error {
+	files, err := load(r.o.Sources, r.o.Parser)
+	if err != nil {
+		return err
+	}
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	r.set(files, r.running)
+	var wrong []error
+	for name, m := range r.running {
+		wrong = append(wrong, m.update(files[name]))
+	}
+	return errors.Join(wrong...)
+}

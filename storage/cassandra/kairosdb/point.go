@@ -1,0 +1,133 @@
+package kairosdb
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// DefaultWidthMS is how long rows are if nobody chose otherwise: three weeks, milliseconds.
+const DefaultWidthMS = 21 * 24 * 60 * 60 * 1000
+
+// unit is what columns count.
+type unit string
+
+const (
+	unitLegacy       unit = "LEGACY"
+	unitMilliseconds unit = "MILLISECONDS"
+	unitSeconds      unit = "SECONDS"
+)
+
+// layout is how a keyspace's rows are cut.
+type layout struct {
+	unit    unit
+	widthMS int64
+}
+
+// parseLayout reads what the table spec says: row_time_unit and row_width. Both may be missing.
+func parseLayout(spec map[string]string) (layout, error) {
+	l := layout{unit: unitLegacy, widthMS: DefaultWidthMS}
+	if text, ok := spec["row_time_unit"]; ok {
+		l.unit = unit(text)
+	}
+	if l.unit != unitLegacy && l.unit != unitMilliseconds && l.unit != unitSeconds {
+		return l, fmt.Errorf("kairosdb: table spec has row_time_unit %q, and only LEGACY, MILLISECONDS and SECONDS are known", l.unit)
+	}
+	if text, ok := spec["row_width"]; ok {
+		width, err := strconv.ParseInt(text, 10, 64)
+		// A wider row would have columns that don't fit four bytes.
+		if err != nil || width < 1 || width > math.MaxInt32 {
+			return l, fmt.Errorf("kairosdb: table spec has row_width %q, and it must be between 1 and %d", text, math.MaxInt32)
+		}
+		l.widthMS = width
+	}
+	if l.unit == unitSeconds {
+		l.widthMS *= 1000
+	}
+	return l, nil
+}
+
+// columns returns the first and the last column of a row at rowMS that points in [minMS, maxMS] can have; false: none.
+func (l layout) columns(rowMS, minMS, maxMS int64) (first, last [4]byte, some bool) {
+	if maxMS < minMS || maxMS < rowMS {
+		return first, last, false
+	}
+	// Distances are unsigned, so that times at both ends of int64 don't overflow.
+	from, to := uint64(0), min(uint64(maxMS)-uint64(rowMS), math.MaxUint32)
+	if minMS > rowMS {
+		from = uint64(minMS) - uint64(rowMS)
+	}
+	switch l.unit {
+	case unitSeconds:
+		to = min(uint64(maxMS)-uint64(rowMS), math.MaxInt32*1000)
+		from, to = (from+999)/1000, to/1000
+	case unitLegacy:
+		to = min(to, math.MaxInt32)
+		from, to = from<<1, to<<1|1
+	}
+	if from > to {
+		return first, last, false
+	}
+	binary.BigEndian.PutUint32(first[:], uint32(from))
+	binary.BigEndian.PutUint32(last[:], uint32(to))
+	return first, last, true
+}
+
+// timeOf returns a column's time, milliseconds. It returns ErrCorrupt.
+func (l layout) timeOf(rowMS int64, column []byte) (int64, error) {
+	if len(column) != 4 {
+		return 0, fmt.Errorf("%w: column %x: it must have 4 bytes", ErrCorrupt, column)
+	}
+	n := int64(binary.BigEndian.Uint32(column))
+	switch {
+	case l.unit == unitLegacy:
+		n >>= 1
+	case n > math.MaxInt32:
+		return 0, fmt.Errorf("%w: column %x: it is negative", ErrCorrupt, column)
+	case l.unit == unitSeconds:
+		n *= 1000
+	}
+	return rowMS + n, nil
+}
+
+// valueOf returns a point's value. An integer that no float64 has becomes the nearest one, and exact is false. It
+// returns ErrCorrupt. The type must be a number's, and the column have four bytes.
+func valueOf(typ string, column, value []byte) (v float64, exact bool, err error) {
+	switch {
+	case typ == TypeDouble:
+		if len(value) != 8 {
+			return 0, false, fmt.Errorf("%w: %s %x: it must have 8 bytes", ErrCorrupt, typ, value)
+		}
+		return math.Float64frombits(binary.BigEndian.Uint64(value)), true, nil
+	case typ == TypeLong:
+		n, used := binary.Varint(value)
+		if used != len(value) || used == 0 {
+			return 0, false, fmt.Errorf("%w: %s %x: it must be one integer", ErrCorrupt, typ, value)
+		}
+		v, exact = float(n)
+		return v, exact, nil
+	case column[3]&1 == 0:
+		if len(value) > 8 {
+			return 0, false, fmt.Errorf("%w: %s %x: it must have 8 bytes at most", ErrCorrupt, typ, value)
+		}
+		var n int64
+		for _, b := range value {
+			n = n<<8 | int64(b)
+		}
+		v, exact = float(n)
+		return v, exact, nil
+	case len(value) == 5 && value[0] == 1:
+		return float64(math.Float32frombits(binary.BigEndian.Uint32(value[1:]))), true, nil
+	case len(value) == 9 && value[0] != 1:
+		return math.Float64frombits(binary.BigEndian.Uint64(value[1:])), true, nil
+	}
+	return 0, false, fmt.Errorf("%w: %s %x: it must be 1 and 4 bytes, or another byte and 8", ErrCorrupt, typ, value)
+}
+
+// float converts an integer, and says whether nothing was lost.
+func float(n int64) (float64, bool) {
+	v := float64(n)
+	// 2^63 is what the greatest integers become, and too great to be converted back.
+	return v, v < 1<<63 && int64(v) == n
+}

@@ -1,0 +1,64 @@
+package kairosdb
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// pageOfPoints is how many points are asked for at once: some 300 KiB on the wire.
+const pageOfPoints = 5000
+
+// Point is a point of a row.
+type Point struct {
+	// TimeMS is milliseconds.
+	TimeMS int64
+	// Value is 0 where the row's type is no number's.
+	Value float64
+	// Rounded is set where the value is an integer that no float64 has, beyond 2^53: Value is the nearest one, or, of
+	// two that are as near, the even one.
+	Rounded bool
+}
+
+// Points yields the points of a row in [minMS, maxMS], in the order of time. It holds a page or two in memory. An
+// ErrCorrupt concerns one point, and others may come after it; any other error is the last.
+func (k *Keyspace) Points(ctx context.Context, r *Row, minMS, maxMS int64) iter.Seq2[Point, error] {
+	return func(yield func(Point, error) bool) {
+		first, last, some := k.layout.columns(r.TimeMS, minMS, maxMS)
+		if !some {
+			return
+		}
+		var column, value []byte
+		statement, cells := "SELECT column1, value", []any{(*blobCell)(&column), (*blobCell)(&value)}
+		if !r.IsNumber() {
+			statement, cells = "SELECT column1", cells[:1]
+		}
+		rows := k.session.Query(statement+" FROM data_points WHERE key = ? AND column1 >= ? AND column1 <= ?", r.Key, first[:], last[:]).
+			WithContext(ctx).PageSize(pageOfPoints).Iter()
+		for rows.Scan(cells...) {
+			p, err := k.layout.point(r, column, value)
+			if err != nil {
+				err = fmt.Errorf("%w; in row %s", err, r)
+			} else if p.TimeMS < minMS || p.TimeMS > maxMS {
+				continue // within the last column's seconds
+			}
+			if !yield(p, err) {
+				_ = rows.Close() // nothing more is wanted of it
+				return
+			}
+		}
+		if err := rows.Close(); err != nil {
+			yield(Point{}, fmt.Errorf("kairosdb: read row %s: %w", r, err))
+		}
+	}
+}
+
+// point reads a column of a row.
+func (l layout) point(r *Row, column, value []byte) (p Point, err error) {
+	if p.TimeMS, err = l.timeOf(r.TimeMS, column); err != nil || !r.IsNumber() {
+		return p, err
+	}
+	v, exact, err := valueOf(r.Type, column, value)
+	p.Value, p.Rounded = v, !exact
+	return p, err
+}

@@ -1,0 +1,183 @@
+package kairosdb
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// ErrCorrupt marks bytes that KairosDB doesn't write.
+var ErrCorrupt = errors.New("kairosdb: corrupt")
+
+// Types of points, as KairosDB stores their names.
+const (
+	TypeLong   = "kairos_long"
+	TypeDouble = "kairos_double"
+	TypeLegacy = "kairos_legacy"
+)
+
+// Row names a row of data_points.
+type Row struct {
+	Metric string
+	// TimeMS is where the row begins, milliseconds.
+	TimeMS int64
+	// Type is that of all its points.
+	Type string
+	Tags map[string]string
+	// Key is the row's key in data_points.
+	Key []byte
+}
+
+// IsNumber says whether the row's points are numbers.
+func (r *Row) IsNumber() bool {
+	return r.Type == TypeLong || r.Type == TypeDouble || r.Type == TypeLegacy
+}
+
+// String names the row for people.
+func (r *Row) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %d %s", r.Metric, r.TimeMS, r.Type)
+	for _, name := range slices.Sorted(maps.Keys(r.Tags)) {
+		fmt.Fprintf(&b, " %s=%q", name, r.Tags[name])
+	}
+	return b.String()
+}
+
+// compareRows orders rows by tags, and rows of one series by type.
+func compareRows(a, b Row) int {
+	return cmp.Or(CompareTags(a.Tags, b.Tags), strings.Compare(a.Type, b.Type), bytes.Compare(a.Key, b.Key))
+}
+
+// CompareTags orders sets of tags: by the first name that differs, then by the first value, and what is missing first.
+func CompareTags(a, b map[string]string) int {
+	x, y := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
+	if c := slices.Compare(x, y); c != 0 {
+		return c
+	}
+	for _, name := range x {
+		if c := strings.Compare(a[name], b[name]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// What stands before a ':' or '=' that ends nothing.
+const (
+	escapeInName  = ':'
+	escapeInValue = '='
+)
+
+// appendKey appends the key of a row, see doc.go. With plain, tags are written as releases before 1.3 do.
+func appendKey(to []byte, r *Row, plain bool) []byte {
+	to = appendKeyHead(to, r.Metric, r.TimeMS)
+	if r.Type != TypeLegacy {
+		to = append(to, 0, byte(len(r.Type)))
+		to = append(to, r.Type...)
+	}
+	names := slices.Collect(maps.Keys(r.Tags))
+	slices.SortFunc(names, compareUTF16)
+	for _, name := range names {
+		if plain {
+			to = append(append(append(append(to, name...), '='), r.Tags[name]...), ':')
+			continue
+		}
+		to = append(appendEscaped(to, name, escapeInName), '=')
+		to = append(appendEscaped(to, r.Tags[name], escapeInValue), ':')
+	}
+	return to
+}
+
+// appendKeyHead appends what the keys of all rows of a metric and a time begin with.
+func appendKeyHead(to []byte, metric string, timeMS int64) []byte {
+	return binary.BigEndian.AppendUint64(append(append(to, metric...), 0), uint64(timeMS))
+}
+
+func appendEscaped(to []byte, s string, escape byte) []byte {
+	for i := range len(s) {
+		if s[i] == ':' || s[i] == '=' {
+			to = append(to, escape)
+		}
+		to = append(to, s[i])
+	}
+	return to
+}
+
+// compareUTF16 orders strings as Java does.
+func compareUTF16(a, b string) int {
+	for a != "" && b != "" {
+		x, n := utf8.DecodeRuneInString(a)
+		y, m := utf8.DecodeRuneInString(b)
+		if x != y {
+			return slices.Compare(utf16.AppendRune(nil, x), utf16.AppendRune(nil, y))
+		}
+		a, b = a[n:], b[m:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// parseKey reads a key of a row. It keeps key. It returns ErrCorrupt.
+func parseKey(key []byte) (Row, error) {
+	wrong := func(what string) (Row, error) { return Row{}, fmt.Errorf("%w: key %x: %s", ErrCorrupt, key, what) }
+	end := bytes.IndexByte(key, 0)
+	if end < 1 || len(key) < end+9 {
+		return wrong("no metric and time")
+	}
+	r := Row{Metric: string(key[:end]), TimeMS: int64(binary.BigEndian.Uint64(key[end+1:])), Type: TypeLegacy, Key: key}
+	rest := key[end+9:]
+	if len(rest) > 0 && rest[0] == 0 {
+		if len(rest) < 2 || rest[1] > 127 || len(rest) < 2+int(rest[1]) {
+			return wrong("its type is cut off")
+		}
+		r.Type, rest = string(rest[2:2+rest[1]]), rest[2+rest[1]:]
+	}
+	if !utf8.ValidString(r.Metric) || !utf8.ValidString(r.Type) || !utf8.Valid(rest) {
+		return wrong("no UTF-8")
+	}
+	var ok bool
+	if r.Tags, ok = parseTags(string(rest)); !ok {
+		return wrong("its tags are cut off")
+	}
+	return r, nil
+}
+
+// parseTags reads name=value:name=value: to the end.
+func parseTags(s string) (map[string]string, bool) {
+	tags := map[string]string{}
+	for s != "" {
+		name, rest, ok := cutEscaped(s, '=', escapeInName)
+		if !ok {
+			return nil, false
+		}
+		value, rest, ok := cutEscaped(rest, ':', escapeInValue)
+		if !ok {
+			return nil, false
+		}
+		tags[name], s = value, rest
+	}
+	return tags, true
+}
+
+// cutEscaped returns what stands before end, without escapes, and what stands behind it.
+func cutEscaped(s string, end, escape byte) (before, after string, ok bool) {
+	var b []byte
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case end:
+			return string(b), s[i+1:], true
+		case escape:
+			if i++; i == len(s) {
+				return "", "", false
+			}
+		}
+		b = append(b, s[i])
+	}
+	return "", "", false
+}

@@ -1,0 +1,57 @@
+package storage
+
+import (
+	"context"
+	"time"
+)
+
+// Silence is how long a process may not be heard of before others take its leases: several beats.
+const Silence = 10 * time.Second
+
+// Heard tells which processes are alive: those whose beat was seen to change within Silence, by this process' clock. No
+// two clocks are compared. It is for one goroutine.
+type Heard struct {
+	store *Store
+	now   func() time.Time
+	// at is when a process' beat was last seen to change.
+	at map[string]heardBeat
+}
+
+type heardBeat struct {
+	beat int64
+	at   time.Time
+}
+
+// NewHeard returns one that has heard of nobody yet.
+func NewHeard(store *Store, now func() time.Time) *Heard {
+	return &Heard{store: store, now: now, at: map[string]heardBeat{}}
+}
+
+// Others lists the other processes that are heard of. One that is seen for the first time counts as alive.
+func (h *Heard) Others(ctx context.Context) (alive []Process, err error) {
+	processes, err := h.store.Processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, there := h.now(), map[string]bool{}
+	for _, p := range processes {
+		there[p.Writer] = true
+		if p.Writer == h.store.Writer() {
+			continue
+		}
+		last, known := h.at[p.Writer]
+		if !known || last.beat != p.Beat {
+			last = heardBeat{beat: p.Beat, at: now}
+			h.at[p.Writer] = last
+		}
+		if now.Sub(last.at) < Silence {
+			alive = append(alive, p)
+		}
+	}
+	for w := range h.at {
+		if !there[w] {
+			delete(h.at, w)
+		}
+	}
+	return alive, nil
+}

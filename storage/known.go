@@ -1,0 +1,21 @@
+package storage
+
+import (
+	"context"
+	"slices"
+)
+
+// KnownTenants lists the tenants that have rows, or samples in this process' head, sorted.
+func (s *Store) KnownTenants(ctx context.Context) ([]string, error) {
+	names, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.head.mu.RLock()
+	for name := range s.head.tenants {
+		names = append(names, name)
+	}
+	s.head.mu.RUnlock()
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

@@ -1,0 +1,55 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Span is a range of time, both ends included, milliseconds.
+type Span struct{ MinT, MaxT int64 }
+
+// Spans lists where a tenant may have raw samples between minT and maxT, milliseconds, both included: disjoint, in
+// order, as wide as windows and slots are. It reads no data.
+func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64) ([]Span, error) {
+	if err := s.Ready(); err != nil {
+		return nil, err
+	}
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	// Invariant I4: first the head, then the windows. What is sealed meanwhile is met twice.
+	var spans []Span
+	for partition := range s.period.partitions() {
+		for _, slot := range s.head.slots(partition) {
+			spans = append(spans, Span{s.period.slotStart(slot) + 1, s.period.slotEnd(slot)})
+		}
+	}
+	windows, err := s.windowsOf(ctx, tenant, firstWindowOf(rollup.Raw), lastWindowOf(rollup.Raw))
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range windows {
+		spans = append(spans, Span{s.period.windowEnd(w) - s.period.ofWindow(w).RawWindowMS + 1, s.period.windowEnd(w)})
+	}
+	return clipSpans(spans, minT, maxT), nil
+}
+
+// clipSpans sorts spans, makes one of those that touch, and leaves what lies between minT and maxT.
+func clipSpans(spans []Span, minT, maxT int64) []Span {
+	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.MinT, b.MinT) })
+	var out []Span
+	for _, sp := range spans {
+		sp = Span{max(sp.MinT, minT), min(sp.MaxT, maxT)}
+		switch last := len(out) - 1; {
+		case sp.MinT > sp.MaxT:
+		case last >= 0 && sp.MinT <= out[last].MaxT+1:
+			out[last].MaxT = max(out[last].MaxT, sp.MaxT)
+		default:
+			out = append(out, sp)
+		}
+	}
+	return out
+}
