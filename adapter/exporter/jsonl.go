@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -16,8 +15,7 @@ import (
 //
 //	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff0000000000002"}}
 //
-// nan_bits is ours, and others pass over it: the bits of each NaN that isn't the usual one, by its place. A stale marker has
-// 7ff0000000000002.
+// nan_bits is ours, and others pass over it: the bits of each NaN, by its place. A stale marker has 7ff0000000000002.
 type jsonLines struct {
 	*run
 	buf []byte
@@ -42,13 +40,13 @@ func (j *jsonLines) series(w *lines, ls labels.Labels, s *chunk.Samples) int {
 func (j *jsonLines) line(w *lines, ls labels.Labels, ts []int64, vs []float64) {
 	b := append(j.buf[:0], `{"metric":`...)
 	b = append(appendLabels(b, ls), `,"values":[`...)
-	odd := 0
+	nans := 0
 	for i, v := range vs {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if math.IsNaN(v) && math.Float64bits(v) != value.NormalNaN {
-			odd++
+		if math.IsNaN(v) {
+			nans++
 		}
 		b = appendJSONFloat(b, v)
 	}
@@ -60,10 +58,10 @@ func (j *jsonLines) line(w *lines, ls labels.Labels, ts []int64, vs []float64) {
 		b = strconv.AppendInt(b, t, 10)
 	}
 	b = append(b, ']')
-	if odd > 0 {
+	if nans > 0 {
 		b = append(b, `,"nan_bits":{`...)
 		for i, v := range vs {
-			if !math.IsNaN(v) || math.Float64bits(v) == value.NormalNaN {
+			if !math.IsNaN(v) {
 				continue
 			}
 			if b[len(b)-1] != '{' {

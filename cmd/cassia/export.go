@@ -90,6 +90,7 @@ func (e *exporting) parse() error {
 	if err != nil {
 		return err
 	}
+	e.output = dash(e.output)
 	e.BlockWidth = time.Duration(d).Milliseconds()
 	if e.format == "blocks" && e.output == "-" {
 		return errors.New("--output is missing: blocks need a new or empty folder")

@@ -37,6 +37,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addRetention(app),
 		addExport(app),
 		addImportBlocks(imports), addImportKairosDB(imports),
+		addImportOpenMetrics(imports), addImportRemoteRead(imports), addImportVictoriaMetrics(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
 		addBackup(app),

@@ -1,0 +1,104 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+)
+
+// Client makes requests.
+type Client struct {
+	HTTP *http.Client
+	// URL is where to; Header has what each request carries besides, such as the login.
+	URL    *url.URL
+	Header http.Header
+}
+
+// ParseURL parses the URL of a server. A user and password in it are taken out, as a header.
+func ParseURL(text string, h http.Header) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("fetch: %s must be a URL such as http://localhost:9090/api/v1/read", importer.Shorten(text))
+	}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		r := http.Request{Header: h}
+		r.SetBasicAuth(u.User.Username(), password)
+		u.User = nil
+	}
+	return u, nil
+}
+
+// BusyError says that a server can't answer now, or a connection broke: the request may be made again.
+type BusyError struct {
+	Err error
+	// After is how long the server asks to wait; 0: it doesn't say.
+	After time.Duration
+}
+
+func (e *BusyError) Error() string { return e.Err.Error() }
+func (e *BusyError) Unwrap() error { return e.Err }
+
+// longestWait bounds a wait between two tries.
+const longestWait = time.Minute
+
+// wait is how long to wait after a try, of which the first is 1.
+func (e *BusyError) wait(try int) time.Duration {
+	if e.After > 0 {
+		return min(e.After, longestWait)
+	}
+	return min(time.Second<<(try-1), longestWait)
+}
+
+// errorBody bounds what is read of an answer that is an error.
+const errorBody = 4 << 10
+
+// Do makes a request, and returns an answer whose status is 200; the caller closes its body.
+func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Reader, h http.Header) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	for _, headers := range []http.Header{h, c.Header} {
+		for name, values := range headers {
+			r.Header[name] = values
+		}
+	}
+	answer, err := c.HTTP.Do(r)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = fmt.Errorf("%s: %w", u.Redacted(), e.Err)
+		}
+		return nil, &BusyError{Err: err}
+	}
+	if answer.StatusCode == http.StatusOK {
+		return answer, nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBody))
+	err = fmt.Errorf("%s answered %s: %s", u.Redacted(), answer.Status, importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))
+	if cerr := answer.Body.Close(); cerr != nil {
+		err = errors.Join(err, cerr)
+	}
+	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500 {
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		return nil, &BusyError{err, time.Duration(seconds) * time.Second}
+	}
+	return nil, err
+}
+
+// Broken makes of an error while an answer is read one that may be tried again.
+func Broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &BusyError{Err: fmt.Errorf("the answer broke off: %w", err)}
+}

@@ -1,0 +1,171 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+)
+
+// Days is a source that asks a server for one day after the other. It implements importer.Source.
+type Days struct {
+	// Words say for people what is asked.
+	Words string
+	importer.Selection
+	// Width is how much time one request is about; it divides a day.
+	Width time.Duration
+	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
+	BatchBytes int
+	// Now bounds Selection where it has no end.
+	Now func() time.Time
+	// Wait waits before a request is made again, or until ctx ends.
+	Wait func(ctx context.Context, d time.Duration) error
+	// Fetch gives what the server has from MinMS to MaxMS, both included, to a Gatherer, which takes nothing else, and calls
+	// take when there is enough for a batch, with what should stay of it.
+	Fetch func(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error
+}
+
+// ErrNoStart says that it isn't known where to begin.
+var ErrNoStart = errors.New("fetch: --start is missing: a server doesn't say how far back its samples reach")
+
+// tries bounds how often a request is made; with the waits between, for some five minutes.
+const tries = 12
+
+// Wait waits on the clock of the machine.
+func Wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// bounds returns the first and the last time that is wanted.
+func (d *Days) bounds() (minMS, maxMS int64, err error) {
+	if d.MinMS < -1<<50 {
+		return 0, 0, ErrNoStart
+	}
+	maxMS = min(d.MaxMS, d.Now().UnixMilli())
+	if d.MinMS > maxMS {
+		return 0, 0, errors.New("fetch: --start lies in the future, or after --end")
+	}
+	return d.MinMS, maxMS, nil
+}
+
+// Plan implements importer.Source.
+func (d *Days) Plan(context.Context) (importer.Plan, error) {
+	minMS, maxMS, err := d.bounds()
+	return importer.Plan{MinMS: minMS, MaxMS: maxMS, Words: d.Words}, err
+}
+
+// Batches implements importer.Source.
+func (d *Days) Batches(ctx context.Context, after string) iter.Seq2[importer.Batch, error] {
+	return func(yield func(importer.Batch, error) bool) {
+		if err := d.batches(ctx, after, yield); err != nil && !errors.Is(err, errEnough) {
+			yield(importer.Batch{}, err)
+		}
+	}
+}
+
+// errEnough says that no more batches are wanted.
+var errEnough = errors.New("fetch: enough")
+
+func (d *Days) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) error {
+	minMS, maxMS, err := d.bounds()
+	if err != nil {
+		return err
+	}
+	from := minMS
+	if after != "" {
+		done, err := strconv.ParseInt(after, 10, 64)
+		if err != nil {
+			return fmt.Errorf("fetch: %q is no position", after)
+		}
+		from = max(from, done+1)
+	}
+	for from <= maxMS {
+		to := min(pieceEnd(from, d.Width.Milliseconds()), maxMS)
+		p := &piece{Days: d, from: from, to: to, yield: yield, done: func(t int64) float64 { return float64(t-minMS) / float64(maxMS-minMS+1) }}
+		if err := p.read(ctx); err != nil {
+			return err
+		}
+		from = to + 1
+	}
+	return nil
+}
+
+// pieceEnd returns the last millisecond of the piece that holds t: pieces end with a multiple of their width, as slots do.
+func pieceEnd(t, width int64) int64 {
+	q := (t - 1) / width
+	if (t-1)%width < 0 {
+		q--
+	}
+	return (q + 1) * width
+}
+
+// piece is what one request is about.
+type piece struct {
+	*Days
+	from, to int64
+	yield    func(importer.Batch, error) bool
+	done     func(int64) float64
+	g        *importer.Gatherer
+	yielded  bool
+}
+
+// read asks until there is an answer.
+func (p *piece) read(ctx context.Context) error {
+	for try := 1; ; try++ {
+		sel := p.Selection
+		sel.MinMS, sel.MaxMS = p.from, p.to
+		p.g = importer.NewGatherer(sel, p.BatchBytes)
+		err := p.Fetch(ctx, p.from, p.to, p.g, p.part)
+		if err == nil {
+			return p.whole()
+		}
+		var busy *BusyError
+		switch {
+		case errors.Is(err, errEnough):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.As(err, &busy), p.yielded, try == tries:
+			return fmt.Errorf("fetch: %s: %w", p.words(), err)
+		}
+		if err := p.Wait(ctx, busy.wait(try)); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *piece) words() string {
+	return fmt.Sprintf("from %s to %s", instant(p.from), instant(p.to))
+}
+
+func instant(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.999Z07:00")
+}
+
+// part yields a part of a piece. Its position is before all of it.
+func (p *piece) part(staying importer.Tail) error {
+	p.yielded = true
+	if !p.yield(importer.Batch{Series: p.g.Take(staying), Position: strconv.FormatInt(p.from-1, 10), Done: p.done(p.from)}, nil) {
+		return errEnough
+	}
+	return nil
+}
+
+// whole yields the last of a piece.
+func (p *piece) whole() error {
+	if !p.yield(importer.Batch{Series: p.g.Take(importer.Tail{}), Position: strconv.FormatInt(p.to, 10), Done: p.done(p.to + 1)}, nil) {
+		return errEnough
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package lines
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+)
+
+// JSONLines is what VictoriaMetrics' /api/v1/export answers, and cassia export writes: a series with samples on a line.
+//
+//	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff8000000000001"}}
+//
+// A null is a NaN of the bits that nan_bits says. Without, it is a stale marker: VictoriaMetrics keeps no other NaN.
+var JSONLines = Format{name: "JSON lines", new: func(g *importer.Gatherer) parser { return &jsonLines{runs: runs{g: g}} }}
+
+type jsonLines struct {
+	runs
+	values []float64
+	times  []int64
+}
+
+func (j *jsonLines) line(text []byte, from place) error {
+	if len(text) == 0 {
+		return nil
+	}
+	l := jsonLine{scan: scan{b: text}, values: j.values[:0], times: j.times[:0]}
+	err := l.parse()
+	j.values, j.times = l.values, l.times
+	if err != nil {
+		return err
+	}
+	var bad error
+	into := j.series(l.metric, from, "", func() (labels.Labels, error) {
+		ls, err := parseMetric(l.metric)
+		bad = err
+		return ls, err
+	})
+	if into == nil || bad != nil {
+		return bad
+	}
+	for i, t := range l.times {
+		j.g.Float(into, t, 0, l.values[i])
+	}
+	return nil
+}
+
+func (*jsonLines) rest() error     { return nil }
+func (*jsonLines) end() error      { return nil }
+func (*jsonLines) context() string { return "" }
+func (*jsonLines) resume(string)   {}
+
+// jsonLine is a line being read.
+type jsonLine struct {
+	scan
+	metric []byte // the object as it stands there
+	values []float64
+	times  []int64
+	bits   []byte // the object as it stands there
+}
+
+func (l *jsonLine) parse() error {
+	if err := l.object(l.member); err != nil {
+		return err
+	}
+	if l.space(); l.i < len(l.b) {
+		return l.wrong("the end of the line")
+	}
+	switch {
+	case l.metric == nil:
+		return errors.New(`it has no "metric"`)
+	case len(l.values) != len(l.times):
+		return fmt.Errorf("it has %d values and %d timestamps", len(l.values), len(l.times))
+	case len(l.values) == 0:
+		return errors.New("it has no samples")
+	}
+	return l.setBits()
+}
+
+// member reads a member of the line.
+func (l *jsonLine) member(name []byte) (err error) {
+	from := l.i
+	switch string(name) {
+	case "metric":
+		if err = l.value(0); err == nil && l.metric != nil {
+			return errors.New(`it has "metric" twice`)
+		}
+		l.metric = l.b[from:l.i]
+	case "values":
+		if len(l.values) > 0 {
+			return errors.New(`it has "values" twice`)
+		}
+		err = l.array(func() error {
+			v, err := l.float()
+			l.values = append(l.values, v)
+			return err
+		})
+	case "timestamps":
+		if len(l.times) > 0 {
+			return errors.New(`it has "timestamps" twice`)
+		}
+		err = l.array(func() error {
+			t, err := strconv.ParseInt(string(l.number()), 10, 64)
+			l.times = append(l.times, t)
+			if err != nil {
+				return l.wrong("a timestamp in milliseconds")
+			}
+			return nil
+		})
+	case "nan_bits":
+		err = l.value(0)
+		l.bits = l.b[from:l.i]
+	default:
+		err = l.value(0)
+	}
+	return err
+}
+
+// float reads a value.
+func (l *jsonLine) float() (float64, error) {
+	if l.i < len(l.b) {
+		switch l.b[l.i] {
+		case 'n':
+			return math.Float64frombits(value.StaleNaN), l.word("null")
+		case '"':
+			text, err := l.text()
+			if err != nil {
+				return 0, err
+			}
+			switch string(text) {
+			case `"Infinity"`, `"Inf"`, `"infinity"`, `"inf"`:
+				return math.Inf(1), nil
+			case `"-Infinity"`, `"-Inf"`, `"-infinity"`, `"-inf"`:
+				return math.Inf(-1), nil
+			case `"NaN"`, `"nan"`:
+				return math.Float64frombits(value.NormalNaN), nil
+			}
+			return 0, fmt.Errorf("the value %s is no number", quoted(text))
+		}
+	}
+	text := l.number()
+	v, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return 0, l.wrong("a number")
+	}
+	return v, nil
+}
+
+// setBits gives NaNs their bits.
+func (l *jsonLine) setBits() error {
+	if l.bits == nil {
+		return nil
+	}
+	s := scan{b: l.bits}
+	return s.object(func(name []byte) error {
+		text, err := s.text()
+		if err != nil {
+			return err
+		}
+		i, err := strconv.Atoi(string(name))
+		if err != nil || i < 0 || i >= len(l.values) {
+			return fmt.Errorf("nan_bits names the value %s, of which there is none", quoted(name))
+		}
+		bits, err := strconv.ParseUint(string(text[1:len(text)-1]), 16, 64)
+		if err != nil || !math.IsNaN(math.Float64frombits(bits)) || !math.IsNaN(l.values[i]) {
+			return fmt.Errorf("nan_bits says %s of the value %d, which is no NaN", quoted(text), i)
+		}
+		l.values[i] = math.Float64frombits(bits)
+		return nil
+	})
+}
+
+// parseMetric reads the labels of a series.
+func parseMetric(text []byte) (labels.Labels, error) {
+	s := scan{b: text}
+	b := labels.NewScratchBuilder(16)
+	err := s.object(func(name []byte) error {
+		n, err := s.unquoted()
+		b.Add(string(name), n)
+		return err
+	})
+	if err != nil {
+		return labels.EmptyLabels(), err
+	}
+	b.Sort()
+	ls := b.Labels()
+	if name, twice := ls.HasDuplicateLabelNames(); twice {
+		return ls, fmt.Errorf("it has the label %s twice", quoted([]byte(name)))
+	}
+	return ls, nil
+}

@@ -1,0 +1,293 @@
+package lines
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+)
+
+// samplesOf lists what batches have, as lines that compare bit by bit.
+func samplesOf(batches []importer.Batch) (all []string) {
+	for _, b := range batches {
+		for _, s := range b.Series {
+			for i, t := range s.Samples.T {
+				all = append(all, fmt.Sprintf("%s %d %016x", s.Labels, t, math.Float64bits(s.Samples.V[i])))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// batchesOf reads a text after a position.
+func batchesOf(ctx context.Context, f Format, text, after string, sel importer.Selection) (batches []importer.Batch, err error) {
+	s := New(Options{Path: "-", Stdin: io.MultiReader(strings.NewReader(text)), Format: f, Selection: sel, BatchBytes: 1 << 20})
+	for b, err := range s.Batches(ctx, after) {
+		if err != nil {
+			return batches, err
+		}
+		batches = append(batches, b)
+	}
+	return batches, nil
+}
+
+func TestOpenMetrics(t *testing.T) {
+	t.Parallel()
+	text := strings.Join([]string{
+		"# HELP http How many.", "# TYPE http counter", "# UNIT http ",
+		`http_total{code="200",path="/a\"b\\c\nd"} 17 1798761600.125 # {trace_id="a"} 1 2`,
+		`http_total{code="500"} 1e3 1.001`, "# TYPE lat histogram", `lat_bucket{le="1"} 5 -0.567`, `lat_bucket{le="+Inf"} NaN 1e3`,
+		"# TYPE g gauge", "g -0 0", "g +Inf 2", "g{} -Inf 1000000000.567", `{"with.dots","a.b"="c"} 0x 5`, "# EOF", "",
+	}, "\r\n")
+	text = strings.ReplaceAll(text, "0x 5", "3 5")
+	batches, err := batchesOf(t.Context(), OpenMetrics, text, "", importer.Everything())
+	require.NoError(t, err)
+	nan, inf := math.Float64bits(math.Float64frombits(value.NormalNaN)), math.Float64bits(math.Inf(1))
+	want := []string{
+		fmt.Sprintf(`%s 1798761600125 %016x`, labels.FromStrings("__name__", "http_total", "code", "200", "path", "/a\"b\\c\nd"), math.Float64bits(17)),
+		fmt.Sprintf(`{__name__="http_total", code="500"} 1001 %016x`, math.Float64bits(1000)),
+		fmt.Sprintf(`{__name__="lat_bucket", le="1.0"} -567 %016x`, math.Float64bits(5)),
+		fmt.Sprintf(`{__name__="lat_bucket", le="+Inf"} 1000000 %016x`, nan),
+		`{__name__="g"} 0 8000000000000000`, fmt.Sprintf(`{__name__="g"} 2000 %016x`, inf),
+		fmt.Sprintf(`{__name__="g"} 1000000000567 %016x`, math.Float64bits(math.Inf(-1))),
+		fmt.Sprintf(`{__name__="with.dots", "a.b"="c"} 5000 %016x`, math.Float64bits(3)),
+	}
+	slices.Sort(want)
+	require.Equal(t, want, samplesOf(batches))
+}
+
+// TestWhatIsWrongIsNamed: one line with the number of what is bad, whichever piece it stands in.
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	t.Parallel()
+	good := strings.Repeat(`a{b="c"} 1 2`+"\n", 20_000)
+	typed := "# TYPE a gauge\n" + good
+	jsonGood := strings.Repeat(`{"metric":{"__name__":"a"},"values":[1],"timestamps":[2]}`+"\n", 500)
+	for _, c := range []struct {
+		f          Format
+		text, want string
+	}{
+		{OpenMetrics, good + "a 1\n# EOF\n", "line 20001: a has no timestamp"},
+		{OpenMetrics, typed + "a 1\n# EOF\n", "line 20002: a has no timestamp"},
+		{OpenMetrics, good + "}{\n" + good + "# EOF\n", "line 20001: expected a valid start token"},
+		{OpenMetrics, good + "a{b=\"c\" 1 2\n" + good + "# EOF\n", "line 20001: expected"},
+		{OpenMetrics, "a x 1\n# EOF\n", "line 1: "},
+		{OpenMetrics, good + "# TYPE a nonsense\n" + good + "# EOF\n", "line 20001: invalid metric type"},
+		{OpenMetrics, "# TYPE a gauge\na 1 1\n# TYPE b gauge\nb 1\n# TYPE c gauge\nc 1 1\n# EOF\n", "line 4: b has no timestamp"},
+		{OpenMetrics, good, "line 20000: the text ends without # EOF"},
+		{OpenMetrics, "", "line 0: the text ends without # EOF"},
+		{OpenMetrics, "a 1 1\n# EOF\na 1 2\n", "line 3: there is more after # EOF"},
+		{OpenMetrics, "a 1 1\n\n# EOF\n", "line 2: it is empty"},
+		{OpenMetrics, "a 1 NaN\n# EOF\n", "line 1: "},
+		{OpenMetrics, "a 1 1e300\n# EOF\n", "line 1: the timestamp 1e300 is out of range"},
+		{OpenMetrics, "a{b=\"" + strings.Repeat("x", maxMetricLine) + "\"} 1 1\n# EOF\n", "line 1: it has 1048587 bytes"},
+		{JSONLines, jsonGood + "{\n", "line 501: it ends where"},
+		{JSONLines, "null", `line 1: { should be at byte 1, where there is "null"`},
+		{JSONLines, `{"metric":{"a":"b"},"values":[1,2],"timestamps":[1]}`, "line 1: it has 2 values and 1 timestamps"},
+		{JSONLines, `{"metric":{"a":"b"},"values":["x"],"timestamps":[1]}`, `is no number`},
+		{JSONLines, `{"metric":{"a":"b"},"values":[1],"timestamps":[1.5]}`, "a timestamp in milliseconds should be"},
+		{JSONLines, `{"metric":{"a":1},"values":[1],"timestamps":[1]}`, "a string should be at byte 6"},
+		{JSONLines, `{"metric":{"a":"b","a":"c"},"values":[1],"timestamps":[1]}`, `it has the label "a" twice`},
+		{JSONLines, `{"metric":{},"metric":{},"values":[1],"timestamps":[1]}`, `it has "metric" twice`},
+		{JSONLines, `{"values":[1],"timestamps":[1]}`, `it has no "metric"`},
+		{JSONLines, `{"metric":{},"values":[1],"timestamps":[1]} x`, `the end of the line should be`},
+		{JSONLines, `{"metric":{},"values":[1],"timestamps":[1],"nan_bits":{"0":"7ff0000000000002"}}`, `which is no NaN`},
+		{JSONLines, `{"metric":{},"values":[null],"timestamps":[1],"nan_bits":{"0":"0"}}`, `which is no NaN`},
+		{JSONLines, `{"metric":{},"values":[null],"timestamps":[1],"nan_bits":{"7":"7ff0000000000002"}}`, `of which there is none`},
+		{JSONLines, `{"metric":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, `more than 20 deep`},
+	} {
+		_, err := batchesOf(t.Context(), c.f, c.text, "", importer.Everything())
+		require.ErrorContains(t, err, c.want)
+		require.NotContains(t, err.Error(), "\n")
+		require.Less(t, len(err.Error()), 400)
+	}
+	_, err := batchesOf(t.Context(), OpenMetrics, "a 1 1\n", "x", importer.Everything())
+	require.ErrorContains(t, err, `"x" is no place in a file`)
+	_, err = batchesOf(t.Context(), OpenMetrics, "a 1 1\n", position(place{at: 100}), importer.Everything())
+	require.ErrorContains(t, err, "it isn't the same")
+}
+
+// endless gives one line that never ends.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'a'
+	}
+	e.read += len(p)
+	return len(p), nil
+}
+
+// TestLongLineEnds gives up a line that is too long, without reading on.
+func TestLongLineEnds(t *testing.T) {
+	t.Parallel()
+	in := &endless{}
+	s := New(Options{Path: "-", Stdin: in, Format: JSONLines, Selection: importer.Everything()})
+	for _, err := range s.Batches(t.Context(), "") {
+		require.ErrorContains(t, err, "lines: line 1: it is longer than 64 MiB")
+	}
+	require.Less(t, in.read, MaxLine+1<<20)
+}
+
+// many makes a text of some days of some series, each day after the other, which is more than a batch.
+func many(f Format, series, days, samples int) string {
+	var b strings.Builder
+	if f.name == OpenMetrics.name {
+		b.WriteString("# TYPE m gauge\n")
+	}
+	for d := range days {
+		for s := range series {
+			at := int64(1_700_000_000_000) + int64(d)*86_400_000
+			if f.name == OpenMetrics.name {
+				for i := range samples {
+					fmt.Fprintf(&b, "m{s=\"%d\"} %d %d.%03d\n", s, i*s, at/1000+int64(i), i%1000)
+				}
+				continue
+			}
+			var values, times []string
+			for i := range samples {
+				values, times = append(values, strconv.Itoa(i*s)), append(times, strconv.FormatInt(at+int64(i)*1000+int64(i)%1000, 10))
+			}
+			fmt.Fprintf(&b, `{"metric":{"__name__":"m","s":"%d"},"values":[%s],"timestamps":[%s]}`+"\n", s, strings.Join(values, ","), strings.Join(times, ","))
+		}
+	}
+	if f.name == OpenMetrics.name {
+		b.WriteString("# EOF\n")
+	}
+	return b.String()
+}
+
+// TestResume reads from every position on, and finds with each what the first run found after it.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	for _, f := range []Format{OpenMetrics, JSONLines} {
+		text := many(f, 7, 20, 900)
+		all, err := batchesOf(t.Context(), f, text, "", importer.Everything())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(all), 2)
+		require.Len(t, samplesOf(all), 7*20*900)
+		for i := range all[:len(all)-1] {
+			rest, err := batchesOf(t.Context(), f, text, all[i].Position, importer.Everything())
+			require.NoError(t, err)
+			require.Equal(t, samplesOf(all[i+1:]), samplesOf(rest))
+		}
+		for _, b := range all { // A day of a series isn't cut in two.
+			for _, s := range b.Series {
+				require.Zero(t, len(s.Samples.T)%900, "%s: %d", s.Labels, len(s.Samples.T))
+			}
+		}
+	}
+}
+
+// TestFile: a file is moved to the position, and tells how much is done.
+func TestFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.om")
+	require.NoError(t, os.WriteFile(path, []byte("a{x=\"1\"} 1 1\nb 2 2\nb 2 3\n# EOF\n"), 0o600))
+	sel := importer.Everything()
+	sel.Matchers = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "b")}, {labels.MustNewMatcher(labels.MatchEqual, "x", "2")}}
+	sel.MaxMS = 2000
+	sel.Add = []labels.Label{{Name: "cluster", Value: "c"}}
+	s := New(Options{Path: path, Format: OpenMetrics, Selection: sel})
+	plan, err := s.Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "OpenMetrics in "+path+", 31 bytes", plan.Describe())
+	for range 2 {
+		var got []importer.Batch
+		for b, err := range s.Batches(t.Context(), "") {
+			require.NoError(t, err)
+			got = append(got, b)
+		}
+		require.Len(t, got, 1)
+		require.Equal(t, []string{fmt.Sprintf(`{__name__="b", cluster="c"} 2000 %016x`, math.Float64bits(2))}, samplesOf(got))
+		require.Equal(t, 1.0, got[0].Done)
+	}
+	for _, err := range s.Batches(t.Context(), position(place{at: 32})) {
+		require.ErrorContains(t, err, "it isn't the same")
+	}
+	_, err = New(Options{Path: filepath.Dir(path), Format: OpenMetrics}).Plan(t.Context())
+	require.ErrorContains(t, err, "is a folder")
+	_, err = New(Options{Path: path + "x", Format: OpenMetrics}).Plan(t.Context())
+	require.ErrorContains(t, err, "no such file")
+}
+
+// FuzzJSONLine compares with encoding/json: what that understands has the same samples here.
+func FuzzJSONLine(f *testing.F) {
+	f.Add([]byte(`{"metric":{"__name__":"a","b":"é\n\u00e9"},"values":[1,-0.5e3,null,"Infinity","-Inf"],"timestamps":[1,2,3,4,5],"nan_bits":{"2":"7ff8000000000001"}}`))
+	f.Add([]byte(` { "x" : [ { } , true ] , "timestamps":[-1] , "values":[1e400], "metric":{} } `))
+	f.Add([]byte(`{"metric":{"a":"b"},"values":[],"timestamps":[]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if bytes.ContainsAny(text, "\n\r") {
+			return
+		}
+		batches, err := batchesOf(t.Context(), JSONLines, string(text), "", importer.Everything())
+		var want struct {
+			Metric     map[string]string `json:"metric"`
+			Values     []float64         `json:"values"`
+			Timestamps []int64           `json:"timestamps"`
+		}
+		if err != nil || json.Unmarshal(text, &want) != nil || bytes.Contains(text, []byte("null")) {
+			return
+		}
+		for name := range want.Metric {
+			if name == "" {
+				return
+			}
+		}
+		got := samplesOf(batches)
+		if len(want.Timestamps) == 0 {
+			require.Empty(t, got)
+			return
+		}
+		require.Len(t, got, len(want.Timestamps))
+		var lines []string
+		for i, at := range want.Timestamps {
+			lines = append(lines, fmt.Sprintf("%s %d %016x", labels.FromMap(want.Metric), at, math.Float64bits(want.Values[i])))
+		}
+		slices.Sort(lines)
+		require.Equal(t, lines, got)
+	})
+}
+
+// FuzzOpenMetrics compares with Prometheus' parser given all at once.
+func FuzzOpenMetrics(f *testing.F) {
+	f.Add([]byte("# TYPE a histogram\na_bucket{le=\"1\"} 1 2.5\na 1 3 # {a=\"b\"} 1\n# HELP a b\n# EOF\n"))
+	f.Add([]byte("{\"a b\",c=\"d\"} 1 1\nb +Inf -1.001\n# UNIT b \n# EOF"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if bytes.Contains(text, []byte("\r")) {
+			return
+		}
+		batches, err := batchesOf(t.Context(), OpenMetrics, string(text), "", importer.Everything())
+		if err != nil {
+			require.NotContains(t, err.Error(), "\n")
+			return
+		}
+		n, p := 0, textparse.NewOpenMetricsParser(text, labels.NewSymbolTable())
+		for {
+			entry, err := p.Next()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			if entry == textparse.EntrySeries {
+				n++
+			}
+		}
+		require.Len(t, samplesOf(batches), n)
+	})
+}

@@ -1,0 +1,215 @@
+package lines
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// OpenMetrics is OpenMetrics' text, version 1.0, as Prometheus' parser understands it, with a timestamp on every sample.
+var OpenMetrics = Format{name: "OpenMetrics", new: func(g *importer.Gatherer) parser {
+	return &openMetrics{runs: runs{g: g}, symbols: labels.NewSymbolTable()}
+}}
+
+const (
+	// pieceBytes is how much text is parsed at once.
+	pieceBytes = 64 << 10
+	// maxMetricLine bounds a line of OpenMetrics, bytes: much more than labels may have.
+	maxMetricLine = 1 << 20
+)
+
+// openMetrics collects lines to pieces, which it gives to Prometheus' parser with the type of their family before them, and
+// an end behind. Other than that each line stands for itself.
+type openMetrics struct {
+	runs
+	symbols *labels.SymbolTable
+	// typ is the last line of a type, with its end.
+	typ string
+	// piece begins with typ; starts are where its other lines begin.
+	piece  []byte
+	starts []place
+	ended  bool
+}
+
+var (
+	eof     = []byte("# EOF")
+	typeTag = []byte("# TYPE ")
+)
+
+func (o *openMetrics) line(text []byte, from place) error {
+	switch {
+	case o.ended:
+		return errors.New("there is more after # EOF: import one file after the other")
+	case bytes.Equal(text, eof):
+		o.ended = true
+		return nil
+	case len(text) == 0:
+		return errors.New("it is empty, which OpenMetrics doesn't allow; the older text format of Prometheus isn't read")
+	case len(text) > maxMetricLine:
+		return fmt.Errorf("it has %d bytes, %d are possible", len(text), maxMetricLine)
+	}
+	isType := bytes.HasPrefix(text, typeTag)
+	if isType || len(o.piece) >= pieceBytes {
+		if err := o.rest(); err != nil {
+			return err
+		}
+	}
+	if isType {
+		o.typ = ""
+	}
+	if len(o.starts) == 0 {
+		o.piece = append(o.piece[:0], o.typ...)
+	}
+	o.piece = append(append(o.piece, text...), '\n')
+	o.starts = append(o.starts, from)
+	if isType {
+		o.typ = string(text) + "\n"
+		return o.rest()
+	}
+	return nil
+}
+
+// rest parses the piece.
+func (o *openMetrics) rest() error {
+	if len(o.starts) == 0 {
+		return nil
+	}
+	o.piece = append(append(o.piece, eof...), '\n')
+	done, err := o.parse()
+	if err != nil { // The parser stops at the line that it can't read.
+		err = &lineError{o.starts[done].number + 1, err}
+	}
+	o.starts = o.starts[:0]
+	return err
+}
+
+// parse gives the samples of the piece to the Gatherer, and returns how many of its lines it understood.
+func (o *openMetrics) parse() (done int, err error) {
+	p := textparse.NewOpenMetricsParser(o.piece, o.symbols)
+	if bytes.Count(o.piece, []byte("\n")) > len(o.starts)+1 { // The type before it.
+		done--
+	}
+	for ; ; done++ {
+		entry, err := p.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return done, nil
+		case err != nil:
+			return min(max(done, 0), len(o.starts)-1), errors.New(importer.Shorten(err.Error()))
+		case entry != textparse.EntrySeries:
+			continue
+		}
+		if err := o.sample(p, done); err != nil {
+			return done, err
+		}
+	}
+}
+
+// sample takes the sample that the parser stands at.
+func (o *openMetrics) sample(p textparse.Parser, line int) error {
+	name, at, v := p.Series()
+	if at == nil {
+		return fmt.Errorf("%s has no timestamp", importer.Shorten(string(name)))
+	}
+	into := o.series(name, o.starts[line], o.typ, func() (ls labels.Labels, err error) {
+		p.Labels(&ls)
+		return ls, nil
+	})
+	if into == nil {
+		return nil
+	}
+	t, err := exactTime(o.piece, name, *at)
+	if err == nil {
+		o.g.Float(into, t, 0, v)
+	}
+	return err
+}
+
+// exactTime returns the timestamp of a sample, milliseconds. The parser multiplies seconds by 1000 and cuts, which makes
+// 1000 ms of the text 1.001: a millisecond that is as near as floats allow is meant.
+func exactTime(text, name []byte, parsed int64) (int64, error) {
+	line := text[cap(text)-cap(name)+len(name):] // name is a part of text, and both end at the same place in memory.
+	if end := bytes.IndexByte(line, '\n'); end >= 0 {
+		line = line[:end]
+	}
+	fields := bytes.SplitN(bytes.TrimLeft(line, " "), []byte(" "), 3)
+	if len(fields) < 2 {
+		return parsed, nil
+	}
+	seconds, err := strconv.ParseFloat(string(fields[1]), 64)
+	if err != nil {
+		return parsed, nil // The parser knows better what a timestamp is.
+	}
+	const near = 0.001 // of a millisecond; a float of today's seconds is exact to a fourth of that
+	ms := seconds * 1000
+	if math.IsNaN(ms) || math.Abs(ms) > 1<<53 {
+		return 0, fmt.Errorf("the timestamp %s is out of range", importer.Shorten(string(fields[1])))
+	}
+	if next := math.Round(ms); math.Abs(next-ms) < near {
+		return int64(next), nil
+	}
+	return parsed, nil
+}
+
+func (o *openMetrics) end() error {
+	if !o.ended {
+		return errors.New("the text ends without # EOF: it may have been cut off")
+	}
+	return nil
+}
+
+func (o *openMetrics) context() string { return o.typ }
+
+func (o *openMetrics) resume(context string) { o.typ = context }
+
+// runs knows which series the last lines were about.
+type runs struct {
+	g    *importer.Gatherer
+	name []byte
+	tail importer.Tail
+	// begin is the first of these lines.
+	begin place
+}
+
+// series returns where the samples of a line go; nil: nowhere.
+func (r *runs) series(name []byte, from place, context string, parse func() (labels.Labels, error)) *chunk.Samples {
+	into, known := r.g.Known(name)
+	if known && into == r.tail.Of && bytes.Equal(name, r.name) {
+		return into
+	}
+	if !known {
+		ls, err := parse()
+		if err != nil {
+			return nil
+		}
+		into = r.g.Series(name, ls)
+	}
+	r.name, r.begin, r.tail = append(r.name[:0], name...), from, importer.Tail{Of: into}
+	r.begin.context = context
+	if into != nil {
+		r.tail.From = into.Len()
+	}
+	return into
+}
+
+// last returns these lines, after which the tail is all that is left of the series.
+func (r *runs) last() (importer.Tail, place) {
+	t := r.tail
+	r.tail.From = 0
+	return t, r.begin
+}
+
+// quoted shortens what a message quotes.
+func quoted(b []byte) string {
+	return strconv.Quote(importer.Shorten(strings.ToValidUTF8(string(b), "\uFFFD")))
+}

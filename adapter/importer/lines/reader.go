@@ -1,0 +1,93 @@
+package lines
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// MaxLine bounds a line, bytes.
+const MaxLine = 64 << 20
+
+// errLongLine says that a line is longer than MaxLine.
+var errLongLine = fmt.Errorf("it is longer than %d MiB; VictoriaMetrics writes shorter ones with max_rows_per_line=10000", MaxLine>>20)
+
+// reader reads lines and knows where it is.
+type reader struct {
+	place // of the next line
+	r     *bufio.Reader
+	long  []byte
+}
+
+func newReader(r io.Reader, from place) *reader {
+	return &reader{r: bufio.NewReaderSize(r, 256<<10), place: from}
+}
+
+// next returns a line without its end, good until the next call; io.EOF after the last.
+func (r *reader) next() ([]byte, error) {
+	line, err := r.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		r.long = r.long[:0]
+		for errors.Is(err, bufio.ErrBufferFull) {
+			if len(r.long)+len(line) > MaxLine {
+				r.number++
+				return nil, errLongLine
+			}
+			r.long = append(r.long, line...)
+			line, err = r.r.ReadSlice('\n')
+		}
+		r.long = append(r.long, line...)
+		line = r.long
+	}
+	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
+		return nil, err
+	}
+	r.at += int64(len(line))
+	r.number++
+	for _, end := range []byte("\n\r") {
+		if n := len(line); n > 0 && line[n-1] == end {
+			line = line[:n-1]
+		}
+	}
+	return line, nil
+}
+
+// lineError is an error of a line before the last one read.
+type lineError struct {
+	number int
+	err    error
+}
+
+func (e *lineError) Error() string { return e.err.Error() }
+
+// wrong names the line of an error.
+func (r *reader) wrong(err error) error {
+	number := r.number
+	var earlier *lineError
+	if errors.As(err, &earlier) {
+		number = earlier.number
+	}
+	return fmt.Errorf("lines: line %d: %w", number, err)
+}
+
+// skip moves an input to a place in bytes.
+func skip(r io.Reader, at int64) error {
+	if at == 0 {
+		return nil
+	}
+	if s, ok := r.(io.Seeker); ok {
+		if _, err := s.Seek(at, io.SeekStart); err == nil {
+			return nil
+		}
+	}
+	n, err := io.CopyN(io.Discard, r, at)
+	if errors.Is(err, io.EOF) {
+		return notTheSame(n, at)
+	}
+	return err
+}
+
+func notTheSame(size, at int64) error {
+	return fmt.Errorf("lines: the input ends after %d bytes, before the place where the last run stopped, %d: it isn't the same", size, at)
+}

@@ -1,0 +1,219 @@
+package lines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strconv"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+)
+
+// Options say what is read. Format must be set.
+type Options struct {
+	// Path is a file; "-" is standard input, which is Stdin.
+	Path   string
+	Stdin  io.Reader
+	Format Format
+	importer.Selection
+	// BatchBytes is the size of a batch; 0: importer.BatchBytes.
+	BatchBytes int
+}
+
+// Format is how lines are to be understood.
+type Format struct {
+	name string
+	new  func(g *importer.Gatherer) parser
+}
+
+// String names the format.
+func (f Format) String() string { return f.name }
+
+// place is where a line begins.
+type place struct {
+	at     int64 // in bytes
+	number int   // of the lines before it
+	// context is what a parser must know that begins there.
+	context string
+}
+
+// parser understands the lines of a format, and gives the samples to a Gatherer.
+type parser interface {
+	// line takes the next line, without its end, and where it begins, without context.
+	line(text []byte, from place) error
+	// rest takes what was put off.
+	rest() error
+	// end says why the input may not end here; nil: it may.
+	end() error
+	// context is what a parser must know to go on from here, and resume takes it.
+	context() string
+	resume(context string)
+	// last is what the last lines are about, all of one series, and the first of these lines.
+	last() (importer.Tail, place)
+}
+
+// Source reads lines. It implements importer.Source.
+type Source struct {
+	o       Options
+	started bool
+}
+
+// New returns a source.
+func New(o Options) *Source { return &Source{o: o} }
+
+// open opens the input at a place in bytes, and says how large it is; 0: unknown.
+func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
+	if s.o.Path == "-" {
+		if s.started {
+			return nil, 0, errors.New("lines: standard input can be read only once: to verify, give a file")
+		}
+		s.started = true
+		r = io.NopCloser(s.o.Stdin)
+		return r, 0, skip(s.o.Stdin, at)
+	}
+	f, err := os.Open(s.o.Path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("lines: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("lines: %s is a folder: give one file after the other", s.o.Path)
+	}
+	if err == nil && info.Mode().IsRegular() && at > info.Size() {
+		err = notTheSame(info.Size(), at)
+	}
+	if err == nil {
+		err = skip(f, at)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return f, size, nil
+}
+
+// Plan implements importer.Source. It doesn't look into the lines.
+func (s *Source) Plan(context.Context) (importer.Plan, error) {
+	p := importer.Plan{MinMS: 1, Words: s.o.Format.name + " from standard input"}
+	if s.o.Path == "-" {
+		return p, nil
+	}
+	r, size, err := s.open(0)
+	if err != nil {
+		return p, err
+	}
+	p.Words = fmt.Sprintf("%s in %s, %d bytes", s.o.Format, s.o.Path, size)
+	return p, r.Close()
+}
+
+// Batches implements importer.Source.
+func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.Batch, error] {
+	return func(yield func(importer.Batch, error) bool) {
+		if err := s.batches(ctx, after, yield); err != nil && !errors.Is(err, errEnough) {
+			yield(importer.Batch{}, err)
+		}
+	}
+}
+
+// errEnough says that no more batches are wanted.
+var errEnough = errors.New("lines: enough")
+
+func (s *Source) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {
+	from, err := parsePosition(after)
+	if err != nil {
+		return err
+	}
+	in, size, err := s.open(from.at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	g := importer.NewGatherer(s.o.Selection, s.o.BatchBytes)
+	return read(ctx, in, s.o.Format, g, from, func(at place, staying importer.Tail, _ bool) error {
+		b := importer.Batch{Series: g.Take(staying), Position: position(at)}
+		if size > 0 {
+			b.Done = min(1, float64(at.at)/float64(size))
+		}
+		if !yield(b, nil) {
+			return errEnough
+		}
+		return nil
+	})
+}
+
+// Read gives all samples of an input to a Gatherer, and calls take when there is enough for a batch, with what should stay of
+// it. The last of them are the caller's to take.
+func Read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, take func(importer.Tail) error) error {
+	return read(ctx, in, f, g, place{}, func(_ place, t importer.Tail, end bool) error {
+		if end {
+			return nil
+		}
+		return take(t)
+	})
+}
+
+func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, from place, take func(at place, t importer.Tail, end bool) error) error {
+	r, p := newReader(in, from), f.new(g)
+	p.resume(from.context)
+	for {
+		if r.number%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		begin := r.place
+		line, err := r.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = p.line(line, begin)
+		}
+		if err != nil {
+			return r.wrong(err)
+		}
+		if !g.Full() {
+			continue
+		}
+		if err := p.rest(); err != nil {
+			return r.wrong(err)
+		}
+		staying, at := p.last()
+		if staying.Of == nil || !g.Small(staying.Of.Len()-staying.From) {
+			staying, at = importer.Tail{}, place{r.at, r.number, p.context()}
+		}
+		if err := take(at, staying, false); err != nil {
+			return err
+		}
+	}
+	// What is good is taken, even if the end is bad.
+	restErr := p.rest()
+	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}, true); err != nil {
+		return err
+	}
+	if err := restErr; err != nil {
+		return r.wrong(err)
+	}
+	if err := p.end(); err != nil {
+		return r.wrong(err)
+	}
+	return nil
+}
+
+// position says where to go on.
+func position(p place) string {
+	return fmt.Sprintf("%d %d %s", p.at, p.number, strconv.Quote(p.context))
+}
+
+func parsePosition(text string) (p place, err error) {
+	if text == "" {
+		return p, nil
+	}
+	if _, err := fmt.Sscanf(text, "%d %d %q", &p.at, &p.number, &p.context); err != nil || p.at < 0 || p.number < 0 {
+		return p, fmt.Errorf("lines: %q is no place in a file", text)
+	}
+	return p, nil
+}

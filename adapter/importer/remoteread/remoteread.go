@@ -1,0 +1,241 @@
+// Package remoteread reads history through Prometheus' remote read protocol, which Prometheus, Thanos, Mimir and others speak.
+//
+//	a day and selector ─► request ─► streamed chunks, or else samples ─► Gatherer
+//
+// Specification: https://prometheus.io/docs/specs/prw/remote_read_spec/
+package remoteread
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+const (
+	// maxFrame bounds a frame of streamed chunks, and maxAnswer one with samples, encoded and decoded, bytes.
+	maxFrame  = 64 << 20
+	maxAnswer = 512 << 20
+
+	streamed = "application/x-streamed-protobuf"
+)
+
+// Options say what is read.
+type Options struct {
+	Client fetch.Client
+	importer.Selection
+	// Width is how much time a request is about; it divides a day.
+	Width time.Duration
+	Now   func() time.Time
+}
+
+// New returns a source.
+func New(o Options) *fetch.Days {
+	r := &reader{Options: o}
+	return &fetch.Days{
+		Words: "remote read from " + o.Client.URL.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now, Wait: fetch.Wait, Fetch: r.fetch,
+	}
+}
+
+type reader struct{ Options }
+
+// fetch asks for each selector, and leaves out what an earlier one chose already.
+func (r *reader) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
+	selectors := r.Matchers
+	if len(selectors) == 0 {
+		selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}}
+	}
+	for i, ms := range selectors {
+		before := importer.Selection{Matchers: selectors[:i]}
+		q := &query{g: g, take: take, known: func(ls labels.Labels) bool { return i > 0 && before.Wants(ls) }}
+		if err := r.ask(ctx, minMS, maxMS, ms, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask makes one request.
+func (r *reader) ask(ctx context.Context, minMS, maxMS int64, ms []*labels.Matcher, q *query) error {
+	pq, err := remote.ToQuery(minMS, maxMS, ms, nil)
+	if err != nil {
+		return err
+	}
+	request := prompb.ReadRequest{
+		Queries:               []*prompb.Query{pq},
+		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES},
+	}
+	text, err := request.Marshal()
+	if err != nil {
+		return err
+	}
+	answer, err := r.Client.Do(ctx, http.MethodPost, r.Client.URL, bytes.NewReader(snappy.Encode(nil, text)), http.Header{
+		"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {"snappy"}, "Accept-Encoding": {"snappy"},
+		"X-Prometheus-Remote-Read-Version": {"0.1.0"}, "User-Agent": {"cassia"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // It was only read.
+	switch kind := answer.Header.Get("Content-Type"); {
+	case strings.HasPrefix(kind, streamed):
+		return q.chunks(answer.Body)
+	case strings.HasPrefix(kind, "application/x-protobuf"):
+		return q.samples(answer.Body)
+	default:
+		return fmt.Errorf("%s answers with %q: it doesn't speak remote read", r.Client.URL.Redacted(), importer.Shorten(kind))
+	}
+}
+
+// query reads the answer to one selector.
+type query struct {
+	g     *importer.Gatherer
+	take  func(importer.Tail) error
+	known func(labels.Labels) bool
+
+	b    labels.ScratchBuilder
+	name []byte
+	into *chunk.Samples
+	it   chunkenc.Iterator
+}
+
+// series begins with the samples of a series, or goes on with them.
+func (q *query) series(ls []prompb.Label) error {
+	q.b.Reset()
+	for _, l := range ls {
+		q.b.Add(l.Name, l.Value)
+	}
+	q.b.Sort()
+	all := q.b.Labels()
+	if name, twice := all.HasDuplicateLabelNames(); twice {
+		return fmt.Errorf("the answer has a series with the label %q twice", importer.Shorten(name))
+	}
+	if q.known(all) {
+		q.into = nil
+		return nil
+	}
+	q.name = all.Bytes(q.name)
+	var ok bool
+	if q.into, ok = q.g.Known(q.name); ok {
+		return nil
+	}
+	if q.g.Full() {
+		if err := q.take(importer.Tail{}); err != nil {
+			return err
+		}
+	}
+	q.into = q.g.Series(q.name, all)
+	return nil
+}
+
+// chunks reads streamed chunks. A series may come in several frames, one after the other.
+func (q *query) chunks(r io.Reader) error {
+	frames := remote.NewChunkedReader(r, maxFrame, nil)
+	for {
+		text, err := frames.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fetch.Broken(err)
+		}
+		var answer prompb.ChunkedReadResponse
+		if err := answer.Unmarshal(text); err != nil {
+			return fmt.Errorf("a frame of the answer can't be read: %w", err)
+		}
+		for _, s := range answer.ChunkedSeries {
+			if err := q.series(s.Labels); err != nil {
+				return err
+			}
+			for i := range s.Chunks {
+				if err := q.chunk(&s.Chunks[i]); err != nil {
+					return fmt.Errorf("a chunk of %s: %w", importer.Shorten(q.b.Labels().String()), err)
+				}
+			}
+		}
+	}
+}
+
+// chunk takes the samples of a chunk.
+func (q *query) chunk(c *prompb.Chunk) error {
+	if q.into == nil {
+		return nil
+	}
+	decoded, err := chunkenc.FromData(chunkenc.Encoding(c.Type), c.Data)
+	if err != nil {
+		return err
+	}
+	q.it = decoded.Iterator(q.it)
+	for {
+		switch q.it.Next() {
+		case chunkenc.ValNone:
+			return q.it.Err()
+		case chunkenc.ValFloat:
+			t, v := q.it.At()
+			q.g.Float(q.into, t, q.it.AtST(), v)
+		case chunkenc.ValHistogram:
+			t, h := q.it.AtHistogram(nil)
+			q.g.Histogram(q.into, chunk.Histogram{T: t, ST: q.it.AtST(), Int: h})
+		case chunkenc.ValFloatHistogram:
+			t, h := q.it.AtFloatHistogram(nil)
+			q.g.Histogram(q.into, chunk.Histogram{T: t, ST: q.it.AtST(), Float: h})
+		}
+	}
+}
+
+// samples reads an answer that isn't streamed.
+func (q *query) samples(r io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
+	if err != nil {
+		return fetch.Broken(err)
+	}
+	n, err := snappy.DecodedLen(text)
+	if err == nil && (n > maxAnswer || len(text) > maxAnswer) {
+		return fmt.Errorf("the answer has more than %d MiB, and the server doesn't stream: ask for less with --match, or with --piece", maxAnswer>>20)
+	}
+	if err == nil {
+		text, err = snappy.Decode(nil, text)
+	}
+	var answer prompb.ReadResponse
+	if err == nil {
+		err = answer.Unmarshal(text)
+	}
+	if err != nil {
+		return fmt.Errorf("the answer can't be read: %w", err)
+	}
+	for _, result := range answer.Results {
+		for _, s := range result.Timeseries {
+			if err := q.series(s.Labels); err != nil {
+				return err
+			}
+			if q.into == nil {
+				continue
+			}
+			for _, x := range s.Samples {
+				q.g.Float(q.into, x.Timestamp, 0, x.Value)
+			}
+			for _, h := range s.Histograms {
+				if h.IsFloatHistogram() {
+					q.g.Histogram(q.into, chunk.Histogram{T: h.Timestamp, Float: h.ToFloatHistogram()})
+				} else {
+					q.g.Histogram(q.into, chunk.Histogram{T: h.Timestamp, Int: h.ToIntHistogram()})
+				}
+			}
+		}
+	}
+	return nil
+}

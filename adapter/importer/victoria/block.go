@@ -1,0 +1,201 @@
+package victoria
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/prometheus/model/value"
+)
+
+// blockDecoder decodes a block of samples:
+//
+//	+-------+-------+-------+---------+-------+-------+-------+-----------+------+-------+------+--------+
+//	| min   | max   | first | samples | scale | times'| values'| precision | len  | times | len  | values |
+//	| time  | time  | value |         |       | kind  | kind  | bits      |      |       |      |        |
+//	| varint| varint| varint| uvarint | varint| byte  | byte  | byte      |uvarint|      |uvarint|       |
+//	+-------+-------+-------+---------+-------+-------+-------+-----------+------+-------+------+--------+
+//
+// A varint is zigzag. Times and values are integers, each kind one way to write them after the first; a value is its integer
+// times ten to the power of scale.
+type blockDecoder struct {
+	times  []int64
+	values []float64
+	ints   []int64
+	plain  []byte
+	zstd   *zstd.Decoder
+	rest   []byte
+}
+
+// Kinds of arrays of integers.
+const (
+	zstdDelta2 = 1 // like delta2, compressed
+	deltaConst = 2 // the difference, which is always the same
+	constant   = 3 // nothing: all are the first
+	zstdDelta  = 4 // like delta, compressed
+	delta2     = 5 // the first difference, then how much each differs from the one before
+	delta      = 6 // differences
+)
+
+const (
+	// maxRows bounds the samples of a block: VictoriaMetrics makes blocks of 8192, and refuses more than twice that.
+	maxRows = 16 << 10
+	// maxPlain bounds what decompresses to a block's integers.
+	maxPlain = maxRows * binary.MaxVarintLen64
+
+	infinite    = math.MaxInt64
+	minInfinite = math.MinInt64
+	stale       = math.MaxInt64 - 1
+)
+
+func (d *blockDecoder) wrong(what string) error {
+	return fmt.Errorf("%s of a block: %w", what, errNotNative)
+}
+
+func (d *blockDecoder) varint() int64 { return zigzag(d.uvarint()) }
+
+// uvarint reads a number. What isn't one makes the rest of the block nil.
+func (d *blockDecoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.rest = nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+// part reads bytes with their length before them.
+func (d *blockDecoder) part() ([]byte, bool) {
+	n := d.uvarint()
+	if d.rest == nil || n > uint64(len(d.rest)) {
+		return nil, false
+	}
+	part := d.rest[:n]
+	d.rest = d.rest[n:]
+	return part, true
+}
+
+// decode sets times and values.
+func (d *blockDecoder) decode(block []byte) error {
+	d.rest = block
+	minMS, maxMS, first := d.varint(), d.varint(), d.varint()
+	rows, scale := d.uvarint(), d.varint()
+	if len(d.rest) < 3 || rows == 0 || rows > maxRows || scale < math.MinInt16 || scale > math.MaxInt16 {
+		return d.wrong("the head")
+	}
+	timesKind, valuesKind, precision := d.rest[0], d.rest[1], d.rest[2]
+	d.rest = d.rest[3:]
+	times, ok := d.part()
+	values, ok2 := d.part()
+	if !ok || !ok2 || len(d.rest) > 0 || precision < 1 || precision > 64 {
+		return d.wrong("the lengths")
+	}
+	var err error
+	if d.times, err = d.integers(d.times[:0], times, timesKind, minMS, int(rows)); err != nil {
+		return err
+	}
+	if precision < 64 { // Times, too, are only nearly what they were.
+		straighten(d.times, minMS, maxMS)
+	}
+	for i, t := range d.times {
+		if t < minMS || t > maxMS || i > 0 && t < d.times[i-1] {
+			return d.wrong("the times")
+		}
+	}
+	if d.ints, err = d.integers(d.ints[:0], values, valuesKind, first, int(rows)); err != nil {
+		return err
+	}
+	d.scale(int(scale))
+	return nil
+}
+
+// integers decodes n integers.
+func (d *blockDecoder) integers(into []int64, b []byte, kind byte, first int64, n int) (_ []int64, err error) {
+	if kind == zstdDelta || kind == zstdDelta2 {
+		if b, err = d.decompress(b); err != nil {
+			return into, err
+		}
+	}
+	next := func() (int64, bool) {
+		v, size := binary.Uvarint(b)
+		if size <= 0 {
+			return 0, false
+		}
+		b = b[size:]
+		return zigzag(v), true
+	}
+	v, step, ok := first, int64(0), true
+	into = append(into, v)
+	switch kind {
+	case constant:
+	case deltaConst:
+		step, ok = next()
+	case delta, zstdDelta, delta2, zstdDelta2:
+	default:
+		return into, fmt.Errorf("integers of kind %d: a newer VictoriaMetrics may have written it; export JSON lines instead, with /api/v1/export", kind)
+	}
+	for i := 1; ok && i < n; i++ {
+		switch kind {
+		case delta, zstdDelta:
+			step, ok = next()
+		case delta2, zstdDelta2:
+			var change int64
+			change, ok = next()
+			step += change
+		}
+		v += step
+		into = append(into, v)
+	}
+	if !ok || len(b) > 0 {
+		return into, d.wrong("the integers")
+	}
+	return into, nil
+}
+
+func (d *blockDecoder) decompress(b []byte) ([]byte, error) {
+	if d.zstd == nil {
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPlain))
+		if err != nil {
+			return nil, err
+		}
+		d.zstd = z
+	}
+	var err error
+	if d.plain, err = d.zstd.DecodeAll(b, d.plain[:0]); err != nil {
+		return nil, d.wrong("what is compressed")
+	}
+	return d.plain, nil
+}
+
+// straighten makes times ascend from the first to the last.
+func straighten(times []int64, minMS, maxMS int64) {
+	times[0] = minMS
+	for i := range times {
+		times[i] = min(max(times[i], times[max(i-1, 0)]), maxMS)
+	}
+	times[len(times)-1] = maxMS
+}
+
+// scale makes values of integers, as VictoriaMetrics does, so that they have the same bits.
+func (d *blockDecoder) scale(scale int) {
+	d.values = d.values[:0]
+	power := math.Pow10(max(scale, -scale))
+	for _, i := range d.ints {
+		v := float64(i)
+		switch {
+		case i == infinite:
+			v = math.Inf(1)
+		case i == minInfinite:
+			v = math.Inf(-1)
+		case i == stale:
+			v = math.Float64frombits(value.StaleNaN)
+		case scale < 0:
+			v /= power
+		case scale > 0:
+			v *= power
+		}
+		d.values = append(d.values, v)
+	}
+}

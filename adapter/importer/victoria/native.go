@@ -1,0 +1,179 @@
+package victoria
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+)
+
+// nativeReader reads the native format, as VictoriaMetrics' lib/protoparser/native and lib/storage have it:
+//
+//	+----------+----------+----------+------+----------+-------+----------+…
+//	| min time | max time | name len | name | block len| block | name len |…
+//	| 8 bytes  | 8 bytes  | 4 bytes  |      | 4 bytes  |       |          |
+//	+----------+----------+----------+------+----------+-------+----------+…
+//
+// Numbers are big-endian, times zigzag milliseconds. A name is the metric's, then label names and values by turns, each with
+// \x01 at its end; \x00 before 0, 1 or 2 stands for that byte.
+type nativeReader struct {
+	r *bufio.Reader
+	// at is the place of the next record, bytes.
+	at           int64
+	minMS, maxMS int64
+	name, block  []byte
+	d            blockDecoder
+}
+
+const (
+	headerBytes = 16
+	// maxRecord bounds names and blocks, as VictoriaMetrics does.
+	maxRecord = 1 << 20
+)
+
+// errNotNative says that an input is something else.
+var errNotNative = errors.New("this isn't VictoriaMetrics' native format, or it is damaged")
+
+// newNativeReader reads the header.
+func newNativeReader(r io.Reader) (*nativeReader, error) {
+	n := &nativeReader{r: bufio.NewReaderSize(r, 256<<10), at: headerBytes}
+	head := make([]byte, headerBytes)
+	if _, err := io.ReadFull(n.r, head); err != nil {
+		return nil, cut(err)
+	}
+	n.minMS, n.maxMS = zigzag(binary.BigEndian.Uint64(head)), zigzag(binary.BigEndian.Uint64(head[8:]))
+	if n.minMS > n.maxMS {
+		return nil, errNotNative
+	}
+	return n, nil
+}
+
+// cut says that an input ends too early.
+func cut(err error) error {
+	var busy *fetch.BusyError
+	if errors.As(err, &busy) {
+		return err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it ends in the middle: it was cut off, or isn't VictoriaMetrics' native format")
+	}
+	return err
+}
+
+func zigzag(u uint64) int64 { return int64(u>>1) ^ -int64(u&1) }
+
+// next reads a record; io.EOF after the last.
+func (n *nativeReader) next() (err error) {
+	if n.name, err = n.field(n.name); err != nil {
+		return err
+	}
+	if n.block, err = n.field(n.block); errors.Is(err, io.EOF) {
+		return cut(err)
+	}
+	return err
+}
+
+// field reads bytes with their length before them.
+func (n *nativeReader) field(into []byte) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(n.r, size[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			return into, io.EOF
+		}
+		return into, cut(err)
+	}
+	length := binary.BigEndian.Uint32(size[:])
+	if length > maxRecord {
+		return into, fmt.Errorf("a record of %d bytes: %w", length, errNotNative)
+	}
+	if int(length) > cap(into) {
+		into = make([]byte, length)
+	}
+	into = into[:length]
+	if _, err := io.ReadFull(n.r, into); err != nil {
+		return into, cut(err)
+	}
+	n.at += int64(len(size)) + int64(length)
+	return into, nil
+}
+
+// take gives the samples of the record to a Gatherer.
+func (n *nativeReader) take(g *importer.Gatherer) error {
+	into, known := g.Known(n.name)
+	if !known {
+		ls, err := parseName(n.name)
+		if err != nil {
+			return err
+		}
+		into = g.Series(n.name, ls)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := n.d.decode(n.block); err != nil {
+		return err
+	}
+	for i, t := range n.d.times {
+		if t >= n.minMS && t <= n.maxMS {
+			g.Float(into, t, 0, n.d.values[i])
+		}
+	}
+	return nil
+}
+
+// parseName reads the labels of a series.
+func parseName(b []byte) (labels.Labels, error) {
+	var texts []string
+	for len(b) > 0 {
+		end := bytes.IndexByte(b, 1)
+		if end < 0 {
+			return labels.EmptyLabels(), fmt.Errorf("the name of a series: %w", errNotNative)
+		}
+		text, err := unescape(b[:end])
+		if err != nil {
+			return labels.EmptyLabels(), err
+		}
+		texts, b = append(texts, text), b[end+1:]
+	}
+	if len(texts)%2 != 1 {
+		return labels.EmptyLabels(), fmt.Errorf("the name of a series: %w", errNotNative)
+	}
+	s := labels.NewScratchBuilder(len(texts)/2 + 1)
+	if texts[0] != "" {
+		s.Add(labels.MetricName, texts[0])
+	}
+	for i := 1; i < len(texts); i += 2 {
+		s.Add(texts[i], texts[i+1])
+	}
+	s.Sort()
+	ls := s.Labels()
+	if name, twice := ls.HasDuplicateLabelNames(); twice {
+		return ls, fmt.Errorf("a series has the label %q twice", importer.Shorten(name))
+	}
+	return ls, nil
+}
+
+func unescape(b []byte) (string, error) {
+	if bytes.IndexByte(b, 0) < 0 {
+		return string(b), nil
+	}
+	var out []byte
+	for i := 0; i < len(b); i++ {
+		if b[i] != 0 {
+			out = append(out, b[i])
+			continue
+		}
+		if i++; i == len(b) || b[i] < '0' || b[i] > '2' {
+			return "", fmt.Errorf("the name of a series: %w", errNotNative)
+		}
+		out = append(out, b[i]-'0')
+	}
+	return string(out), nil
+}

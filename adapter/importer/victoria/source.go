@@ -1,0 +1,237 @@
+package victoria
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/adapter/importer/lines"
+)
+
+// Native reads a file of the native format. It implements importer.Source.
+type Native struct {
+	// Path is the file; "-" is standard input, which is Stdin.
+	Path  string
+	Stdin io.Reader
+	importer.Selection
+	started bool
+}
+
+// open reads the header, and moves to a place in bytes.
+func (n *Native) open(at int64) (_ *nativeReader, _ io.Closer, size int64, err error) {
+	in := n.Stdin
+	closer := io.NopCloser(nil)
+	if n.Path == "-" {
+		if n.started {
+			return nil, nil, 0, errors.New("victoria: standard input can be read only once: to verify, give a file")
+		}
+		n.started = true
+	} else {
+		f, err := os.Open(n.Path)
+		if err != nil {
+			return nil, nil, 0, fmt.Errorf("victoria: %w", err)
+		}
+		in, closer = f, f
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
+	}
+	r, err := newNativeReader(in)
+	if err == nil && at > r.at {
+		_, err = io.CopyN(io.Discard, r.r, at-r.at)
+		r.at = at
+	}
+	if err != nil {
+		return nil, nil, 0, errors.Join(fmt.Errorf("victoria: %s: %w", n.Path, err), closer.Close())
+	}
+	return r, closer, size, nil
+}
+
+// Plan implements importer.Source.
+func (n *Native) Plan(context.Context) (importer.Plan, error) {
+	p := importer.Plan{MinMS: 1, Words: "VictoriaMetrics' native format from standard input"}
+	if n.Path == "-" {
+		return p, nil
+	}
+	r, closer, size, err := n.open(0)
+	if err != nil {
+		return p, err
+	}
+	p.MinMS, p.MaxMS = max(r.minMS, n.MinMS), min(r.maxMS, n.MaxMS)
+	p.Words = fmt.Sprintf("VictoriaMetrics' native format in %s, %d bytes", n.Path, size)
+	return p, closer.Close()
+}
+
+// Batches implements importer.Source. A position is a place in bytes.
+func (n *Native) Batches(ctx context.Context, after string) iter.Seq2[importer.Batch, error] {
+	return func(yield func(importer.Batch, error) bool) {
+		if err := n.batches(ctx, after, yield); err != nil && !errors.Is(err, errEnough) {
+			yield(importer.Batch{}, err)
+		}
+	}
+}
+
+// errEnough says that no more batches are wanted.
+var errEnough = errors.New("victoria: enough")
+
+func (n *Native) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {
+	at := int64(0)
+	if after != "" {
+		if at, err = strconv.ParseInt(after, 10, 64); err != nil {
+			return fmt.Errorf("victoria: %q is no place in a file", after)
+		}
+	}
+	r, closer, size, err := n.open(at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closer.Close()) }()
+	g := importer.NewGatherer(n.Selection, 0)
+	take := func() error {
+		b := importer.Batch{Series: g.Take(importer.Tail{}), Position: strconv.FormatInt(r.at, 10)}
+		if size > 0 {
+			b.Done = min(1, float64(r.at)/float64(size))
+		}
+		if !yield(b, nil) {
+			return errEnough
+		}
+		return nil
+	}
+	if err := readNative(ctx, r, g, take); err != nil {
+		return err
+	}
+	return take()
+}
+
+// readNative reads all records, and calls take when there is enough for a batch.
+func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take func() error) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		at := r.at
+		err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = r.take(g)
+		}
+		if err != nil {
+			return fmt.Errorf("victoria: the record at byte %d: %w", at, err)
+		}
+		if g.Full() {
+			if err := take(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Options say what a server is asked for.
+type Options struct {
+	// Client's URL is the server's, or ends with /api/v1/export.
+	Client fetch.Client
+	// Native asks for the native format: less work for the server, and fewer bytes.
+	Native bool
+	importer.Selection
+	// Width is how much time a request is about; it divides a day.
+	Width time.Duration
+	Now   func() time.Time
+}
+
+// exportPath is where a server exports.
+const exportPath = "/api/v1/export"
+
+// New returns a source that asks a server.
+func New(o Options) *fetch.Days {
+	u := *o.Client.URL
+	if !strings.HasSuffix(u.Path, exportPath) {
+		u.Path = strings.TrimSuffix(u.Path, "/") + exportPath
+	}
+	if o.Native {
+		u.Path += "/native"
+	}
+	s := &server{Options: o, url: &u}
+	return &fetch.Days{
+		Words: "VictoriaMetrics at " + u.Redacted(), Selection: o.Selection, Width: o.Width, Now: o.Now, Wait: fetch.Wait, Fetch: s.fetch,
+	}
+}
+
+type server struct {
+	Options
+	url *url.URL
+}
+
+// fetch asks for a piece of time, with a second more on both sides: the Gatherer takes only what is asked for.
+func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
+	q := url.Values{
+		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"}, "max_rows_per_line": {"10000"},
+	}
+	for _, ms := range s.Matchers {
+		q.Add("match[]", selector(ms))
+	}
+	if len(s.Matchers) == 0 {
+		q.Add("match[]", `{__name__!=""}`)
+	}
+	answer, err := s.Client.Do(ctx, http.MethodPost, s.url, strings.NewReader(q.Encode()), http.Header{
+		"Content-Type": {"application/x-www-form-urlencoded"}, "Accept-Encoding": {"gzip"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // It was only read.
+	var body io.Reader = steady{answer.Body}
+	if answer.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return err
+		}
+		body = steady{z}
+	}
+	if !s.Native {
+		return lines.Read(ctx, body, lines.JSONLines, g, take)
+	}
+	r, err := newNativeReader(body)
+	if err != nil {
+		return err
+	}
+	return readNative(ctx, r, g, func() error { return take(importer.Tail{}) })
+}
+
+// steady makes of errors ones after which the request may be made again.
+type steady struct{ r io.Reader }
+
+func (s steady) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	var busy *fetch.BusyError
+	if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &busy) {
+		err = fetch.Broken(err)
+	}
+	return n, err
+}
+
+// seconds writes a time as VictoriaMetrics takes it.
+func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64) }
+
+// selector writes matchers as a selector.
+func selector(ms []*labels.Matcher) string {
+	texts := make([]string, len(ms))
+	for i, m := range ms {
+		texts[i] = m.String()
+	}
+	return "{" + strings.Join(texts, ",") + "}"
+}

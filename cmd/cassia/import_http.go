@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	promconfig "github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/adapter/importer/remoteread"
+	"github.com/cassia-db/cassia/adapter/importer/victoria"
+)
+
+// serverFlags say how to reach a server that history comes from.
+type serverFlags struct {
+	headers                           []string
+	user, passwordFile, tokenFile, ca string
+	skipVerify                        bool
+	piece                             string
+}
+
+func newServerFlags(cmd *kingpin.CmdClause) *serverFlags {
+	f := &serverFlags{}
+	cmd.Flag("header", "Header of each request, as 'Name: value', such as 'X-Scope-OrgID: team-a'. May be given several times.").StringsVar(&f.headers)
+	cmd.Flag("username", "User to log in as.").StringVar(&f.user)
+	cmd.Flag("password-file", "File that holds the user's password.").StringVar(&f.passwordFile)
+	cmd.Flag("bearer-token-file", "File that holds a token to log in with.").StringVar(&f.tokenFile)
+	cmd.Flag("tls-ca", "File with the certificates that sign the server's. Default: the system's.").StringVar(&f.ca)
+	cmd.Flag("tls-skip-verify", "Take any certificate of the server.").BoolVar(&f.skipVerify)
+	cmd.Flag("piece", "How much time one request asks for, at most 1d; less where the server refuses.").Default("1d").StringVar(&f.piece)
+	return f
+}
+
+// answerTimeout bounds how long a server may take until its answer begins.
+const answerTimeout = 10 * time.Minute
+
+// client returns what makes requests to a URL.
+func (f *serverFlags) client(url string) (c fetch.Client, err error) {
+	c.Header = http.Header{}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return c, fmt.Errorf("--header=%s: must be 'Name: value'", importer.Shorten(h))
+		}
+		c.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	if c.URL, err = fetch.ParseURL(url, c.Header); err != nil {
+		return c, err
+	}
+	if f.user != "" {
+		password := ""
+		if f.passwordFile != "" {
+			if password, err = secret(f.passwordFile); err != nil {
+				return c, fmt.Errorf("--password-file: %w", err)
+			}
+		}
+		r := http.Request{Header: c.Header}
+		r.SetBasicAuth(f.user, password)
+	}
+	if f.tokenFile != "" {
+		token, err := secret(f.tokenFile)
+		if err != nil {
+			return c, fmt.Errorf("--bearer-token-file: %w", err)
+		}
+		if c.Header.Get("Authorization") != "" {
+			return c, errors.New("--bearer-token-file: give either a token or a user")
+		}
+		c.Header.Set("Authorization", "Bearer "+token)
+	}
+	tls, err := promconfig.NewTLSConfig(&promconfig.TLSConfig{CAFile: f.ca, InsecureSkipVerify: f.skipVerify})
+	if err != nil {
+		return c, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig, transport.ResponseHeaderTimeout = tls, answerTimeout
+	transport.DisableCompression = true
+	c.HTTP = &http.Client{Transport: transport}
+	return c, nil
+}
+
+// secret reads a file that holds one.
+func secret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	return strings.TrimSpace(string(text)), err
+}
+
+// width parses how much time one request asks for.
+func (f *serverFlags) width() (time.Duration, error) {
+	d, err := model.ParseDuration(f.piece)
+	if w := time.Duration(d); err != nil || w < time.Minute || w > 24*time.Hour || 24*time.Hour%w != 0 {
+		return 0, fmt.Errorf("--piece=%s: must be a duration of at most 1d that divides it, such as 2h", f.piece)
+	}
+	return time.Duration(d), nil
+}
+
+// addImportRemoteRead declares the import through remote read.
+func addImportRemoteRead(imports *kingpin.CmdClause) subcommand {
+	cmd := imports.Command("remote-read", "Any server that speaks Prometheus' remote read: Prometheus, Thanos, Mimir and others. Needs --start.")
+	c, f := newImportCommand(cmd), newServerFlags(cmd)
+	url := cmd.Arg("url", "Where, such as http://localhost:9090/api/v1/read.").Required().String()
+	return c.from(func() string { return "remote-read " + withoutUser(*url) },
+		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
+			client, width, err := f.parse(*url)
+			if err != nil {
+				return nil, err
+			}
+			return remoteread.New(remoteread.Options{Client: client, Selection: sel, Width: width, Now: time.Now}), nil
+		})
+}
+
+func (f *serverFlags) parse(url string) (c fetch.Client, width time.Duration, err error) {
+	if width, err = f.width(); err == nil {
+		c, err = f.client(url)
+	}
+	return c, width, err
+}
+
+// withoutUser leaves the login out of a URL.
+func withoutUser(url string) string {
+	u, err := fetch.ParseURL(url, http.Header{})
+	if err != nil {
+		return url
+	}
+	return u.String()
+}
+
+// addImportVictoriaMetrics declares the import of what VictoriaMetrics exports.
+func addImportVictoriaMetrics(imports *kingpin.CmdClause) subcommand {
+	cmd := imports.Command("victoriametrics", "What VictoriaMetrics exports: a file of JSON lines or of the native format, or the server itself, which needs --start.")
+	c, f := newImportCommand(cmd), newServerFlags(cmd)
+	format := cmd.Flag("format", "jsonl, as /api/v1/export writes it, or native, as /api/v1/export/native does.").Default("jsonl").Enum("jsonl", "native")
+	where := cmd.Arg("from", "A file, - for standard input, or a URL such as http://localhost:8428.").Required().String()
+	return c.from(func() string { return "victoriametrics " + *format + " " + withoutUser(dash(*where)) },
+		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
+			if strings.HasPrefix(*where, "http://") || strings.HasPrefix(*where, "https://") {
+				client, width, err := f.parse(*where)
+				if err != nil {
+					return nil, err
+				}
+				return victoria.New(victoria.Options{Client: client, Native: *format == "native", Selection: sel, Width: width, Now: time.Now}), nil
+			}
+			return fileOfVictoria(*where, *format, sel), nil
+		})
+}

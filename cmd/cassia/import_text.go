@@ -1,0 +1,36 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/lines"
+	"github.com/cassia-db/cassia/adapter/importer/victoria"
+)
+
+// addImportOpenMetrics declares the import of OpenMetrics' text.
+func addImportOpenMetrics(imports *kingpin.CmdClause) subcommand {
+	cmd := imports.Command("openmetrics", "OpenMetrics' text, with a timestamp on every sample.")
+	c := newImportCommand(cmd)
+	path := cmd.Arg("file", "The file, or - for standard input.").Required().String()
+	return c.from(func() string { return "openmetrics " + dash(*path) },
+		func(_ context.Context, sel importer.Selection) (importer.Source, error) {
+			return lines.New(lines.Options{Path: dash(*path), Stdin: os.Stdin, Format: lines.OpenMetrics, Selection: sel}), nil
+		})
+}
+
+// fileOfVictoria returns what reads a file that VictoriaMetrics exported.
+func fileOfVictoria(path, format string, sel importer.Selection) importer.Source {
+	path = dash(path)
+	if format == "native" {
+		return &victoria.Native{Path: path, Stdin: os.Stdin, Selection: sel}
+	}
+	return lines.New(lines.Options{Path: path, Stdin: os.Stdin, Format: lines.JSONLines, Selection: sel})
+}
+
+// dash undoes that the command line's parser makes nothing of a single dash.
+func dash(path string) string { return cmp.Or(path, "-") }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestImportText imports what export wrote, and says in a line what is wrong with what it can't read.
+func TestImportText(t *testing.T) {
+	t.Chdir(t.TempDir()) // Where checkpoints go by default.
+	from := storeWith(t, 2)
+	for _, c := range []struct{ format, command string }{{"openmetrics", "openmetrics"}, {"jsonl", "victoriametrics"}} {
+		var stderr bytes.Buffer
+		file, to := "a."+c.format, "--storage.path="+c.format
+		require.Zero(t, run([]string{"export", "--storage.path=" + from, "--format=" + c.format, "--output=" + file}, &stderr), stderr.String())
+		require.Zero(t, run([]string{"import", c.command, file, to, "--retention.raw=0", "--label=cluster=b"}, &stderr), stderr.String())
+		require.Zero(t, run([]string{"export", to, "--format=csv", "--output=" + c.format + ".csv"}, &stderr), stderr.String())
+		text, err := os.ReadFile(c.format + ".csv")
+		require.NoError(t, err)
+		require.Equal(t, 1+2*60, strings.Count(string(text), "\n"))
+		require.Contains(t, string(text), `up,"{""cluster"":""b"",""job"":""a""}",`)
+	}
+	require.NoError(t, os.WriteFile("bad.om", []byte("a 1 1\nb 2\n# EOF\n"), 0o600))
+	require.NoError(t, os.WriteFile("bad.jsonl", []byte("{\n"), 0o600))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"openmetrics", "bad.om"}, "lines: line 2: b has no timestamp"},
+		{[]string{"victoriametrics", "bad.jsonl"}, "lines: line 1: it ends where"},
+		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "isn't VictoriaMetrics' native format"},
+		{[]string{"openmetrics", "none.om"}, "no such file"},
+		{[]string{"remote-read", "localhost:9090", "--start=2027-01-01T00:00:00Z"}, "must be a URL"},
+		{[]string{"remote-read", "http://localhost:1/read"}, "--start is missing"},
+		{[]string{"remote-read", "http://localhost:1/read", "--piece=5h"}, "--piece=5h: must be a duration"},
+		{[]string{"victoriametrics", "http://localhost:1", "--header=x"}, "--header=x: must be"},
+		{[]string{"victoriametrics", "http://a:b@localhost:1", "--bearer-token-file=bad.om"}, "give either a token or a user"},
+	} {
+		var stderr bytes.Buffer
+		require.Equal(t, 1, run(append(append([]string{"import"}, c.args...), "--storage.path=bad", "--retention.raw=0"), &stderr), c.args)
+		require.Contains(t, stderr.String(), c.want)
+		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	}
+}
+
+// TestServerFlags: how to log in stands in headers, and nowhere else.
+func TestServerFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte(" s3cret\n"), 0o600))
+	for _, c := range []struct {
+		flags serverFlags
+		url   string
+		want  string
+	}{
+		{serverFlags{user: "u", passwordFile: file}, "https://host/read", "Basic dTpzM2NyZXQ="},
+		{serverFlags{tokenFile: file}, "https://host/read", "Bearer s3cret"},
+		{serverFlags{}, "https://u:s3cret@host/read", "Basic dTpzM2NyZXQ="},
+		{serverFlags{headers: []string{"Authorization: own", "X-Scope-OrgID:a"}}, "https://host/read", "own"},
+	} {
+		client, err := c.flags.client(c.url)
+		require.NoError(t, err)
+		require.Equal(t, c.want, client.Header.Get("Authorization"))
+		require.Equal(t, "https://host/read", client.URL.String())
+		require.Equal(t, "https://host/read", withoutUser(c.url))
+		require.NotSame(t, http.DefaultTransport, client.HTTP.Transport)
+	}
+}

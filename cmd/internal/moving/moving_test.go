@@ -1,0 +1,252 @@
+package moving
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/exporter"
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/blocks"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/adapter/importer/lines"
+	"github.com/cassia-db/cassia/adapter/importer/remoteread"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+const dayMS = int64(24 * time.Hour / time.Millisecond)
+
+func newStore(t *testing.T) *storage.Store {
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	o := storage.DefaultOptions()
+	o.Retention = 0
+	s, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.WaitReady(t.Context()))
+	return s
+}
+
+// held is what a store has: by series, samples as text that compares bit by bit.
+type held map[string][]string
+
+// read returns it; change may change a float, or leave it out.
+func read(t *testing.T, s *storage.Store, change func(v float64) (float64, bool), histograms, starts bool) held {
+	list, err := s.Select(t.Context(), storage.Query{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64})
+	require.NoError(t, err)
+	out := held{}
+	for _, series := range list {
+		var c chunk.Samples
+		require.NoError(t, series.Samples(&c))
+		name := series.Labels.String()
+		for i, at := range c.T {
+			v, ok := change(c.V[i])
+			st := int64(0)
+			if starts && len(c.ST) > 0 {
+				st = c.ST[i]
+			}
+			if ok {
+				out[name] = append(out[name], fmt.Sprintf("%d %d %016x", at, st, math.Float64bits(v)))
+			}
+		}
+		for _, h := range c.H {
+			if !histograms {
+				break
+			}
+			st := h.ST
+			if !starts {
+				st = 0
+			}
+			if h.Int != nil {
+				out[name] = append(out[name], fmt.Sprintf("%d %d int %#v", h.T, st, *h.Int))
+			} else {
+				out[name] = append(out[name], fmt.Sprintf("%d %d float %#v", h.T, st, *h.Float))
+			}
+		}
+		slices.Sort(out[name])
+	}
+	return out
+}
+
+func same(t *testing.T, want, got held) {
+	t.Helper()
+	for series, all := range want {
+		require.Len(t, got[series], len(all), series)
+		for i := range all {
+			require.Equal(t, all[i], got[series][i], series)
+		}
+	}
+	require.Len(t, got, len(want))
+}
+
+func asIs(v float64) (float64, bool) { return v, true }
+
+// usualNaN is what a text leaves of a NaN.
+func usualNaN(v float64) (float64, bool) {
+	if math.IsNaN(v) {
+		return math.Float64frombits(value.NormalNaN), !value.IsStaleNaN(v)
+	}
+	return v, true
+}
+
+// midnight is some days ago.
+func midnight() int64 { return time.Now().UnixMilli()/dayMS*dayMS - 3*dayMS }
+
+// fill writes some of everything that carelessness would lose. old adds what is about 1970 and before.
+func fill(t *testing.T, s *storage.Store, old bool) {
+	b := s.NewBatch("default")
+	defer b.Release()
+	series := func(ls ...string) *storage.Series {
+		ref, err := b.Define(nil, labels.FromStrings(ls...))
+		require.NoError(t, err)
+		return ref
+	}
+	float := func(ref *storage.Series, at, st int64, v float64) { require.NoError(t, b.Float(ref, at, st, v)) }
+	day := midnight()
+	long := series("__name__", "requests_total", "job", "a")
+	for i := range int64(900) {
+		float(long, day-dayMS+i*301_007, 0, float64(i)*0.1)
+	}
+	odd := series("__name__", "odd", "q", "a\"b\\c\nd,e}", "é", "日本 <&>")
+	for i, v := range []float64{
+		0, math.Copysign(0, -1), -1.5, math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(value.StaleNaN),
+		math.Float64frombits(0xfff8dead0000beef), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1, 1.0 / 3, 1e21, 123456789.000000001,
+	} {
+		float(odd, day+int64(i)*997, 0, v)
+	}
+	float(series("__name__", "early", "A", "1"), day, 0, 1)
+	float(series("__name__", "with.dots and \"quotes\"", "a.b", "c"), day+1, 0, 2)
+	float(series("__name__", "started_total"), day+2, day-dayMS, 3)
+	if old {
+		for i, at := range []int64{-1_777_000_000_567, -1, 0, 1, 7_200_000, 1_000_000_000_567} {
+			float(series("__name__", "old"), at, 0, float64(i))
+		}
+	}
+	ints, floats := series("__name__", "latency", "kind", "int"), series("__name__", "latency", "kind", "float")
+	custom, gauge := series("__name__", "latency", "kind", "custom"), series("__name__", "latency", "kind", "gauge")
+	for i := range int64(150) {
+		at := day + i*15_000
+		require.NoError(t, b.Histogram(ints, at, 0, tsdbutil.GenerateTestHistogram(i), nil))
+		require.NoError(t, b.Histogram(floats, at, day-dayMS, nil, tsdbutil.GenerateTestFloatHistogram(i)))
+		require.NoError(t, b.Histogram(custom, at, 0, tsdbutil.GenerateTestCustomBucketsHistogram(i), nil))
+		require.NoError(t, b.Histogram(gauge, at, 0, tsdbutil.GenerateTestGaugeHistogram(100-i%50), nil))
+	}
+	require.NoError(t, b.Histogram(ints, day+dayMS/2, 0, &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN)}, nil))
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, s.SealAll(t.Context()))
+}
+
+func everything() exporter.Options {
+	return exporter.Options{Tenant: "default", MinT: math.MinInt64, MaxT: math.MaxInt64, BlockWidth: 18 * dayMS / 24, Now: time.Now}
+}
+
+// moveIn imports all that a source has, twice, for the second time changes nothing, and returns a store with it.
+func moveIn(t *testing.T, source importer.Source) *storage.Store {
+	s := newStore(t)
+	for range 2 {
+		_, err := importer.Run(t.Context(), importer.Options{Store: s, Tenant: "default", Source: source})
+		require.NoError(t, err)
+	}
+	return s
+}
+
+func folder(t *testing.T, path string) *exporter.Folder {
+	f, err := exporter.NewFolder(path)
+	require.NoError(t, err)
+	return f
+}
+
+// TestThereAndBack exports everything in each format, and imports it again.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	fill(t, s, true)
+	dir := t.TempDir()
+
+	o := everything()
+	o.StartTimestamps = true
+	_, err := exporter.Blocks(t.Context(), s, o, folder(t, filepath.Join(dir, "blocks")))
+	require.NoError(t, err)
+	back := moveIn(t, blocks.New(blocks.Options{Dirs: []string{filepath.Join(dir, "blocks")}, Selection: importer.Everything()}))
+	same(t, read(t, s, asIs, true, true), read(t, back, asIs, true, true))
+
+	text := filepath.Join(dir, "all.jsonl")
+	_, err = exporter.TextFile(t.Context(), s, exporter.JSONLines, everything(), text)
+	require.NoError(t, err)
+	back = moveIn(t, lines.New(lines.Options{Path: text, Format: lines.JSONLines, Selection: importer.Everything()}))
+	same(t, withoutEmpty(read(t, s, asIs, false, false)), read(t, back, asIs, false, false))
+
+	text = filepath.Join(dir, "all.om")
+	_, err = exporter.TextFile(t.Context(), s, exporter.OpenMetrics, everything(), text)
+	require.NoError(t, err)
+	back = moveIn(t, lines.New(lines.Options{Path: text, Format: lines.OpenMetrics, Selection: importer.Everything()}))
+	same(t, withoutEmpty(read(t, s, usualNaN, false, false)), read(t, back, asIs, false, false))
+}
+
+// withoutEmpty leaves series of nothing but histograms out.
+func withoutEmpty(h held) held {
+	for series, all := range h {
+		if len(all) == 0 {
+			delete(h, series)
+		}
+	}
+	return h
+}
+
+// TestThroughPrometheus gives a real Prometheus the blocks, and imports what it answers to remote reads.
+func TestThroughPrometheus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a Prometheus")
+	}
+	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
+	if err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	s := newStore(t)
+	fill(t, s, false)
+	dir := t.TempDir()
+	_, err = exporter.Blocks(ctx, s, everything(), folder(t, filepath.Join(dir, "data")))
+	require.NoError(t, err)
+	address, err := promrig.FreeAddress()
+	require.NoError(t, err)
+	program, err := promrig.Prometheus(binary, dir, address, "{}", "--storage.tsdb.retention.time=100y")
+	require.NoError(t, err)
+	prometheus, err := promrig.StartReady(ctx, program)
+	require.NoError(t, err)
+	defer prometheus.Kill()
+
+	answer, err := promrig.API{URL: prometheus.URL()}.Query(ctx, `count_over_time(requests_total[5d])`, time.UnixMilli(midnight()+3*dayMS))
+	require.NoError(t, err)
+	require.Equal(t, 1, answer.Points(), "a Prometheus opens the blocks")
+	sel := importer.Everything()
+	sel.MinMS = midnight() - 2*dayMS
+	u, err := fetch.ParseURL(prometheus.URL()+"/api/v1/read", http.Header{})
+	require.NoError(t, err)
+	back := moveIn(t, remoteread.New(remoteread.Options{
+		Client: fetch.Client{HTTP: http.DefaultClient, URL: u}, Selection: sel, Width: 24 * time.Hour, Now: time.Now,
+	}))
+	same(t, read(t, s, asIs, true, false), read(t, back, asIs, true, false))
+	log, err := os.ReadFile(program.Log)
+	require.NoError(t, err)
+	require.NotContains(t, string(log), "level=ERROR")
+	require.NoError(t, prometheus.Terminate(20*time.Second))
+}
