@@ -196,7 +196,7 @@ func (i *kairosImport) run(t *testing.T, args ...string) (stdout, stderr string,
 // killed starts the import with small batches, and kills it when some of them are stored.
 func (i *kairosImport) killed(ctx context.Context, t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, i.binary, append(append([]string{}, i.args...), "--kairosdb.batch-bytes=4KiB")...)
+	cmd := exec.CommandContext(ctx, i.binary, append(append([]string{}, i.args...), "--kairosdb.batch-bytes=1KiB")...)
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(i.checkpoint)
@@ -253,7 +253,7 @@ func TestImportKairosDB(t *testing.T) {
 
 		require.NoError(t, os.WriteFile(i.mapping, []byte(kairosMapping), 0o600))
 		i.killed(ctx, t)
-		out, complaint, status = i.run(t)
+		out, complaint, status = i.run(t, "--verify")
 		require.Zero(t, status, complaint)
 		require.Contains(t, out, "skipped points of type kairos_string of metric text: they are no numbers")
 		i.compare(ctx, t, want)
@@ -276,7 +276,7 @@ func TestImportKairosDB(t *testing.T) {
 		require.Zero(t, status)
 		require.Contains(t, out, "unit LEGACY")
 		require.Contains(t, out, "old → old: 1 series; tags dc, host → instance\n")
-		_, complaint, status := i.run(t)
+		_, complaint, status := i.run(t, "--verify")
 		require.Zero(t, status, complaint)
 		i.compare(ctx, t, want)
 	})

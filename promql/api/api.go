@@ -111,7 +111,7 @@ func New(o Options) http.Handler {
 		o.Alertmanagers = nothing{}
 	}
 	describe(o)
-	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1)}
+	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer)}
 	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
 	// request should wait for that.
 	rest := sync.OnceValue(a.router)
@@ -128,6 +128,8 @@ type api struct {
 	cors *regexp.Regexp
 	// counting is held while a tenant's series are counted.
 	counting chan struct{}
+	// answered counts queries by what they were answered from.
+	answered *prometheus.CounterVec
 }
 
 // router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router knows the methods

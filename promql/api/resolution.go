@@ -37,6 +37,7 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 		report := &promql.Report{}
 		ctx = context.WithValue(report.Into(ctx), reportOf{}, report)
 		h(&resolvedWriter{ResponseWriter: w, report: report}, r.WithContext(ctx))
+		a.countAnswer(report)
 	}
 }
 

@@ -5,13 +5,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 )
 
 func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
-	r := newRig(t, nil)
+	var registry prometheus.Gatherer
+	r := newRig(t, func(o *Options) { registry = o.Gatherer })
 	require.NoError(t, r.store.SealAll(t.Context()))
 	ask := func(path string, params url.Values) *httptest.ResponseRecorder {
 		w := r.do(httptest.NewRequest(http.MethodGet, Prefix+path+"?"+params.Encode(), nil))
@@ -47,6 +51,13 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
 		require.Equal(t, c.want, w.Header().Get(ResolutionHeader), c.params.Encode())
 	}
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+		# HELP cassia_query_answers_total Queries by the resolutions that they were answered from, and whether windows kept their edges (exact) or were moved (snapped) or widened to those of buckets. A query with parts of several counts for each.
+		# TYPE cassia_query_answers_total counter
+		cassia_query_answers_total{edges="exact",resolution="5m"} 4
+		cassia_query_answers_total{edges="exact",resolution="raw"} 4
+		cassia_query_answers_total{edges="widened",resolution="1h"} 1
+	`), "cassia_query_answers_total"))
 	w := ask("/query_range", url.Values{"query": {"sum(max_over_time(m[5m]))"}, "start": {"0"}, "end": {"300"}, "step": {"300"}, "stats": {"all"}})
 	require.Equal(t, "5m", w.Header().Get(ResolutionHeader))
 	var body struct {

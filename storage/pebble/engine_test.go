@@ -209,11 +209,14 @@ func TestMetrics(t *testing.T) {
 		require.True(t, strings.HasPrefix(f.GetName(), "cassia_pebble_"), f.GetName())
 		require.NotEmpty(t, f.GetHelp())
 		for _, m := range f.GetMetric() {
+			for _, b := range m.GetHistogram().GetBucket()[:min(1, len(m.GetHistogram().GetBucket()))] {
+				require.Less(t, b.GetUpperBound(), 1.0, "%s is in seconds", f.GetName())
+			}
 			values[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	for _, name := range []string{"disk_bytes", "flushes_total", "memtable_bytes", "wal_written_bytes_total", "wal_fsync_seconds",
-		"block_cache_bytes", "block_cache_misses_total", "level_bytes", "level_files", "level_written_bytes_total"} {
+		"block_cache_bytes", "block_cache_misses_total", "level_bytes", "level_files", "level_written_bytes_total", "table_bytes"} {
 		require.Positive(t, values["cassia_pebble_"+name], name)
 	}
 	for _, name := range []string{"write_stalls_total", "corruptions_total", "compactions_total", "block_cache_hits_total", "wal_bytes"} {

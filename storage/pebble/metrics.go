@@ -1,11 +1,14 @@
 package pebble
 
 import (
+	"context"
 	"strconv"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // metric is one of Pebble's numbers.
@@ -92,6 +95,7 @@ type collector struct {
 	metrics   []metric
 	levels    []levelMetric
 	fsync     *prometheus.Desc
+	tables    *prometheus.Desc
 	available *prometheus.Desc
 	failed    *prometheus.Desc
 }
@@ -101,6 +105,7 @@ func newCollector() *collector {
 		metrics:   newMetrics(),
 		levels:    newLevelMetrics(),
 		fsync:     prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "How long syncs of the log took.", nil, nil),
+		tables:    prometheus.NewDesc("cassia_pebble_table_bytes", "Bytes of a table's rows in sorted files, about: raw samples are in raw, rollups in r5m and r1h.", []string{"table"}, nil),
 		failed:    prometheus.NewDesc("cassia_pebble_failed", "1 when nothing can be written until the process starts anew.", nil, nil),
 		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Bytes free on the disk.", nil, nil),
 	}
@@ -115,6 +120,7 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	ch <- e.collector.fsync
+	ch <- e.collector.tables
 	ch <- e.collector.available
 	ch <- e.collector.failed
 	for _, c := range e.events.collectors() {
@@ -150,12 +156,17 @@ func (e *Engine) collectPebble(ch chan<- prometheus.Metric, m *pebbledb.Metrics)
 			ch <- prometheus.MustNewConstMetric(c.desc, c.kind, c.value(&m.Levels[level]), strconv.Itoa(level))
 		}
 	}
+	for _, t := range engine.Tables {
+		if n, err := e.TableUsage(context.Background(), t); err == nil {
+			ch <- prometheus.MustNewConstMetric(e.collector.tables, prometheus.GaugeValue, float64(n), t.Name)
+		}
+	}
 	if fsync, ok := e.collector.fsyncs(m); ok {
 		ch <- fsync
 	}
 }
 
-// fsyncs names Pebble's histogram, and keeps every tenth of its hundred buckets.
+// fsyncs names Pebble's histogram, which is in nanoseconds, and keeps every tenth of its hundred buckets.
 func (c *collector) fsyncs(m *pebbledb.Metrics) (prometheus.Metric, bool) {
 	var d dto.Metric
 	if m.LogWriter.FsyncLatency == nil || m.LogWriter.FsyncLatency.Write(&d) != nil {
@@ -164,8 +175,8 @@ func (c *collector) fsyncs(m *pebbledb.Metrics) (prometheus.Metric, bool) {
 	buckets := map[float64]uint64{}
 	for i, b := range d.GetHistogram().GetBucket() {
 		if i%10 == 9 {
-			buckets[b.GetUpperBound()] = b.GetCumulativeCount()
+			buckets[b.GetUpperBound()/1e9] = b.GetCumulativeCount()
 		}
 	}
-	return prometheus.MustNewConstHistogram(c.fsync, d.GetHistogram().GetSampleCount(), d.GetHistogram().GetSampleSum(), buckets), true
+	return prometheus.MustNewConstHistogram(c.fsync, d.GetHistogram().GetSampleCount(), d.GetHistogram().GetSampleSum()/1e9, buckets), true
 }

@@ -14,5 +14,6 @@
 // Rows of KairosDB hold a series for three weeks, and those of Cassia all series of a metric for a day. So all metrics
 // are read a slice of 7 days after the other, and in a slice one series after the other, by metric and tags. Slices are
 // left-open, as Cassia's windows are: a point at midnight belongs to the day before. A position is a slice with a metric
-// and tags, so it is good as long as nothing is added to what lies before it.
+// and tags. KairosDB may be written to meanwhile: from a position on, all slices are read again that had ended less than a week
+// before they were read. What comes to it later than that is found by an import without a checkpoint only.
 package kairosdb

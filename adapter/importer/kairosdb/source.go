@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/storage"
@@ -22,6 +23,9 @@ const (
 	sliceMS = 7 * dayMS
 	// farMS is beyond all times that Cassia stores, milliseconds, so that sums don't overflow.
 	farMS = 1 << 60
+	// lateMS is how late points may come to KairosDB: a slice that ended less than that before it was read is read again
+	// when an import goes on.
+	lateMS = 7 * dayMS
 	// seriesBytes is what a series takes in a batch besides its samples.
 	seriesBytes = 512
 	// DefaultReaders is how many series are read at once.
@@ -43,6 +47,8 @@ type Options struct {
 	Readers int
 	// BatchBytes is about how much a batch holds. Default importer.BatchBytes.
 	BatchBytes int
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
 }
 
 // Source is a keyspace of KairosDB's. It is an importer.Source.
@@ -63,6 +69,9 @@ func New(o Options) *Source {
 	if o.BatchBytes < 1 {
 		o.BatchBytes = importer.BatchBytes
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	o.Select.MinMS, o.Select.MaxMS = max(o.Select.MinMS, -farMS), min(o.Select.MaxMS, farMS)
 	return &Source{o: o, pieceSamples: pieceSamples}
 }
@@ -79,6 +88,8 @@ type position struct {
 	// UntilMS is up to where it is stored, if that isn't the slice's end, and Step what comes next is cut into.
 	UntilMS *int64 `json:"until_ms,omitempty"`
 	Step    int    `json:"step,omitempty"`
+	// ReadMS is when it was read.
+	ReadMS int64 `json:"read_ms"`
 }
 
 func parsePosition(text string) (*position, error) {
@@ -88,6 +99,10 @@ func parsePosition(text string) (*position, error) {
 	p := &position{}
 	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 || p.Step < 0 || p.Step >= len(stepsMS) {
 		return nil, fmt.Errorf("%w: %q", ErrPosition, text)
+	}
+	// What was read before it was a week old may have got more since: all of that is read once more.
+	if settled := p.ReadMS - lateMS; p.EndMS > settled {
+		return &position{EndMS: settled}, nil
 	}
 	return p, nil
 }
@@ -111,7 +126,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 			yield(importer.Batch{}, err)
 			return
 		}
-		b := &batcher{yield: yield, most: s.o.BatchBytes}
+		b := &batcher{yield: yield, most: s.o.BatchBytes, now: s.o.Now}
 		if err := s.batches(ctx, at, b); err != nil {
 			yield(importer.Batch{}, err)
 		}
@@ -144,6 +159,7 @@ type batcher struct {
 	skips skips
 	bytes int
 	most  int
+	now   func() time.Time
 }
 
 func (b *batcher) add(p piece) error {
@@ -152,7 +168,7 @@ func (b *batcher) add(p piece) error {
 		b.bytes += seriesBytes + p.samples.Len()*importer.SampleBytes
 	}
 	b.skips.addAll(&p.skips)
-	at := position{EndMS: p.job.endMS, Metric: p.job.metric.name, Tags: p.job.tags}
+	at := position{EndMS: p.job.endMS, Metric: p.job.metric.name, Tags: p.job.tags, ReadMS: b.now().UnixMilli()}
 	if p.untilMS < p.job.endMS {
 		at.UntilMS, at.Step = &p.untilMS, p.step
 	}

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
@@ -140,7 +141,7 @@ func skipsOf(batches []importer.Batch) map[string]int {
 }
 
 func options(k *fakeKeyspace) Options {
-	return Options{Keyspace: k, WidthMS: widthMS, Mapping: DefaultMapping(), Select: importer.Everything()}
+	return Options{Keyspace: k, WidthMS: widthMS, Mapping: DefaultMapping(), Select: importer.Everything(), Now: func() time.Time { return time.UnixMilli(52 * sliceMS) }}
 }
 
 // random fills a keyspace, and returns what must come out of it.
@@ -351,4 +352,34 @@ func TestErrorsEndTheImport(t *testing.T) {
 	for range New(options(k)).Batches(context.Background(), "") {
 		break // nothing is left running, which TestMain sees
 	}
+}
+
+// TestWhatCameSince: an import that goes on finds what KairosDB got meanwhile, also in slices that were done, unless those were
+// over for long.
+func TestWhatCameSince(t *testing.T) {
+	t.Parallel()
+	k := newFake()
+	o := options(k)
+	now := 10*int64(sliceMS) + 1
+	o.Now = func() time.Time { return time.UnixMilli(now) }
+	for slice := range int64(10) {
+		for _, metric := range []string{"a", "b"} {
+			k.put(metric, "long", map[string]string{"host": "x"}, Point{TimeMS: slice*sliceMS + 5})
+		}
+	}
+	batches := read(t, New(o), "")
+	require.Len(t, batches, 1)
+	require.Len(t, batches[0].Series, 20)
+	now += dayMS
+	k.put("a", "long", map[string]string{"host": "x"}, Point{TimeMS: 10*sliceMS + 5})
+	k.put("a", "long", map[string]string{"host": "w"}, Point{TimeMS: 9*sliceMS + 6})
+	again := stored{}
+	for _, b := range read(t, New(o), batches[0].Position) {
+		again.add(t, b)
+	}
+	require.Equal(t, stored{
+		`{__name__="a", host="w"}`: {9*sliceMS + 6: 0},
+		`{__name__="a", host="x"}`: {9*sliceMS + 5: 0, 10*sliceMS + 5: 0},
+		`{__name__="b", host="x"}`: {9*sliceMS + 5: 0},
+	}, again)
 }

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+)
+
+// absentHere are metrics, or parts of selectors, that can't be found in the server of TestCassiaOnItsDashboard, and why.
+var absentHere = map[string]string{
+	"cassia_cassandra_":               "it keeps a directory",
+	"cassia_store_corrupt_rows_total": "no row is corrupt",
+	`code=~"5..`:                      "no request fails",
+}
+
+func absent(selector string) bool {
+	for part := range absentHere {
+		if strings.Contains(selector, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestCassiaOnItsDashboard starts a Cassia that stores its own metrics, lets it work, and asks for all that the dashboard and the
+// rules ask for.
+func TestCassiaOnItsDashboard(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	limits := filepath.Join(dir, "limits.yml")
+	require.NoError(t, os.WriteFile(limits, []byte("tenants: {small: {active_series: 1}}"), 0o600))
+	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--self-monitoring", "--ha.enabled", "--limits.file="+limits)
+	g := &grafana{url: r.url + "/t/cassia"}
+	for round, began := 0, time.Now(); ; round++ {
+		r.exercise(t, round)
+		g.from, g.to = time.Now().Add(-time.Hour), time.Now()
+		// What came about with the first exercise must have been stored twice: of one sample there is no rate.
+		if g.count(t, `min(count_over_time({__name__=~"cassia_(query_answers|write_rejected_samples|tenant_limit_refused)_total"}[10m])) >= 2`) > 0 &&
+			g.count(t, `increase(cassia_store_seal_seconds_count[10m]) > 0`) > 0 {
+			break
+		}
+		require.Less(t, time.Since(began), 2*time.Minute, "its own metrics aren't stored")
+	}
+	t.Run("dashboard", func(t *testing.T) { askDashboard(t, g, readDashboards(t)["cassia-itself"], nil) })
+	t.Run("rules", func(t *testing.T) { askRules(t, g) })
+}
+
+// exercise does something of everything.
+func (r running) exercise(t *testing.T, round int) {
+	t.Helper()
+	now := time.Now()
+	before := now.Add(-26 * time.Hour).Add(time.Duration(round) * time.Second)
+	r.write(t, "m", now, float64(round))
+	r.write(t, "m", before, float64(round))
+	code, _ := r.post(t, "/api/v1/write", oneSampleOf("m", now.Add(24*time.Hour)))
+	require.Equal(t, http.StatusBadRequest, code, "too far ahead")
+	r.post(t, "/t/small/api/v1/write", oneSampleOf("a", now))
+	code, _ = r.post(t, "/t/small/api/v1/write", oneSampleOf("b", now))
+	require.Equal(t, http.StatusBadRequest, code, "over the limit")
+	code, text := r.post(t, "/-/seal", nil)
+	require.Equal(t, http.StatusOK, code, text)
+	for query, want := range map[string]int{
+		"query=m": http.StatusOK, "query=(": http.StatusBadRequest,
+		"query=" + url.QueryEscape("max_over_time(m[1h])") + "&time=" + before.Truncate(time.Hour).Format(time.RFC3339): http.StatusOK,
+	} {
+		code, text := r.get(t, "/api/v1/query?"+query)
+		require.Equal(t, want, code, text)
+	}
+}
+
+func oneSampleOf(metric string, at time.Time) []byte {
+	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
+		Labels: []prompb.Label{{Name: "__name__", Value: metric}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: 1}},
+	}}}).Marshal()
+	if err != nil {
+		panic(err) // It is made of constants.
+	}
+	return snappy.Encode(nil, body)
+}
+
+// count returns how many series an instant query has.
+func (g *grafana) count(t *testing.T, query string) int {
+	t.Helper()
+	return g.ask(t, query, "", true).series
+}
+
+// askDashboard asks for everything on a dashboard, and tells each of what its panels' queries were answered.
+func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPanel, dashboardTarget, grafanaAnswer)) {
+	g.choose(t, d)
+	for _, a := range d.Annotations.List {
+		if a.BuiltIn == 0 {
+			require.Positive(t, g.ask(t, a.Expr, "", false).numbers, a.Name)
+		}
+	}
+	for _, p := range d.Panels {
+		numbers := 0
+		for _, target := range p.Targets {
+			answer := g.ask(t, target.Expr, p.Interval, target.Instant)
+			numbers += answer.numbers
+			if each != nil {
+				each(p, target, answer)
+			}
+			if answer.samples > 0 {
+				continue
+			}
+			step, rateInterval, err := g.interval(p.Interval)
+			require.NoError(t, err)
+			missing := 0
+			for _, s := range selectors(t, g.fill(target.Expr, step, rateInterval)) {
+				if absent(s) {
+					missing++
+					requireInSources(t, metricOf(t, s))
+				}
+			}
+			require.Positive(t, missing, "%s, %s: no data for %s", d.UID, p.Title, target.Expr)
+		}
+		require.True(t, p.Type == "row" || numbers > 0, "%s, %s: the panel is empty", d.UID, p.Title)
+	}
+}
+
+// askRules asks for everything that rules look at, and for the rules themselves: those fire whose reason was exercised.
+func askRules(t *testing.T, g *grafana) {
+	records, rules := map[string]bool{}, map[string]string{}
+	for _, file := range ruleFiles(t) {
+		groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+		require.Empty(t, errs, file)
+		for _, group := range groups.Groups {
+			for _, rule := range group.Rules {
+				if rule.Record != "" {
+					records[rule.Record] = true
+					require.Positive(t, g.count(t, rule.Expr), rule.Record)
+				}
+				rules[rule.Alert+rule.Record] = rule.Expr
+			}
+		}
+	}
+	caused := map[string]bool{"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true}
+	for name, expr := range rules {
+		if !records[name] {
+			require.Equal(t, caused[name], g.count(t, expr) > 0, name)
+		}
+		for _, s := range selectors(t, expr) {
+			switch metric := metricOf(t, s); {
+			case records[metric]:
+			case absent(s):
+				requireInSources(t, metric)
+			default:
+				require.Positive(t, g.count(t, s), "%s: nothing has %s", name, s)
+			}
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package api
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/cassia-db/cassia/promql"
+)
+
+// newAnswered returns the counter of what queries were answered from.
+func newAnswered(reg prometheus.Registerer) *prometheus.CounterVec {
+	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "cassia_query_answers_total",
+		Help: "Queries by the resolutions that they were answered from, and whether windows kept their edges (exact) or were moved (snapped) or widened to those of buckets. A query with parts of several counts for each.",
+	}, []string{"resolution", "edges"})
+}
+
+// countAnswer counts a query once for each resolution and each kind of edges.
+func (a *api) countAnswer(report *promql.Report) {
+	type answer struct{ resolution, edges string }
+	counted := map[answer]bool{}
+	count := func(resolution, edges string) {
+		if one := (answer{resolution, edges}); !counted[one] {
+			counted[one] = true
+			a.answered.WithLabelValues(resolution, edges).Inc()
+		}
+	}
+	for _, p := range report.Parts() {
+		if p.Refused != "" { // The evaluator read raw samples by itself.
+			count("raw", "exact")
+			continue
+		}
+		for _, s := range p.Segments {
+			count(s.Resolution, s.Edges)
+		}
+	}
+}
