@@ -130,10 +130,11 @@ func TestRulesOutliveKills(t *testing.T) {
 	_, body = running{url: cassia.URL()}.get(t, "/api/v1/rules")
 	require.Contains(t, body, `"groups":[]`, "other tenants have none")
 
+	wait("it is stored", func() bool { return latest(`count_over_time(ALERTS{alertstate="firing"}[1m])`) >= 3 })
 	cassia.Kill()
-	killed := time.Now()
+	killed := float64(time.Now().UnixMilli()) / 1000
 	start(ctx, t, cassia.Program)
-	wait("the rules go on", func() bool { return latest(`timestamp(tick)`) > float64(killed.Unix())+5 })
+	wait("the rules go on", func() bool { return latest(`timestamp(tick)`) > killed+5 })
 	ended := latest(`timestamp(tick)`)
 	for _, query := range []string{`tick`, `ALERTS{alertstate="firing"}`, `ALERTS_FOR_STATE`} {
 		answer, err := of.Query(ctx, query+`[10m]`, time.Unix(int64(ended), 0))
@@ -141,13 +142,13 @@ func TestRulesOutliveKills(t *testing.T) {
 		require.Len(t, answer.Series, 1, query)
 		points := answer.Series[0].Floats
 		last, _ := parsePoint(t, points[0])
-		require.Less(t, last, float64(killed.Unix()), query)
+		require.Less(t, last, killed, query)
 		for _, point := range points {
 			at, _ := parsePoint(t, point)
 			require.LessOrEqual(t, at-last, 2.0, "%s has a gap longer than two intervals", query)
 			last = at
 		}
-		require.Greater(t, last, float64(killed.Unix()), query)
+		require.Greater(t, last, killed, query)
 	}
 	require.False(t, heard.has("resolved"), "the alert went on")
 

@@ -190,3 +190,8 @@ func (a *testAppender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels
 
 func (a *testAppender) SetOptions(*promstorage.AppendOptions) {}
 func (a *testAppender) Commit() error                         { return a.batch.Commit(a.ctx) }
+
+// contextOf is the test tenant's.
+func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithCancel(tenant.Into(t.Context(), testTenant))
+}
