@@ -18,7 +18,7 @@ export CASSIA_TEST_ALERTMANAGER  ?= $(CURDIR)/$(ALERTS)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants prometheus promtool node-exporter alertmanager ui ui-modules vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants prometheus promtool node-exporter alertmanager ui ui-modules release vet fmt lint clean
 
 all: build
 
@@ -98,6 +98,10 @@ ui-modules:
 	@cd $(UI) && if ! command -v npm >/dev/null; then echo "no npm: the tests of the web page's build skip themselves"; \
 	elif ! cmp -s package-lock.json node_modules/.lock-of-last-install; then \
 		npm ci --silent && cp package-lock.json node_modules/.lock-of-last-install; fi
+
+# The archives of a release in bin/release: make release VERSION=1.2.3
+release:
+	docker/release $(VERSION)
 
 vet:
 	$(GO) vet ./...

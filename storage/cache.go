@@ -16,6 +16,8 @@ const (
 	cachedSeries         // the series of a window's metric, text
 	cachedNames          // the names of a window's labels
 	cachedValues         // the values of a window's label, text
+	cachedCounts         // of what a window's series are made; text says of which
+	cachedIDs            // which series a window has
 )
 
 // cacheKey names something that was read of a tenant's sealed window.

@@ -31,25 +31,35 @@ func (s *Store) Kept(ctx context.Context) ([]Kept, error) {
 	}
 	var list []Kept
 	for _, tenant := range tenants {
-		windows, err := s.windowsOf(ctx, tenant, -allWindows, allWindows)
+		ofTenant, err := s.keptOf(ctx, tenant)
 		if err != nil {
 			return nil, err
 		}
-		for _, w := range windows {
-			k := s.keptWindow(tenant, w)
-			if k.Resolution == rollup.Raw {
-				missing, err := s.unrolled(ctx, tenant, w)
-				if err != nil {
-					return nil, err
-				}
-				k.Unrolled = len(missing)
-			}
-			list = append(list, k)
-		}
+		list = append(list, ofTenant...)
 	}
 	slices.SortStableFunc(list, func(a, b Kept) int {
 		return cmp.Or(cmp.Compare(a.Resolution, b.Resolution), cmp.Compare(a.Tenant, b.Tenant), a.End.Compare(b.End))
 	})
+	return list, nil
+}
+
+// keptOf lists those of a tenant, by resolution and time.
+func (s *Store) keptOf(ctx context.Context, tenant string) (list []Kept, err error) {
+	windows, err := s.windowsOf(ctx, tenant, -allWindows, allWindows)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range windows {
+		k := s.keptWindow(tenant, w)
+		if k.Resolution == rollup.Raw {
+			missing, err := s.unrolled(ctx, tenant, w)
+			if err != nil {
+				return nil, err
+			}
+			k.Unrolled = len(missing)
+		}
+		list = append(list, k)
+	}
 	return list, nil
 }
 

@@ -13,19 +13,22 @@ func addCheck(app *kingpin.Application) subcommand {
 	cmd := app.Command("check", "Verify everything that is stored, and name what is wrong. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		return o.withStore(ctx, func(s *storage.Store) error {
-			stats, err := s.Check(ctx, func(problem string) { fmt.Println(problem) })
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%d blobs not yet sealed; %d tenants, %d windows, %d metrics, %d series a window, %d chunks of %d bytes with %d samples, %d rollup chunks of %d bytes: %d problems\n",
-				stats.Blobs, stats.Tenants, stats.Windows, stats.Metrics, stats.Series, stats.Chunks, stats.Bytes, stats.Samples, stats.Rollups, stats.RollupBytes, stats.Problems)
-			if stats.Problems > 0 {
-				return fmt.Errorf("%s: %d problems", o.Where(), stats.Problems)
-			}
-			return nil
-		})
+		return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
 	}}
+}
+
+// check prints what is wrong, and a line of what there is.
+func check(ctx context.Context, o offline, s *storage.Store) error {
+	stats, err := s.Check(ctx, func(problem string) { fmt.Println(problem) })
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d blobs not yet sealed; %d tenants, %d windows, %d metrics, %d series a window, %d chunks of %d bytes with %d samples, %d rollup chunks of %d bytes: %d problems\n",
+		stats.Blobs, stats.Tenants, stats.Windows, stats.Metrics, stats.Series, stats.Chunks, stats.Bytes, stats.Samples, stats.Rollups, stats.RollupBytes, stats.Problems)
+	if stats.Problems > 0 {
+		return fmt.Errorf("%s: %d problems", o.Where(), stats.Problems)
+	}
+	return nil
 }
 
 func addInspect(app *kingpin.Application) subcommand {

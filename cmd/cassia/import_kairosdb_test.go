@@ -170,18 +170,21 @@ func legacyRows(keyspace string) []string {
 
 // kairosImport runs `cassia import kairosdb`.
 type kairosImport struct {
-	binary, data, checkpoint, mapping string
-	args                              []string
+	binary, dir, data, checkpoint, mapping string
+	// to is where it imports to, also for a server.
+	to, args []string
 }
 
-func newKairosImport(t *testing.T, binary string, hosts []string, keyspace string) *kairosImport {
+// newKairosImport imports into a directory, or where flags say.
+func newKairosImport(t *testing.T, binary string, hosts []string, keyspace string, to ...string) *kairosImport {
 	dir := t.TempDir()
-	i := &kairosImport{binary: binary, data: filepath.Join(dir, "data"), checkpoint: filepath.Join(dir, "checkpoint"), mapping: filepath.Join(dir, "mapping.yaml")}
+	i := &kairosImport{binary: binary, dir: dir, data: filepath.Join(dir, "data"), checkpoint: filepath.Join(dir, "checkpoint"), mapping: filepath.Join(dir, "mapping.yaml")}
 	require.NoError(t, os.WriteFile(i.mapping, []byte(kairosMapping), 0o600))
-	i.args = []string{
+	i.to = append([]string{"--storage.path=" + i.data, "--retention.raw=0"}, to...)
+	i.args = append([]string{
 		"import", "kairosdb", "--kairosdb.hosts=" + strings.Join(hosts, ","), "--kairosdb.keyspace=" + keyspace, "--mapping.file=" + i.mapping,
-		"--storage.path=" + i.data, "--retention.raw=0", "--checkpoint=" + i.checkpoint,
-	}
+		"--checkpoint=" + i.checkpoint,
+	}, i.to...)
 	return i
 }
 
@@ -220,13 +223,12 @@ func TestImportKairosDB(t *testing.T) {
 		t.Skip("skipped in short mode: starts KairosDB")
 	}
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
 	hosts := cassandratest.Hosts(t)
 	binary, err := promrig.BuildCassia(t.TempDir())
 	require.NoError(t, err)
-
-	t.Run("as 1.3 makes it", func(t *testing.T) {
+	t.Run("a keyspace that 1.3 made, into a directory", func(t *testing.T) {
+		t.Parallel()
+		ctx := t.Context()
 		k := startKairosDB(ctx, t, hosts, cassandratest.OwnKeyspace(t, hosts))
 		k.fill(ctx, t)
 		want := k.ask(ctx, t, kairosMetrics)
@@ -256,6 +258,28 @@ func TestImportKairosDB(t *testing.T) {
 		require.Contains(t, out, "skipped points of type kairos_string of metric text: they are no numbers")
 		i.compare(ctx, t, want)
 	})
+	t.Run("a keyspace of older releases, into Cassandra", func(t *testing.T) {
+		t.Parallel()
+		ctx := t.Context()
+		keyspace := cassandratest.OwnKeyspace(t, hosts)
+		cassandratest.Run(t, hosts, legacyRows(keyspace)...)
+		k := startKairosDB(ctx, t, hosts, keyspace)
+		k.fill(ctx, t)
+		metrics := append([]kairosMetric{{"old", "old", map[string]string{"host": "instance", "dc": "dc"}, nil}}, kairosMetrics...)
+		want := k.ask(ctx, t, metrics)
+		k.Kill()
+		require.Len(t, want, 6)
+		require.Len(t, want[`{__name__="old", dc="eu", instance="a"}`], 20)
+
+		i := newKairosImport(t, binary, hosts, keyspace, onCassandra(t)...)
+		out, _, status := i.run(t, "--dry-run")
+		require.Zero(t, status)
+		require.Contains(t, out, "unit LEGACY")
+		require.Contains(t, out, "old → old: 1 series; tags dc, host → instance\n")
+		_, complaint, status := i.run(t)
+		require.Zero(t, status, complaint)
+		i.compare(ctx, t, want)
+	})
 }
 
 // compare starts Cassia on what was imported, and compares it with what KairosDB said.
@@ -264,11 +288,42 @@ func (i *kairosImport) compare(ctx context.Context, t *testing.T, want kairosVal
 	address, err := promrig.FreeAddress()
 	require.NoError(t, err)
 	server, err := promrig.StartReady(ctx, promrig.Program{
-		Name: "cassia", Path: i.binary, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(filepath.Dir(i.data), "cassia.log"),
-		Args: []string{"serve", "--web.listen-address=" + address, "--storage.path=" + i.data, "--retention.raw=0"},
+		Name: "cassia", Path: i.binary, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(i.dir, "cassia.log"),
+		Args: append([]string{"serve", "--web.listen-address=" + address, "--no-self-monitoring"}, i.to...),
 	})
 	require.NoError(t, err)
 	defer server.Kill()
 	want.equal(t, cassiaValues(ctx, t, server.URL(), `{__name__=~".+"}`, kairosFrom-aDay, kairosTo+aDay))
 	t.Logf("%d values of %d series are equal", want.points(), len(want))
+}
+
+// TestImportKairosDBRefuses: what is wrong is said in a line, before anything is made.
+func TestImportKairosDBRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	data := filepath.Join(dir, "data")
+	for want, args := range map[string][]string{
+		"missing.yaml: no such file or directory":                   {"--mapping.file=missing.yaml"},
+		"unknown.yaml: line 1: the key metric is unknown":           {"--mapping.file=" + file("unknown.yaml", "metric: []")},
+		"large.yaml: the mapping file is larger than 1MiB":          {"--mapping.file=" + file("large.yaml", strings.Repeat("#", 1<<20+1))},
+		"--kairosdb.readers=0: must be between 1 and 128":           {"--kairosdb.readers=0"},
+		"--kairosdb.batch-bytes=10B: must be between 1KiB and 1GiB": {"--kairosdb.batch-bytes=10B"},
+		"there is no --kairosdb.username that it is for":            {"--kairosdb.password-file=" + file("password", "x")},
+		`keyspace "a-b": a name has letters, digits and _ only`:     {"--kairosdb.keyspace=a-b"},
+		`consistency "SOME" is unknown`:                             {"--kairosdb.consistency=SOME"},
+		"connect to 127.0.0.1:1":                                    {"--kairosdb.hosts=127.0.0.1:1"},
+		"TLS: files or names are given, but TLS isn't enabled":      {"--kairosdb.tls-ca=x"},
+	} {
+		var complaint strings.Builder
+		status := run(append([]string{"import", "kairosdb", "--storage.path=" + data}, args...), &complaint)
+		require.Equal(t, 1, status, want)
+		require.Contains(t, complaint.String(), want)
+		require.Equal(t, 1, strings.Count(complaint.String(), "\n"), complaint.String())
+		require.NoDirExists(t, data)
+	}
 }

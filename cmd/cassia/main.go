@@ -39,6 +39,8 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addImportBlocks(imports), addImportKairosDB(imports),
 		addSchemaPrint(schema),
 		addSetPeriod(schema),
+		addBackup(app),
+		addRestore(app),
 		addBench(app),
 	}
 }

@@ -22,7 +22,7 @@ type offline struct {
 	retention config.Retention
 	// queryBytes bounds what one query may read; 0: the store's default.
 	queryBytes int64
-	// create makes a directory and a store of the default settings where there is none.
+	// create makes a directory or a keyspace, and a store of the default settings, where there is none.
 	create bool
 }
 
@@ -33,7 +33,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	o.Cassandra.CreateSchema = false
+	o.Cassandra.CreateSchema = o.Cassandra.CreateSchema && o.create
 	if !o.retention.IsForEver() {
 		o.SetRetention(o.retention)
 	}

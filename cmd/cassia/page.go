@@ -1,14 +1,45 @@
 package main
 
 import (
+	"context"
+	"time"
+
+	"github.com/cassia-db/cassia/adapter/selfmonitoring"
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/cmd/internal/ui"
+	"github.com/cassia-db/cassia/promql"
 )
 
 // page leads to the web page and what it asks.
-func (p *process) page() []server.Route {
-	return ui.Routes(ui.Options{
+func (p *process) page(evaluator *promql.Engine) []server.Route {
+	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
-		Auth: p.c.Auth != nil, Ready: p.store.Ready, Tenants: p.store.KnownTenants,
-	})
+		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: p.store, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
+	}
+	if p.c.SelfMonitoring {
+		o.SelfTenant = selfmonitoring.Tenant
+	}
+	if p.c.Kind == config.EnginePebble {
+		o.Disk = func() (doctor.DirectoryFacts, error) { return doctor.LookAtDirectory(p.c.Path) }
+	}
+	return ui.Routes(o)
+}
+
+// examine looks at the running server's store as cassia doctor does.
+func (p *process) examine(ctx context.Context) []doctor.Finding {
+	x := &examination{Engine: p.c.Engine, retention: p.c.Retention, now: time.Now}
+	if p.shared() {
+		x.cluster(ctx)
+		return x.found
+	}
+	d, err := doctor.LookAtDirectory(p.c.Path)
+	if err != nil {
+		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Do: "look at the directory's file system"})
+	} else {
+		x.add(doctor.Directory(d))
+	}
+	x.store(ctx, p.engine, nil)
+	return x.found
 }

@@ -226,7 +226,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: append(append(routes, haRoute(ha), p.federate(evaluator)), p.page()...),
+		API: queries, Write: write, Routes: append(append(routes, haRoute(ha), p.federate(evaluator)), p.page(evaluator)...),
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,
@@ -267,7 +267,9 @@ func (p *process) queryable() *promql.Queryable {
 }
 
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
+	snapshot, dir := p.snapshots()
 	return api.New(api.Options{
+		Snapshot: snapshot, DataDir: dir,
 		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
 		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules, Alertmanagers: p.alertmanagerList(),
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,

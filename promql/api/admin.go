@@ -15,7 +15,16 @@ type Delete func(ctx context.Context, tenant string, start, end int64, matchers 
 // adminTSDB is what Prometheus' own handlers of the admin API call.
 type adminTSDB struct {
 	noTSDB
-	del Delete
+	del      Delete
+	snapshot func(dir string) error
+}
+
+// Snapshot is always of everything: what Prometheus calls its head is as durable as the rest.
+func (t adminTSDB) Snapshot(dir string, _ bool) error {
+	if t.snapshot == nil {
+		return errNoTSDB
+	}
+	return t.snapshot(dir)
 }
 
 func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*labels.Matcher) error {
@@ -28,7 +37,10 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 // adminRoutes are the routes of the admin API that Prometheus' handlers don't answer: none of them, while it is
 // disabled, and those that need the tenant, or can't be had.
 func (a *api) adminRoutes(routes map[string]http.HandlerFunc) {
-	snapshot := a.unsupported("snapshots aren't supported; stop cassia and copy --storage.path, or back up the Cassandra keyspace")
+	var snapshot http.HandlerFunc // Prometheus' own
+	if a.Snapshot == nil {
+		snapshot = a.unsupported("snapshots aren't supported here; take them of the Cassandra keyspace")
+	}
 	clean := a.unsupported("there are no tombstones to clean")
 	if a.CleanTombstones != nil {
 		clean = a.cleanTombstones

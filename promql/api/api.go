@@ -81,6 +81,10 @@ type Options struct {
 	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
 	Delete          Delete
 	CleanTombstones func(ctx context.Context, tenant string) error
+	// Snapshot makes dir, which is there and empty, a copy of all that is stored, and DataDir is where such directories are
+	// made, in one named snapshots; nil: that isn't supported.
+	Snapshot func(dir string) error
+	DataDir  string
 
 	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
@@ -167,7 +171,7 @@ func (a *api) prometheus() *promapi.API {
 		a.Flags,
 		promapi.GlobalURLOptions{ListenAddress: a.ListenAddress, Host: a.ExternalURL.Host, Scheme: a.ExternalURL.Scheme},
 		func(h http.HandlerFunc) http.HandlerFunc { return h }, // See whenReady.
-		adminTSDB{del: a.Delete}, "", a.AdminAPI,
+		adminTSDB{del: a.Delete, snapshot: a.Snapshot}, a.DataDir, a.AdminAPI,
 		false, 0, // No search API.
 		a.Logger,
 		a.Rules,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -13,8 +14,8 @@ import (
 // foreignKeyspace is any name that CQL takes, with quotes if need be.
 var foreignKeyspace = regexp.MustCompile(`^[a-zA-Z0-9_]{1,48}$`)
 
-// Foreign opens a session to read a keyspace that something else than Cassia keeps. Unlike Open it works with any
-// Cassandra from 2.1 on: history is moved off old clusters. Requests are sent again for half a minute when nodes are
+// Foreign opens a session to read a keyspace that something else than Cassia keeps. Unlike Open it asks
+// nothing that Cassandra 3.0 hasn't: history is moved off old clusters. Requests are sent again for half a minute when nodes are
 // slow or missing, so all of them must be reads; Options.Timeout is for each try. Statements name tables without the
 // keyspace. Whoever calls it closes the session.
 func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
@@ -50,12 +51,25 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	}
 	session, err := gocql.NewSession(*cfg)
 	switch {
-	case errors.Is(err, gocql.ErrKeyspaceDoesNotExist):
+	case err == nil:
+		return session, nil
+	case isMissing(*cfg):
 		return nil, refuse("keyspace %s doesn't exist", opts.Keyspace)
-	case err != nil:
-		return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %v: %w", opts.Hosts, err))
 	}
-	return session, nil
+	return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(opts.Hosts, ","), err))
+}
+
+// isMissing finds out whether it is the keyspace that a session lacks, which the driver doesn't tell.
+func isMissing(cfg gocql.ClusterConfig) bool {
+	keyspace := cfg.Keyspace
+	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy() // no two sessions share a policy
+	session, err := gocql.NewSession(cfg)
+	if err != nil {
+		return false
+	}
+	defer session.Close()
+	_, err = session.KeyspaceMetadata(keyspace)
+	return errors.Is(err, gocql.ErrKeyspaceDoesNotExist)
 }
 
 // patient sends again what may do better later, and nothing else: a wrong statement stays wrong.

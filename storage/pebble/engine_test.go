@@ -236,6 +236,14 @@ func TestTableUsage(t *testing.T) {
 	require.Greater(t, raw, uint64(2*mega))
 	require.Greater(t, stage, uint64(2*mega))
 	require.InDelta(t, liveBytes(e), float64(raw+stage), mega/10, "together they are nearly all there is")
+	windows := uint64(0)
+	for n := range int64(3) {
+		one, err := e.Usage(ctx, engine.Raw, windowOf(n))
+		require.NoError(t, err)
+		require.Greater(t, one, uint64(mega))
+		windows += one
+	}
+	require.InDelta(t, float64(raw), float64(windows), mega/10, "windows are what a table consists of")
 	none, err := e.TableUsage(ctx, engine.R1h)
 	require.NoError(t, err)
 	require.Less(t, none, uint64(mega/10))

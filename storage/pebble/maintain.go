@@ -20,12 +20,18 @@ func (e *Engine) DiskUsage() uint64 {
 // TableUsage returns about how many bytes a table takes in sorted files, what was overwritten and not yet compacted
 // away included; what is still in memory and in the log isn't.
 func (e *Engine) TableUsage(ctx context.Context, t *engine.Table) (bytes uint64, err error) {
+	return e.Usage(ctx, t, nil)
+}
+
+// Usage is TableUsage of the partitions whose keys begin with prefix.
+func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (bytes uint64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, err
 	}
+	from := appendPartition(nil, t, prefix)
 	found := make(chan uint64, 1)
 	err = e.run(ctx, "disk usage of "+t.Name, e.release, func() error {
-		n, err := e.db.EstimateDiskUsage([]byte{t.ID}, []byte{t.ID + 1})
+		n, err := e.db.EstimateDiskUsage(from, afterPrefix(nil, from))
 		found <- n
 		return err
 	})

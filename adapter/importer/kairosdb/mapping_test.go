@@ -1,6 +1,7 @@
 package kairosdb
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -65,6 +66,25 @@ labels: {cluster: eu-1}
 	require.Equal(t, "cpu.usage %", ls.Get("__name__"))
 	require.Equal(t, "a", ls.Get("data center"))
 	require.NotEqual(t, m.digest, utf8.digest)
+}
+
+// TestReadmesMapping: the file that the README shows does what stands beside it.
+func TestReadmesMapping(t *testing.T) {
+	text, err := os.ReadFile("../../../README.md")
+	require.NoError(t, err)
+	_, file, ok := strings.Cut(string(text), "```yaml\nnames: underscores")
+	require.True(t, ok)
+	file, _, ok = strings.Cut("names: underscores"+file, "```")
+	require.True(t, ok)
+	m, err := ParseMapping([]byte(file))
+	require.NoError(t, err)
+	mm, ok := m.metric("app.web.requests")
+	require.True(t, ok)
+	ls, err := mm.labels(map[string]string{"host": "a", "data center": "eu", "build": "7"})
+	require.NoError(t, err)
+	require.Equal(t, `{__name__="app_requests_total", app="web", cluster="old", dc="eu", instance="a"}`, ls.String())
+	_, ok = m.metric("kairosdb.jvm.threads")
+	require.False(t, ok)
 }
 
 func TestTagsThatFitNoLabels(t *testing.T) {

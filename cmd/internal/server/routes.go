@@ -47,6 +47,8 @@ func (h *handler) routes() []Route {
 		// The API counts the requests of its routes itself.
 		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
+		// A snapshot is of all tenants.
+		{Path: "/api/v1/admin/tsdb/snapshot", Role: Admin, Handler: h.API, Preflight: true},
 		// What the process was started with, and what it runs on.
 		{Path: "/api/v1/status/flags", Role: Admin, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/config", Role: Admin, Handler: h.API, Preflight: true},

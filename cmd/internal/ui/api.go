@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,13 +13,44 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// api answers what the page asks beside Prometheus' API:
+// api answers what the page asks beside Prometheus' API. All answers are {"status":"success","data":…}, or errors as
+// Prometheus' API has them; times are RFC 3339, sizes bytes.
 //
-//	session        who asks, which tenants they may use, and what this server is
-type api struct{ Options }
+//	session  who asks, which tenants they may use, and what this server is
+//	tenants  limits of the tenants that the user may read, and what they use
+//	series   of what a tenant's series are made: ?window=…&metric=…&label=…&limit=…; without a window, those not sealed
+//	churn    how many series its newest windows have, and how many came and went: ?windows=…
+//	windows  what it has sealed, by resolution and window: sizes, retention, what goes when
+//	work     how sealing and rolling up stand; to an admin, with errors, which may name series of any tenant
+//	health   the engine, and what cassia doctor finds; for admins
+//
+// What reads much is done for one request at a time; the others wait.
+type api struct {
+	Options
+	// counting and surveying are held while series are counted, and windows listed.
+	counting, surveying chan struct{}
+	examined            examined
+}
+
+func newAPI(o Options) *api {
+	return &api{Options: o, counting: make(chan struct{}, 1), surveying: make(chan struct{}, 1)}
+}
+
+// answer is what an endpoint returns, which becomes JSON.
+type answer func(*http.Request) (any, error)
+
+// enter takes a place until leave is called, or fails when who asks has gone.
+func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
+	select {
+	case place <- struct{}{}:
+		return func() { <-place }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // respond writes what answer returns as Prometheus' API does.
-func respond(answer func(*http.Request) (any, error)) http.Handler {
+func respond(answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, err := answer(r)
 		w.Header().Set("Content-Type", "application/json")
@@ -83,7 +115,7 @@ func (a *api) session(r *http.Request) (any, error) {
 		s.Tenants, s.AnyTenant = u.Tenants()
 	}
 	if s.AnyTenant {
-		known, err := a.Tenants(r.Context())
+		known, err := a.Store.KnownTenants(r.Context())
 		if err != nil && s.NotReady == "" {
 			return nil, err
 		}

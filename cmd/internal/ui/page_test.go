@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -27,13 +26,6 @@ func get(t *testing.T, o Options, target string, header ...string) *http.Respons
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
 	return w.Result()
-}
-
-func testOptions() Options {
-	return Options{
-		Version: "1.2.3", Target: "all", Engine: "pebble", Ready: func() error { return nil },
-		Tenants: func(context.Context) ([]string, error) { return []string{"team-b", "team-a"}, nil },
-	}
 }
 
 func body(t *testing.T, r *http.Response) string {

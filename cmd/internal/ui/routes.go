@@ -4,7 +4,10 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/downsample"
+	"github.com/cassia-db/cassia/storage"
 )
 
 // Options are what the page's own endpoints answer from. What isn't marked as optional must be set.
@@ -17,25 +20,46 @@ type Options struct {
 	SelfTenant string
 	// Ready returns nil once queries can be answered.
 	Ready func() error
-	// Tenants lists those that have anything.
-	Tenants func(context.Context) ([]string, error)
+	Store Store
+	// Work tells how sealing and rolling up stand. What it says may name series of any tenant.
+	Work func(context.Context) downsample.Status
+	// Limits tells what tenants may use and do use.
+	Limits func(tenants []string) any
+	// Examine looks at the store as cassia doctor does, and Disk at the directory; Disk is optional. Both may take seconds.
+	Examine func(context.Context) []doctor.Finding
+	Disk    func() (doctor.DirectoryFacts, error)
 }
 
-// Routes are the rows of the page in the server's table.
-func Routes(o Options) []server.Route {
-	a := &api{Options: o}
-	return []server.Route{
-		{Path: "GET /{$}", Name: "/", Role: server.Open, Handler: http.HandlerFunc(page)},
-		{Path: "GET /assets/{name}", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveAsset)},
-		{Path: "GET /graph", Name: "/graph", Role: server.Open, Handler: http.HandlerFunc(graph)},
-		a.route("session", a.session),
-	}
+// Store is the part of storage.Store that the page shows.
+type Store interface {
+	KnownTenants(context.Context) ([]string, error)
+	CountSeries(context.Context, storage.SeriesQuery) (storage.SeriesCounts, error)
+	Churn(ctx context.Context, tenant string, windows int) (list []storage.WindowSeries, cut bool, err error)
+	Survey(ctx context.Context, tenant string) (list []storage.SurveyedWindow, cut bool, err error)
+	TableBytes(context.Context) (map[string]int64, error)
+	RetentionOf(tenant string) (usual, longest storage.Keep)
+	ActiveSeries(tenant string) int
 }
 
 // Prefix begins the paths of what the page asks beside Prometheus' API.
 const Prefix = "/api/v1/cassia/"
 
-// route is a row of something about the whole process, that who may read asks for.
-func (a *api) route(name string, answer func(*http.Request) (any, error)) server.Route {
-	return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: server.Read, Handler: respond(answer)}
+// Routes are the rows of the page in the server's table.
+func Routes(o Options) []server.Route {
+	a := newAPI(o)
+	row := func(name string, role server.Role, tenant bool, answer answer) server.Route {
+		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant, Handler: respond(answer)}
+	}
+	return []server.Route{
+		{Path: "GET /{$}", Name: "/", Role: server.Open, Handler: http.HandlerFunc(page)},
+		{Path: "GET /assets/{name}", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveAsset)},
+		{Path: "GET /graph", Name: "/graph", Role: server.Open, Handler: http.HandlerFunc(graph)},
+		row("session", server.Read, false, a.session),
+		row("tenants", server.Read, false, a.tenants),
+		row("series", server.Read, true, a.series),
+		row("churn", server.Read, true, a.churn),
+		row("windows", server.Read, true, a.windows),
+		row("work", server.Read, true, a.work),
+		row("health", server.Admin, false, a.health),
+	}
 }

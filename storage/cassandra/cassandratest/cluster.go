@@ -49,6 +49,27 @@ type Cluster struct {
 	env    []string
 }
 
+// SharedDirVariable names the folder of the Cassandra that tests share, where docker/cassandra/with-node started it.
+const SharedDirVariable = "CASSANDRA_SHARED_DIR"
+
+// Shared returns the node that tests share, for what needs to be done on its machine. Where tests share a cluster that
+// is somewhere else, it starts a node for the one test.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	dir := os.Getenv(SharedDirVariable)
+	if dir == "" {
+		return StartCluster(t, 1, Options{})
+	}
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Cluster{
+		dir: dir, script: filepath.Join(root, "docker", "cassandra", "local"), hosts: Hosts(t),
+		env: append(os.Environ(), "CASSANDRA_DIR="+dir),
+	}
+}
+
 // StartCluster starts a cluster for one test and wipes it when the test ends. It skips the test in short mode, and
 // where Java or Maven are missing.
 func StartCluster(t testing.TB, nodes int, o Options) *Cluster {

@@ -2,11 +2,15 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, loggedIn, logIn, whenLoginIsNeeded, type Session } from './api';
+import { Cardinality } from './cardinality';
+import { Downsampling } from './downsampling';
 import { Explore } from './explore';
 import { Caret, Logo } from './icons';
 import { go, href, usePlace, type Place } from './location';
 import { Login } from './login';
 import { Failure, Notice, useLoad, useOutside } from './parts';
+import { Storage } from './storage';
+import { Tenants } from './tenants';
 
 /** ViewProps are what every view is given. */
 export interface ViewProps {
@@ -17,6 +21,10 @@ export interface ViewProps {
 
 const views: [string, string, (p: ViewProps) => preact.JSX.Element][] = [
   ['explore', 'Explore', Explore],
+  ['cardinality', 'Cardinality', Cardinality],
+  ['downsampling', 'Downsampling', Downsampling],
+  ['storage', 'Storage', Storage],
+  ['tenants', 'Tenants', Tenants],
 ];
 
 function App() {

@@ -4,9 +4,9 @@ import { call, type Answer } from './api';
 import type { ViewProps } from './app';
 import { Editor } from './editor';
 import { Explain } from './explain';
-import { plural, selector } from './format';
+import { count, plural, selector } from './format';
 import { aligned, Graph, type Line } from './graph';
-import { go } from './location';
+import { go, href } from './location';
 import { Empty, Failure, Notice, Tabs, useLoad } from './parts';
 import { TimePicker } from './picker';
 import { Completion } from './promclient';
@@ -190,12 +190,12 @@ function Results(props: { results: Result[]; now: Asked; change: (part: Partial<
 function Answered({ result, letter }: { result: Result; letter: string }) {
   const { answer } = result;
   if (!answer) return null;
-  const n = Array.isArray(answer.data.result) ? answer.data.result.length : 1;
+  const scalar = answer.data.resultType === 'scalar' || answer.data.resultType === 'string';
   return (
     <span class="badge" title="Which resolution answered">
       {letter && <b>{letter} </b>}
       {answer.resolution && <><b class="res">{answer.resolution}</b> · </>}
-      {plural(n, 'series')} · {Math.round(answer.milliseconds)} ms
+      {scalar ? answer.data.resultType : plural(shownOf(result), 'series')} · {Math.round(answer.milliseconds)} ms
     </span>
   );
 }
@@ -203,15 +203,17 @@ function Answered({ result, letter }: { result: Result; letter: string }) {
 /** Words are the errors, warnings and infos of an answer, as they are. */
 function Words({ result, letter }: { result: Result; letter: string }) {
   const before = letter ? letter + ': ' : '';
-  if (result.error) return <div>{letter && <b class="hidden">{letter}</b>}<Failure error={result.error} /></div>;
+  if (result.error) return <Failure error={result.error} before={before} />;
   const { warnings = [], infos = [] } = result.answer ?? {};
   return (
     <>
-      {warnings.map((w) => <Notice key={w} tone="warning" title={before + w} />)}
+      {warnings.map((w) => <Notice key={w} tone="warning" title={before + w}>{/truncated due to limit/.test(w) && `The first ${count(shownOf(result))} series are shown: aggregate, or choose fewer.`}</Notice>)}
       {infos.map((w) => <Notice key={w} tone="info" title={before + w} />)}
     </>
   );
 }
+
+const shownOf = (r: Result) => (Array.isArray(r.answer?.data.result) ? r.answer.data.result.length : 0);
 
 function Lines({ results, zoom }: { results: Result[]; zoom: (range: Range) => void }) {
   const done = results.filter((r) => r.answer && r.bounds && r.answer.data.resultType === 'matrix');
@@ -229,7 +231,7 @@ function Lines({ results, zoom }: { results: Result[]; zoom: (range: Range) => v
     return histograms ? (
       <Empty title="These are histograms">A line needs numbers: try <code>histogram_quantile(0.99, …)</code>, <code>histogram_count(…)</code> or <code>histogram_avg(…)</code>.</Empty>
     ) : (
-      <Empty title="No samples in this range">The query is right, but no series has a sample there. Look at a longer range, or another tenant.</Empty>
+      <Empty title="No samples in this range">The query is right, but no series has a sample there. Look at a longer range, another tenant, or the view Cardinality for what there is.</Empty>
     );
   }
   const iso = (t: number) => new Date(t * 1000).toISOString().slice(0, 19) + 'Z';
@@ -289,7 +291,7 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
           <li key={name}><button onClick={() => props.choose(selector({ __name__: name }))}>{name}</button></li>
         ))}
       </ul>
-      <p class="small">Click one, or write a query.</p>
+      <p class="small">Click one, or write a query. <a href={href('cardinality', tenant ? { tenant } : {})}>Cardinality</a> lists all.</p>
     </div>
   );
 }

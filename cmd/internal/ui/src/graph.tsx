@@ -87,7 +87,7 @@ export function Graph({ lines, bounds, letters, onZoom }: Props) {
       focus: { alpha: lines.length > 1 ? 0.35 : 1 },
       scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] } },
       axes: [
-        { ...axis, space: 70, values: timeLabels },
+        { ...axis, space: 70, size: 34, values: timeLabels },
         { ...axis, size: axisWidth, gap: 6, values: (_, all) => all.map(short) },
       ],
       series: [

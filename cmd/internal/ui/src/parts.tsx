@@ -23,7 +23,7 @@ export function Stat(props: { name: string; value: ComponentChildren; note?: Com
     <div class={`stat ${props.bad ? 'is-bad' : ''}`}>
       <div class="stat-name">{props.name}</div>
       <div class="stat-value">{props.value}</div>
-      <div class="stat-note">{props.note ?? '\u00a0'}</div>
+      <div class="stat-note">{props.note || '\u00a0'}</div>
     </div>
   );
 }
@@ -55,10 +55,10 @@ const advice: Record<number, string> = {
 };
 
 /** Failure shows an error as the server told it, with what helps. */
-export function Failure(props: { error: unknown; again?: () => void }) {
+export function Failure(props: { error: unknown; before?: string; again?: () => void }) {
   const error = props.error instanceof ApiError ? props.error : new ApiError(-1, '', String(props.error));
   return (
-    <Notice tone="error" title={error.message}>
+    <Notice tone="error" title={(props.before ?? '') + error.message}>
       {advice[error.status]}
       {props.again && <button class="link" onClick={props.again}>Try again</button>}
     </Notice>

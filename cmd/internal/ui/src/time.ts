@@ -55,10 +55,17 @@ export function utc(at: string | number): string {
   return new Date(at).toISOString().slice(0, 16).replace('T', ' ');
 }
 
+/** about writes a long time in one unit. */
+export function about(value: number): string {
+  const days = value / 86400;
+  if (days >= 730) return `${+(days / 365).toFixed(1)} years`;
+  return days >= 2 ? `${Math.round(days)} days` : duration(value);
+}
+
 /** since tells how long ago, or in how much time, something is. */
 export function since(at: string, now = Date.now()): string {
   const s = (now - Date.parse(at)) / 1000;
-  return s >= 0 ? `${duration(s)} ago` : `in ${duration(-s)}`;
+  return s >= 0 ? `${about(s)} ago` : `in ${about(-s)}`;
 }
 
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'local time';

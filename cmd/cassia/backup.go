@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	promconfig "github.com/prometheus/common/config"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// snapshotsFolder is where snapshots are made in a data directory, by name.
+const snapshotsFolder = "snapshots"
+
+// snapshots returns what makes a snapshot, and the data directory in which they are made; nil: none can be made.
+func (p *process) snapshots() (make func(dir string) error, in string) {
+	e, ok := p.engine.(*pebble.Engine)
+	if !ok {
+		return nil, ""
+	}
+	return func(dir string) error {
+		if err := os.Remove(dir); err != nil { // A checkpoint makes its directory itself.
+			return err
+		}
+		return e.Checkpoint(dir)
+	}, p.c.Path
+}
+
+// backupCommand copies a data directory, while a server uses it or not.
+type backupCommand struct {
+	dir, to, url, httpFile string
+	keep                   int
+}
+
+func addBackup(app *kingpin.Application) subcommand {
+	cmd := app.Command("backup", "Copy all that is stored into a folder, while a server uses it or not: what was acknowledged before is in the copy. "+
+		"Files that the newest backup there has aren't copied again. For a cluster, see docker/cassandra/snapshot.")
+	var c backupCommand
+	cmd.Flag("storage.path", "Directory of the data.").Default("data").StringVar(&c.dir)
+	cmd.Flag("to", "Folder of the backups, best on another disk. Each is a directory in it, complete by itself.").Required().StringVar(&c.to)
+	cmd.Flag("url", "The server that uses the directory, if one does; it must run with --web.enable-admin-api.").Default("http://localhost:9201").StringVar(&c.url)
+	cmd.Flag("http.config.file", "How to log in there: a file as promtool's flag of that name takes it.").StringVar(&c.httpFile)
+	cmd.Flag("keep", "How many backups stay in the folder, the newest ones; 0: all.").Default("0").IntVar(&c.keep)
+	return subcommand{cmd.FullCommand(), c.run}
+}
+
+func (c *backupCommand) run(ctx context.Context) (err error) {
+	if c.keep < 0 {
+		return errors.New("--keep must not be negative")
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "LOCK")); err != nil {
+		return fmt.Errorf("%s: there are no data of Cassia's", c.dir)
+	}
+	begun := time.Now()
+	name, err := c.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	snapshots := filepath.Join(c.dir, snapshotsFolder)
+	made := filepath.Join(snapshots, name)
+	defer func() { err = errors.Join(err, os.RemoveAll(made)) }()
+	stats, err := pebble.Backup(ctx, made, c.to, name, c.keep, begun)
+	if err != nil {
+		return fmt.Errorf("backup to %s: %s", c.to, oneLine(err))
+	}
+	for _, left := range stats.LeftOver { // Backups that were killed have left their snapshots, too.
+		if err := os.RemoveAll(filepath.Join(snapshots, filepath.Base(left))); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("backup %s: %d files, %d bytes, of which %d files, %d bytes were copied, in %s\n", filepath.Join(c.to, name), stats.Files, stats.Bytes,
+		stats.Copied, stats.CopiedBytes, time.Since(begun).Round(time.Millisecond))
+	if stats.Removed > 0 {
+		fmt.Printf("removed %d older backups\n", stats.Removed)
+	}
+	return nil
+}
+
+// snapshot makes one and returns its name: by itself where no server uses the directory, else the server does.
+func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
+	o := pebble.DefaultOptions()
+	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	eng, err := pebble.Open(c.dir, o)
+	if errors.Is(err, engine.ErrLocked) {
+		return c.ask(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", c.dir, err)
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	name = time.Now().UTC().Format("20060102T150405Z") + "-stopped"
+	if err := os.MkdirAll(filepath.Join(c.dir, snapshotsFolder), 0o755); err != nil {
+		return "", err
+	}
+	return name, eng.Checkpoint(filepath.Join(c.dir, snapshotsFolder, name))
+}
+
+// ask makes the server at url make a snapshot.
+func (c *backupCommand) ask(ctx context.Context) (name string, err error) {
+	client, err := c.client()
+	if err != nil {
+		return "", err
+	}
+	where, err := url.JoinPath(c.url, "/api/v1/admin/tsdb/snapshot")
+	if err != nil {
+		return "", fmt.Errorf("--url: %w", err)
+	}
+	wrong := func(format string, args ...any) (string, error) {
+		return "", fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{c.dir, c.url}, args...)...)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where, nil)
+	if err != nil {
+		return wrong("can't be asked for a snapshot: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return wrong("doesn't answer: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return wrong("broke off: %w", err)
+	}
+	var answer struct {
+		Error string
+		Data  struct{ Name string }
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return wrong("answered %s: %.200s", resp.Status, bytes.TrimSpace(body))
+	}
+	if answer.Error != "" || answer.Data.Name == "" {
+		return wrong("answered %s: %s", resp.Status, answer.Error)
+	}
+	if name = filepath.Base(answer.Data.Name); name != answer.Data.Name {
+		return wrong("named its snapshot %q", answer.Data.Name)
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, snapshotsFolder, name)); err != nil {
+		return wrong("made a snapshot, but not there: it has another --storage.path (%w)", err)
+	}
+	return name, nil
+}
+
+// client logs in as the flags say.
+func (c *backupCommand) client() (*http.Client, error) {
+	if c.httpFile == "" {
+		return http.DefaultClient, nil
+	}
+	conf, _, err := promconfig.LoadHTTPConfigFile(c.httpFile)
+	if err != nil {
+		return nil, fmt.Errorf("--http.config.file: %w", err)
+	}
+	client, err := promconfig.NewClientFromConfig(*conf, "cassia")
+	if err != nil {
+		return nil, fmt.Errorf("--http.config.file: %w", err)
+	}
+	return client, nil
+}

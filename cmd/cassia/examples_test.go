@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/coreos/go-systemd/v22/unit"
+	"github.com/prometheus/common/promslog"
+	promconfig "github.com/prometheus/prometheus/config"
+	"github.com/stretchr/testify/require"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	k8syaml "sigs.k8s.io/yaml"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+)
+
+const examples = "../../examples"
+
+// served holds the arguments of a cassia in an example against the flags that there are, and what they may be set to. It
+// returns the port that they have it listen on.
+func served(t *testing.T, args []string) (port string) {
+	t.Helper()
+	require.NotEmpty(t, args)
+	require.Equal(t, "serve", args[0])
+	app := kingpin.New("cassia", "").Terminate(nil)
+	c := config.Register(app.Command("serve", ""), 4<<30)
+	_, err := app.Parse(args)
+	require.NoError(t, err, "%q", args)
+	require.NoError(t, c.Validate(), "%q", args)
+	_, port, _ = strings.Cut(c.ListenAddresses[0], ":")
+	return port
+}
+
+func TestSystemdUnit(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(examples, "single-node", "cassia.service"))
+	require.NoError(t, err)
+	options, err := unit.DeserializeOptions(bytes.NewReader(text))
+	require.NoError(t, err)
+	find := func(section, name string) string {
+		at := slices.IndexFunc(options, func(o *unit.UnitOption) bool { return o.Section == section && o.Name == name })
+		require.GreaterOrEqual(t, at, 0, "%s of [%s]", name, section)
+		return options[at].Value
+	}
+	command := strings.Fields(find("Service", "ExecStart"))
+	require.True(t, strings.HasSuffix(command[0], "/cassia"))
+	served(t, command[1:])
+	require.Contains(t, command, "--storage.path=/var/lib/"+find("Service", "StateDirectory"), "the one directory that may be written to")
+	require.Equal(t, "strict", find("Service", "ProtectSystem"))
+	require.Equal(t, "multi-user.target", find("Install", "WantedBy"))
+}
+
+func TestComposeExample(t *testing.T) {
+	dir := filepath.Join(examples, "compose")
+	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
+		WorkingDir: dir, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
+	})
+	require.NoError(t, err, "the schema of Compose")
+	ports := map[string]string{"prometheus": "9090", "node-exporter": "9100", "grafana": "3000", "cassandra": "9042"}
+	ports["cassia"] = served(t, project.Services["cassia"].Command)
+	taken := map[string]bool{}
+	for name, service := range project.Services {
+		for _, p := range service.Ports {
+			require.False(t, taken[p.Published], "%s is taken", p.Published)
+			taken[p.Published] = true
+			require.Equal(t, ports[name], p.Published, "%s is found where it is inside", name)
+		}
+		for _, v := range service.Volumes {
+			if v.Type == types.VolumeTypeBind {
+				require.FileExists(t, v.Source, name)
+			}
+		}
+		if service.Build != nil {
+			require.FileExists(t, filepath.Join(service.Build.Context, service.Build.Dockerfile), name)
+		}
+		for other, how := range service.DependsOn {
+			if how.Condition == types.ServiceConditionHealthy {
+				require.NotNil(t, project.Services[other].HealthCheck, "%s waits for it", name)
+			}
+		}
+	}
+	cassandra := slices.IndexFunc(project.Services["cassia"].Command, func(arg string) bool { return strings.HasPrefix(arg, "--cassandra.hosts=") })
+	require.Equal(t, "--cassandra.hosts=cassandra:9042", project.Services["cassia"].Command[cassandra])
+
+	for _, at := range prometheusURLs(t, filepath.Join(dir, "prometheus.yml")) {
+		require.Equal(t, ports["cassia"], at.Port())
+		require.Equal(t, "cassia", at.Hostname())
+	}
+	source, err := os.ReadFile(filepath.Join(dir, "grafana-datasource.yml"))
+	require.NoError(t, err)
+	require.Contains(t, string(source), "url: http://cassia:"+ports["cassia"]+"\n")
+}
+
+// prometheusURLs are where a configuration of Prometheus sends and reads samples.
+func prometheusURLs(t *testing.T, file string) (at []*url.URL) {
+	conf, err := promconfig.LoadFile(file, false, promslog.NewNopLogger())
+	require.NoError(t, err)
+	for _, w := range conf.RemoteWriteConfigs {
+		at = append(at, w.URL.URL)
+		require.Equal(t, "/api/v1/write", w.URL.Path)
+	}
+	for _, r := range conf.RemoteReadConfigs {
+		at = append(at, r.URL.URL)
+		require.Equal(t, "/api/v1/read", r.URL.Path)
+	}
+	require.NotEmpty(t, at)
+	return at
+}
+
+func TestSingleNodeExample(t *testing.T) {
+	for _, at := range prometheusURLs(t, filepath.Join(examples, "single-node", "prometheus.yml")) {
+		require.Equal(t, "localhost:"+served(t, []string{"serve"}), at.Host)
+	}
+}
+
+// manifests are what a file of Kubernetes' has, as its own types.
+type manifests struct {
+	services    []core.Service
+	configs     map[string]core.ConfigMap
+	pods        map[string]core.PodTemplateSpec
+	volumes     map[string][]core.PersistentVolumeClaim
+	disruptions []policy.PodDisruptionBudget
+}
+
+func readManifests(t *testing.T, file string) manifests {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	m := manifests{configs: map[string]core.ConfigMap{}, pods: map[string]core.PodTemplateSpec{}, volumes: map[string][]core.PersistentVolumeClaim{}}
+	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
+	buf := make([]byte, len(text)+1)
+	for {
+		n, err := documents.Read(buf)
+		if errors.Is(err, io.EOF) {
+			return m
+		}
+		require.NoError(t, err)
+		read := func(into any) { require.NoError(t, k8syaml.UnmarshalStrict(buf[:n], into), "%s", buf[:n]) }
+		var kind struct{ APIVersion, Kind string }
+		require.NoError(t, k8syaml.Unmarshal(buf[:n], &kind))
+		switch kind.APIVersion + " " + kind.Kind {
+		case "v1 Service":
+			m.services = append(m.services, core.Service{})
+			read(&m.services[len(m.services)-1])
+		case "v1 ConfigMap":
+			var c core.ConfigMap
+			read(&c)
+			m.configs[c.Name] = c
+		case "apps/v1 StatefulSet":
+			var s apps.StatefulSet
+			read(&s)
+			require.Equal(t, s.Spec.Selector.MatchLabels, s.Spec.Template.Labels)
+			m.pods[s.Name], m.volumes[s.Name] = s.Spec.Template, s.Spec.VolumeClaimTemplates
+			require.Contains(t, serviceNames(m.services), s.Spec.ServiceName)
+		case "apps/v1 Deployment":
+			var d apps.Deployment
+			read(&d)
+			require.Equal(t, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
+			m.pods[d.Name] = d.Spec.Template
+		case "policy/v1 PodDisruptionBudget":
+			m.disruptions = append(m.disruptions, policy.PodDisruptionBudget{})
+			read(&m.disruptions[len(m.disruptions)-1])
+		default:
+			require.Fail(t, "nobody looks at this", "%s of %s", kind, file)
+		}
+	}
+}
+
+func serviceNames(list []core.Service) (names []string) {
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestKubernetesManifests(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(examples, "kubernetes", "*.yaml"))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, file := range files {
+		m := readManifests(t, file)
+		require.NotEmpty(t, m.pods, file)
+		for name, pod := range m.pods {
+			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) { m.checkPod(t, name, pod) })
+		}
+		for _, s := range m.services {
+			matching := m.selected(s.Spec.Selector)
+			require.NotEmpty(t, matching, "service %s", s.Name)
+			for _, p := range s.Spec.Ports {
+				for _, pod := range matching {
+					require.Equal(t, pod.Spec.Containers[0].Ports[0].Name, p.TargetPort.StrVal, "service %s", s.Name)
+				}
+			}
+		}
+		for _, d := range m.disruptions {
+			require.Len(t, m.selected(d.Spec.Selector.MatchLabels), 1, d.Name)
+		}
+	}
+}
+
+// selected are the pods with all of these labels.
+func (m *manifests) selected(want map[string]string) (found []core.PodTemplateSpec) {
+	for _, pod := range m.pods {
+		all := true
+		for name, value := range want {
+			all = all && pod.Labels[name] == value
+		}
+		if all {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
+	require.Len(t, pod.Spec.Containers, 1)
+	c := pod.Spec.Containers[0]
+	args := slices.Clone(c.Args)
+	for _, e := range c.Env {
+		if e.ValueFrom.ConfigMapKeyRef != nil {
+			from := e.ValueFrom.ConfigMapKeyRef
+			value, ok := m.configs[from.Name].Data[from.Key]
+			require.True(t, ok, "%s of ConfigMap %s", from.Key, from.Name)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
+			}
+			continue
+		}
+		t.Setenv(e.Name, "secret") // of a Secret
+	}
+	for _, arg := range args {
+		require.NotContains(t, arg, "$(", "every variable is known")
+	}
+	port := served(t, args)
+	require.Len(t, c.Ports, 1)
+	require.Equal(t, port, strconv.Itoa(int(c.Ports[0].ContainerPort)))
+	for path, probe := range map[string]*core.Probe{"/-/healthy": c.LivenessProbe, "/-/ready": c.ReadinessProbe} {
+		require.Equal(t, path, probe.HTTPGet.Path)
+		require.Equal(t, c.Ports[0].Name, probe.HTTPGet.Port.StrVal)
+	}
+	require.Equal(t, "/-/healthy", c.StartupProbe.HTTPGet.Path)
+	mounted := map[string]string{}
+	for _, v := range c.VolumeMounts {
+		mounted[v.Name] = v.MountPath
+	}
+	for _, claim := range m.volumes[name] {
+		require.Contains(t, mounted, claim.Name)
+		inside := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--storage.path="+mounted[claim.Name]+"/") })
+		require.True(t, inside, "the data lie on the volume, in a directory that restore may make anew")
+		delete(mounted, claim.Name)
+	}
+	require.Empty(t, mounted, "volumes that aren't there")
+	require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+}

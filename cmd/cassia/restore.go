@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+func addRestore(app *kingpin.Application) subcommand {
+	cmd := app.Command("restore", "Make a data directory of a backup, and verify everything in it.")
+	dir := cmd.Flag("storage.path", "Directory to make; it must be empty, or not there.").Default("data").String()
+	from := cmd.Flag("from", "Folder of the backups.").Required().String()
+	name := cmd.Flag("backup", "Name of the backup. Default: the newest one.").String()
+	verify := cmd.Flag("check", "Look at every row afterwards, as cassia check does.").Default("true").Bool()
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		begun := time.Now()
+		stats, err := pebble.Restore(ctx, *from, *name, *dir)
+		if err != nil {
+			return fmt.Errorf("restoring from %s: %s", *from, oneLine(err))
+		}
+		fmt.Printf("restored %s, of %s, to %s: %d files, %d bytes, each as it was backed up, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
+			stats.Files, stats.Bytes, time.Since(begun).Round(time.Millisecond))
+		if !*verify {
+			return nil
+		}
+		o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: *dir}}
+		return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
+	}}
+}

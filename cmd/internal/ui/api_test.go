@@ -1,0 +1,202 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/auth"
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/downsample"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// fakeStore answers with what tells who asked for what.
+type fakeStore struct {
+	asked []any
+	err   error
+}
+
+func (f *fakeStore) KnownTenants(context.Context) ([]string, error) {
+	return []string{"team-b", "team-a"}, f.err
+}
+
+func (f *fakeStore) CountSeries(_ context.Context, q storage.SeriesQuery) (storage.SeriesCounts, error) {
+	f.asked = append(f.asked, q)
+	return storage.SeriesCounts{Series: 7, Metrics: []storage.Count{{Name: "up", Count: 7}}, AllMetrics: 1}, f.err
+}
+
+func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]storage.WindowSeries, bool, error) {
+	f.asked = append(f.asked, fmt.Sprint(tenant, windows))
+	return []storage.WindowSeries{{Window: 20776, Series: 7, Added: -1, Gone: -1}}, true, f.err
+}
+
+func (f *fakeStore) Survey(_ context.Context, tenant string) ([]storage.SurveyedWindow, bool, error) {
+	f.asked = append(f.asked, tenant)
+	return []storage.SurveyedWindow{{Kept: storage.Kept{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1}}, false, f.err
+}
+
+func (f *fakeStore) TableBytes(context.Context) (map[string]int64, error) {
+	return map[string]int64{"raw": 5}, f.err
+}
+
+func (f *fakeStore) RetentionOf(string) (usual, longest storage.Keep) {
+	return storage.Keep{Raw: time.Hour}, storage.Keep{Raw: 2 * time.Hour}
+}
+
+func (f *fakeStore) ActiveSeries(tenant string) int { return map[string]int{"team-b": 3}[tenant] }
+
+func testOptions() Options {
+	return Options{
+		Version: "1.2.3", Target: "all", Engine: "pebble", Ready: func() error { return nil }, Store: &fakeStore{},
+		Work: func(context.Context) downsample.Status {
+			return downsample.Status{
+				WaitingSlots: 4, Doing: "sealing a secret", Chores: []downsample.ChoreStatus{{Chore: "c", LastError: "a secret"}},
+				Rollups:    downsample.RollupStatus{Windows: 1, First: []downsample.WindowStatus{{Tenant: "a secret"}}},
+				Partitions: []downsample.PartitionStatus{{LastError: "series a secret"}},
+			}
+		},
+		Limits:  func(names []string) any { return names },
+		Examine: func(context.Context) []doctor.Finding { return []doctor.Finding{{Level: doctor.Note, What: "found"}} },
+		Disk:    func() (doctor.DirectoryFacts, error) { return doctor.DirectoryFacts{Path: "data", Bytes: 9}, nil },
+	}
+}
+
+// behindDoor is the whole server with the page's routes and three users: ann and bob read what is their team's, ops is an admin.
+func behindDoor(t *testing.T, o Options) http.Handler {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "auth.yml")
+	require.NoError(t, os.WriteFile(file, []byte(`users:
+- {name: ann, tokens: ["sha256:49915e0d7d4b402e3017d010bc1c0e83cac6c797d6c16e66340fe3268693a6a1"], roles: [read], tenants: [team-a]}
+- {name: bob, tokens: ["sha256:81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9"], roles: [read], tenants: [team-a, team-b]}
+- {name: ops, tokens: ["sha256:a92c36e66a25ee99ff862faa8e87987be6c7cd13c3ee661c400a45b0f1e3b132"], roles: [admin], tenants: "*"}
+`), 0o600))
+	guard, err := auth.Open(file)
+	require.NoError(t, err)
+	none := http.NotFoundHandler()
+	return server.NewHandler(server.Options{
+		API: none, Write: none, Ready: o.Ready, Routes: Routes(o), Auth: guard, HTTP: server.NewMetrics(nil), Gatherer: prometheus.NewRegistry(),
+	})
+}
+
+func ask(h http.Handler, user, path string, header ...string) (code int, data string) {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	if user != "" {
+		r.Header.Set("Authorization", "Bearer "+user)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var answer struct {
+		Data  json.RawMessage `json:"data"`
+		Error string          `json:"error"`
+	}
+	if json.Unmarshal(w.Body.Bytes(), &answer) != nil {
+		return w.Code, w.Body.String()
+	}
+	if answer.Error != "" {
+		return w.Code, answer.Error
+	}
+	return w.Code, string(answer.Data)
+}
+
+func TestWhoSeesWhat(t *testing.T) {
+	o := testOptions()
+	store := o.Store.(*fakeStore)
+	h := behindDoor(t, o)
+	code, _ := ask(h, "", "/")
+	require.Equal(t, http.StatusOK, code, "the page itself holds no secret")
+	for _, name := range []string{"session", "tenants", "series", "churn", "windows", "work", "health"} {
+		code, _ := ask(h, "", Prefix+name)
+		require.Equal(t, http.StatusUnauthorized, code, name)
+	}
+	code, _ = ask(h, "ann", Prefix+"health")
+	require.Equal(t, http.StatusForbidden, code)
+	for _, name := range []string{"series", "churn", "windows", "work"} {
+		code, text := ask(h, "ann", Prefix+name, "X-Scope-OrgID", "team-b")
+		require.Equal(t, http.StatusForbidden, code, text)
+	}
+	require.Empty(t, store.asked)
+
+	_, data := ask(h, "ann", Prefix+"windows")
+	require.JSONEq(t, `{"windows":[{"resolution":"5m","start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","bytes":-1,"slots":3,"of":84,"again":0,"unrolled":0}],
+		"cut":false,"kept":{"raw":3600,"5m":0,"1h":0},"longest":{"raw":7200,"5m":0,"1h":0}}`, data)
+	_, data = ask(h, "ops", Prefix+"churn?windows=3", "X-Scope-OrgID", "team-b")
+	require.JSONEq(t, `{"unsealed":3,"cut":true,"windows":[{"window":20776,"start":"0001-01-01T00:00:00Z","end":"0001-01-01T00:00:00Z","metrics":0,"series":7,"added":-1,"gone":-1}]}`, data)
+	_, data = ask(h, "bob", Prefix+"series?window=20776&metric=up&label=job&limit=5", "X-Scope-OrgID", "team-b")
+	require.JSONEq(t, `{"series":7,"all_metrics":1,"all_labels":0,"metrics":[{"name":"up","count":7}],"labels":[],"values":[]}`, data)
+	_, _ = ask(h, "ann", Prefix+"series")
+	require.Equal(t, []any{"team-a", "team-b3",
+		storage.SeriesQuery{Tenant: "team-b", Window: 20776, Metric: "up", Label: "job", Limit: 5},
+		storage.SeriesQuery{Tenant: "team-a", Unsealed: true, Limit: 50}}, store.asked)
+
+	for user, want := range map[string]string{
+		"ann": `{"tenants":["team-a"],"all":1}`, "bob": `{"tenants":["team-b","team-a"],"all":2}`, "ops": `{"tenants":["team-b","default","team-a"],"all":3}`,
+	} {
+		_, data := ask(h, user, Prefix+"tenants")
+		require.JSONEq(t, want, data, user)
+	}
+	_, data = ask(h, "ann", Prefix+"session")
+	require.Contains(t, data, `"tenants":["team-a"],"any_tenant":false,"default_tenant":"team-a"`)
+	_, data = ask(h, "ann", Prefix+"work")
+	require.Contains(t, data, `"waiting_slots":4`)
+	require.NotContains(t, data, "a secret")
+	_, data = ask(h, "ops", Prefix+"work")
+	require.Contains(t, data, "series a secret")
+	_, data = ask(h, "ops", Prefix+"health")
+	require.Contains(t, data, `"found"`)
+}
+
+func TestBadRequests(t *testing.T) {
+	o := testOptions()
+	for path, word := range map[string]string{
+		"series?limit=0": "limit must be a number from 1 to 1000", "series?limit=1001": "limit", "series?window=today": "window must be",
+		"churn?windows=61": "windows must be",
+	} {
+		r := get(t, o, Prefix+path)
+		require.Equal(t, http.StatusBadRequest, r.StatusCode)
+		require.Contains(t, body(t, r), word)
+	}
+	for err, code := range map[error]int{
+		storage.ErrQueryTooLarge: http.StatusUnprocessableEntity, storage.ErrNotReady: http.StatusServiceUnavailable, errors.New("x"): http.StatusInternalServerError,
+	} {
+		o.Store = &fakeStore{err: err}
+		for _, name := range []string{"series", "churn", "windows", "tenants", "health"} {
+			require.Equal(t, code, get(t, o, Prefix+name).StatusCode, "%s: %v", name, err)
+		}
+	}
+	o = testOptions()
+	o.Ready = func() error { return storage.ErrNotReady }
+	require.Equal(t, http.StatusServiceUnavailable, get(t, o, Prefix+"series").StatusCode)
+	require.Contains(t, body(t, get(t, o, Prefix+"session")), `"not_ready":"storage: the head`)
+}
+
+func TestTheDoctorIsntAskedAllTheTime(t *testing.T) {
+	asked := 0
+	o := testOptions()
+	o.Examine = func(context.Context) []doctor.Finding { asked++; return nil }
+	a := newAPI(o)
+	for range 3 {
+		_, _, err := a.examine(t.Context())
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, asked)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := a.examine(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}

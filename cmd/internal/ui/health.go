@@ -1,0 +1,74 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+)
+
+// examineEvery is for how long what an examination found is told again, instead of looking anew.
+const examineEvery = time.Minute
+
+// examined is the last look of the doctor.
+type examined struct {
+	mu    sync.Mutex
+	at    time.Time
+	found []doctor.Finding
+}
+
+// healthAnswer is how the store is.
+type healthAnswer struct {
+	Engine string `json:"engine"`
+	// Disk is what the directory takes, and what is left; nil: it isn't this machine's.
+	Disk *disk `json:"disk"`
+	// Tables are about the sizes of the tables, bytes; nil: not known.
+	Tables   map[string]int64 `json:"tables"`
+	Findings []doctor.Finding `json:"findings"`
+	// Examined is when the findings were found.
+	Examined time.Time `json:"examined"`
+}
+
+type disk struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+	Free  int64  `json:"free"`
+	Total int64  `json:"total"`
+}
+
+func (a *api) health(r *http.Request) (any, error) {
+	out := healthAnswer{Engine: a.Engine}
+	if a.Disk != nil {
+		d, err := a.Disk()
+		if err != nil {
+			return nil, err
+		}
+		out.Disk = &disk{d.Path, d.Bytes, d.Free, d.Total}
+	}
+	var err error
+	if out.Tables, err = a.Store.TableBytes(r.Context()); err != nil {
+		return nil, err
+	}
+	out.Findings, out.Examined, err = a.examine(r.Context())
+	return out, err
+}
+
+// examine looks, or tells what was found a short time ago. One looks at a time, and who waits gets the same.
+func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) {
+	a.examined.mu.Lock()
+	defer a.examined.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	if a.examined.at.IsZero() || time.Since(a.examined.at) > examineEvery {
+		found := a.Examine(ctx)
+		if err := ctx.Err(); err != nil { // What it found is that nobody listens.
+			return nil, time.Time{}, err
+		}
+		doctor.Sort(found)
+		a.examined.found, a.examined.at = append([]doctor.Finding{}, found...), time.Now().UTC()
+	}
+	return a.examined.found, a.examined.at, nil
+}

@@ -1,0 +1,146 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Bounds of what is asked.
+const (
+	usualEntries = 50
+	maxEntries   = 1000
+	usualWindows = 14
+	maxWindows   = 60
+)
+
+// count is one of a list's.
+type count struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+}
+
+func counts(list []storage.Count) []count {
+	out := make([]count, 0, len(list))
+	for _, c := range list {
+		out = append(out, count(c))
+	}
+	return out
+}
+
+// seriesAnswer is of what series are made.
+type seriesAnswer struct {
+	Series int64 `json:"series"`
+	// AllMetrics and AllLabels is how many there are; the lists have the greatest.
+	AllMetrics int     `json:"all_metrics"`
+	AllLabels  int     `json:"all_labels"`
+	Metrics    []count `json:"metrics"`
+	Labels     []count `json:"labels"`
+	// Values are those of the label that was asked for, each with how many series have it.
+	Values []count `json:"values"`
+}
+
+// number is a parameter between 1 and most.
+func number(r *http.Request, name string, usual, most int) (int, error) {
+	text := r.FormValue(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, badRequest(fmt.Sprintf("%s must be a number from 1 to %d", name, most))
+	}
+	return n, nil
+}
+
+// one is the tenant of a request that is about one.
+func one(r *http.Request) (string, error) {
+	if names := tenant.All(r.Context()); len(names) != 1 {
+		return "", badRequest("one tenant at a time: name one")
+	}
+	return tenant.From(r.Context()), nil
+}
+
+func (a *api) series(r *http.Request) (any, error) {
+	q := storage.SeriesQuery{Metric: r.FormValue("metric"), Label: r.FormValue("label"), Unsealed: r.FormValue("window") == ""}
+	var err error
+	if q.Tenant, err = one(r); err != nil {
+		return nil, err
+	}
+	if q.Limit, err = number(r, "limit", usualEntries, maxEntries); err != nil {
+		return nil, err
+	}
+	if !q.Unsealed {
+		if q.Window, err = strconv.ParseInt(r.FormValue("window"), 10, 64); err != nil {
+			return nil, badRequest("window must be the number of one, as churn lists them")
+		}
+	}
+	if err := a.Ready(); err != nil {
+		return nil, err
+	}
+	leave, err := enter(r.Context(), a.counting)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	found, err := a.Store.CountSeries(r.Context(), q)
+	if err != nil {
+		return nil, err
+	}
+	return seriesAnswer{
+		Series: found.Series, AllMetrics: found.AllMetrics, AllLabels: found.AllLabels,
+		Metrics: counts(found.Metrics), Labels: counts(found.Labels), Values: counts(found.Values),
+	}, nil
+}
+
+// churnAnswer is how a tenant's windows differ.
+type churnAnswer struct {
+	// Unsealed is how many series have samples that aren't sealed.
+	Unsealed int           `json:"unsealed"`
+	Windows  []churnWindow `json:"windows"`
+	// Cut says that older windows were left out, for there are too many series to look at.
+	Cut bool `json:"cut"`
+}
+
+type churnWindow struct {
+	Window  int64     `json:"window"`
+	Start   time.Time `json:"start"`
+	End     time.Time `json:"end"`
+	Metrics int       `json:"metrics"`
+	Series  int       `json:"series"`
+	// Added weren't there in the window before, Gone were and aren't any more; -1: not known.
+	Added int `json:"added"`
+	Gone  int `json:"gone"`
+}
+
+func (a *api) churn(r *http.Request) (any, error) {
+	name, err := one(r)
+	if err != nil {
+		return nil, err
+	}
+	n, err := number(r, "windows", usualWindows, maxWindows)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Ready(); err != nil {
+		return nil, err
+	}
+	leave, err := enter(r.Context(), a.counting)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	list, cut, err := a.Store.Churn(r.Context(), name, n)
+	if err != nil {
+		return nil, err
+	}
+	out := churnAnswer{Unsealed: a.Store.ActiveSeries(name), Windows: []churnWindow{}, Cut: cut}
+	for _, w := range list {
+		out.Windows = append(out.Windows, churnWindow{w.Window, w.Start, w.End, w.Metrics, w.Series, w.Added, w.Gone})
+	}
+	return out, nil
+}

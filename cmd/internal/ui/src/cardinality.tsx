@@ -1,0 +1,169 @@
+// Cardinality: of what the series of a window are made, and how many came and went.
+import { call } from './api';
+import type { ViewProps } from './app';
+import { count, plural, selector } from './format';
+import { go, href } from './location';
+import { Empty, Failure, Meter, Notice, Panel, Stat, useLoad } from './parts';
+import { day } from './time';
+
+interface Churn {
+  unsealed: number;
+  cut: boolean;
+  windows: { window: number; start: string; end: string; metrics: number; series: number; added: number; gone: number }[];
+}
+
+interface Count {
+  name: string;
+  count: number;
+}
+
+interface Made {
+  series: number;
+  all_metrics: number;
+  all_labels: number;
+  metrics: Count[];
+  labels: Count[];
+  values: Count[];
+}
+
+const limit = 50;
+
+// open stands for what isn't sealed, in the place of a window's number.
+const open = 'open';
+
+export function Cardinality({ tenant, place }: ViewProps) {
+  const asked = place.params;
+  const metric = asked.get('metric') ?? '';
+  const label = asked.get('label') ?? '';
+  const change = (part: Record<string, string>) => {
+    const params = new URLSearchParams(asked);
+    for (const [k, v] of Object.entries(part)) v ? params.set(k, v) : params.delete(k);
+    go('cardinality', params);
+  };
+  const churn = useLoad((signal) => call<Churn>('cassia/churn', {}, { tenant, signal }).then((a) => a.data), [tenant]);
+  // The newest that there is, where nothing was chosen.
+  const newest = churn.data?.windows.at(-1)?.window;
+  const window = asked.get('window') ?? (churn.data ? (churn.data.unsealed || !newest ? open : String(newest)) : '');
+  const sealed = window !== open;
+  const made = useLoad(
+    async (signal) => !window ? undefined : call<Made>('cassia/series', { window: sealed ? window : undefined, metric: metric || undefined, label: label || undefined, limit }, { tenant, signal }).then((a) => a.data),
+    [tenant, window, metric, label],
+  );
+  const chosen = churn.data?.windows.find((w) => String(w.window) === window);
+  const when = sealed ? (chosen ? `of ${day(chosen.start)}` : '') : 'not sealed yet';
+  const nothing = churn.data && !churn.data.windows.length && !churn.data.unsealed;
+  return (
+    <>
+      <div class="head-line">
+        <h1>Cardinality</h1>
+        <p>Of what the series are made, and how many came and went.</p>
+      </div>
+      <div class="stats">
+        <Stat name="Not sealed yet" value={churn.data ? count(churn.data.unsealed) : '…'} note="series in memory" />
+        <Stat name="Newest window" value={churn.data ? count(churn.data.windows.at(-1)?.series ?? 0) : '…'} note={!churn.data ? '' : churn.data.windows.length ? `series on ${day(churn.data.windows.at(-1)!.start)}` : 'nothing sealed yet'} />
+        <Stat name="Metrics" value={made.data ? count(made.data.all_metrics) : '…'} note={`of the series ${when}`} />
+        <Stat name="Labels" value={made.data ? count(made.data.all_labels) : '…'} note="different names" />
+      </div>
+      {churn.error ? <Failure error={churn.error} again={churn.again} /> : null}
+      {nothing ? (
+        <section class="panel"><Empty title="This tenant has no series">Send samples by remote write, or choose another tenant above.</Empty></section>
+      ) : (
+        <>
+          <Windows churn={churn.data} chosen={window} choose={(w) => change({ window: w, metric: '', label: '' })} />
+          <div class="head-line">
+            <h2>Series {when}</h2>
+            {metric && <p>of metric <code>{metric}</code> <button class="link" onClick={() => change({ metric: '', label: '' })}>all metrics</button></p>}
+            {made.data && <p>{plural(made.data.series, 'series')}</p>}
+          </div>
+          {made.error ? <Failure error={made.error} again={made.again} /> : null}
+          <div class="columns" aria-busy={made.loading}>
+            <List
+              title="Metrics by series" all={made.data?.all_metrics} list={made.data?.metrics} of={made.data?.series ?? 0}
+              link={(name) => href('explore', query(tenant, { __name__: name }, chosen))}
+              action={metric ? undefined : ['Labels', (name) => change({ metric: name, label: '' })]}
+            />
+            <List
+              title="Labels by values" all={made.data?.all_labels} list={made.data?.labels} of={made.data?.labels[0]?.count ?? 0}
+              action={['Values', (name) => change({ label: name })]} chosen={label}
+            />
+            {label && (
+              <List
+                title={<>Values of <code>{label}</code> by series</>} list={made.data?.values} of={made.data?.series ?? 0}
+                link={(value) => href('explore', query(tenant, metric ? { __name__: metric, [label]: value } : { [label]: value }, chosen))}
+              />
+            )}
+          </div>
+        </>
+      )}
+    </>
+  );
+}
+
+/** query asks for a selector in the time of a window. */
+function query(tenant: string, labels: Record<string, string>, window?: { start: string; end: string }): Record<string, string> {
+  const out: Record<string, string> = { q: `count(${selector(labels)})` };
+  if (Object.keys(labels).length === 1 && labels['__name__']) out['q'] = selector(labels);
+  if (tenant) out['tenant'] = tenant;
+  if (window) {
+    out['from'] = window.start;
+    out['to'] = window.end;
+  }
+  return out;
+}
+
+function Windows(props: { churn: Churn | undefined; chosen: string; choose: (w: string) => void }) {
+  const { churn } = props;
+  const most = Math.max(1, ...(churn?.windows ?? []).map((w) => w.series), churn?.unsealed ?? 0);
+  const signed = (n: number, sign: string) => (n < 0 ? '–' : n === 0 ? '0' : sign + count(n));
+  return (
+    <Panel title="Series a window" aside="New and gone: against the window before">
+      {churn?.cut && <Notice tone="info" title="Older windows are left out: there are too many series to compare." />}
+      <div class={`scroll ${churn ? '' : 'reserve'}`}>
+        <table class="churn">
+          <thead><tr><th>Window</th><th class="wide">Series</th><th class="num"><span class="hidden">Number</span></th><th class="num">New</th><th class="num">Gone</th></tr></thead>
+          <tbody>
+            <tr aria-selected={props.chosen === open}>
+              <td><button class="link" onClick={() => props.choose(open)}>Not sealed</button></td>
+              <td class="wide"><Meter share={(churn?.unsealed ?? 0) / most} tone="soft" /></td>
+              <td class="num">{count(churn?.unsealed ?? 0)}</td><td class="num">–</td><td class="num">–</td>
+            </tr>
+            {[...(churn?.windows ?? [])].reverse().map((w) => (
+              <tr key={w.window} aria-selected={String(w.window) === props.chosen}>
+                <td><button class="link" onClick={() => props.choose(String(w.window))}>{day(w.start)}</button></td>
+                <td class="wide"><Meter share={w.series / most} /></td>
+                <td class="num">{count(w.series)}</td>
+                <td class="num">{signed(w.added, '+')}</td>
+                <td class="num">{signed(w.gone, '−')}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Panel>
+  );
+}
+
+function List(props: {
+  title: preact.ComponentChildren; list: Count[] | undefined; all?: number | undefined; of: number;
+  link?: (name: string) => string; action?: [string, (name: string) => void] | undefined; chosen?: string;
+}) {
+  const { list, all } = props;
+  const aside = list && all && all > list.length ? `the first ${list.length} of ${count(all)}` : undefined;
+  return (
+    <Panel title={props.title} aside={aside}>
+      {list && !list.length && <p class="small">There are none.</p>}
+      <ul class="counts">
+        {(list ?? []).map((c) => (
+          <li key={c.name} class={props.chosen === c.name ? 'chosen' : ''}>
+            <div class="count-line">
+              {props.link ? <a href={props.link(c.name)} title="Explore">{c.name}</a> : <span class="count-name">{c.name}</span>}
+              <span class="count-value">{count(c.count)}</span>
+              {props.action && <button class="link" onClick={() => props.action![1](c.name)} aria-label={`${props.action[0]} of ${c.name}`}>{props.action[0]}</button>}
+            </div>
+            <Meter share={props.of ? c.count / props.of : 0} label={`${c.count} of ${props.of}`} />
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}

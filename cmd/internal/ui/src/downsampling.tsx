@@ -1,0 +1,200 @@
+// Downsampling: what waits to be sealed, how far behind that is, what is sealed at which resolution, and what came late.
+import { useState } from 'preact/hooks';
+import { call } from './api';
+import type { ViewProps } from './app';
+import { count, plural } from './format';
+import { Empty, Failure, Notice, Panel, Stat, Tabs, useLoad } from './parts';
+import { day, duration, since, utc } from './time';
+import { resolutions, useWindows, widths, type Window } from './windows';
+
+interface Slot {
+  start: string;
+  end: string;
+  at: string;
+}
+
+interface Partition {
+  partition: number;
+  mine: boolean;
+  owner?: string;
+  waiting_slots: number;
+  oldest?: Slot | null;
+  last_sealed?: Slot | null;
+  damaged_slots?: number;
+  failed_rounds: number;
+  last_error?: string;
+  do?: string;
+}
+
+interface Work {
+  halted?: string;
+  alarm: boolean;
+  lag_seconds: number;
+  lag_limit_seconds: number;
+  waiting_slots: number;
+  stuck_partitions: number[];
+  last_round?: string;
+  sealed_slots: number;
+  repaired_slots: number;
+  doing?: string;
+  worked_seconds: number;
+  rested_seconds: number;
+  rollups: { windows: number; first: { tenant: string; start: string; end: string; seals: number; last_error?: string }[] };
+  failing_chores: { chore: string; failures: number; last_error: string }[];
+  partitions: Partition[] | null;
+  whole: boolean;
+}
+
+export function Downsampling({ tenant }: ViewProps) {
+  const work = useLoad((signal) => call<Work>('cassia/work', {}, { tenant, signal }).then((a) => a.data), [tenant], 10_000);
+  const windows = useWindows(tenant);
+  const w = work.data;
+  const late = (windows.data?.windows ?? []).filter((x) => x.resolution === 'raw' && x.again > 0).reverse();
+  const busy = w ? w.worked_seconds / Math.max(1, w.worked_seconds + w.rested_seconds) : 0;
+  return (
+    <>
+      <div class="head-line">
+        <h1>Downsampling</h1>
+        <p>What is over is sealed, and rolled up to 5 minutes and an hour at the same time.</p>
+      </div>
+      {work.error ? <Failure error={work.error} again={work.again} /> : null}
+      <div class="stats">
+        <Stat name="Slots waiting" value={w ? count(w.waiting_slots) : '…'} note="over, settled, not sealed" bad={w?.alarm} />
+        <Stat name="Lag" value={w ? duration(w.lag_seconds) : '…'} note={w ? `an alarm above ${duration(w.lag_limit_seconds)}` : undefined} bad={w?.alarm} />
+        <Stat name="Sealed" value={w ? count(w.sealed_slots) : '…'} note="slots, since the start" />
+        <Stat name="Repaired" value={w ? count(w.repaired_slots) : '…'} note="slots, for late data" />
+        <Stat name="Without rollups" value={w ? count(w.rollups.windows) : '…'} note="windows, to be worked off" />
+        <Stat name="At work" value={w ? `${(busy * 100).toFixed(busy < 0.1 ? 1 : 0)} %` : '…'} note={w?.doing || (w?.last_round ? `looked ${since(w.last_round)}` : 'of the time')} />
+      </div>
+      {w && <Troubles work={w} />}
+      {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
+      <Timeline windows={windows.data?.windows} cut={windows.data?.cut ?? false} />
+      <Panel title="Late data" aside="Slots that were sealed again, by window">
+        {late.length ? (
+          <div class="scroll">
+            <table>
+              <thead><tr><th>Window</th><th class="num">Sealed again</th><th class="num">Rollups missing</th></tr></thead>
+              <tbody>{late.slice(0, 30).map((x) => <tr key={x.start}><td>{day(x.start)}</td><td class="num">{plural(x.again, 'time')}</td><td class="num">{x.unrolled ? plural(x.unrolled, 'seal') : 'none'}</td></tr>)}</tbody>
+            </table>
+          </div>
+        ) : (
+          <p class="small">{windows.data ? 'Nothing came after its slot was sealed. If something does, exactly its buckets are computed anew, from all samples.' : '\u00a0'}</p>
+        )}
+      </Panel>
+      <Partitions list={w?.partitions ?? []} />
+    </>
+  );
+}
+
+function Troubles({ work: w }: { work: Work }) {
+  const none = !w.halted && !w.alarm && !w.stuck_partitions.length && !w.failing_chores.length && !w.rollups.first.some((f) => f.last_error);
+  if (none) return null;
+  return (
+    <div>
+      {w.halted && <Notice tone="error" title="Nothing is sealed.">{w.halted}</Notice>}
+      {w.alarm && <Notice tone="error" title={`Sealing is ${duration(w.lag_seconds)} behind.`}>See the errors of partitions below, and the process’ log for “sealing failed”. Over Cassandra, more processes with --target=downsample divide the work.</Notice>}
+      {w.stuck_partitions.length > 0 && <Notice tone="warning" title={`The work of ${plural(w.stuck_partitions.length, 'partition')} fails again and again: ${w.stuck_partitions.join(', ')}.`} />}
+      {w.failing_chores.map((c) => <Notice key={c.chore} tone="warning" title={`${c.chore} has failed ${plural(c.failures, 'time')}.`}>{c.last_error}</Notice>)}
+      {w.rollups.first.filter((f) => f.last_error).map((f) => <Notice key={f.tenant + f.start} tone="warning" title={`Rolling up ${day(f.start)} of tenant ${f.tenant} fails.`}>{f.last_error}</Notice>)}
+    </div>
+  );
+}
+
+const spans: [string, string, number][] = [['7d', '7 days', 7], ['30d', '30 days', 30], ['1y', 'a year', 365], ['all', 'all', Infinity]];
+
+/** Timeline draws what is sealed at which resolution, a lane each. */
+function Timeline({ windows, cut }: { windows: Window[] | undefined; cut: boolean }) {
+  const [span, setSpan] = useState('');
+  if (windows && !windows.length) {
+    return <Panel title="What is sealed"><Empty title="Nothing is sealed yet">A slot is sealed when it is over and has settled; by default it is two hours long, and waits a quarter of an hour for stragglers.</Empty></Panel>;
+  }
+  const now = Date.now();
+  const list = windows ?? [];
+  const oldest = Math.min(now - 86400_000, ...list.filter((w) => w.resolution === 'raw').map((w) => Date.parse(w.start)), ...list.map((w) => Date.parse(w.start)).filter((t) => !list.some((w) => w.resolution === 'raw') && t > 0));
+  const usual = spans.find(([, , days]) => now - days * 86400_000 <= oldest)![0];
+  const days = spans.find(([name]) => name === (span || usual))![2];
+  const begin = days === Infinity ? Math.min(oldest, ...list.map((w) => Date.parse(w.start))) : now - days * 86400_000;
+  const at = (t: number) => ((Math.min(now, Math.max(begin, t)) - begin) / (now - begin)) * 100;
+  const newest = Math.max(begin, ...list.filter((w) => w.resolution === 'raw').map((w) => Math.min(now, sealedUntil(w))));
+  return (
+    <Panel title="What is sealed" aside={<Tabs label="Time shown" tabs={spans.map(([name, words]) => [name, words])} at={span || usual} onChange={setSpan} />}>
+      {cut && <p class="small">Of each resolution the newest 800 windows are shown.</p>}
+      <div class="timeline">
+        {resolutions.map((res) => {
+          const own = list.filter((w) => w.resolution === res && Date.parse(w.end) > begin);
+          return (
+            <div class="lane" key={res}>
+              <div class="lane-name"><b>{res}</b> <span>{widths[res]}</span></div>
+              <div class="lane-track">
+                {own.map((w, i) => {
+                  const until = res === 'raw' ? sealedUntil(w) : Math.min(Date.parse(w.end), newest);
+                  // The oldest one may begin before there was anything.
+                  const left = at(i === 0 ? Math.max(Date.parse(w.start), until - sealedTime(w)) : Date.parse(w.start));
+                  const width = at(until) - left;
+                  return width > 0 && <span key={w.start} class={`block r-${res} ${w.unrolled ? 'unrolled' : ''} ${w.again && res === 'raw' ? 'again' : ''}`} style={{ left: `${left}%`, width: `${width}%` }} title={words(w)} />;
+                })}
+                {newest < now && <span class="block open" style={{ left: `${at(newest)}%`, width: `${100 - at(newest)}%` }} title="Not sealed yet: staged, and in memory" />}
+              </div>
+            </div>
+          );
+        })}
+        <div class="lane axis" aria-hidden="true">
+          <div class="lane-name" />
+          <div class="lane-axis">{[0, 0.5, 1].map((f) => <span key={f}>{f === 1 ? 'now' : days <= 7 ? utc(begin + f * (now - begin)).slice(5) : day(begin + f * (now - begin))}</span>)}</div>
+        </div>
+      </div>
+      <ul class="keys">
+        <li><i class="block r-raw" /> sealed</li>
+        <li><i class="block r-raw again" /> sealed again, for late data</li>
+        <li><i class="block r-raw unrolled" /> rollups missing</li>
+        <li><i class="block open" /> not sealed yet</li>
+      </ul>
+    </Panel>
+  );
+}
+
+/** sealedUntil is about up to when a window of raw samples is sealed: slots are sealed in order, but for late ones. */
+function sealedUntil(w: Window): number {
+  const start = Date.parse(w.start);
+  const end = Date.parse(w.end);
+  return end < Date.now() ? end : start + sealedTime(w);
+}
+
+/** sealedTime is how much of a window's time is sealed, milliseconds. */
+function sealedTime(w: Window): number {
+  return ((Date.parse(w.end) - Date.parse(w.start)) * w.slots) / w.of;
+}
+
+function words(w: Window): string {
+  let text = `${utc(w.start)} – ${utc(w.end)} UTC: ${w.slots} of ${w.of} slots`;
+  if (w.again) text += `, ${w.again} sealed again`;
+  if (w.unrolled) text += `, rollups of ${w.unrolled} seals missing`;
+  return text;
+}
+
+function Partitions({ list }: { list: Partition[] }) {
+  if (!list.length) return null;
+  const bad = list.some((p) => p.failed_rounds > 0);
+  return (
+    <details class="panel" open={bad || list.some((p) => p.waiting_slots > 0)}>
+      <summary><h2>Partitions of the work</h2> <span class="small">{list.every((p) => p.mine) ? `all ${list.length} are this process’` : `${list.filter((p) => p.mine).length} of ${list.length} are this process’`}</span></summary>
+      <div class="scroll">
+        <table>
+          <thead><tr><th>Partition</th>{list.some((p) => p.owner) && <th>Owner</th>}<th class="num">Waiting</th><th>Oldest that waits</th><th>Sealed last</th>{bad && <th>Failures</th>}</tr></thead>
+          <tbody>
+            {list.map((p) => (
+              <tr key={p.partition}>
+                <td>{p.partition}</td>
+                {list.some((o) => o.owner) && <td>{p.owner ?? 'nobody'}</td>}
+                <td class="num">{p.mine ? count(p.waiting_slots) : '–'}</td>
+                <td>{p.oldest ? `${utc(p.oldest.start)}, since ${since(p.oldest.at)}` : '–'}</td>
+                <td>{p.last_sealed ? `${utc(p.last_sealed.start)}, ${since(p.last_sealed.at)}` : '–'}</td>
+                {bad && <td>{p.failed_rounds ? `${plural(p.failed_rounds, 'round')}: ${p.last_error ?? ''} ${p.do ?? ''}` : ''}</td>}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  );
+}

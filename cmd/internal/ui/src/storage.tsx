@@ -1,0 +1,145 @@
+// Storage: what a tenant's data take, what goes next, and to an admin, how the engine is.
+import { call } from './api';
+import type { ViewProps } from './app';
+import { bytes, count, plural } from './format';
+import { Empty, Failure, Meter, Notice, Panel, Stat, useLoad, type Tone } from './parts';
+import { about, day, since } from './time';
+import { resolutions, useWindows, widths, type Kept, type Window } from './windows';
+
+interface Health {
+  engine: string;
+  disk: { path: string; bytes: number; free: number; total: number } | null;
+  tables: Record<string, number> | null;
+  findings: { level: 'ok' | 'note' | 'warning' | 'error'; what: string; why?: string; do?: string }[];
+  examined: string;
+}
+
+export function Storage({ session, tenant }: ViewProps) {
+  const windows = useWindows(tenant);
+  const health = useLoad(
+    (signal) => (session.admin ? call<Health>('cassia/health', {}, { signal }).then((a) => a.data) : Promise.resolve(undefined)),
+    [session.admin], 60_000,
+  );
+  const all = windows.data?.windows ?? [];
+  const known = all.every((w) => w.bytes >= 0);
+  const sum = (res?: string) => all.filter((w) => !res || w.resolution === res).reduce((n, w) => n + Math.max(0, w.bytes), 0);
+  const h = health.data;
+  return (
+    <>
+      <div class="head-line">
+        <h1>Storage</h1>
+        <p>What tenant <b>{tenant}</b> has sealed, and when it goes.</p>
+      </div>
+      <div class="stats">
+        <Stat name="Sealed" value={!windows.data ? '…' : known ? bytes(sum()) : '–'} note={plural(all.length, 'window')} />
+        {resolutions.map((res) => (
+          <Stat key={res} name={res} value={!windows.data ? '…' : known ? bytes(sum(res)) : '–'} note={widths[res]} />
+        ))}
+        {h?.disk && <Stat name="Directory" value={bytes(h.disk.bytes)} note="of all tenants, log included" />}
+        {h?.disk && h.disk.total > 0 && <Stat name="Free" value={bytes(h.disk.free)} note={`of ${bytes(h.disk.total)}`} bad={h.disk.free < h.disk.total / 20} />}
+      </div>
+      {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
+      {!known && <p class="small">Over Cassandra the nodes know what a window takes: <code>nodetool tablestats</code>.</p>}
+      {windows.data && !all.length ? (
+        <section class="panel"><Empty title="Nothing is sealed yet">The first two hours of a store are staged, and in memory. <a href="#/downsampling">Downsampling</a> shows what waits.</Empty></section>
+      ) : (
+        <div class="columns thirds">
+          {resolutions.map((res) => (
+            <Resolution key={res} res={res} list={all.filter((w) => w.resolution === res)} kept={windows.data?.kept} longest={windows.data?.longest} />
+          ))}
+        </div>
+      )}
+      {all.length > 0 && <Next list={all} />}
+      {health.error ? <Failure error={health.error} again={health.again} /> : null}
+      {h && <Findings health={h} />}
+      {h?.tables && <Tables tables={h.tables} />}
+    </>
+  );
+}
+
+const days = (seconds: number) => (seconds === 0 ? 'for ever' : seconds === 365 * 86400 ? 'for a year' : `for ${about(seconds)}`);
+
+function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kept | undefined; longest: Kept | undefined }) {
+  const { res, list, kept, longest } = props;
+  const shown = list.slice(-60);
+  const most = Math.max(1, ...shown.map((w) => w.bytes));
+  const sized = shown.some((w) => w.bytes > 0);
+  return (
+    <Panel title={<><span class={`res-chip r-${res}`}>{res}</span></>} aside={kept && <span>kept {days(kept[res])}{longest && longest[res] !== kept[res] && `; a class ${days(longest[res])}`}</span>}>
+      <div class={`bars r-${res}`} role="img" aria-label={`Bytes by window, ${plural(list.length, 'window')}`}>
+        {shown.map((w) => (
+          <i key={w.start} style={{ height: sized ? `${Math.max(3, (100 * w.bytes) / most)}%` : '40%' }} title={`${day(w.start)} – ${day(w.end)}: ${w.bytes < 0 ? 'size not known' : bytes(w.bytes)}`} />
+        ))}
+      </div>
+      <div class="bars-axis"><span>{shown[0] ? day(shown[0].start) : 'none'}</span><span>{shown.length > 1 ? day(shown.at(-1)!.end) : ''}</span></div>
+      <p class="small">{plural(list.length, 'window')}{list.length > shown.length && `, of which the newest ${shown.length} are drawn`}; the largest takes {sized ? bytes(most) : 'what isn’t in files yet'}</p>
+    </Panel>
+  );
+}
+
+function Next({ list }: { list: Window[] }) {
+  const going = list.filter((w) => w.hidden).sort((a, b) => a.hidden!.localeCompare(b.hidden!)).slice(0, 8);
+  return (
+    <Panel title="What goes next" aside="Hidden when its retention is over; the space comes back 7 days later">
+      {going.length ? (
+        <div class="scroll">
+          <table>
+            <thead><tr><th>Resolution</th><th>Window</th><th class="num">Size</th><th>Hidden</th><th>Space back</th></tr></thead>
+            <tbody>
+              {going.map((w) => (
+                <tr key={w.resolution + w.start}>
+                  <td><span class={`res-chip r-${w.resolution}`}>{w.resolution}</span></td>
+                  <td class="nowrap">{day(w.start)} – {day(w.end)}</td>
+                  <td class="num">{w.bytes < 0 ? '–' : bytes(w.bytes)}</td>
+                  <td class="nowrap">{day(w.hidden!)}, {since(w.hidden!)}</td>
+                  <td class="nowrap">{w.goes ? day(w.goes) : '–'}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : (
+        <p class="small">Nothing: all of it is kept for ever.</p>
+      )}
+    </Panel>
+  );
+}
+
+const tones: Record<string, Tone> = { ok: 'ok', note: 'info', warning: 'warning', error: 'error' };
+
+function Findings({ health }: { health: Health }) {
+  const bad = health.findings.filter((f) => f.level === 'error' || f.level === 'warning').length;
+  return (
+    <Panel title="What the doctor finds" aside={<>{bad ? plural(bad, 'thing') + ' to look at' : 'all is well'} · looked {since(health.examined)}</>}>
+      {health.findings.map((f, i) => (
+        <Notice key={i} tone={tones[f.level] ?? 'info'} title={f.what}>
+          {f.why && <p>{f.why}</p>}
+          {f.do && <div class="do"><pre>{f.do}</pre></div>}
+        </Notice>
+      ))}
+    </Panel>
+  );
+}
+
+const meanings: Record<string, string> = {
+  stage: 'samples that aren’t sealed', raw: 'samples', r5m: 'buckets of 5 minutes', r1h: 'buckets of an hour', catalog: 'names of metrics, labels, values',
+  metadata: 'what metrics mean', sealed: 'marks of what is sealed', defined: 'series of unsealed samples', held: 'samples of replicas',
+};
+
+function Tables({ tables }: { tables: Record<string, number> }) {
+  const list = Object.entries(tables).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  const all = list.reduce((n, [, b]) => n + b, 0);
+  return (
+    <Panel title="Tables of the engine" aside={`${bytes(all)} in sorted files, of all tenants`}>
+      {!list.length && <p class="small">All is in memory and in the log still: {count(0)} files.</p>}
+      <ul class="counts">
+        {list.map(([name, n]) => (
+          <li key={name}>
+            <div class="count-line"><code class="count-name">{name}</code><span class="small grow">{meanings[name] ?? ''}</span><span class="count-value">{bytes(n)}</span></div>
+            <Meter share={n / Math.max(1, all)} label={`${bytes(n)} of ${bytes(all)}`} />
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}

@@ -1,0 +1,104 @@
+// Tenants: who may use what, and what of it is in use.
+import { useState } from 'preact/hooks';
+import { call } from './api';
+import type { ViewProps } from './app';
+import { bytes, count, plural } from './format';
+import { href } from './location';
+import { Failure, Meter, useLoad } from './parts';
+import { duration } from './time';
+
+interface Limits {
+  tenant: string;
+  limits: Record<string, number>;
+  used: Record<string, number>;
+  left: Record<string, number>;
+}
+
+// As in --limits.file, in the order in which people ask.
+const names: Record<string, string> = {
+  samples_per_second: 'Samples a second', samples_burst: 'Samples at once', active_series: 'Series with unsealed samples', new_series_per_hour: 'New series an hour',
+  exemplars_per_second: 'Exemplars a second', queries: 'Queries at once', queries_waiting: 'Queries that wait', query_series: 'Series a query', query_samples: 'Samples a query',
+  query_bytes: 'Bytes a query', query_range: 'Range of a query', labels: 'Labels of a series', label_name_bytes: 'Length of a label’s name',
+  label_value_bytes: 'Length of a label’s value', request_bytes: 'Size of a request',
+};
+
+// Of rates it is known how much of what may come at once is in use: by default, samples of ten seconds.
+const rates: Record<string, (t: Limits) => number> = {
+  samples_per_second: (t) => {
+    const burst = t.limits['samples_burst'] ?? Math.max(2000, 10 * t.limits['samples_per_second']!);
+    return Math.min(1, Math.max(0, 1 - (t.left['samples_per_second'] ?? burst) / burst));
+  },
+};
+
+const shownAtFirst = 60;
+
+export function Tenants({ session, tenant }: ViewProps) {
+  const [text, setText] = useState('');
+  const [more, setMore] = useState(false);
+  const list = useLoad((signal) => call<{ tenants: Limits[]; all: number }>('cassia/tenants', {}, { signal }).then((a) => a.data), [], 10_000);
+  const found = (list.data?.tenants ?? []).filter((t) => t.tenant.toLowerCase().includes(text.toLowerCase()));
+  const shown = more ? found : found.slice(0, shownAtFirst);
+  return (
+    <>
+      <div class="head-line">
+        <h1>Tenants</h1>
+        <p>What each may use, and what is in use now, in this process.</p>
+        {list.data && list.data.all > 6 && <input class="find" placeholder={`Find among ${count(list.data.all)}`} aria-label="Find a tenant" value={text} onInput={(e) => setText(e.currentTarget.value)} />}
+      </div>
+      {list.error ? <Failure error={list.error} again={list.again} /> : null}
+      {list.data && list.data.all > list.data.tenants.length && <p class="small">Of {plural(list.data.all, 'tenant')}, the {list.data.tenants.length} with the most series are listed.</p>}
+      <div class="columns tenant-list">
+        {shown.map((t) => <Tenant key={t.tenant} of={t} session={session} here={t.tenant === tenant} />)}
+      </div>
+      {found.length > shown.length && <button onClick={() => setMore(true)}>Show all {count(found.length)}</button>}
+      {list.data && !found.length && <p class="small">No tenant has that name.</p>}
+    </>
+  );
+}
+
+function shownAs(key: string, v: number): string {
+  if (key.endsWith('_bytes') && !key.startsWith('label')) return bytes(v);
+  if (key === 'query_range') return duration(v);
+  return count(v);
+}
+
+function Tenant({ of: t, session, here }: { of: Limits; session: ViewProps['session']; here: boolean }) {
+  const limits = Object.keys(names).filter((k) => t.limits[k]);
+  const used = (key: string) => t.used[key] ?? (t.left[key] !== undefined && !rates[key] ? Math.max(0, t.limits[key]! - t.left[key]!) : undefined);
+  return (
+    <section class={`panel tenant ${here ? 'here' : ''}`}>
+      <header class="panel-head">
+        <h2>{t.tenant}</h2>
+        {t.tenant === session.self_tenant && <span class="tag">Cassia’s own metrics</span>}
+        <div class="aside">
+          <a href={href('explore', { tenant: t.tenant })}>Explore</a>
+          <a href={href('cardinality', { tenant: t.tenant })}>Cardinality</a>
+        </div>
+      </header>
+      <dl class="facts">
+        <div><dt>Unsealed series</dt><dd>{count(t.used['active_series'] ?? 0)}</dd></div>
+        <div><dt>Queries</dt><dd>{count(t.used['queries'] ?? 0)} run, {count(t.used['queries_waiting'] ?? 0)} wait</dd></div>
+      </dl>
+      {limits.length ? (
+        <ul class="counts limits">
+          {limits.map((k) => {
+            const n = used(k);
+            const rate = rates[k]?.(t);
+            const share = rate ?? (n === undefined ? 0 : n / t.limits[k]!);
+            return (
+              <li key={k}>
+                <div class="count-line">
+                  <span class="count-name" title={k}>{names[k]}</span>
+                  <span class="count-value">{rate !== undefined ? `${shownAs(k, t.limits[k]!)}; ${Math.round(rate * 100)} % of a burst in use` : n === undefined ? `at most ${shownAs(k, t.limits[k]!)}` : `${shownAs(k, n)} of ${shownAs(k, t.limits[k]!)}`}</span>
+                </div>
+                {(n !== undefined || rate !== undefined) && <Meter share={share} tone={share > 0.9 ? 'full' : ''} />}
+              </li>
+            );
+          })}
+        </ul>
+      ) : (
+        <p class="small">No limits of its own: those of the whole process hold. <code>--limits.file</code> sets some.</p>
+      )}
+    </section>
+  );
+}

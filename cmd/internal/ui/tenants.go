@@ -1,0 +1,39 @@
+package ui
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// maxTenants bounds the tenants that are listed: those with the most series.
+const maxTenants = 500
+
+// tenantsAnswer is a list of what tells tenants their limits.
+type tenantsAnswer struct {
+	Tenants any `json:"tenants"`
+	// All is how many there are.
+	All int `json:"all"`
+}
+
+func (a *api) tenants(r *http.Request) (any, error) {
+	all, every := []string{}, true
+	if u := server.UserOf(r.Context()); u != nil {
+		all, every = u.Tenants()
+	}
+	if every {
+		known, err := a.Store.KnownTenants(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, tenant.Default), known...)
+		slices.Sort(all)
+		all = slices.Compact(all)
+	}
+	shown := slices.Clone(all)
+	slices.SortStableFunc(shown, func(x, y string) int { return cmp.Compare(a.Store.ActiveSeries(y), a.Store.ActiveSeries(x)) })
+	return tenantsAnswer{Tenants: a.Limits(shown[:min(len(shown), maxTenants)]), All: len(all)}, nil
+}

@@ -1,0 +1,93 @@
+package ui
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/downsample"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// windowsAnswer is what a tenant has sealed.
+type windowsAnswer struct {
+	Windows []window `json:"windows"`
+	// Cut says that there are more of them, older ones.
+	Cut bool `json:"cut"`
+	// Kept is how long samples and rollups are kept, Longest how long those of the class that is kept the longest.
+	Kept    kept `json:"kept"`
+	Longest kept `json:"longest"`
+}
+
+// kept is how long each resolution is kept, seconds; 0: for ever.
+type kept struct {
+	Raw float64 `json:"raw"`
+	R5m float64 `json:"5m"`
+	R1h float64 `json:"1h"`
+}
+
+func keptOf(k storage.Keep) kept {
+	return kept{k.Raw.Seconds(), k.FiveMinutes.Seconds(), k.OneHour.Seconds()}
+}
+
+type window struct {
+	Resolution string    `json:"resolution"`
+	Start      time.Time `json:"start"`
+	End        time.Time `json:"end"`
+	// Hidden is when the last of it is past its retention, Goes when its space comes back; zero: never.
+	Hidden time.Time `json:"hidden,omitzero"`
+	Goes   time.Time `json:"goes,omitzero"`
+	// Bytes are about what its rows take; -1: not known.
+	Bytes int64 `json:"bytes"`
+	// Slots are sealed, Of its Slots; Again is how many times a slot of a partition was sealed once more.
+	Slots int `json:"slots"`
+	Of    int `json:"of"`
+	Again int `json:"again"`
+	// Unrolled is how many seals have no rollups yet.
+	Unrolled int `json:"unrolled"`
+}
+
+func (a *api) windows(r *http.Request) (any, error) {
+	name, err := one(r)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := enter(r.Context(), a.surveying)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	list, cut, err := a.Store.Survey(r.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	usual, longest := a.Store.RetentionOf(name)
+	out := windowsAnswer{Windows: []window{}, Cut: cut, Kept: keptOf(usual), Longest: keptOf(longest)}
+	for _, w := range list {
+		out.Windows = append(out.Windows, window{
+			Resolution: w.Resolution.String(), Start: w.Start, End: w.End, Hidden: w.Hidden, Goes: w.Goes, Bytes: w.Bytes,
+			Slots: w.Slots, Of: w.Of, Again: w.Again, Unrolled: w.Unrolled,
+		})
+	}
+	return out, nil
+}
+
+// workAnswer is how sealing and rolling up stand, with what belongs to no tenant.
+type workAnswer struct {
+	downsample.Status
+	// Whole says that nothing was left out.
+	Whole bool `json:"whole"`
+}
+
+// work leaves out of the status what may name series, or other tenants, unless an admin asks.
+func (a *api) work(r *http.Request) (any, error) {
+	s := a.Work(r.Context())
+	if u := server.UserOf(r.Context()); u == nil || u.Admin() {
+		return workAnswer{s, true}, nil
+	}
+	s.Doing, s.Chores, s.Rollups.First = "", []downsample.ChoreStatus{}, []downsample.WindowStatus{}
+	for i := range s.Partitions {
+		s.Partitions[i].LastError, s.Partitions[i].Owner = "", ""
+	}
+	return workAnswer{s, false}, nil
+}

@@ -1,0 +1,336 @@
+package pebble
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Backups of a folder lie side by side, each a whole copy of an engine's directory:
+//
+//	folder ─┬─ 20261122T103000Z-1f…/         complete: its list is written last, and the name then
+//	        │    ├─ backup.json              the list: each file's size, time and SHA-256
+//	        │    └─ 000123.sst, MANIFEST-… , …
+//	        ├─ 20261123T103000Z-07…/         shares the files that didn't change, by hard links
+//	        └─ 20261124T103000Z-c2….part/    not complete
+const (
+	backupList    = "backup.json"
+	partialSuffix = ".part"
+	backupVersion = 1
+)
+
+var (
+	// ErrBackup says that a backup isn't what was written.
+	ErrBackup = errors.New("pebble: damaged backup")
+	// ErrNoBackup says that there is no complete backup.
+	ErrNoBackup = errors.New("pebble: no complete backup")
+	// ErrBackupBusy says that another backup into the folder is under way.
+	ErrBackupBusy = errors.New("pebble: another backup into this folder is under way")
+)
+
+// backedUp is what a backup's list says.
+type backedUp struct {
+	Version int             `json:"version"`
+	Taken   time.Time       `json:"taken"`
+	Files   []backedUpFiles `json:"files"`
+}
+
+// backedUpFiles is one file of a backup. Changed is its time in the engine's directory, nanoseconds since 1970.
+type backedUpFiles struct {
+	Name    string `json:"name"`
+	Size    int64  `json:"size"`
+	Changed int64  `json:"changed"`
+	SHA256  string `json:"sha256"`
+}
+
+// BackupStats says what a backup or a restore did: how many files there are and their bytes, and how many of them
+// were copied, for the others were there already.
+type BackupStats struct {
+	Files, Copied      int
+	Bytes, CopiedBytes int64
+	Removed            int // older backups
+	Name               string
+	Taken              time.Time
+	LeftOver           []string // names of backups that were begun and not finished, which were removed
+}
+
+// Backup copies a checkpoint, which nobody changes, into folder under a name. What the newest backup there has
+// already isn't copied again. The backup is complete and on the disk when Backup returns without an error; an end in
+// the middle leaves none. Of the backups there the newest keep stay; 0: all.
+func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now time.Time) (stats BackupStats, err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
+	}
+	lock, err := vfs.Default.Lock(filepath.Join(folder, "lock"))
+	if err != nil {
+		return stats, fmt.Errorf("%w: %s (%w)", ErrBackupBusy, folder, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	before, partial, err := backups(folder)
+	if err != nil {
+		return stats, err
+	}
+	for _, left := range partial {
+		if err := os.RemoveAll(filepath.Join(folder, left+partialSuffix)); err != nil {
+			return stats, fmt.Errorf("pebble: removing what an unfinished backup left: %w", err)
+		}
+	}
+	stats.LeftOver, stats.Name, stats.Taken = partial, name, now
+	c := copier{ctx: ctx, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	if len(before) > 0 {
+		c.before = filepath.Join(folder, before[len(before)-1])
+	}
+	if err := c.run(now); err != nil {
+		return stats, errors.Join(err, os.RemoveAll(c.to))
+	}
+	if err := rename(c.to, filepath.Join(folder, name)); err != nil {
+		return stats, err
+	}
+	for keep > 0 && len(before)+1 > keep {
+		// The list goes first: what is removed in part isn't taken for a whole backup.
+		gone := filepath.Join(folder, before[0])
+		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {
+			return stats, fmt.Errorf("pebble: removing an old backup: %w", err)
+		}
+		before = before[1:]
+		stats.Removed++
+	}
+	return stats, nil
+}
+
+// Backups lists the complete backups of a folder by name, the oldest first.
+func Backups(folder string) ([]string, error) {
+	names, _, err := backups(folder)
+	return names, err
+}
+
+func backups(folder string) (complete, partial []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, nil, fmt.Errorf("pebble: folder of backups: %w", err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if before, ok := strings.CutSuffix(name, partialSuffix); ok && e.IsDir() {
+			partial = append(partial, before)
+		} else if _, err := os.Stat(filepath.Join(folder, name, backupList)); err == nil {
+			complete = append(complete, name)
+		}
+	}
+	slices.Sort(complete)
+	return complete, partial, nil
+}
+
+// Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the
+// newest one. The files are compared with the backup's list; an end in the middle leaves dir as it was.
+func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, err error) {
+	if name == "" {
+		names, err := Backups(folder)
+		if err != nil {
+			return stats, err
+		}
+		if len(names) == 0 {
+			return stats, fmt.Errorf("%w in %s", ErrNoBackup, folder)
+		}
+		name = names[len(names)-1]
+	}
+	from := filepath.Join(folder, name)
+	list, err := readList(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stats, fmt.Errorf("%w at %s", ErrNoBackup, from)
+	}
+	if err != nil {
+		return stats, err
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return stats, fmt.Errorf("pebble: %s is no directory", dir)
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return stats, fmt.Errorf("pebble: %s must be empty, or not there: %w", dir, err)
+	}
+	stats = BackupStats{Name: name, Taken: list.Taken}
+	to := filepath.Clean(dir) + partialSuffix
+	if err := os.RemoveAll(to); err != nil {
+		return stats, fmt.Errorf("pebble: removing what an unfinished restore left: %w", err)
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return stats, fmt.Errorf("pebble: restoring: %w", err)
+	}
+	c := copier{ctx: ctx, from: from, to: to, stats: &stats}
+	for _, f := range list.Files {
+		got, err := c.copy(f.Name)
+		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
+			err = fmt.Errorf("%w: %s isn't the file that was backed up; another backup may have it", ErrBackup, filepath.Join(from, f.Name))
+		}
+		if err != nil {
+			return stats, errors.Join(err, os.RemoveAll(to))
+		}
+	}
+	return stats, errors.Join(syncDir(to), rename(to, dir))
+}
+
+func readList(dir string) (list backedUp, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, backupList))
+	if err != nil {
+		return list, fmt.Errorf("pebble: list of a backup: %w", err)
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return list, fmt.Errorf("%w: %s: %w", ErrBackup, filepath.Join(dir, backupList), err)
+	}
+	if list.Version != backupVersion {
+		return list, fmt.Errorf("%w: %s has version %d, this release reads %d", ErrBackup, dir, list.Version, backupVersion)
+	}
+	for _, f := range list.Files {
+		if f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." {
+			return list, fmt.Errorf("%w: %s names %q, which isn't a file of a backup", ErrBackup, dir, f.Name)
+		}
+	}
+	return list, nil
+}
+
+// copier copies a directory's files.
+type copier struct {
+	ctx      context.Context
+	from, to string
+	before   string // the backup before; "": there is none
+	stats    *BackupStats
+}
+
+// run copies all files and writes the list of them.
+func (c *copier) run(now time.Time) error {
+	known := map[string]backedUpFiles{}
+	if c.before != "" {
+		list, err := readList(c.before)
+		if err != nil {
+			return err
+		}
+		for _, f := range list.Files {
+			known[f.Name] = f
+		}
+	}
+	if err := os.Mkdir(c.to, 0o755); err != nil {
+		return fmt.Errorf("pebble: backup: %w", err)
+	}
+	entries, err := os.ReadDir(c.from)
+	if err != nil {
+		return fmt.Errorf("pebble: checkpoint: %w", err)
+	}
+	list := backedUp{Version: backupVersion, Taken: now.UTC()}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("pebble: checkpoint: %w", err)
+		}
+		f, ok := known[e.Name()]
+		// The files of rows never change under one name, and a checkpoint links to them, so their time stays, too.
+		if ok = ok && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano(); ok {
+			ok = os.Link(filepath.Join(c.before, f.Name), filepath.Join(c.to, f.Name)) == nil
+		}
+		if ok {
+			c.stats.Files++
+			c.stats.Bytes += f.Size
+		} else if f, err = c.copy(e.Name()); err != nil {
+			return err
+		}
+		list.Files = append(list.Files, f)
+	}
+	text, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return fmt.Errorf("pebble: list of a backup: %w", err)
+	}
+	if err := writeSynced(filepath.Join(c.to, backupList), strings.NewReader(string(text)+"\n")); err != nil {
+		return err
+	}
+	return syncDir(c.to)
+}
+
+// copy copies a file, and has it on the disk when it returns.
+func (c *copier) copy(name string) (f backedUpFiles, err error) {
+	in, err := os.Open(filepath.Join(c.from, name))
+	if err != nil {
+		return f, fmt.Errorf("pebble: copying: %w", err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return f, fmt.Errorf("pebble: copying: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, fmt.Errorf("%w: %s is no file", ErrBackup, in.Name())
+	}
+	sum, n := sha256.New(), counted{}
+	if err := writeSynced(filepath.Join(c.to, name), io.TeeReader(cancelable{c.ctx, in}, io.MultiWriter(sum, &n))); err != nil {
+		return f, err
+	}
+	c.stats.Files++
+	c.stats.Copied++
+	c.stats.Bytes += n.bytes
+	c.stats.CopiedBytes += n.bytes
+	return backedUpFiles{Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+type counted struct{ bytes int64 }
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	return len(p), nil
+}
+
+// cancelable ends with the context's error.
+type cancelable struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c cancelable) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+func writeSynced(path string, from io.Reader) error {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("pebble: copying: %w", err)
+	}
+	_, err = io.Copy(out, from)
+	if err == nil {
+		err = out.Sync()
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("pebble: copying %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// rename gives a directory its name, on the disk when it returns.
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("pebble: syncing %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package pebble
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// backedUpEngine is an engine with a folder of its backups.
+type backedUpEngine struct {
+	t           *testing.T
+	dir, folder string
+	e           *Engine
+	rows        int
+}
+
+func newBackedUp(t *testing.T) *backedUpEngine {
+	b := &backedUpEngine{t: t, dir: filepath.Join(t.TempDir(), "data"), folder: filepath.Join(t.TempDir(), "backups")}
+	var err error
+	b.e, err = Open(b.dir, DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.e.Close()) })
+	return b
+}
+
+// write adds a row, in a file of its own.
+func (b *backedUpEngine) write() {
+	b.rows++
+	require.NoError(b.t, b.e.Write(b.t.Context(), stageBatch(int64(b.rows), "v")))
+	require.NoError(b.t, b.e.db.Flush())
+}
+
+func (b *backedUpEngine) backup(ctx context.Context, name string, keep int) (BackupStats, error) {
+	checkpoint := filepath.Join(b.dir, "snapshots", name)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(checkpoint), 0o755))
+	require.NoError(b.t, b.e.Checkpoint(checkpoint))
+	defer os.RemoveAll(checkpoint)
+	return Backup(ctx, checkpoint, b.folder, name, keep, time.Unix(1e9, 0))
+}
+
+// restored is how many rows a backup has.
+func (b *backedUpEngine) restored(name string) int {
+	dir := filepath.Join(b.t.TempDir(), "restored")
+	_, err := Restore(b.t.Context(), b.folder, name, dir)
+	require.NoError(b.t, err)
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(b.t, err)
+	defer func() { require.NoError(b.t, e.Close()) }()
+	return stageRows(b.t, e)
+}
+
+func TestBackupsShareFiles(t *testing.T) {
+	b := newBackedUp(t)
+	for i, name := range []string{"a", "b", "c"} {
+		b.write()
+		stats, err := b.backup(t.Context(), name, 0)
+		require.NoError(t, err)
+		if i > 0 {
+			require.GreaterOrEqual(t, stats.Files-stats.Copied, i, "files of rows are shared")
+		}
+	}
+	for i, name := range []string{"a", "b", "c"} {
+		require.Equal(t, i+1, b.restored(name), name)
+	}
+	require.Equal(t, 3, b.restored(""), "the newest one")
+
+	// Older ones go, and what they shared stays.
+	b.write()
+	stats, err := b.backup(t.Context(), "d", 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, stats.Removed)
+	names, err := Backups(b.folder)
+	require.NoError(t, err)
+	require.Equal(t, []string{"c", "d"}, names)
+	require.Equal(t, 4, b.restored("d"))
+}
+
+// A backup that was cut off is none, and the next one removes what it left.
+func TestUnfinishedBackup(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.backup(ctx, "a", 0)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = Restore(t.Context(), b.folder, "", filepath.Join(t.TempDir(), "x"))
+	require.ErrorIs(t, err, ErrNoBackup)
+
+	left := filepath.Join(b.folder, "b"+partialSuffix) // as kill -9 leaves it
+	require.NoError(t, os.MkdirAll(left, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(left, "000001.sst"), []byte("half"), 0o644))
+	stats, err := b.backup(t.Context(), "c", 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b"}, stats.LeftOver)
+	require.NoDirExists(t, left)
+	require.Equal(t, 1, b.restored(""))
+}
+
+// A store that was restored may give a file's name to other rows: only the same file is shared.
+func TestBackupOfARestoredStore(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	b.write()
+	_, err = b.backup(t.Context(), "b", 0)
+	require.NoError(t, err)
+
+	other := &backedUpEngine{t: t, dir: filepath.Join(t.TempDir(), "data"), folder: b.folder}
+	_, err = Restore(t.Context(), b.folder, "a", other.dir)
+	require.NoError(t, err)
+	other.e, err = Open(other.dir, DefaultOptions())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.e.Close()) }()
+	other.rows = 10
+	other.write()
+	other.write()
+	_, err = other.backup(t.Context(), "c", 0)
+	require.NoError(t, err)
+	require.Equal(t, 3, b.restored("c"))
+	require.Equal(t, 2, b.restored("b"))
+}
+
+func TestDamagedBackup(t *testing.T) {
+	for about, damage := range map[string]func(path string) error{
+		"changed": func(path string) error {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text[len(text)/2] ^= 1
+			return os.WriteFile(path, text, 0o644)
+		},
+		"shorter": func(path string) error { return os.Truncate(path, 10) },
+		"gone":    os.Remove,
+	} {
+		b := newBackedUp(t)
+		b.write()
+		_, err := b.backup(t.Context(), "a", 0)
+		require.NoError(t, err, about)
+		files, err := filepath.Glob(filepath.Join(b.folder, "a", "*.sst"))
+		require.NoError(t, err)
+		require.NoError(t, damage(files[0]), about)
+		dir := filepath.Join(t.TempDir(), "restored")
+		_, err = Restore(t.Context(), b.folder, "", dir)
+		require.ErrorContains(t, err, filepath.Base(files[0]), about)
+		require.NoDirExists(t, dir, "nothing is restored by half")
+		require.NoDirExists(t, dir+partialSuffix, about)
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	_, err = Restore(t.Context(), b.folder, "", b.dir)
+	require.ErrorContains(t, err, "must be empty")
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	_, err = Restore(t.Context(), b.folder, "", file)
+	require.ErrorContains(t, err, "no directory")
+	_, err = Restore(t.Context(), b.folder, "z", filepath.Join(t.TempDir(), "x"))
+	require.ErrorIs(t, err, ErrNoBackup)
+	list := filepath.Join(b.folder, "a", backupList)
+	for text, want := range map[string]string{
+		"{": "unexpected end", `{"version":2}`: "version 2", `{"version":1,"files":[{"name":"../x"}]}`: "isn't a file of a backup",
+	} {
+		require.NoError(t, os.WriteFile(list, []byte(text), 0o644))
+		_, err = Restore(t.Context(), b.folder, "", filepath.Join(t.TempDir(), "x"))
+		require.ErrorIs(t, err, ErrBackup)
+		require.ErrorContains(t, err, want)
+	}
+	require.Equal(t, 1, stageRows(t, b.e), "what was there stays")
+}
