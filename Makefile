@@ -6,17 +6,19 @@ TESTFLAGS  ?=
 PROMETHEUS := bin/prometheus
 PROMTOOL   := bin/promtool
 EXPORTER   := bin/node_exporter
+ALERTS     := bin/alertmanager
 UI         := cmd/internal/ui
 
-# What the tests start: a real Prometheus, its promtool, and a real node exporter. Name your own to use those instead.
+# What the tests start: a real Prometheus, its promtool, a real node exporter and a real Alertmanager. Name your own to use those instead.
 export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
 export CASSIA_TEST_PROMTOOL      ?= $(CURDIR)/$(PROMTOOL)
 export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
+export CASSIA_TEST_ALERTMANAGER  ?= $(CURDIR)/$(ALERTS)
 
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants prometheus promtool node-exporter ui ui-modules release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager ui ui-modules release vet fmt lint clean
 
 all: build
 
@@ -29,7 +31,7 @@ run: build
 	./bin/cassia serve
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
-test: prometheus promtool node-exporter ui-modules
+test: prometheus promtool node-exporter alertmanager ui-modules
 	$(WITH_NODE) $(GO) test -timeout 50m $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
@@ -67,6 +69,10 @@ bench-rollups: build prometheus
 bench-tenants: build
 	$(GO) run ./cmd/internal/bench/tenants -cassia bin/cassia $(TENANTSFLAGS)
 
+# Blocks of history imported, killed three times on the way, and by remote write: prints a table.
+bench-import: build
+	$(GO) run ./cmd/internal/bench/imports -cassia bin/cassia -kills 3 $(IMPORTFLAGS)
+
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))
 	cd docker/prometheus && $(GO) build -tags remove_all_sd -o ../../$(PROMETHEUS) github.com/prometheus/prometheus/cmd/prometheus
@@ -80,6 +86,11 @@ endif
 node-exporter:
 ifeq ($(CASSIA_TEST_NODE_EXPORTER),$(CURDIR)/$(EXPORTER))
 	GO="$(GO)" docker/node-exporter.sh $(EXPORTER)
+endif
+
+alertmanager:
+ifeq ($(CASSIA_TEST_ALERTMANAGER),$(CURDIR)/$(ALERTS))
+	docker/alertmanager.sh $(ALERTS)
 endif
 
 # Builds the web page anew from its sources, which needs Node. What comes out is committed.

@@ -2,12 +2,19 @@ package storage
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // TestImport imports a week of series that cross slots and days, twice, the second time in other pieces.
@@ -48,4 +55,303 @@ func TestImport(t *testing.T) {
 	}
 	require.Equal(t, chunks.Chunks, ts.check().Chunks)
 	require.Equal(t, want, ts.all("default"))
+}
+
+// pastOf makes series of some days until now: floats, odd values, stale markers, start timestamps and native histograms.
+func pastOf(r *rand.Rand, now time.Time, days int) []ImportedSeries {
+	var list []ImportedSeries
+	from := now.AddDate(0, 0, -days).UnixMilli()
+	for i := range 12 {
+		s := ImportedSeries{labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%4), "instance", fmt.Sprint("h", i)), &chunk.Samples{}}
+		step := int64(100_000 + r.IntN(900_000))
+		v := 0.0
+		for t := from + r.Int64N(step); t <= now.UnixMilli(); t += step {
+			v += float64(r.IntN(5))
+			if r.IntN(200) == 0 {
+				v = 0
+			}
+			switch {
+			case i == 11:
+				h, err := chunk.Canonical(chunk.Histogram{T: t, Int: tsdbutil.GenerateTestHistogram(int64(v))})
+				if err != nil {
+					panic(err)
+				}
+				s.Samples.AppendHistogram(h)
+			case r.IntN(100) == 0:
+				s.Samples.AppendFloat(t, 0, []float64{math.Float64frombits(value.StaleNaN), math.NaN(), math.Inf(1), math.Copysign(0, -1)}[r.IntN(4)])
+			case r.IntN(500) == 0: // The series is away.
+				t += 40 * step
+			default:
+				s.Samples.AppendFloat(t, int64(i%2)*from, v)
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// copyOf returns samples that an import may keep.
+func copyOf(s *chunk.Samples) *chunk.Samples {
+	c := &chunk.Samples{}
+	c.AppendAll(s)
+	return c
+}
+
+// cut returns pieces of a history that overlap, in some order.
+func cut(r *rand.Rand, all []ImportedSeries) (pieces [][]ImportedSeries) {
+	for from := 0; from < len(all); {
+		to := min(len(all), from+1+r.IntN(len(all)))
+		first, last := boundsOf(all[from].Samples)
+		for t := first - dayMS; t <= last; {
+			until := t + 1 + r.Int64N(2*dayMS)
+			var piece []ImportedSeries
+			for _, s := range all[from:to] {
+				c := copyOf(s.Samples)
+				c.Clip(t-r.Int64N(3*hourMS), until)
+				piece = append(piece, ImportedSeries{s.Labels, c})
+			}
+			pieces = append(pieces, piece)
+			t = until + 1
+		}
+		// What comes after the first one's last sample.
+		var rest []ImportedSeries
+		for _, s := range all[from:to] {
+			c := copyOf(s.Samples)
+			c.Clip(last-dayMS, maxTime)
+			rest = append(rest, ImportedSeries{s.Labels, c})
+		}
+		pieces = append(pieces, rest)
+		from = to
+	}
+	r.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+	return pieces
+}
+
+// commit writes a history by the usual way.
+func (ts *testStore) commit(list []ImportedSeries) {
+	ts.t.Helper()
+	b := ts.NewBatch("default")
+	for _, s := range list {
+		ref, err := b.Define(nil, s.Labels)
+		require.NoError(ts.t, err)
+		for i, t := range s.Samples.T {
+			st := int64(0)
+			if len(s.Samples.ST) > 0 {
+				st = s.Samples.ST[i]
+			}
+			require.NoError(ts.t, b.Float(ref, t, st, s.Samples.V[i]))
+		}
+		for _, h := range s.Samples.H {
+			require.NoError(ts.t, b.Histogram(ref, h.T, h.ST, h.Int.Copy(), nil))
+		}
+	}
+	require.NoError(ts.t, b.Commit(ts.t.Context()))
+}
+
+// answers are the samples and buckets of all series.
+func (ts *testStore) answers() map[string]string {
+	ts.t.Helper()
+	got := map[string]string{}
+	q := Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime, Columns: rollup.AllColumns, Warn: func(err error) { require.NoError(ts.t, err) }}
+	for res := range rollup.Resolution(resolutions) {
+		q.Resolution = res
+		found, err := ts.Select(ts.t.Context(), q)
+		require.NoError(ts.t, err)
+		for _, s := range found {
+			name := fmt.Sprint(res, s.Labels)
+			if res == rollup.Raw {
+				var samples chunk.Samples
+				require.NoError(ts.t, s.Samples(&samples))
+				got[name] = fmt.Sprintf("%x %x %x", samples.T, samples.ST, bitsOf(samples.V)) + fmt.Sprint(len(samples.H))
+				for _, h := range samples.H {
+					got[name] = got[name] + string(chunk.AppendHistogramBytes(nil, h))
+				}
+				continue
+			}
+			var b rollup.Buckets
+			require.NoError(ts.t, s.Buckets(&b, &BucketBuffers{}))
+			if b.Len() > 0 {
+				got[name] = fmt.Sprint(b.Start, b.End, b.Flags, b.Count, b.FirstT, b.LastT, b.FirstST, b.LastST, b.Resets, b.Changes,
+					bitsOf(b.First), bitsOf(b.Last), bitsOf(b.Min), bitsOf(b.Max), bitsOf(b.Sum), bitsOf(b.SumLow), bitsOf(b.Correction))
+				for _, h := range b.Histograms {
+					if h != nil {
+						got[name] = fmt.Sprint(got[name], h.First, h.Last, h.Correction)
+					}
+				}
+			}
+		}
+	}
+	return got
+}
+
+// requireAnswers compares answers, and shows where the first difference is.
+func requireAnswers(t testing.TB, want, got map[string]string) {
+	t.Helper()
+	for name, text := range want {
+		other := got[name]
+		i := 0
+		for i < min(len(text), len(other)) && text[i] == other[i] {
+			i++
+		}
+		if i < max(len(text), len(other)) {
+			from := max(0, i-60)
+			require.Failf(t, "other answers", "%s: want …%.120q, got …%.120q", name, text[from:], other[min(from, len(other)):])
+		}
+	}
+	require.Len(t, got, len(want))
+}
+
+func bitsOf(v []float64) []uint64 {
+	bits := make([]uint64, len(v))
+	for i, x := range v {
+		bits[i] = math.Float64bits(x)
+	}
+	return bits
+}
+
+func samplesOf(list []ImportedSeries) (n int) {
+	for _, s := range list {
+		n += s.Samples.Len()
+	}
+	return n
+}
+
+// TestImportIsAsWrites imports a history in pieces that overlap, into a store that is empty and into one that has parts
+// of it, sealed and not: the answers are those of a store that got it by the usual way, and no sample is sealed twice.
+func TestImportIsAsWrites(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	open := func() *testStore { return openTestStore(t, func(o *Options) { o.Partitions = 3 }) }
+	usual, empty, partly := open(), open(), open()
+	all := pastOf(r, usual.now, 3)
+	usual.commit(all)
+	require.NoError(t, usual.SealAll(t.Context()))
+	want := usual.answers()
+	require.NotEmpty(t, want)
+
+	pieces := cut(r, all)
+	partly.commit(pieces[0])
+	require.NoError(t, partly.SealAll(t.Context()))
+	partly.commit(pieces[1])
+	for _, ts := range []*testStore{empty, partly} {
+		for _, piece := range cut(r, all) {
+			stats, err := ts.Import(t.Context(), "default", piece)
+			require.NoError(t, err)
+			require.Equal(t, 0, stats.Expired+stats.Ahead+stats.Refused+stats.RollupsOnly)
+		}
+		require.NoError(t, ts.SealAll(t.Context()))
+		requireAnswers(t, want, ts.answers())
+		require.Equal(t, samplesOf(all), ts.check().Samples)
+	}
+}
+
+// TestImportWithFaults repeats imports, in pieces that are cut otherwise each time, over an engine that fails, or does
+// what it is asked and says that it failed.
+func TestImportWithFaults(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	r, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+	among := 0
+	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action {
+		if among == 0 || faults.IntN(among) > 0 {
+			return faultengine.Pass()
+		}
+		if faults.IntN(2) == 0 {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Lose(nil)
+	}, nil)
+	all := pastOf(r, ts.now, 3)
+	failed := 0
+	for _, among = range []int{40, 200, 1000} {
+		for _, piece := range cut(r, all) {
+			if _, err := ts.Import(t.Context(), "default", piece); err != nil {
+				failed++
+			}
+		}
+	}
+	among = 0
+	require.Positive(t, failed)
+	for _, piece := range cut(r, all) {
+		_, err := ts.Import(t.Context(), "default", piece)
+		require.NoError(t, err)
+	}
+	require.Equal(t, samplesOf(all), ts.check().Samples)
+	usual := openTestStore(t, nil)
+	usual.commit(all)
+	require.NoError(t, usual.SealAll(t.Context()))
+	requireAnswers(t, usual.answers(), ts.answers())
+}
+
+// TestImportOfOldHistory makes only rollups of what is past the retention of raw samples, and leaves out what is past
+// that of 5m rollups, or lies in the future, or can't be stored.
+func TestImportOfOldHistory(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 40*day, 400*day })
+	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
+	at := func(ago time.Duration) int64 { return ts.now.Add(-ago).UnixMilli() }
+	make := func() []ImportedSeries {
+		s := &chunk.Samples{}
+		s.AppendFloat(at(300*day), 0, 1)
+		for i := range 48 {
+			s.AppendFloat(at(20*day)+int64(i)*1_800_000, 0, float64(i))
+		}
+		s.AppendFloat(at(day), 0, 5)
+		s.AppendFloat(at(-time.Hour), 0, 6)
+		bad := &chunk.Samples{}
+		bad.AppendFloat(at(day), 0, 5)
+		return []ImportedSeries{{ls, s}, {labels.FromStrings("job", "nameless"), bad}}
+	}
+	for range 2 {
+		stats, err := ts.Import(t.Context(), "default", make())
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 48, 1, 1, 1}, []int{stats.Samples + stats.Known, stats.RollupsOnly, stats.Expired, stats.Ahead, stats.Refused})
+		require.Len(t, stats.Refusals, 1)
+		require.ErrorContains(t, stats.Refusals[0].Err, ReasonMissingMetricName)
+		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: at(30 * day), MaxT: at(3 * day), Resolution: rollup.OneHour, Columns: rollup.AllColumns})
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		var b rollup.Buckets
+		require.NoError(t, found[0].Buckets(&b, &BucketBuffers{}))
+		sum := 0.0
+		for _, x := range b.Sum {
+			sum += x
+		}
+		require.Equal(t, 47.0*48/2, sum)
+	}
+}
+
+// TestImportAfterDelete brings back what was deleted before, and not what is deleted afterwards.
+func TestImportAfterDelete(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Partitions = 2 })
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	all := pastOf(r, ts.now, 2)
+	pieces := func() {
+		for _, piece := range cut(r, all) {
+			_, err := ts.Import(t.Context(), "default", piece)
+			require.NoError(t, err)
+		}
+	}
+	pieces()
+	want := ts.answers()
+	deleteAll := func() {
+		every := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "metric_.")
+		require.NoError(t, ts.Delete(t.Context(), "default", ts.now.AddDate(0, -1, 0).UnixMilli(), ts.now.UnixMilli(), every))
+	}
+	deleteAll()
+	require.Empty(t, ts.all("default"))
+	pieces()
+	require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+	requireAnswers(t, want, ts.answers())
+	deleteAll()
+	require.Empty(t, ts.all("default"))
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Empty(t, ts.all("default"))
 }

@@ -48,23 +48,32 @@ func (x *sealer) rollFine() error {
 	if len(x.rolls) == 0 {
 		return nil
 	}
-	tenant := x.rolls[0].series.tenant.name
-	// After the chunks are durable: whoever deletes from now on sees them when it makes rollups anew.
-	hiding, err := x.s.deletesOf(x.ctx, tenant)
+	hiding, raw, err := x.beforeFine(x.rolls[0].series.tenant.name)
 	if err != nil {
 		return err
 	}
-	x.hiding = hiding.inSlot(x.s.period, x.work.Slot)
-	// Likewise: whoever wrote to a shard that isn't listed yet will see them.
-	raw, err := x.s.shardsIn(x.ctx, x.into[rollup.Raw].window, tenant)
-	if err != nil {
-		return err
-	}
-	err = x.each(func(r *roll, b *rollup.Buckets) error { return x.fine(r, raw.of(r.series.metric), b) })
-	if err != nil {
+	if err := x.makeFine(hiding, raw); err != nil {
 		return err
 	}
 	return x.writeRollups(rollup.FiveMinutes)
+}
+
+// beforeFine reads what 5m chunks depend on besides chunks.
+func (x *sealer) beforeFine(tenant string) (deletions, metricShards, error) {
+	// After the chunks are durable: whoever deletes from now on sees them when it makes rollups anew.
+	hiding, err := x.s.deletesOf(x.ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Likewise: whoever wrote to a shard that isn't listed yet will see them.
+	raw, err := x.s.shardsIn(x.ctx, x.into[rollup.Raw].window, tenant)
+	return hiding, raw, err
+}
+
+// makeFine makes the 5m chunks, heeding deletes.
+func (x *sealer) makeFine(hiding deletions, raw metricShards) error {
+	x.hiding = hiding.inSlot(x.s.period, x.work.Slot)
+	return x.each(func(r *roll, b *rollup.Buckets) error { return x.fine(r, raw.of(r.series.metric), b) })
 }
 
 func (x *sealer) rollCoarse() error {
@@ -109,6 +118,14 @@ func (x *sealer) each(f func(*roll, *rollup.Buckets) error) error {
 
 // writeRollups writes the chunks of all series at a resolution.
 func (x *sealer) writeRollups(res rollup.Resolution) error {
+	if err := x.putRollups(res); err != nil {
+		return err
+	}
+	return x.write()
+}
+
+// putRollups adds them to what is written next.
+func (x *sealer) putRollups(res rollup.Resolution) error {
 	at := x.into[res]
 	for i := range x.rolls {
 		r := &x.rolls[i]
@@ -123,7 +140,7 @@ func (x *sealer) writeRollups(res rollup.Resolution) error {
 			}
 		}
 	}
-	return x.write()
+	return nil
 }
 
 // rollupTimestamp makes the highest version win, and keeps rows of one time together.
@@ -175,11 +192,7 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 	if x.late {
 		return x.fill(rollup.FiveMinutes, r, b)
 	}
-	var found []string
-	err := x.eachSealed(r.series, shards, true, func(row engine.Row) error {
-		found = append(found, string([]byte(row.Clustering[3].Text)))
-		return nil
-	})
+	found, err := x.versionsOf(r.series, shards)
 	if err != nil {
 		return err
 	}
@@ -213,6 +226,18 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 		r.chunk = rollup.AppendEmpty(nil, version) // All of it was deleted.
 	}
 	return nil
+}
+
+// versionsOf lists the slot's sealed chunks of a series.
+func (x *sealer) versionsOf(s *Series, shards int64) (found []string, err error) {
+	if x.listed != nil {
+		return x.listed[chunkAt{x.into[rollup.Raw].start, s.id}], nil
+	}
+	err = x.eachSealed(s, shards, true, func(row engine.Row) error {
+		found = append(found, string([]byte(row.Clustering[3].Text)))
+		return nil
+	})
+	return found, err
 }
 
 // readVisible appends what isn't deleted of the slot's sealed chunks of a series, and returns what they weigh together.

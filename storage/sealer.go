@@ -33,6 +33,8 @@ type sealer struct {
 	// again says that the slot was sealed before.
 	again bool
 	now   int64 // when the seal began, milliseconds
+	// listed are the chunks that rollups depend on, where they were listed at once; nil: each series' are read.
+	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
 	// that the rollups must heed; they are read later.
 	deletes map[string]deletions

@@ -62,7 +62,6 @@ type lines struct {
 	err  error
 	// path is where the file goes when it is whole, f's name where it is until then.
 	path string
-	buf  []byte
 }
 
 // linesBuffer is how much is written at once, bytes.

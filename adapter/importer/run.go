@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cassia-db/cassia/storage"
 )
@@ -20,6 +21,8 @@ type Options struct {
 	Checkpoint string
 	// Progress is called after each batch; nil: nobody wants to know.
 	Progress func(Progress)
+	// Now is the clock; Verify needs it.
+	Now func() time.Time
 }
 
 // Progress is how far an import came.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,9 @@ func newAPIRig(t *testing.T) apiRig {
 	require.NoError(t, err)
 	address, err := promrig.FreeAddress()
 	require.NoError(t, err)
-	program, err := promrig.Prometheus(path, dir, address, "storage: {tsdb: {out_of_order_time_window: 1d}}\n",
+	rules, err := filepath.Abs("testdata/rules/api.yml")
+	require.NoError(t, err)
+	program, err := promrig.Prometheus(path, dir, address, fmt.Sprintf("storage: {tsdb: {out_of_order_time_window: 1d}}\nrule_files: [%q]\n", rules),
 		"--web.enable-remote-write-receiver", "--web.cors.origin=.*", "--enable-feature=exemplar-storage")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -51,7 +54,7 @@ func newAPIRig(t *testing.T) apiRig {
 	require.NoError(t, err)
 	t.Cleanup(process.Kill)
 
-	cassia := startServe(t, "--storage.path="+dir+"/cassia")
+	cassia := startServe(t, "--storage.path="+dir+"/cassia", "--rule.files="+rules)
 	to := time.Now().Truncate(time.Minute)
 	r := apiRig{prometheus: process.URL(), cassia: cassia.url, from: to.Add(-(apiSamples - 1) * apiInterval), to: to}
 	require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, time.Minute, 5*time.Millisecond)

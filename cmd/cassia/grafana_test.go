@@ -167,10 +167,9 @@ func readStrictly(t *testing.T, file string, into any) {
 	require.NoError(t, decoder.Decode(into), file)
 }
 
-// TestGrafanaIsProvisioned holds that dashboards choose data sources that there are, and that files lie where others look for
-// them.
-func TestGrafanaIsProvisioned(t *testing.T) {
-	t.Parallel()
+// provisionedSources returns the uids of the data sources that a file provides, all of them at a URL that begins with url.
+func provisionedSources(t *testing.T, file, url string) (uids map[string]bool) {
+	t.Helper()
 	var sources struct {
 		APIVersion  int `yaml:"apiVersion"`
 		Datasources []struct {
@@ -185,9 +184,10 @@ func TestGrafanaIsProvisioned(t *testing.T) {
 			} `yaml:"jsonData"`
 		}
 	}
-	readStrictly(t, exampleGrafana+"provisioning/datasources/cassia.yml", &sources)
+	readStrictly(t, file, &sources)
 	require.Equal(t, 1, sources.APIVersion)
-	uids, defaults := map[string]bool{}, 0
+	defaults := 0
+	uids = map[string]bool{}
 	for _, s := range sources.Datasources {
 		require.False(t, uids[s.UID], s.UID)
 		uids[s.UID] = true
@@ -195,14 +195,24 @@ func TestGrafanaIsProvisioned(t *testing.T) {
 		require.Equal(t, "proxy", s.Access)
 		require.Equal(t, "POST", s.JSONData.HTTPMethod, "long queries don't fit into addresses")
 		require.Equal(t, "15s", s.JSONData.TimeInterval)
-		require.True(t, strings.HasPrefix(s.URL, "http://localhost:9201"), s.URL)
+		require.True(t, strings.HasPrefix(s.URL, url), s.URL)
 		if s.IsDefault {
 			defaults++
 		}
 	}
 	require.Equal(t, 1, defaults)
-	for uid, d := range readDashboards(t) {
-		require.True(t, uids[d.Templating.List[0].Current.Value], "%s: no such data source", uid)
+	return uids
+}
+
+// TestGrafanaIsProvisioned holds that dashboards choose data sources that there are, and that files lie where others look for
+// them.
+func TestGrafanaIsProvisioned(t *testing.T) {
+	t.Parallel()
+	for file, host := range map[string]string{exampleGrafana + "provisioning/datasources/cassia.yml": "localhost", examples + "/compose/grafana-datasource.yml": "cassia"} {
+		uids := provisionedSources(t, file, "http://"+host+":9201")
+		for uid, d := range readDashboards(t) {
+			require.True(t, uids[d.Templating.List[0].Current.Value], "%s: %s asks for a data source that there isn't", file, uid)
+		}
 	}
 
 	var dashboards struct {

@@ -155,7 +155,7 @@ func (c *importCommand) run(ctx context.Context, s *storage.Store, source import
 	bar := newProgressBar(os.Stderr, time.Now)
 	t := &importTeller{bar: bar}
 	o := importer.Options{
-		Store: s, Tenant: c.tenant, Source: source, Name: c.source, Target: c.Where(), Checkpoint: c.checkpoint, Progress: t.tell,
+		Store: s, Tenant: c.tenant, Source: source, Name: c.source, Target: c.Where(), Checkpoint: c.checkpoint, Progress: t.tell, Now: time.Now,
 	}
 	report, err := importer.Run(ctx, o)
 	bar.end()
@@ -165,6 +165,40 @@ func (c *importCommand) run(ctx context.Context, s *storage.Store, source import
 		return fmt.Errorf("%w: what is done stays; run it again to go on", errInterrupted)
 	case err != nil:
 		return fmt.Errorf("%s; run it again to go on", oneLine(err))
+	case !c.verify:
+		return nil
+	}
+	return c.compare(ctx, o, os.Stdout)
+}
+
+// compare reads the source once more, and tells where what is stored differs.
+func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Writer) error {
+	bar := newProgressBar(os.Stderr, time.Now)
+	o.Progress = (&importTeller{bar: bar}).tell
+	told := 0
+	stats, err := importer.Verify(ctx, o, func(d importer.Difference) {
+		if told++; told <= maxTold {
+			bar.end()
+			fmt.Fprintln(w, d)
+		}
+	})
+	bar.end()
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w while verifying: all is imported", errInterrupted)
+	}
+	if err != nil {
+		return fmt.Errorf("verifying: %s", oneLine(err))
+	}
+	fmt.Fprintf(w, "verified %d samples of %d series (each counted once a day) bit for bit", stats.Samples, stats.SeriesDays)
+	if stats.RolledUp > 0 {
+		fmt.Fprintf(w, ", %d by the counts and sums of their rollups", stats.RolledUp)
+	}
+	if stats.Left > 0 {
+		fmt.Fprintf(w, "; %d are too old or too new to be compared", stats.Left)
+	}
+	fmt.Fprintf(w, ": %d differences\n", stats.Differences)
+	if stats.Differences > 0 {
+		return fmt.Errorf("%s: %d differences", c.Where(), stats.Differences)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 // Bounds of rule files.
 const (
 	// maxFile bounds one file, bytes; maxFiles all files of all tenants.
-	maxFile  = 16 << 20
+	maxFile  = 4 << 20
 	maxFiles = 10_000
 )
 

@@ -2,40 +2,123 @@ package ruler
 
 import (
 	"context"
+	"sync"
+	"time"
 
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/rules"
+	promstorage "github.com/prometheus/prometheus/storage"
 
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Retriever tells Prometheus' HTTP API of the rules of some tenants.
-type Retriever struct{ managers []*manager }
+const (
+	// viewAge is for how long the rules that another process evaluates are shown as they were looked at last.
+	viewAge = 30 * time.Second
+	// viewTimeout is how long such a look may take.
+	viewTimeout = 30 * time.Second
+)
 
-// Retriever returns one for the tenants of a context.
+// Retriever tells Prometheus' HTTP API of the rules of some tenants.
+type Retriever struct{ groups []*rules.Group }
+
+// Retriever returns one for the tenants of a context. A process that doesn't evaluate the rules evaluates them now for
+// whoever asks, as of when they were due last, and stores and sends nothing of that.
 func (r *Ruler) Retriever(ctx context.Context) Retriever {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var found Retriever
 	for _, name := range tenant.All(ctx) {
-		if m := r.running[name]; m != nil {
-			found.managers = append(found.managers, m)
+		r.mu.Lock()
+		m, files, generation, elsewhere := r.running[name], r.files[name], r.generation, r.elsewhere
+		r.mu.Unlock()
+		switch {
+		case m != nil:
+			found.groups = append(found.groups, m.RuleGroups()...)
+		case len(files) > 0:
+			found.groups = append(found.groups, r.views.look(ctx, r, name, files, generation, elsewhere)...)
 		}
 	}
 	return found
 }
 
 // RuleGroups lists the groups, in order within a tenant.
-func (r Retriever) RuleGroups() (all []*rules.Group) {
-	for _, m := range r.managers {
-		all = append(all, m.RuleGroups()...)
+func (r Retriever) RuleGroups() []*rules.Group { return r.groups }
+
+// AlertingRules lists the rules that alert.
+func (r Retriever) AlertingRules() (all []*rules.AlertingRule) {
+	for _, g := range r.groups {
+		all = append(all, g.AlertingRules()...)
 	}
 	return all
 }
 
-// AlertingRules lists the rules that alert.
-func (r Retriever) AlertingRules() (all []*rules.AlertingRule) {
-	for _, m := range r.managers {
-		all = append(all, m.AlertingRules()...)
-	}
-	return all
+// views are the rules as this process sees them while it doesn't evaluate them, by tenant. One look is under way at a time.
+type views struct {
+	mu sync.Mutex
+	of map[string]view
 }
+
+type view struct {
+	// generation is that of the files which the groups were made of.
+	generation int
+	at         time.Time
+	groups     []*rules.Group
+}
+
+func (v *views) look(ctx context.Context, r *Ruler, name string, files rulesOf, generation int, evaluate bool) []*rules.Group {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := r.o.Now()
+	if last, ok := v.of[name]; ok && last.generation == generation && now.Sub(last.at) < viewAge {
+		return last.groups
+	}
+	ctx, cancel := context.WithTimeout(tenant.Into(context.WithoutCancel(ctx), name), viewTimeout)
+	defer cancel()
+	groups, err := r.groups(ctx, name, files, toNowhere{}, func(context.Context, string, ...*rules.Alert) {})
+	if err != nil {
+		r.o.Logger.Warn("the rules can't be shown", "tenant", name, "err", err)
+		return nil
+	}
+	if !evaluate { // Soon this process or another one will.
+		return groups
+	}
+	for _, g := range groups {
+		at := g.EvalTimestamp(now.UnixNano())
+		g.Eval(ctx, at)
+		g.RestoreForState(at)
+		rules.DefaultEvalIterationFunc(ctx, g, at)
+	}
+	if v.of == nil {
+		v.of = map[string]view{}
+	}
+	v.of[name] = view{generation, now, groups}
+	return groups
+}
+
+// toNowhere takes what is not to be stored.
+type toNowhere struct{}
+
+// Appender implements promstorage.Appendable.
+func (toNowhere) Appender(context.Context) promstorage.Appender { return nowhere{} }
+
+// nowhere is an appender of which rules call the methods below.
+type nowhere struct{ promstorage.Appender }
+
+// Append implements promstorage.Appender.
+func (nowhere) Append(promstorage.SeriesRef, labels.Labels, int64, float64) (promstorage.SeriesRef, error) {
+	return 0, nil
+}
+
+// AppendHistogram implements promstorage.Appender.
+func (nowhere) AppendHistogram(promstorage.SeriesRef, labels.Labels, int64, *histogram.Histogram, *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+	return 0, nil
+}
+
+// SetOptions implements promstorage.Appender.
+func (nowhere) SetOptions(*promstorage.AppendOptions) {}
+
+// Commit implements promstorage.Appender.
+func (nowhere) Commit() error { return nil }
+
+// Rollback implements promstorage.Appender.
+func (nowhere) Rollback() error { return nil }

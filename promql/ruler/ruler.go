@@ -32,6 +32,11 @@ type Ruler struct {
 	files    map[string]rulesOf
 	// running are the managers, by tenant; nil: this process doesn't evaluate.
 	running map[string]*manager
+	// generation counts how often the files were read; elsewhere says that another process evaluates the rules.
+	generation int
+	elsewhere  bool
+
+	views views
 }
 
 type metrics struct {
@@ -97,12 +102,16 @@ func (r *Ruler) Run(ctx context.Context) {
 			if !failing {
 				r.o.Logger.Warn("whose the rules are can't be looked up; it goes on as it was", "err", err)
 			}
-		case mine && !r.evaluates():
+		case !mine:
+			r.see(true)
+			if r.evaluates() {
+				r.o.Logger.Warn("another process evaluates the rules")
+				r.stop()
+			}
+		case !r.evaluates():
 			r.o.Logger.Info("this process evaluates the rules")
+			r.see(false)
 			r.start(ctx, slog.New(log))
-		case !mine && r.evaluates():
-			r.o.Logger.Warn("another process evaluates the rules")
-			r.stop()
 		}
 		failing = err != nil
 		select {
@@ -149,7 +158,7 @@ func (r *Ruler) start(ctx context.Context, log *slog.Logger) {
 	for name, files := range r.files {
 		running[name] = r.newManager(ctx, name, files, log)
 	}
-	r.set(r.files, running)
+	r.set(running)
 	r.metrics.changes.WithLabelValues("here").Inc()
 }
 
@@ -161,7 +170,7 @@ func (r *Ruler) stop() {
 	if running == nil {
 		return
 	}
-	r.set(r.files, nil)
+	r.set(nil)
 	var stopping sync.WaitGroup
 	for _, m := range running {
 		stopping.Go(m.stop)
@@ -170,10 +179,17 @@ func (r *Ruler) stop() {
 	r.metrics.changes.WithLabelValues("elsewhere").Inc()
 }
 
-func (r *Ruler) set(files map[string]rulesOf, running map[string]*manager) {
+func (r *Ruler) set(running map[string]*manager) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.files, r.running = files, running
+	r.running = running
+}
+
+// see notes whether another process evaluates.
+func (r *Ruler) see(elsewhere bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.elsewhere = elsewhere
 }
 
 // Reload reads the files again. After an error, which wraps ErrFile, the rules are as they were.
@@ -184,7 +200,10 @@ func (r *Ruler) Reload() error {
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	r.set(files, r.running)
+	r.mu.Lock()
+	r.files = files
+	r.generation++
+	r.mu.Unlock()
 	var wrong []error
 	for name, m := range r.running {
 		wrong = append(wrong, m.update(files[name]))

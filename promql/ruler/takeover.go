@@ -28,9 +28,12 @@ func (m *manager) takeFresh(g *rules.Group) bool {
 
 // takeOver goes on where another process, or the one before, has ended.
 func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) {
-	first := due
+	first, since := due, due
 	var left []leftover
 	last, found, err := m.lastStored(ctx, g, due)
+	if err == nil && found {
+		since = last // There was no outage, as far as alerts are concerned: they have been active all the time.
+	}
 	if err == nil && found && last.Before(due) {
 		first = last.Add(g.Interval())
 		left, err = m.leftovers(ctx, g, last)
@@ -42,7 +45,7 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) {
 		// Alerts store nothing until it is known since when they are active, and that is looked up for those that are: they
 		// are found by a first evaluation, and stored by a second one at the same time.
 		g.Eval(ctx, first)
-		g.RestoreForState(first)
+		g.RestoreForState(since)
 	}
 	for at := first; !at.After(due) && ctx.Err() == nil; at = at.Add(g.Interval()) {
 		if at.Equal(first) {

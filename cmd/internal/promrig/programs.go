@@ -37,3 +37,18 @@ func NodeExporter(path, dir, address string) Program {
 		Args: []string{"--web.listen-address=" + address, "--no-collector.systemd", "--log.level=warn"},
 	}
 }
+
+// Alertmanager is one with its data below dir, and the configuration given as text.
+func Alertmanager(path, dir, address, config string) (Program, error) {
+	file := filepath.Join(dir, "alertmanager.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return Program{}, err
+	}
+	return Program{
+		Name: "alertmanager", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "alertmanager.log"),
+		Args: []string{
+			"--config.file=" + file, "--web.listen-address=" + address, "--storage.path=" + filepath.Join(dir, "data"),
+			"--cluster.listen-address=", "--log.level=warn",
+		},
+	}, nil
+}

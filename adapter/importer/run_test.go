@@ -1,0 +1,226 @@
+package importer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
+	o := storage.DefaultOptions()
+	o.Partitions, o.Now = 2, func() time.Time { return now }
+	if change != nil {
+		change(&o)
+	}
+	s, err := storage.Open(t.Context(), memory.New(), o)
+	require.NoError(t, err)
+	require.NoError(t, s.WaitReady(t.Context()))
+	t.Cleanup(func() {
+		_, err := s.Check(context.Background(), func(problem string) { t.Error(problem) })
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	})
+	return s
+}
+
+// days is a source of a batch a day, each with some series. It breaks off where it is told to.
+type days struct {
+	n, series int
+	breakAt   map[int]bool // days at which it ends with an error, once
+	change    func(day int, s *chunk.Samples)
+	read      []int
+}
+
+var errBroken = errors.New("the source broke off")
+
+func (d *days) Plan(context.Context) (importer.Plan, error) { return importer.Plan{}, nil }
+
+func (d *days) Batches(_ context.Context, after string) iter.Seq2[importer.Batch, error] {
+	return func(yield func(importer.Batch, error) bool) {
+		first := 0
+		if after != "" {
+			if _, err := fmt.Sscan(after, &first); err != nil {
+				yield(importer.Batch{}, err)
+				return
+			}
+		}
+		for day := first; day < d.n; day++ {
+			if d.breakAt[day] {
+				delete(d.breakAt, day)
+				yield(importer.Batch{}, errBroken)
+				return
+			}
+			d.read = append(d.read, day)
+			b := importer.Batch{Position: fmt.Sprint(day + 1), Done: float64(day+1) / float64(d.n)}
+			for i := range d.series {
+				s := &chunk.Samples{}
+				for k := range 144 {
+					t := now.AddDate(0, 0, day-d.n).Add(time.Duration(k) * 10 * time.Minute).UnixMilli()
+					v := float64(k * i)
+					if k%50 == 7 {
+						v = math.NaN()
+					}
+					s.AppendFloat(t, 0, v)
+				}
+				if d.change != nil {
+					d.change(day, s)
+				}
+				b.Series = append(b.Series, storage.ImportedSeries{Labels: labels.FromStrings("__name__", fmt.Sprint("m", i%2), "i", fmt.Sprint(i)), Samples: s})
+			}
+			if day == 1 {
+				b.Skipped = []importer.Skip{{What: "a line", Why: "it isn't one", Samples: 3}}
+			}
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestRunGoesOn breaks a source off again and again: each run begins where the one before ended.
+func TestRunGoesOn(t *testing.T) {
+	s := openStore(t, nil)
+	src := &days{n: 8, series: 5, breakAt: map[int]bool{0: true, 2: true, 3: true, 7: true}}
+	var told []float64
+	o := importer.Options{
+		Store: s, Tenant: "default", Source: src, Name: "days", Target: "here", Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
+		Progress: func(p importer.Progress) { told = append(told, p.Done) }, Now: func() time.Time { return now },
+	}
+	all := 8 * 5 * 144
+	samples, runs := 0, 0
+	for {
+		r, err := importer.Run(t.Context(), o)
+		samples += r.Stats.Samples
+		runs++
+		if err == nil {
+			require.Equal(t, all, r.All.Samples)
+			require.Equal(t, 3, r.Skipped)
+			break
+		}
+		require.ErrorIs(t, err, errBroken)
+	}
+	require.Equal(t, 5, runs)
+	require.Equal(t, all, samples)
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, src.read)
+	require.IsIncreasing(t, told)
+
+	stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
+	require.NoError(t, err)
+	require.Equal(t, importer.VerifyStats{SeriesDays: stats.SeriesDays, Samples: all}, stats)
+	require.GreaterOrEqual(t, stats.SeriesDays, 40)
+
+	again, err := importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.True(t, again.Resumed)
+	require.Zero(t, again.Stats.Known, "there was nothing left to read")
+
+	for _, other := range []func(*importer.Options){
+		func(o *importer.Options) { o.Tenant = "other" }, func(o *importer.Options) { o.Name = "x" }, func(o *importer.Options) { o.Target = "x" },
+	} {
+		changed := o
+		other(&changed)
+		_, err := importer.Run(t.Context(), changed)
+		require.ErrorIs(t, err, importer.ErrOtherImport)
+	}
+	require.NoError(t, os.WriteFile(o.Checkpoint, []byte("{"), 0o600))
+	_, err = importer.Run(t.Context(), o)
+	require.ErrorContains(t, err, o.Checkpoint)
+}
+
+// TestRunAfterLostCheckpoint begins anew over what was imported: nothing is stored twice.
+func TestRunAfterLostCheckpoint(t *testing.T) {
+	s := openStore(t, nil)
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	o := importer.Options{Store: s, Tenant: "default", Source: &days{n: 3, series: 4}, Checkpoint: path}
+	first, err := importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var c importer.Checkpoint
+	require.NoError(t, json.Unmarshal(text, &c))
+	require.True(t, c.Complete)
+	require.NoError(t, os.Remove(path))
+	second, err := importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, first.Stats.Samples, second.Stats.Known)
+	require.Zero(t, second.Stats.Samples)
+}
+
+// TestRunCanceled ends with the context's error, and the source with it.
+func TestRunCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	src := &days{n: 100, series: 1}
+	o := importer.Options{Store: openStore(t, nil), Tenant: "default", Source: src, Progress: func(importer.Progress) { cancel() }}
+	_, err := importer.Run(ctx, o)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Less(t, len(src.read), 100)
+}
+
+// TestVerifyTellsWhatDiffers changes a value, drops samples and adds some to what the source has.
+func TestVerifyTellsWhatDiffers(t *testing.T) {
+	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 })
+			r := rand.New(rand.NewPCG(1, 1))
+			o := importer.Options{Store: s, Tenant: "default", Source: &days{n: 30, series: 3}, Now: func() time.Time { return now }}
+			report, err := importer.Run(t.Context(), o)
+			require.NoError(t, err)
+			if keep != 0 {
+				require.Positive(t, report.Stats.RollupsOnly)
+			}
+			stats, err := importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
+			require.NoError(t, err)
+			require.Equal(t, 30*3*144, stats.Samples+stats.RolledUp+stats.Left)
+			require.Equal(t, keep != 0, stats.RolledUp > 0)
+
+			o.Source = &days{n: 30, series: 3, change: func(day int, s *chunk.Samples) {
+				if day == 4 {
+					s.V[r.IntN(len(s.V))] += 1
+					s.V[1] = 7777
+				}
+			}}
+			var told []importer.Difference
+			stats, err = importer.Verify(t.Context(), o, func(d importer.Difference) { told = append(told, d) })
+			require.NoError(t, err)
+			require.Equal(t, len(told), stats.Differences)
+			require.GreaterOrEqual(t, len(told), 3)
+			for _, d := range told {
+				require.Equal(t, keep != 0, d.Rollups)
+				require.Equal(t, d.Source.Count, d.Stored.Count)
+				require.NotEqual(t, d.Source.Sum, d.Stored.Sum)
+				require.Contains(t, d.String(), "2026-04-0")
+			}
+			// What the store has besides is no difference; what it lacks is.
+			o.Source = &days{n: 30, series: 3, change: func(_ int, s *chunk.Samples) { s.Clip(s.T[10], s.T[len(s.T)-10]) }}
+			if keep == 0 {
+				_, err = importer.Verify(t.Context(), o, func(d importer.Difference) { t.Error(d) })
+				require.NoError(t, err)
+			}
+			o.Source = &days{n: 30, series: 4}
+			stats, err = importer.Verify(t.Context(), o, func(d importer.Difference) {
+				require.Equal(t, "3", d.Labels.Get("i"))
+				require.Zero(t, d.Stored.Count)
+			})
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, stats.Differences, 29)
+		})
+	}
+}

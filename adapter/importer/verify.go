@@ -1,0 +1,334 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Figures are what verification compares.
+type Figures struct {
+	// Count is the number of samples; Sum that of the values of floats, and of the sums of histograms, without stale
+	// markers and other values that are no numbers.
+	Count int
+	Sum   float64
+}
+
+func (f Figures) String() string { return fmt.Sprintf("%d samples, sum %v", f.Count, f.Sum) }
+
+// Difference is a series' day in which the store doesn't answer with what the source has.
+type Difference struct {
+	Labels labels.Labels
+	// DayMS is where the day begins, milliseconds; days end at midnight, UTC.
+	DayMS int64
+	// Source is what the source has, Stored what the store has at the same timestamps.
+	Source, Stored Figures
+	// Rollups says that only rollups are kept of that time, which were compared.
+	Rollups bool
+}
+
+func (d Difference) String() string {
+	of := ""
+	if d.Rollups {
+		of = " in rollups"
+	}
+	text := fmt.Sprintf("%s on %s: the source has %v, stored%s are %v", d.Labels, instant(d.DayMS + 1)[:10], d.Source, of, d.Stored)
+	if d.Source == d.Stored {
+		text += ": the figures are the same, the samples are not"
+	}
+	return text
+}
+
+// VerifyStats says what was compared.
+type VerifyStats struct {
+	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
+	SeriesDays int
+	// Samples were compared bit for bit; RolledUp by the counts and sums of rollups, for only these are kept. Left are
+	// too old or too new to be stored, or can't be.
+	Samples, RolledUp, Left int
+	Differences             int
+}
+
+// Verify reads the source once more from the start and compares, by series and day, what it has with what the store
+// answers at the same timestamps. What the store has besides is no difference.
+func Verify(ctx context.Context, o Options, report func(Difference)) (VerifyStats, error) {
+	v := &verifier{ctx: ctx, o: o, report: report}
+	for b, err := range ahead(ctx, o.Source, "") {
+		if err != nil {
+			return v.stats, err
+		}
+		if err := v.batch(b.Series); err != nil {
+			return v.stats, err
+		}
+		if o.Progress != nil {
+			o.Progress(Progress{Done: b.Done, Stats: storage.ImportStats{Known: v.stats.Samples + v.stats.RolledUp}})
+		}
+	}
+	return v.stats, ctx.Err()
+}
+
+type verifier struct {
+	ctx    context.Context
+	o      Options
+	report func(Difference)
+	stats  VerifyStats
+	have   chunk.Samples
+}
+
+const dayMS = 24 * 3600 * 1000
+
+// dayOf returns the start of a timestamp's day: it holds what comes after its start, until its end.
+func dayOf(t int64) int64 {
+	d := (t - 1) / dayMS
+	if (t-1)%dayMS < 0 {
+		d--
+	}
+	return d * dayMS
+}
+
+// batch compares the series of a batch, a metric after the other.
+func (v *verifier) batch(list []storage.ImportedSeries) error {
+	byMetric := map[string]map[uint64]*storage.ImportedSeries{}
+	for i := range list {
+		x := &list[i]
+		x.Labels = x.Labels.WithoutEmpty()
+		metric := x.Labels.Get(labels.MetricName)
+		if byMetric[metric] == nil {
+			byMetric[metric] = map[uint64]*storage.ImportedSeries{}
+		}
+		if same := byMetric[metric][x.Labels.Hash()]; same != nil {
+			same.Samples.AppendAll(x.Samples)
+		} else {
+			byMetric[metric][x.Labels.Hash()] = x
+		}
+	}
+	for _, metric := range slices.Sorted(maps.Keys(byMetric)) {
+		if err := v.metric(metric, byMetric[metric]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bounds are what can be compared: raw samples after raw, rollups after rolled and until raw; both ends of whole
+// buckets, and nothing after last.
+type bounds struct{ rolled, raw, last int64 }
+
+func (v *verifier) bounds(q storage.Query) (bounds, error) {
+	horizons, err := v.o.Store.HorizonsOf(v.ctx, q)
+	if err != nil {
+		return bounds{}, err
+	}
+	b := bounds{rolled: math.MinInt64, raw: math.MinInt64, last: v.o.Now().Add(storage.MaxAhead).UnixMilli()}
+	width := rollup.FiveMinutes.Width()
+	up := func(t int64) int64 { return t - t%width + width }
+	for _, h := range horizons {
+		b.raw, b.rolled = max(b.raw, up(h.At[rollup.Raw])), max(b.rolled, up(h.At[rollup.FiveMinutes]))
+	}
+	return b, nil
+}
+
+// metric compares series of one metric.
+func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) error {
+	minT, maxT := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, x := range want {
+		canonical(x.Samples)
+		x.Samples.Normalize()
+		for _, t := range x.Samples.T {
+			minT, maxT = min(minT, t), max(maxT, t)
+		}
+		for _, h := range x.Samples.H {
+			minT, maxT = min(minT, h.T), max(maxT, h.T)
+		}
+	}
+	if minT > maxT {
+		return nil
+	}
+	q := storage.Query{
+		Tenant: v.o.Tenant, MinT: minT, MaxT: maxT,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
+	}
+	b, err := v.bounds(q)
+	if err != nil {
+		return err
+	}
+	// Buckets begin before their first sample and end after their last.
+	width := rollup.FiveMinutes.Width()
+	rolled := q
+	rolled.MinT, rolled.MaxT = max(minT-width, b.rolled+1), min(maxT+width, b.raw)
+	rolled.Resolution, rolled.Columns = rollup.FiveMinutes, rollup.ColumnCount|rollup.ColumnSum
+	q.MinT, q.MaxT = max(minT, b.raw+1), min(maxT, b.last)
+	raw, err := v.find(q)
+	if err != nil {
+		return err
+	}
+	buckets, err := v.find(rolled)
+	if err != nil {
+		return err
+	}
+	for hash, x := range want {
+		if err := v.series(x, raw[hash], buckets[hash], b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the series of a query by the hash of their labels.
+func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, error) {
+	if q.MinT > q.MaxT {
+		return nil, nil
+	}
+	found, err := v.o.Store.Select(v.ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	byHash := make(map[uint64]*storage.SelectedSeries, len(found))
+	for _, s := range found {
+		byHash[s.Labels.Hash()] = s
+	}
+	return byHash, nil
+}
+
+// series compares one series with what is stored of it.
+func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.SelectedSeries, b bounds) error {
+	v.have.Reset()
+	if raw != nil {
+		if err := raw.Samples(&v.have); err != nil {
+			return err
+		}
+	}
+	var have rollup.Buckets
+	if buckets != nil {
+		if err := buckets.Buckets(&have, &storage.BucketBuffers{}); err != nil {
+			return err
+		}
+	}
+	for rest := x.Samples; rest.Len() > 0; {
+		day := dayOf(firstOf(rest))
+		want := &chunk.Samples{}
+		want.AppendAll(rest)
+		want.Clip(day+1, day+dayMS)
+		rest.Clip(day+dayMS+1, math.MaxInt64)
+		all := want.Len()
+		old := &chunk.Samples{}
+		old.AppendAll(want)
+		old.Clip(b.rolled+1, b.raw)
+		want.Clip(b.raw+1, b.last)
+		v.stats.Left += all - old.Len() - want.Len()
+		if old.Len() > 0 {
+			v.rolled(x.Labels, day, old, &have)
+		}
+		if want.Len() > 0 {
+			v.raw(x.Labels, day, want)
+		}
+	}
+	return nil
+}
+
+// raw compares samples bit for bit.
+func (v *verifier) raw(ls labels.Labels, day int64, want *chunk.Samples) {
+	v.stats.SeriesDays++
+	v.stats.Samples += want.Len()
+	if v.have.Covers(want) {
+		return
+	}
+	at := make(map[int64]bool, want.Len())
+	eachTime(want, func(t int64) { at[t] = true })
+	v.differ(Difference{Labels: ls, DayMS: day, Source: figures(want, nil), Stored: figures(&v.have, at)})
+}
+
+// rolled compares counts and sums of the buckets in which the source has samples.
+func (v *verifier) rolled(ls labels.Labels, day int64, want *chunk.Samples, have *rollup.Buckets) {
+	v.stats.SeriesDays++
+	v.stats.RolledUp += want.Len()
+	var made rollup.Buckets
+	rollup.AppendEvery(&made, want, rollup.FiveMinutes.Width())
+	d := Difference{Labels: ls, DayMS: day, Rollups: true}
+	same := true
+	for i, end := range made.End {
+		d.Source.Count += int(made.Count[i])
+		d.Source.Sum += made.Sum[i]
+		j, ok := slices.BinarySearch(have.End, end)
+		if !ok {
+			same = same && made.Count[i] == 0
+			continue
+		}
+		d.Stored.Count += int(have.Count[j])
+		d.Stored.Sum += have.Sum[j]
+		same = same && have.Count[j] == made.Count[i] && sameFloat(have.Sum[j], made.Sum[i])
+	}
+	if !same {
+		v.differ(d)
+	}
+}
+
+func sameFloat(a, b float64) bool { return a == b || a != a && b != b }
+
+func (v *verifier) differ(d Difference) {
+	v.stats.Differences++
+	v.report(d)
+}
+
+// figures are those of samples at some timestamps; nil: at all.
+func figures(s *chunk.Samples, at map[int64]bool) (f Figures) {
+	add := func(t int64, x float64) {
+		if at != nil && !at[t] {
+			return
+		}
+		f.Count++
+		if !math.IsNaN(x) && !math.IsInf(x, 0) {
+			f.Sum += x
+		}
+	}
+	for i, t := range s.T {
+		add(t, s.V[i])
+	}
+	for _, h := range s.H {
+		if h.Int != nil {
+			add(h.T, h.Int.Sum)
+		} else {
+			add(h.T, h.Float.Sum)
+		}
+	}
+	return f
+}
+
+func eachTime(s *chunk.Samples, f func(int64)) {
+	for _, t := range s.T {
+		f(t)
+	}
+	for _, h := range s.H {
+		f(h.T)
+	}
+}
+
+// firstOf is the first timestamp of normalized samples, of which there are some.
+func firstOf(s *chunk.Samples) int64 {
+	switch {
+	case len(s.H) == 0:
+		return s.T[0]
+	case len(s.T) == 0:
+		return s.H[0].T
+	}
+	return min(s.T[0], s.H[0].T)
+}
+
+// canonical brings histograms into the form in which they are stored, and leaves out those that can't be.
+func canonical(s *chunk.Samples) {
+	kept := s.H[:0]
+	for _, h := range s.H {
+		if c, err := chunk.Canonical(h); err == nil {
+			kept = append(kept, c)
+		}
+	}
+	s.H = kept
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/promql/ruler"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// rulesProcess is what evaluates rules in one of several processes over an engine.
+type rulesProcess struct {
+	t        *testing.T
+	store    *storage.Store
+	ruler    *ruler.Ruler
+	registry *prometheus.Registry
+	// dead lets everything fail that the process wants of the engine.
+	dead atomic.Bool
+	stop func()
+}
+
+// startRulesProcess starts one. ahead is by how much its clock is ahead, for whom it hears.
+func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead *atomic.Int64) *rulesProcess {
+	p := &rulesProcess{t: t, registry: prometheus.NewRegistry()}
+	so := storage.DefaultOptions()
+	so.Shared, so.Self = true, storage.Process{Name: name, Target: "all"}
+	var err error
+	p.store, err = storage.Open(t.Context(), faultengine.Wrap(eng, func(faultengine.Op) faultengine.Action {
+		if p.dead.Load() {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Pass()
+	}), so)
+	require.NoError(t, err)
+	require.NoError(t, p.store.WaitReady(t.Context()))
+	eo := promql.DefaultOptions()
+	evaluator := promql.NewEngine(eo)
+	o := ruler.DefaultOptions()
+	o.Sources = []ruler.Source{{Tenant: tenant.Default, Glob: glob}}
+	o.ExternalURL, o.Engine, o.Queryable, o.Parser = &url.URL{}, evaluator, promql.NewQueryable(p.store), promql.NewParser(eo.Parser)
+	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
+	o.Shared, o.Look, o.Settle, o.Registerer = true, 20*time.Millisecond, 0, p.registry
+	o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	p.ruler, err = ruler.New(p.store, o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { p.ruler.Run(ctx); close(ended) }()
+	stopped := false
+	p.stop = func() {
+		if !stopped {
+			cancel()
+			<-ended
+			stopped = true
+		}
+	}
+	t.Cleanup(func() {
+		p.stop()
+		require.NoError(t, evaluator.Close())
+		_ = p.store.Close() // The dead one can't.
+	})
+	return p
+}
+
+func (p *rulesProcess) evaluates() bool {
+	families, err := p.registry.Gather()
+	require.NoError(p.t, err)
+	for _, f := range families {
+		if f.GetName() == "cassia_rules_evaluated_here" {
+			return f.GetMetric()[0].GetGauge().GetValue() == 1
+		}
+	}
+	return false
+}
+
+// ticks are the times of a recorded series, as this process reads them.
+func (p *rulesProcess) ticks() []int64 {
+	found, err := p.store.Select(p.t.Context(), storage.Query{
+		Tenant: tenant.Default, MinT: time.Now().Add(-time.Hour).UnixMilli(), MaxT: time.Now().UnixMilli(),
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "tick")},
+	})
+	require.NoError(p.t, err)
+	var samples chunk.Samples
+	for _, one := range found {
+		require.NoError(p.t, one.Samples(&samples))
+	}
+	return samples.T
+}
+
+// One of two processes evaluates. When it is gone the other one takes over and leaves no gap; when it is back it doesn't
+// interfere; when the other one stops it goes on at once.
+func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for rules for some seconds: leave -short out")
+	}
+	t.Parallel() // all of the time is spent waiting
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "r.yml"), []byte(
+		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]"), 0o600))
+	wait := func(why string, condition func() bool) {
+		t.Helper()
+		require.Eventually(t, condition, time.Minute, 20*time.Millisecond, why)
+	}
+	eng := memory.New()
+	var ahead atomic.Int64
+	a := startRulesProcess(t, eng, "a", filepath.Join(dir, "*.yml"), &ahead)
+	wait("a begins", a.evaluates)
+	b := startRulesProcess(t, eng, "b", filepath.Join(dir, "*.yml"), &ahead)
+	wait("a has evaluated", func() bool { return len(b.ticks()) >= 3 })
+	require.False(t, b.evaluates())
+	wait("b shows what a does", func() bool {
+		groups := b.ruler.Retriever(t.Context()).RuleGroups()
+		return len(groups) == 1 && groups[0].AlertingRules()[0].State() == rules.StateFiring
+	})
+
+	a.dead.Store(true)
+	died := time.Now().UnixMilli()
+	wait("some evaluations nobody makes", func() bool { return time.Now().UnixMilli() > died+3000 })
+	ahead.Store(int64(storage.Silence))
+	wait("b takes over", b.evaluates)
+	wait("b has evaluated", func() bool { n := b.ticks(); return n[len(n)-1] > died+4000 })
+	noGap := func() {
+		t.Helper()
+		n := b.ticks()
+		for i := range n[1:] {
+			require.LessOrEqual(t, n[i+1]-n[i], int64(2000), "a gap of more than two intervals: %v", n)
+		}
+	}
+	noGap()
+
+	a.dead.Store(false)
+	wait("a sees that it isn't its turn", func() bool { return !a.evaluates() })
+	require.True(t, b.evaluates())
+	b.stop()
+	wait("a goes on", a.evaluates)
+	last := b.ticks()
+	wait("a has evaluated", func() bool { return len(b.ticks()) > len(last)+1 })
+	noGap()
+}

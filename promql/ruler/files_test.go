@@ -1,0 +1,89 @@
+package ruler
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseSource(t *testing.T) {
+	for text, want := range map[string]Source{
+		"rules/*.yml":           {"default", "rules/*.yml"},
+		"team-a=/etc/rules.yml": {"team-a", "/etc/rules.yml"},
+		"a=b=c.yml":             {"a", "b=c.yml"},
+	} {
+		got, err := ParseSource(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "a=", "/a=b.yml", "=b.yml", "[", "a=[-"} {
+		_, err := ParseSource(text)
+		require.Error(t, err, text)
+	}
+}
+
+// A file that is wrong is named with the reason, and with the line where Prometheus' parser knows it; and after reloading the rules are as they were.
+func TestWrongFiles(t *testing.T) {
+	for name, c := range map[string]struct{ text, told string }{
+		"query":         {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(", `rules.yml: 5:11: group "g", rule 1, "a": could not parse expression`},
+		"unknown field": {"groups:\n- name: g\n  ruels: []\n", "rules.yml: yaml: unmarshal errors:\n  line 3: field ruels not found"},
+		"twice":         {"groups:\n- name: g\n- name: g\n", `groupname: "g" is repeated in the same file`},
+		"label":         {"groups:\n- name: g\n  rules:\n  - alert: a\n    expr: up\n    labels: {__name__: b}\n", `rules.yml: group "g", rule 1, "a": invalid label name`},
+		"too deep":      {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: " + strings.Repeat("(", 600) + "1" + strings.Repeat(")", 600), "query too complex"},
+		"too large":     {strings.Repeat("#", maxFile+1), "rules.yml: it has more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			path := filepath.Join(r.dir, "rules.yml")
+			require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
+			_, err := New(r.store, r.options())
+			require.ErrorIs(t, err, ErrFile)
+			require.ErrorContains(t, err, c.told)
+
+			r.file("groups: [{name: good, rules: [{record: a, expr: up}]}]")
+			ruler, err := New(r.store, r.options())
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
+			require.ErrorContains(t, ruler.Reload(), c.told)
+			groups, err := ruler.Groups(t.Context(), testTenant)
+			require.NoError(t, err)
+			require.Len(t, groups, 1)
+			require.Equal(t, "good", groups[0].Name())
+		})
+	}
+}
+
+// While rules are evaluated, reloading adds, changes and takes away groups; what a rule stored that is gone ends.
+func TestReload(t *testing.T) {
+	r := newRig(t)
+	r.file("groups: [{name: g, interval: 1s, rules: [{record: a, expr: vector(1)}, {record: b, expr: vector(2)}]}]")
+	o := r.options()
+	o.Settle, o.Now = 0, time.Now
+	ruler, err := New(r.store, o)
+	require.NoError(t, err)
+	ctx, cancel := contextOf(t)
+	ended := make(chan struct{})
+	go func() { ruler.Run(ctx); close(ended) }()
+	defer func() { cancel(); <-ended }()
+	groups := func() (names []string) {
+		for _, g := range ruler.Retriever(ctx).RuleGroups() {
+			for _, rule := range g.Rules() {
+				names = append(names, g.Name()+"/"+rule.Name())
+			}
+		}
+		return names
+	}
+	require.Eventually(t, ruler.evaluates, time.Minute, time.Millisecond)
+	require.Equal(t, []string{"g/a", "g/b"}, groups())
+	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "rules.yml"), []byte(
+		"groups: [{name: f, rules: [{record: c, expr: up}]}, {name: g, rules: [{record: a, expr: vector(1)}]}]"), 0o600))
+	require.NoError(t, ruler.Reload())
+	require.Equal(t, []string{"f/c", "g/a"}, groups())
+	require.NoError(t, os.Remove(filepath.Join(r.dir, "rules.yml")))
+	require.NoError(t, ruler.Reload())
+	require.Empty(t, groups())
+}

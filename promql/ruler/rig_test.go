@@ -1,0 +1,197 @@
+package ruler
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/notifier"
+	"github.com/prometheus/prometheus/rules"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+const testTenant = "team-a"
+
+// rig is a store with a clock of the test's. Each of its rulers stands for a process.
+type rig struct {
+	t     *testing.T
+	now   time.Time
+	dir   string
+	store *storage.Store
+	sent  []string
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{t: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), dir: t.TempDir()}
+	so := storage.DefaultOptions()
+	so.Now = func() time.Time { return r.now }
+	var err error
+	r.store, err = storage.Open(t.Context(), memory.New(), so)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
+	require.NoError(t, r.store.WaitReady(t.Context()))
+	return r
+}
+
+// file writes a rule file, and sets the clock to when its group is due.
+func (r *rig) file(text string) {
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.dir, "rules.yml"), []byte(text), 0o600))
+	for _, g := range r.process().groups {
+		r.now = g.EvalTimestamp(r.now.UnixNano())
+	}
+}
+
+func (r *rig) options() Options {
+	eo := promql.DefaultOptions()
+	engine := promql.NewEngine(eo)
+	r.t.Cleanup(func() { require.NoError(r.t, engine.Close()) })
+	o := DefaultOptions()
+	o.Sources, o.ExternalURL = []Source{{testTenant, filepath.Join(r.dir, "*.yml")}}, &url.URL{Scheme: "http", Host: "cassia:9201"}
+	o.Engine, o.Queryable, o.Parser = engine, promql.NewQueryable(r.store), promql.NewParser(eo.Parser)
+	o.Appendable, o.Send, o.Now = appendable{r.store}, r, func() time.Time { return r.now }
+	o.Registerer = prometheus.NewRegistry()
+	return o
+}
+
+// Send implements rules.Sender.
+func (r *rig) Send(alerts ...*notifier.Alert) {
+	for _, a := range alerts {
+		state := "firing"
+		if !a.EndsAt.After(r.now) {
+			state = "resolved"
+		}
+		r.sent = append(r.sent, state+" "+a.Labels.String())
+	}
+}
+
+// process is what a process has that began to evaluate now: its groups are fresh, and due when the test says so.
+func (r *rig) process() *process {
+	o := r.options()
+	ruler, err := New(r.store, o)
+	require.NoError(r.t, err)
+	m := &manager{r: ruler, tenant: testTenant, fresh: map[string]bool{}, files: ruler.files[testTenant]}
+	ctx := tenant.Into(r.t.Context(), testTenant)
+	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil), notingAppendable{o.Appendable}))
+	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, "", m.iterate, false, m.files.paths()...)
+	require.Empty(r.t, errs)
+	for key := range groups {
+		m.fresh[key] = true
+	}
+	return &process{rig: r, manager: m, groups: groups, ctx: ctx}
+}
+
+type process struct {
+	*rig
+	*manager
+	groups map[string]*rules.Group
+	ctx    context.Context
+}
+
+// evaluate evaluates all groups at the newest time when they were due, which it returns of one of them.
+func (p *process) evaluate() (due time.Time) {
+	for _, g := range p.groups {
+		due = g.EvalTimestamp(p.now.UnixNano())
+		p.iterate(p.ctx, g, due)
+	}
+	return due
+}
+
+// write stores a sample at the rig's clock.
+func (r *rig) write(series string, v float64) {
+	ls, _, err := promql.NewParser(promql.DefaultOptions().Parser).ParseSeriesDesc(series + " 0")
+	require.NoError(r.t, err)
+	app := appendable{r.store}.Appender(tenant.Into(r.t.Context(), testTenant))
+	_, err = app.Append(0, ls, r.now.UnixMilli(), v)
+	require.NoError(r.t, err)
+	require.NoError(r.t, app.Commit())
+}
+
+// stored are the values of a series as text, one an interval from a time on: "." where there is none, "x" for a stale marker.
+func (r *rig) stored(matcher string, from time.Time, interval time.Duration) string {
+	ms, err := promql.NewParser(promql.DefaultOptions().Parser).ParseMetricSelector(matcher)
+	require.NoError(r.t, err)
+	found, err := r.store.Select(r.t.Context(), storage.Query{Tenant: testTenant, MinT: math.MinInt64 / 2, MaxT: math.MaxInt64 / 2, Matchers: ms})
+	require.NoError(r.t, err)
+	require.LessOrEqual(r.t, len(found), 1, matcher)
+	var samples chunk.Samples
+	for _, one := range found {
+		require.NoError(r.t, one.Samples(&samples))
+	}
+	at := map[int64]string{}
+	for i, t := range samples.T {
+		at[t] = labelOf(samples.V[i])
+	}
+	var text strings.Builder
+	for t := from; !t.After(r.now); t = t.Add(interval) {
+		v, ok := at[t.UnixMilli()]
+		if !ok {
+			v = "."
+		}
+		text.WriteString(v)
+	}
+	return text.String()
+}
+
+func labelOf(v float64) string {
+	switch {
+	case value.IsStaleNaN(v):
+		return "x"
+	case v == math.Trunc(v) && v >= 0 && v < 10:
+		return string(rune('0' + int(v)))
+	}
+	return "#"
+}
+
+// appendable is the part of adapter.Appendable that rules use; cmd tests that one.
+type appendable struct{ store *storage.Store }
+
+func (a appendable) Appender(ctx context.Context) promstorage.Appender {
+	return &testAppender{ctx: ctx, batch: a.store.NewBatch(tenant.From(ctx))}
+}
+
+type testAppender struct {
+	promstorage.Appender
+	ctx   context.Context
+	batch *storage.Batch
+}
+
+func (a *testAppender) Append(_ promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
+	series, err := a.batch.Define(nil, ls)
+	if err == nil {
+		err = a.batch.Float(series, t, 0, v)
+	}
+	return 0, err
+}
+
+func (a *testAppender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
+	series, err := a.batch.Define(nil, ls)
+	if err == nil {
+		err = a.batch.Histogram(series, t, 0, h, fh.Copy())
+	}
+	return 0, err
+}
+
+func (a *testAppender) SetOptions(*promstorage.AppendOptions) {}
+func (a *testAppender) Commit() error                         { return a.batch.Commit(a.ctx) }
+
+// contextOf is the test tenant's.
+func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithCancel(tenant.Into(t.Context(), testTenant))
+}

@@ -1,0 +1,114 @@
+package ruler
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
+)
+
+const takeoverRules = `
+groups:
+- name: g
+  rules:
+  - record: load:max
+    expr: max(load)
+  - record: by:host
+    expr: load
+  - alert: Loaded
+    expr: load > 5
+    for: 3m
+  - alert: AtOnce
+    expr: load > 5
+`
+
+// A process evaluates for some minutes, and another one begins after an outage: what it stores goes on without a gap,
+// alerts as they were.
+func TestTakeOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		outage time.Duration
+		// From the first evaluation on, a minute each: two before the outage, and three by the next process.
+		recorded, pending, firing, atOnce string
+		caughtUp                          float64
+	}{
+		"none": {0, "99999", "111x.", "...11", "11111", 0},
+		// The alert is active for 3 minutes at its fourth evaluation, whoever makes it.
+		"two evaluations":   {2 * time.Minute, "9999999", "111x...", "...1111", "1111111", 2},
+		"as far as it goes": {9 * time.Minute, "99999999999999", "111x..........", "...11111111111", "11111111111111", 9},
+		// The alert goes on where it was: a minute old, it needs two more.
+		"too long": {20 * time.Minute, "99....................999", "11....................11x", "........................1", "11....................111", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.file(takeoverRules)
+			minutes := func(n int, p *process) (first time.Time) {
+				for i := range n {
+					r.write(`load{host="a"}`, 9)
+					if due := p.evaluate(); i == 0 {
+						first = due
+					}
+					r.now = r.now.Add(time.Minute)
+				}
+				return first
+			}
+			first := minutes(2, r.process())
+			for range int(c.outage / time.Minute) { // Senders go on.
+				r.write(`load{host="a"}`, 9)
+				r.now = r.now.Add(time.Minute)
+			}
+			p := r.process()
+			minutes(3, p)
+			r.now = r.now.Add(-time.Minute)
+			require.Equal(t, c.recorded, r.stored(`load:max`, first, time.Minute))
+			require.Equal(t, c.pending, r.stored(`ALERTS{alertname="Loaded",alertstate="pending"}`, first, time.Minute))
+			require.Equal(t, c.firing, r.stored(`ALERTS{alertname="Loaded",alertstate="firing"}`, first, time.Minute))
+			require.Equal(t, c.atOnce, r.stored(`ALERTS{alertname="AtOnce"}`, first, time.Minute))
+			require.Equal(t, c.caughtUp, testutil.ToFloat64(p.r.metrics.caughtUp))
+		})
+	}
+}
+
+// What the process before has stored last, and the next one doesn't store, ends; not so what others have stored.
+func TestWhatIsGoneEndsAfterTakeOver(t *testing.T) {
+	r := newRig(t)
+	r.file(takeoverRules)
+	r.write(`load{host="a"}`, 9)
+	r.write(`load{host="b"}`, 1)
+	first := r.process().evaluate()
+	r.now = r.now.Add(time.Second)
+	r.write(`by:host{host="foreign"}`, 3)
+	r.now = first.Add(time.Minute)
+	r.write(`load{host="a"}`, 2)
+	r.write(`load{host="b"}`, math.Float64frombits(value.StaleNaN))
+	r.now = first.Add(2 * time.Minute)
+	r.process().evaluate()
+	require.Equal(t, "922", r.stored(`by:host{host="a"}`, first, time.Minute))
+	require.Equal(t, "1x.", r.stored(`by:host{host="b"}`, first, time.Minute))
+	require.Equal(t, "1x.", r.stored(`ALERTS{alertname="AtOnce"}`, first, time.Minute))
+	require.Equal(t, "1x.", r.stored(`ALERTS{alertname="Loaded"}`, first, time.Minute), "pending, and never firing")
+	require.Equal(t, "#x.", r.stored(`ALERTS_FOR_STATE{alertname="Loaded"}`, first, time.Minute))
+	require.Equal(t, "...", r.stored(`by:host{host="foreign"}`, first, time.Minute))
+}
+
+// Alerts that are caught up are sent as they are now.
+func TestAlertsAreSentAsTheyAreNow(t *testing.T) {
+	r := newRig(t)
+	r.file(takeoverRules)
+	r.write(`load{host="a"}`, 9)
+	r.process().evaluate()
+	const atOnce = ` {alertname="AtOnce", host="a", tenant="team-a"}`
+	require.Equal(t, []string{"firing" + atOnce}, r.sent)
+	r.sent = nil
+	for range 8 {
+		r.now = r.now.Add(time.Minute)
+		r.write(`load{host="a"}`, 9)
+	}
+	r.process().evaluate()
+	require.NotEmpty(t, r.sent)
+	for _, sent := range r.sent {
+		require.Contains(t, sent, "firing ", "what fired some minutes ago would be over for an Alertmanager")
+	}
+}

@@ -1,0 +1,219 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// importWorker seals pieces of a day, with a sealer a slot; these write together.
+type importWorker struct {
+	*importDay
+	ctx   context.Context
+	rows  *sealedRows
+	base  *sealer // for what concerns the day
+	slots map[int64]*sealer
+	cells map[cellAt]bool
+	stats ImportStats
+	// brought are the samples of all pieces; done are the series whose rollups are to be made, bytes what these weigh.
+	brought int
+	done    []*importedDay
+	bytes   int
+}
+
+func newImportWorker(ctx context.Context, d *importDay) *importWorker {
+	w := &importWorker{importDay: d, ctx: ctx, rows: &sealedRows{}, slots: map[int64]*sealer{}, cells: map[cellAt]bool{}}
+	w.base = w.sealer(d.s.period.slotOf(d.start + 1))
+	return w
+}
+
+func (w *importWorker) sealer(slot int64) *sealer {
+	y := w.importDay.sealer(slot, w.rows)
+	y.ctx = w.ctx
+	return y
+}
+
+// slot returns the sealer of a slot.
+func (w *importWorker) slot(slot int64) *sealer {
+	y := w.slots[slot]
+	if y == nil {
+		y = w.sealer(slot)
+		w.slots[slot] = y
+	}
+	return y
+}
+
+// seal writes the chunks of some series of a metric, and the rollups when there are enough of them.
+func (w *importWorker) seal(piece []*importedDay) error {
+	there, err := w.list(piece)
+	if err != nil {
+		return err
+	}
+	for _, c := range piece {
+		w.brought += c.samples.Len()
+		for rest := c.samples; rest.Len() > 0; {
+			t, _ := boundsOf(&rest)
+			y := w.slot(w.s.period.slotOf(t))
+			var part chunk.Samples
+			part, rest = cutSamples(rest, w.s.period.slotEnd(y.work.Slot))
+			if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.id)); err != nil {
+				return err
+			}
+			w.cells[cellAt{y.work.Slot, w.s.partitionOf(c.series, y.work.Slot)}] = true
+		}
+		w.done = append(w.done, c)
+		if w.rows.bytes >= sealWriteBytes {
+			w.bytes += w.rows.bytes
+			if err := w.base.write(); err != nil {
+				return err
+			}
+		}
+	}
+	if w.bytes+w.rows.bytes >= sealWriteBytes || len(w.done) >= importPiece {
+		return w.roll()
+	}
+	return nil
+}
+
+// count adds up what the sealers of slots did.
+func (w *importWorker) count() {
+	if w.late {
+		w.stats.RollupsOnly += w.brought
+		return
+	}
+	written := 0
+	for _, y := range w.slots {
+		written += y.stats.Samples
+		w.stats.Chunks += y.stats.Chunks
+		w.stats.Bytes += y.stats.Bytes
+	}
+	w.stats.Samples += written
+	w.stats.Known += w.brought - written
+	w.s.metrics.sealedSamples.Add(float64(written))
+	w.s.metrics.sealedChunks.Add(float64(w.stats.Chunks))
+}
+
+// roll writes the chunks that are left, then the 5m rollups of all slots, and then the 1h rollups of the day, which
+// are made once.
+func (w *importWorker) roll() error {
+	if err := w.base.write(); err != nil {
+		return err
+	}
+	if len(w.done) == 0 {
+		return nil
+	}
+	listed, err := w.listDone()
+	if err != nil {
+		return err
+	}
+	hiding, raw, err := w.base.beforeFine(w.tenant.name)
+	if err != nil {
+		return err
+	}
+	for _, slot := range slices.Sorted(maps.Keys(w.slots)) {
+		y := w.slots[slot]
+		y.listed = listed
+		if err := y.makeFine(hiding, raw); err != nil {
+			return err
+		}
+		if err := y.putRollups(rollup.FiveMinutes); err != nil {
+			return err
+		}
+		clear(y.rolls)
+		y.rolls = y.rolls[:0]
+	}
+	if err := w.base.write(); err != nil {
+		return err
+	}
+	for _, c := range w.done {
+		w.base.rolls = append(w.base.rolls, roll{collected: &c.collected})
+	}
+	err = w.base.rollCoarse()
+	clear(w.base.rolls)
+	clear(w.done)
+	w.base.rolls, w.done, w.bytes = w.base.rolls[:0], w.done[:0], 0
+	if err == nil {
+		w.touch(w.cells)
+		clear(w.cells)
+	}
+	return err
+}
+
+// chunkList are the versions of the raw chunks of some series in a day; nil where there are too many others among
+// them to look for them all at once.
+type chunkList map[chunkAt][]string
+
+type chunkAt struct {
+	start  int64
+	series SeriesID
+}
+
+// has says whether a series may have chunks in the slot that starts then.
+func (l chunkList) has(start int64, id SeriesID) bool {
+	return l == nil || len(l[chunkAt{start, id}]) > 0
+}
+
+// listDone lists the chunks of the series whose rollups are to be made.
+func (w *importWorker) listDone() (chunkList, error) {
+	all := chunkList{}
+	for from := 0; from < len(w.done); {
+		to := from + 1
+		for to < len(w.done) && w.done[to].series.metric == w.done[from].series.metric {
+			to++
+		}
+		l, err := w.list(w.done[from:to])
+		if l == nil || err != nil {
+			return nil, err
+		}
+		maps.Copy(all, l)
+		from = to
+	}
+	return all, nil
+}
+
+// list lists the day's chunks of some series of a metric.
+func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
+	if w.late {
+		return nil, nil
+	}
+	metric, window := piece[0].series.metric, w.base.into[rollup.Raw].window
+	shards, err := w.s.readShards(w.ctx, window, w.tenant.name, metric)
+	if err != nil {
+		return nil, err
+	}
+	ids, places := make(map[SeriesID]bool, len(piece)), map[classShard]bool{}
+	for _, c := range piece {
+		ids[c.series.id] = true
+		for at := range w.s.placesOf(c.series.id, shards) {
+			places[at] = true
+		}
+	}
+	found, others := chunkList{}, 0
+	first := engine.Key{engine.Int(kindChunk), engine.Int(w.start)}
+	last := engine.Key{engine.Int(kindChunk), engine.Int(w.start + dayMS - 1)}
+	for at := range places {
+		for row, err := range w.s.eng.Scan(w.ctx, engine.Range{
+			Table: engine.Raw, Partition: seriesPartition(window, w.tenant.name, metric, at), From: first, To: last, KeysOnly: true,
+		}) {
+			if err != nil {
+				return nil, fmt.Errorf("storage: listing the chunks of %q: %w", metric, err)
+			}
+			var id SeriesID
+			copy(id[:], row.Clustering[2].Text)
+			if !ids[id] {
+				if others++; others > 50*len(piece)+1000 {
+					return nil, nil
+				}
+				continue
+			}
+			key := chunkAt{row.Clustering[1].Int, id}
+			found[key] = append(found[key], string([]byte(row.Clustering[3].Text)))
+		}
+	}
+	return found, nil
+}
