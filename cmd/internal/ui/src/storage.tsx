@@ -24,6 +24,7 @@ export function Storage({ session, tenant }: ViewProps) {
   const known = all.every((w) => w.bytes >= 0);
   const sum = (res?: string) => all.filter((w) => !res || w.resolution === res).reduce((n, w) => n + Math.max(0, w.bytes), 0);
   const h = health.data;
+  const local = session.admin && session.engine === 'pebble';
   return (
     <>
       <div class="head-line">
@@ -35,8 +36,8 @@ export function Storage({ session, tenant }: ViewProps) {
         {resolutions.map((res) => (
           <Stat key={res} name={res} value={!windows.data ? '…' : known ? bytes(sum(res)) : '–'} note={widths[res]} />
         ))}
-        {h?.disk && <Stat name="Directory" value={bytes(h.disk.bytes)} note="of all tenants, log included" />}
-        {h?.disk && h.disk.total > 0 && <Stat name="Free" value={bytes(h.disk.free)} note={`of ${bytes(h.disk.total)}`} bad={h.disk.free < h.disk.total / 20} />}
+        {local && <Stat name="Directory" value={h?.disk ? bytes(h.disk.bytes) : '…'} note="of all tenants, log included" />}
+        {local && <Stat name="Free" value={h?.disk?.total ? bytes(h.disk.free) : '…'} note={h?.disk?.total ? `of ${bytes(h.disk.total)}` : ''} bad={!!h?.disk && h.disk.free < h.disk.total / 20} />}
       </div>
       {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
       {!known && <p class="small">Over Cassandra the nodes know what a window takes: <code>nodetool tablestats</code>.</p>}
@@ -49,7 +50,7 @@ export function Storage({ session, tenant }: ViewProps) {
           ))}
         </div>
       )}
-      {all.length > 0 && <Next list={all} />}
+      {(all.length > 0 || !windows.data) && <Next list={windows.data && all} />}
       {health.error ? <Failure error={health.error} again={health.again} /> : null}
       {h && <Findings health={h} />}
       {h?.tables && <Tables tables={h.tables} />}
@@ -77,8 +78,8 @@ function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kep
   );
 }
 
-function Next({ list }: { list: Window[] }) {
-  const going = list.filter((w) => w.hidden).sort((a, b) => a.hidden!.localeCompare(b.hidden!)).slice(0, 8);
+function Next({ list }: { list: Window[] | undefined }) {
+  const going = (list ?? []).filter((w) => w.hidden).sort((a, b) => a.hidden!.localeCompare(b.hidden!)).slice(0, 8);
   return (
     <Panel title="What goes next" aside="Hidden when its retention is over; the space comes back 7 days later">
       {going.length ? (
@@ -99,7 +100,7 @@ function Next({ list }: { list: Window[] }) {
           </table>
         </div>
       ) : (
-        <p class="small">Nothing: all of it is kept for ever.</p>
+        <p class={`small ${list ? '' : 'reserve'}`}>{list ? 'Nothing: all of it is kept for ever.' : '\u00a0'}</p>
       )}
     </Panel>
   );
