@@ -31,15 +31,15 @@ func addImport(app *kingpin.Application) *kingpin.CmdClause {
 // importCommand is what the commands of import share.
 type importCommand struct {
 	offline
-	name                   string // of the command, such as "import blocks"
-	kept                   func() (config.Retention, error)
-	saidKept               bool
-	tenant, checkpoint     string
-	dryRun, verify         bool
-	matches, add           []string
-	start, end             string
-	source                 string
-	checkpointSet, flagSet bool
+	name               string // of the command, such as "import blocks"
+	kept               func() (config.Retention, error)
+	saidKept           bool
+	tenant, checkpoint string
+	dryRun, verify     bool
+	matches, add       []string
+	start, end         string
+	source             string
+	checkpointSet      bool
 }
 
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {

@@ -96,7 +96,8 @@ func (w *isolation) readCalls() {
 		}
 		call, err := w.parseAPICall(line)
 		require.NoError(w.t, err, line)
-		call.shape = call.shape || strings.Contains(call.path, "/status/") || strings.Contains(call.path, "stats=")
+		call.shape = call.shape || strings.Contains(call.path, "/status/") || strings.Contains(call.path, "stats=") ||
+			strings.HasSuffix(call.path, "/snapshot") // Each has a name of its own.
 		w.calls = append(w.calls, call)
 	}
 	request := prompb.ReadRequest{Queries: []*prompb.Query{{
