@@ -77,15 +77,14 @@ var errBroken = errors.New("the cluster is gone")
 
 func (k *fakeKeyspace) Points(_ context.Context, r *Row, minMS, maxMS int64) iter.Seq2[Point, error] {
 	return func(yield func(Point, error) bool) {
-		key := string(r.Key)
-		if k.broken[key] {
+		if k.broken[string(r.Key)] {
 			yield(Point{}, errBroken)
 			return
 		}
-		if k.damaged[key] && !yield(Point{}, &DamageError{errors.New("a strange column")}) {
+		if k.damaged[string(r.Key)] && !yield(Point{}, &DamageError{errors.New("a strange column")}) {
 			return
 		}
-		for _, p := range k.points[key] {
+		for _, p := range k.points[string(r.Key)] {
 			if p.TimeMS >= minMS && p.TimeMS <= maxMS && !yield(p, nil) {
 				return
 			}
