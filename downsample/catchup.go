@@ -80,8 +80,7 @@ type Done struct {
 	Steps, All int
 	// Now is what is done next.
 	Now string
-	// Slots were sealed, with Samples, Repaired of them not for the first time; of Left there was nothing to be
-	// sealed, for their rows are damaged or somebody else was faster.
+	// Slots were sealed, with Samples, Repaired of them not for the first time; Left have rows that can't be read.
 	Slots, Repaired, Left, Samples int
 	// Windows got their rollups, Series were rolled up for it, each counted once a slot.
 	Windows, Series int
@@ -127,8 +126,10 @@ func (x *run) all(p *Plan) error {
 			switch {
 			case err != nil:
 				return fmt.Errorf("sealing slot %d of partition %d: %w", w.Slot, w.Partition, err)
-			case stats.Blobs == 0:
+			case stats.Left > 0:
 				x.done.Left++
+			}
+			if stats.Blobs == 0 { // Or somebody else was faster, or only the note that something waits was left.
 				return nil
 			}
 			x.done.Slots++

@@ -16,8 +16,8 @@ const sealWriteBytes = 2 << 20
 
 // SealStats says what a seal did.
 type SealStats struct {
-	// Blobs is how many stage rows were worked off; 0: there was nothing to do.
-	Blobs int
+	// Blobs is how many stage rows were worked off; 0: there was nothing to do. Left is how many can't be read, and stay.
+	Blobs, Left int
 	// Series and Samples were written, in Chunks chunks of Bytes bytes.
 	Series, Samples, Chunks int
 	// Exemplars were written.
@@ -62,7 +62,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 		sealer.assertSealed(g.gens)
 		stats = sealer.stats
 	}
-	stats.Blobs = len(g.rows)
+	stats.Blobs, stats.Left = len(g.rows), len(g.left)
 	if err := s.keepDefinitions(ctx, w, now, append(g.gens, gens...), g.rows); err != nil {
 		return stats, err
 	}

@@ -122,7 +122,7 @@ func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 		count(done.Slots, "slot"), count(done.Samples, "sample"), done.Repaired,
 		count(done.Windows, "window"), count(done.Series, "series"), bar.now().Sub(began).Round(time.Millisecond))
 	if done.Left > 0 {
-		fmt.Printf("%s had nothing that can be sealed: cassia check names damaged rows\n", count(done.Left, "slot"))
+		fmt.Printf("%s with rows that can't be read, which stay: cassia check names them\n", count(done.Left, "slot"))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
