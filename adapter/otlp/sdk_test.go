@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,7 +142,11 @@ func TestSDK(t *testing.T) {
 	got := s.series(t, tenant.Default)
 	floats := map[string]float64{}
 	for name, samples := range got {
-		require.Equal(t, 1, samples.Len(), name)
+		most := 1
+		if strings.Contains(name, "target_info") {
+			most = 2 // at the first and the last point's time: the SDK reads its clock for each instrument
+		}
+		require.True(t, samples.Len() >= 1 && samples.Len() <= most, "%s has %d samples", name, samples.Len())
 		if len(samples.V) > 0 {
 			floats[name] = samples.V[0]
 		}
