@@ -32,6 +32,10 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 	if err != nil {
 		return nil, false, err
 	}
+	deleted, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return nil, false, err
+	}
 	ofResolution := map[int]int{}
 	for _, k := range slices.Backward(all) {
 		if ofResolution[int(k.Resolution)]++; ofResolution[int(k.Resolution)] > maxSurveyed {
@@ -39,7 +43,7 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 			continue
 		}
 		w := SurveyedWindow{Kept: k, Of: int((k.End.UnixMilli() - k.Start.UnixMilli()) / s.period.ofWindow(s.period.windowOfTime(k.End.UnixMilli())).SlotMS)}
-		if err := s.countSeals(ctx, tenant, &w); err != nil {
+		if err := s.countSeals(ctx, tenant, deleted, &w); err != nil {
 			return nil, false, err
 		}
 		if w.Bytes, err = s.bytesOf(ctx, tenant, k.Window); err != nil {
@@ -51,12 +55,9 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 	return list, cut, nil
 }
 
-func (s *Store) countSeals(ctx context.Context, tenant string, w *SurveyedWindow) error {
+// countSeals counts the marks of a window, but for those that say that a delete was applied.
+func (s *Store) countSeals(ctx context.Context, tenant string, deleted deletions, w *SurveyedWindow) error {
 	marks, err := s.marksIn(ctx, tenant, w.Window)
-	if err != nil {
-		return err
-	}
-	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *Store) countSeals(ctx context.Context, tenant string, w *SurveyedWindow
 	slots, places := map[int64]bool{}, map[place]bool{}
 	for m := range marks {
 		slots[m.slot] = true
-		if deleted.has(m.id) { // It says that a delete was applied.
+		if deleted.has(m.id) {
 			continue
 		}
 		w.Seals++
