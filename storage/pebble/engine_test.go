@@ -228,13 +228,13 @@ func TestMetrics(t *testing.T) {
 	require.Empty(t, families, "a closed engine has nothing to tell")
 }
 
-func TestTableUsage(t *testing.T) {
+func TestUsage(t *testing.T) {
 	e := openOn(t, NewCrashableFS())
 	fill(t, e)
 	require.NoError(t, e.Compact(ctx))
-	raw, err := e.TableUsage(ctx, engine.Raw)
+	raw, err := e.Usage(ctx, engine.Raw, nil)
 	require.NoError(t, err)
-	stage, err := e.TableUsage(ctx, engine.Stage)
+	stage, err := e.Usage(ctx, engine.Stage, nil)
 	require.NoError(t, err)
 	require.Greater(t, raw, uint64(2*mega))
 	require.Greater(t, stage, uint64(2*mega))
@@ -247,10 +247,10 @@ func TestTableUsage(t *testing.T) {
 		windows += one
 	}
 	require.InDelta(t, float64(raw), float64(windows), mega/10, "windows are what a table consists of")
-	none, err := e.TableUsage(ctx, engine.R1h)
+	none, err := e.Usage(ctx, engine.R1h, nil)
 	require.NoError(t, err)
 	require.Less(t, none, uint64(mega/10))
 	require.NoError(t, e.Close())
-	_, err = e.TableUsage(ctx, engine.Raw)
+	_, err = e.Usage(ctx, engine.Raw, nil)
 	require.ErrorIs(t, err, engine.ErrClosed)
 }

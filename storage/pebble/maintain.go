@@ -17,13 +17,8 @@ func (e *Engine) DiskUsage() uint64 {
 	return 0
 }
 
-// TableUsage returns about how many bytes a table takes in sorted files, what was overwritten and not yet compacted
-// away included; what is still in memory and in the log isn't.
-func (e *Engine) TableUsage(ctx context.Context, t *engine.Table) (bytes uint64, err error) {
-	return e.Usage(ctx, t, nil)
-}
-
-// Usage is TableUsage of the partitions whose keys begin with prefix.
+// Usage returns about how many bytes the partitions of a table whose keys begin with prefix (nil: all) take in sorted
+// files, what was overwritten and not yet compacted away included; what is still in memory and in the log isn't.
 func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (bytes uint64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, err

@@ -157,7 +157,7 @@ func (e *Engine) collectPebble(ch chan<- prometheus.Metric, m *pebbledb.Metrics)
 		}
 	}
 	for _, t := range engine.Tables {
-		if n, err := e.TableUsage(context.Background(), t); err == nil {
+		if n, err := e.Usage(context.Background(), t, nil); err == nil {
 			ch <- prometheus.MustNewConstMetric(e.collector.tables, prometheus.GaugeValue, float64(n), t.Name)
 		}
 	}

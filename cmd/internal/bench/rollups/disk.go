@@ -51,7 +51,7 @@ func measureDisk(ctx context.Context, dir, cassia string) (d disk, err error) {
 			return err
 		}
 		for _, t := range engine.Tables {
-			if d.tables[t.Name], err = e.TableUsage(ctx, t); err != nil {
+			if d.tables[t.Name], err = e.Usage(ctx, t, nil); err != nil {
 				return err
 			}
 		}
