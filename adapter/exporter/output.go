@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 // partialFolder is where the files of a folder are until all are whole.
@@ -119,10 +121,7 @@ func (l *lines) finish(err error, wanted bool) error {
 	if err != nil || !wanted {
 		return wrapped(errors.Join(err, os.Remove(l.f.Name())))
 	}
-	if err := os.Rename(l.f.Name(), l.path); err != nil {
-		return wrapped(err)
-	}
-	return syncFolder(filepath.Dir(l.path))
+	return wrapped(fileutil.Rename(l.f.Name(), l.path))
 }
 
 func wrapped(err error) error {

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 
 	"github.com/cassia-db/cassia/storage"
 )
@@ -87,12 +88,5 @@ func (c *Checkpoint) write(path string) (err error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return fileutil.Rename(path+".new", path)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 // Backups of a folder lie side by side, each a whole copy of an engine's directory:
@@ -42,13 +43,13 @@ var (
 
 // backedUp is what a backup's list says.
 type backedUp struct {
-	Version int             `json:"version"`
-	Taken   time.Time       `json:"taken"`
-	Files   []backedUpFiles `json:"files"`
+	Version int            `json:"version"`
+	Taken   time.Time      `json:"taken"`
+	Files   []backedUpFile `json:"files"`
 }
 
-// backedUpFiles is one file of a backup. Changed is its time in the engine's directory, nanoseconds since 1970.
-type backedUpFiles struct {
+// backedUpFile is one file of a backup. Changed is its time in the engine's directory, nanoseconds since 1970.
+type backedUpFile struct {
 	Name    string `json:"name"`
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"`
@@ -95,8 +96,8 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	if err := c.run(now); err != nil {
 		return stats, errors.Join(err, os.RemoveAll(c.to))
 	}
-	if err := rename(c.to, filepath.Join(folder, name)); err != nil {
-		return stats, err
+	if err := fileutil.Rename(c.to, filepath.Join(folder, name)); err != nil {
+		return stats, fmt.Errorf("pebble: %w", err)
 	}
 	for keep > 0 && len(before)+1 > keep {
 		// The list goes first: what is removed in part isn't taken for a whole backup.
@@ -110,12 +111,7 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	return stats, nil
 }
 
-// Backups lists the complete backups of a folder by name, the oldest first.
-func Backups(folder string) ([]string, error) {
-	names, _, err := backups(folder)
-	return names, err
-}
-
+// backups lists what there is in a folder: the names of the complete ones, the oldest first, and of those that aren't.
 func backups(folder string) (complete, partial []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -137,7 +133,7 @@ func backups(folder string) (complete, partial []string, err error) {
 // newest one. The files are compared with the backup's list; an end in the middle leaves dir as it was.
 func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, err error) {
 	if name == "" {
-		names, err := Backups(folder)
+		names, _, err := backups(folder)
 		if err != nil {
 			return stats, err
 		}
@@ -178,7 +174,13 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 			return stats, errors.Join(err, os.RemoveAll(to))
 		}
 	}
-	return stats, errors.Join(syncDir(to), rename(to, dir))
+	if err := syncDir(to); err != nil {
+		return stats, err
+	}
+	if err := fileutil.Rename(to, dir); err != nil {
+		return stats, fmt.Errorf("pebble: restoring: %w", err)
+	}
+	return stats, nil
 }
 
 func readList(dir string) (list backedUp, err error) {
@@ -210,7 +212,7 @@ type copier struct {
 
 // run copies all files and writes the list of them.
 func (c *copier) run(now time.Time) error {
-	known := map[string]backedUpFiles{}
+	known := map[string]backedUpFile{}
 	if c.before != "" {
 		list, err := readList(c.before)
 		if err != nil {
@@ -257,7 +259,7 @@ func (c *copier) run(now time.Time) error {
 }
 
 // copy copies a file, and has it on the disk when it returns.
-func (c *copier) copy(name string) (f backedUpFiles, err error) {
+func (c *copier) copy(name string) (f backedUpFile, err error) {
 	in, err := os.Open(filepath.Join(c.from, name))
 	if err != nil {
 		return f, fmt.Errorf("pebble: copying: %w", err)
@@ -278,7 +280,7 @@ func (c *copier) copy(name string) (f backedUpFiles, err error) {
 	c.stats.Copied++
 	c.stats.Bytes += n.bytes
 	c.stats.CopiedBytes += n.bytes
-	return backedUpFiles{Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+	return backedUpFile{Name: name, Size: n.bytes, Changed: info.ModTime().UnixNano(), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 type counted struct{ bytes int64 }
@@ -314,14 +316,6 @@ func writeSynced(path string, from io.Reader) error {
 		return fmt.Errorf("pebble: copying %s: %w", filepath.Base(path), err)
 	}
 	return nil
-}
-
-// rename gives a directory its name, on the disk when it returns.
-func rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
-		return fmt.Errorf("pebble: %w", err)
-	}
-	return syncDir(filepath.Dir(to))
 }
 
 func syncDir(dir string) error {

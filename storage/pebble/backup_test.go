@@ -73,7 +73,7 @@ func TestBackupsShareFiles(t *testing.T) {
 	stats, err := b.backup(t.Context(), "d", 2)
 	require.NoError(t, err)
 	require.Equal(t, 2, stats.Removed)
-	names, err := Backups(b.folder)
+	names, _, err := backups(b.folder)
 	require.NoError(t, err)
 	require.Equal(t, []string{"c", "d"}, names)
 	require.Equal(t, 4, b.restored("d"))
