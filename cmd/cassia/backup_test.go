@@ -37,15 +37,10 @@ func TestBackupDuringWrites(t *testing.T) {
 	var at [backups]*killed // what was acknowledged before each
 	for i := range at {
 		k.live(0)
-		known := *k
-		known.loads = nil
-		for _, l := range k.loads {
-			before := *l
-			before.acks = l.acks.Snapshot()
-			known.loads = append(known.loads, &before)
-			require.Positive(t, before.acks.Count(), "something is acknowledged before")
+		at[i] = k.known()
+		for _, l := range at[i].loads {
+			require.Positive(t, l.acks.Count(), "something is acknowledged before")
 		}
-		at[i] = &known
 		require.Contains(t, cassia("backup", "--storage.path="+data, "--to="+folder, "--url="+k.processes[0].URL()), "were copied")
 	}
 	k.processes[0].Kill()

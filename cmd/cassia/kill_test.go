@@ -108,6 +108,18 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
+// known is k with what is acknowledged now, for a comparison with what there was at this moment.
+func (k *killed) known() *killed {
+	then := *k
+	then.loads = nil
+	for _, l := range k.loads {
+		before := *l
+		before.acks = l.acks.Snapshot()
+		then.loads = append(then.loads, &before)
+	}
+	return &then
+}
+
 // startLoads starts to send. The returned function stops it.
 func (k *killed) startLoads() (stop func()) {
 	loading, cancel := context.WithCancel(k.ctx)

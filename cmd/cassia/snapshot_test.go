@@ -40,13 +40,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 		require.Eventually(t, func() bool { return l.acks.Count() > 500 }, time.Minute, 10*time.Millisecond)
 	}
 	require.NoError(t, promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"))
-	known := *k
-	known.loads = nil
-	for _, l := range k.loads {
-		before := *l
-		before.acks = l.acks.Snapshot()
-		known.loads = append(known.loads, &before)
-	}
+	known := k.known()
 
 	saved := filepath.Join(t.TempDir(), "saved")
 	run := func(keyspace string, args ...string) (string, error) {
