@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
 // startTraced starts what a Prometheus scrapes: a counter, a classic and a native histogram, of which every scrape
@@ -120,10 +123,37 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 			}
 			time.Sleep(500 * time.Millisecond)
 		}
-		require.Equal(t, want, got, "%s: %s", when, query)
+		if !slices.Equal(want, got) {
+			require.Fail(t, "exemplars differ", "%s: %s: %d wanted, %d got\nmissing: %q\nbesides: %q\n%s", when, query, len(want), len(got),
+				without(want, got), without(got, want), s.exemplarCounts(ctx, t)+s.logs(t))
+		}
 		total += len(want)
 	}
 	t.Logf("%s: %d queries gave the same %d exemplars", when, len(tracedQueries), total)
+}
+
+// without returns the lines that aren't among others.
+func without(lines, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
+}
+
+// exemplarCounts are the counters about exemplars of all programs of the stack.
+func (s *stack) exemplarCounts(ctx context.Context, t *testing.T) (out string) {
+	for _, p := range append([]*promrig.Process{s.writer}, s.cassias()...) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/metrics", nil)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(body)) {
+			if strings.Contains(line, "exemplar") && !strings.HasPrefix(line, "#") {
+				out += filepath.Base(p.Log) + ": " + line
+			}
+		}
+	}
+	return out
 }
 
 // compareMetadata compares what both know of some metrics. It is for 1.0: a Prometheus 3.15 has a feature
