@@ -58,8 +58,8 @@ func (a *ImportStats) Add(b ImportStats) {
 	a.Refusals = append(a.Refusals, b.Refusals[:min(len(b.Refusals), maxRefusals-len(a.Refusals))]...)
 }
 
-// refuse counts samples that can't be stored.
-func (a *ImportStats) refuse(ls labels.Labels, samples int, err error) {
+// Refuse counts samples that can't be stored.
+func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 	if samples == 0 {
 		return
 	}
@@ -127,7 +127,7 @@ type importedDay struct {
 func (m *importing) add(in *ImportedSeries) error {
 	samples := in.Samples
 	if err := checkLabels(in.Labels, m.s.opts.labelBounds(m.tenant.name)); err != nil {
-		m.stats.refuse(in.Labels, samples.Len(), err)
+		m.stats.Refuse(in.Labels, samples.Len(), err)
 		return nil
 	}
 	m.canonical(in.Labels, samples)
@@ -146,18 +146,28 @@ func (m *importing) add(in *ImportedSeries) error {
 	if err != nil {
 		return err
 	}
-	m.stats.Series++
+	first := true
 	for rest := *samples; rest.Len() > 0; {
-		first, _ := boundsOf(&rest)
-		start := m.s.period.dayOf(m.s.period.slotOf(first))
+		t, _ := boundsOf(&rest)
+		start := m.s.period.dayOf(m.s.period.slotOf(t))
 		d := m.days[start]
 		if d == nil {
-			d = &importDay{importing: m, start: start, touched: map[cellAt]bool{}}
+			d = &importDay{importing: m, start: start, of: map[*Series]*importedDay{}, touched: map[cellAt]bool{}}
 			m.days[start] = d
 		}
 		part := &importedDay{collected: collected{series: series}}
 		part.samples, rest = cutSamples(rest, start+dayMS)
+		if same := d.of[series]; same != nil { // It stands in the list several times.
+			same.samples.AppendAll(&part.samples)
+			same.samples.Normalize()
+			first = false
+			continue
+		}
+		d.of[series] = part
 		d.list = append(d.list, part)
+	}
+	if first {
+		m.stats.Series++
 	}
 	return nil
 }
@@ -171,7 +181,7 @@ func (m *importing) canonical(ls labels.Labels, samples *chunk.Samples) {
 	for _, h := range samples.H {
 		canonical, err := chunk.Canonical(h)
 		if err != nil {
-			m.stats.refuse(ls, 1, &InvalidHistogramError{Err: err})
+			m.stats.Refuse(ls, 1, &InvalidHistogramError{Err: err})
 			continue
 		}
 		kept = append(kept, canonical)

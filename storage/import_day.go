@@ -25,6 +25,7 @@ type importDay struct {
 	*importing
 	start int64 // milliseconds
 	list  []*importedDay
+	of    map[*Series]*importedDay // those of list
 
 	ctx context.Context
 	// deletes are those that were made before.

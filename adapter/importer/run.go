@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options say what an import does. Store, Tenant and Source must be set.
+// Options say what an import does. Into, Tenant and Source must be set.
 type Options struct {
-	Store  *storage.Store
+	Into   Destination
 	Tenant string
 	// Source is where history comes from. Name says in words what it is, with all that changes its batches, and Target
 	// where the store is: a checkpoint belongs to both, and to the tenant.
@@ -21,8 +20,6 @@ type Options struct {
 	Checkpoint string
 	// Progress is called after each batch; nil: nobody wants to know.
 	Progress func(Progress)
-	// Now is the clock; Verify needs it.
-	Now func() time.Time
 }
 
 // Progress is how far an import came.
@@ -60,7 +57,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		if err != nil {
 			return r, err
 		}
-		stats, err := o.Store.Import(ctx, o.Tenant, b.Series)
+		stats, err := o.Into.Import(ctx, o.Tenant, b.Series)
 		if err != nil {
 			return r, err
 		}

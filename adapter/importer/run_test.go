@@ -41,6 +41,10 @@ func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
 	return s
 }
 
+func local(s *storage.Store) importer.Destination {
+	return importer.Local(s, func() time.Time { return now })
+}
+
 // days is a source of a batch a day, each with some series. It breaks off where it is told to.
 type days struct {
 	n, series int
@@ -101,8 +105,8 @@ func TestRunGoesOn(t *testing.T) {
 	src := &days{n: 8, series: 5, breakAt: map[int]bool{0: true, 2: true, 3: true, 7: true}}
 	var told []float64
 	o := importer.Options{
-		Store: s, Tenant: "default", Source: src, Name: "days", Target: "here", Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
-		Progress: func(p importer.Progress) { told = append(told, p.Done) }, Now: func() time.Time { return now },
+		Into: local(s), Tenant: "default", Source: src, Name: "days", Target: "here", Checkpoint: filepath.Join(t.TempDir(), "checkpoint"),
+		Progress: func(p importer.Progress) { told = append(told, p.Done) },
 	}
 	all := 8 * 5 * 144
 	samples, runs := 0, 0
@@ -149,7 +153,7 @@ func TestRunGoesOn(t *testing.T) {
 func TestRunAfterLostCheckpoint(t *testing.T) {
 	s := openStore(t, nil)
 	path := filepath.Join(t.TempDir(), "checkpoint")
-	o := importer.Options{Store: s, Tenant: "default", Source: &days{n: 3, series: 4}, Checkpoint: path}
+	o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 3, series: 4}, Checkpoint: path}
 	first, err := importer.Run(t.Context(), o)
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)
@@ -168,7 +172,7 @@ func TestRunAfterLostCheckpoint(t *testing.T) {
 func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	src := &days{n: 100, series: 1}
-	o := importer.Options{Store: openStore(t, nil), Tenant: "default", Source: src, Progress: func(importer.Progress) { cancel() }}
+	o := importer.Options{Into: local(openStore(t, nil)), Tenant: "default", Source: src, Progress: func(importer.Progress) { cancel() }}
 	_, err := importer.Run(ctx, o)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, len(src.read), 100)
@@ -180,7 +184,7 @@ func TestVerifyTellsWhatDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 })
 			r := rand.New(rand.NewPCG(1, 1))
-			o := importer.Options{Store: s, Tenant: "default", Source: &days{n: 30, series: 3}, Now: func() time.Time { return now }}
+			o := importer.Options{Into: local(s), Tenant: "default", Source: &days{n: 30, series: 3}}
 			report, err := importer.Run(t.Context(), o)
 			require.NoError(t, err)
 			if keep != 0 {

@@ -47,7 +47,7 @@ func (d Difference) String() string {
 	return text
 }
 
-// VerifyStats says what was compared.
+// VerifyStats says what was compared. A server says it as JSON, with these names.
 type VerifyStats struct {
 	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
 	SeriesDays int
@@ -57,27 +57,39 @@ type VerifyStats struct {
 	Differences             int
 }
 
-// Verify reads the source once more from the start and compares, by series and day, what it has with what the store
-// answers at the same timestamps. What the store has besides is no difference.
-func Verify(ctx context.Context, o Options, report func(Difference)) (VerifyStats, error) {
-	v := &verifier{ctx: ctx, o: o, report: report}
-	for b, err := range ahead(ctx, o.Source, "") {
-		if err != nil {
-			return v.stats, err
-		}
-		if err := v.batch(b.Series); err != nil {
-			return v.stats, err
-		}
-		if o.Progress != nil {
-			o.Progress(Progress{Done: b.Done, Stats: storage.ImportStats{Known: v.stats.Samples + v.stats.RolledUp}})
-		}
-	}
-	return v.stats, ctx.Err()
+// Add adds what another comparison did.
+func (a *VerifyStats) Add(b VerifyStats) {
+	a.SeriesDays += b.SeriesDays
+	a.Samples += b.Samples
+	a.RolledUp += b.RolledUp
+	a.Left += b.Left
+	a.Differences += b.Differences
 }
 
+// Verify reads the source once more from the start and compares, by series and day, what it has with what the store
+// answers at the same timestamps. What the store has besides is no difference.
+func Verify(ctx context.Context, o Options, report func(Difference)) (all VerifyStats, err error) {
+	for b, err := range ahead(ctx, o.Source, "") {
+		if err != nil {
+			return all, err
+		}
+		stats, err := o.Into.Compare(ctx, o.Tenant, b.Series, report)
+		if err != nil {
+			return all, err
+		}
+		all.Add(stats)
+		if o.Progress != nil {
+			o.Progress(Progress{Done: b.Done, Stats: storage.ImportStats{Known: all.Samples + all.RolledUp}})
+		}
+	}
+	return all, ctx.Err()
+}
+
+// verifier compares one batch.
 type verifier struct {
+	*local
 	ctx    context.Context
-	o      Options
+	tenant string
 	report func(Difference)
 	stats  VerifyStats
 	have   chunk.Samples
@@ -123,11 +135,11 @@ func (v *verifier) batch(list []storage.ImportedSeries) error {
 type bounds struct{ rolled, raw, last int64 }
 
 func (v *verifier) bounds(q storage.Query) (bounds, error) {
-	horizons, err := v.o.Store.HorizonsOf(v.ctx, q)
+	horizons, err := v.store.HorizonsOf(v.ctx, q)
 	if err != nil {
 		return bounds{}, err
 	}
-	b := bounds{rolled: math.MinInt64, raw: math.MinInt64, last: v.o.Now().Add(storage.MaxAhead).UnixMilli()}
+	b := bounds{rolled: math.MinInt64, raw: math.MinInt64, last: v.now().Add(storage.MaxAhead).UnixMilli()}
 	width := rollup.FiveMinutes.Width()
 	up := func(t int64) int64 { return t - t%width + width }
 	for _, h := range horizons {
@@ -153,7 +165,7 @@ func (v *verifier) metric(name string, want map[uint64]*storage.ImportedSeries) 
 		return nil
 	}
 	q := storage.Query{
-		Tenant: v.o.Tenant, MinT: minT, MaxT: maxT,
+		Tenant: v.tenant, MinT: minT, MaxT: maxT,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)},
 	}
 	b, err := v.bounds(q)
@@ -187,7 +199,7 @@ func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, er
 	if q.MinT > q.MaxT {
 		return nil, nil
 	}
-	found, err := v.o.Store.Select(v.ctx, q)
+	found, err := v.store.Select(v.ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	promconfig "github.com/prometheus/common/config"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
@@ -109,7 +108,7 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 
 // ask makes the server at url make a snapshot.
 func (c *backupCommand) ask(ctx context.Context) (name string, err error) {
-	client, err := c.client()
+	client, err := loggedIn(c.httpFile)
 	if err != nil {
 		return "", err
 	}
@@ -150,20 +149,4 @@ func (c *backupCommand) ask(ctx context.Context) (name string, err error) {
 		return wrong("made a snapshot, but not there: it has another --storage.path (%w)", err)
 	}
 	return name, nil
-}
-
-// client logs in as the flags say.
-func (c *backupCommand) client() (*http.Client, error) {
-	if c.httpFile == "" {
-		return http.DefaultClient, nil
-	}
-	conf, _, err := promconfig.LoadHTTPConfigFile(c.httpFile)
-	if err != nil {
-		return nil, fmt.Errorf("--http.config.file: %w", err)
-	}
-	client, err := promconfig.NewClientFromConfig(*conf, "cassia")
-	if err != nil {
-		return nil, fmt.Errorf("--http.config.file: %w", err)
-	}
-	return client, nil
 }

@@ -41,13 +41,21 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	po.Logger, po.OnFatal = o.log.With("component", "pebble"), o.onFatal
 	e, err := pebble.Open(c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, fmt.Errorf("%s: another process has it open; stop that one, or choose another directory", c.Where())
+		return nil, &lockedError{c.Where()}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Where(), err)
 	}
 	return e, nil
 }
+
+// lockedError says that another process has a directory. It is engine.ErrLocked.
+type lockedError struct{ where string }
+
+func (e *lockedError) Error() string {
+	return e.where + ": another process has it open; stop that one, or choose another directory"
+}
+func (e *lockedError) Unwrap() error { return engine.ErrLocked }
 
 func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
 	co := c.Cassandra

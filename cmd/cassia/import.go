@@ -20,12 +20,13 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // addImport declares the command that has a command of its own for each source of history.
 func addImport(app *kingpin.Application) *kingpin.CmdClause {
 	return app.Command("import", "Bring history from elsewhere: it is sealed directly, with its rollups. "+
-		"It may be stopped, or killed, and run again. No server may be running on a directory; beside a cluster's it may run.")
+		"It may be stopped, or killed, and run again. With --url it goes into the store of a server that runs; without, no server may be running on a directory, but beside a cluster's it may run.")
 }
 
 // importCommand is what the commands of import share.
@@ -40,11 +41,12 @@ type importCommand struct {
 	start, end         string
 	source             string
 	checkpointSet      bool
+	to                 *urlFlags
 }
 
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
-	c.create = true
+	c.create, c.to = true, newURLFlags(cmd)
 	cmd.GetFlag("retention.raw").IsSetByUser(&c.saidKept)
 	cmd.Flag("tenant", "Tenant that gets the history.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "File that remembers how far the import came. Default: one in this directory, named after what is imported and where to.").
@@ -115,11 +117,28 @@ func (c *importCommand) from(what func() string, open func(context.Context, impo
 			return fmt.Errorf("%s", oneLine(err))
 		}
 		fmt.Println(plan.Describe())
-		if err := c.keep(plan); err != nil || c.dryRun {
-			return err
+		if c.to.url != "" {
+			return c.overHTTP(ctx, plan, source)
 		}
-		return c.withStore(ctx, func(s *storage.Store) error { return c.run(ctx, s, source) })
+		return c.here(ctx, plan, source)
 	}}
+}
+
+// here imports into a store that is opened for that.
+func (c *importCommand) here(ctx context.Context, plan importer.Plan, source importer.Source) error {
+	if err := c.keep(plan); err != nil || c.dryRun {
+		return err
+	}
+	err := c.withStore(ctx, func(s *storage.Store) error {
+		if known := s.ClassNames(); len(known) > 0 && len(c.retention.Classes) == 0 {
+			return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", c.Where(), strings.Join(known, ", "))
+		}
+		return c.run(ctx, importer.Local(s, time.Now), c.Where(), source)
+	})
+	if errors.Is(err, engine.ErrLocked) {
+		return fmt.Errorf("%w; if that is a cassia, import through it while it runs: --url=http://localhost:9201 in place of --storage.path", err)
+	}
+	return err
 }
 
 // keep parses the retention. Rows are written as long as it says, so that it must be said where it matters.
@@ -133,29 +152,32 @@ func (c *importCommand) keep(plan importer.Plan) (err error) {
 	if !c.saidKept && c.Kind == config.EngineCassandra {
 		return errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
 	}
-	if raw := c.retention.Raw; raw != 0 && plan.MinMS <= plan.MaxMS && plan.MinMS < time.Now().Add(-raw).UnixMilli() {
-		told := fmt.Sprintf("samples before %s are past --retention.raw=%s: of what is older than that by more than 7 days, only rollups are stored", shortInstant(time.Now().Add(-raw).UnixMilli()), model.Duration(raw))
-		if !c.saidKept && !c.dryRun {
-			return fmt.Errorf("%s; say so with that flag, or as the server has it", told)
-		}
-		fmt.Println(told)
+	return c.tellOld(c.retention.Raw, plan, "or as the server has it")
+}
+
+// tellOld says what becomes of samples that are older than raw ones are kept. That must have been said by whoever imports.
+func (c *importCommand) tellOld(raw time.Duration, plan importer.Plan, or string) error {
+	if raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= time.Now().Add(-raw).UnixMilli() {
+		return nil
 	}
+	told := fmt.Sprintf("samples before %s are past --retention.raw=%s: of what is older than that by more than 7 days, only rollups are stored", shortInstant(time.Now().Add(-raw).UnixMilli()), model.Duration(raw))
+	if !c.saidKept && !c.dryRun {
+		return fmt.Errorf("%s; say so with that flag, %s", told, or)
+	}
+	fmt.Println(told)
 	return nil
 }
 
-// run imports, and tells what came of it.
-func (c *importCommand) run(ctx context.Context, s *storage.Store, source importer.Source) error {
-	if known := s.ClassNames(); len(known) > 0 && len(c.retention.Classes) == 0 {
-		return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", c.Where(), strings.Join(known, ", "))
-	}
+// run imports, and tells what came of it. where is the destination in words.
+func (c *importCommand) run(ctx context.Context, into importer.Destination, where string, source importer.Source) error {
 	if !c.checkpointSet {
-		sum := sha256.Sum256([]byte(c.source + "\x00" + c.Where() + "\x00" + c.tenant))
+		sum := sha256.Sum256([]byte(c.source + "\x00" + where + "\x00" + c.tenant))
 		c.checkpoint = fmt.Sprintf("cassia-import-%x.json", sum[:4])
 	}
 	bar := newProgressBar(os.Stderr, time.Now)
 	t := &importTeller{bar: bar}
 	o := importer.Options{
-		Store: s, Tenant: c.tenant, Source: source, Name: c.source, Target: c.Where(), Checkpoint: c.checkpoint, Progress: t.tell, Now: time.Now,
+		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.tell,
 	}
 	report, err := importer.Run(ctx, o)
 	bar.end()
@@ -198,7 +220,7 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	}
 	fmt.Fprintf(w, ": %d differences\n", stats.Differences)
 	if stats.Differences > 0 {
-		return fmt.Errorf("%s: %d differences", c.Where(), stats.Differences)
+		return fmt.Errorf("%s: %d differences", o.Target, stats.Differences)
 	}
 	return nil
 }

@@ -47,11 +47,20 @@ type BusyError struct {
 func (e *BusyError) Error() string { return e.Err.Error() }
 func (e *BusyError) Unwrap() error { return e.Err }
 
+// StatusError is an answer whose status isn't 200.
+type StatusError struct {
+	Code int
+	Err  error
+}
+
+func (e *StatusError) Error() string { return e.Err.Error() }
+func (e *StatusError) Unwrap() error { return e.Err }
+
 // longestWait bounds a wait between two tries.
 const longestWait = time.Minute
 
-// wait is how long to wait after a try, of which the first is 1.
-func (e *BusyError) wait(try int) time.Duration {
+// Wait is how long to wait after a try, of which the first is 1.
+func (e *BusyError) Wait(try int) time.Duration {
 	if e.After > 0 {
 		return min(e.After, longestWait)
 	}
@@ -84,7 +93,7 @@ func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Read
 		return answer, nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBody))
-	err = fmt.Errorf("%s answered %s: %s", u.Redacted(), answer.Status, importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))
+	err = &StatusError{answer.StatusCode, fmt.Errorf("%s answered %s: %s", u.Redacted(), answer.Status, importer.Shorten(strings.Join(strings.Fields(string(text)), " ")))}
 	if cerr := answer.Body.Close(); cerr != nil {
 		err = errors.Join(err, cerr)
 	}

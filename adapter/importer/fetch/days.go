@@ -139,7 +139,7 @@ func (p *piece) read(ctx context.Context) error {
 		case !errors.As(err, &busy), p.yielded, try == tries:
 			return fmt.Errorf("fetch: %s: %w", p.words(), err)
 		}
-		if err := p.Wait(ctx, busy.wait(try)); err != nil {
+		if err := p.Wait(ctx, busy.Wait(try)); err != nil {
 			return err
 		}
 	}

@@ -161,7 +161,7 @@ func everything() exporter.Options {
 func moveIn(t *testing.T, source importer.Source) *storage.Store {
 	s := newStore(t)
 	for range 2 {
-		_, err := importer.Run(t.Context(), importer.Options{Store: s, Tenant: "default", Source: source})
+		_, err := importer.Run(t.Context(), importer.Options{Into: importer.Local(s, time.Now), Tenant: "default", Source: source})
 		require.NoError(t, err)
 	}
 	return s

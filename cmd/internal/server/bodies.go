@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// Bounds of the bodies of all routes but those that take samples, which have their own.
+// Bounds of the bodies of all routes but those that take samples or history, which have their own.
 const (
 	// maxBody bounds one, bytes.
 	maxBody = 10 << 20

@@ -53,7 +53,7 @@ func (d *door) guard(route Route) http.Handler {
 			turnAway(w, r, err)
 			return
 		}
-		if route.Role == Write { // It bounds what it takes itself.
+		if route.Role == Write || route.OwnBounds { // It bounds what it takes itself.
 			route.Handler.ServeHTTP(w, inner)
 			return
 		}

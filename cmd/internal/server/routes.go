@@ -35,6 +35,8 @@ type Route struct {
 	// /t/{tenant}. Requests of other routes are about the whole process.
 	Tenant  bool
 	Handler http.Handler
+	// OwnBounds says that the handler bounds what it takes itself, as those of Write do.
+	OwnBounds bool
 	// Preflight leaves OPTIONS to the handler whoever asks: browsers send it without a password, before they ask.
 	Preflight bool
 }

@@ -1,0 +1,39 @@
+package importer
+
+import (
+	"context"
+	"time"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Destination is where history goes: a store that is opened here, or one that a server has. Its methods are called one
+// after the other; an error leaves what is done, and either may be called again with the same series.
+type Destination interface {
+	// Import stores a tenant's series, which are its own from then on. All of it is durable once it returns without an
+	// error; samples that are there already stay as they are.
+	Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error)
+	// Compare compares series, which are its own from then on, with what is stored of the tenant at the same timestamps,
+	// by series and day. It reports differences, not necessarily all: the stats count them.
+	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, report func(Difference)) (VerifyStats, error)
+}
+
+// Local is a store that is opened here. now is its clock.
+func Local(s *storage.Store, now func() time.Time) Destination { return &local{s, now} }
+
+type local struct {
+	store *storage.Store
+	now   func() time.Time
+}
+
+// Import implements Destination.
+func (l *local) Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error) {
+	return l.store.Import(ctx, tenant, list)
+}
+
+// Compare implements Destination.
+func (l *local) Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, report func(Difference)) (VerifyStats, error) {
+	v := &verifier{ctx: ctx, local: l, tenant: tenant, report: report}
+	err := v.batch(list)
+	return v.stats, err
+}

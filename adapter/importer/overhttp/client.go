@@ -1,0 +1,198 @@
+package overhttp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Client sends history to a server. It implements importer.Destination.
+type Client struct {
+	// To makes the requests; its URL is that of the server.
+	To fetch.Client
+	// Patience is how long a request is made again while the server is away, or busy.
+	Patience time.Duration
+	// Wait waits before a request is made again, or until ctx ends; Now is the clock.
+	Wait func(ctx context.Context, d time.Duration) error
+	Now  func() time.Time
+	// Waiting is told why a request has to wait, each time; nil: nobody wants to know.
+	Waiting func(err error)
+
+	terms *Terms
+}
+
+// requestTimeout bounds one request: a server that is busy may take minutes for a large body.
+const requestTimeout = 30 * time.Minute
+
+// maxAnswer bounds what is read of an answer, bytes.
+const maxAnswer = 16 << 20
+
+var (
+	// ErrOther says that what answers is no server that takes history.
+	ErrOther = errors.New("overhttp: the server takes no history")
+	// ErrAway says that the server was away, or busy, for longer than Patience.
+	ErrAway = errors.New("overhttp: gave up waiting for the server")
+)
+
+// Terms asks what the server takes, once.
+func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
+	if c.terms != nil {
+		return *c.terms, nil
+	}
+	var t Terms
+	err := c.patiently(ctx, func(ctx context.Context) error {
+		err := c.ask(ctx, http.MethodGet, name, "", nil, &t)
+		var busy *fetch.BusyError
+		if errors.As(err, &busy) && !errors.As(err, new(*fetch.StatusError)) {
+			return busy.Err // Whoever names a server that isn't there should learn it at once.
+		}
+		return err
+	})
+	var status *fetch.StatusError
+	if errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed) {
+		return t, fmt.Errorf("%w: is it a cassia of this version or a later one, and of --target=all or write? %w", ErrOther, err)
+	}
+	if err != nil {
+		return t, err
+	}
+	if t.Version != bodyVersion || t.MaxBytes <= 0 || t.MaxWeight <= 0 {
+		return t, fmt.Errorf("%w: it reads bodies of version %d, not %d", ErrOther, t.Version, bodyVersion)
+	}
+	c.terms = &t
+	return t, nil
+}
+
+// Import implements importer.Destination.
+func (c *Client) Import(ctx context.Context, name string, list []storage.ImportedSeries) (all storage.ImportStats, err error) {
+	err = c.each(ctx, name, list, &all, func(ctx context.Context, body []byte) error {
+		var answer stored
+		if err := c.ask(ctx, http.MethodPost, name, "", body, &answer); err != nil {
+			return err
+		}
+		all.Add(answer.stats())
+		return nil
+	})
+	return all, err
+}
+
+// Compare implements importer.Destination.
+func (c *Client) Compare(ctx context.Context, name string, list []storage.ImportedSeries, report func(importer.Difference)) (all importer.VerifyStats, err error) {
+	var unsent storage.ImportStats
+	err = c.each(ctx, name, list, &unsent, func(ctx context.Context, body []byte) error {
+		var answer compared
+		if err := c.ask(ctx, http.MethodPost, name, "compare", body, &answer); err != nil {
+			return err
+		}
+		all.Add(answer.Stats)
+		for _, d := range answer.Differences {
+			report(d.difference())
+		}
+		return nil
+	})
+	return all, err
+}
+
+// each sends series in bodies that the server takes. unsent counts what can't be sent, for no store would take it.
+func (c *Client) each(ctx context.Context, name string, list []storage.ImportedSeries, unsent *storage.ImportStats, send func(context.Context, []byte) error) error {
+	terms, err := c.Terms(ctx, name)
+	if err != nil {
+		return err
+	}
+	p := &packer{most: terms, stats: unsent, send: func(series [][]byte) error { return c.sendAll(ctx, series, send) }}
+	for _, s := range together(list) {
+		if err := p.add(s); err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+// sendAll sends series as one body, or as two, four and so on, where something on the way takes none that is so large.
+func (c *Client) sendAll(ctx context.Context, series [][]byte, send func(context.Context, []byte) error) error {
+	body := encode(series)
+	err := c.patiently(ctx, func(ctx context.Context) error { return send(ctx, body) })
+	var status *fetch.StatusError
+	if !errors.As(err, &status) || status.Code != http.StatusRequestEntityTooLarge || len(series) == 1 {
+		return err
+	}
+	c.terms.MaxBytes = max(1, min(c.terms.MaxBytes, int64(len(body)))/2)
+	for _, half := range [][][]byte{series[:len(series)/2], series[len(series)/2:]} {
+		if err := c.sendAll(ctx, half, send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// patiently makes a request again while the server is away or busy.
+func (c *Client) patiently(ctx context.Context, request func(context.Context) error) error {
+	began := c.Now()
+	for try := 1; ; try++ {
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			return request(ctx)
+		}()
+		var busy *fetch.BusyError
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.As(err, &busy):
+			return err
+		}
+		wait := min(busy.Wait(try), longestWait)
+		if c.Now().Add(wait).Sub(began) > c.Patience {
+			return fmt.Errorf("%w after %s: %w", ErrAway, c.Patience, err)
+		}
+		if c.Waiting != nil {
+			c.Waiting(err)
+		}
+		if err := c.Wait(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// longestWait bounds a wait between two tries: a server that was killed is back in seconds.
+const longestWait = 10 * time.Second
+
+// ask makes a request of a tenant, and reads the answer.
+func (c *Client) ask(ctx context.Context, method, name, what string, body []byte, into any) error {
+	u := c.To.URL.JoinPath(Path, what)
+	h := http.Header{tenant.Header: {name}}
+	if method == http.MethodPost {
+		h.Set("Content-Type", contentType)
+		h.Set("Content-Encoding", contentEncoding)
+	}
+	answer, err := c.To.Do(ctx, method, u, bytes.NewReader(body), h)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return fetch.Broken(err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%w: %s answered %s", ErrOther, u.Redacted(), importer.Shorten(string(text)))
+	}
+	return nil
+}
+
+// Path is where a server takes history.
+const Path = "/api/v1/cassia/import"
+
+// Where is the server, for people and checkpoints.
+func (c *Client) Where() string { return c.To.URL.String() }

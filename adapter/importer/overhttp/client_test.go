@@ -1,0 +1,341 @@
+package overhttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// TestAnswersGetLost cuts the connection after the series were stored, and before: they are sent again, and there once.
+func TestAnswersGetLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, nil)
+	lost := 0
+	r.on = func(w http.ResponseWriter, q *http.Request) bool {
+		if q.Method != http.MethodPost {
+			return true
+		}
+		if lost++; lost == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		if lost == 2 {
+			r.server.Import(&discarded{header: http.Header{}}, q.Clone(tenantA(q.Context())))
+			panic(http.ErrAbortHandler)
+		}
+		return true
+	}
+	list := history(1, 3, 3)
+	n := samplesOf(list)
+	stats, err := r.Import(t.Context(), "a", list)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, n}, []int{stats.Samples, stats.Known})
+	require.Equal(t, []time.Duration{time.Second, 2 * time.Second}, r.waits)
+	requireThere(t, r, history(1, 3, 3))
+}
+
+// TestServersThatAreBusyOrAway are asked again for as long as it was said, and no longer.
+func TestServersThatAreBusyOrAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, nil)
+	_, err := r.Terms(t.Context(), "a")
+	require.NoError(t, err)
+	var told []string
+	r.Waiting = func(err error) { told = append(told, err.Error()) }
+	answers := []int{503, 429, 502}
+	r.on = func(w http.ResponseWriter, q *http.Request) bool {
+		if len(answers) == 0 {
+			return true
+		}
+		w.Header().Set("Retry-After", "7")
+		http.Error(w, "later", answers[0])
+		answers = answers[1:]
+		return false
+	}
+	stats, err := r.Import(t.Context(), "a", history(1, 2, 2))
+	require.NoError(t, err)
+	require.Positive(t, stats.Samples)
+	require.Equal(t, []time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}, r.waits)
+	require.Len(t, told, 3)
+	require.Contains(t, told[0], "503 Service Unavailable: later")
+
+	r.on = func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
+	r.waits = nil
+	_, err = r.Import(t.Context(), "a", history(1, 2, 2))
+	require.ErrorIs(t, err, ErrAway)
+	var sum time.Duration
+	for _, w := range r.waits {
+		sum += w
+	}
+	require.LessOrEqual(t, sum, time.Minute)
+	require.Greater(t, sum, 45*time.Second)
+
+	// What was refused for good isn't asked again; nor is a server that never was there.
+	r.waits = nil
+	r.on = func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "no", http.StatusForbidden)
+		return false
+	}
+	_, err = r.Import(t.Context(), "a", history(1, 2, 2))
+	require.ErrorContains(t, err, "403 Forbidden: no")
+	r.terms = nil
+	r.To.HTTP = &http.Client{Transport: away{}}
+	_, err = r.Terms(t.Context(), "a")
+	require.ErrorIs(t, err, errAway)
+	require.Empty(t, r.waits)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	r.terms = &Terms{Version: 1, MaxBytes: 1 << 20, MaxWeight: 1 << 20}
+	r.Wait = func(context.Context, time.Duration) error { cancel(); return ctx.Err() }
+	_, err = r.Import(ctx, "a", history(1, 2, 2))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// away is where no server is.
+type away struct{}
+
+func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, errAway }
+
+// TestOtherServers are no place for history.
+func TestOtherServers(t *testing.T) {
+	t.Parallel()
+	for text, code := range map[string]int{"404 page not found": 404, "<html>": 200, `{"version":2,"max_bytes":1,"max_weight":1}`: 200} {
+		r := newRig(t, nil, nil)
+		r.on = func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, text, code)
+			return false
+		}
+		_, err := r.Import(t.Context(), "a", history(1, 1, 1))
+		require.ErrorIs(t, err, ErrOther, text)
+	}
+}
+
+// TestSmallWays sends less at once where something on the way takes no more.
+func TestSmallWays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, nil)
+	most := int64(80_000)
+	r.on = func(w http.ResponseWriter, q *http.Request) bool {
+		if q.ContentLength > most {
+			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+			return false
+		}
+		return true
+	}
+	for range 2 {
+		_, err := r.Import(t.Context(), "a", history(1, 10, 12))
+		require.NoError(t, err)
+	}
+	posts := r.posts
+	requireThere(t, r, history(1, 10, 12))
+	require.Less(t, r.posts-posts, posts/2, "it should have learned")
+	most = 10
+	_, err := r.Import(t.Context(), "a", history(1, 1, 2))
+	var status *fetch.StatusError
+	require.ErrorAs(t, err, &status)
+	require.Equal(t, http.StatusRequestEntityTooLarge, status.Code)
+}
+
+// TestBodiesThatAreRefused are answered with what is wrong.
+func TestBodiesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 20 }, nil)
+	one, _, err := appendSeries(nil, labels.FromStrings(labels.MetricName, "up"), &chunk.Samples{T: []int64{1}, V: []float64{1}})
+	require.NoError(t, err)
+	many := &chunk.Samples{}
+	for i := range int64(100_000) {
+		many.AppendFloat(i, 0, 1)
+	}
+	bomb, weight, err := appendSeries(nil, labels.FromStrings(labels.MetricName, "up"), many)
+	require.NoError(t, err)
+	require.Greater(t, weight, int64(1<<20))
+	require.Less(t, len(bomb), 2000)
+	good := encode([][]byte{one})
+	plain, err := snappy.Decode(nil, good)
+	require.NoError(t, err)
+	changed := func(f func([]byte) []byte) []byte { return snappy.Encode(nil, f(bytes.Clone(plain))) }
+	for name, c := range map[string]struct {
+		body []byte
+		h    http.Header
+		code int
+	}{
+		"good":            {body: good, code: 200},
+		"empty":           {code: 400},
+		"no snappy":       {body: []byte("series"), code: 400},
+		"cut":             {body: good[:len(good)-3], code: 400},
+		"snappy's bomb":   {body: []byte{0xff, 0xff, 0xff, 0xff, 0x0f}, code: 400},
+		"too large":       {body: snappy.Encode(nil, make([]byte, 1<<20)), code: 413},
+		"heavy":           {body: encode([][]byte{bomb}), code: 413},
+		"another version": {body: changed(func(b []byte) []byte { b[0] = 2; return b }), code: 415},
+		"a flipped bit":   {body: changed(func(b []byte) []byte { b[9] ^= 4; return b }), code: 400},
+		"shorter":         {body: changed(func(b []byte) []byte { return b[:len(b)-1] }), code: 400},
+		"nothing":         {body: changed(func(b []byte) []byte { return b[:3] }), code: 400},
+		"half a series":   {body: encode([][]byte{one, one[:len(one)/2]}), code: 400},
+		"labels' bomb":    {body: encode([][]byte{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}}), code: 400},
+		"other encoding":  {body: good, h: http.Header{"Content-Encoding": {"zstd"}}, code: 415},
+		"other content":   {body: good, h: http.Header{"Content-Type": {"application/x-protobuf"}}, code: 415},
+	} {
+		for _, path := range []string{Path, Path + "/compare"} {
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path, bytes.NewReader(c.body))
+			require.NoError(t, err)
+			q.Header = http.Header{"Content-Type": {contentType}, "Content-Encoding": {contentEncoding}, "X-Scope-OrgID": {"a"}}
+			for k, v := range c.h {
+				q.Header[k] = v
+			}
+			answer, err := http.DefaultClient.Do(q)
+			require.NoError(t, err)
+			text, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, c.code, answer.StatusCode, "%s: %s", name, text)
+			require.Zero(t, r.server.budget.Used(), name)
+		}
+	}
+	answer, err := http.DefaultClient.Do(must(http.NewRequestWithContext(t.Context(), http.MethodPut, r.url+Path, nil)))
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode)
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
+// TestBodiesShareABudget: what doesn't fit beside others has to wait, and a server that isn't ready takes nothing.
+func TestBodiesShareABudget(t *testing.T) {
+	t.Parallel()
+	notReady := errors.New("still reading")
+	r := newRig(t, func(o *Options) {
+		ready := o.Ready
+		o.Ready = func() error {
+			if notReady != nil {
+				return notReady
+			}
+			return ready()
+		}
+	}, nil)
+	var told []error
+	share := r.server.budget.Share()
+	require.NoError(t, share.Take(2*r.server.opts.MaxWeight))
+	r.Waiting = func(err error) {
+		switch told = append(told, err); len(told) {
+		case 1:
+			notReady = nil
+		case 2:
+			share.Give()
+		}
+	}
+	_, err := r.Import(t.Context(), "a", history(1, 2, 2))
+	require.NoError(t, err)
+	require.Len(t, told, 2)
+	require.ErrorContains(t, told[0], "503 Service Unavailable: adapter: too many bytes in flight: still reading")
+	require.ErrorContains(t, told[1], "503 Service Unavailable: adapter: too many bytes in flight")
+	require.Equal(t, []time.Duration{2 * time.Second, 2 * time.Second}, r.waits)
+	require.Zero(t, r.server.budget.Used())
+}
+
+// TestLongSeriesAreCut at the ends of days, where there are several.
+func TestLongSeriesAreCut(t *testing.T) {
+	t.Parallel()
+	var sent [][]storage.ImportedSeries
+	p := &packer{most: Terms{MaxBytes: 1 << 20, MaxWeight: 60_000}, stats: &storage.ImportStats{}, send: func(series [][]byte) error {
+		plain, err := snappy.Decode(nil, encode(series))
+		require.NoError(t, err)
+		list, err := decode(plain, func(int64) error { return nil })
+		sent = append(sent, list)
+		return err
+	}}
+	want := &chunk.Samples{}
+	for i := range int64(20 * 288) {
+		want.AppendFloat((i-3000)*300_000, 1+i, float64(i)) // also before 1970
+	}
+	for i := range int64(5000) { // all in one day
+		want.AppendFloat(100*dayMS+1+i, 0, float64(i))
+	}
+	got := &chunk.Samples{}
+	copied := &chunk.Samples{}
+	copied.AppendAll(want)
+	require.NoError(t, p.add(storage.ImportedSeries{Labels: labels.FromStrings(labels.MetricName, "up"), Samples: copied}))
+	require.NoError(t, p.flush())
+	days := map[int64]string{}
+	for i, list := range sent {
+		for j, s := range list {
+			got.AppendAll(s.Samples)
+			for _, at := range s.Samples.T {
+				if day := (at + 1000*dayMS - 1) / dayMS; day < 1100 {
+					in := fmt.Sprint(i, " ", j)
+					require.Equal(t, in, cmpOr(days[day], in), "day %d is cut", day)
+					days[day] = in
+				}
+			}
+		}
+	}
+	require.Equal(t, want, got)
+	require.Greater(t, len(sent), 4)
+}
+
+func cmpOr(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, s := range history(1, 1, 4) {
+		s.Samples.Normalize()
+		p := &packer{stats: &storage.ImportStats{}}
+		p.canonical(s)
+		one, _, err := appendSeries(nil, s.Labels, s.Samples)
+		require.NoError(f, err)
+		f.Add(one)
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, series []byte) {
+		plain, err := snappy.Decode(nil, encode([][]byte{series}))
+		require.NoError(t, err)
+		left := int64(16 << 20)
+		list, err := decode(plain, func(n int64) error {
+			if left -= n; left < 0 {
+				return adapter.ErrTooLarge
+			}
+			return nil
+		})
+		if err != nil {
+			require.True(t, errors.Is(err, ErrMalformed) || errors.Is(err, adapter.ErrTooLarge), err)
+			return
+		}
+		for _, s := range list {
+			if s.Labels.IsEmpty() {
+				continue
+			}
+			one, weight, err := appendSeries(nil, s.Labels, s.Samples)
+			require.NoError(t, err)
+			require.Positive(t, weight)
+			again, err := snappy.Decode(nil, encode([][]byte{one}))
+			require.NoError(t, err)
+			back, err := decode(again, func(int64) error { return nil })
+			require.NoError(t, err)
+			require.Len(t, back, 1)
+			require.True(t, labels.Equal(s.Labels, back[0].Labels))
+			require.True(t, back[0].Samples.Covers(s.Samples))
+			require.Equal(t, s.Samples.Len(), back[0].Samples.Len())
+		}
+	})
+}

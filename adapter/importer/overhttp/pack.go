@@ -1,0 +1,132 @@
+package overhttp
+
+import (
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// together makes one of series that stand in a list several times: of what is too old for raw samples, those of a
+// series' day should arrive together.
+func together(list []storage.ImportedSeries) []storage.ImportedSeries {
+	at := make(map[uint64]int, len(list))
+	var out []storage.ImportedSeries
+	for _, s := range list {
+		s.Labels = s.Labels.WithoutEmpty()
+		hash := s.Labels.Hash()
+		if i, ok := at[hash]; ok && labels.Equal(out[i].Labels, s.Labels) {
+			out[i].Samples.AppendAll(s.Samples)
+			continue
+		}
+		at[hash] = len(out)
+		out = append(out, s)
+	}
+	return out
+}
+
+// packer packs series into bodies, and sends each when it is full.
+type packer struct {
+	most   Terms
+	stats  *storage.ImportStats
+	send   func(series [][]byte) error
+	series [][]byte
+	// bytes and weight are those of the series.
+	bytes, weight int64
+}
+
+// add packs a series, whose samples become the packer's.
+func (p *packer) add(s storage.ImportedSeries) error {
+	p.canonical(s)
+	s.Samples.Normalize()
+	if s.Samples.Len() == 0 {
+		return nil
+	}
+	return p.pack(s.Labels, s.Samples)
+}
+
+// canonical brings histograms into the form that chunks have, and counts and leaves out those that have none.
+func (p *packer) canonical(s storage.ImportedSeries) {
+	kept := s.Samples.H[:0]
+	for _, h := range s.Samples.H {
+		if h.Int == nil && h.Float == nil {
+			continue
+		}
+		c, err := chunk.Canonical(h)
+		if err != nil {
+			p.stats.Refuse(s.Labels, 1, &storage.InvalidHistogramError{Err: err})
+			continue
+		}
+		kept = append(kept, c)
+	}
+	clear(s.Samples.H[len(kept):])
+	s.Samples.H = kept
+}
+
+// pack packs normalized samples, in halves where they are too many.
+func (p *packer) pack(ls labels.Labels, samples *chunk.Samples) error {
+	if samples.Len() <= chunk.MaxSamples {
+		one, weight, err := appendSeries(nil, ls, samples)
+		if err != nil {
+			return err
+		}
+		if weight <= p.most.MaxWeight && int64(len(one))+headerSize <= p.most.MaxBytes || samples.Len() == 1 {
+			return p.put(one, weight)
+		}
+	}
+	a, b := halves(samples)
+	if err := p.pack(ls, a); err != nil {
+		return err
+	}
+	return p.pack(ls, b)
+}
+
+// put adds a series to the body that comes next, after sending the one before where it doesn't fit in.
+func (p *packer) put(one []byte, weight int64) error {
+	if len(p.series) > 0 && (p.weight+weight > p.most.MaxWeight || headerSize+p.bytes+int64(len(one)) > p.most.MaxBytes) {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	p.series = append(p.series, one)
+	p.weight += weight
+	p.bytes += int64(len(one))
+	return nil
+}
+
+// flush sends what is packed.
+func (p *packer) flush() error {
+	if len(p.series) == 0 {
+		return nil
+	}
+	series := p.series
+	p.series, p.bytes, p.weight = nil, 0, 0
+	return p.send(series)
+}
+
+const dayMS = 24 * 3600 * 1000
+
+// halves cuts samples, of which there are two or more, in two, at the end of a day if there are several days.
+func halves(s *chunk.Samples) (a, b *chunk.Samples) {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	if n := len(s.T); n > 0 {
+		first, last = s.T[0], s.T[n-1]
+	}
+	if n := len(s.H); n > 0 {
+		first, last = min(first, s.H[0].T), max(last, s.H[n-1].T)
+	}
+	at := first + int64(uint64(last-first)/2)
+	if day := at - at%dayMS; day >= first && day < last {
+		at = day
+	} else if day += dayMS; day >= first && day < last {
+		at = day
+	}
+	a, b = &chunk.Samples{}, &chunk.Samples{T: s.T, V: s.V, ST: s.ST, H: slices.Clone(s.H)}
+	a.AppendAll(s)
+	a.Clip(math.MinInt64, at)
+	b.Clip(at+1, math.MaxInt64)
+	return a, b
+}

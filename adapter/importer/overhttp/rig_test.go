@@ -1,0 +1,229 @@
+package overhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func clock() time.Time { return now }
+
+func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
+	o := storage.DefaultOptions()
+	o.Partitions, o.Now = 2, clock
+	if change != nil {
+		change(&o)
+	}
+	s, err := storage.Open(t.Context(), memory.New(), o)
+	require.NoError(t, err)
+	require.NoError(t, s.WaitReady(t.Context()))
+	t.Cleanup(func() {
+		_, err := s.Check(context.Background(), func(problem string) { t.Error(problem) })
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	})
+	return s
+}
+
+// rig is a server with a store, and a client that may be led through something on the way to it.
+type rig struct {
+	*Client
+	store  *storage.Store
+	server *Server
+	url    string
+	// on is called with each request before the server gets it, and says whether it should.
+	on func(w http.ResponseWriter, r *http.Request) bool
+	// posts counts the requests with a body, waits what the client waited for.
+	posts int
+	waits []time.Duration
+}
+
+func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *rig {
+	r := &rig{store: openStore(t, store)}
+	o := DefaultOptions()
+	o.Ready, o.Retention = r.store.Ready, func(string) time.Duration { return 24 * time.Hour }
+	if change != nil {
+		change(&o)
+	}
+	r.server = NewServer(importer.Local(r.store, clock), o)
+	mux := http.NewServeMux()
+	mux.HandleFunc(Path, r.server.Import)
+	mux.HandleFunc(Path+"/compare", r.server.Compare)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodPost {
+			r.posts++
+		}
+		if r.on == nil || r.on(w, q) {
+			mux.ServeHTTP(w, q.WithContext(tenant.Into(q.Context(), q.Header.Get(tenant.Header))))
+		}
+	}))
+	t.Cleanup(s.Close)
+	r.url = s.URL
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	at := now
+	r.Client = &Client{
+		To: fetch.Client{HTTP: s.Client(), URL: u}, Patience: time.Minute, Now: func() time.Time { return at },
+		Wait: func(_ context.Context, d time.Duration) error {
+			r.waits = append(r.waits, d)
+			at = at.Add(d)
+			return nil
+		},
+	}
+	return r
+}
+
+// history makes days of series of all that samples can be; each call with a seed gives the same.
+func history(seed uint64, days, series int) []storage.ImportedSeries {
+	r := rand.New(rand.NewPCG(seed, 7))
+	from := now.AddDate(0, 0, -days).UnixMilli()
+	var list []storage.ImportedSeries
+	for i := range series {
+		s := &chunk.Samples{}
+		for at := from + r.Int64N(600_000); at <= now.UnixMilli(); at += 600_000 {
+			h := tsdbutil.GenerateTestHistogram(at / 600_000 % 1000)
+			switch {
+			case i%4 == 3:
+				s.AppendHistogram(chunk.Histogram{T: at, ST: from, Int: h})
+			case i%4 == 2 && r.IntN(2) == 0:
+				s.AppendHistogram(chunk.Histogram{T: at, Float: h.ToFloat(nil)})
+			default:
+				odd := []float64{math.Float64frombits(value.StaleNaN), math.Float64frombits(0x7ff80000deadbeef), math.Inf(-1), math.Copysign(0, -1), r.Float64(), float64(r.IntN(1000))}
+				s.AppendFloat(at, int64(i%2)*from, odd[r.IntN(len(odd))])
+			}
+		}
+		ls := labels.FromStrings(labels.MetricName, fmt.Sprint("m", i%3), "instance", fmt.Sprint("ä,=\\", i))
+		list = append(list, storage.ImportedSeries{Labels: ls, Samples: s})
+	}
+	return list
+}
+
+func samplesOf(list []storage.ImportedSeries) (n int) {
+	for _, s := range list {
+		n += s.Samples.Len()
+	}
+	return n
+}
+
+// requireThere compares series with what a destination has.
+func requireThere(t *testing.T, into importer.Destination, list []storage.ImportedSeries) {
+	t.Helper()
+	n := samplesOf(list)
+	stats, err := into.Compare(t.Context(), "a", list, func(d importer.Difference) { t.Error(d) })
+	require.NoError(t, err)
+	require.Zero(t, stats.Differences)
+	require.Equal(t, n, stats.Samples+stats.RolledUp+stats.Left)
+}
+
+// TestStoresWhatLocalImportsDo imports the same history over HTTP and directly, in one body and in many.
+func TestStoresWhatLocalImportsDo(t *testing.T) {
+	t.Parallel()
+	for name, weight := range map[string]int64{"one body": 128 << 20, "many": 40_000} {
+		for name, keep := range map[string]time.Duration{name: 0, name + ", mostly rollups": 24 * time.Hour} {
+			t.Run(name, func(t *testing.T) {
+				kept := func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 }
+				r, direct := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept), importer.Local(openStore(t, kept), clock)
+				with := func() []storage.ImportedSeries {
+					list := history(1, 20, 6)
+					// The first series stands there twice; another has no name; a histogram is none.
+					again := history(1, 20, 1)[0]
+					again.Samples.AppendFloat(now.UnixMilli()-1, 0, 42)
+					nameless := storage.ImportedSeries{Labels: labels.FromStrings("job", "x"), Samples: &chunk.Samples{T: []int64{now.UnixMilli()}, V: []float64{1}}}
+					bad := storage.ImportedSeries{Labels: labels.FromStrings(labels.MetricName, "bad"), Samples: &chunk.Samples{}}
+					bad.Samples.AppendHistogram(chunk.Histogram{T: now.UnixMilli(), Int: &histogram.Histogram{Schema: 99}})
+					bad.Samples.AppendFloat(now.Add(time.Hour).UnixMilli(), 0, 1)
+					return append(list, again, nameless, bad)
+				}
+				want, err := direct.Import(t.Context(), "a", with())
+				require.NoError(t, err)
+				got, err := r.Import(t.Context(), "a", with())
+				require.NoError(t, err)
+				require.Equal(t, weight == 40_000, r.posts > 1)
+				require.Len(t, got.Refusals, 2)
+				require.ElementsMatch(t, []string{want.Refusals[0].Err.Error(), want.Refusals[1].Err.Error()},
+					[]string{got.Refusals[0].Err.Error(), got.Refusals[1].Err.Error()})
+				if r.posts > 1 {
+					want.Series, want.Chunks, want.Bytes = got.Series, got.Chunks, got.Bytes
+				}
+				want.Known, got.Known = 0, 0
+				want.Refusals, got.Refusals = nil, nil
+				require.Equal(t, want, got)
+				requireThere(t, direct, history(1, 20, 6))
+				requireThere(t, r, history(1, 20, 6))
+				requireThere(t, importer.Local(r.store, clock), history(1, 20, 6))
+
+				again, err := r.Import(t.Context(), "a", with())
+				require.NoError(t, err)
+				require.Zero(t, again.Samples)
+				chunks, err := r.store.Check(t.Context(), func(problem string) { t.Error(problem) })
+				require.NoError(t, err)
+				require.Equal(t, want.Samples, chunks.Samples)
+			})
+		}
+	}
+}
+
+// TestComparesOverHTTP tells the differences that a local comparison tells.
+func TestComparesOverHTTP(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, nil)
+	_, err := r.Import(t.Context(), "a", history(1, 4, 6))
+	require.NoError(t, err)
+	direct := importer.Local(r.store, clock)
+	changed := func() []storage.ImportedSeries {
+		list := history(1, 4, 8) // two more
+		list[0].Samples.V[100] = math.Inf(1)
+		list[1].Samples.V[7] = 5.25
+		return list
+	}
+	var want, got []string
+	wantStats, err := direct.Compare(t.Context(), "a", changed(), func(d importer.Difference) { want = append(want, d.String()) })
+	require.NoError(t, err)
+	gotStats, err := r.Compare(t.Context(), "a", changed(), func(d importer.Difference) { got = append(got, d.String()) })
+	require.NoError(t, err)
+	require.Equal(t, wantStats, gotStats)
+	require.ElementsMatch(t, want, got)
+	require.Greater(t, len(got), 2)
+	// Another tenant has nothing.
+	stats, err := r.Compare(t.Context(), "b", history(1, 4, 1), func(importer.Difference) {})
+	require.NoError(t, err)
+	require.Equal(t, stats.SeriesDays, stats.Differences)
+
+	r.server.comparing <- struct{}{} // Another one is under way.
+	_, err = r.Compare(t.Context(), "a", history(1, 1, 1), func(importer.Difference) {})
+	require.ErrorIs(t, err, ErrAway)
+	require.ErrorContains(t, err, "another comparison is under way")
+}
+
+var errAway = errors.New("away")
+
+func tenantA(ctx context.Context) context.Context { return tenant.Into(ctx, "a") }
+
+// discarded is an answer that nobody gets.
+type discarded struct{ header http.Header }
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discarded) WriteHeader(int)             {}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	promconfig "github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+
+	"github.com/cassia-db/cassia/adapter/importer"
+	"github.com/cassia-db/cassia/adapter/importer/fetch"
+	"github.com/cassia-db/cassia/adapter/importer/overhttp"
+	"github.com/cassia-db/cassia/cmd/internal/server"
+)
+
+// importPatience is how long an import waits for a server that is away, or busy.
+const importPatience = 5 * time.Minute
+
+// urlFlags say which server an import goes to, if it goes to one.
+type urlFlags struct {
+	url, httpFile string
+	// said tells of flags that are a server's own affair which of them were given.
+	said map[string]*bool
+}
+
+func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
+	f := &urlFlags{said: map[string]*bool{}}
+	cmd.Flag("url", "The server whose store gets the history, such as http://localhost:9201, while it runs. Default: none, the store is opened here.").StringVar(&f.url)
+	cmd.Flag("http.config.file", "How to log in there, as an admin: a file as promtool's flag of that name takes it.").StringVar(&f.httpFile)
+	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace", "retention.5m", "retention.1h", "retention.file"} {
+		f.said[name] = new(bool)
+		cmd.GetFlag(name).IsSetByUser(f.said[name])
+	}
+	return f
+}
+
+// client returns what sends history to the server.
+func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
+	for name, said := range f.said {
+		if *said {
+			return nil, fmt.Errorf("--%s says how a store is opened here; with --url the server has its own: leave it out", name)
+		}
+	}
+	header := http.Header{}
+	u, err := fetch.ParseURL(f.url, header)
+	if err != nil {
+		return nil, fmt.Errorf("--url=%s: must be a URL such as http://localhost:9201", importer.Shorten(f.url))
+	}
+	c := &overhttp.Client{
+		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait, Now: time.Now, Waiting: waiting,
+	}
+	c.To.HTTP, err = loggedIn(f.httpFile)
+	return c, err
+}
+
+// loggedIn returns a client that logs in as a file says; "": it doesn't.
+func loggedIn(httpFile string) (*http.Client, error) {
+	if httpFile == "" {
+		return http.DefaultClient, nil
+	}
+	conf, _, err := promconfig.LoadHTTPConfigFile(httpFile)
+	if err != nil {
+		return nil, fmt.Errorf("--http.config.file: %w", err)
+	}
+	client, err := promconfig.NewClientFromConfig(*conf, "cassia")
+	if err != nil {
+		return nil, fmt.Errorf("--http.config.file: %w", err)
+	}
+	return client, nil
+}
+
+// overHTTP imports into the store of a server.
+func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source importer.Source) error {
+	waiting := &waitTeller{now: time.Now}
+	client, err := c.to.client(waiting.tell)
+	if err != nil {
+		return err
+	}
+	where := client.Where()
+	terms, err := client.Terms(ctx, c.tenant)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w before anything was done: run it again", errInterrupted)
+	}
+	if err != nil {
+		return fmt.Errorf("--url=%s: %s", where, oneLine(err))
+	}
+	if err := c.keepAs(terms, plan); err != nil || c.dryRun {
+		return err
+	}
+	return c.run(ctx, client, where, source)
+}
+
+// keepAs says what the server's retention makes of the plan. Where it matters, it must be said here, too: only rollups
+// might be made of what somebody meant to keep.
+func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
+	raw := time.Duration(terms.RetentionMS) * time.Millisecond
+	if c.saidKept {
+		said, err := c.kept()
+		if err != nil {
+			return err
+		}
+		if said.Raw != raw {
+			return fmt.Errorf("--retention.raw=%s: the server keeps raw samples of this tenant for %s", keptFor(said.Raw), keptFor(raw))
+		}
+	}
+	return c.tellOld(raw, plan, "or give the server a longer one first")
+}
+
+func keptFor(d time.Duration) string {
+	if d == 0 {
+		return "ever"
+	}
+	return model.Duration(d).String()
+}
+
+// waitTeller tells people why an import waits, but not the same again and again.
+type waitTeller struct {
+	now  func() time.Time
+	last string
+	at   time.Time
+}
+
+// tellAgain is when the same is told again.
+const tellAgain = 30 * time.Second
+
+func (t *waitTeller) tell(err error) {
+	text, now := oneLine(err), t.now()
+	if text == t.last && now.Sub(t.at) < tellAgain {
+		return
+	}
+	t.last, t.at = text, now
+	fmt.Fprintf(os.Stderr, "\nwaiting for the server: %s\n", strings.TrimPrefix(text, "overhttp: "))
+}
+
+// importRoutes take history into the store. A writer's limits don't count for it, so that where people log in it is for
+// admins.
+func (p *process) importRoutes() []server.Route {
+	o := overhttp.DefaultOptions()
+	o.MaxWeight = min(o.MaxWeight, max(leastImportWeight, p.c.HeadBytes/8))
+	o.Ready = p.store.Ready
+	o.Retention = func(tenant string) time.Duration {
+		if own, ok := p.c.Retention.Tenants[tenant]; ok {
+			return own.Raw
+		}
+		return p.c.Retention.Raw
+	}
+	o.Logger = p.log.With("component", "import")
+	s := overhttp.NewServer(importer.Local(p.store, time.Now), o)
+	routes := []server.Route{
+		{Path: overhttp.Path, Handler: http.HandlerFunc(s.Import)},
+		{Path: overhttp.Path + "/compare", Handler: http.HandlerFunc(s.Compare)},
+	}
+	for i := range routes {
+		r := &routes[i]
+		r.Name, r.Role, r.Tenant, r.OwnBounds = r.Path, server.Admin, true, true
+		r.Handler = p.only("write", "history", r.Handler)
+	}
+	return routes
+}
+
+// leastImportWeight is what a body of history may take of even a small memory, bytes.
+const leastImportWeight = 8 << 20
