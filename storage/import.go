@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -74,10 +75,36 @@ func (a *ImportStats) Refuse(ls labels.Labels, samples int, err error) {
 type imports struct {
 	mu   sync.Mutex
 	head *head
+	last time.Time // when the last one ended
 }
 
-// importHeadBytes bounds the series that imports remember; beyond, they forget all, and write names and labels again.
-const importHeadBytes = 256 << 20
+const (
+	// importHeadBytes bounds the series that imports remember, if an eighth of the head's bound isn't less; beyond, they
+	// forget all, and write names and labels again.
+	importHeadBytes = 256 << 20
+	// importRest is after how long without one they do, too: a server runs on for months.
+	importRest = 10 * time.Minute
+)
+
+// full says that imports are to forget what they remember.
+func (i *imports) full(o *Options) bool {
+	most := int64(importHeadBytes)
+	if o.HeadBytes > 0 {
+		most = min(most, o.HeadBytes/8)
+	}
+	return i.head.bytes.Load() > most
+}
+
+// letGo forgets the series of imports that have ended.
+func (i *imports) letGo(now time.Time) {
+	if !i.mu.TryLock() {
+		return
+	}
+	defer i.mu.Unlock()
+	if now.Sub(i.last) > importRest {
+		i.head = nil
+	}
+}
 
 // Import seals the samples of a tenant directly, without the stage, with their rollups:
 //
@@ -90,7 +117,8 @@ const importHeadBytes = 256 << 20
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
 	s.imports.mu.Lock()
 	defer s.imports.mu.Unlock()
-	if s.imports.head == nil || s.imports.head.bytes.Load() > importHeadBytes {
+	defer func() { s.imports.last = s.opts.Now() }()
+	if s.imports.head == nil || s.imports.full(&s.opts) {
 		s.imports.head = newHead(len(s.head.parts))
 		s.imports.head.classOf = s.classes.of
 	}

@@ -105,6 +105,7 @@ func (s *Store) LetGo() int {
 	if s.Ready() != nil {
 		return 0
 	}
+	s.imports.letGo(s.opts.Now())
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	return s.head.letGo()

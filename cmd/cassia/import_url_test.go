@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// sender sends samples to a server as long as it runs: of a series of its own, and, again, of the history that is
+// imported meanwhile.
+type sender struct {
+	url  string
+	days int
+	// live are those of its own series that were acknowledged, and of the history as many.
+	live int
+}
+
+func (s *sender) run(ctx context.Context) {
+	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -s.days)
+	began := time.Now().Add(-time.Hour)
+	for k := 0; ctx.Err() == nil; k++ {
+		r := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
+			Labels:  []prompb.Label{{Name: "__name__", Value: "live"}},
+			Samples: []prompb.Sample{{Timestamp: began.UnixMilli() + int64(k), Value: float64(k)}},
+		}}}
+		// As writeBlocks makes them.
+		m, i := k*61%(s.days*1440), k%5
+		r.Timeseries = append(r.Timeseries, prompb.TimeSeries{
+			Labels:  []prompb.Label{{Name: "__name__", Value: fmt.Sprint("metric_", i)}, {Name: "host", Value: fmt.Sprint("h", i)}},
+			Samples: []prompb.Sample{{Timestamp: first.Add(time.Duration(m)*time.Minute + time.Duration(i)*time.Second).UnixMilli(), Value: float64(m * i % 977)}},
+		})
+		body, err := r.Marshal()
+		if err != nil {
+			panic(err)
+		}
+		for ctx.Err() == nil && !s.send(ctx, body) {
+			time.Sleep(20 * time.Millisecond) // The server is away.
+		}
+	}
+}
+
+func (s *sender) send(ctx context.Context, body []byte) bool {
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
+	if err != nil {
+		return false
+	}
+	post.Header.Set("Content-Type", "application/x-protobuf")
+	post.Header.Set("Content-Encoding", "snappy")
+	answer, err := http.DefaultClient.Do(post)
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent {
+		return false
+	}
+	s.live++
+	return true
+}
+
+// TestImportOverHTTP imports blocks into a server that takes samples meanwhile, also of the same history, and seals them.
+// The command is killed on its way and run again, and so is the server, for which the command waits: in the end every
+// sample is there once.
+func TestImportOverHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the binary on 100,000 samples: leave -short out")
+	}
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	binary, err := promrig.BuildCassia(t.TempDir())
+	require.NoError(t, err)
+	dir := t.TempDir()
+	blocks := filepath.Join(dir, "blocks")
+	require.NoError(t, os.Mkdir(blocks, 0o755))
+	const days = 10
+	samples := writeBlocks(t, blocks, days, 7)
+	program := promrig.Cassia(binary, dir, address(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s")
+	server := start(ctx, t, program)
+	load := &sender{url: server.URL(), days: days}
+	loading, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { load.run(loading) })
+	defer func() { stop(); running.Wait() }()
+
+	args := []string{"import", "blocks", "--url=" + server.URL(), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}
+	out, errs, status := command(t, binary, append(args, "--dry-run")...)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, fmt.Sprintf("7 series, %d samples", samples))
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 2 {
+		cmd := exec.CommandContext(ctx, binary, args...)
+		require.NoError(t, cmd.Start())
+		timer := time.AfterFunc(time.Duration(50+r.IntN(300))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait() // It was killed, or it was faster.
+		timer.Stop()
+	}
+	// The server is killed while the command runs, once that has said that it begins.
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Start())
+	kill := time.AfterFunc(time.Duration(100+r.IntN(400))*time.Millisecond, server.Kill)
+	defer kill.Stop()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	<-time.After(time.Second)
+	server.Kill()
+	server = start(ctx, t, program)
+	if err := <-ended; err != nil { // It hadn't reached the server yet.
+		require.Contains(t, stderr.String(), "--url=")
+	}
+	out, errs, status = command(t, binary, append(args, "--verify")...)
+	require.Zero(t, status, out+errs)
+	require.Contains(t, out, fmt.Sprintf("verified %d samples", samples))
+	require.Contains(t, out, ": 0 differences")
+	stop()
+	running.Wait()
+	require.Positive(t, load.live)
+
+	count := func(series string) string {
+		answer, err := promrig.API{URL: server.URL()}.Query(ctx, "sum(count_over_time("+series+"[20d]))", time.Now())
+		require.NoError(t, err)
+		return fmt.Sprint(answer)
+	}
+	// The last request may have been taken although nobody waited for the answer.
+	live := fmt.Sprintf(`"(%d|%d)"`, load.live, load.live+1)
+	for range 2 { // Before all is sealed, and then.
+		require.Contains(t, count(`{__name__=~"metric_.*"}`), fmt.Sprintf("%q", fmt.Sprint(samples)))
+		require.Regexp(t, live, count("live"))
+		require.NoError(t, promrig.Post(ctx, server.URL()+"/-/seal"))
+	}
+	// The directory is the server's, and the command says how to go on.
+	_, errs, status = command(t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks)
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "another process has it open")
+	require.Contains(t, errs, "--url=http://localhost:9201")
+	require.NoError(t, server.Terminate(time.Minute))
+	out, errs, status = command(t, binary, "check", "--storage.path="+filepath.Join(dir, "data"))
+	require.Zero(t, status, out+errs)
+}
+
+// TestImportOverHTTPSaysWhatIsWrong refuses what the server doesn't allow, or what contradicts it.
+func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocks, users := filepath.Join(dir, "blocks"), filepath.Join(dir, "users.yml")
+	require.NoError(t, os.Mkdir(blocks, 0o755))
+	writeBlocks(t, blocks, 40, 1)
+	require.NoError(t, os.WriteFile(users, []byte(`users:
+- {name: boss, tokens: ["sha256:`+hexOf("boss's")+`"], roles: [admin], tenants: [a, default]}
+- {name: writer, tokens: ["sha256:`+hexOf("writer's")+`"], roles: [write, read], tenants: "*"}
+`), 0o600))
+	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--auth.file="+users)
+	login := func(token string) string {
+		file := filepath.Join(dir, token+".yml")
+		require.NoError(t, os.WriteFile(file, []byte("authorization: {credentials: \""+token+"\"}\n"), 0o600))
+		return "--http.config.file=" + file
+	}
+	boss := login("boss's")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{nil, "401 Unauthorized"},
+		{[]string{login("writer's")}, `403 Forbidden: {"error":"forbidden: user \"writer\" lacks the role admin"`},
+		{[]string{boss, "--tenant=b"}, "may not use tenant"},
+		{[]string{boss}, "are past --retention.raw=30d: of what is older than that by more than 7 days, only rollups are stored; say so with that flag, or give the server a longer one"},
+		{[]string{boss, "--retention.raw=2y"}, "--retention.raw=2y: the server keeps raw samples of this tenant for 30d"},
+		{[]string{boss, "--retention.5m=2y"}, "--retention.5m says how a store is opened here"},
+		{[]string{boss, "--storage.path=x"}, "--storage.path says how a store is opened here"},
+		{[]string{"--url=localhost:9201"}, "--url=localhost:9201: must be a URL"},
+		{[]string{"--url=http://127.0.0.1:1"}, "connection refused"},
+		{[]string{"--url=" + r.url + "/api/v1", boss}, "takes no history"},
+	} {
+		var stderr strings.Builder
+		require.Equal(t, 1, run(append([]string{"import", "blocks", "--url=" + r.url, "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, c.args...), &stderr), c.says)
+		require.Contains(t, stderr.String(), c.says)
+		require.NoFileExists(t, filepath.Join(dir, "checkpoint"))
+	}
+	var stderr strings.Builder
+	require.Zero(t, run([]string{"import", "blocks", "--url=" + r.url, boss, "--tenant=a", "--retention.raw=30d", "--verify", "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, &stderr), &stderr)
+}
+
+func hexOf(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
