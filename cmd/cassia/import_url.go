@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 
 	"github.com/cassia-db/cassia/adapter/importer"
@@ -31,7 +30,9 @@ type urlFlags struct {
 func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 	f := &urlFlags{said: map[string]*bool{}}
 	cmd.Flag("url", "The server whose store gets the history, such as http://localhost:9201, while it runs. Default: none, the store is opened here.").StringVar(&f.url)
-	cmd.Flag("http.config.file", "How to log in there, as an admin: a file as promtool's flag of that name takes it.").StringVar(&f.httpFile)
+	// A source may have a login of its own.
+	cmd.Flag("url.http.config.file", "How to log in there, as an admin: Prometheus' HTTP client configuration, as promtool's --http.config.file.").
+		PlaceHolder("FILE").StringVar(&f.httpFile)
 	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace", "retention.5m", "retention.1h", "retention.file"} {
 		f.said[name] = new(bool)
 		cmd.GetFlag(name).IsSetByUser(f.said[name])
@@ -54,24 +55,8 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 	c := &overhttp.Client{
 		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait, Now: time.Now, Waiting: waiting,
 	}
-	c.To.HTTP, err = loggedIn(f.httpFile)
+	c.To.HTTP, err = httpClient(f.httpFile, f.url)
 	return c, err
-}
-
-// loggedIn returns a client that logs in as a file says; "": it doesn't.
-func loggedIn(httpFile string) (*http.Client, error) {
-	if httpFile == "" {
-		return http.DefaultClient, nil
-	}
-	conf, _, err := promconfig.LoadHTTPConfigFile(httpFile)
-	if err != nil {
-		return nil, fmt.Errorf("--http.config.file: %w", err)
-	}
-	client, err := promconfig.NewClientFromConfig(*conf, "cassia")
-	if err != nil {
-		return nil, fmt.Errorf("--http.config.file: %w", err)
-	}
-	return client, nil
 }
 
 // overHTTP imports into the store of a server.

@@ -84,9 +84,7 @@ func TestImportOverHTTP(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
-	dir := t.TempDir()
+	binary, dir := builtCassia(t), t.TempDir()
 	blocks := filepath.Join(dir, "blocks")
 	require.NoError(t, os.Mkdir(blocks, 0o755))
 	const days = 10
@@ -173,7 +171,7 @@ func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 	login := func(token string) string {
 		file := filepath.Join(dir, token+".yml")
 		require.NoError(t, os.WriteFile(file, []byte("authorization: {credentials: \""+token+"\"}\n"), 0o600))
-		return "--http.config.file=" + file
+		return "--url.http.config.file=" + file
 	}
 	boss := login("boss's")
 	for _, c := range []struct {
