@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,33 +35,41 @@ func TestBackupDuringWrites(t *testing.T) {
 	}
 	const backups = 3
 	var at [backups]*killed // what was acknowledged before each
+	var names []string      // of each; two may be of one second
+	backup := func(url string) {
+		out := cassia("backup", "--storage.path="+data, "--to="+folder, "--url="+url)
+		t.Log(out)
+		name, _, ok := strings.Cut(strings.TrimPrefix(out, "backup "+folder+"/"), ": ")
+		require.True(t, ok, out)
+		names = append(names, name)
+	}
 	for i := range at {
 		k.live(0)
 		at[i] = k.known()
 		for _, l := range at[i].loads {
 			require.Positive(t, l.acks.Count(), "something is acknowledged before")
 		}
-		require.Contains(t, cassia("backup", "--storage.path="+data, "--to="+folder, "--url="+k.processes[0].URL()), "were copied")
+		backup(k.processes[0].URL())
 	}
 	k.processes[0].Kill()
 	stopLoads()
-	t.Log(cassia("backup", "--storage.path="+data, "--to="+folder, "--url=http://localhost:1")) // of a directory that nobody uses
+	backup("http://localhost:1") // of a directory that nobody uses
 
 	left, err := filepath.Glob(filepath.Join(data, snapshotsFolder, "*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "snapshots take space")
-	names, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
+	found, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
 	require.NoError(t, err)
-	require.Len(t, names, backups+1)
+	require.Len(t, found, backups+1)
 	for i, name := range names {
 		known := k // The last one has everything.
 		if i < backups {
 			known = at[i]
 		}
 		dir := t.TempDir()
-		require.Contains(t, cassia("restore", "--from="+folder, "--backup="+filepath.Base(name), "--storage.path="+filepath.Join(dir, "data")), ": 0 problems")
+		require.Contains(t, cassia("restore", "--from="+folder, "--backup="+name, "--storage.path="+filepath.Join(dir, "data")), ": 0 problems")
 		known.processes = []*promrig.Process{start(k.ctx, t, promrig.Cassia(binary, dir, address(t), flags...))}
-		known.verify(0, "restored "+filepath.Base(name))
+		known.verify(0, "restored "+name)
 		known.stop(0)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -175,22 +176,23 @@ func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 	}
 	boss := login("boss's")
 	for _, c := range []struct {
+		url  string
 		args []string
 		says string
 	}{
-		{nil, "401 Unauthorized"},
-		{[]string{login("writer's")}, `403 Forbidden: {"error":"forbidden: user \"writer\" lacks the role admin"`},
-		{[]string{boss, "--tenant=b"}, "may not use tenant"},
-		{[]string{boss}, "are past --retention.raw=30d: of what is older than that by more than 7 days, only rollups are stored; say so with that flag, or give the server a longer one"},
-		{[]string{boss, "--retention.raw=2y"}, "--retention.raw=2y: the server keeps raw samples of this tenant for 30d"},
-		{[]string{boss, "--retention.5m=2y"}, "--retention.5m says how a store is opened here"},
-		{[]string{boss, "--storage.path=x"}, "--storage.path says how a store is opened here"},
-		{[]string{"--url=localhost:9201"}, "--url=localhost:9201: must be a URL"},
-		{[]string{"--url=http://127.0.0.1:1"}, "connection refused"},
-		{[]string{"--url=" + r.url + "/api/v1", boss}, "takes no history"},
+		{"", nil, "401 Unauthorized"},
+		{"", []string{login("writer's")}, `403 Forbidden: {"error":"forbidden: user \"writer\" lacks the role admin"`},
+		{"", []string{boss, "--tenant=b"}, "may not use tenant"},
+		{"", []string{boss}, "are past --retention.raw=30d: of what is older than that by more than 7 days, only rollups are stored; say so with that flag, or give the server a longer one"},
+		{"", []string{boss, "--retention.raw=2y"}, "--retention.raw=2y: the server keeps raw samples of this tenant for 30d"},
+		{"", []string{boss, "--retention.5m=2y"}, "--retention.5m says how a store is opened here"},
+		{"", []string{boss, "--storage.path=x"}, "--storage.path says how a store is opened here"},
+		{"localhost:9201", nil, "--url=localhost:9201: must be a URL"},
+		{"http://127.0.0.1:1", nil, "connection refused"},
+		{r.url + "/api/v1", []string{boss}, "takes no history"},
 	} {
 		var stderr strings.Builder
-		require.Equal(t, 1, run(append([]string{"import", "blocks", "--url=" + r.url, "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, c.args...), &stderr), c.says)
+		require.Equal(t, 1, run(append([]string{"import", "blocks", "--url=" + cmp.Or(c.url, r.url), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, c.args...), &stderr), c.says)
 		require.Contains(t, stderr.String(), c.says)
 		require.NoFileExists(t, filepath.Join(dir, "checkpoint"))
 	}
