@@ -2,6 +2,8 @@ package ruler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +14,9 @@ import (
 // confirmedFor is for how long a process evaluates that has seen that the rules are its own: long before another one takes
 // them that hasn't heard of it. A process that was stopped where it stood, and goes on, looks first.
 const confirmedFor = storage.Silence / 2
+
+// errUnheard says that other processes may take this one for dead, though it can read.
+var errUnheard = errors.New("ruler: this process could not tell the others that it is there")
 
 // owner looks after the lease of the rules.
 type owner struct {
@@ -58,6 +63,9 @@ func (o *owner) look(ctx context.Context) (mine bool, err error) {
 // take takes the lease if nobody has it who is heard of, and says whether it is this process'. After an error that isn't
 // known: it may have been taken.
 func (o *owner) take(ctx context.Context) (mine bool, err error) {
+	if unheard := o.store.Unheard(); unheard > storage.Silence-confirmedFor {
+		return false, fmt.Errorf("%w for %v", errUnheard, unheard.Round(time.Second))
+	}
 	others, err := o.heard.Others(ctx)
 	if err != nil {
 		return false, err

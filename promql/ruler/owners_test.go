@@ -1,12 +1,16 @@
 package ruler
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
 const ownersRules = `
@@ -118,4 +122,35 @@ func TestPausedOwner(t *testing.T) {
 			require.Equal(t, "111", r.stored(`ALERTS`, first, time.Minute))
 		})
 	}
+}
+
+// A process that reads, and can't tell the others that it is there, ends before they take the rules.
+func TestOwnerThatIsNotHeard(t *testing.T) {
+	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	var passed atomic.Int64
+	now := func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	var mute atomic.Bool
+	o := storage.DefaultOptions()
+	o.Shared, o.Now = true, now
+	store, err := storage.Open(t.Context(), faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if mute.Load() && op.Kind == faultengine.Write && op.Table == engine.Processes {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Pass()
+	}), o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	require.NoError(t, store.WaitReady(t.Context()))
+	owner := newOwner(store, now)
+	mine, err := owner.look(t.Context())
+	require.NoError(t, err)
+	require.True(t, mine)
+	mute.Store(true)
+	for range storage.Silence/time.Second - 1 {
+		passed.Add(int64(time.Second))
+		_, err = owner.look(t.Context())
+	}
+	require.ErrorIs(t, err, errUnheard)
+	passed.Store(int64(storage.Silence))
+	require.False(t, owner.confirmed())
 }
