@@ -154,3 +154,22 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 	passed.Store(int64(storage.Silence))
 	require.False(t, owner.confirmed())
 }
+
+// A process that doesn't evaluate shows since when alerts are pending, also when they are due and not evaluated yet.
+func TestViewOfPendingAlerts(t *testing.T) {
+	r := newRig(t)
+	r.file(takeoverRules)
+	p := r.process()
+	r.write(`load`, 9)
+	first := p.evaluate()
+	r.now = first.Add(time.Minute)
+	ruler, err := New(r.store, r.options())
+	require.NoError(t, err)
+	ruler.see(true)
+	ctx, cancel := contextOf(t)
+	defer cancel()
+	loaded := ruler.Retriever(ctx).AlertingRules()[1] // One that fires comes first.
+	require.Equal(t, "Loaded", loaded.Name())
+	require.Len(t, loaded.ActiveAlerts(), 1)
+	require.WithinDuration(t, first, loaded.ActiveAlerts()[0].ActiveAt, time.Second)
+}
