@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	promconfig "github.com/prometheus/common/config"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
@@ -40,8 +39,9 @@ func (p *process) snapshots() (make func(dir string) error, in string) {
 
 // backupCommand copies a data directory, while a server uses it or not.
 type backupCommand struct {
-	dir, to, url, httpFile string
-	keep                   int
+	dir, to, url string
+	httpFile     *string
+	keep         int
 }
 
 func addBackup(app *kingpin.Application) subcommand {
@@ -51,7 +51,7 @@ func addBackup(app *kingpin.Application) subcommand {
 	cmd.Flag("storage.path", "Directory of the data.").Default("data").StringVar(&c.dir)
 	cmd.Flag("to", "Folder of the backups, best on another disk. Each is a directory in it, complete by itself.").Required().StringVar(&c.to)
 	cmd.Flag("url", "The server that uses the directory, if one does; it must run with --web.enable-admin-api.").Default("http://localhost:9201").StringVar(&c.url)
-	cmd.Flag("http.config.file", "How to log in there: a file as promtool's flag of that name takes it.").StringVar(&c.httpFile)
+	c.httpFile = httpConfigFlag(cmd)
 	cmd.Flag("keep", "How many backups stay in the folder, the newest ones; 0: all.").Default("0").IntVar(&c.keep)
 	return subcommand{cmd.FullCommand(), c.run}
 }
@@ -109,7 +109,7 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 
 // ask makes the server at url make a snapshot.
 func (c *backupCommand) ask(ctx context.Context) (name string, err error) {
-	client, err := c.client()
+	client, err := httpClient(*c.httpFile, c.url)
 	if err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func (c *backupCommand) ask(ctx context.Context) (name string, err error) {
 		return "", fmt.Errorf("--url: %w", err)
 	}
 	wrong := func(format string, args ...any) (string, error) {
-		return "", fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{c.dir, c.url}, args...)...)
+		return "", fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{c.dir, withoutUser(c.url)}, args...)...)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where, nil)
 	if err != nil {
@@ -150,20 +150,4 @@ func (c *backupCommand) ask(ctx context.Context) (name string, err error) {
 		return wrong("made a snapshot, but not there: it has another --storage.path (%w)", err)
 	}
 	return name, nil
-}
-
-// client logs in as the flags say.
-func (c *backupCommand) client() (*http.Client, error) {
-	if c.httpFile == "" {
-		return http.DefaultClient, nil
-	}
-	conf, _, err := promconfig.LoadHTTPConfigFile(c.httpFile)
-	if err != nil {
-		return nil, fmt.Errorf("--http.config.file: %w", err)
-	}
-	client, err := promconfig.NewClientFromConfig(*conf, "cassia")
-	if err != nil {
-		return nil, fmt.Errorf("--http.config.file: %w", err)
-	}
-	return client, nil
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 
 	"github.com/cassia-db/cassia/adapter/importer"
@@ -21,75 +19,36 @@ import (
 
 // serverFlags say how to reach a server that history comes from.
 type serverFlags struct {
-	headers                           []string
-	user, passwordFile, tokenFile, ca string
-	skipVerify                        bool
-	piece                             string
+	headers  []string
+	httpFile *string
+	piece    string
 }
 
 func newServerFlags(cmd *kingpin.CmdClause) *serverFlags {
-	f := &serverFlags{}
+	f := &serverFlags{httpFile: httpConfigFlag(cmd)}
 	cmd.Flag("header", "Header of each request, as 'Name: value', such as 'X-Scope-OrgID: team-a'. May be given several times.").StringsVar(&f.headers)
-	cmd.Flag("username", "User to log in as.").StringVar(&f.user)
-	cmd.Flag("password-file", "File that holds the user's password.").StringVar(&f.passwordFile)
-	cmd.Flag("bearer-token-file", "File that holds a token to log in with.").StringVar(&f.tokenFile)
-	cmd.Flag("tls-ca", "File with the certificates that sign the server's. Default: the system's.").StringVar(&f.ca)
-	cmd.Flag("tls-skip-verify", "Take any certificate of the server.").BoolVar(&f.skipVerify)
 	cmd.Flag("piece", "How much time one request asks for, at most 1d; less where the server refuses.").Default("1d").StringVar(&f.piece)
 	return f
 }
-
-// answerTimeout bounds how long a server may take until its answer begins.
-const answerTimeout = 10 * time.Minute
 
 // client returns what makes requests to a URL.
 func (f *serverFlags) client(url string) (c fetch.Client, err error) {
 	c.Header = http.Header{}
 	for _, h := range f.headers {
 		name, value, ok := strings.Cut(h, ":")
-		if !ok || strings.TrimSpace(name) == "" {
+		if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); !ok || name == "" {
 			return c, fmt.Errorf("--header=%s: must be 'Name: value'", importer.Shorten(h))
 		}
-		c.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		if name == "Authorization" {
+			return c, errors.New("--header=Authorization: other users of this machine would see it: log in with --http.config.file")
+		}
+		c.Header.Add(name, strings.TrimSpace(value))
 	}
 	if c.URL, err = fetch.ParseURL(url, c.Header); err != nil {
 		return c, err
 	}
-	if f.user != "" {
-		password := ""
-		if f.passwordFile != "" {
-			if password, err = secret(f.passwordFile); err != nil {
-				return c, fmt.Errorf("--password-file: %w", err)
-			}
-		}
-		r := http.Request{Header: c.Header}
-		r.SetBasicAuth(f.user, password)
-	}
-	if f.tokenFile != "" {
-		token, err := secret(f.tokenFile)
-		if err != nil {
-			return c, fmt.Errorf("--bearer-token-file: %w", err)
-		}
-		if c.Header.Get("Authorization") != "" {
-			return c, errors.New("--bearer-token-file: give either a token or a user")
-		}
-		c.Header.Set("Authorization", "Bearer "+token)
-	}
-	tls, err := promconfig.NewTLSConfig(&promconfig.TLSConfig{CAFile: f.ca, InsecureSkipVerify: f.skipVerify})
-	if err != nil {
-		return c, err
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig, transport.ResponseHeaderTimeout = tls, answerTimeout
-	transport.DisableCompression = true
-	c.HTTP = &http.Client{Transport: transport}
-	return c, nil
-}
-
-// secret reads a file that holds one.
-func secret(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	return strings.TrimSpace(string(text)), err
+	c.HTTP, err = httpClient(*f.httpFile, url)
+	return c, err
 }
 
 // width parses how much time one request asks for.
@@ -121,15 +80,6 @@ func (f *serverFlags) parse(url string) (c fetch.Client, width time.Duration, er
 		c, err = f.client(url)
 	}
 	return c, width, err
-}
-
-// withoutUser leaves the login out of a URL.
-func withoutUser(url string) string {
-	u, err := fetch.ParseURL(url, http.Header{})
-	if err != nil {
-		return url
-	}
-	return u.String()
 }
 
 // addImportVictoriaMetrics declares the import of what VictoriaMetrics exports.

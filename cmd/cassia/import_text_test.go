@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,34 +38,12 @@ func TestImportText(t *testing.T) {
 		{[]string{"remote-read", "http://localhost:1/read"}, "--start is missing"},
 		{[]string{"remote-read", "http://localhost:1/read", "--piece=5h"}, "--piece=5h: must be a duration"},
 		{[]string{"victoriametrics", "http://localhost:1", "--header=x"}, "--header=x: must be"},
-		{[]string{"victoriametrics", "http://a:b@localhost:1", "--bearer-token-file=bad.om"}, "give either a token or a user"},
+		{[]string{"victoriametrics", "http://localhost:1", "--header=authorization: x"}, "log in with --http.config.file"},
+		{[]string{"remote-read", "http://localhost:1", "--http.config.file=none.yaml"}, "--http.config.file=none.yaml: open none.yaml: no such file"},
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 1, run(append(append([]string{"import"}, c.args...), "--storage.path=bad", "--retention.raw=0"), &stderr), c.args)
 		require.Contains(t, stderr.String(), c.want)
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
-	}
-}
-
-// TestServerFlags: how to log in stands in headers, and nowhere else.
-func TestServerFlags(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(file, []byte(" s3cret\n"), 0o600))
-	for _, c := range []struct {
-		flags serverFlags
-		url   string
-		want  string
-	}{
-		{serverFlags{user: "u", passwordFile: file}, "https://host/read", "Basic dTpzM2NyZXQ="},
-		{serverFlags{tokenFile: file}, "https://host/read", "Bearer s3cret"},
-		{serverFlags{}, "https://u:s3cret@host/read", "Basic dTpzM2NyZXQ="},
-		{serverFlags{headers: []string{"Authorization: own", "X-Scope-OrgID:a"}}, "https://host/read", "own"},
-	} {
-		client, err := c.flags.client(c.url)
-		require.NoError(t, err)
-		require.Equal(t, c.want, client.Header.Get("Authorization"))
-		require.Equal(t, "https://host/read", client.URL.String())
-		require.Equal(t, "https://host/read", withoutUser(c.url))
-		require.NotSame(t, http.DefaultTransport, client.HTTP.Transport)
 	}
 }

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	promconfig "github.com/prometheus/common/config"
+)
+
+// httpConfigFlag declares how a command logs in at a server, and returns the file's name: the same file for every
+// command, and for promtool.
+func httpConfigFlag(cmd *kingpin.CmdClause) *string {
+	return cmd.Flag("http.config.file", "How to log in at the server, and whom to trust: Prometheus' HTTP client configuration, as promtool's flag of that name takes it.").
+		PlaceHolder("FILE").String()
+}
+
+// httpClient returns what makes requests to a URL as the file says; file "": as usual, with the proxy that the environment
+// names. A user in the URL logs in, too, where the file doesn't.
+func httpClient(file, to string) (*http.Client, error) {
+	conf := promconfig.DefaultHTTPClientConfig
+	conf.ProxyFromEnvironment = true
+	wrong := func(err error) (*http.Client, error) {
+		return nil, fmt.Errorf("--http.config.file=%s: %s", file, unknownKey.ReplaceAllString(oneLine(err), "the key $1 is unknown"))
+	}
+	if file != "" {
+		read, _, err := promconfig.LoadHTTPConfigFile(file)
+		if err != nil {
+			return wrong(err)
+		}
+		if err := secretsOf(read); err != nil {
+			return wrong(err)
+		}
+		if to != withoutUser(to) && (read.BasicAuth != nil || read.Authorization != nil || read.OAuth2 != nil) {
+			return wrong(errors.New("the URL has a user, too: log in one way"))
+		}
+		conf = *read
+	}
+	client, err := promconfig.NewClientFromConfig(conf, "cassia", promconfig.WithUserAgent("cassia"))
+	if err != nil {
+		return wrong(err)
+	}
+	client.Transport = bounded{client.Transport}
+	return client, nil
+}
+
+// unknownKey is how the parser names a key that it doesn't know; the Go type says nothing to people.
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// secretsOf looks whether the files that hold secrets can be read, which else shows at the first request only.
+func secretsOf(c *promconfig.HTTPClientConfig) error {
+	files := map[string]string{}
+	if a := c.BasicAuth; a != nil {
+		files["basic_auth: username_file"], files["basic_auth: password_file"] = a.UsernameFile, a.PasswordFile
+	}
+	if a := c.Authorization; a != nil {
+		files["authorization: credentials_file"] = a.CredentialsFile
+	}
+	if o := c.OAuth2; o != nil {
+		files["oauth2: client_secret_file"] = o.ClientSecretFile
+	}
+	for key, file := range files {
+		if file == "" {
+			continue
+		}
+		if _, err := os.ReadFile(file); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// answerTimeout bounds how long a server may take until its answer begins.
+const answerTimeout = 10 * time.Minute
+
+// errNoAnswer says that a server took longer.
+var errNoAnswer = fmt.Errorf("there is no answer for %s", answerTimeout)
+
+// bounded waits for the beginning of an answer, but not for ever; the configuration knows no such bound.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	timer := time.AfterFunc(answerTimeout, func() { cancel(errNoAnswer) })
+	answer, err := b.next.RoundTrip(r.WithContext(ctx))
+	timer.Stop()
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	answer.Body = endingBody{answer.Body, cancel}
+	return answer, nil
+}
+
+// endingBody ends its request's context when it is closed.
+type endingBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b endingBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// withoutUser leaves the login out of a URL.
+func withoutUser(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil { // A URL that can't be parsed is refused where it is used.
+		return text
+	}
+	u.User = nil
+	return u.String()
+}
