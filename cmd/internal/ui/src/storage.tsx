@@ -2,6 +2,7 @@
 import { call } from './api';
 import type { ViewProps } from './app';
 import { bytes, count, plural } from './format';
+import { href } from './location';
 import { Empty, Failure, Meter, Notice, Panel, Stat, useLoad, type Tone } from './parts';
 import { about, day, since } from './time';
 import { resolutions, useWindows, widths, type Kept, type Window } from './windows';
@@ -42,7 +43,7 @@ export function Storage({ session, tenant }: ViewProps) {
       {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
       {!known && <p class="small">Over Cassandra the nodes know what a window takes: <code>nodetool tablestats</code>.</p>}
       {windows.data && !all.length ? (
-        <section class="panel"><Empty title="Nothing is sealed yet">The first two hours of a store are staged, and in memory. <a href="#/downsampling">Downsampling</a> shows what waits.</Empty></section>
+        <section class="panel"><Empty title="Nothing is sealed yet">The first two hours of a store are staged, and in memory. <a href={href('downsampling', tenant ? { tenant } : {})}>Downsampling</a> shows what waits.</Empty></section>
       ) : (
         <div class="columns thirds">
           {resolutions.map((res) => (
