@@ -19,8 +19,7 @@ func TestBackupDuringWrites(t *testing.T) {
 		t.Skip("runs the binary under load: leave -short out")
 	}
 	t.Parallel()
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	home, folder := t.TempDir(), filepath.Join(t.TempDir(), "backups")
 	data := filepath.Join(home, "data")
 	flags := []string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--no-self-monitoring"}

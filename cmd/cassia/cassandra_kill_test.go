@@ -25,8 +25,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	t.Parallel() // much of the time is spent waiting for leases to pass over
 	const partitions = 4
 	flags := append(onCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=4")
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	k := newKilled(t, sharedLoads(t),
 		promrig.Cassia(binary, t.TempDir(), address(t), flags...),
 		promrig.Cassia(binary, t.TempDir(), address(t), flags...))

@@ -27,8 +27,7 @@ func TestDownsampleBesideServers(t *testing.T) {
 	defer cancel()
 	const partitions = 4
 	flags := onCassandra(t)
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	serving := append([]string{"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=4", "--no-self-monitoring"}, flags...)
 	processes := startAll(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), serving...), promrig.Cassia(binary, t.TempDir(), address(t), serving...))
 	waitOwned(ctx, t, partitions/2, processes...)

@@ -73,8 +73,7 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 func TestDownsampleCommand(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	dir := t.TempDir()
 	path := "--storage.path=" + filepath.Join(dir, "data")
 	// The server doesn't seal by itself here.
@@ -94,7 +93,7 @@ func TestDownsampleCommand(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	last := lines[len(lines)-1]
 	var slots, windows, steps int
-	_, err = fmt.Sscanf(last, "%d slots, counted once a partition, to seal; %d windows to roll up: %d steps", &slots, &windows, &steps)
+	_, err := fmt.Sscanf(last, "%d slots, counted once a partition, to seal; %d windows to roll up: %d steps", &slots, &windows, &steps)
 	require.NoError(t, err, last)
 	require.Equal(t, 20*16, slots)
 	require.Equal(t, 2, windows, "30 hours until a midnight")

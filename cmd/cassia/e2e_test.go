@@ -149,8 +149,7 @@ func TestRealPrometheus(t *testing.T) {
 func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	exporterBinary, err := promrig.Binary("CASSIA_TEST_NODE_EXPORTER", "node_exporter")
 	require.NoError(t, err)
 	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), address(t)))

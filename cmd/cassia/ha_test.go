@@ -68,8 +68,7 @@ func TestPairOfPrometheus(t *testing.T) {
 	t.Parallel() // most of the time is spent waiting for scrapes
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	cassia := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--ha.enabled", "--ha.failover-timeout=3s"))
 	target := startCounter(t)
 	start2 := func(cluster, replica string) *promrig.Process {

@@ -224,8 +224,7 @@ func TestImportKairosDB(t *testing.T) {
 	}
 	t.Parallel()
 	hosts := cassandratest.Hosts(t)
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	t.Run("a keyspace that 1.3 made, into a directory", func(t *testing.T) {
 		t.Parallel()
 		ctx := t.Context()

@@ -51,8 +51,7 @@ func TestImportKilled(t *testing.T) {
 		t.Skip("runs the binary on 600,000 samples: leave -short out")
 	}
 	t.Parallel()
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	dir := t.TempDir()
 	blocks, data := filepath.Join(dir, "blocks"), filepath.Join(dir, "data")
 	require.NoError(t, os.Mkdir(blocks, 0o755))

@@ -70,9 +70,7 @@ func newNodesRig(t *testing.T) *nodesRig {
 		"--storage.engine=cassandra", "--cassandra.hosts=" + strings.Join(r.cluster.Hosts(), ","),
 		"--cassandra.timeout=" + clusterTimeout.String(),
 	}
-	var err error
-	r.binary, err = promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	r.binary = builtCassia(t)
 	flags := append([]string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=4"}, r.flags...)
 	r.killed = newKilled(t, sharedLoads(t),
 		promrig.Cassia(r.binary, t.TempDir(), address(t), flags...),

@@ -63,9 +63,7 @@ func TestPausedAndBackLate(t *testing.T) {
 
 func newPausedRig(t *testing.T) *pausedRig {
 	r := &pausedRig{engine: onCassandra(t), began: time.Now().Add(-time.Minute).Truncate(time.Second)}
-	var err error
-	r.binary, err = promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	r.binary = builtCassia(t)
 	flags := append([]string{
 		"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=" + strconv.Itoa(pausedPartitions),
 	}, r.engine...)

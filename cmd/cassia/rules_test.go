@@ -98,8 +98,7 @@ func TestRulesOutliveKills(t *testing.T) {
 	alerts := startAlertmanager(ctx, t, heard)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yml"), []byte(killedRules), 0o600))
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	cassia := start(ctx, t, promrig.Cassia(binary, dir, address(t), "--rule.files=team-a="+dir+"/*.yml",
 		"--alertmanager.url="+alerts.URL(), "--rule.external-label=zone=z1", "--web.external-url=https://cassia.example.org"))
 	of := promrig.API{URL: cassia.URL() + "/t/team-a"}

@@ -23,8 +23,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	}
 	t.Parallel()
 	cluster := cassandratest.Shared(t)
-	binary, err := promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+	binary := builtCassia(t)
 	hosts := "--cassandra.hosts=" + strings.Join(cluster.Hosts(), ",")
 	from, into := cassandratest.OwnKeyspace(t, cluster.Hosts()), cassandratest.OwnKeyspace(t, cluster.Hosts())
 	on := func(keyspace string) []string {
