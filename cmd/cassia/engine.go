@@ -41,7 +41,7 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	po.Logger, po.OnFatal = o.log.With("component", "pebble"), o.onFatal
 	e, err := pebble.Open(c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, &lockedError{c.Where()}
+		return nil, inUseError{c.Where()}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Where(), err)
@@ -49,13 +49,14 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	return e, nil
 }
 
-// lockedError says that another process has a directory. It is engine.ErrLocked.
-type lockedError struct{ where string }
+// inUseError says that another process has a directory open. It is an engine.ErrLocked.
+type inUseError struct{ where string }
 
-func (e *lockedError) Error() string {
+func (e inUseError) Error() string {
 	return e.where + ": another process has it open; stop that one, or choose another directory"
 }
-func (e *lockedError) Unwrap() error { return engine.ErrLocked }
+
+func (inUseError) Unwrap() error { return engine.ErrLocked }
 
 func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
 	co := c.Cassandra

@@ -23,16 +23,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// sender sends samples to a server as long as it runs: of a series of its own, and, again, of the history that is
+// importLoad sends samples to a server as long as it runs: of a series of its own, and, again, of the history that is
 // imported meanwhile.
-type sender struct {
+type importLoad struct {
 	url  string
 	days int
 	// live are those of its own series that were acknowledged, and of the history as many.
 	live int
 }
 
-func (s *sender) run(ctx context.Context) {
+func (s *importLoad) run(ctx context.Context) {
 	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -s.days)
 	began := time.Now().Add(-time.Hour)
 	for k := 0; ctx.Err() == nil; k++ {
@@ -56,7 +56,7 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-func (s *sender) send(ctx context.Context, body []byte) bool {
+func (s *importLoad) send(ctx context.Context, body []byte) bool {
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
 	if err != nil {
 		return false
@@ -92,7 +92,7 @@ func TestImportOverHTTP(t *testing.T) {
 	samples := writeBlocks(t, blocks, days, 7)
 	program := promrig.Cassia(binary, dir, address(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s")
 	server := start(ctx, t, program)
-	load := &sender{url: server.URL(), days: days}
+	load := &importLoad{url: server.URL(), days: days}
 	loading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { load.run(loading) })
