@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
@@ -110,6 +111,9 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, step int64) (
 	if err != nil {
 		return nil, err
 	}
+	tellNamed(ctx, name, SegmentStats{
+		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(), Edges: onEdges.String(), Series: len(list),
+	})
 	series := make([]sourceSeries, len(list))
 	builder := labels.NewBuilder(labels.EmptyLabels())
 	for i, s := range list {

@@ -57,9 +57,12 @@ func TestRollupsAreReadByName(t *testing.T) {
 		eo.NoPlanner = !planned
 		e := NewEngine(eo)
 		defer e.Close()
+		var report *Report
 		ask := func(query, resolution string, step time.Duration) map[string][]float64 {
 			ctx, err := WithResolution(t.Context(), resolution, 0)
 			require.NoError(t, err)
+			report = &Report{}
+			ctx = report.Into(ctx)
 			q, err := e.NewRangeQuery(ctx, NewQueryable(store, "reads"), nil, query, now.Add(-6*time.Hour), now, step)
 			require.NoError(t, err)
 			r := q.Exec(ctx)
@@ -88,10 +91,21 @@ func TestRollupsAreReadByName(t *testing.T) {
 			`{__name__=~"temperature_m.*"}`:           {},
 		} {
 			require.Equal(t, want, ask(query, "", time.Hour), query)
+			if len(want) > 0 {
+				require.Equal(t, "1h", report.Resolution(), query)
+				require.Len(t, report.Parts(), 1, query)
+				require.Equal(t, 1, report.Parts()[0].Series, query)
+			}
 			require.Empty(t, ask(query, "raw", time.Hour), query)
 		}
 		fine := ask("temperature_max", "5m", time.Hour)
 		require.Equal(t, hourly(60), fine[`{__name__="temperature_max", job="api"}`], "the last five minutes of each hour")
+		require.Equal(t, "5m", report.Resolution())
+		ask("temperature_max - temperature_max offset 2h + ignoring(job) sum(stddev_over_time(disk_reads[1h]))", "", time.Hour)
+		if planned {
+			require.Equal(t, "1h, raw", report.Resolution(), "buckets know no deviations")
+			require.Len(t, report.Parts(), 3)
+		}
 		require.Len(t, ask("temperature_max", "", 5*time.Minute)[`{__name__="temperature_max", job="api"}`], 73)
 	}
 

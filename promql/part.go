@@ -118,7 +118,7 @@ type partReader interface {
 type PartStats struct {
 	// Expr is the part's text.
 	Expr string `json:"expr"`
-	// Segments tell from what its steps were answered, in order.
+	// Segments tell from what its steps were answered, in order. There are none where the evaluator read raw samples.
 	Segments []SegmentStats `json:"segments"`
 	// Series were found, Samples (or buckets) of them decoded.
 	Series  int   `json:"series"`
@@ -129,4 +129,9 @@ type PartStats struct {
 	Milliseconds float64 `json:"milliseconds"`
 	// Refused says why the part was left to Prometheus' evaluator after all; empty: it wasn't.
 	Refused string `json:"refused,omitempty"`
+	// named is the name that may be a rollup's, for which the part was refused.
+	named string
 }
+
+// FromRaw says whether the part was left to the evaluator, which read raw samples.
+func (p *PartStats) FromRaw() bool { return p.Refused != "" && len(p.Segments) == 0 }

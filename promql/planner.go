@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,7 +111,10 @@ func (p *plan) compute(c candidate) error {
 	stats.Milliseconds = float64(stats.Duration.Microseconds()) / 1000
 	switch {
 	case err != nil:
-		stats.Refused = err.Error()
+		stats.Refused, stats.Segments = strings.TrimPrefix(err.Error(), errLeave.Error()+": "), nil
+		if errors.Is(err, errRollupName) {
+			stats.named = equalName(c.matchers)
+		}
 	default:
 		p.replace(c.at, result)
 	}

@@ -30,6 +30,23 @@ func tell(ctx context.Context, p PartStats) {
 	}
 }
 
+// tellNamed tells that the evaluator read the rollup of a name. A part that was left to it for that is told with it.
+func tellNamed(ctx context.Context, name string, s SegmentStats) {
+	r, ok := ctx.Value(reportKey{}).(*Report)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.parts {
+		if p := &r.parts[i]; p.named == name && len(p.Segments) == 0 {
+			p.Segments, p.Series, p.Refused = []SegmentStats{s}, s.Series, "it is the name of a rollup"
+			return
+		}
+	}
+	r.parts = append(r.parts, PartStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "it is the name of a rollup"})
+}
+
 // Parts returns what was told so far.
 func (r *Report) Parts() []PartStats {
 	r.mu.Lock()
@@ -38,11 +55,11 @@ func (r *Report) Parts() []PartStats {
 }
 
 // Resolution sums up from what the parts were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
-// told. What the evaluator did by itself counts as raw.
+// told. What the evaluator did by itself counts as raw, but for rollups that it read by their names.
 func (r *Report) Resolution() string {
 	var all []string
 	for _, p := range r.Parts() {
-		if p.Refused != "" {
+		if p.FromRaw() {
 			all = append(all, "raw")
 			continue
 		}

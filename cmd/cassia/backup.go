@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,28 +15,11 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// snapshotsFolder is where snapshots are made in a data directory, by name.
-const snapshotsFolder = "snapshots"
-
-// snapshots returns what makes a snapshot, and the data directory in which they are made; nil: none can be made.
-func (p *process) snapshots() (make func(dir string) error, in string) {
-	e, ok := p.engine.(*pebble.Engine)
-	if !ok {
-		return nil, ""
-	}
-	return func(dir string) error {
-		if err := os.Remove(dir); err != nil { // A checkpoint makes its directory itself.
-			return err
-		}
-		return e.Checkpoint(dir)
-	}, p.c.Path
-}
-
 // backupCommand copies a data directory, while a server uses it or not.
 type backupCommand struct {
-	dir, to, url string
-	httpFile     *string
-	keep         int
+	dir, to string
+	keep    int
+	server  *serverOfDirectory
 }
 
 func addBackup(app *kingpin.Application) subcommand {
@@ -50,8 +28,7 @@ func addBackup(app *kingpin.Application) subcommand {
 	var c backupCommand
 	cmd.Flag("storage.path", "Directory of the data.").Default("data").StringVar(&c.dir)
 	cmd.Flag("to", "Folder of the backups, best on another disk. Each is a directory in it, complete by itself.").Required().StringVar(&c.to)
-	cmd.Flag("url", "The server that uses the directory, if one does; it must run with --web.enable-admin-api.").Default("http://localhost:9201").StringVar(&c.url)
-	c.httpFile = httpConfigFlag(cmd)
+	c.server = serverOfDirectoryFlags(cmd)
 	cmd.Flag("keep", "How many backups stay in the folder, the newest ones; 0: all.").Default("0").IntVar(&c.keep)
 	return subcommand{cmd.FullCommand(), c.run}
 }
@@ -94,7 +71,7 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	eng, err := pebble.Open(c.dir, o)
 	if errors.Is(err, engine.ErrLocked) {
-		return c.ask(ctx)
+		return c.server.snapshot(ctx, c.dir)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", c.dir, err)
@@ -105,49 +82,4 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 		return "", err
 	}
 	return name, eng.Checkpoint(filepath.Join(c.dir, snapshotsFolder, name))
-}
-
-// ask makes the server at url make a snapshot.
-func (c *backupCommand) ask(ctx context.Context) (name string, err error) {
-	client, err := httpClient(*c.httpFile, c.url)
-	if err != nil {
-		return "", err
-	}
-	where, err := url.JoinPath(c.url, "/api/v1/admin/tsdb/snapshot")
-	if err != nil {
-		return "", fmt.Errorf("--url: %w", err)
-	}
-	wrong := func(format string, args ...any) (string, error) {
-		return "", fmt.Errorf("%s is in use, and the server at --url=%s "+format, append([]any{c.dir, withoutUser(c.url)}, args...)...)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where, nil)
-	if err != nil {
-		return wrong("can't be asked for a snapshot: %w", err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return wrong("doesn't answer: %w", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return wrong("broke off: %w", err)
-	}
-	var answer struct {
-		Error string
-		Data  struct{ Name string }
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return wrong("answered %s: %.200s", resp.Status, bytes.TrimSpace(body))
-	}
-	if answer.Error != "" || answer.Data.Name == "" {
-		return wrong("answered %s: %s", resp.Status, answer.Error)
-	}
-	if name = filepath.Base(answer.Data.Name); name != answer.Data.Name {
-		return wrong("named its snapshot %q", answer.Data.Name)
-	}
-	if _, err := os.Stat(filepath.Join(c.dir, snapshotsFolder, name)); err != nil {
-		return wrong("made a snapshot, but not there: it has another --storage.path (%w)", err)
-	}
-	return name, nil
 }

@@ -41,13 +41,22 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	po.Logger, po.OnFatal = o.log.With("component", "pebble"), o.onFatal
 	e, err := pebble.Open(c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, fmt.Errorf("%s: another process has it open; stop that one, or choose another directory", c.Where())
+		return nil, inUseError{c.Where()}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Where(), err)
 	}
 	return e, nil
 }
+
+// inUseError says that another process has a directory open. It is an engine.ErrLocked.
+type inUseError struct{ where string }
+
+func (e inUseError) Error() string {
+	return e.where + ": another process has it open; stop that one, or choose another directory"
+}
+
+func (inUseError) Unwrap() error { return engine.ErrLocked }
 
 func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
 	co := c.Cassandra

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/cassia-db/cassia/adapter/exporter"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 // exportBytes replaces the store's limit of what one query may read: an export writes what it reads, and holds little of it.
@@ -28,14 +30,15 @@ type exporting struct {
 	format, output, width string
 	match                 []string
 	start, end            string
+	server                *serverOfDirectory
 	exporter.Options
 }
 
 // addExport declares a command that writes a store's samples for other programs.
 func addExport(app *kingpin.Application) subcommand {
 	cmd := app.Command("export", "Write samples for other programs: as blocks of Prometheus' TSDB, OpenMetrics, JSON lines as VictoriaMetrics has them, or CSV. "+
-		"Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
-	e := &exporting{offline: offlineFlags(cmd)}
+		"Nothing is changed. Servers may run: one that uses the directory makes a snapshot of it, which is exported and removed.")
+	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
 	cmd.Flag("format", "What to write: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
 	cmd.Flag("output", "Where to: a new file; an empty or new folder, named with a / at its end, for a file a day, which blocks always need; or - for standard output, the default.").
 		Short('o').Default("-").StringVar(&e.output)
@@ -53,6 +56,26 @@ func (e *exporting) run(ctx context.Context) error {
 		return err
 	}
 	e.queryBytes = exportBytes
+	err := e.export(ctx)
+	if errors.Is(err, engine.ErrLocked) {
+		return e.beside(ctx)
+	}
+	return err
+}
+
+// beside exports a snapshot that the server makes which uses the directory.
+func (e *exporting) beside(ctx context.Context) (err error) {
+	name, err := e.server.snapshot(ctx, e.Path)
+	if err != nil {
+		return err
+	}
+	e.Path = filepath.Join(e.Path, snapshotsFolder, name)
+	defer func() { err = errors.Join(err, os.RemoveAll(e.Path)) }()
+	return e.export(ctx)
+}
+
+// export exports what lies in a directory that nobody uses, or in a cluster.
+func (e *exporting) export(ctx context.Context) error {
 	return e.withStore(ctx, func(s *storage.Store) error {
 		bar := newExportBar(os.Stderr, time.Now)
 		e.Now, e.Tell = time.Now, bar.tell

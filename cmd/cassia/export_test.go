@@ -66,6 +66,30 @@ func TestExportCommand(t *testing.T) {
 	}
 }
 
+// TestExportBesideItsServer exports what a server has and goes on with, and leaves no snapshot behind.
+func TestExportBesideItsServer(t *testing.T) {
+	dir := storeWith(t, 3)
+	output := filepath.Join(t.TempDir(), "a.csv")
+	args := []string{"export", "--storage.path=" + dir, "--format=csv", "--output=" + output}
+	var stderr bytes.Buffer
+	require.Zero(t, run(args, &stderr), stderr.String())
+	want, err := os.ReadFile(output)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(output))
+
+	server := startServe(t, "--storage.path="+dir)
+	require.Equal(t, 1, run(append(args, "--url=http://localhost:1"), &stderr))
+	require.Contains(t, stderr.String(), dir+" is in use, and the server at --url=http://localhost:1 doesn't answer")
+	require.NoFileExists(t, output)
+	require.Zero(t, run(append(args, "--url="+server.url), &stderr), stderr.String())
+	got, err := os.ReadFile(output)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	left, err := filepath.Glob(filepath.Join(dir, snapshotsFolder, "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestExportSaysWhatIsWrong(t *testing.T) {
 	dir := storeWith(t, 1)
 	for _, c := range []struct {

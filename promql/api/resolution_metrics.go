@@ -26,7 +26,7 @@ func (a *api) countAnswer(report *promql.Report) {
 		}
 	}
 	for _, p := range report.Parts() {
-		if p.Refused != "" { // The evaluator read raw samples by itself.
+		if p.FromRaw() {
 			count("raw", "exact")
 			continue
 		}

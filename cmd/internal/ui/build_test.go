@@ -42,6 +42,12 @@ func TestThePageIsBuiltFromItsSources(t *testing.T) {
 	require.Equal(t, files(t, os.DirFS("dist")), files(t, os.DirFS(built)), "dist isn't what src makes: run `make ui` and commit dist")
 }
 
+// TestLogicOfThePage runs what test has: numbers, times, addresses and what completion asks.
+func TestLogicOfThePage(t *testing.T) {
+	needModules(t)
+	run(t, "node", "units.mjs")
+}
+
 // files are the hashes of a folder's files, by name: their contents would fill the screen where they differ.
 func files(t *testing.T, dir fs.FS) map[string][sha256.Size]byte {
 	t.Helper()

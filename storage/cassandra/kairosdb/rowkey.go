@@ -50,24 +50,8 @@ func (r *Row) String() string {
 	return b.String()
 }
 
-// compareRows orders rows by tags, and rows of one series by type.
-func compareRows(a, b Row) int {
-	return cmp.Or(CompareTags(a.Tags, b.Tags), strings.Compare(a.Type, b.Type), bytes.Compare(a.Key, b.Key))
-}
-
-// CompareTags orders sets of tags: by the first name that differs, then by the first value, and what is missing first.
-func CompareTags(a, b map[string]string) int {
-	x, y := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
-	if c := slices.Compare(x, y); c != 0 {
-		return c
-	}
-	for _, name := range x {
-		if c := strings.Compare(a[name], b[name]); c != 0 {
-			return c
-		}
-	}
-	return 0
-}
+// compareRows orders rows by their keys.
+func compareRows(a, b Row) int { return bytes.Compare(a.Key, b.Key) }
 
 // What stands before a ':' or '=' that ends nothing.
 const (

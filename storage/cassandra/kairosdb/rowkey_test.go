@@ -3,7 +3,6 @@ package kairosdb
 import (
 	"encoding/hex"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -125,23 +124,6 @@ func TestTimeOfKey(t *testing.T) {
 	require.False(t, ok)
 	_, ok = timeOfKey("m", []byte("m\x00short"))
 	require.False(t, ok)
-}
-
-func TestRowsAreSorted(t *testing.T) {
-	rows := []Row{
-		{Type: TypeLong, Tags: map[string]string{"a": "2"}},
-		{Type: TypeLong, Tags: map[string]string{"a": "1", "b": "1"}},
-		{Type: TypeLong, Tags: map[string]string{"a": "1"}},
-		{Type: TypeDouble, Tags: map[string]string{"a": "1"}},
-	}
-	slices.SortFunc(rows, compareRows)
-	var texts []string
-	for _, r := range rows {
-		texts = append(texts, r.String())
-	}
-	require.Equal(t, []string{
-		`"" 0 kairos_double a="1"`, `"" 0 kairos_long a="1"`, `"" 0 kairos_long a="2"`, `"" 0 kairos_long a="1" b="1"`,
-	}, texts)
 }
 
 // FuzzKey reads anything, and what it could read is written back in the same way.

@@ -178,6 +178,8 @@ const views = {
   downsampling: ['downsampling', '.lane .block'],
   storage: ['storage', '.notice.ok'],
   tenants: ['tenants', '.tenant'],
+  table: ['explore?q=http_requests_total&tab=table', 'tbody tr'],
+  explain: ['explore?q=sum(rate(http_requests_total[1h])) / count(temperature_celsius_max)&from=now-2d&tab=explain', '.part'],
 };
 
 step('every view in light, dark and small', async () => {
@@ -244,9 +246,19 @@ step('where auth is on, the page asks who it is', async () => {
   await page.keyboard.press('Enter');
   await page.getByText('Nothing is stored for tenant “team-a”').waitFor();
   await sound(page, 'what a reader sees');
+  await shot(page, 'nothing-stored');
   await page.getByRole('link', { name: 'Storage' }).click();
   await page.getByText('Nothing is sealed yet').waitFor();
   assert.equal(await page.getByText('What the doctor finds').count(), 0, 'that is for admins');
+  await shot(page, 'nothing-sealed');
+  const down = await page.locator('.empty-text').evaluate((e) => {
+    const link = e.querySelector('a');
+    const after = document.createRange();
+    after.selectNodeContents(link.nextSibling);
+    return after.getClientRects()[0].top - link.getClientRects()[0].top;
+  });
+  assert.ok(Math.abs(down) < 3, 'a link stands in its sentence');
+  assert.ok(await page.evaluate(() => document.documentElement.scrollHeight <= innerHeight), 'a short page needs no scroll bar');
   await page.reload();
   await page.getByText('Nothing is sealed yet').waitFor();
   await page.getByRole('button', { name: 'ann' }).click();

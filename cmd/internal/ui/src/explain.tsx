@@ -40,8 +40,11 @@ function PartOf({ part }: { part: Part }) {
   return (
     <div class="part">
       <code class="part-expr">{part.expr}</code>
-      <p>{plural(part.series, 'series')}, {count(part.samples)} samples or buckets read, {part.milliseconds.toFixed(1)} ms</p>
-      {part.refused && <p class="small">Left to Prometheus’ evaluator: {part.refused}</p>}
+      {part.refused ? (
+        <p>Left to Prometheus’ evaluator: {part.refused}</p>
+      ) : (
+        <p>{plural(part.series, 'series')}, {count(part.samples)} samples or buckets read, {part.milliseconds.toFixed(1)} ms</p>
+      )}
       <ul class="segments">{(part.segments ?? []).map((s, i) => <li key={i}><SegmentOf segment={s} /></li>)}</ul>
     </div>
   );

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call, type Answer } from './api';
 import type { ViewProps } from './app';
+import { address, asked, maxQueries, type Asked } from './asked';
 import { Editor } from './editor';
 import { Explain } from './explain';
 import { count, plural, selector } from './format';
@@ -12,48 +13,11 @@ import { TimePicker } from './picker';
 import { Completion } from './promclient';
 import { DataTable } from './datatable';
 import type { QueryData, Result } from './results';
-import { bounds, instant, type Bounds, type Range } from './time';
+import { bounds, instant, points, type Bounds, type Range } from './time';
 
 // A browser draws so many lines, and a person tells so many apart.
 const maxLines = 100;
 const maxRows = 1000;
-const maxQueries = 10;
-const points = 360;
-
-type Tab = 'graph' | 'table' | 'explain';
-
-/** Asked is all of the view that its address says. */
-interface Asked {
-  queries: string[];
-  range: Range;
-  step: string;
-  resolution: string;
-  tab: Tab;
-}
-
-function asked(params: URLSearchParams): Asked {
-  const queries = params.getAll('q').slice(0, maxQueries);
-  const tab = params.get('tab');
-  return {
-    queries: queries.length ? queries : [''],
-    range: { from: params.get('from') ?? 'now-1h', to: params.get('to') ?? 'now' },
-    step: params.get('step') ?? '',
-    resolution: params.get('resolution') ?? 'auto',
-    tab: tab === 'table' || tab === 'explain' ? tab : 'graph',
-  };
-}
-
-function address(a: Asked, tenant: string | null): URLSearchParams {
-  const params = new URLSearchParams();
-  if (tenant) params.set('tenant', tenant);
-  for (const q of a.queries) if (q.trim()) params.append('q', q);
-  params.set('from', a.range.from);
-  params.set('to', a.range.to);
-  if (a.step) params.set('step', a.step);
-  if (a.resolution !== 'auto') params.set('resolution', a.resolution);
-  if (a.tab !== 'graph') params.set('tab', a.tab);
-  return params;
-}
 
 const letter = (i: number) => String.fromCharCode(65 + i);
 

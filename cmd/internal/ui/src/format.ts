@@ -5,7 +5,7 @@ const large: [number, string][] = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, '
 /** short writes a number for an axis or a tile. */
 export function short(v: number): string {
   if (!isFinite(v)) return v > 0 ? '+Inf' : v < 0 ? '-Inf' : 'NaN';
-  const a = Math.abs(v);
+  const a = Number(Math.abs(v).toPrecision(4)); // 999.96 is 1k.
   for (const [unit, letter] of large) if (a >= unit) return trim(v / unit) + letter;
   if (a !== 0 && a < 1e-3) return v.toExponential(2).replace(/\.?0+e/, 'e');
   return trim(v);
@@ -29,11 +29,11 @@ export function count(v: number): string {
 export function bytes(v: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
   let i = 0;
-  while (v >= 1024 && i < units.length - 1) {
+  while (Math.round(v) >= 1024 && i < units.length - 1) {
     v /= 1024;
     i++;
   }
-  return `${i === 0 || v >= 100 ? Math.round(v) : v.toFixed(1)} ${units[i]}`;
+  return `${i === 0 || v >= 99.95 ? Math.round(v) : v.toFixed(1)} ${units[i]}`;
 }
 
 /** plural puts a number before a noun. */

@@ -2,6 +2,7 @@
 import { call } from './api';
 import type { ViewProps } from './app';
 import { bytes, count, plural } from './format';
+import { href } from './location';
 import { Empty, Failure, Meter, Notice, Panel, Stat, useLoad, type Tone } from './parts';
 import { about, day, since } from './time';
 import { resolutions, useWindows, widths, type Kept, type Window } from './windows';
@@ -42,7 +43,7 @@ export function Storage({ session, tenant }: ViewProps) {
       {windows.error ? <Failure error={windows.error} again={windows.again} /> : null}
       {!known && <p class="small">Over Cassandra the nodes know what a window takes: <code>nodetool tablestats</code>.</p>}
       {windows.data && !all.length ? (
-        <section class="panel"><Empty title="Nothing is sealed yet">The first two hours of a store are staged, and in memory. <a href="#/downsampling">Downsampling</a> shows what waits.</Empty></section>
+        <section class="panel"><Empty title="Nothing is sealed yet">The first two hours of a store are staged, and in memory. <a href={href('downsampling', tenant ? { tenant } : {})}>Downsampling</a> shows what waits.</Empty></section>
       ) : (
         <div class="columns thirds">
           {resolutions.map((res) => (
@@ -67,12 +68,14 @@ function Resolution(props: { res: 'raw' | '5m' | '1h'; list: Window[]; kept: Kep
   const sized = shown.some((w) => w.bytes > 0);
   return (
     <Panel title={<><span class={`res-chip r-${res}`}>{res}</span></>} aside={kept && <span>kept {days(kept[res])}{longest && longest[res] !== kept[res] && `; a class ${days(longest[res])}`}</span>}>
-      <div class={`bars r-${res}`} role="img" aria-label={`Bytes by window, ${plural(list.length, 'window')}`}>
-        {shown.map((w) => (
-          <i key={w.start} style={{ height: sized ? `${Math.max(3, (100 * w.bytes) / most)}%` : '40%' }} title={`${day(w.start)} – ${day(w.end)}: ${w.bytes < 0 ? 'size not known' : bytes(w.bytes)}`} />
-        ))}
+      <div class="windows" style={{ maxWidth: `${Math.max(1, shown.length) * 2.65}rem` }}>
+        <div class={`bars r-${res}`} role="img" aria-label={`Bytes by window, ${plural(list.length, 'window')}`}>
+          {shown.map((w) => (
+            <i key={w.start} style={{ height: sized ? `${Math.max(3, (100 * w.bytes) / most)}%` : '40%' }} title={`${day(w.start)} – ${day(w.end)}: ${w.bytes < 0 ? 'size not known' : bytes(w.bytes)}`} />
+          ))}
+        </div>
+        <div class="bars-axis"><span>{shown[0] ? day(shown[0].start) : 'none'}</span><span>{shown.length > 1 ? day(shown.at(-1)!.end) : ''}</span></div>
       </div>
-      <div class="bars-axis"><span>{shown[0] ? day(shown[0].start) : 'none'}</span><span>{shown.length > 1 ? day(shown.at(-1)!.end) : ''}</span></div>
       <p class="small">{plural(list.length, 'window')}{list.length > shown.length && `, of which the newest ${shown.length} are drawn`}{sized ? `; the largest takes ${bytes(most)}` : list.length ? '; nothing of it is in sorted files yet' : ''}</p>
     </Panel>
   );
@@ -113,13 +116,18 @@ function Findings({ health }: { health: Health }) {
   return (
     <Panel title="What the doctor finds" aside={<>{bad ? plural(bad, 'thing') + ' to look at' : 'all is well'} · looked {since(health.examined)}</>}>
       {health.findings.map((f, i) => (
-        <Notice key={i} tone={tones[f.level] ?? 'info'} title={f.what}>
-          {f.why && <p>{f.why}</p>}
+        <Notice key={i} tone={tones[f.level] ?? 'info'} title={<Coded text={f.what} />}>
+          {f.why && <p><Coded text={f.why} /></p>}
           {f.do && <div class="do"><pre>{f.do}</pre></div>}
         </Notice>
       ))}
     </Panel>
   );
+}
+
+/** Coded shows what stands in backticks as code. */
+function Coded({ text }: { text: string }) {
+  return <>{text.split('`').map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
 }
 
 const meanings: Record<string, string> = {

@@ -99,6 +99,9 @@ export interface Bounds {
 
 const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
+/** points are how many a graph has at most: a year by days. */
+export const points = 366;
+
 /**
  * bounds returns the range on a grid of at most points steps. Steps are such that buckets of 5 minutes and of an hour
  * fit into long ones, and times are multiples of them: that is where rollups answer exactly.

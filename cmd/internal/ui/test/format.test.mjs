@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { bytes, count, exact, plural, selector, short } from '../src/format';
+
+const table = (f, cases) => {
+  for (const [from, want] of cases) assert.equal(f(from), want, `of ${from}`);
+};
+
+test('short writes numbers for axes', () => table(short, [
+  [0, '0'], [12.345678, '12.35'], [999.96, '1k'], [1000, '1k'], [-1234567, '-1.235M'], [999_999, '1M'], [2.5e9, '2.5G'], [1e15, '1P'],
+  [0.000123, '1.23e-4'], [-0.0001, '-1e-4'], [NaN, 'NaN'], [Infinity, '+Inf'], [-Infinity, '-Inf'],
+]));
+
+test('exact keeps what matters', () => table(exact, [
+  [1234567, '1,234,567'], [0.1 + 0.2, '0.3'], [1234.56789, '1234.568'], [-5, '-5'], [1e300, '1e+300'], [-Infinity, '-Inf'],
+]));
+
+test('sizes and counts', () => {
+  table(bytes, [[0, '0 B'], [1023, '1023 B'], [1024, '1.0 KiB'], [1024 * 1023.9, '1.0 MiB'], [99.97 * 1024, '100 KiB'], [123 * 1024 ** 2, '123 MiB'], [3.5 * 1024 ** 4, '3.5 TiB']]);
+  table(count, [[999, '999'], [1e6, '1,000,000']]);
+  assert.deepEqual(['metric', 'series'].map((noun) => plural(1, noun)), ['1 metric', '1 series']);
+  assert.deepEqual(['metric', 'series'].map((noun) => plural(2000, noun)), ['2,000 metrics', '2,000 series']);
+});
+
+test('selector writes labels as PromQL takes them', () => {
+  for (const [labels, want] of [
+    [{ __name__: 'up' }, 'up'],
+    [{ __name__: 'up', job: 'a"b\\c\n' }, 'up{job="a\\"b\\\\c\\n"}'],
+    [{ job: 'api', host: 'b' }, '{job="api", host="b"}'],
+    [{ __name__: 'http.requests', 'service.name': 'x' }, '{"http.requests", "service.name"="x"}'],
+    [{}, '{}'],
+  ]) assert.equal(selector(labels), want);
+});

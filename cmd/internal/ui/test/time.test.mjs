@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { aligned } from '../src/graph';
+import { about, bounds, duration, instant, local, points, quickRanges, rangeText, seconds, since } from '../src/time';
+
+const now = Date.parse('2026-11-22T07:15:30Z') / 1000;
+
+test('durations are read and written', () => {
+  for (const [text, want] of [['90s', 90], ['1h30m', 5400], ['1.5d', 129600], ['2w', 1209600], ['', NaN], ['5', NaN], ['1h30', NaN], ['h', NaN], ['1 h', NaN]]) {
+    assert.equal(seconds(text), want, text);
+  }
+  for (const [value, want] of [[0, '0s'], [0.25, '250ms'], [90, '1m30s'], [3600, '1h'], [90061, '1d1h'], [86399.7, '1d']]) assert.equal(duration(value), want);
+  for (const [value, want] of [[3 * 86400, '3 days'], [730 * 86400, '2 years'], [912 * 86400, '2.5 years'], [7200, '2h']]) assert.equal(about(value), want);
+  assert.equal(since('2026-11-20T07:15:30Z', now * 1000), '2 days ago');
+  assert.equal(since('2026-11-22T08:15:30Z', now * 1000), 'in 1h');
+});
+
+test('instants are read as people write them', () => {
+  for (const [text, want] of [
+    ['now', now], [' now-6h ', now - 21600], ['now-1h30m', now - 5400], ['1700000000', 1700000000], ['1700000000.5', 1700000000.5],
+    ['2026-11-22 07:15', Date.parse('2026-11-22T01:45:00Z') / 1000], ['2026-11-22', Date.parse('2026-11-21T18:30:00Z') / 1000],
+    ['2026-11-22T07:15:00Z', Date.parse('2026-11-22T07:15:00Z') / 1000],
+    ['yesterday', NaN], ['now-', NaN], ['now-soon', NaN], ['2026-13-40', NaN], ['', NaN],
+  ]) assert.equal(instant(text, now), want, text);
+  assert.equal(local(now), '2026-11-22 12:45:30');
+  assert.equal(local(NaN), '');
+  assert.equal(instant(local(now), 0), now, 'what is written can be read');
+});
+
+test('ranges are said in words', () => {
+  assert.equal(rangeText({ from: 'now-6h', to: 'now' }), 'Last 6 hours');
+  assert.equal(rangeText({ from: 'now-6h', to: 'now-1h' }), 'now-6h – now-1h');
+  assert.equal(rangeText({ from: '2026-11-22T00:00:00Z', to: 'now' }), '2026-11-22 05:30 – now');
+  for (const [from] of quickRanges) assert.ok(instant(from, now) < now, from);
+});
+
+test('bounds lie on a grid where rollups answer exactly', () => {
+  for (const [from, step, want] of [['now-1h', '', 10], ['now-6h', '', 60], ['now-30d', '', 7200], ['now-1y', '', 86400], ['now-2y', '', 172800], ['now-1h', '1m', 60], ['now-30d', '15s', 260]]) {
+    const b = bounds({ from, to: 'now' }, points, step, now);
+    assert.equal(b.step, want, `${from} ${step}`);
+    assert.ok(b.start % b.step === 0 && b.end % b.step === 0 && b.start >= instant(from, now) && b.end <= now, `${from}: the ends`);
+    assert.ok((b.end - b.start) / b.step <= 11000, `${from}: no more points than Prometheus answers`);
+  }
+  assert.match(bounds({ from: 'now', to: 'now-1h' }, points, '', now), /ends before it begins/);
+  assert.match(bounds({ from: 'x', to: 'now' }, points, '', now), /“x” is no time/);
+  assert.match(bounds({ from: 'now-1h', to: 'x' }, points, '', now), /“x” is no time/);
+});
+
+test('samples are put on the grid of a graph', () => {
+  const b = { start: 100, end: 140, step: 10 };
+  assert.deepEqual(aligned([[110, '1'], [120, 'NaN'], [130, '+Inf'], [140, '-2.5']], b), [null, 1, null, null, -2.5]);
+  assert.deepEqual(aligned([], { start: 100, end: 100, step: 10 }), [null]);
+});
