@@ -24,8 +24,8 @@ import (
 )
 
 // startTraced starts what a Prometheus scrapes: a counter, a classic and a native histogram, of which every scrape
-// brings new exemplars. It returns its address.
-func startTraced(t *testing.T) string {
+// brings new exemplars.
+func startTraced(t *testing.T) *httptest.Server {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "traced_requests_total", Help: "Requests of the test."})
 	classic := prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -53,11 +53,11 @@ func startTraced(t *testing.T) string {
 		metrics.ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
-	return strings.TrimPrefix(srv.URL, "http://")
+	return srv
 }
 
 // tracedJob scrapes it, as OpenMetrics and, for native histograms, in protobuf.
-func tracedJob(address string) string {
+func tracedJob(traced *httptest.Server) string {
 	return fmt.Sprintf(`
   - job_name: traced-text
     scrape_protocols: [OpenMetricsText1.0.0]
@@ -65,7 +65,7 @@ func tracedJob(address string) string {
   - job_name: traced-native
     scrape_native_histograms: true
     static_configs: [{targets: ["%[1]s"]}]
-`, address)
+`, strings.TrimPrefix(traced.URL, "http://"))
 }
 
 // tracedQueries ask for exemplars of all kinds.

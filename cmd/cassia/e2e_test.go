@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,6 +32,8 @@ type stack struct {
 	// written, where it isn't nil, is what is written to: another cassia than the one that is asked, on the
 	// same data.
 	written *promrig.Process
+	// traced is scraped for exemplars.
+	traced  *httptest.Server
 	queries []string
 }
 
@@ -165,6 +168,10 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 	start(ctx, t, exporter.Program)
 	time.Sleep(afterOutage)
 	end := time.Now().Truncate(time.Second)
+	for _, s := range stacks {
+		// The tests below may wait for minutes until others are done, and of a series the newest exemplars alone are kept.
+		s.traced.Close()
+	}
 
 	for i, s := range stacks {
 		t.Run("remote write "+s.name, func(t *testing.T) {
@@ -240,7 +247,8 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 		s.written = processes[0]
 	}
 	self, written := address(t), processes[0].Address
-	traced := tracedJob(startTraced(t))
+	s.traced = startTraced(t)
+	traced := tracedJob(s.traced)
 	s.back = startPrometheus(ctx, t, address(t), readConfig(s.cassia.Address))
 	if !protocol2 {
 		s.writer = startPrometheus(ctx, t, self, scrapeConfig(self, exporter, written, "prometheus.WriteRequest", traced), "--enable-feature=exemplar-storage")
