@@ -8,10 +8,11 @@
 //	/api/v1/rules, /alerts ◄── Retriever ──────────┘                          └ alerts      notifier.Manager ─► Alertmanagers
 //
 // Of several processes over one store, one evaluates: who owns the lease of the rules. It is over when its owner isn't
-// heard of for storage.Silence. Two owners for a moment do no harm: both evaluate at the same times and store the same
-// series, and an Alertmanager takes an alert twice for one.
+// heard of for storage.Silence; an owner that can't be heard ends before. Two owners for a moment do no harm: both evaluate
+// at the same times and store the same series, and an Alertmanager takes an alert twice for one.
 //
 // Groups are evaluated at times that follow from their file and name, in every process the same. Whoever takes over
 // looks for the newest of these times that has results in the store, evaluates those that were missed since, and lets
-// the alerts go on where they were. So what is stored has no gap, whatever the interval, and ALERTS goes on at once.
+// the alerts go on where they were. So what is stored has no gap, whatever the interval, and ALERTS goes on at once. What is
+// there for a time already stays as it is: nobody reads two values of one time.
 package ruler

@@ -2,6 +2,7 @@ package ruler
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -48,28 +49,33 @@ func (m *manager) lastStored(ctx context.Context, g *rules.Group, due time.Time)
 	return last, found, nil
 }
 
+// errUnconfirmed says why what was evaluated isn't stored.
+var errUnconfirmed = errors.New("ruler: another process may evaluate the rules by now")
+
 // leftover is what a rule had stored when it was last evaluated by somebody else.
 type leftover struct {
 	rule   rules.Rule
 	series []labels.Labels
 }
 
-// leftovers lists what a group's rules have stored at a time.
-func (m *manager) leftovers(ctx context.Context, g *rules.Group, at time.Time) ([]leftover, error) {
-	var left []leftover
+// stored looks up what a group's rules have stored at a time, for an evaluation that is to leave that as it is.
+func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *stored {
+	s := &stored{there: map[uint64]struct{}{}, series: map[uint64]struct{}{}}
 	for _, rule := range g.Rules() {
 		of := leftover{rule: rule}
 		err := m.each(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) {
+			s.there[ls.Hash()] = struct{}{}
 			if !value.IsStaleNaN(v) {
 				of.series = append(of.series, ls)
 			}
 		})
 		if err != nil {
-			return nil, err
+			g.Logger().Warn("what was stored before isn't known; the rules go on without", "at", at, "err", err)
+			return s
 		}
-		left = append(left, of)
+		s.left = append(s.left, of)
 	}
-	return left, nil
+	return s
 }
 
 // end marks as stale what somebody else's last evaluation has stored and the one at a time has not, as Prometheus does
@@ -149,19 +155,25 @@ func storedBy(rule rules.Rule) [][]*labels.Matcher {
 	return all
 }
 
-// stored notes which series an evaluation has stored.
+// stored notes which series an evaluation gives.
 type stored struct {
+	// there are the series, by hash, that have something at the time of the evaluation already, and left those of them that
+	// don't end there, by rule. They aren't changed.
+	there map[uint64]struct{}
+	left  []leftover
+
 	mu     sync.Mutex
 	series map[uint64]struct{}
 }
 
-func (s *stored) add(ls labels.Labels) {
+// add notes a series, and says whether there is something of it already.
+func (s *stored) add(ls labels.Labels) (there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.series == nil {
-		s.series = map[uint64]struct{}{}
-	}
-	s.series[ls.Hash()] = struct{}{}
+	hash := ls.Hash()
+	s.series[hash] = struct{}{}
+	_, there = s.there[hash]
+	return there
 }
 
 func (s *stored) has(ls labels.Labels) bool {
@@ -173,36 +185,50 @@ func (s *stored) has(ls labels.Labels) bool {
 
 type storedKey struct{}
 
-// noting returns a context whose appenders note in s what is appended.
+// noting returns a context whose appenders note in s what is appended, and leave out what is there.
 func noting(ctx context.Context, s *stored) context.Context {
 	return context.WithValue(ctx, storedKey{}, s)
 }
 
 // notingAppendable is what managers write to.
-type notingAppendable struct{ promstorage.Appendable }
+type notingAppendable struct {
+	promstorage.Appendable
+	r *Ruler
+}
 
 // Appender implements promstorage.Appendable.
 func (a notingAppendable) Appender(ctx context.Context) promstorage.Appender {
-	app := a.Appendable.Appender(ctx)
-	if s, ok := ctx.Value(storedKey{}).(*stored); ok {
-		return notingAppender{app, s}
-	}
-	return app
+	s, _ := ctx.Value(storedKey{}).(*stored)
+	return notingAppender{a.Appendable.Appender(ctx), a.r, s}
 }
 
 type notingAppender struct {
 	promstorage.Appender
-	stored *stored
+	r      *Ruler
+	stored *stored // or nil
 }
 
 // Append implements promstorage.Appender.
 func (a notingAppender) Append(ref promstorage.SeriesRef, ls labels.Labels, t int64, v float64) (promstorage.SeriesRef, error) {
-	a.stored.add(ls)
+	if a.stored != nil && a.stored.add(ls) {
+		return ref, nil
+	}
 	return a.Appender.Append(ref, ls, t, v)
 }
 
 // AppendHistogram implements promstorage.Appender.
 func (a notingAppender) AppendHistogram(ref promstorage.SeriesRef, ls labels.Labels, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) (promstorage.SeriesRef, error) {
-	a.stored.add(ls)
+	if a.stored != nil && a.stored.add(ls) {
+		return ref, nil
+	}
 	return a.Appender.AppendHistogram(ref, ls, t, h, fh)
+}
+
+// Commit implements promstorage.Appender. It stores nothing where another process may evaluate the rules by now.
+func (a notingAppender) Commit() error {
+	if !a.r.confirmed() {
+		a.r.refused.Add(1)
+		return errors.Join(errUnconfirmed, a.Appender.Rollback())
+	}
+	return a.Appender.Commit()
 }

@@ -24,7 +24,7 @@ type manager struct {
 	files rulesOf
 
 	// mu guards fresh: the groups, by rules.GroupKey, that were there when this process began to evaluate and that it hasn't
-	// evaluated yet.
+	// evaluated yet, and those that it didn't evaluate for a while.
 	mu    sync.Mutex
 	fresh map[string]bool
 }
@@ -33,7 +33,7 @@ type manager struct {
 func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log *slog.Logger) *manager {
 	m := &manager{r: r, tenant: name, ended: make(chan struct{}), fresh: map[string]bool{}}
 	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
-	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), r.evaluationMetrics(name), notingAppendable{r.o.Appendable}))
+	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), r.evaluationMetrics(name), notingAppendable{r.o.Appendable, r}))
 	if err := m.update(files); err != nil {
 		log.Error("rules of files that were fine can't be used", "tenant", name, "err", err)
 	}

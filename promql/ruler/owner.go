@@ -2,25 +2,70 @@ package ruler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
 )
 
+// confirmedFor is for how long a process evaluates that has seen that the rules are its own: long before another one takes
+// them that hasn't heard of it. A process that was stopped where it stood, and goes on, looks first.
+const confirmedFor = storage.Silence / 2
+
+// errUnheard says that other processes may take this one for dead, though it can read.
+var errUnheard = errors.New("ruler: this process could not tell the others that it is there")
+
 // owner looks after the lease of the rules.
 type owner struct {
 	store *storage.Store
 	heard *storage.Heard
+	now   func() time.Time
+
+	mu sync.Mutex
+	// seen is when the newest look began that found the rules to be this process'.
+	seen time.Time
 }
 
 func newOwner(store *storage.Store, now func() time.Time) *owner {
-	return &owner{store: store, heard: storage.NewHeard(store, now)}
+	return &owner{store: store, heard: storage.NewHeard(store, now), now: now}
 }
 
-// look takes the lease if nobody has it who is heard of, and says whether it is this process'. After an error that isn't
-// known: it may have been taken.
+// confirmed says whether a look has found of late that the rules are this process'.
+func (o *owner) confirmed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	// The monotonic clock doesn't count while a machine is suspended, and the other one may be set.
+	return !o.seen.IsZero() && max(now.Sub(o.seen), now.Round(0).Sub(o.seen.Round(0))) < confirmedFor
+}
+
+func (o *owner) confirm(begun time.Time, mine bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !mine {
+		begun = time.Time{}
+	}
+	o.seen = begun
+}
+
+// look is take, and notes what it gives.
 func (o *owner) look(ctx context.Context) (mine bool, err error) {
+	begun := o.now()
+	if mine, err = o.take(ctx); err == nil {
+		o.confirm(begun, mine)
+	}
+	return mine, err
+}
+
+// take takes the lease if nobody has it who is heard of, and says whether it is this process'. After an error that isn't
+// known: it may have been taken.
+func (o *owner) take(ctx context.Context) (mine bool, err error) {
+	if unheard := o.store.Unheard(); unheard > storage.Silence-confirmedFor {
+		return false, fmt.Errorf("%w for %v", errUnheard, unheard.Round(time.Second))
+	}
 	others, err := o.heard.Others(ctx)
 	if err != nil {
 		return false, err

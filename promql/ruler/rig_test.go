@@ -36,6 +36,8 @@ type rig struct {
 	dir   string
 	store *storage.Store
 	sent  []string
+	// appending and committed, where they aren't nil, are called before and after rules store something.
+	appending, committed func()
 }
 
 func newRig(t *testing.T) *rig {
@@ -65,7 +67,7 @@ func (r *rig) options() Options {
 	o := DefaultOptions()
 	o.Sources, o.ExternalURL = []Source{{testTenant, filepath.Join(r.dir, "*.yml")}}, &url.URL{Scheme: "http", Host: "cassia:9201"}
 	o.Engine, o.Queryable, o.Parser = engine, promql.NewQueryable(r.store), promql.NewParser(eo.Parser)
-	o.Appendable, o.Send, o.Now = appendable{r.store}, r, func() time.Time { return r.now }
+	o.Appendable, o.Send, o.Now = appendable{r}, r, func() time.Time { return r.now }
 	o.Registerer = prometheus.NewRegistry()
 	return o
 }
@@ -88,7 +90,7 @@ func (r *rig) process() *process {
 	require.NoError(r.t, err)
 	m := &manager{r: ruler, tenant: testTenant, fresh: map[string]bool{}, files: ruler.files[testTenant]}
 	ctx := tenant.Into(r.t.Context(), testTenant)
-	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil), notingAppendable{o.Appendable}))
+	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil), notingAppendable{o.Appendable, ruler}))
 	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, "", m.iterate, false, m.files.paths()...)
 	require.Empty(r.t, errs)
 	for key := range groups {
@@ -117,7 +119,7 @@ func (p *process) evaluate() (due time.Time) {
 func (r *rig) write(series string, v float64) {
 	ls, _, err := promql.NewParser(promql.DefaultOptions().Parser).ParseSeriesDesc(series + " 0")
 	require.NoError(r.t, err)
-	app := appendable{r.store}.Appender(tenant.Into(r.t.Context(), testTenant))
+	app := appendable{&rig{store: r.store}}.Appender(tenant.Into(r.t.Context(), testTenant))
 	_, err = app.Append(0, ls, r.now.UnixMilli(), v)
 	require.NoError(r.t, err)
 	require.NoError(r.t, app.Commit())
@@ -160,14 +162,18 @@ func labelOf(v float64) string {
 }
 
 // appendable is the part of adapter.Appendable that rules use; cmd tests that one.
-type appendable struct{ store *storage.Store }
+type appendable struct{ rig *rig }
 
 func (a appendable) Appender(ctx context.Context) promstorage.Appender {
-	return &testAppender{ctx: ctx, batch: a.store.NewBatch(tenant.From(ctx))}
+	if a.rig.appending != nil {
+		a.rig.appending()
+	}
+	return &testAppender{rig: a.rig, ctx: ctx, batch: a.rig.store.NewBatch(tenant.From(ctx))}
 }
 
 type testAppender struct {
 	promstorage.Appender
+	rig   *rig
 	ctx   context.Context
 	batch *storage.Batch
 }
@@ -189,7 +195,16 @@ func (a *testAppender) AppendHistogram(_ promstorage.SeriesRef, ls labels.Labels
 }
 
 func (a *testAppender) SetOptions(*promstorage.AppendOptions) {}
-func (a *testAppender) Commit() error                         { return a.batch.Commit(a.ctx) }
+
+func (a *testAppender) Commit() error {
+	err := a.batch.Commit(a.ctx)
+	if a.rig.committed != nil {
+		a.rig.committed()
+	}
+	return err
+}
+
+func (a *testAppender) Rollback() error { a.batch.Release(); return nil }
 
 // contextOf is the test tenant's.
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +38,8 @@ type Ruler struct {
 	elsewhere  bool
 
 	views views
+	// refused counts what was evaluated and isn't stored, because another process may evaluate by now.
+	refused atomic.Uint64
 }
 
 type metrics struct {
@@ -78,6 +81,9 @@ func (r *Ruler) evaluates() bool {
 	return r.running != nil
 }
 
+// confirmed says whether this process knows of late that it is the one to evaluate.
+func (r *Ruler) confirmed() bool { return r.owner == nil || r.owner.confirmed() }
+
 // Run evaluates rules whenever this process owns them, until ctx ends. Then it ends those under way and frees the lease.
 func (r *Ruler) Run(ctx context.Context) {
 	log := logging.Dedupe(r.o.Logger, repeatLog)
@@ -100,7 +106,7 @@ func (r *Ruler) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			if !failing {
-				r.o.Logger.Warn("whose the rules are can't be looked up; it goes on as it was", "err", err)
+				r.o.Logger.Warn("whose the rules are can't be looked up; until they can be, soon none are evaluated, and made up for then", "err", err)
 			}
 		case !mine:
 			r.see(true)

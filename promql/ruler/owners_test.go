@@ -1,0 +1,175 @@
+package ruler
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+const ownersRules = `
+groups:
+- name: g
+  rules:
+  - record: load:max
+    expr: max(load)
+  - record: load:min
+    expr: min(load)
+  - alert: Loaded
+    expr: load > 1
+`
+
+// Whoever takes over evaluates at a time for which something is stored already: there it stays as it was, though by now
+// other samples are there.
+func TestWhatIsStoredStays(t *testing.T) {
+	r := newRig(t)
+	r.file(ownersRules)
+	r.write(`load`, 3)
+	first := r.process().evaluate()
+	r.write(`load`, 7) // It is late.
+	p := r.process()
+	p.evaluate()
+	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
+	r.now = first.Add(time.Minute)
+	p.evaluate()
+	require.Equal(t, "37", r.stored(`load:max`, first, time.Minute))
+	require.Equal(t, "11", r.stored(`ALERTS`, first, time.Minute))
+}
+
+// The clock of the process that takes over is behind that of the one before: what that one has stored of its future
+// stays, and nothing is missing after it.
+func TestTakeOverWithAClockBehind(t *testing.T) {
+	r := newRig(t)
+	r.file(ownersRules)
+	p := r.process()
+	first := r.now
+	for range 4 {
+		r.write(`load`, 3)
+		p.evaluate()
+		r.now = r.now.Add(time.Minute)
+	}
+	r.now = first.Add(2 * time.Minute)
+	r.write(`load`, 7)
+	p = r.process()
+	for range 4 {
+		p.evaluate()
+		r.now = r.now.Add(time.Minute)
+	}
+	r.now = r.now.Add(-time.Minute)
+	require.Equal(t, "333333", r.stored(`load:max`, first, time.Minute), "at the last two times, load is 3, as it was at 3 minutes")
+	require.Equal(t, "111111", r.stored(`ALERTS`, first, time.Minute))
+}
+
+// A group is evaluated twice at its first time, to know since when alerts are active. What it records is stored once.
+func TestFirstEvaluationStoresOnce(t *testing.T) {
+	r := newRig(t)
+	r.file(ownersRules)
+	r.write(`load`, 3)
+	r.committed = func() { r.write(`load`, 7) }
+	first := r.process().evaluate()
+	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
+}
+
+// A process is killed in the middle of a group: who takes over stores what is missing at that time, too.
+func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
+	r := newRig(t)
+	r.file(ownersRules)
+	first := r.now
+	r.write(`load`, 3)
+	r.write(`load:max`, 5) // So it was at that moment.
+	r.now = first.Add(2 * time.Minute)
+	r.process().evaluate()
+	require.Equal(t, "533", r.stored(`load:max`, first, time.Minute))
+	require.Equal(t, "333", r.stored(`load:min`, first, time.Minute))
+	require.Equal(t, "111", r.stored(`ALERTS`, first, time.Minute))
+}
+
+// A process that is stopped where it stands, and goes on when others may have taken over, evaluates nothing and stores
+// nothing of what it was about to. When it sees that the rules are still its own, it makes up for it.
+func TestPausedOwner(t *testing.T) {
+	for name, pausedWithin := range map[string]bool{"between evaluations": false, "within one": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.file(ownersRules)
+			p := r.process()
+			p.r.owner = newOwner(r.store, func() time.Time { return r.now })
+			p.r.owner.confirm(r.now, true)
+			r.write(`load`, 3)
+			first := p.evaluate()
+
+			r.now = first.Add(time.Minute)
+			if pausedWithin {
+				p.r.owner.confirm(r.now, true)
+				r.appending = func() { r.now = first.Add(time.Minute + storage.Silence) }
+			}
+			p.evaluate()
+			r.now = first.Add(time.Minute)
+			require.Equal(t, "3.", r.stored(`load:max`, first, time.Minute))
+
+			r.appending = nil
+			r.now = first.Add(2 * time.Minute)
+			mine, err := p.r.owner.look(t.Context())
+			require.NoError(t, err)
+			require.True(t, mine)
+			p.evaluate()
+			require.Equal(t, "333", r.stored(`load:max`, first, time.Minute))
+			require.Equal(t, "111", r.stored(`ALERTS`, first, time.Minute))
+		})
+	}
+}
+
+// A process that reads, and can't tell the others that it is there, ends before they take the rules.
+func TestOwnerThatIsNotHeard(t *testing.T) {
+	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	var passed atomic.Int64
+	now := func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	var mute atomic.Bool
+	o := storage.DefaultOptions()
+	o.Shared, o.Now = true, now
+	store, err := storage.Open(t.Context(), faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if mute.Load() && op.Kind == faultengine.Write && op.Table == engine.Processes {
+			return faultengine.Fail(nil)
+		}
+		return faultengine.Pass()
+	}), o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	require.NoError(t, store.WaitReady(t.Context()))
+	owner := newOwner(store, now)
+	mine, err := owner.look(t.Context())
+	require.NoError(t, err)
+	require.True(t, mine)
+	mute.Store(true)
+	for range storage.Silence/time.Second - 1 {
+		passed.Add(int64(time.Second))
+		_, err = owner.look(t.Context())
+	}
+	require.ErrorIs(t, err, errUnheard)
+	passed.Store(int64(storage.Silence))
+	require.False(t, owner.confirmed())
+}
+
+// A process that doesn't evaluate shows since when alerts are pending, also when they are due and not evaluated yet.
+func TestViewOfPendingAlerts(t *testing.T) {
+	r := newRig(t)
+	r.file(takeoverRules)
+	p := r.process()
+	r.write(`load`, 9)
+	first := p.evaluate()
+	r.now = first.Add(time.Minute)
+	ruler, err := New(r.store, r.options())
+	require.NoError(t, err)
+	ruler.see(true)
+	ctx, cancel := contextOf(t)
+	defer cancel()
+	loaded := ruler.Retriever(ctx).AlertingRules()[1] // One that fires comes first.
+	require.Equal(t, "Loaded", loaded.Name())
+	require.Len(t, loaded.ActiveAlerts(), 1)
+	require.WithinDuration(t, first, loaded.ActiveAlerts()[0].ActiveAt, time.Second)
+}
