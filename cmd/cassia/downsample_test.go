@@ -71,6 +71,7 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 // TestDownsampleCommand works off what a server left: unsealed samples, and sealed ones without rollups. It is
 // interrupted again and again, and run until nothing is left to do.
 func TestDownsampleCommand(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	binary := builtCassia(t)

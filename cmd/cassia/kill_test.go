@@ -86,6 +86,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for a minute: leave -short out")
 	}
+	t.Parallel()
 	binary := builtCassia(t)
 	k := newKilled(t, killLoads(t, time.Now()), promrig.Cassia(binary, t.TempDir(), address(t),
 		"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d"))
