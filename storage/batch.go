@@ -145,7 +145,7 @@ type exemplarEntry struct {
 	data   []byte
 }
 
-// Exemplar adds an exemplar; e.Ts is in milliseconds. Of a series and slot the newest 1,024 are kept. It returns
+// Exemplar adds an exemplar; e.Ts is in milliseconds. Of a series and slot 1,024 are kept. It returns
 // an *InvalidExemplarError, a *tenant.LimitError, ErrTooOld, ErrTooFarAhead or nil. e stays the caller's.
 func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	if err := b.checkTime(ref, e.Ts); err != nil {

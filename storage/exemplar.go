@@ -11,14 +11,16 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
 const (
-	// maxSlotExemplars is how many exemplars of a series and slot are kept: the newest. It is one every seven
-	// seconds of a slot of two hours.
+	// maxSlotExemplars is how many exemplars of a series and slot are kept, one every seven seconds of a slot of two
+	// hours: the newest newestExemplars, and of those before them as many as there is room for, drawn evenly.
 	maxSlotExemplars = 1024
+	newestExemplars  = 256
 	// maxExemplarRow is from how many bytes a row takes no further exemplar.
 	maxExemplarRow = 64 << 10
 	// exemplarBytes is what an exemplar takes in memory besides its encoding.
@@ -110,13 +112,41 @@ func (e storedExemplar) compare(o storedExemplar) int {
 	return cmp.Or(cmp.Compare(e.t, o.t), bytes.Compare(e.data, o.data))
 }
 
-// newestExemplars sorts what was found of a series in a slot, and leaves out what is there twice, and the
-// oldest where they are too many. Done to parts, and then to what is left of all, it leaves the same: so it
-// doesn't matter in which order, and in how many rows, they came.
-func newestExemplars(list []storedExemplar) []storedExemplar {
+// keepExemplars sorts what was found of a series in a slot, and leaves out what is there twice. Where it is too much it
+// leaves the newest, and of the others a sample: those of the least hashes, as bottom-k sketches draw them
+// (Cohen and Kaplan, 2007). Done to parts, and then to what is left of all, it leaves the same: so it doesn't matter in
+// which order, and in how many rows, they came.
+func keepExemplars(list []storedExemplar) []storedExemplar {
 	slices.SortFunc(list, storedExemplar.compare)
 	list = slices.CompactFunc(list, func(a, b storedExemplar) bool { return a.compare(b) == 0 })
-	return list[max(0, len(list)-maxSlotExemplars):]
+	if len(list) <= maxSlotExemplars {
+		return list
+	}
+	older, newest := list[:len(list)-newestExemplars], list[len(list)-newestExemplars:]
+	drawn := make([]drawnExemplar, len(older))
+	for i, e := range older {
+		drawn[i] = drawnExemplar{e.lot(), e}
+	}
+	slices.SortFunc(drawn, func(a, b drawnExemplar) int { return cmp.Or(cmp.Compare(a.lot, b.lot), a.compare(b.storedExemplar)) })
+	kept := older[:0]
+	for _, d := range drawn[:maxSlotExemplars-newestExemplars] {
+		kept = append(kept, d.storedExemplar)
+	}
+	slices.SortFunc(kept, storedExemplar.compare)
+	return append(kept, newest...)
+}
+
+type drawnExemplar struct {
+	lot uint64
+	storedExemplar
+}
+
+// lot is the number by which an exemplar is drawn: the same in every process, for ever.
+func (e storedExemplar) lot() uint64 {
+	h := xxhash.New()
+	_, _ = h.Write(binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(e.t)))
+	_, _ = h.Write(e.data)
+	return h.Sum64()
 }
 
 // appendExemplars appends a row of sorted exemplars:
@@ -188,7 +218,7 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	before := x.bytes
 	x.bytes += exemplarBytes + len(data)
 	if len(x.list) >= 2*maxSlotExemplars {
-		x.list = slices.Clone(newestExemplars(x.list))
+		x.list = slices.Clone(keepExemplars(x.list))
 		x.bytes = 0
 		for _, e := range x.list {
 			x.bytes += exemplarBytes + len(e.data)

@@ -21,7 +21,7 @@ func (x *sealer) exemplars(c *collected) error {
 	if len(list) == 0 {
 		return nil
 	}
-	list = newestExemplars(list)
+	list = keepExemplars(list)
 	named := x.deletesOf(c.series).ids()
 	if x.again {
 		have, err := x.sealedExemplars(c.series, &named)
@@ -60,9 +60,9 @@ func (x *sealer) sealedExemplars(s *Series, named *exempt) (have []storedExempla
 	return have, err
 }
 
-// missingExemplars returns those of list that aren't in have and are among the newest of both.
+// missingExemplars returns those of list that aren't in have and are kept of both.
 func missingExemplars(list, have []storedExemplar) (missing []storedExemplar) {
-	all := newestExemplars(slices.Concat(list, have))
+	all := keepExemplars(slices.Concat(list, have))
 	slices.SortFunc(have, storedExemplar.compare)
 	for _, e := range list {
 		_, kept := slices.BinarySearchFunc(all, e, storedExemplar.compare)

@@ -14,7 +14,7 @@ import (
 
 // Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
 // the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
-// the newest 1,024 are kept. What is past the retention of raw samples is hidden. It returns ErrNotReady, and
+// 1,024 are kept, the newest among them. What is past the retention of raw samples is hidden. It returns ErrNotReady, and
 // ErrQueryTooLarge where more would have to be read than Options.QueryBytes.
 func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	if err := s.Ready(); err != nil {
@@ -193,7 +193,7 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	builder := labels.NewScratchBuilder(4)
 	for id, found := range f.found {
 		r := exemplar.QueryResult{SeriesLabels: found.labels}
-		for _, e := range f.newest(found.list) {
+		for _, e := range f.kept(found.list) {
 			if e.t < f.r.minT || e.t > f.r.maxT {
 				continue
 			}
@@ -212,8 +212,8 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	return out, nil
 }
 
-// newest sorts exemplars of a series, and bounds those of each slot.
-func (f *exemplarFinder) newest(list []storedExemplar) (kept []storedExemplar) {
+// kept sorts exemplars of a series, and bounds those of each slot.
+func (f *exemplarFinder) kept(list []storedExemplar) (kept []storedExemplar) {
 	slices.SortFunc(list, storedExemplar.compare)
 	for len(list) > 0 {
 		end := f.r.s.period.slotEnd(f.r.s.period.slotOf(list[0].t))
@@ -221,7 +221,7 @@ func (f *exemplarFinder) newest(list []storedExemplar) (kept []storedExemplar) {
 		for n < len(list) && list[n].t <= end {
 			n++
 		}
-		kept = append(kept, newestExemplars(list[:n])...)
+		kept = append(kept, keepExemplars(list[:n])...)
 		list = list[n:]
 	}
 	return kept

@@ -81,30 +81,30 @@ func FuzzExemplars(f *testing.F) {
 	})
 }
 
-// TestNewestExemplarsConverge cuts a set of exemplars into parts in any way, and has the same left of them.
-func TestNewestExemplarsConverge(t *testing.T) {
+// TestKeptExemplarsConverge cuts a set of exemplars into parts in any way, and has the same left of them.
+func TestKeptExemplarsConverge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []storedExemplar
 	for range 3 * maxSlotExemplars {
 		all = append(all, storedExemplar{rng.Int64N(5000), []byte{byte(rng.IntN(3))}})
 	}
-	want := newestExemplars(slices.Clone(all))
+	want := keepExemplars(slices.Clone(all))
 	require.Len(t, want, maxSlotExemplars)
 	for range 20 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		var rows []storedExemplar
 		for rest := all; len(rest) > 0; {
 			n := min(len(rest), 1+rng.IntN(2*maxSlotExemplars))
-			rows = append(rows, missingExemplars(newestExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
+			rows = append(rows, missingExemplars(keepExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
 			rest = rest[n:]
 		}
-		require.Equal(t, want, newestExemplars(rows))
+		require.Equal(t, want, keepExemplars(rows))
 		var tail exemplarTail
 		for _, e := range all {
 			tail.add(e.t, e.data)
 			require.Less(t, len(tail.list), 2*maxSlotExemplars)
 		}
-		require.Equal(t, want, newestExemplars(tail.list))
+		require.Equal(t, want, keepExemplars(tail.list))
 	}
 }
 
@@ -204,7 +204,7 @@ func TestExemplarsAreBounded(t *testing.T) {
 	for i := range sent {
 		all = append(all, traced(start+1+int64(i), float64(i), strings.Repeat("x", 100)))
 	}
-	newest := slices.Clone(all[sent-maxSlotExemplars:])
+	newest := slices.Clone(all[sent-newestExemplars:])
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i, part := range [][]exemplar.Exemplar{all[:1000], all[1000:2500], all[2500:]} {
 		ts.exemplarsOf("ann", ls, part...)
@@ -216,14 +216,24 @@ func TestExemplarsAreBounded(t *testing.T) {
 		got, err := ts.Exemplars(t.Context(), "ann", start, start+sent, matchName("m"))
 		require.NoError(t, err)
 		require.Len(t, got, 1)
-		require.Equal(t, newest, got[0].Exemplars)
-		got, err = ts.Exemplars(t.Context(), "ann", start, start+10, matchName("m"))
+		kept := got[0].Exemplars
+		require.Len(t, kept, maxSlotExemplars)
+		older := kept[:maxSlotExemplars-newestExemplars]
+		require.Equal(t, newest, kept[len(older):])
+		// An even sample: of each tenth of the time before, about a tenth of it.
+		tenths := make([]int, 10)
+		for _, e := range older {
+			tenths[(e.Ts-start-1)*10/(sent-newestExemplars)]++
+		}
+		require.Greater(t, slices.Min(tenths), len(older)/20, "%v", tenths)
+		require.Less(t, slices.Max(tenths), len(older)/5, "%v", tenths)
+		got, err = ts.Exemplars(t.Context(), "ann", start, older[10].Ts, matchName("m"))
 		require.NoError(t, err)
-		require.Empty(t, got, "the oldest aren't kept, whatever range is asked for")
+		require.Equal(t, older[:11], got[0].Exemplars, "the same are kept, whatever range is asked for")
 		require.NoError(t, ts.SealAll(t.Context()))
 	}
 	small := openTestStore(t, func(o *Options) { o.QueryBytes = 10_000 })
-	small.exemplarsOf("ann", ls, newest...)
+	small.exemplarsOf("ann", ls, all...)
 	_, err := small.Exemplars(t.Context(), "ann", start, start+sent, matchName("m"))
 	require.ErrorIs(t, err, ErrQueryTooLarge)
 	require.NoError(t, small.SealAll(t.Context()))

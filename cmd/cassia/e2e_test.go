@@ -169,7 +169,7 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 	time.Sleep(afterOutage)
 	end := time.Now().Truncate(time.Second)
 	for _, s := range stacks {
-		// The tests below may wait for minutes until others are done, and of a series the newest exemplars alone are kept.
+		// The tests below may wait for minutes until others are done, and of many exemplars of a series only a sample is kept.
 		s.traced.Close()
 	}
 

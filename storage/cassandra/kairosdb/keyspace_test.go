@@ -143,16 +143,16 @@ func TestReader(t *testing.T) {
 		"kairos_legacy map[host:a] -2500 7",
 		"kairos_legacy map[host:a] -1 8",
 		"kairos_legacy map[host:a] 0 0.5", "kairos_legacy map[host:a] 1 0",
-		"kairos_double map[host:a] 1794441600500 0.5", "kairos_double map[host:a] 1794441601000 0.5",
-		"kairos_legacy map[host:a] 1794441600003 9",
 		"kairos_long map[host:a] 1794441600000 1", "kairos_long map[host:a] 1794441601000 1", "kairos_long map[host:a] 1796255999999 1",
-		"kairos_string map[host:a] 1794441600007 0",
 		"kairos_long map[url:http://x] 1794441600002 1", "kairos_long map[url:http://x] 1794441600001 1",
+		"kairos_double map[host:a] 1794441600500 0.5", "kairos_double map[host:a] 1794441601000 0.5",
+		"kairos_string map[host:a] 1794441600007 0",
+		"kairos_legacy map[host:a] 1794441600003 9",
 		"kairos_long map[host:a] 1796256000000 1",
 	}, all)
 	require.Equal(t, 2, damaged, "a key, and a value")
 	all, damaged = everything(t, k, "m", rowTime+1000, rowTime+1999)
-	require.Equal(t, []string{"kairos_double map[host:a] 1794441601000 0.5", "kairos_long map[host:a] 1794441601000 1"}, all)
+	require.Equal(t, []string{"kairos_long map[host:a] 1794441601000 1", "kairos_double map[host:a] 1794441601000 0.5"}, all)
 	require.Equal(t, 1, damaged, "the key; the value lies elsewhere")
 	all, _ = everything(t, k, "m", -3, -1)
 	require.Equal(t, []string{"kairos_legacy map[host:a] -1 8"}, all)

@@ -187,6 +187,7 @@ step('every view in light, dark and small', async () => {
     light: {}, dark: { colorScheme: 'dark' }, small: { viewport: { width: 360, height: 740 } }, smallDark: { viewport: { width: 360, height: 740 }, colorScheme: 'dark' },
   })) {
     for (const [name, [place, sign]] of Object.entries(views)) {
+      if ((name === 'table' || name === 'explain') && kind !== 'small' && kind !== 'dark') continue; // Colours and widths are others' too.
       const page = await open(options);
       await page.goto(`${base}/#/${place}`);
       await page.locator(sign).first().waitFor();
