@@ -121,8 +121,8 @@ func (r *sharedRig) metric(i int, name string) (sum float64) {
 type sender struct {
 	labels []prompb.Label
 	v      func(at int64) float64
-	// every is the time between two samples, which are late by behind.
-	every, behind time.Duration
+	// every is the time between two samples, from offset on, which are late by behind.
+	every, offset, behind time.Duration
 
 	mu    sync.Mutex
 	acked []int64 // times of what was acknowledged
@@ -153,7 +153,7 @@ func (s *sender) start(ctx context.Context, t *testing.T, to *promrig.Process) (
 }
 
 func (s *sender) run(ctx context.Context, url string) error {
-	for at := time.Now().Truncate(s.every); ; at = at.Add(s.every) {
+	for at := time.Now().Truncate(s.every).Add(s.offset); ; at = at.Add(s.every) {
 		pause := time.NewTimer(time.Until(at.Add(s.behind)))
 		select {
 		case <-ctx.Done():
