@@ -177,7 +177,9 @@ func testFacts(t *testing.T, e *Engine) {
 }
 
 func testSpoiledSchema(t *testing.T, o Options) {
-	session, err := o.direct(o.Hosts[0])
+	longer := o
+	longer.Timeout = 2 * schemaTimeout // as where Cassia itself changes tables
+	session, err := longer.direct(o.Hosts[0])
 	require.NoError(t, err)
 	defer session.Close()
 	run := func(format string, args ...any) {
