@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,35 @@ type rig struct {
 	// posts counts the requests with a body, waits what the client waited for.
 	posts int
 	waits []time.Duration
+	// mu orders what the server does with all this, and what on shares with its test, before and after what the test does.
+	mu sync.Mutex
+}
+
+// lets says whether the server gets a request.
+func (r *rig) lets(w http.ResponseWriter, q *http.Request) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q.Method == http.MethodPost {
+		r.posts++
+	}
+	return r.on == nil || r.on(w, q)
+}
+
+// ordered makes requests of a rig's client.
+type ordered struct {
+	r  *rig
+	to http.RoundTripper
+}
+
+func (o ordered) RoundTrip(q *http.Request) (*http.Response, error) {
+	o.r.order() // What the test did before is seen by the server,
+	defer o.r.order()
+	return o.to.RoundTrip(q) // and what the server did by the test.
+}
+
+func (r *rig) order() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 }
 
 func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *rig {
@@ -72,10 +102,7 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	mux.HandleFunc(Path, r.server.Import)
 	mux.HandleFunc(Path+"/compare", r.server.Compare)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.Method == http.MethodPost {
-			r.posts++
-		}
-		if r.on == nil || r.on(w, q) {
+		if r.lets(w, q) {
 			mux.ServeHTTP(w, q.WithContext(tenant.Into(q.Context(), q.Header.Get(tenant.Header))))
 		}
 	}))
@@ -84,6 +111,7 @@ func newRig(t *testing.T, change func(*Options), store func(*storage.Options)) *
 	u, err := url.Parse(s.URL)
 	require.NoError(t, err)
 	at := now
+	s.Client().Transport = ordered{r, s.Client().Transport}
 	r.Client = &Client{
 		To: fetch.Client{HTTP: s.Client(), URL: u}, Patience: time.Minute, Now: func() time.Time { return at },
 		Wait: func(_ context.Context, d time.Duration) error {
