@@ -15,23 +15,29 @@ import (
 	promconfig "github.com/prometheus/common/config"
 )
 
-// httpConfigFlag declares how a command logs in at a server, and returns the file's name: the same file for every
-// command, and for promtool.
-func httpConfigFlag(cmd *kingpin.CmdClause) *string {
-	return cmd.Flag("http.config.file", "How to log in at the server, and whom to trust: Prometheus' HTTP client configuration, as promtool's flag of that name takes it.").
-		PlaceHolder("FILE").String()
+// httpConfig is how a command logs in at a server: the same file for every command, and for promtool. flag names it.
+type httpConfig struct{ flag, file string }
+
+func httpConfigFlag(cmd *kingpin.CmdClause) *httpConfig {
+	return newHTTPConfig(cmd, "http.config.file", "How to log in at the server, and whom to trust: Prometheus' HTTP client configuration, as promtool's flag of that name takes it.")
 }
 
-// httpClient returns what makes requests to a URL as the file says; file "": as usual, with the proxy that the environment
+func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
+	c := &httpConfig{flag: flag}
+	cmd.Flag(flag, help).PlaceHolder("FILE").StringVar(&c.file)
+	return c
+}
+
+// client returns what makes requests to a URL as the file says; no file: as usual, with the proxy that the environment
 // names. A user in the URL logs in, too, where the file doesn't.
-func httpClient(file, to string) (*http.Client, error) {
+func (c *httpConfig) client(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
 	wrong := func(err error) (*http.Client, error) {
-		return nil, fmt.Errorf("--http.config.file=%s: %s", file, unknownKey.ReplaceAllString(oneLine(err), "the key $1 is unknown"))
+		return nil, fmt.Errorf("--%s=%s: %s", c.flag, c.file, unknownKey.ReplaceAllString(oneLine(err), "the key $1 is unknown"))
 	}
-	if file != "" {
-		read, _, err := promconfig.LoadHTTPConfigFile(file)
+	if c.file != "" {
+		read, _, err := promconfig.LoadHTTPConfigFile(c.file)
 		if err != nil {
 			return wrong(err)
 		}

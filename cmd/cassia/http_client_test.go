@@ -39,7 +39,7 @@ func TestServerFlags(t *testing.T) {
 		if c.file != "" {
 			c.file = filepath.Join(dir, c.file)
 		}
-		client, err := (&serverFlags{httpFile: &c.file, headers: c.headers}).client(c.url)
+		client, err := (&serverFlags{login: &httpConfig{"http.config.file", c.file}, headers: c.headers}).client(c.url)
 		require.NoError(t, err)
 		answer, err := client.Do(t.Context(), http.MethodGet, client.URL, nil, nil)
 		require.NoError(t, err)
@@ -62,10 +62,12 @@ func TestHTTPConfigFile(t *testing.T) {
 		"authorization: {credentials: s3cret}":                            "the URL has a user, too",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		_, err := httpClient(file, "http://u:pw1234@localhost:1")
-		require.ErrorContains(t, err, "--http.config.file="+file+": ")
-		require.ErrorContains(t, err, want)
-		require.NotContains(t, err.Error(), "s3cret")
-		require.NotContains(t, err.Error(), "pw1234")
+		for _, flag := range []string{"http.config.file", "url.http.config.file"} {
+			_, err := (&httpConfig{flag, file}).client("http://u:pw1234@localhost:1")
+			require.ErrorContains(t, err, "--"+flag+"="+file+": ")
+			require.ErrorContains(t, err, want)
+			require.NotContains(t, err.Error(), "s3cret")
+			require.NotContains(t, err.Error(), "pw1234")
+		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/cmd/internal/config"
@@ -63,12 +62,8 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 // selection parses what is wanted of the source.
 func (c *importCommand) selection() (sel importer.Selection, err error) {
 	sel = importer.Everything()
-	for _, text := range c.matches {
-		ms, err := parser.NewParser(parser.Options{}).ParseMetricSelector(text)
-		if err != nil {
-			return sel, fmt.Errorf("--match=%s: %s", text, oneLine(err))
-		}
-		sel.Matchers = append(sel.Matchers, ms)
+	if sel.Matchers, err = parseSelectors(c.matches); err != nil {
+		return sel, err
 	}
 	for _, text := range c.add {
 		name, value, ok := strings.Cut(text, "=")

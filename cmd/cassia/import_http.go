@@ -19,13 +19,13 @@ import (
 
 // serverFlags say how to reach a server that history comes from.
 type serverFlags struct {
-	headers  []string
-	httpFile *string
-	piece    string
+	headers []string
+	login   *httpConfig
+	piece   string
 }
 
 func newServerFlags(cmd *kingpin.CmdClause) *serverFlags {
-	f := &serverFlags{httpFile: httpConfigFlag(cmd)}
+	f := &serverFlags{login: httpConfigFlag(cmd)}
 	cmd.Flag("header", "Header of each request, as 'Name: value', such as 'X-Scope-OrgID: team-a'. May be given several times.").StringsVar(&f.headers)
 	cmd.Flag("piece", "How much time one request asks for, at most 1d; less where the server refuses.").Default("1d").StringVar(&f.piece)
 	return f
@@ -47,7 +47,7 @@ func (f *serverFlags) client(url string) (c fetch.Client, err error) {
 	if c.URL, err = fetch.ParseURL(url, c.Header); err != nil {
 		return c, err
 	}
-	c.HTTP, err = httpClient(*f.httpFile, url)
+	c.HTTP, err = f.login.client(url)
 	return c, err
 }
 

@@ -22,7 +22,8 @@ const importPatience = 5 * time.Minute
 
 // urlFlags say which server an import goes to, if it goes to one.
 type urlFlags struct {
-	url, httpFile string
+	url   string
+	login *httpConfig
 	// said tells of flags that are a server's own affair which of them were given.
 	said map[string]*bool
 }
@@ -31,8 +32,7 @@ func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
 	f := &urlFlags{said: map[string]*bool{}}
 	cmd.Flag("url", "The server whose store gets the history, such as http://localhost:9201, while it runs. Default: none, the store is opened here.").StringVar(&f.url)
 	// A source may have a login of its own.
-	cmd.Flag("url.http.config.file", "How to log in there, as an admin: Prometheus' HTTP client configuration, as promtool's --http.config.file.").
-		PlaceHolder("FILE").StringVar(&f.httpFile)
+	f.login = newHTTPConfig(cmd, "url.http.config.file", "How to log in there, as an admin: Prometheus' HTTP client configuration, as promtool's --http.config.file.")
 	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace", "retention.5m", "retention.1h", "retention.file"} {
 		f.said[name] = new(bool)
 		cmd.GetFlag(name).IsSetByUser(f.said[name])
@@ -55,7 +55,7 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 	c := &overhttp.Client{
 		To: fetch.Client{URL: u, Header: header}, Patience: importPatience, Wait: fetch.Wait, Now: time.Now, Waiting: waiting,
 	}
-	c.To.HTTP, err = httpClient(f.httpFile, f.url)
+	c.To.HTTP, err = f.login.client(f.url)
 	return c, err
 }
 

@@ -34,7 +34,10 @@ func (p *process) snapshots() (make func(dir string) error, in string) {
 }
 
 // serverOfDirectory is the one that uses a directory.
-type serverOfDirectory struct{ url, httpFile *string }
+type serverOfDirectory struct {
+	url   *string
+	login *httpConfig
+}
 
 func serverOfDirectoryFlags(cmd *kingpin.CmdClause) *serverOfDirectory {
 	return &serverOfDirectory{
@@ -45,7 +48,7 @@ func serverOfDirectoryFlags(cmd *kingpin.CmdClause) *serverOfDirectory {
 
 // snapshot makes the server make a snapshot of the directory, and returns its name.
 func (s *serverOfDirectory) snapshot(ctx context.Context, dir string) (name string, err error) {
-	client, err := httpClient(*s.httpFile, *s.url)
+	client, err := s.login.client(*s.url)
 	if err != nil {
 		return "", err
 	}
