@@ -158,7 +158,7 @@ func (m *importing) add(in *ImportedSeries) error {
 		m.stats.Refuse(in.Labels, samples.Len(), err)
 		return nil
 	}
-	m.canonical(in.Labels, samples)
+	samples.Canonical(func(err error) { m.stats.Refuse(in.Labels, 1, &InvalidHistogramError{Err: err}) })
 	samples.Normalize()
 	if samples.Len() == 0 {
 		return nil
@@ -198,24 +198,6 @@ func (m *importing) add(in *ImportedSeries) error {
 		m.stats.Series++
 	}
 	return nil
-}
-
-// canonical brings histograms into the form in which they are stored, and drops those that have none.
-func (m *importing) canonical(ls labels.Labels, samples *chunk.Samples) {
-	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {
-		return h.Int == nil && h.Float == nil
-	})
-	kept := samples.H[:0]
-	for _, h := range samples.H {
-		canonical, err := chunk.Canonical(h)
-		if err != nil {
-			m.stats.Refuse(ls, 1, &InvalidHistogramError{Err: err})
-			continue
-		}
-		kept = append(kept, canonical)
-	}
-	clear(samples.H[len(kept):])
-	samples.H = kept
 }
 
 // cutSamples cuts normalized samples behind a timestamp. Both parts share the memory of samples.

@@ -51,6 +51,25 @@ func (s *Samples) AppendFloat(t, st int64, v float64) {
 // AppendHistogram adds a histogram sample, which must be canonical (see Canonical).
 func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
 
+// Canonical brings the histograms into their canonical form. It leaves out those that have none, of which it tells why,
+// and those that are none at all.
+func (s *Samples) Canonical(refused func(error)) {
+	kept := s.H[:0]
+	for _, h := range s.H {
+		if h.Int == nil && h.Float == nil {
+			continue
+		}
+		c, err := Canonical(h)
+		if err != nil {
+			refused(err)
+			continue
+		}
+		kept = append(kept, c)
+	}
+	clear(s.H[len(kept):])
+	s.H = kept
+}
+
 // AppendAll appends the samples of other, which may be kept and changed afterwards; histograms are shared.
 func (s *Samples) AppendAll(other *Samples) {
 	for i, t := range other.T {

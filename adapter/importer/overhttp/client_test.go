@@ -2,6 +2,7 @@ package overhttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -280,7 +281,7 @@ func TestLongSeriesAreCut(t *testing.T) {
 			for _, at := range s.Samples.T {
 				if day := (at + 1000*dayMS - 1) / dayMS; day < 1100 {
 					in := fmt.Sprint(i, " ", j)
-					require.Equal(t, in, cmpOr(days[day], in), "day %d is cut", day)
+					require.Equal(t, in, cmp.Or(days[day], in), "day %d is cut", day)
 					days[day] = in
 				}
 			}
@@ -290,18 +291,10 @@ func TestLongSeriesAreCut(t *testing.T) {
 	require.Greater(t, len(sent), 4)
 }
 
-func cmpOr(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
-}
-
 func FuzzDecode(f *testing.F) {
 	for _, s := range history(1, 1, 4) {
 		s.Samples.Normalize()
-		p := &packer{stats: &storage.ImportStats{}}
-		p.canonical(s)
+		s.Samples.Canonical(func(err error) { require.NoError(f, err) })
 		one, _, err := appendSeries(nil, s.Labels, s.Samples)
 		require.NoError(f, err)
 		f.Add(one)

@@ -40,30 +40,12 @@ type packer struct {
 
 // add packs a series, whose samples become the packer's.
 func (p *packer) add(s storage.ImportedSeries) error {
-	p.canonical(s)
+	s.Samples.Canonical(func(err error) { p.stats.Refuse(s.Labels, 1, &storage.InvalidHistogramError{Err: err}) })
 	s.Samples.Normalize()
 	if s.Samples.Len() == 0 {
 		return nil
 	}
 	return p.pack(s.Labels, s.Samples)
-}
-
-// canonical brings histograms into the form that chunks have, and counts and leaves out those that have none.
-func (p *packer) canonical(s storage.ImportedSeries) {
-	kept := s.Samples.H[:0]
-	for _, h := range s.Samples.H {
-		if h.Int == nil && h.Float == nil {
-			continue
-		}
-		c, err := chunk.Canonical(h)
-		if err != nil {
-			p.stats.Refuse(s.Labels, 1, &storage.InvalidHistogramError{Err: err})
-			continue
-		}
-		kept = append(kept, c)
-	}
-	clear(s.Samples.H[len(kept):])
-	s.Samples.H = kept
 }
 
 // pack packs normalized samples, in halves where they are too many.
