@@ -156,7 +156,7 @@ func (f *follower) refuse() {
 // pass reads what is new.
 func (f *follower) pass(ctx context.Context) error {
 	begun := f.s.opts.Now()
-	if elapsed(f.begun, begun) > tailLife/2 {
+	if Elapsed(f.begun, begun) > tailLife/2 {
 		if err := f.wholeStage(ctx); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (f *follower) pass(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if took := elapsed(begun, f.s.opts.Now()); took > tailLife/2 { // Tails may have expired before they were read.
+	if took := Elapsed(begun, f.s.opts.Now()); took > tailLife/2 { // Tails may have expired before they were read.
 		return fmt.Errorf("%w: following other processes took %v", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	f.begun = begun

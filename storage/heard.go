@@ -17,17 +17,6 @@ type Heard struct {
 	at map[string]heardBeat
 }
 
-// Unheard is how long it is since this process told the others durably that it is there; 0 where it is alone. From Silence
-// on they take its leases.
-func (s *Store) Unheard() time.Duration {
-	if !s.opts.Shared {
-		return 0
-	}
-	s.processes.mu.Lock()
-	defer s.processes.mu.Unlock()
-	return elapsed(s.processes.last, s.opts.Now())
-}
-
 type heardBeat struct {
 	beat int64
 	at   time.Time

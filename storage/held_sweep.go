@@ -17,7 +17,7 @@ import (
 func (c *cluster) sweep(ctx context.Context, ch *choice) error {
 	now := c.r.now()
 	first := c.swept.IsZero()
-	if !first && elapsed(c.swept, now) < max(sweepEvery, 10*c.r.opts.Failover) {
+	if !first && Elapsed(c.swept, now) < max(sweepEvery, 10*c.r.opts.Failover) {
 		return nil
 	}
 	c.mu.Lock()

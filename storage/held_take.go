@@ -176,7 +176,7 @@ func (t *taking) commit(ctx context.Context) error {
 func (t *taking) renew(ctx context.Context) error {
 	c, self := t.c, t.c.r.s.Writer()
 	c.mu.Lock()
-	due := t.ch.Taking == self && elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
+	due := t.ch.Taking == self && Elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
 	c.mu.Unlock()
 	if !due {
 		return nil

@@ -120,10 +120,21 @@ func (p *processes) beat(ctx context.Context) error {
 	return nil
 }
 
-// elapsed is how long it is since a time was read from the clock, at least: a machine that was suspended
+// Elapsed is how long it is since a time was read from the clock, at least: a machine that was suspended
 // doesn't count it in the monotonic clock, and one whose clock was set not in the other.
-func elapsed(since, now time.Time) time.Duration {
+func Elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since).Abs(), now.Round(0).Sub(since.Round(0)).Abs())
+}
+
+// Unheard is how long it is since this process told the others durably that it is there; 0 where it is alone. From Silence
+// on they take its leases.
+func (s *Store) Unheard() time.Duration {
+	if !s.opts.Shared {
+		return 0
+	}
+	s.processes.mu.Lock()
+	defer s.processes.mu.Unlock()
+	return Elapsed(s.processes.last, s.opts.Now())
 }
 
 // mayAcknowledge says why a commit that was begun at started, and is durable, mustn't be acknowledged:
@@ -136,9 +147,9 @@ func (s *Store) mayAcknowledge(started time.Time) error {
 	switch {
 	case p.clockBy.Abs() > maxClockOff:
 		return p.clockError()
-	case elapsed(p.last, now) > maxSilence:
-		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, elapsed(p.last, now).Round(time.Second))
-	case elapsed(started, now) > commitTimeout:
+	case Elapsed(p.last, now) > maxSilence:
+		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, Elapsed(p.last, now).Round(time.Second))
+	case Elapsed(started, now) > commitTimeout:
 		return fmt.Errorf("%w: the write took longer than %v", engine.ErrUnavailable, commitTimeout)
 	}
 	return nil

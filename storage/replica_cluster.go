@@ -62,7 +62,7 @@ func (c *cluster) hear(replica string) bool {
 	defer c.mu.Unlock()
 	if _, ok := c.heard[replica]; !ok && len(c.heard) >= maxReplicas {
 		for name, at := range c.heard {
-			if elapsed(at, now) > forgetReplica {
+			if Elapsed(at, now) > forgetReplica {
 				delete(c.heard, name)
 			}
 		}
@@ -123,7 +123,7 @@ func (c *cluster) current() (*choice, bool) {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.choice, c.choice != nil && elapsed(c.known, now) <= c.r.fresh()
+	return c.choice, c.choice != nil && Elapsed(c.known, now) <= c.r.fresh()
 }
 
 // refresh reads the row. It returns false if there is none.
@@ -283,7 +283,7 @@ func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.choice != nil && c.choice.Epoch == epoch && now.Before(c.right) && elapsed(c.renewed, now) < c.r.fresh()
+	return c.choice != nil && c.choice.Epoch == epoch && now.Before(c.right) && Elapsed(c.renewed, now) < c.r.fresh()
 }
 
 // acknowledged notes which samples of the elected replica became durable, unless another one may have been elected

@@ -160,7 +160,7 @@ func (c *cluster) hold(ctx context.Context, ch *choice, replica string, b *heldB
 	c.mu.Lock()
 	c.held = append(c.held, rows...)
 	c.mu.Unlock()
-	if late := elapsed(started, c.r.now()); late > commitTimeout {
+	if late := Elapsed(started, c.r.now()); late > commitTimeout {
 		return fmt.Errorf("%w: holding samples took %v", engine.ErrUnavailable, late)
 	}
 	return nil

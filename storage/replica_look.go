@@ -134,7 +134,7 @@ func (c *cluster) leave(ctx context.Context, ch *choice) error {
 // over what a process was about to store that isn't heard either.
 func (c *cluster) elect(ctx context.Context, ch *choice) error {
 	c.mu.Lock()
-	silent := elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
+	silent := Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
 	c.mu.Unlock()
 	self := c.r.s.Writer()
 	if !silent || ch.Taking == self {

@@ -28,8 +28,8 @@ const probeSeries = 100
 
 // lastStored finds the newest time before due, or due itself, at which a group has stored something; no further back than
 // is caught up.
-func (m *manager) lastStored(ctx context.Context, g *rules.Group, due time.Time) (last time.Time, found bool, err error) {
-	times := min(int64(m.r.o.CatchUpTimes), int64(m.r.o.CatchUp/g.Interval()))
+func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (last time.Time, found bool, err error) {
+	times := min(int64(r.o.CatchUpTimes), int64(r.o.CatchUp/g.Interval()))
 	slots := make(map[int64]time.Time, times+1)
 	for i := range times + 1 {
 		slot := due.Add(-time.Duration(i) * g.Interval())
@@ -37,7 +37,7 @@ func (m *manager) lastStored(ctx context.Context, g *rules.Group, due time.Time)
 	}
 	from, to := due.Add(-time.Duration(times)*g.Interval()), due
 	for _, rule := range g.Rules() {
-		err = m.each(ctx, g, rule, from, to, probeSeries, func(_ labels.Labels, t int64, _ float64) {
+		err = r.each(ctx, g, rule, from, to, probeSeries, func(_ labels.Labels, t int64, _ float64) {
 			if slot, ok := slots[t]; ok && (!found || slot.After(last)) {
 				last, found = slot, true
 			}
@@ -63,7 +63,7 @@ func (m *manager) stored(ctx context.Context, g *rules.Group, at time.Time) *sto
 	s := &stored{there: map[uint64]struct{}{}, series: map[uint64]struct{}{}}
 	for _, rule := range g.Rules() {
 		of := leftover{rule: rule}
-		err := m.each(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) {
+		err := m.r.each(ctx, g, rule, at, at, 0, func(ls labels.Labels, _ int64, v float64) {
 			s.there[ls.Hash()] = struct{}{}
 			if !value.IsStaleNaN(v) {
 				of.series = append(of.series, ls)
@@ -103,11 +103,11 @@ func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen
 
 // each tells what a rule has stored from one evaluation to another, both included, of at most limit series of a name; 0: of
 // all. A histogram has the value 0.
-func (m *manager) each(ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int, tell func(ls labels.Labels, t int64, v float64)) error {
+func (r *Ruler) each(ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int, tell func(ls labels.Labels, t int64, v float64)) error {
 	hints := &promstorage.SelectHints{
 		Start: timestamp.FromTime(from.Add(-g.QueryOffset())), End: timestamp.FromTime(to.Add(-g.QueryOffset())), Limit: limit,
 	}
-	q, err := m.r.o.Queryable.Querier(hints.Start, hints.End)
+	q, err := r.o.Queryable.Querier(hints.Start, hints.End)
 	if err != nil {
 		return err
 	}

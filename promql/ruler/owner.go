@@ -37,9 +37,7 @@ func newOwner(store *storage.Store, now func() time.Time) *owner {
 func (o *owner) confirmed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := o.now()
-	// The monotonic clock doesn't count while a machine is suspended, and the other one may be set.
-	return !o.seen.IsZero() && max(now.Sub(o.seen), now.Round(0).Sub(o.seen.Round(0))) < confirmedFor
+	return !o.seen.IsZero() && storage.Elapsed(o.seen, o.now()) < confirmedFor
 }
 
 func (o *owner) confirm(begun time.Time, mine bool) {

@@ -85,7 +85,7 @@ func (v *views) look(ctx context.Context, r *Ruler, name string, files rulesOf, 
 	for _, g := range groups {
 		at := g.EvalTimestamp(now.UnixNano())
 		since := at
-		if last, found, err := (&manager{r: r, tenant: name}).lastStored(ctx, g, at); err == nil && found {
+		if last, found, err := r.lastStored(ctx, g, at); err == nil && found {
 			since = last // So that alerts aren't later by what the other process hasn't evaluated yet.
 		}
 		g.Eval(ctx, since)

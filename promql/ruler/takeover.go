@@ -47,7 +47,7 @@ func (m *manager) freshen(g *rules.Group) {
 // its clock may be ahead, or it may be about to end only.
 func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) {
 	first := due
-	last, found, err := m.lastStored(ctx, g, due)
+	last, found, err := m.r.lastStored(ctx, g, due)
 	if err != nil {
 		g.Logger().Warn("when the rules were evaluated before isn't known; they go on without", "err", err)
 	} else if found {
