@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
@@ -54,17 +53,9 @@ const (
 func selector(matchers []*labels.Matcher, rangeMS int64) string {
 	texts := make([]string, len(matchers))
 	for i, m := range matchers {
-		texts[i] = quotedName(m.Name) + "=" + strconv.Quote(m.Value)
+		texts[i] = strconv.Quote(m.Name) + "=" + strconv.Quote(m.Value)
 	}
 	return "{" + strings.Join(texts, ",") + "}[" + strconv.FormatInt(rangeMS, 10) + "ms]"
-}
-
-// quotedName writes a label's name as PromQL has it.
-func quotedName(name string) string {
-	if model.LegacyValidation.IsValidLabelName(name) {
-		return name
-	}
-	return strconv.Quote(name)
 }
 
 func (o operation) call(of string) string {
@@ -74,10 +65,11 @@ func (o operation) call(of string) string {
 	return o.name + "(" + of + ")"
 }
 
+// aggregate quotes all names: an unquoted one that is a legacy name may still be a number to PromQL, as NaN is.
 func (o operation) aggregate(by []string, of string) string {
 	names := make([]string, len(by))
 	for i, name := range by {
-		names[i] = quotedName(name)
+		names[i] = strconv.Quote(name)
 	}
 	return operation{o.name + " by (" + strings.Join(names, ", ") + ") ", o.param}.call(of)
 }

@@ -10,9 +10,9 @@
 //
 // A query becomes PromQL, so that limits, fairness and rollups are those of every other query:
 //
-//	metricName=m tag=os=linux                          {__name__="m",os="linux"}[…]
-//	… alignmentPeriod=5m aligner=ALIGN_MEAN            avg_over_time({__name__="m",os="linux"}[5m])
-//	… reducer=REDUCE_SUM groupBy=host                  sum by (host) (avg_over_time({__name__="m",os="linux"}[5m]))
+//	metricName=m tag=os=linux                          {"__name__"="m","os"="linux"}[…]
+//	… alignmentPeriod=5m aligner=ALIGN_MEAN            avg_over_time({"__name__"="m","os"="linux"}[5m])
+//	… reducer=REDUCE_SUM groupBy=host                  sum by ("host") (avg_over_time({"__name__"="m","os"="linux"}[5m]))
 //
 // An aligned point stands at a multiple of the period and is computed from what lies in (time-period, time].
 //

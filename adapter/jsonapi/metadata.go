@@ -84,9 +84,6 @@ func (a *API) params(r *http.Request) *params {
 		return p
 	}
 	asked := p.one("tenant")
-	if p.values.Has("tenant") && asked == "" {
-		p.wrong("tenant", "must not be empty")
-	}
 	if p.err == nil {
 		p.tenant, p.err = a.tenant(r.Context(), "tenant", asked)
 	}
@@ -99,10 +96,15 @@ func (p *params) wrong(name, text string) {
 	}
 }
 
-// one returns a parameter that may be given once, or "".
+// one returns a parameter that may be given once, or "" where it isn't. What is given isn't empty, as the description
+// says: whoever sends "reducer=" may have lost what should stand there.
 func (p *params) one(name string) string {
-	if len(p.values[name]) > 1 {
+	given := p.values[name]
+	switch {
+	case len(given) > 1:
 		p.wrong(name, "is given more than once")
+	case len(given) == 1 && given[0] == "":
+		p.wrong(name, "must not be empty")
 	}
 	return p.values.Get(name)
 }

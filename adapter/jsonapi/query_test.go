@@ -23,19 +23,19 @@ func TestQueryInPromQL(t *testing.T) {
 	at := func(s int64) time.Time { return time.UnixMilli(1000 * (testSeconds + s)) }
 	const base = "metricName=cpu&start=1777636800&end=1777636990"
 	for query, want := range map[string]Evaluation{
-		base:                                     {Expr: `{__name__="cpu"}[190001ms]`, Start: at(0), End: at(190)},
-		base + "&aligner=ALIGN_NONE&tenant=a":    {Expr: `{__name__="cpu"}[190001ms]`, Start: at(0), End: at(190), Tenant: "a"},
-		base + "&tag=os=linux&tag=my.host=a%3Db": {Expr: `{__name__="cpu",os="linux","my.host"="a=b"}[190001ms]`, Start: at(0), End: at(190)},
-		"metricName=%22%0A%C3%A9&start=2026-05-01T12:00:00Z":                               {Expr: `{__name__="\"\né"}[1ms]`, Start: at(0), End: at(0)},
-		"metricName=cpu&start=2026-05-01T12:00:00.0015Z&end=2026-05-01T14:00:01.5%2B02:00": {Expr: `{__name__="cpu"}[1500ms]`, Start: at(0).Add(time.Millisecond), End: at(1).Add(500 * time.Millisecond)},
+		base:                                     {Expr: `{"__name__"="cpu"}[190001ms]`, Start: at(0), End: at(190)},
+		base + "&aligner=ALIGN_NONE&tenant=a":    {Expr: `{"__name__"="cpu"}[190001ms]`, Start: at(0), End: at(190), Tenant: "a"},
+		base + "&tag=os=linux&tag=my.host=a%3Db": {Expr: `{"__name__"="cpu","os"="linux","my.host"="a=b"}[190001ms]`, Start: at(0), End: at(190)},
+		"metricName=%22%0A%C3%A9&start=2026-05-01T12:00:00Z":                               {Expr: `{"__name__"="\"\né"}[1ms]`, Start: at(0), End: at(0)},
+		"metricName=cpu&start=2026-05-01T12:00:00.0015Z&end=2026-05-01T14:00:01.5%2B02:00": {Expr: `{"__name__"="cpu"}[1500ms]`, Start: at(0).Add(time.Millisecond), End: at(1).Add(500 * time.Millisecond)},
 		base + "&aligner=ALIGN_MEAN&alignmentPeriod=1m": {
-			Expr: `avg_over_time({__name__="cpu"}[60000ms])`, Start: at(0), End: at(180), Step: time.Minute},
+			Expr: `avg_over_time({"__name__"="cpu"}[60000ms])`, Start: at(0), End: at(180), Step: time.Minute},
 		"metricName=cpu&start=1777636801&end=1777636990&aligner=ALIGN_PERCENTILE_95&alignmentPeriod=60s&reducer=REDUCE_NONE": {
-			Expr: `quantile_over_time(0.95, {__name__="cpu"}[60000ms])`, Start: at(60), End: at(180), Step: time.Minute},
+			Expr: `quantile_over_time(0.95, {"__name__"="cpu"}[60000ms])`, Start: at(60), End: at(180), Step: time.Minute},
 		base + "&aligner=ALIGN_RATE&alignmentPeriod=1m&reducer=REDUCE_SUM&groupBy=os&groupBy=my.host": {
-			Expr: `sum by (os, "my.host") (rate({__name__="cpu"}[60000ms]))`, Start: at(0), End: at(180), Step: time.Minute},
+			Expr: `sum by ("os", "my.host") (rate({"__name__"="cpu"}[60000ms]))`, Start: at(0), End: at(180), Step: time.Minute},
 		base + "&aligner=ALIGN_MAX&alignmentPeriod=1m&reducer=REDUCE_PERCENTILE_50": {
-			Expr: `quantile by () (0.5, max_over_time({__name__="cpu"}[60000ms]))`, Start: at(0), End: at(180), Step: time.Minute},
+			Expr: `quantile by () (0.5, max_over_time({"__name__"="cpu"}[60000ms]))`, Start: at(0), End: at(180), Step: time.Minute},
 	} {
 		w := get(r.Query, query)
 		require.Equal(t, http.StatusOK, w.Code, "%s: %s", query, w.Body)
@@ -64,6 +64,21 @@ func TestAlignersAndReducers(t *testing.T) {
 	}
 }
 
+// TestAnyNameIsATag takes names that PromQL reads as something else where they aren't quoted.
+func TestAnyNameIsATag(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	p := parser.NewParser(parser.Options{})
+	for _, name := range []string{"NaN", "inf", "0x1", "by", "offset", "sum", "bool", "start", "1e400", "-1", `\"`, "é\u0000", " ", "{}"} {
+		query := url.Values{"metricName": {name}, "start": {"1777636800"}, "tag": {name + "=x"},
+			"alignmentPeriod": {"60s"}, "aligner": {"ALIGN_SUM"}, "reducer": {"REDUCE_MAX"}, "groupBy": {name}}
+		w := get(r.Query, query.Encode())
+		require.Equal(t, http.StatusOK, w.Code, "%s: %s", name, w.Body)
+		expr, err := p.ParseExpr(r.asked.Expr)
+		require.NoError(t, err, r.asked.Expr)
+		require.Equal(t, []string{name}, expr.(*parser.AggregateExpr).Grouping)
+	}
+}
+
 func TestQueryNamesWhatIsWrong(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	const base = "metricName=m&start=1777636800&end=1777636990"
@@ -83,6 +98,10 @@ func TestQueryNamesWhatIsWrong(t *testing.T) {
 		base + "&tag=__name__=n":                       "tag",
 		base + strings.Repeat("&tag=a=b", maxTerms):    "tag",
 		base + "&tenant=":                              "tenant",
+		base + "&end=":                                 "end",
+		base + "&aligner=":                             "aligner",
+		base + "&reducer=":                             "reducer",
+		base + "&alignmentPeriod=":                     "alignmentPeriod",
 		base + "&tenant=a/b":                           "tenant",
 		base + "&aligner=ALIGN_X&alignmentPeriod=1m":   "aligner",
 		base + "&aligner=ALIGN_SUM":                    "alignmentPeriod",
