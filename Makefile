@@ -7,18 +7,21 @@ PROMETHEUS := bin/prometheus
 PROMTOOL   := bin/promtool
 EXPORTER   := bin/node_exporter
 ALERTS     := bin/alertmanager
+GRAFANA    := bin/grafana-datasource
 UI         := cmd/internal/ui
 
-# What the tests start: a real Prometheus, its promtool, a real node exporter and a real Alertmanager. Name your own to use those instead.
+# What the tests start: a real Prometheus, its promtool, a real node exporter, a real Alertmanager and the back end of Grafana's
+# data source. Name your own to use those instead.
 export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
 export CASSIA_TEST_PROMTOOL      ?= $(CURDIR)/$(PROMTOOL)
 export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 export CASSIA_TEST_ALERTMANAGER  ?= $(CURDIR)/$(ALERTS)
+export CASSIA_TEST_GRAFANA_DATASOURCE ?= $(CURDIR)/$(GRAFANA)
 
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager ui ui-modules release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource ui ui-modules release vet fmt lint clean
 
 all: build
 
@@ -31,7 +34,7 @@ run: build
 	./bin/cassia serve
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
-test: prometheus promtool node-exporter alertmanager ui-modules
+test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
 	$(WITH_NODE) $(GO) test -timeout 50m $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
@@ -93,6 +96,11 @@ ifeq ($(CASSIA_TEST_ALERTMANAGER),$(CURDIR)/$(ALERTS))
 	docker/alertmanager.sh $(ALERTS)
 endif
 
+grafana-datasource:
+ifeq ($(CASSIA_TEST_GRAFANA_DATASOURCE),$(CURDIR)/$(GRAFANA))
+	cd docker/grafana && $(GO) build -o ../../$(GRAFANA) .
+endif
+
 # Builds the web page anew from its sources, which needs Node. What comes out is committed.
 ui: ui-modules
 	cd $(UI) && node_modules/.bin/tsc --noEmit && node build.mjs
@@ -110,10 +118,11 @@ release:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags invariants ./...
+	cd docker/grafana && $(GO) vet .
 
 # Names what gofmt would change.
 fmt:
-	@test -z "$$(gofmt -l adapter cmd downsample promql storage)" || { gofmt -l adapter cmd downsample promql storage; exit 1; }
+	@test -z "$$(gofmt -l adapter cmd docker downsample promql storage)" || { gofmt -l adapter cmd docker downsample promql storage; exit 1; }
 
 # staticcheck, by version, with staticcheck.conf.
 lint:

@@ -183,6 +183,7 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 			require.NoError(t, promrig.Post(ctx, s.cassias()[i%len(s.cassias())].URL()+"/-/seal"))
 			s.compare(ctx, t, "sealed", began, end)
 			s.compareExemplars(ctx, t, "sealed", began, end)
+			s.compareInGrafana(t, began, end)
 			for _, c := range s.cassias() {
 				require.NoError(t, c.Terminate(20*time.Second))
 			}

@@ -1,76 +1,93 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// grafana asks as Grafana's data source does.
+// grafana asks through Grafana's own Prometheus data source, whose back end runs beside the test, see docker/grafana.
 type grafana struct {
-	// url is that of the data source.
+	// url is that of the data source's back end.
 	url      string
 	from, to time.Time
 	// variables are those of the dashboard, as they go into queries.
 	variables map[string]string
+	// resolutions are those that the answers since the last reset came from.
+	resolutions *sync.Map
 }
 
-// scrape is the data source's interval, and points how many points a panel has room for.
-const (
-	grafanaScrape = 15 * time.Second
-	grafanaPoints = 1000
-)
+// grafanaPoints is how many points a panel has room for.
+const grafanaPoints = 1000
 
-// roundedInterval is Grafana's: about d, but a time that one can say.
-func roundedInterval(d time.Duration) time.Duration {
-	for _, r := range []struct{ below, is time.Duration }{
-		{1500 * time.Millisecond, time.Second}, {3500 * time.Millisecond, 2 * time.Second}, {7500 * time.Millisecond, 5 * time.Second},
-		{12500 * time.Millisecond, 10 * time.Second}, {17500 * time.Millisecond, 15 * time.Second}, {25 * time.Second, 20 * time.Second},
-		{45 * time.Second, 30 * time.Second}, {90 * time.Second, time.Minute}, {210 * time.Second, 2 * time.Minute}, {450 * time.Second, 5 * time.Minute},
-		{750 * time.Second, 10 * time.Minute}, {1050 * time.Second, 15 * time.Minute}, {1500 * time.Second, 20 * time.Minute},
-		{2700 * time.Second, 30 * time.Minute}, {90 * time.Minute, time.Hour}, {150 * time.Minute, 2 * time.Hour}, {270 * time.Minute, 3 * time.Hour},
-		{9 * time.Hour, 6 * time.Hour}, {24 * time.Hour, 12 * time.Hour}, {7 * 24 * time.Hour, 24 * time.Hour},
-	} {
-		if d <= r.below {
-			return r.is
-		}
-	}
-	return 7 * 24 * time.Hour
+// newGrafana starts a data source for a Prometheus API. Between the two stands a proxy that sees what the data source
+// doesn't pass on.
+func newGrafana(t *testing.T, api string) *grafana {
+	t.Helper()
+	to, err := url.Parse(api)
+	require.NoError(t, err)
+	g := &grafana{resolutions: &sync.Map{}}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		ModifyResponse: func(r *http.Response) error {
+			g.resolutions.Store(r.Header.Get("X-Cassia-Resolution"), true)
+			return nil
+		},
+	})
+	t.Cleanup(proxy.Close)
+	path, err := promrig.Binary("CASSIA_TEST_GRAFANA_DATASOURCE", "grafana-datasource")
+	require.NoError(t, err)
+	address, err := promrig.FreeAddress()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+	defer cancel()
+	source, err := promrig.StartReady(ctx, promrig.Program{
+		Name: "grafana-datasource", Path: path, Args: []string{"--url=" + proxy.URL, "--listen=" + address},
+		Address: address, ReadyPath: "/api/health", Log: filepath.Join(t.TempDir(), "grafana.log"),
+	})
+	require.NoError(t, err)
+	t.Cleanup(source.Kill)
+	g.url = source.URL()
+	var health struct{ Status, Message string }
+	g.get(t, "/api/health", nil, &health)
+	require.Equal(t, "OK", health.Status, health.Message)
+	return g
 }
 
-// interval is the step of a panel, and rateInterval what $__rate_interval becomes.
-func (g *grafana) interval(panel string) (step, rateInterval time.Duration, err error) {
-	least := grafanaScrape
-	if panel != "" {
-		if least, err = time.ParseDuration(panel); err != nil {
-			return 0, 0, err
-		}
-	}
-	step = max(least, roundedInterval(g.to.Sub(g.from)/grafanaPoints))
-	return step, max(step+least, 4*least), nil
+// get asks something that has no frames.
+func (g *grafana) get(t *testing.T, path string, form url.Values, into any) {
+	t.Helper()
+	answer, err := http.Get(g.url + path + "?" + form.Encode())
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", form, body)
+	require.NoError(t, json.Unmarshal(body, into))
 }
 
-// fill puts the values of variables into a query.
-func (g *grafana) fill(query string, step, rateInterval time.Duration) string {
-	span := g.to.Sub(g.from)
-	pairs := []string{
-		"$__rate_interval", rateInterval.String(), "$__interval_ms", fmt.Sprint(step.Milliseconds()), "$__interval", step.String(),
-		"$__range_ms", fmt.Sprint(span.Milliseconds()), "$__range_s", fmt.Sprint(int(span.Seconds())), "$__range", fmt.Sprintf("%ds", int(span.Seconds())),
-	}
+// fill puts the values of the dashboard's variables into a query, as a browser does. The rest is the back end's.
+func (g *grafana) fill(query string) string {
+	var pairs []string
 	for name, value := range g.variables {
 		pairs = append(pairs, "${"+name+"}", value, "$"+name, value)
 	}
@@ -81,64 +98,89 @@ func (g *grafana) fill(query string, step, rateInterval time.Duration) string {
 type grafanaAnswer struct {
 	series, samples, numbers int
 	resolution               string
+	// expr is what was asked at last, at this step.
+	expr string
+	step time.Duration
 }
 
-// post sends a form to the API, and decodes the answer's data.
-func (g *grafana) post(t *testing.T, path string, form url.Values, data any) http.Header {
+// grafanaFrame is what the back end makes of a series.
+type grafanaFrame struct {
+	Schema struct {
+		Meta struct {
+			ExecutedQueryString string
+			Notices             []struct{ Severity, Text string }
+		}
+		Fields []struct{ Name, Type string }
+	}
+	Data struct{ Values [][]any }
+}
+
+var executedQuery = regexp.MustCompile(`(?s)^Expr: (.+)\nStep: (\S+)$`)
+
+// grafanaResult is what the back end answers to one query, with its frames as they are.
+type grafanaResult struct {
+	Status int
+	Error  string
+	Frames []json.RawMessage
+}
+
+// send sends a query with these fields, of a panel with this least interval ("": the data source's).
+func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r grafanaResult) {
 	t.Helper()
-	answer, err := http.PostForm(g.url+path, form)
+	query["refId"] = "A"
+	body, err := json.Marshal(map[string]any{
+		"from": fmt.Sprint(g.from.UnixMilli()), "to": fmt.Sprint(g.to.UnixMilli()), "minInterval": panel, "maxDataPoints": grafanaPoints,
+		"queries": []any{query},
+	})
 	require.NoError(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	response, err := http.Post(g.url+"/api/ds/query", "application/json", bytes.NewReader(body))
 	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", form, body)
-	whole := struct {
-		Data            any
-		Warnings, Infos []string
-	}{Data: data}
-	require.NoError(t, json.Unmarshal(body, &whole))
-	require.Empty(t, whole.Warnings, form)
-	require.Empty(t, whole.Infos, form)
-	return answer.Header
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", query, text)
+	var answer struct{ Results map[string]grafanaResult }
+	require.NoError(t, json.Unmarshal(text, &answer))
+	require.Contains(t, answer.Results, "A")
+	return answer.Results["A"]
 }
 
-// ask sends a query of a panel with this least interval ("": the data source's): over the range, or at its end.
+// ask sends a query of a panel: over the range, or at its end.
 func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafanaAnswer) {
 	t.Helper()
-	step, rateInterval, err := g.interval(panel)
-	require.NoError(t, err)
-	filled := g.fill(query, step, rateInterval)
-	require.NotContains(t, filled, "$", "a variable that there isn't")
-	path, form := "/api/v1/query_range", url.Values{"query": {filled}}
-	if instant {
-		path = "/api/v1/query"
-		form.Set("time", strconv.FormatFloat(float64(g.to.UnixMilli())/1e3, 'f', 3, 64))
-	} else {
-		seconds := int64(step / time.Second)
-		form.Set("start", fmt.Sprint(g.from.Unix()/seconds*seconds))
-		form.Set("end", fmt.Sprint(g.to.Unix()/seconds*seconds))
-		form.Set("step", fmt.Sprint(seconds))
+	g.resolutions.Clear()
+	result := g.send(t, panel, map[string]any{"expr": g.fill(query), "instant": instant, "range": !instant})
+	require.Equal(t, http.StatusOK, result.Status, "%s: %s", query, result.Error)
+	for _, text := range result.Frames {
+		var f grafanaFrame
+		require.NoError(t, json.Unmarshal(text, &f))
+		a.count(t, f)
 	}
-	var data struct {
-		Result []struct {
-			Value  [2]any
-			Values [][2]any
-		}
-	}
-	header := g.post(t, path, form, &data)
-	a.resolution, a.series = header.Get("X-Cassia-Resolution"), len(data.Result)
-	for _, s := range data.Result {
-		if instant {
-			s.Values = append(s.Values, s.Value)
-		}
-		for _, v := range s.Values {
-			a.samples++
-			if n, err := strconv.ParseFloat(v[1].(string), 64); err == nil && !math.IsNaN(n) {
-				a.numbers++
-			}
-		}
-	}
+	g.resolutions.Range(func(resolution, _ any) bool { a.resolution += resolution.(string); return true })
 	return a
+}
+
+// count adds a series.
+func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
+	t.Helper()
+	require.Empty(t, f.Schema.Meta.Notices)
+	if found := executedQuery.FindStringSubmatch(f.Schema.Meta.ExecutedQueryString); found != nil {
+		step, err := time.ParseDuration(found[2])
+		require.NoError(t, err)
+		a.expr, a.step = found[1], step
+	}
+	if len(f.Schema.Fields) == 0 {
+		return // It stands for an empty answer.
+	}
+	require.Len(t, f.Schema.Fields, 2)
+	require.Len(t, f.Data.Values, 2)
+	a.series++
+	for _, v := range f.Data.Values[1] {
+		a.samples++
+		if _, ok := v.(float64); ok { // What isn't finite is null here.
+			a.numbers++
+		}
+	}
 }
 
 var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
@@ -152,14 +194,11 @@ func (g *grafana) choose(t *testing.T, d dashboard) {
 		require.NoError(t, err)
 		found := labelValues.FindStringSubmatch(query)
 		require.NotNil(t, found, query)
-		match := g.fill(found[1], 0, 0)
+		match := g.fill(found[1])
 		require.NotContains(t, match, "$")
 		asked := url.Values{"match[]": {match}, "start": {fmt.Sprint(g.from.Unix())}, "end": {fmt.Sprint(g.to.Unix())}}
-		answer, err := http.Get(g.url + "/api/v1/label/" + found[2] + "/values?" + asked.Encode())
-		require.NoError(t, err)
-		defer answer.Body.Close()
 		var values struct{ Data []string }
-		require.NoError(t, json.NewDecoder(answer.Body).Decode(&values))
+		g.get(t, "/api/resources/api/v1/label/"+found[2]+"/values", asked, &values)
 		require.NotEmpty(t, values.Data, "%s: %s has no values", d.UID, v.Name)
 		if v.IncludeAll {
 			g.variables[v.Name] = v.AllValue
