@@ -75,9 +75,7 @@ func (s *importLoad) send(ctx context.Context, body []byte) bool {
 	return true
 }
 
-// TestImportOverHTTP imports blocks into a server that takes samples meanwhile, also of the same history, and seals them.
-// The command is killed on its way and run again, and so is the server, for which the command waits: in the end every
-// sample is there once.
+// TestImportOverHTTP imports into a server that has a directory.
 func TestImportOverHTTP(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
@@ -86,23 +84,59 @@ func TestImportOverHTTP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	binary, dir := builtCassia(t), t.TempDir()
-	blocks := filepath.Join(dir, "blocks")
+	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(binary, dir, address(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s"))
+	// The directory is the server's, and the command says how to go on.
+	_, errs, status := command(t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks)
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "another process has it open")
+	require.Contains(t, errs, "--url=http://localhost:9201")
+	require.NoError(t, servers[0].Terminate(time.Minute))
+	out, errs, status := command(t, binary, "check", "--storage.path="+filepath.Join(dir, "data"))
+	require.Zero(t, status, out+errs)
+}
+
+// TestImportOverHTTPOnCassandra imports into one of two servers on a keyspace, while the other one takes samples and either
+// seals.
+func TestImportOverHTTPOnCassandra(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the binary on 100,000 samples: leave -short out")
+	}
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	binary, engine := builtCassia(t), onCassandra(t)
+	flags := append([]string{"--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s", "--storage.partitions=4"}, engine...)
+	servers, _ := importIntoServers(ctx, t, binary, promrig.Cassia(binary, t.TempDir(), address(t), flags...), promrig.Cassia(binary, t.TempDir(), address(t), flags...))
+	for _, server := range servers {
+		require.NoError(t, server.Terminate(time.Minute))
+	}
+	out, errs, status := command(t, binary, append([]string{"check"}, engine...)...)
+	require.Zero(t, status, out+errs)
+}
+
+// importIntoServers imports blocks into the first of the servers, while the last takes samples, also of the same history,
+// and all of them seal. The command is killed on its way and run again, and so is the server that it speaks to, for which it
+// waits: in the end every sample is there once, whoever is asked.
+func importIntoServers(ctx context.Context, t *testing.T, binary string, programs ...promrig.Program) (servers []*promrig.Process, blocks string) {
+	dir := t.TempDir()
+	blocks = filepath.Join(dir, "blocks")
 	require.NoError(t, os.Mkdir(blocks, 0o755))
 	const days = 10
 	samples := writeBlocks(t, blocks, days, 7)
-	program := promrig.Cassia(binary, dir, address(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s")
-	server := start(ctx, t, program)
-	load := &importLoad{url: server.URL(), days: days}
+	servers = startAll(ctx, t, programs...)
+	load := &importLoad{url: servers[len(servers)-1].URL(), days: days}
 	loading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { load.run(loading) })
 	defer func() { stop(); running.Wait() }()
 
-	args := []string{"import", "blocks", "--url=" + server.URL(), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}
+	args := []string{"import", "blocks", "--url=" + servers[0].URL(), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}
 	out, errs, status := command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, errs)
 	require.Contains(t, out, fmt.Sprintf("7 series, %d samples", samples))
 	seed := uint64(time.Now().UnixNano())
+	began := time.Now()
+	at := func(what string) { t.Logf("%s after %s", what, time.Since(began).Round(100*time.Millisecond)) }
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 2 {
@@ -117,17 +151,20 @@ func TestImportOverHTTP(t *testing.T) {
 	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Start())
-	kill := time.AfterFunc(time.Duration(100+r.IntN(400))*time.Millisecond, server.Kill)
+	kill := time.AfterFunc(time.Duration(100+r.IntN(400))*time.Millisecond, servers[0].Kill)
 	defer kill.Stop()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	<-time.After(time.Second)
-	server.Kill()
-	server = start(ctx, t, program)
+	servers[0].Kill()
+	servers[0] = start(ctx, t, programs[0])
+	at("killed and started again")
 	if err := <-ended; err != nil { // It hadn't reached the server yet.
 		require.Contains(t, stderr.String(), "--url=")
 	}
+	at("the command ended")
 	out, errs, status = command(t, binary, append(args, "--verify")...)
+	at("verified")
 	require.Zero(t, status, out+errs)
 	require.Contains(t, out, fmt.Sprintf("verified %d samples", samples))
 	require.Contains(t, out, ": 0 differences")
@@ -135,26 +172,22 @@ func TestImportOverHTTP(t *testing.T) {
 	running.Wait()
 	require.Positive(t, load.live)
 
-	count := func(series string) string {
-		answer, err := promrig.API{URL: server.URL()}.Query(ctx, "sum(count_over_time("+series+"[20d]))", time.Now())
-		require.NoError(t, err)
-		return fmt.Sprint(answer)
-	}
 	// The last request may have been taken although nobody waited for the answer.
 	live := fmt.Sprintf(`"(%d|%d)"`, load.live, load.live+1)
 	for range 2 { // Before all is sealed, and then.
-		require.Contains(t, count(`{__name__=~"metric_.*"}`), fmt.Sprintf("%q", fmt.Sprint(samples)))
-		require.Regexp(t, live, count("live"))
-		require.NoError(t, promrig.Post(ctx, server.URL()+"/-/seal"))
+		for _, server := range servers {
+			count := func(series string) string {
+				answer, err := promrig.API{URL: server.URL()}.Query(ctx, "sum(count_over_time("+series+"[20d]))", time.Now())
+				require.NoError(t, err)
+				return fmt.Sprint(answer)
+			}
+			require.Contains(t, count(`{__name__=~"metric_.*"}`), fmt.Sprintf("%q", fmt.Sprint(samples)))
+			require.Regexp(t, live, count("live"))
+		}
+		require.NoError(t, promrig.Post(ctx, servers[0].URL()+"/-/seal"))
+		at("counted and sealed")
 	}
-	// The directory is the server's, and the command says how to go on.
-	_, errs, status = command(t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks)
-	require.Equal(t, 1, status)
-	require.Contains(t, errs, "another process has it open")
-	require.Contains(t, errs, "--url=http://localhost:9201")
-	require.NoError(t, server.Terminate(time.Minute))
-	out, errs, status = command(t, binary, "check", "--storage.path="+filepath.Join(dir, "data"))
-	require.Zero(t, status, out+errs)
+	return servers, blocks
 }
 
 // TestImportOverHTTPSaysWhatIsWrong refuses what the server doesn't allow, or what contradicts it.
