@@ -8,6 +8,7 @@ PROMTOOL   := bin/promtool
 EXPORTER   := bin/node_exporter
 ALERTS     := bin/alertmanager
 GRAFANA    := bin/grafana-datasource
+VICTORIA   := bin/victoria-metrics
 UI         := cmd/internal/ui
 
 # What the tests start: a real Prometheus, its promtool, a real node exporter, a real Alertmanager and the back end of Grafana's
@@ -21,7 +22,7 @@ export CASSIA_TEST_GRAFANA_DATASOURCE ?= $(CURDIR)/$(GRAFANA)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource ui ui-modules release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules release vet fmt lint clean
 
 all: build
 
@@ -56,9 +57,9 @@ invariants:
 bench:
 	$(GO) test -run '^$$' -bench . $(TESTFLAGS) ./...
 
-# The same load into Prometheus and Cassia, one after the other: prints a table of figures.
-bench-compare: build prometheus
-	$(GO) run ./cmd/internal/bench/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(COMPAREFLAGS)
+# The same load into Prometheus, VictoriaMetrics and Cassia, one after the other: prints a table of figures.
+bench-compare: build prometheus victoria-metrics
+	$(GO) run ./cmd/internal/bench/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -victoriametrics $(VICTORIA) -cassia bin/cassia $(COMPAREFLAGS)
 
 # The same load into KairosDB and Cassia on a real Cassandra, one after the other: prints a table of figures.
 bench-kairos: build
@@ -95,6 +96,9 @@ alertmanager:
 ifeq ($(CASSIA_TEST_ALERTMANAGER),$(CURDIR)/$(ALERTS))
 	docker/alertmanager.sh $(ALERTS)
 endif
+
+victoria-metrics:
+	cd docker/victoriametrics && $(GO) build -o ../../$(VICTORIA) github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
 
 grafana-datasource:
 ifeq ($(CASSIA_TEST_GRAFANA_DATASOURCE),$(CURDIR)/$(GRAFANA))

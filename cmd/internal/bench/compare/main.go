@@ -1,11 +1,11 @@
-// Compare puts the same load into a real Prometheus and into Cassia, one after the other on this machine, and
-// prints what each took, as a table in Markdown:
+// Compare puts the same load into a real Prometheus, a real VictoriaMetrics and Cassia, one after the other on this
+// machine, and prints what each took, as a table in Markdown:
 //
-//	go run ./cmd/internal/bench/compare -prometheus bin/prometheus -cassia bin/cassia
+//	go run ./cmd/internal/bench/compare -prometheus bin/prometheus -victoriametrics bin/victoria-metrics -cassia bin/cassia
 //
-// (or `make bench-compare`). The load comes by remote write as fast as the server takes it. Prometheus'
-// figures include the compaction of its blocks, Cassia's its sealing, and both the load's acknowledgement:
-// Cassia's samples are synced to disk then, Prometheus' are not.
+// (or `make bench-compare`). The load comes by remote write as fast as the server takes it. Prometheus' figures include the
+// compaction of its blocks, VictoriaMetrics' the merging of its parts, Cassia's its sealing, and all the load's
+// acknowledgement: Cassia's samples are synced to disk then, the others' are not.
 package main
 
 import (
@@ -24,11 +24,11 @@ import (
 
 // settings are the flags.
 type settings struct {
-	prometheus, cassia, dir, only string
-	workload                      bench.Workload
-	protocol                      string
-	senders, repeat               int
-	verify                        bool
+	prometheus, victoria, cassia, dir, only string
+	workload                                bench.Workload
+	protocol                                string
+	senders, repeat                         int
+	verify                                  bool
 }
 
 func main() {
@@ -36,8 +36,9 @@ func main() {
 	var hours float64
 	var interval time.Duration
 	flag.StringVar(&s.prometheus, "prometheus", "bin/prometheus", "Prometheus' binary")
+	flag.StringVar(&s.victoria, "victoriametrics", "", "VictoriaMetrics' binary; without, it isn't measured")
 	flag.StringVar(&s.cassia, "cassia", "bin/cassia", "Cassia's binary")
-	flag.StringVar(&s.dir, "dir", "", "folder for the data of both; a temporary one, removed at the end, if empty")
+	flag.StringVar(&s.dir, "dir", "", "folder for the data of all; a temporary one, removed at the end, if empty")
 	flag.StringVar(&s.only, "only", "", "measure just the system of this name")
 	flag.IntVar(&s.workload.Series, "series", 20000, "series")
 	flag.Float64Var(&hours, "hours", 6, "hours of data")
@@ -72,8 +73,8 @@ func compare(ctx context.Context, s settings) error {
 		return err
 	}
 	var results []*result
-	for _, sys := range []system{prometheus{s.prometheus}, cassia{s.cassia}} {
-		if s.only != "" && s.only != sys.name() {
+	for _, sys := range []system{prometheus{s.prometheus}, victoria{s.victoria}, cassia{s.cassia}} {
+		if s.only != "" && s.only != sys.name() || sys == (victoria{}) {
 			continue
 		}
 		dir := filepath.Join(s.dir, sys.name())
@@ -88,7 +89,7 @@ func compare(ctx context.Context, s settings) error {
 		results = append(results, r)
 	}
 	if len(results) == 0 {
-		return errors.New("nothing was measured: -only must be prometheus or cassia")
+		return errors.New("nothing was measured: -only must be prometheus, victoriametrics or cassia")
 	}
 	fmt.Print(table(s, results))
 	if differences := disagreements(results); len(differences) > 0 {

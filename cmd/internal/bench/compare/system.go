@@ -17,6 +17,8 @@ type system interface {
 	program(dir, address string) (promrig.Program, error)
 	// finish brings everything into its final form.
 	finish(ctx context.Context, url string) error
+	// exact says that it answers PromQL as Prometheus does, and what remote read asks.
+	exact() bool
 	// disk is the bytes of the data in its final form (0: not known any more), and of all that lies on disk.
 	disk(dir string) (final, all int64, err error)
 }
@@ -24,6 +26,8 @@ type system interface {
 type prometheus struct{ path string }
 
 func (prometheus) name() string { return "prometheus" }
+
+func (prometheus) exact() bool { return true }
 
 func (p prometheus) program(dir, address string) (promrig.Program, error) {
 	return promrig.Prometheus(p.path, dir, address, "global: {scrape_interval: 15s}\n",
@@ -50,9 +54,41 @@ func (prometheus) disk(dir string) (int64, int64, error) {
 	return final, all, err
 }
 
+type victoria struct{ path string }
+
+func (victoria) name() string { return "victoriametrics" }
+
+// exact is false: MetricsQL has rates and look-back of its own, and there is no remote read.
+func (victoria) exact() bool { return false }
+
+// program lets queries see what is there, and has them compute what they answer each time, as the others do.
+func (v victoria) program(dir, address string) (promrig.Program, error) {
+	return promrig.Program{
+		Name: "victoriametrics", Path: v.path, Address: address, ReadyPath: "/health", Log: filepath.Join(dir, "victoriametrics.log"),
+		Args: []string{
+			"-httpListenAddr=" + address, "-storageDataPath=" + filepath.Join(dir, "data"), "-retentionPeriod=1y", "-search.latencyOffset=0s",
+			"-search.disableCache", "-search.maxPointsPerTimeseries=100000", "-search.maxUniqueTimeseries=1000000", "-loggerLevel=WARN",
+		},
+	}, nil
+}
+
+// finish merges the parts, as the background does by and by.
+func (victoria) finish(ctx context.Context, url string) error {
+	for _, path := range []string{"/internal/force_flush", "/internal/force_merge"} {
+		if err := promrig.Post(ctx, url+path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (victoria) disk(dir string) (int64, int64, error) { return cassia{}.disk(dir) }
+
 type cassia struct{ path string }
 
 func (cassia) name() string { return "cassia" }
+
+func (cassia) exact() bool { return true }
 
 func (c cassia) program(dir, address string) (promrig.Program, error) {
 	return promrig.Cassia(c.path, dir, address, "--retention.raw=365d"), nil
