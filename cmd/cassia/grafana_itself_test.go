@@ -37,6 +37,9 @@ func absent(selector string) bool {
 // TestCassiaOnItsDashboard starts a Cassia that stores its own metrics, lets it work, and asks for all that the dashboard and the
 // rules ask for.
 func TestCassiaOnItsDashboard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Grafana's data source: leave -short out")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	limits := filepath.Join(dir, "limits.yml")
