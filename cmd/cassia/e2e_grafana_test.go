@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 		g.from, g.to = began.Add(30*time.Second), end.Add(-10*time.Second)
 	}
 	frames := 0
-	same := func(code int, query map[string]any) {
+	same := func(code int, query map[string]any) (drawn string) {
 		want, got := theirs.send(t, "1s", query), ours.send(t, "1s", query)
 		require.Equal(t, code, want.Status, "%v: %s", query, want.Error)
 		if code == http.StatusOK {
@@ -28,17 +29,22 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 		require.Equal(t, want.Status, got.Status, query)
 		require.Equal(t, framesOf(t, want.Frames), framesOf(t, got.Frames), query)
 		frames += len(want.Frames)
+		return strings.Join(framesOf(t, want.Frames), "\n")
 	}
 	for _, expr := range s.queries {
 		same(http.StatusOK, map[string]any{"expr": expr, "range": true})
 		same(http.StatusOK, map[string]any{"expr": expr, "instant": true})
 		same(http.StatusOK, map[string]any{"expr": expr, "instant": true, "format": "table"})
 	}
-	for _, expr := range []string{"traced_native_seconds", "rate(traced_native_seconds[30s])", "traced_classic_seconds_bucket"} {
-		same(http.StatusOK, map[string]any{"expr": expr, "range": true, "format": "heatmap"})
+	for expr, kind := range map[string]string{
+		"traced_native_seconds": "heatmap-cells", "rate(traced_native_seconds[30s])": "heatmap-cells", "traced_classic_seconds_bucket": "timeseries-multi",
+	} {
+		drawn := same(http.StatusOK, map[string]any{"expr": expr, "range": true, "format": "heatmap"})
+		require.Contains(t, drawn, `"type":"`+kind+`"`, expr)
 	}
 	for _, expr := range tracedQueries {
-		same(http.StatusOK, map[string]any{"expr": expr, "range": true, "exemplar": true})
+		drawn := same(http.StatusOK, map[string]any{"expr": expr, "range": true, "exemplar": true})
+		require.Contains(t, drawn, `"exemplar"`, expr)
 	}
 	same(http.StatusOK, map[string]any{"expr": `"a text"`, "instant": true})
 	same(http.StatusOK, map[string]any{"expr": "42", "range": true, "instant": true})

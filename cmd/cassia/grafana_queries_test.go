@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,7 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,8 +31,8 @@ type grafana struct {
 	from, to time.Time
 	// variables are those of the dashboard, as they go into queries.
 	variables map[string]string
-	// resolutions are those that the answers since the last reset came from.
-	resolutions *sync.Map
+	// resolution is what the last answer came from, a text.
+	resolution atomic.Value
 }
 
 // grafanaPoints is how many points a panel has room for.
@@ -45,27 +44,22 @@ func newGrafana(t *testing.T, api string) *grafana {
 	t.Helper()
 	to, err := url.Parse(api)
 	require.NoError(t, err)
-	g := &grafana{resolutions: &sync.Map{}}
+	g := &grafana{}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		ModifyResponse: func(r *http.Response) error {
-			g.resolutions.Store(r.Header.Get("X-Cassia-Resolution"), true)
+			g.resolution.Store(r.Header.Get("X-Cassia-Resolution"))
 			return nil
 		},
 	})
 	t.Cleanup(proxy.Close)
 	path, err := promrig.Binary("CASSIA_TEST_GRAFANA_DATASOURCE", "grafana-datasource")
 	require.NoError(t, err)
-	address, err := promrig.FreeAddress()
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
-	defer cancel()
-	source, err := promrig.StartReady(ctx, promrig.Program{
-		Name: "grafana-datasource", Path: path, Args: []string{"--url=" + proxy.URL, "--listen=" + address},
-		Address: address, ReadyPath: "/api/health", Log: filepath.Join(t.TempDir(), "grafana.log"),
+	listen := address(t)
+	source := start(t.Context(), t, promrig.Program{
+		Name: "grafana-datasource", Path: path, Args: []string{"--url=" + proxy.URL, "--listen=" + listen},
+		Address: listen, ReadyPath: "/api/health", Log: filepath.Join(t.TempDir(), "grafana.log"),
 	})
-	require.NoError(t, err)
-	t.Cleanup(source.Kill)
 	g.url = source.URL()
 	var health struct{ Status, Message string }
 	g.get(t, "/api/health", nil, &health)
@@ -148,7 +142,6 @@ func (g *grafana) send(t *testing.T, panel string, query map[string]any) (r graf
 // ask sends a query of a panel: over the range, or at its end.
 func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafanaAnswer) {
 	t.Helper()
-	g.resolutions.Clear()
 	result := g.send(t, panel, map[string]any{"expr": g.fill(query), "instant": instant, "range": !instant})
 	require.Equal(t, http.StatusOK, result.Status, "%s: %s", query, result.Error)
 	for _, text := range result.Frames {
@@ -156,7 +149,8 @@ func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafan
 		require.NoError(t, json.Unmarshal(text, &f))
 		a.count(t, f)
 	}
-	g.resolutions.Range(func(resolution, _ any) bool { a.resolution += resolution.(string); return true })
+	require.NotContains(t, a.expr, "$", "a variable that there isn't")
+	a.resolution = g.resolution.Load().(string)
 	return a
 }
 
