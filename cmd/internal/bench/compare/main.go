@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,9 +73,13 @@ func compare(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
+	systems := []system{prometheus{s.prometheus}, cassia{s.cassia}}
+	if s.victoria != "" {
+		systems = slices.Insert(systems, 1, system(victoria{s.victoria}))
+	}
 	var results []*result
-	for _, sys := range []system{prometheus{s.prometheus}, victoria{s.victoria}, cassia{s.cassia}} {
-		if s.only != "" && s.only != sys.name() || sys == (victoria{}) {
+	for _, sys := range systems {
+		if s.only != "" && s.only != sys.name() {
 			continue
 		}
 		dir := filepath.Join(s.dir, sys.name())

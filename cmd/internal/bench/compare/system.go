@@ -82,7 +82,7 @@ func (victoria) finish(ctx context.Context, url string) error {
 	return nil
 }
 
-func (victoria) disk(dir string) (int64, int64, error) { return cassia{}.disk(dir) }
+func (victoria) disk(dir string) (int64, int64, error) { return everything(dir) }
 
 type cassia struct{ path string }
 
@@ -96,9 +96,11 @@ func (c cassia) program(dir, address string) (promrig.Program, error) {
 
 func (cassia) finish(ctx context.Context, url string) error { return promrig.Post(ctx, url+"/-/seal") }
 
-// disk counts everything: what the engine hasn't cleaned up yet belongs to what a user pays for.
-func (cassia) disk(dir string) (int64, int64, error) {
-	all, err := bench.DirBytes(filepath.Join(dir, "data"))
+func (cassia) disk(dir string) (int64, int64, error) { return everything(dir) }
+
+// everything counts all there is: what an engine hasn't cleaned up yet belongs to what a user pays for.
+func everything(dir string) (final, all int64, err error) {
+	all, err = bench.DirBytes(filepath.Join(dir, "data"))
 	return all, all, err
 }
 
