@@ -131,6 +131,7 @@ fmt:
 # staticcheck, by version, with staticcheck.conf.
 lint:
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	cd docker/grafana && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 .
 
 clean:
 	rm -rf bin
