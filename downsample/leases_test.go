@@ -3,6 +3,7 @@ package downsample
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,6 +35,26 @@ func TestShareIsEvenAndStable(t *testing.T) {
 		}
 		require.Less(t, moved, 64/n*2+n, "%d workers", n)
 		before = shares
+	}
+}
+
+// awaitBeats waits until processes have told the others once more that they are there.
+func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
+	t.Helper()
+	beats := func() map[string]int64 {
+		list, err := s.Processes(t.Context())
+		require.NoError(t, err)
+		last := map[string]int64{}
+		for _, p := range list {
+			last[p.Writer] = p.Beat
+		}
+		return last
+	}
+	for before := beats(); ; time.Sleep(10 * time.Millisecond) {
+		now := beats()
+		if !slices.ContainsFunc(writers, func(w string) bool { return now[w] == before[w] }) {
+			return
+		}
 	}
 }
 
@@ -80,7 +101,7 @@ func TestLeases(t *testing.T) {
 	require.InDelta(t, 2.5, n[2], 1)
 	require.NoError(t, c.store.Close())
 	now = now.Add(storage.Silence - time.Second)
-	time.Sleep(2500 * time.Millisecond) // a and b beat
+	awaitBeats(t, a.store, a.self, b.self)
 	owned(a, b)
 	now = now.Add(2 * time.Second)
 	owned(a, b)

@@ -178,7 +178,7 @@ func (r *concurrentRun) end() {
 		r.store.LetGo()
 		assert.Zero(c, r.store.head.series.Load())
 		assert.Zero(c, r.store.head.bytes.Load())
-	}, 10*time.Second, time.Millisecond)
+	}, 3*time.Minute, time.Millisecond)
 	r.read(rand.New(rand.NewPCG(1, 1)))
 	stats, err := r.store.Check(r.t.Context(), func(problem string) { r.t.Error(problem) })
 	require.NoError(r.t, err)
