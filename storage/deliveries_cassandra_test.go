@@ -19,8 +19,9 @@ func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 	hosts := cassandratest.Hosts(t)
 	co := cassandra.DefaultOptions()
 	co.Hosts, co.Keyspace = hosts, cassandratest.OwnKeyspace(t, hosts)
-	now := time.Now() // it mustn't be far from the cluster's clock
-	const least = 40  // a commit takes a few hundredths of a second, which is what the test waits for
+	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute // it stands still for seconds on a busy machine
+	now := time.Now()                                        // it mustn't be far from the cluster's clock
+	const least = 40                                         // a commit takes a few hundredths of a second, which is what the test waits for
 	requireSameBytes(t, now, least, func(t *testing.T) (stores []*testStore) {
 		for range 2 {
 			eng, err := cassandra.Open(t.Context(), co)

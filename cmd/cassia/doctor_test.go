@@ -94,15 +94,22 @@ func TestDoctorOnADirectory(t *testing.T) {
 }
 
 func TestDoctorOnCassandra(t *testing.T) {
-	flags := onCassandra(t)
+	flags := append(onCassandra(t), "--cassandra.timeout=1m")
 	_, text, err := examine(t, time.Now(), month, flags...)
 	require.NoError(t, err)
 	require.Contains(t, text, "there is no keyspace")
 
 	stop := storeBy(t, month, flags...)
 	defer stop()
-	found, text, err := examine(t, time.Now(), month, flags...)
-	require.NoError(t, err, text)
+	var found []doctor.Finding
+	for asked := time.Now(); ; {
+		found, text, err = examine(t, time.Now(), month, flags...)
+		require.NoError(t, err, text)
+		// On a busy machine a process is silent for longer than the doctor listens.
+		if !strings.Contains(text, "no process is heard of") || time.Since(asked) > arrivesWithin {
+			break
+		}
+	}
 	require.Zero(t, doctor.Count(found, doctor.Error), text)
 	require.Contains(t, text, "1 process: a test (all)")
 	require.Contains(t, text, "the tables are as this release makes them")

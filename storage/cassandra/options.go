@@ -41,7 +41,8 @@ type Options struct {
 	// retries included. A node that stays silent gets half of it before another is asked, so that half
 	// should be no less than what Cassandra gives itself (5 s for reads). Default 10 s.
 	Timeout time.Duration
-	// ConnectTimeout is how long a connection may take to be established. Default 5 s.
+	// ConnectTimeout is how long a connection may take to be established: longer than a node stands still
+	// to collect garbage, for who can't connect doesn't start. Default 10 s.
 	ConnectTimeout time.Duration
 	// MaxInFlight bounds the requests under way in the whole engine; others wait. Together with 1 MiB a
 	// request it bounds memory. Default 128: Cassandra's nodes run 32 writes and 32 reads at once.
@@ -82,7 +83,7 @@ func DefaultOptions() Options {
 		Keyspace:       "cassia",
 		Consistency:    "LOCAL_QUORUM",
 		Timeout:        10 * time.Second,
-		ConnectTimeout: 5 * time.Second,
+		ConnectTimeout: 10 * time.Second,
 		MaxInFlight:    128,
 		CreateSchema:   true,
 		Logger:         slog.New(slog.DiscardHandler),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,6 +60,7 @@ func (f *filler) points(key []byte, points map[uint32][]byte) {
 func testOptions(hosts []string, keyspace string) cassandra.Options {
 	o := cassandra.DefaultOptions()
 	o.Hosts, o.Keyspace = hosts, keyspace
+	o.Timeout, o.ConnectTimeout = time.Minute, time.Minute // Cassandra stands still for seconds on a busy machine.
 	return o
 }
 
