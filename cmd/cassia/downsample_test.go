@@ -72,7 +72,7 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 // interrupted again and again, and run until nothing is left to do.
 func TestDownsampleCommand(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	binary := builtCassia(t)
 	dir := t.TempDir()
