@@ -45,10 +45,10 @@ func TestBackupDuringWrites(t *testing.T) {
 	}
 	for i := range at {
 		k.live(0)
-		at[i] = k.known()
-		for _, l := range at[i].loads {
-			require.Positive(t, l.acks.Count(), "something is acknowledged before")
+		for _, l := range k.loads {
+			require.Eventually(t, func() bool { return l.acks.Count() > 0 }, readyWithin, time.Millisecond, "something is acknowledged before")
 		}
+		at[i] = k.known()
 		backup(k.processes[0].URL())
 	}
 	k.processes[0].Kill()

@@ -147,7 +147,7 @@ func TestDownsampleCommand(t *testing.T) {
 	answer, err := promrig.API{URL: server.URL()}.Query(ctx, `sum(count_over_time(m[7d]))`, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, 1, answer.Points())
-	require.NoError(t, server.Terminate(20*time.Second))
+	require.NoError(t, server.Terminate(stopWithin))
 }
 
 // removeRollups makes of a directory what a release that knew none would have left.

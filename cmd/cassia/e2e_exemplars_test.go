@@ -117,11 +117,11 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 		want := exemplarsOf(ctx, t, s.writer.URL(), query, began, end)
 		require.NotEmpty(t, want, "%s has no exemplars, so it shows nothing", query)
 		var got []string
-		for range 60 { // They travel by themselves, behind the samples.
+		// They travel by themselves, behind the samples.
+		for asked := time.Now(); time.Since(asked) < arrivesWithin; time.Sleep(500 * time.Millisecond) {
 			if got = exemplarsOf(ctx, t, s.cassia.URL(), query, began, end); len(got) >= len(want) {
 				break
 			}
-			time.Sleep(500 * time.Millisecond)
 		}
 		if !slices.Equal(want, got) {
 			require.Fail(t, "exemplars differ", "%s: %s: %d wanted, %d got\nmissing: %q\nbesides: %q\n%s", when, query, len(want), len(got),
@@ -167,12 +167,11 @@ func (s *stack) compareMetadata(ctx context.Context, t *testing.T) {
 		var want, got metadata
 		getJSON(ctx, t, s.writer.URL()+"/api/v1/metadata?metric="+metric, &want)
 		require.NotEmpty(t, want[metric], metric)
-		for range 60 {
+		for asked := time.Now(); time.Since(asked) < arrivesWithin; time.Sleep(500 * time.Millisecond) {
 			got = nil
 			if getJSON(ctx, t, s.cassia.URL()+"/api/v1/metadata?metric="+metric, &got); len(got[metric]) >= len(want[metric]) {
 				break
 			}
-			time.Sleep(500 * time.Millisecond)
 		}
 		require.Equal(t, want, got, metric)
 	}

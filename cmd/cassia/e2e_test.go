@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,9 @@ type stack struct {
 	// same data.
 	written *promrig.Process
 	// traced is scraped for exemplars.
-	traced  *httptest.Server
+	traced *httptest.Server
+	// jobs is how many the writer scrapes, of one target each.
+	jobs    int
 	queries []string
 }
 
@@ -161,6 +164,9 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 		startStack(ctx, t, exporter.Address, false, cassias(binary)),
 		startStack(ctx, t, exporter.Address, true, cassias(binary)),
 	}
+	for _, s := range stacks {
+		s.flows(ctx, t)
+	}
 	began := time.Now().Add(2 * scrapeInterval).Truncate(time.Second)
 	time.Sleep(beforeOutage)
 	exporter.Kill()
@@ -169,6 +175,7 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 	time.Sleep(afterOutage)
 	end := time.Now().Truncate(time.Second)
 	for _, s := range stacks {
+		s.scrapedAfter(ctx, t, end)
 		// The tests below may wait for minutes until others are done, and of many exemplars of a series only a sample is kept.
 		s.traced.Close()
 	}
@@ -185,7 +192,7 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 			s.compareExemplars(ctx, t, "sealed", began, end)
 			s.compareInGrafana(t, began, end)
 			for _, c := range s.cassias() {
-				require.NoError(t, c.Terminate(20*time.Second))
+				require.NoError(t, c.Terminate(stopWithin))
 			}
 			for _, c := range s.cassias() {
 				start(ctx, t, c.Program)
@@ -202,8 +209,13 @@ func address(t *testing.T) string {
 	return out
 }
 
-// readyWithin bounds how long a program takes to start, on a busy machine.
-const readyWithin = 3 * time.Minute
+// On a busy machine, readyWithin bounds how long a program takes to start, stopWithin how long it takes to end, and
+// arrivesWithin how long what is sent behind the samples, or behind a reader's back, takes to come.
+const (
+	readyWithin   = 3 * time.Minute
+	stopWithin    = 2 * time.Minute
+	arrivesWithin = 3 * time.Minute
+)
 
 // start starts a program for the time of the test.
 func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Process {
@@ -251,14 +263,35 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 	s.traced = startTraced(t)
 	traced := tracedJob(s.traced)
 	s.back = startPrometheus(ctx, t, address(t), readConfig(s.cassia.Address))
-	if !protocol2 {
-		s.writer = startPrometheus(ctx, t, self, scrapeConfig(self, exporter, written, "prometheus.WriteRequest", traced), "--enable-feature=exemplar-storage")
-		return s
+	config, features := scrapeConfig(self, exporter, written, "prometheus.WriteRequest", traced), "exemplar-storage"
+	if protocol2 {
+		s.name, s.queries = "2.0", append(customBucketQueries, comparedQueries...)
+		config = scrapeConfig(self, exporter, written, "io.prometheus.write.v2.Request", customBuckets(self)+traced)
+		features += ",metadata-wal-records,st-storage"
 	}
-	s.name, s.queries = "2.0", append(customBucketQueries, comparedQueries...)
-	config := scrapeConfig(self, exporter, written, "io.prometheus.write.v2.Request", customBuckets(self)+traced)
-	s.writer = startPrometheus(ctx, t, self, config, "--enable-feature=metadata-wal-records,st-storage,exemplar-storage")
+	s.jobs = strings.Count(config, "job_name:")
+	s.writer = startPrometheus(ctx, t, self, config, "--enable-feature="+features)
 	return s
+}
+
+// flows waits until samples of every job have come: Prometheus never sends on what it scraped before its sending
+// began, and that may be a while after its first scrapes.
+func (s *stack) flows(ctx context.Context, t *testing.T) {
+	s.awaitJobs(ctx, t, s.cassia, `up`)
+}
+
+// scrapedAfter waits until Prometheus has scraped every job once more: it appends a job's samples scrape by scrape, and
+// on a busy machine seconds after their time, so that what belongs before the end would come while it is compared.
+func (s *stack) scrapedAfter(ctx context.Context, t *testing.T, end time.Time) {
+	s.awaitJobs(ctx, t, s.writer, fmt.Sprintf(`timestamp(up) > %d`, end.Unix()))
+}
+
+// awaitJobs waits until a query of up has an answer for every job.
+func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Process, query string) {
+	require.Eventually(t, func() bool {
+		answer, err := promrig.API{URL: asked.URL()}.Query(ctx, query, time.Now())
+		return err == nil && answer.Points() == s.jobs
+	}, arrivesWithin, 100*time.Millisecond, query)
 }
 
 // caughtUp waits until all of Prometheus' samples have come, for its queue lags behind its own data: then the
@@ -266,8 +299,7 @@ func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bo
 func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time) {
 	everything := fmt.Sprintf(`{__name__=~".+"}[%ds]`, int(end.Sub(began).Seconds()))
 	var difference string
-	for range 60 {
-		// Each is asked again: on a busy machine Prometheus, too, appends what it scraped before the end after it.
+	for tried := time.Now(); time.Since(tried) < arrivesWithin; time.Sleep(500 * time.Millisecond) {
 		want, err := promrig.API{URL: s.writer.URL()}.Query(ctx, everything, end)
 		require.NoError(t, err)
 		got, err := promrig.API{URL: s.cassia.URL()}.Query(ctx, everything, end)
@@ -277,7 +309,6 @@ func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time
 			t.Logf("%d samples of %d series have come", want.Points(), len(want.Series))
 			return
 		}
-		time.Sleep(500 * time.Millisecond)
 	}
 	require.Fail(t, "samples are missing", "%s\n%s", difference, s.logs(t))
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,17 +54,24 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	for round := 0; ; round++ {
 		before := stored()
 		r.exercise(t, round)
-		require.Eventually(t, func() bool { return stored() > before }, time.Minute, 100*time.Millisecond)
+		require.Eventually(t, func() bool { return stored() > before }, arrivesWithin, 100*time.Millisecond)
 		g.from, g.to = time.Now().Add(-time.Hour), time.Now()
-		// What came about with the first exercise must have been stored twice: of one sample there is no rate.
-		if g.count(t, `min(count_over_time({__name__=~"cassia_(query_answers|write_rejected_samples|tenant_limit_refused)_total"}[10m])) >= 2`) > 0 &&
-			g.count(t, `increase(cassia_store_seal_seconds_count[10m]) > 0`) > 0 {
+		if g.allHold(t, workStored) {
 			break
 		}
 		require.Less(t, round, 10, "its own metrics aren't stored")
 	}
 	t.Run("dashboard", func(t *testing.T) { askDashboard(t, g, readDashboards(t)["cassia-itself"], nil) })
 	t.Run("rules", func(t *testing.T) { askRules(t, g) })
+}
+
+// workStored hold once what exercise does is among the stored metrics. What came about with the first exercise must have
+// been stored twice, for of one sample there is no rate; and on a slow machine metrics may be stored in the middle of one.
+var workStored = []string{
+	`min(count_over_time({__name__=~"cassia_(query_answers|write_rejected_samples|tenant_limit_refused)_total"}[10m])) >= 2`,
+	`increase(cassia_write_rejected_samples_total[10m]) > 0`,
+	`increase(cassia_tenant_limit_refused_total[10m]) > 0`,
+	`increase(cassia_store_seal_seconds_count[10m]) > 0`,
 }
 
 // exercise does something of everything.
@@ -103,6 +111,12 @@ func oneSampleOf(metric string, at time.Time) []byte {
 func (g *grafana) count(t *testing.T, query string) int {
 	t.Helper()
 	return g.ask(t, query, "", true).series
+}
+
+// allHold says whether every query has an answer.
+func (g *grafana) allHold(t *testing.T, queries []string) bool {
+	t.Helper()
+	return !slices.ContainsFunc(queries, func(q string) bool { return g.count(t, q) == 0 })
 }
 
 // askDashboard asks for everything on a dashboard, and tells each of what its panels' queries were answered.
@@ -154,9 +168,11 @@ func askRules(t *testing.T, g *grafana) {
 		}
 	}
 	caused := map[string]bool{"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true}
+	// These tell of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is one in a hundred.
+	slow := map[string]bool{"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true}
 	for name, expr := range rules {
-		if !records[name] {
-			require.Equal(t, caused[name], g.count(t, expr) > 0, name)
+		if fires := g.count(t, expr) > 0; !records[name] && !slow[name] {
+			require.Equal(t, caused[name], fires, name)
 		}
 		for _, s := range selectors(t, expr) {
 			switch metric := metricOf(t, s); {

@@ -18,10 +18,11 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// writeBlocks writes days of series at a minute's interval with Prometheus' own writer, and returns how many samples.
-func writeBlocks(t *testing.T, dir string, days, series int) (samples int) {
+// writeBlocks writes days of series at a minute's interval with Prometheus' own writer, and returns when they begin, a
+// midnight, and how many samples they are.
+func writeBlocks(t *testing.T, dir string, days, series int) (first time.Time, samples int) {
 	t.Helper()
-	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)
+	first = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)
 	const perBlock = 10
 	for from := 0; from < days; from += perBlock {
 		w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, 3*perBlock*24*time.Hour.Milliseconds())
@@ -41,7 +42,7 @@ func writeBlocks(t *testing.T, dir string, days, series int) (samples int) {
 		require.NoError(t, err)
 		require.NoError(t, w.Close())
 	}
-	return samples
+	return first, samples
 }
 
 // TestImportKilled kills the import of a month three times on its way, and runs it again each time: in the end every
@@ -55,12 +56,12 @@ func TestImportKilled(t *testing.T) {
 	dir := t.TempDir()
 	blocks, data := filepath.Join(dir, "blocks"), filepath.Join(dir, "data")
 	require.NoError(t, os.Mkdir(blocks, 0o755))
-	samples := writeBlocks(t, blocks, 30, 14)
+	first, samples := writeBlocks(t, blocks, 30, 14)
 	args := []string{"import", "blocks", "--storage.path=" + data, "--retention.raw=0", "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}
 
 	out, errs, status := command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, errs)
-	require.Contains(t, out, fmt.Sprintf("3 blocks, %s", time.Now().UTC().AddDate(0, 0, -30).Format(time.DateOnly)))
+	require.Contains(t, out, fmt.Sprintf("3 blocks, %s", first.Format(time.DateOnly)))
 	require.Contains(t, out, fmt.Sprintf("14 series, %d samples", samples))
 	require.NoDirExists(t, data)
 
@@ -90,7 +91,7 @@ func TestImportKilled(t *testing.T) {
 	answer, err := promrig.API{URL: server.URL()}.Query(t.Context(), `sum(count_over_time({__name__=~"metric_.*"}[40d]))`, time.Now())
 	require.NoError(t, err)
 	require.Contains(t, fmt.Sprint(answer), fmt.Sprint(samples))
-	require.NoError(t, server.Terminate(time.Minute))
+	require.NoError(t, server.Terminate(stopWithin))
 }
 
 // TestImportNeedsItsRetention refuses to guess how long rows are kept.

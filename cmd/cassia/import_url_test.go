@@ -26,14 +26,15 @@ import (
 // importLoad sends samples to a server as long as it runs: of a series of its own, and, again, of the history that is
 // imported meanwhile.
 type importLoad struct {
-	url  string
-	days int
+	url string
+	// first is when the history begins, and days how long it is.
+	first time.Time
+	days  int
 	// live are those of its own series that were acknowledged, and of the history as many.
 	live int
 }
 
 func (s *importLoad) run(ctx context.Context) {
-	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -s.days)
 	began := time.Now().Add(-time.Hour)
 	for k := 0; ctx.Err() == nil; k++ {
 		r := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
@@ -44,7 +45,7 @@ func (s *importLoad) run(ctx context.Context) {
 		m, i := k*61%(s.days*1440), k%5
 		r.Timeseries = append(r.Timeseries, prompb.TimeSeries{
 			Labels:  []prompb.Label{{Name: "__name__", Value: fmt.Sprint("metric_", i)}, {Name: "host", Value: fmt.Sprint("h", i)}},
-			Samples: []prompb.Sample{{Timestamp: first.Add(time.Duration(m)*time.Minute + time.Duration(i)*time.Second).UnixMilli(), Value: float64(m * i % 977)}},
+			Samples: []prompb.Sample{{Timestamp: s.first.Add(time.Duration(m)*time.Minute + time.Duration(i)*time.Second).UnixMilli(), Value: float64(m * i % 977)}},
 		})
 		body, err := r.Marshal()
 		if err != nil {
@@ -90,7 +91,7 @@ func TestImportOverHTTP(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "another process has it open")
 	require.Contains(t, errs, "--url=http://localhost:9201")
-	require.NoError(t, servers[0].Terminate(time.Minute))
+	require.NoError(t, servers[0].Terminate(stopWithin))
 	out, errs, status := command(t, binary, "check", "--storage.path="+filepath.Join(dir, "data"))
 	require.Zero(t, status, out+errs)
 }
@@ -108,7 +109,7 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 	flags := append([]string{"--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s", "--storage.partitions=4"}, engine...)
 	servers, _ := importIntoServers(ctx, t, binary, promrig.Cassia(binary, t.TempDir(), address(t), flags...), promrig.Cassia(binary, t.TempDir(), address(t), flags...))
 	for _, server := range servers {
-		require.NoError(t, server.Terminate(time.Minute))
+		require.NoError(t, server.Terminate(stopWithin))
 	}
 	out, errs, status := command(t, binary, append([]string{"check"}, engine...)...)
 	require.Zero(t, status, out+errs)
@@ -122,9 +123,9 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 	blocks = filepath.Join(dir, "blocks")
 	require.NoError(t, os.Mkdir(blocks, 0o755))
 	const days = 10
-	samples := writeBlocks(t, blocks, days, 7)
+	first, samples := writeBlocks(t, blocks, days, 7)
 	servers = startAll(ctx, t, programs...)
-	load := &importLoad{url: servers[len(servers)-1].URL(), days: days}
+	load := &importLoad{url: servers[len(servers)-1].URL(), first: first, days: days}
 	loading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { load.run(loading) })

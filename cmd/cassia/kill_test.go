@@ -165,7 +165,7 @@ func (k *killed) revive(i int) {
 	k.t.Logf("process %d was ready again after %s", i, time.Since(began))
 }
 
-func (k *killed) stop(i int) { require.NoError(k.t, k.processes[i].Terminate(20*time.Second)) }
+func (k *killed) stop(i int) { require.NoError(k.t, k.processes[i].Terminate(stopWithin)) }
 
 // verify compares what can be read through a process with what was acknowledged before, by any of them.
 func (k *killed) verify(i int, when string) {

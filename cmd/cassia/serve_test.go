@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -190,10 +189,7 @@ func lastLineOf(s string) string {
 }
 
 func TestSignalStopsInOrder(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	address := address(t)
 	status := make(chan int, 1)
 	var stderr bytes.Buffer
 	go func() {

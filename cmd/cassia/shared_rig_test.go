@@ -79,7 +79,7 @@ func (r *sharedRig) wait(why string, condition func() bool) {
 
 // restart ends a process in order, and starts it again.
 func (r *sharedRig) restart(i int) {
-	require.NoError(r.t, r.processes[i].Terminate(patience))
+	require.NoError(r.t, r.processes[i].Terminate(stopWithin))
 	r.processes[i] = start(r.ctx, r.t, r.processes[i].Program)
 }
 

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,21 +26,24 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
   garbage: {queries: 1, request_bytes: 64KiB}
 `), 0o600))
 	s := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--limits.file="+file, "--web.enable-lifecycle")
-	report := bench.Crowd{URL: s.url, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
-
-	require.Zero(t, report.Ack.Failed, report.Ack.Example)
-	require.Zero(t, report.Query.Failed, report.Query.Example)
-	require.Positive(t, report.Ack.Requests)
-	require.Positive(t, report.Query.Requests)
-	for _, code := range []int{0, 500, 503} {
-		require.Zero(t, report.Bad[bench.Greedy][code], "%v", report.Bad)
-		require.Zero(t, report.Bad[bench.Garbage][code], "%v", report.Bad)
+	// On a busy machine five seconds may be too few for each of them to get its answers.
+	for began := time.Now(); ; {
+		report := bench.Crowd{URL: s.url, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
+		require.Zero(t, report.Ack.Failed, report.Ack.Example)
+		require.Zero(t, report.Query.Failed, report.Query.Example)
+		for _, code := range []int{0, 500, 503} {
+			require.Zero(t, report.Bad[bench.Greedy][code], "%v", report.Bad)
+			require.Zero(t, report.Bad[bench.Garbage][code], "%v", report.Bad)
+		}
+		_, metrics := s.get(t, "/metrics")
+		if report.Ack.Requests > 0 && report.Query.Requests > 0 && report.Bad[bench.Greedy][429] > 0 && report.Bad[bench.Garbage][400] > 0 &&
+			strings.Contains(metrics, `cassia_tenant_limit_refused_total{limit="samples_per_second",tenant="greedy"}`) {
+			break
+		}
+		require.Less(t, time.Since(began), arrivesWithin, "%+v", report)
 	}
-	require.Positive(t, report.Bad[bench.Greedy][429])
-	require.Positive(t, report.Bad[bench.Garbage][400])
 
 	_, metrics := s.get(t, "/metrics")
-	require.Positive(t, metric(t, metrics, `cassia_tenant_limit_refused_total{limit="samples_per_second",tenant="greedy"}`))
 	require.NotContains(t, metrics, `tenant="tenant-`, "others were refused nothing")
 	require.Eventually(t, func() bool {
 		_, metrics := s.get(t, "/metrics")

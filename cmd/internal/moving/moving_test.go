@@ -248,5 +248,5 @@ func TestThroughPrometheus(t *testing.T) {
 	log, err := os.ReadFile(program.Log)
 	require.NoError(t, err)
 	require.NotContains(t, string(log), "level=ERROR")
-	require.NoError(t, prometheus.Terminate(20*time.Second))
+	require.NoError(t, prometheus.Terminate(2*time.Minute))
 }

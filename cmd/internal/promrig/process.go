@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -131,14 +134,37 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// FreeAddress returns an address of this machine that nothing listens on now.
+// The ports that addresses are drawn from. They lie below those that the kernel gives to outgoing connections and to
+// who asks for any port: of those, one that was found free could be somebody else's when its program begins to listen,
+// or when that is started again after it was killed. Those of docker/cassandra/local lie above.
+const firstPort, lastPort = 10_000, 19_999
+
+// given are the ports that this process has drawn.
+var given struct {
+	mu    sync.Mutex
+	ports map[int]bool
+}
+
+// FreeAddress returns an address of this machine that nothing listens on now, and that it hasn't returned before.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	given.mu.Lock()
+	defer given.mu.Unlock()
+	if given.ports == nil {
+		given.ports = map[int]bool{}
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	for range lastPort - firstPort {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if given.ports[port] {
+			continue
+		}
+		given.ports[port] = true
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue // Somebody listens there.
+		}
+		return listener.Addr().String(), listener.Close()
+	}
+	return "", fmt.Errorf("promrig: no port from %d to %d is free", firstPort, lastPort)
 }
 
 // Binary finds a program that `make test` provides: named by an environment variable, or in the bin folder of

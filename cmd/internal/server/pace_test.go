@@ -297,8 +297,7 @@ func TestHTTP2AtAPace(t *testing.T) {
 		}
 		dribbling <- err
 	}()
-	_, err := feed.Write([]byte("x"))
-	require.NoError(t, err)
+	_, _ = feed.Write([]byte("x")) // On a busy machine the request is given up before its first byte.
 	require.ErrorIs(t, <-read, errSlow)
 	answer, err := s.Client().Post(s.URL+"/", "text/plain", strings.NewReader("whole"))
 	require.NoError(t, err)

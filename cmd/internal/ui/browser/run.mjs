@@ -8,7 +8,7 @@ import { drawn, sound, watched } from './look.mjs';
 const { BASE: base, LOCKED: locked, CHROMIUM: executablePath, SHOTS: shots } = process.env;
 mkdirSync(shots, { recursive: true });
 const first = '#3d85c6';
-const patience = 30_000;
+const patience = 60_000;
 
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
 const steps = [];
@@ -22,16 +22,29 @@ async function open(options = {}, at = base) {
 }
 
 const editor = (page, letter = 'A') => page.getByRole('textbox', { name: `Query ${letter}` });
-const text = (page, selector) => page.locator(selector).first().innerText();
 
+// What the page is asked for may still be on its way: what is expected is waited for, and the last thing seen is told.
 async function eventually(what, f) {
   const end = Date.now() + patience;
   for (;;) {
-    if (await f()) return;
-    assert.ok(Date.now() < end, what);
+    const seen = await f();
+    if (seen === true) return;
+    assert.ok(Date.now() < end, `${what}${seen === false ? '' : `: ${seen}`}`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }
+
+const says = (page, selector, pattern) =>
+  eventually(`${selector} says ${pattern}`, async () => {
+    const text = await page.locator(selector).first().innerText();
+    return pattern.test(text) || text;
+  });
+
+const counts = (what, locator, right) =>
+  eventually(what, async () => {
+    const n = await locator.count();
+    return right(n) || `there are ${n}`;
+  });
 
 step('Explore: a query is typed, completed, run and drawn', async () => {
   const page = await open();
@@ -47,15 +60,15 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await page.keyboard.type('[1h]');
   await page.keyboard.press('Control+Enter');
   await page.locator('.legend li').nth(1).waitFor();
-  assert.equal(await page.locator('.legend li').count(), 2, 'a line a job');
-  assert.match(await text(page, '.legend-name'), /\{job="(api|web)"\}/);
+  await counts('a line a job', page.locator('.legend li'), (n) => n === 2);
+  await says(page, '.legend-name', /\{job="(api|web)"\}/);
   await eventually('the line is drawn', async () => (await drawn(page, first)) > 200);
-  assert.match(await text(page, '.badge'), /^(raw|5m|1h).* 2 series/s);
+  await says(page, '.badge', /^(raw|5m|1h).* 2 series/s);
   await sound(page, 'a graph');
 
   const plot = await page.locator('.u-over').boundingBox();
   await page.mouse.move(plot.x + plot.width / 2, plot.y + plot.height / 2);
-  await eventually('the cursor tells its time', async () => /^\d{4}-/.test(await text(page, '.plot-time')));
+  await says(page, '.plot-time', /^\d{4}-/); // The cursor's.
 
   const shared = page.url();
   assert.match(shared, /q=sum\+by/);
@@ -65,7 +78,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await page.mouse.up();
   await eventually('a part was looked at more closely', () => /from=20\d\d-/.test(decodeURIComponent(page.url())));
   await page.goBack();
-  assert.equal(page.url(), shared);
+  await eventually('the address is the one before', () => page.url() === shared);
 
   const other = await open();
   await other.goto(shared);
@@ -84,7 +97,7 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await shot(page, 'explore-times');
   await page.getByRole('button', { name: 'Last 2 days' }).click();
   await page.getByLabel('Resolution').selectOption('1h');
-  await eventually('the resolution that answered stands there', async () => /^1h/.test(await text(page, '.badge')));
+  await says(page, '.badge', /^1h/); // The resolution that answered.
   await page.getByRole('button', { name: 'Add a query' }).click();
   await editor(page, 'B').click();
   await page.keyboard.type('avg(temperature_celsius)');
@@ -94,12 +107,12 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await sound(page, 'two queries');
   await page.getByRole('tab', { name: 'Table' }).click();
   await page.locator('caption').nth(1).waitFor();
-  assert.equal(await page.locator('tbody tr').count(), 9, 'eight series, and an average');
+  await counts('eight series, and an average', page.locator('tbody tr'), (n) => n === 9);
   await sound(page, 'tables');
   await shot(page, 'explore-table');
   await page.getByRole('tab', { name: 'Explain' }).click();
   await page.locator('.part').nth(1).waitFor();
-  assert.equal(await text(page, '.segments .res-chip'), '1h');
+  await says(page, '.segments .res-chip', /^1h$/);
   await sound(page, 'explanations');
   await shot(page, 'explore-explain');
   await page.getByRole('tab', { name: 'Graph' }).click();
@@ -111,7 +124,7 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.keyboard.press('Control+Enter');
   await page.getByText(/parse error: expected type range vector/).waitFor();
   await page.locator('.legend li').first().waitFor();
-  await sound(page, 'an error beside an answer');
+  await sound(page, 'an error beside an answer', 0.2); // It stands above the graph, which makes room.
   await shot(page, 'explore-error');
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
   await page.locator('.num', { hasText: '42' }).waitFor();
@@ -141,15 +154,15 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
   for (const res of ['raw', '5m', '1h']) await page.locator(`.lane .block.r-${res}`).first().waitFor();
   await page.locator('td', { hasText: /^[1-9]\d* times?$/ }).first().waitFor();
   await page.getByText('Partitions of the work').click();
-  assert.equal(await page.locator('details tbody tr').count(), 16);
+  await counts('a row a partition', page.locator('details tbody tr'), (n) => n === 16);
   await sound(page, 'downsampling');
 
   await page.getByRole('link', { name: 'Storage' }).click();
   await page.getByText('What goes next').waitFor();
   await page.getByText(/slots of 2h0m0s, windows of 24h0m0s/).waitFor();
   await page.locator('.count-line', { hasText: 'buckets of 5 minutes' }).waitFor();
-  assert.match(await text(page, '.stat:has-text("raw") .stat-value'), /^[1-9][\d.]* [KM]iB$/);
-  assert.ok((await page.locator('.bars.r-raw i').count()) >= 3, 'a bar a window');
+  await says(page, '.stat:has-text("raw") .stat-value', /^[1-9][\d.]* [KM]iB$/);
+  await counts('a bar a window', page.locator('.bars.r-raw i'), (n) => n >= 3);
   await sound(page, 'storage');
 
   await page.getByRole('link', { name: 'Tenants' }).click();
@@ -162,7 +175,7 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
   await page.getByRole('button', { name: /Tenant team-a/ }).waitFor();
   await page.getByRole('link', { name: 'Explore', exact: true }).first().click();
   await page.getByRole('button', { name: 'queue_length' }).waitFor();
-  assert.equal(await page.getByRole('button', { name: 'http_requests_total' }).count(), 0, 'another tenant’s metric');
+  await counts('another tenant’s metric', page.getByRole('button', { name: 'http_requests_total' }), (n) => n === 0);
   await page.goto(base + '/#/explore?tenant=nobody');
   await page.getByText('Nothing is stored for tenant').waitFor();
   await sound(page, 'a tenant without anything');
@@ -208,12 +221,13 @@ step('the theme is switched and stays, the keyboard is enough', async () => {
   await page.getByRole('button', { name: /^Theme: auto/ }).click();
   await page.getByRole('button', { name: /^Theme: light/ }).click();
   await page.getByRole('button', { name: /^Theme: dark/ }).waitFor();
+  await eventually('it is dark', async () => (await ground()) !== light);
   const dark = await ground();
-  assert.notEqual(dark, light);
   await page.reload();
-  assert.equal(await ground(), dark);
+  await eventually('it stays dark', async () => (await ground()) === dark);
 
-  await page.getByText('Metrics of the last day').waitFor();
+  await page.locator('.chips li').first().waitFor();
+  await page.waitForLoadState('networkidle');
   await page.keyboard.press('Tab');
   assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the content');
   const seen = new Set();
@@ -246,7 +260,7 @@ step('where auth is on, the page asks who it is', async () => {
   await page.getByLabel('Password', { exact: true }).fill(process.env.PASSWORD);
   await page.keyboard.press('Enter');
   await page.getByText('Nothing is stored for tenant “team-a”').waitFor();
-  await sound(page, 'what a reader sees');
+  await sound(page, 'what a reader sees', 0.3); // The form gave way to the view.
   await shot(page, 'nothing-stored');
   await page.getByRole('link', { name: 'Storage' }).click();
   await page.getByText('Nothing is sealed yet').waitFor();
@@ -259,7 +273,7 @@ step('where auth is on, the page asks who it is', async () => {
     return after.getClientRects()[0].top - link.getClientRects()[0].top;
   });
   assert.ok(Math.abs(down) < 3, 'a link stands in its sentence');
-  assert.ok(await page.evaluate(() => document.documentElement.scrollHeight <= innerHeight), 'a short page needs no scroll bar');
+  await eventually('a short page needs no scroll bar', () => page.evaluate(() => document.documentElement.scrollHeight <= innerHeight));
   await page.reload();
   await page.getByText('Nothing is sealed yet').waitFor();
   await page.getByRole('button', { name: 'ann' }).click();
@@ -268,7 +282,7 @@ step('where auth is on, the page asks who it is', async () => {
   await page.getByLabel('Token', { exact: true }).fill(process.env.TOKEN);
   await page.getByRole('button', { name: 'Log in' }).click();
   await page.getByText('What the doctor finds').waitFor();
-  await sound(page, 'what an admin sees');
+  await sound(page, 'what an admin sees', 0.3); // The form gave way to the view.
   await page.context().close();
 });
 
