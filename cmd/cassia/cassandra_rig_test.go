@@ -17,6 +17,22 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
+// patience is how long tests wait for what takes moments: a machine may be busy with other things.
+const patience = 3 * time.Minute
+
+// patiently does again what a process can't do now, as it says itself: Cassandra may be silent for a while.
+func patiently(do func() error) error {
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		err := do()
+		if !busy(err) || time.Since(began) > patience {
+			return err
+		}
+	}
+}
+
+// busy says whether something is to be tried again that ended so.
+func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
+
 // onCassandra returns the flags of processes that share a keyspace of the test's own.
 func onCassandra(t *testing.T) []string {
 	hosts := cassandratest.Hosts(t)
@@ -84,6 +100,6 @@ func waitOwned(ctx context.Context, t *testing.T, want int, processes ...*promri
 			}
 		}
 		return true
-	}, 2*time.Minute, 100*time.Millisecond, "each of %d processes should own %d partitions", len(processes), want)
+	}, patience, 100*time.Millisecond, "each of %d processes should own %d partitions", len(processes), want)
 	t.Logf("%d processes owned %d partitions each after %s", len(processes), want, time.Since(began).Round(100*time.Millisecond))
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,14 +23,16 @@ import (
 
 const (
 	// sharedFailover is after which time another replica is elected, and sharedTick how often replicas send.
-	sharedFailover = 3 * time.Second
+	sharedFailover = 10 * time.Second
 	sharedTick     = 500 * time.Millisecond
-	// sharedRules are evaluated every second. What newest gives tells when it was evaluated, for newer samples arrive all the
-	// time: whoever evaluates it once more, later, stores a greater value.
+	// sharedInterval is how often sharedRules are evaluated.
+	sharedInterval = 2 * time.Second
+	// What newest gives tells when it was evaluated, for newer samples arrive all the time: whoever evaluates it once more,
+	// later, stores a greater value.
 	sharedRules = `
 groups:
-- name: every second
-  interval: 1s
+- name: every other second
+  interval: 2s
   rules:
   - record: tick
     expr: vector(time())
@@ -37,7 +40,7 @@ groups:
     expr: max(beat)
   - alert: Always
     expr: vector(1)
-    for: 2s
+    for: 4s
 `
 )
 
@@ -48,26 +51,30 @@ type sharedRig struct {
 	binary    string
 	engine    []string
 	processes []*promrig.Process
+	senders   []*sender
 }
 
-func newSharedRig(ctx context.Context, t *testing.T) *sharedRig {
-	r := &sharedRig{t: t, ctx: ctx, engine: onCassandra(t)}
-	var err error
-	r.binary, err = promrig.BuildCassia(t.TempDir())
-	require.NoError(t, err)
+func newSharedRig(t *testing.T) *sharedRig {
+	r := &sharedRig{t: t, binary: builtCassia(t), engine: onCassandra(t)}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(t.Context(), 20*time.Minute)
+	t.Cleanup(cancel)
 	rules := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(rules, "r.yml"), []byte(sharedRules), 0o600))
 	flags := append([]string{
 		"--storage.slot=1h", "--storage.settle=1d", "--storage.partitions=2", "--retention.raw=30d", "--no-self-monitoring",
 		"--rule.files=" + rules + "/*.yml", "--ha.enabled", "--ha.failover-timeout=" + sharedFailover.String(),
 	}, r.engine...)
-	r.processes = startAll(ctx, t, promrig.Cassia(r.binary, t.TempDir(), address(t), flags...), promrig.Cassia(r.binary, t.TempDir(), address(t), flags...))
+	r.processes = startAll(r.ctx, t, promrig.Cassia(r.binary, t.TempDir(), address(t), flags...), promrig.Cassia(r.binary, t.TempDir(), address(t), flags...))
 	return r
 }
 
+// wait waits for a condition, which may end the test.
 func (r *sharedRig) wait(why string, condition func() bool) {
 	r.t.Helper()
-	require.Eventually(r.t, condition, time.Minute, 100*time.Millisecond, why)
+	for began := time.Now(); !condition(); time.Sleep(100 * time.Millisecond) {
+		require.Less(r.t, time.Since(began), patience, why)
+	}
 }
 
 // restart ends a process in order, and starts it again.
@@ -76,17 +83,34 @@ func (r *sharedRig) restart(i int) {
 	r.processes[i] = start(r.ctx, r.t, r.processes[i].Program)
 }
 
+// silence is the longest time for which a sender that went on sending heard nothing: somebody stood still for so long.
+func (r *sharedRig) silence() (longest time.Duration) {
+	for _, s := range r.senders {
+		longest = max(longest, s.silence())
+	}
+	return longest
+}
+
 // stamped is a sample as a process answers it, at a time in milliseconds.
 type stamped struct {
 	at int64
 	v  float64
 }
 
-// samples asks a process for the samples of a series within the last ten minutes, or since hours ago.
-func (r *sharedRig) samples(i int, selector, since string) []stamped {
+// query asks a process.
+func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	r.t.Helper()
-	answer, err := promrig.API{URL: r.processes[i].URL()}.Query(r.ctx, selector+"["+since+"]", time.Now())
-	require.NoError(r.t, err)
+	require.NoError(r.t, patiently(func() (err error) {
+		answer, err = promrig.API{URL: r.processes[i].URL()}.Query(r.ctx, query, time.Now())
+		return err
+	}), query)
+	return answer
+}
+
+// samples asks a process for the samples of a series, all those of the test.
+func (r *sharedRig) samples(i int, selector string) []stamped {
+	r.t.Helper()
+	answer := r.query(i, selector+"[1h]")
 	if len(answer.Series) == 0 {
 		return nil
 	}
@@ -116,8 +140,8 @@ func (r *sharedRig) metric(i int, name string) (sum float64) {
 	return sum
 }
 
-// sender sends the samples of a series to one process, one after the other, each again until it is taken, as Prometheus
-// does.
+// sender sends the samples of a series to one process, those that are due at a time, again until they are taken, as
+// Prometheus does.
 type sender struct {
 	labels []prompb.Label
 	v      func(at int64) float64
@@ -126,6 +150,10 @@ type sender struct {
 
 	mu    sync.Mutex
 	acked []int64 // times of what was acknowledged
+	// heard is when something was acknowledged last, or it began to send; zero: it doesn't send. silent is the longest time
+	// between two of these.
+	heard  time.Time
+	silent time.Duration
 }
 
 func newSender(v func(int64) float64, nameAndLabels ...string) *sender {
@@ -136,48 +164,79 @@ func newSender(v func(int64) float64, nameAndLabels ...string) *sender {
 	return s
 }
 
-// start sends to a process until stop is called, or the test ends.
-func (s *sender) start(ctx context.Context, t *testing.T, to *promrig.Process) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	refused := make(chan error, 1)
-	go func() { refused <- s.run(ctx, to.URL()+"/api/v1/write") }()
+// send has a sender send to a process until stop is called, which waits until all that was sent is acknowledged, or the
+// test ends.
+func (r *sharedRig) send(s *sender, to int) (stop func()) {
+	if !slices.Contains(r.senders, s) {
+		r.senders = append(r.senders, s)
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	stopping, refused := make(chan struct{}), make(chan error, 1)
+	url := r.processes[to].URL() + "/api/v1/write"
+	s.hear(nil)
+	go func() { refused <- s.run(ctx, stopping, url) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
-			cancel()
-			require.NoError(t, <-refused)
+			close(stopping)
+			require.NoError(r.t, <-refused)
+			s.mu.Lock()
+			s.heard = time.Time{}
+			s.mu.Unlock()
 		})
 	}
-	t.Cleanup(stop)
+	r.t.Cleanup(func() { cancel(); stop() })
 	return stop
 }
 
-func (s *sender) run(ctx context.Context, url string) error {
-	for at := time.Now().Truncate(s.every).Add(s.offset); ; at = at.Add(s.every) {
+func (s *sender) run(ctx context.Context, stopping <-chan struct{}, url string) error {
+	for at := time.Now().Truncate(s.every).Add(s.offset); ; {
 		pause := time.NewTimer(time.Until(at.Add(s.behind)))
 		select {
 		case <-ctx.Done():
 			pause.Stop()
 			return nil
+		case <-stopping:
+			pause.Stop()
+			return nil
 		case <-pause.C:
 		}
-		for {
-			code, text, err := post(ctx, url, prompb.TimeSeries{Labels: s.labels, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: s.v(at.UnixMilli())}}})
+		var due []prompb.Sample
+		var times []int64
+		for now := time.Now(); !at.Add(s.behind).After(now); at = at.Add(s.every) {
+			times = append(times, at.UnixMilli())
+			due = append(due, prompb.Sample{Timestamp: at.UnixMilli(), Value: s.v(at.UnixMilli())})
+		}
+		if err := deliver(ctx, url, prompb.TimeSeries{Labels: s.labels, Samples: due}); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if err == nil && code/100 == 2 {
-				break
-			}
-			if err == nil && code/100 == 4 && code != http.StatusTooManyRequests {
-				return fmt.Errorf("%v was refused: %d: %s", s.labels, code, text)
-			}
-			time.Sleep(50 * time.Millisecond) // The process is gone, or can't take it now.
+			return err
 		}
-		s.mu.Lock()
-		s.acked = append(s.acked, at.UnixMilli())
-		s.mu.Unlock()
+		s.hear(times)
 	}
+}
+
+// hear notes what was acknowledged now.
+func (s *sender) hear(times []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.heard.IsZero() {
+		s.silent = max(s.silent, now.Sub(s.heard))
+	}
+	s.heard = now
+	s.acked = append(s.acked, times...)
+}
+
+// silence is the longest time between two acknowledgements, or since the last one.
+func (s *sender) silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.heard.IsZero() {
+		return s.silent
+	}
+	return max(s.silent, time.Since(s.heard))
 }
 
 func (s *sender) acknowledged() []int64 {
@@ -190,6 +249,23 @@ func (s *sender) acknowledged() []int64 {
 func (s *sender) last() int64 {
 	acked := s.acknowledged()
 	return acked[len(acked)-1]
+}
+
+// deliver sends series until they are taken.
+func deliver(ctx context.Context, url string, series ...prompb.TimeSeries) error {
+	for {
+		code, text, err := post(ctx, url, series...)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil: // The process is gone.
+		case code/100 == 2:
+			return nil
+		case code/100 == 4 && code != http.StatusTooManyRequests:
+			return fmt.Errorf("%v was refused: %d: %s", series[0].Labels, code, text)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // post sends series to a process by remote write.

@@ -12,7 +12,7 @@
 // at the same times and store the same series, and an Alertmanager takes an alert twice for one.
 //
 // Groups are evaluated at times that follow from their file and name, in every process the same. Whoever takes over
-// looks for the newest of these times that has results in the store, evaluates those that were missed since, and lets
-// the alerts go on where they were. So what is stored has no gap, whatever the interval, and ALERTS goes on at once. What is
-// there for a time already stays as it is: nobody reads two values of one time.
+// looks for the newest of these times that has results in the store, evaluates those that were missed since and those that
+// become due meanwhile, and lets the alerts go on where they were. So what is stored has no gap, whatever the interval, and
+// ALERTS goes on at once. What is there for a time already stays as it is: nobody reads two values of one time.
 package ruler

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/rules"
@@ -23,15 +24,18 @@ type manager struct {
 	// files are for Prometheus' manager, while it is updated.
 	files rulesOf
 
-	// mu guards fresh: the groups, by rules.GroupKey, that were there when this process began to evaluate and that it hasn't
-	// evaluated yet, and those that it didn't evaluate for a while.
-	mu    sync.Mutex
+	// mu guards what follows, by rules.GroupKey.
+	mu sync.Mutex
+	// fresh are the groups that were there when this process began to evaluate and that it hasn't evaluated yet, and those
+	// that it didn't evaluate for a while.
 	fresh map[string]bool
+	// done is the newest time that this process has evaluated a group at.
+	done map[string]time.Time
 }
 
 // newManager starts to evaluate the rules of a tenant.
 func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log *slog.Logger) *manager {
-	m := &manager{r: r, tenant: name, ended: make(chan struct{}), fresh: map[string]bool{}}
+	m := &manager{r: r, tenant: name, ended: make(chan struct{}), fresh: map[string]bool{}, done: map[string]time.Time{}}
 	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
 	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), r.evaluationMetrics(name), notingAppendable{r.o.Appendable, r}))
 	if err := m.update(files); err != nil {

@@ -88,7 +88,7 @@ func (r *rig) process() *process {
 	o := r.options()
 	ruler, err := New(r.store, o)
 	require.NoError(r.t, err)
-	m := &manager{r: ruler, tenant: testTenant, fresh: map[string]bool{}, files: ruler.files[testTenant]}
+	m := &manager{r: ruler, tenant: testTenant, fresh: map[string]bool{}, done: map[string]time.Time{}, files: ruler.files[testTenant]}
 	ctx := tenant.Into(r.t.Context(), testTenant)
 	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil), notingAppendable{o.Appendable, ruler}))
 	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, "", m.iterate, false, m.files.paths()...)

@@ -71,6 +71,64 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// To take over takes several intervals: what becomes due meanwhile isn't left out. Prometheus' manager goes on with the time
+// that is due last by then.
+func TestWhatIsDueDuringTakeOver(t *testing.T) {
+	r := newRig(t)
+	r.file(takeoverRules)
+	r.write(`load{host="a"}`, 9)
+	first := r.process().evaluate()
+	r.now = first.Add(5 * time.Minute)
+	p := r.process()
+	r.committed = func() {
+		r.now = r.now.Add(10 * time.Second)
+		r.write(`load{host="a"}`, 9)
+	}
+	p.evaluate()
+	require.Greater(t, r.now.Sub(first), 8*time.Minute, "it took long")
+	r.committed = nil
+	r.write(`load{host="a"}`, 9)
+	for range 2 {
+		p.evaluate()
+		require.NotContains(t, r.stored(`load:max`, first, time.Minute), ".")
+		require.NotContains(t, r.stored(`ALERTS{alertname="AtOnce"}`, first, time.Minute), ".")
+		r.now = r.now.Add(time.Minute)
+	}
+}
+
+// An evaluation takes longer than an interval each time: taking over comes to an end.
+func TestTakeOverEnds(t *testing.T) {
+	r := newRig(t)
+	r.file(takeoverRules)
+	r.write(`load{host="a"}`, 9)
+	first := r.process().evaluate()
+	r.now = first.Add(2 * time.Minute)
+	p := r.process()
+	p.r.o.CatchUpTimes = 5
+	r.committed = func() {
+		r.now = r.now.Add(time.Minute)
+		r.write(`load{host="a"}`, 9)
+	}
+	p.evaluate()
+	r.now = first.Add(9 * time.Minute)
+	require.Equal(t, "99999999..", r.stored(`load:max`, first, time.Minute))
+}
+
+// Prometheus' manager names a time twice after an evaluation that took long: what is stored for it stays as it is.
+func TestTimeThatIsDueTwice(t *testing.T) {
+	r := newRig(t)
+	r.file(takeoverRules)
+	p := r.process()
+	r.write(`load{host="a"}`, 2)
+	first := p.evaluate()
+	r.now = first.Add(time.Minute)
+	p.evaluate()
+	r.write(`load{host="a"}`, 9) // It is late.
+	p.evaluate()
+	require.Equal(t, "22", r.stored(`load:max`, first, time.Minute))
+	require.Equal(t, "..", r.stored(`ALERTS{alertname="AtOnce"}`, first, time.Minute))
+}
+
 // What the process before has stored last, and the next one doesn't store, ends; not so what others have stored.
 func TestWhatIsGoneEndsAfterTakeOver(t *testing.T) {
 	r := newRig(t)

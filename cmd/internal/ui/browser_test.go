@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage"
 )
 
 // TestThePageInABrowser clicks through the page of a real Cassia in a real Chromium: see browser/run.mjs. With
@@ -87,8 +88,9 @@ func store(ctx context.Context, t *testing.T, url string) {
 	late := now.Add(-30 * time.Hour)
 	remoteWrite(ctx, t, url, "default", requests(late.Add(time.Second), late.Add(2*time.Second), time.Second, false))
 	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
-	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), now, time.Minute, true))
-	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), now, 5*time.Minute))
+	ahead := now.Add(storage.MaxAhead - time.Minute) // There is something at whichever moment the page asks for.
+	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), ahead, time.Minute, true))
+	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), ahead, 5*time.Minute))
 }
 
 // requests are eight counters of two jobs, and with gauges as many temperatures.
