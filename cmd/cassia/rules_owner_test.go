@@ -79,15 +79,20 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 	return p
 }
 
-func (p *rulesProcess) evaluates() bool {
+func (p *rulesProcess) evaluates() bool { return p.metric("cassia_rules_evaluated_here") == 1 }
+
+// metric is the sum of a gauge or counter, or 0.
+func (p *rulesProcess) metric(name string) (sum float64) {
 	families, err := p.registry.Gather()
 	require.NoError(p.t, err)
 	for _, f := range families {
-		if f.GetName() == "cassia_rules_evaluated_here" {
-			return f.GetMetric()[0].GetGauge().GetValue() == 1
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
 		}
 	}
-	return false
+	return sum
 }
 
 // ticks are the times of a recorded series, as this process reads them.
@@ -116,7 +121,7 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]"), 0o600))
 	wait := func(why string, condition func() bool) {
 		t.Helper()
-		require.Eventually(t, condition, time.Minute, 20*time.Millisecond, why)
+		require.Eventually(t, condition, patience, 20*time.Millisecond, why)
 	}
 	eng := memory.New()
 	var ahead atomic.Int64
@@ -138,10 +143,15 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	wait("b has evaluated", func() bool { n := b.ticks(); return n[len(n)-1] > died+4000 })
 	noGap := func() {
 		t.Helper()
-		n := b.ticks()
+		n, missing := b.ticks(), int64(0)
 		for i := range n[1:] {
-			require.LessOrEqual(t, n[i+1]-n[i], int64(2000), "a gap of more than two intervals: %v", n)
+			if gap := (n[i+1] - n[i]) / 1000; gap > 2 {
+				missing += gap - 1
+			}
 		}
+		// On a busy machine some evaluations take long, and Prometheus' manager leaves those out that became due meanwhile.
+		const leftOut = "prometheus_rule_group_iterations_missed_total"
+		require.LessOrEqual(t, float64(missing), a.metric(leftOut)+b.metric(leftOut), "gaps of more than two intervals: %v", n)
 	}
 	noGap()
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,12 +90,6 @@ func (r *sharedRig) silence() (longest time.Duration) {
 	return longest
 }
 
-// stamped is a sample as a process answers it, at a time in milliseconds.
-type stamped struct {
-	at int64
-	v  float64
-}
-
 // query asks a process.
 func (r *sharedRig) query(i int, query string) (answer promrig.Answer) {
 	r.t.Helper()
@@ -115,29 +108,12 @@ func (r *sharedRig) samples(i int, selector string) []stamped {
 		return nil
 	}
 	require.Len(r.t, answer.Series, 1, selector)
-	var all []stamped
-	for _, point := range answer.Series[0].Floats {
-		at, v := parsePoint(r.t, point)
-		all = append(all, stamped{int64(at*1000 + 0.5), v})
-	}
-	return all
+	return parsePoints(r.t, answer.Series[0].Floats)
 }
 
-// metric is the sum of a metric that a process has, or 0.
-func (r *sharedRig) metric(i int, name string) (sum float64) {
+func (r *sharedRig) metric(i int, name string) float64 {
 	r.t.Helper()
-	_, text := running{url: r.processes[i].URL()}.get(r.t, "/metrics")
-	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok || (rest[0] != ' ' && rest[0] != '{') {
-			continue
-		}
-		var v float64
-		_, err := fmt.Sscan(rest[strings.LastIndex(rest, " ")+1:], &v)
-		require.NoError(r.t, err)
-		sum += v
-	}
-	return sum
+	return valueOf(r.t, r.processes[i].URL(), name)
 }
 
 // sender sends the samples of a series to one process, those that are due at a time, again until they are taken, as

@@ -56,17 +56,15 @@ type sharedRuling struct {
 	// seen is what was read of each series, by time.
 	seen map[string]map[int64]float64
 
-	// The owner was killed between these times. By then evaluations of both had been left out so often.
-	dying, killed time.Time
-	leftOut       [2]float64
-	// began is when the other process hadn't begun to evaluate yet, after that.
-	began time.Time
+	ruleGaps
+	// leftOut is how many evaluations each process had left out when the owner was killed.
+	leftOut [2]float64
 }
 
 var sharedRecorded = []string{`tick`, `newest`, `ALERTS{alertstate="firing"}`, `ALERTS_FOR_STATE`}
 
 func newSharedRuling(r *sharedRig) *sharedRuling {
-	x := &sharedRuling{sharedRig: r, seen: map[string]map[int64]float64{}}
+	x := &sharedRuling{sharedRig: r, seen: map[string]map[int64]float64{}, ruleGaps: ruleGaps{interval: sharedInterval}}
 	r.wait("one of them evaluates", func() bool {
 		for i := range r.processes {
 			if x.evaluates(i) {
@@ -137,17 +135,11 @@ func (x *sharedRuling) oneEvaluates() {
 	}
 }
 
-// missed is how many evaluations a process has left out, as Prometheus does where one takes longer than the interval, and
-// how many have failed.
-func (x *sharedRuling) missed(i int) (leftOut, failed float64) {
-	return x.metric(i, "prometheus_rule_group_iterations_missed_total"), x.metric(i, "prometheus_rule_evaluation_failures_total")
-}
-
 func (x *sharedRuling) ownerDies() {
 	x.dying = time.Now()
 	for i := range x.leftOut {
-		leftOut, failed := x.missed(i)
-		x.leftOut[i] = leftOut + failed
+		missed, failed := leftOut(x.t, x.processes[i].URL())
+		x.leftOut[i] = missed + failed
 	}
 	x.processes[x.owner].Kill()
 	x.killed = time.Now()
@@ -201,26 +193,10 @@ func (x *sharedRuling) check() {
 // noGap holds that of two evaluations one is stored; more may only be missing where one took so long that others were left
 // out, or failed.
 func (x *sharedRuling) noGap(selector string, samples []stamped) {
-	interval := sharedInterval.Milliseconds()
-	before, after := 0.0, 0.0
-	for i, s := range samples[1:] {
-		last := samples[i].at
-		require.Equal(x.t, samples[0].at%interval, s.at%interval, "%s: the times at which it is evaluated", selector)
-		if s.at-last <= 2*interval || s.at > x.dying.UnixMilli() && s.at <= x.killed.UnixMilli() {
-			continue // What the owner left out while it was asked for that isn't known.
-		}
-		x.t.Logf("%s has a gap from %d to %d", selector, last, s.at)
-		for at := last + interval; at < s.at; at += interval {
-			if at > x.began.UnixMilli() {
-				after++
-			} else {
-				before++
-			}
-		}
-	}
-	leftOut, failed := x.missed(x.other)
+	before, after := x.count(x.t, selector, samples)
+	missed, failed := leftOut(x.t, x.processes[x.other].URL())
 	require.LessOrEqual(x.t, before, x.leftOut[0]+x.leftOut[1]+failed, "%s has gaps that aren't made up for", selector)
-	require.LessOrEqual(x.t, after, leftOut+failed, "%s has gaps after the other process took over", selector)
+	require.LessOrEqual(x.t, after, missed+failed, "%s has gaps after the other process took over", selector)
 }
 
 // sharedPair is two replicas, each of which sends to a process of its own: a to the one that lives on.
