@@ -82,7 +82,7 @@ func TestImportOverHTTP(t *testing.T) {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
 	}
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	binary, dir := builtCassia(t), t.TempDir()
 	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(binary, dir, address(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s"))
@@ -103,7 +103,7 @@ func TestImportOverHTTPOnCassandra(t *testing.T) {
 		t.Skip("runs the binary on 100,000 samples: leave -short out")
 	}
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	binary, engine := builtCassia(t), onCassandra(t)
 	flags := append([]string{"--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s", "--storage.partitions=4"}, engine...)
@@ -178,14 +178,17 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 	for range 2 { // Before all is sealed, and then.
 		for _, server := range servers {
 			count := func(series string) string {
-				answer, err := promrig.API{URL: server.URL()}.Query(ctx, "sum(count_over_time("+series+"[20d]))", time.Now())
-				require.NoError(t, err)
+				var answer promrig.Answer
+				require.NoError(t, patiently(func() (err error) {
+					answer, err = promrig.API{URL: server.URL()}.Query(ctx, "sum(count_over_time("+series+"[20d]))", time.Now())
+					return err
+				}))
 				return fmt.Sprint(answer)
 			}
 			require.Contains(t, count(`{__name__=~"metric_.*"}`), fmt.Sprintf("%q", fmt.Sprint(samples)))
 			require.Regexp(t, live, count("live"))
 		}
-		require.NoError(t, promrig.Post(ctx, servers[0].URL()+"/-/seal"))
+		require.NoError(t, patiently(func() error { return promrig.Post(ctx, servers[0].URL()+"/-/seal") }))
 		at("counted and sealed")
 	}
 	return servers, blocks
