@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
@@ -57,7 +55,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	stopLoads()
 	waitOwned(k.ctx, t, partitions/2, k.processes...)
 	k.verify(0, "at the end")
-	require.NoError(t, promrig.Post(k.ctx, k.processes[1].URL()+"/-/seal"))
+	k.seal(1)
 	for i := range k.processes {
 		k.verify(i, "all sealed")
 	}

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
@@ -54,16 +53,7 @@ func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, ho
 			samples += len(s.Samples)
 			request.Timeseries = append(request.Timeseries, s)
 		}
-		body, err := request.Marshal()
-		require.NoError(t, err)
-		post, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
-		require.NoError(t, err)
-		post.Header.Set("Content-Type", "application/x-protobuf")
-		post.Header.Set("Content-Encoding", "snappy")
-		answer, err := http.DefaultClient.Do(post)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		require.Equal(t, http.StatusNoContent, answer.StatusCode)
+		require.NoError(t, deliver(ctx, url+"/api/v1/write", request.Timeseries...))
 	}
 	return samples
 }

@@ -32,7 +32,7 @@ type killed struct {
 func newKilled(t *testing.T, loads []*load, programs ...promrig.Program) *killed {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	t.Cleanup(cancel)
 	return &killed{t: t, ctx: ctx, programs: programs, rand: rand.New(rand.NewPCG(seed, 0)), loads: loads}
 }
@@ -100,7 +100,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 	stopLoads()
 	k.verify(0, "at the end")
-	require.NoError(t, promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"))
+	k.seal(0)
 	k.verify(0, "all sealed")
 	k.stop(0)
 	k.revive(0)
@@ -167,13 +167,23 @@ func (k *killed) revive(i int) {
 
 func (k *killed) stop(i int) { require.NoError(k.t, k.processes[i].Terminate(stopWithin)) }
 
+// seal has a process seal everything.
+func (k *killed) seal(i int) {
+	k.t.Helper()
+	require.NoError(k.t, patiently(func() error { return promrig.Post(k.ctx, k.processes[i].URL()+"/-/seal") }))
+}
+
 // verify compares what can be read through a process with what was acknowledged before, by any of them.
 func (k *killed) verify(i int, when string) {
 	var all errgroup.Group
 	for _, l := range k.loads {
 		all.Go(func() error {
 			began, acks := time.Now(), l.acks.Snapshot()
-			found, err := bench.Verify(k.ctx, l.g, acks, bench.Reader{URL: k.processes[i].URL() + "/api/v1/read", Tenant: l.name})
+			var found bench.Finding
+			err := patiently(func() (err error) {
+				found, err = bench.Verify(k.ctx, l.g, acks, bench.Reader{URL: k.processes[i].URL() + "/api/v1/read", Tenant: l.name})
+				return err
+			})
 			switch {
 			case err != nil:
 				return fmt.Errorf("load %s: %w", l.name, err)

@@ -132,7 +132,7 @@ func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string)
 			}
 		}
 		return false
-	}, 2*time.Minute, 50*time.Millisecond, "the log never had a line with %q", words)
+	}, patience, 50*time.Millisecond, "the log never had a line with %q", words)
 	return line
 }
 
