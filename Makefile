@@ -36,7 +36,7 @@ run: build
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
 test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
-	$(WITH_NODE) $(GO) test -timeout 50m $(TESTFLAGS) ./...
+	$(WITH_NODE) $(GO) test -timeout 75m $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
 test-short:
