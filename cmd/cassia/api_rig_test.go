@@ -57,7 +57,7 @@ func newAPIRig(t *testing.T) apiRig {
 	cassia := startServe(t, "--storage.path="+dir+"/cassia", "--rule.files="+rules)
 	to := time.Now().Truncate(time.Minute)
 	r := apiRig{prometheus: process.URL(), cassia: cassia.url, from: to.Add(-(apiSamples - 1) * apiInterval), to: to}
-	require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, arrivesWithin, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 	body := apiData(t, r.from)
 	for _, url := range []string{r.prometheus, r.cassia} {
 		r.send(t, url, body)
@@ -65,7 +65,7 @@ func newAPIRig(t *testing.T) apiRig {
 	require.Eventually(t, func() bool { // They are written a little later.
 		_, text := cassia.get(t, "/api/v1/metadata")
 		return strings.Contains(text, "Requests.")
-	}, arrivesWithin, 5*time.Millisecond, "metadata")
+	}, patience, 5*time.Millisecond, "metadata")
 	return r
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,9 +15,6 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
-
-// patience is how long tests wait for what takes moments: a machine may be busy with other things.
-const patience = 3 * time.Minute
 
 // patiently does again what a process can't do now, as it says itself: Cassandra may be silent for a while.
 func patiently(do func() error) error {
@@ -68,20 +64,11 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 // owned is how many partitions a process seals.
 func owned(ctx context.Context, p *promrig.Process) (int, error) {
 	const metric = "cassia_downsample_partitions "
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/metrics", nil)
+	text, err := get(ctx, p.URL()+"/metrics")
 	if err != nil {
 		return 0, err
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, metric); ok {
 			return strconv.Atoi(strings.TrimSpace(value))
 		}

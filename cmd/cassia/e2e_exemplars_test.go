@@ -118,7 +118,7 @@ func (s *stack) compareExemplars(ctx context.Context, t *testing.T, when string,
 		require.NotEmpty(t, want, "%s has no exemplars, so it shows nothing", query)
 		var got []string
 		// They travel by themselves, behind the samples.
-		for asked := time.Now(); time.Since(asked) < arrivesWithin; time.Sleep(500 * time.Millisecond) {
+		for asked := time.Now(); time.Since(asked) < patience; time.Sleep(500 * time.Millisecond) {
 			if got = exemplarsOf(ctx, t, s.cassia.URL(), query, began, end); len(got) >= len(want) {
 				break
 			}
@@ -167,7 +167,7 @@ func (s *stack) compareMetadata(ctx context.Context, t *testing.T) {
 		var want, got metadata
 		getJSON(ctx, t, s.writer.URL()+"/api/v1/metadata?metric="+metric, &want)
 		require.NotEmpty(t, want[metric], metric)
-		for asked := time.Now(); time.Since(asked) < arrivesWithin; time.Sleep(500 * time.Millisecond) {
+		for asked := time.Now(); time.Since(asked) < patience; time.Sleep(500 * time.Millisecond) {
 			got = nil
 			if getJSON(ctx, t, s.cassia.URL()+"/api/v1/metadata?metric="+metric, &got); len(got[metric]) >= len(want[metric]) {
 				break

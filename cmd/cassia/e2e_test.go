@@ -210,11 +210,11 @@ func address(t *testing.T) string {
 }
 
 // On a busy machine, readyWithin bounds how long a program takes to start, stopWithin how long it takes to end, and
-// arrivesWithin how long what is sent behind the samples, or behind a reader's back, takes to come.
+// patience how long tests wait for anything else that takes moments.
 const (
-	readyWithin   = 3 * time.Minute
-	stopWithin    = 2 * time.Minute
-	arrivesWithin = 3 * time.Minute
+	readyWithin = 3 * time.Minute
+	stopWithin  = 2 * time.Minute
+	patience    = 3 * time.Minute
 )
 
 // start starts a program for the time of the test.
@@ -291,7 +291,7 @@ func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Proc
 	require.Eventually(t, func() bool {
 		answer, err := promrig.API{URL: asked.URL()}.Query(ctx, query, time.Now())
 		return err == nil && answer.Points() == s.jobs
-	}, arrivesWithin, 100*time.Millisecond, query)
+	}, patience, 100*time.Millisecond, query)
 }
 
 // caughtUp waits until all of Prometheus' samples have come, for its queue lags behind its own data: then the
@@ -299,7 +299,7 @@ func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Proc
 func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time) {
 	everything := fmt.Sprintf(`{__name__=~".+"}[%ds]`, int(end.Sub(began).Seconds()))
 	var difference string
-	for tried := time.Now(); time.Since(tried) < arrivesWithin; time.Sleep(500 * time.Millisecond) {
+	for tried := time.Now(); time.Since(tried) < patience; time.Sleep(500 * time.Millisecond) {
 		want, err := promrig.API{URL: s.writer.URL()}.Query(ctx, everything, end)
 		require.NoError(t, err)
 		got, err := promrig.API{URL: s.cassia.URL()}.Query(ctx, everything, end)

@@ -54,7 +54,7 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	for round := 0; ; round++ {
 		before := stored()
 		r.exercise(t, round)
-		require.Eventually(t, func() bool { return stored() > before }, arrivesWithin, 100*time.Millisecond)
+		require.Eventually(t, func() bool { return stored() > before }, patience, 100*time.Millisecond)
 		g.from, g.to = time.Now().Add(-time.Hour), time.Now()
 		if g.allHold(t, workStored) {
 			break

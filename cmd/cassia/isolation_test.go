@@ -27,7 +27,7 @@ func TestTenantsNeverMix(t *testing.T) {
 		t.Skip("asks a thousand calls four times: leave -short out")
 	}
 	cassia := startServe(t, "--storage.path="+t.TempDir())
-	require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, arrivesWithin, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 	to := time.Now().Truncate(time.Minute)
 	w := isolation{t: t, url: cassia.url, apiRig: apiRig{from: to.Add(-(apiSamples - 1) * apiInterval), to: to}}
 	w.readCalls()
@@ -36,7 +36,7 @@ func TestTenantsNeverMix(t *testing.T) {
 	require.Eventually(t, func() bool { // Metadata are written a little later.
 		answer := w.ask(apiCall{method: http.MethodGet, path: "/api/v1/metadata", header: http.Header{}}, "mine", false)
 		return bytes.Contains(answer.body, []byte("native"))
-	}, arrivesWithin, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	alone := w.answers("mine")
 	for _, other := range []string{"other", "default", "mine2"} {
 		w.write(other, apiData(t, w.from.Add(time.Second)))
@@ -165,7 +165,7 @@ func (w *isolation) sees(name string) {
 		}
 		require.Eventually(w.t, func() bool { // Metadata are written a little later.
 			return bytes.Contains(w.ask(call, name, false).body, []byte(marker(name)))
-		}, arrivesWithin, 10*time.Millisecond, line)
+		}, patience, 10*time.Millisecond, line)
 	}
 }
 

@@ -52,7 +52,7 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 // it allows isn't answered with 5xx, what it forbids is answered with 4xx, and every answer is as it says.
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
-	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, arrivesWithin, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 	seed := rand.Uint64()
 	c := newContract(t, r, seed)
 	t.Logf("seed %d", seed)

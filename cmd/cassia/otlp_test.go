@@ -47,7 +47,7 @@ func TestOTLPAsPrometheus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cassia := startServe(t, append([]string{"--storage.path=" + t.TempDir()}, c.flags...)...)
-			require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, arrivesWithin, 5*time.Millisecond)
+			require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 			config := c.config + "remote_write:\n  - url: " + cassia.url + "/api/v1/write\n    headers: {" + tenant.Header + ": " + relayed + "}\n" +
 				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
 			prometheus := startPrometheus(t.Context(), t, address(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage")
@@ -146,7 +146,7 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 		if assert.NoError(t, err) {
 			assert.Empty(t, direct.Difference(arrived))
 		}
-	}, arrivesWithin, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // compareTypes holds the metadata that Cassia has of what was sent to a real Prometheus that makes labels of types and
@@ -160,7 +160,7 @@ func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetri
 	require.Eventually(t, func() bool {
 		told = ask(t, cassia.url+"/api/v1/metadata", tenant.Default).(map[string]any)
 		return len(told) == 7 // six instruments and target_info
-	}, arrivesWithin, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	compared := map[string]bool{}
 	for _, one := range series {
 		ls := one.(map[string]any)

@@ -98,7 +98,7 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	require.Eventually(t, func() bool {
 		answer, err := http.Get(r.url + "/-/ready")
 		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
-	}, arrivesWithin, 5*time.Millisecond, "this page is open to all")
+	}, patience, 5*time.Millisecond, "this page is open to all")
 	return log, func() { cancel(); require.NoError(t, <-ended) }
 }
 

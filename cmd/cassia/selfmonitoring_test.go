@@ -24,7 +24,7 @@ func TestServeStoresItsOwnMetrics(t *testing.T) {
 		require.Eventually(t, func() bool {
 			code, body := r.get(t, "/t/cassia/api/v1/query?query="+metric)
 			return code == http.StatusOK && strings.Contains(body, metric) && strings.Contains(body, instance)
-		}, arrivesWithin, 10*time.Millisecond, metric)
+		}, patience, 10*time.Millisecond, metric)
 	}
 	_, body := r.get(t, "/api/v1/labels")
 	require.Contains(t, body, `"data":[]`, "the default tenant sees nothing of it")

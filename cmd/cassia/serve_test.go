@@ -109,7 +109,7 @@ func (r running) write(t *testing.T, metric string, at time.Time, v float64) {
 // value queries a metric's newest value.
 func (r running) value(t *testing.T, metric string, at time.Time) string {
 	t.Helper()
-	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, arrivesWithin, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 	code, body := r.get(t, fmt.Sprintf("/api/v1/query?query=%s&time=%d", metric, at.Unix()))
 	require.Equal(t, http.StatusOK, code, body)
 	var answer struct {
@@ -201,7 +201,7 @@ func TestSignalStopsInOrder(t *testing.T) {
 			return false
 		}
 		return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
-	}, arrivesWithin, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
 	require.Zero(t, <-status)
 	require.Empty(t, stderr.String())

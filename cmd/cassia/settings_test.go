@@ -59,7 +59,7 @@ func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
 	var log lockedBuffer
 	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, arrivesWithin, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, patience, 20*time.Millisecond)
 	var told []string
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "level=WARN") {

@@ -36,7 +36,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	k.processes = []*promrig.Process{start(k.ctx, t, k.programs[0])}
 	stopLoads := k.startLoads()
 	for _, l := range k.loads {
-		require.Eventually(t, func() bool { return l.acks.Count() > 500 }, arrivesWithin, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return l.acks.Count() > 500 }, patience, 10*time.Millisecond)
 	}
 	require.NoError(t, promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"))
 	known := k.known()

@@ -40,7 +40,7 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
 			strings.Contains(metrics, `cassia_tenant_limit_refused_total{limit="samples_per_second",tenant="greedy"}`) {
 			break
 		}
-		require.Less(t, time.Since(began), arrivesWithin, "%+v", report)
+		require.Less(t, time.Since(began), patience, "%+v", report)
 	}
 
 	_, metrics := s.get(t, "/metrics")
@@ -48,7 +48,7 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, metrics := s.get(t, "/metrics")
 		return metric(t, metrics, `cassia_write_in_flight_bytes`) == 0
-	}, arrivesWithin, 10*time.Millisecond, "what was cut off is given back")
+	}, patience, 10*time.Millisecond, "what was cut off is given back")
 	code, status := s.get(t, "/t/greedy/api/v1/status/limits")
 	require.Equal(t, 200, code)
 	require.Contains(t, status, `"active_series":3000`)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
@@ -36,22 +36,11 @@ func TestMain(m *testing.M) {
 	} else {
 		fmt.Fprintf(os.Stderr, "SKIPPED: everything that needs a real Cassandra, for %s isn't set (host:port,host:port)\n", hostsVariable)
 	}
-	if err := leaks(comesWithin); err != nil && code == 0 {
+	if err := cassandratest.Leaks(comesWithin); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
-}
-
-// leaks waits until no goroutine of the tests is left. gocql's end when the network lets them, and it sleeps for some
-// seconds over the news that a node is up, even when the session is closed.
-func leaks(atMost time.Duration) error {
-	for began := time.Now(); ; {
-		err := goleak.Find(goleak.IgnoreAnyFunction("github.com/gocql/gocql.(*Session).handleNodeUp"))
-		if err == nil || time.Since(began) > atMost {
-			return err
-		}
-	}
 }
 
 func dropKeyspace(hosts, keyspace string) error {
