@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 const (
@@ -266,7 +267,7 @@ func generateRequest(r *rand.Rand) request {
 
 // What holds of every choice.
 func TestChoiceProperties(t *testing.T) {
-	seed := rand.Uint64()
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 2))
 	refusals := 0
 	for range 5000 {
@@ -353,7 +354,7 @@ func requireSegment(t *testing.T, q request, s segment, context string) {
 // asked for where it calls itself exact, with cells where edges cut buckets; and where it doesn't, of those that it
 // moved, scaled down where it widened them.
 func TestSegmentsAnswerTheirWindows(t *testing.T) {
-	seed := rand.Uint64()
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 3))
 	funcs := map[string]*bucketFunc{}
 	for _, f := range bucketFunctions() {
@@ -422,7 +423,7 @@ func generateAround(r *rand.Rand, s segment, kind string) *chunk.Samples {
 
 // Slots are counted without looking at each edge; here each is.
 func TestSlotsCounted(t *testing.T) {
-	seed := rand.Uint64()
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 5))
 	for range 300 {
 		q := generateRequest(r)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // samplePoints are the samples of one series as Prometheus' functions take them, stale markers left out.
@@ -339,7 +340,7 @@ func bucketFunctions() (all []*bucketFunc) {
 // Every function over generated series, in buckets of several widths with cells among them, and windows of all
 // sorts: one after the other, overlapping, with space between.
 func TestOverBucketsIsOverSamples(t *testing.T) {
-	seed := rand.Uint64()
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	compared, funcs := 0, bucketFunctions() // each is used for many series
 	for i := range 200 {

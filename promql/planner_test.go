@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"sort"
-	"strconv"
 	"testing"
 	"time"
 
@@ -19,6 +17,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 var allSyntax = parser.Options{EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true}
@@ -259,13 +259,7 @@ func askedOf(a *asker) asked {
 
 // The planner must answer every query as Prometheus' evaluator does on its own.
 func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("SEED=%d", seed)
+	seed := soak.Seed(t)
 	for i, c := range []struct {
 		about   string
 		sealed  bool

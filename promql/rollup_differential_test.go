@@ -3,9 +3,7 @@ package promql
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // Generated queries over generated series, in every mode and at every age of the data, each compared with Prometheus'
@@ -27,7 +26,7 @@ import (
 //
 // And whatever is missing for want of samples is told in one info, or is an error where a function can't be answered.
 func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
-	seed := seedOf(t)
+	seed := soak.Seed(t)
 	all := (&roller{r: rand.New(rand.NewPCG(seed, 1))}).all()
 	reference := unrolled(t, all)
 	a := &rollupAsker{r: rand.New(rand.NewPCG(seed, 2)), called: map[string]int{}}
@@ -157,15 +156,4 @@ func (c *rollupContest) ask(about, mode string, queries int) *rollupDuel {
 		c.total["from "+res] += n
 	}
 	return d
-}
-
-func seedOf(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("SEED=%d", seed)
-	return seed
 }

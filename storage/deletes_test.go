@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 func equal(name, value string) *labels.Matcher {
@@ -27,8 +28,7 @@ type deleteModel struct {
 }
 
 func newDeleteModel(t *testing.T, change func(*Options)) *deleteModel {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
+	seed := soak.Seed(t)
 	m := &deleteModel{testStore: openTestStore(t, func(o *Options) {
 		o.seams.still = true
 		if change != nil {

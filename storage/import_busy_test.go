@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // busy does to a store what a server does, all at once and until stop is called: it seals whatever is staged, makes
@@ -43,8 +44,7 @@ func (ts *testStore) busy() (stop func()) {
 // all of it by the usual way.
 func TestImportIntoBusyStore(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	usual := openTestStore(t, func(o *Options) { o.Partitions = 3 })
 	all := pastOf(r, usual.now, 3)
@@ -81,8 +81,7 @@ func TestImportOfOneSeriesTwice(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]time.Duration{"raw": 0, "rollups": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			seed := uint64(time.Now().UnixNano())
-			t.Log("seed", seed)
+			seed := soak.Seed(t)
 			r := rand.New(rand.NewPCG(seed, 1))
 			open := func() *testStore { return openTestStore(t, func(o *Options) { o.Retention, o.Retention5m = keep, 0 }) }
 			whole, parts := open(), open()

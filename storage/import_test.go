@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestImport imports a week of series that cross slots and days, twice, the second time in other pieces.
@@ -220,8 +221,7 @@ func samplesOf(list []ImportedSeries) (n int) {
 // of it, sealed and not: the answers are those of a store that got it by the usual way, and no sample is sealed twice.
 func TestImportIsAsWrites(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	open := func() *testStore { return openTestStore(t, func(o *Options) { o.Partitions = 3 }) }
 	usual, empty, partly := open(), open(), open()
@@ -251,8 +251,7 @@ func TestImportIsAsWrites(t *testing.T) {
 // what it is asked and says that it failed.
 func TestImportWithFaults(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
+	seed := soak.Seed(t)
 	r, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	among := 0
 	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action {
@@ -329,8 +328,7 @@ func TestImportOfOldHistory(t *testing.T) {
 func TestImportAfterDelete(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 2 })
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := pastOf(r, ts.now, 2)
 	pieces := func() {

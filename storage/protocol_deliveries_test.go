@@ -15,12 +15,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// dataSet draws samples of all kinds over three days, some of them at one time with different values.
-func dataSet(rng *rand.Rand, now time.Time) (set []protocolSendSample) {
+// dataSet draws samples of all kinds at times of each series over so many days, some of them at one time with different values.
+func dataSet(rng *rand.Rand, now time.Time, times int, days int64) (set []protocolSendSample) {
+	at := func() int64 { return now.UnixMilli() - rng.Int64N(days*24*60*4)*15_000 }
 	floats := []string{"1", "2", "-0", "0", "stale", "nan:7ff8000000000001", "nan:fff8000000000042", "+Inf", "-Inf", "0.1", "1e300"}
 	for _, series := range protocolNames {
-		for range 400 {
-			x := protocolSendSample{series: series, t: now.UnixMilli() - rng.Int64N(3*24*60*4)*15_000}
+		for range times {
+			x := protocolSendSample{series: series, t: at()}
 			for n := 1 + rng.IntN(3); n > 0; n-- {
 				x.st = 0
 				if rng.IntN(4) == 0 {
@@ -37,10 +38,10 @@ func dataSet(rng *rand.Rand, now time.Time) (set []protocolSendSample) {
 		}
 	}
 	for _, series := range protocolNames {
-		for range 100 {
+		for range times / 4 {
 			n := rng.IntN(3)
 			set = append(set, protocolSendSample{
-				series: series, t: now.UnixMilli() - rng.Int64N(3*24*60*4)*15_000, float: float64(n), trace: fmt.Sprint(n),
+				series: series, t: at(), float: float64(n), trace: fmt.Sprint(n),
 			})
 		}
 	}
@@ -90,7 +91,8 @@ func deliveries() []delivery {
 
 func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	requireSameBytes(t, now, 1, func(t *testing.T) []*testStore {
+	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, 400, 3)
+	requireSameBytes(t, set, 1, func(t *testing.T) []*testStore {
 		ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.Partitions = 2 })
 		ts.now = now
 		return []*testStore{ts}
@@ -100,8 +102,7 @@ func TestDeliveriesGiveTheSameBytes(t *testing.T) {
 // requireSameBytes delivers a data set in every way to stores that share their data, a request to any of them,
 // and reads it through each. A way has a tenant of its own, for its stores may be those of the way before. No
 // request but the last has fewer samples than least.
-func requireSameBytes(t *testing.T, now time.Time, least int, open func(*testing.T) []*testStore) {
-	set := dataSet(rand.New(rand.NewPCG(5, 5)), now)
+func requireSameBytes(t *testing.T, set []protocolSendSample, least int, open func(*testing.T) []*testStore) {
 	model := newProtocolModel()
 	for _, x := range set {
 		if x.trace != "" {

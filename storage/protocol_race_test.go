@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -18,9 +17,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
-var protocolFor = flag.Duration("protocol.for", 2*time.Second, "how long TestConcurrent goes on")
+// concurrentFor is how long tests go on that let everything happen at once.
+func concurrentFor(t *testing.T) time.Duration {
+	return time.Duration(soak.Times(t, int(2*time.Second)))
+}
 
 // TestConcurrent lets writers, sealers and readers at one store; run it with -race.
 func TestConcurrent(t *testing.T) {
@@ -29,7 +32,7 @@ func TestConcurrent(t *testing.T) {
 			return faultengine.Lose(nil)
 		}
 		return faultengine.Pass()
-	})).do(*protocolFor)
+	})).do(concurrentFor(t))
 }
 
 // concurrentRun lets everything happen to one store at once, and compares with the model.

@@ -53,7 +53,7 @@ func TestSharedConcurrent(t *testing.T) {
 		require.NoError(t, r.store.WaitReady(t.Context()))
 	}
 	t.Cleanup(func() { require.NoError(t, runs[1].store.Close()) }) // The other's is closed by its own.
-	doTogether(runs, *protocolFor)
+	doTogether(runs, concurrentFor(t))
 	for range 3 { // What leans on writes that failed is left for a while.
 		first.now.Add((gapLife + time.Second).Milliseconds())
 		for _, r := range runs {

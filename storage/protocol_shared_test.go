@@ -11,15 +11,8 @@ import (
 // of them must show what any had acknowledged before. A failing history is cut short and printed.
 func TestSharedProtocol(t *testing.T) {
 	t.Parallel()
-	seeds := 90
-	if *protocolSeeds > 0 {
-		seeds = *protocolSeeds
-	}
-	if testing.Short() || underRace {
-		seeds /= 5
-	}
-	for seed := *protocolFrom; seed < *protocolFrom+seeds; seed++ {
-		h := makeSharedHistory(uint64(seed))
+	for seed := range protocolSeeds(t, 90) {
+		h := makeSharedHistory(seed)
 		if problem := runHistory(h); problem != "" {
 			h = shrinkHistory(h)
 			t.Fatalf("seed %d: %s\n%s\nas a shorter history: %s", seed, problem, h, runHistory(h))

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"flag"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -13,13 +14,10 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
-var (
-	protocolSeeds = flag.Int("protocol.seeds", 0, "how many histories the test of the protocol draws; 0: a few hundred")
-	protocolFrom  = flag.Int("protocol.from", 0, "the first seed")
-	protocolFile  = flag.String("protocol.file", "", "a file with a history to replay, instead")
-)
+var protocolFile = flag.String("protocol.file", "", "a file with a history to replay, instead of those that are drawn")
 
 // TestProtocol carries out seeded histories over a Store, with faults, crashes and clocks, and compares
 // every answer with a plain model. A failing history is cut short and printed; put in a file it can be
@@ -34,20 +32,26 @@ func TestProtocol(t *testing.T) {
 	for kind, seeds := range map[string]int{"memory": 200, "pebble": 25} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			if *protocolSeeds > 0 {
-				seeds = *protocolSeeds
-			}
-			if testing.Short() || underRace {
-				seeds /= 5
-			}
-			for seed := *protocolFrom; seed < *protocolFrom+seeds; seed++ {
-				h := makeHistory(uint64(seed), kind)
+			for seed := range protocolSeeds(t, seeds) {
+				h := makeHistory(seed, kind)
 				if problem := runHistory(h); problem != "" {
 					h = shrinkHistory(h)
 					t.Fatalf("seed %d: %s\n%s\nas a shorter history: %s", seed, problem, h, runHistory(h))
 				}
 			}
 		})
+	}
+}
+
+// protocolSeeds are the seeds of the histories that a test draws: so many, or fewer where there is little time.
+func protocolSeeds(t *testing.T, seeds int) iter.Seq[uint64] {
+	first := soak.First(t)
+	if seeds = soak.Times(t, seeds); testing.Short() || underRace {
+		seeds /= 5
+	}
+	return func(yield func(uint64) bool) {
+		for i := 0; i < seeds && yield(first+uint64(i)); i++ {
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // modelReplica sends a sample every ten seconds and tries again what wasn't acknowledged, in order, as Prometheus does.
@@ -33,14 +34,16 @@ func (r *modelReplica) scrape(at time.Time) {
 // TestReplicasModel plays random histories: replicas die and come back, processes crash, the engine fails, or does what it
 // says it couldn't. In the end every acknowledged sample is covered, and replicas alternate at elections only.
 func TestReplicasModel(t *testing.T) {
-	histories := 40
+	histories := soak.Times(t, 40)
 	if testing.Short() {
 		histories = 8
 	}
-	for seed := range histories {
+	first := soak.First(t)
+	for i := range histories {
+		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(uint64(seed), 14)))
+			playReplicas(t, rand.New(rand.NewPCG(seed, 14)))
 		})
 	}
 }

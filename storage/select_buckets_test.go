@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestBucketsAreWhatSamplesMake asks for buckets while data are sealed by an earlier release (without rollups),
@@ -19,8 +20,7 @@ import (
 func TestBucketsAreWhatSamplesMake(t *testing.T) {
 	for _, shards := range []int64{1, 4} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
-			seed := rand.Uint64()
-			t.Log("seed", seed)
+			seed := soak.Seed(t)
 			r := rand.New(rand.NewPCG(seed, 0))
 			ts := openTestStore(t, nil)
 			m := newReadModel(t, ts, shards, r)

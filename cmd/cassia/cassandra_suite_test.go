@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // TestPrometheusSuiteOnCassandra runs Prometheus' suite over two stores with engines of their own on one
@@ -37,8 +38,7 @@ func TestPrometheusSuiteOnCassandra(t *testing.T) {
 	}
 	o := storage.DefaultOptions()
 	o.Shared, o.Slot, o.Partitions = true, 24*time.Hour, 1
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := soak.Seed(t)
 	chance := rand.New(rand.NewPCG(seed, 0))
 	runSuite(t, newSuiteStore(t, func() bool { return chance.IntN(8) == 0 }, o, engines...))
 }

@@ -94,6 +94,7 @@ func TestDoctorOnADirectory(t *testing.T) {
 }
 
 func TestDoctorOnCassandra(t *testing.T) {
+	t.Parallel()
 	flags := append(onCassandra(t), "--cassandra.timeout=1m")
 	_, text, err := examine(t, time.Now(), month, flags...)
 	require.NoError(t, err)

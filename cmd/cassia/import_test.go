@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // writeBlocks writes days of series at a minute's interval with Prometheus' own writer, and returns when they begin, a
@@ -65,8 +66,7 @@ func TestImportKilled(t *testing.T) {
 	require.Contains(t, out, fmt.Sprintf("14 series, %d samples", samples))
 	require.NoDirExists(t, data)
 
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
+	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 3 {
 		cmd := exec.CommandContext(t.Context(), binary, args...)

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // importLoad sends samples to a server as long as it runs: of a series of its own, and, again, of the history that is
@@ -135,10 +136,9 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 	out, errs, status := command(t, binary, append(args, "--dry-run")...)
 	require.Zero(t, status, errs)
 	require.Contains(t, out, fmt.Sprintf("7 series, %d samples", samples))
-	seed := uint64(time.Now().UnixNano())
+	seed := soak.Seed(t)
 	began := time.Now()
 	at := func(what string) { t.Logf("%s after %s", what, time.Since(began).Round(100*time.Millisecond)) }
-	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 2 {
 		cmd := exec.CommandContext(ctx, binary, args...)

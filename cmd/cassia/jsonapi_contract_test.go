@@ -18,6 +18,7 @@ import (
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/soak"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -53,9 +54,8 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
 	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
-	seed := rand.Uint64()
+	seed := soak.Seed(t)
 	c := newContract(t, r, seed)
-	t.Logf("seed %d", seed)
 	const calls = 60
 	for pair := c.model.Paths.PathItems.First(); pair != nil; pair = pair.Next() {
 		for op := pair.Value().GetOperations().First(); op != nil; op = op.Next() {

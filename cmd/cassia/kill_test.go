@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/bench"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // kills is how often the process is killed in a run.
@@ -30,8 +31,7 @@ type killed struct {
 }
 
 func newKilled(t *testing.T, loads []*load, programs ...promrig.Program) *killed {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := soak.Seed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	t.Cleanup(cancel)
 	return &killed{t: t, ctx: ctx, programs: programs, rand: rand.New(rand.NewPCG(seed, 0)), loads: loads}
@@ -92,7 +92,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d"))
 	k.processes = []*promrig.Process{start(k.ctx, t, k.programs[0])}
 	stopLoads := k.startLoads()
-	for range kills {
+	for range soak.Times(t, kills) {
 		k.live(0)
 		k.processes[0].Kill()
 		k.revive(0)

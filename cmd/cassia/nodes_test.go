@@ -45,6 +45,7 @@ type nodesRig struct {
 // are gone, everything is refused in time and in clear words, and senders try again until they are back. What
 // was acknowledged is compared bit by bit all the time.
 func TestCassandraNodesDie(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs three Cassandra nodes for minutes: leave -short out")
 	}

@@ -37,6 +37,7 @@ type pausedRig struct {
 // late with what it was about to do. Or it is killed in the middle of sealing. Nothing is lost, nothing is there
 // twice, and once all is sealed it is as if nothing had happened.
 func TestPausedAndBackLate(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs the binary for two minutes: leave -short out")
 	}

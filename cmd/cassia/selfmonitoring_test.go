@@ -14,6 +14,7 @@ import (
 
 // The metrics of a process are found in itself by their own tenant, and by no other.
 func TestServeStoresItsOwnMetrics(t *testing.T) {
+	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir(), "--self-monitoring")
 	host, err := os.Hostname()
 	require.NoError(t, err)

@@ -7,13 +7,10 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/enginetest"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
-var (
-	historyFile  = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
-	historySeed  = flag.Uint64("history.seed", 1, "the seed of TestMetamorphic's first history")
-	historyCount = flag.Int("history.count", 4, "how many histories TestMetamorphic runs")
-)
+var historyFile = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
 
 // TestMetamorphic runs histories on Cassandra and on the plain model. They run side by side, for a write
 // mostly waits for the commit log.
@@ -29,8 +26,9 @@ func TestMetamorphic(t *testing.T) {
 		enginetest.Replay(t, subject, *historyFile)
 		return
 	}
-	for i := range *historyCount {
-		seed := *historySeed + uint64(i)
+	first := soak.First(t)
+	for i := range soak.Times(t, 4) {
+		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			enginetest.Metamorphic(t, subject, seed, 1500)

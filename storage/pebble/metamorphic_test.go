@@ -11,13 +11,10 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/enginetest"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
-var (
-	historyFile  = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
-	historySeed  = flag.Uint64("history.seed", 1, "the seed of TestMetamorphic's first history")
-	historyCount = flag.Int("history.count", 12, "how many histories TestMetamorphic runs")
-)
+var historyFile = flag.String("history", "", "a file with a history to run again, as TestMetamorphic prints it when it fails")
 
 // powerSubject keeps its engines on a file system that can lose power.
 func powerSubject(opts Options) enginetest.Subject {
@@ -54,8 +51,9 @@ func TestMetamorphic(t *testing.T) {
 		enginetest.Replay(t, powerSubject(opts), *historyFile)
 		return
 	}
-	for i := range *historyCount {
-		seed := *historySeed + uint64(i)
+	first := soak.First(t)
+	for i := range soak.Times(t, 12) {
+		seed := first + uint64(i)
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { enginetest.Metamorphic(t, powerSubject(opts), seed, 3000) })
 	}
 }

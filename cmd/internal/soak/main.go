@@ -1,0 +1,44 @@
+// Soak runs the tests that try something else in every run, round after round with other seeds, for as long as it is told:
+//
+//	go run ./cmd/internal/soak -for 1h -seed 7
+//
+// (or `make soak SOAK_FOR=1h SEED=7`). The seed of a round follows from the first one, so a soak can be repeated. What
+// fails is printed with the command that runs that test with that seed again; the soak goes on, and ends with status 1.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+)
+
+func main() {
+	s := soaking{out: os.Stdout}
+	flag.DurationVar(&s.limit, "for", 10*time.Minute, "how long to go on; a round that has begun is finished")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "the seed of the first round")
+	flag.IntVar(&s.times, "times", 3, "how many times as much as in `make test` each test does")
+	flag.StringVar(&s.only, "only", "", "only tests with this in their names")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	dir, err := os.MkdirTemp("", "cassia-soak-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+	s.binaries = dir
+	failed, err := s.run(ctx)
+	if removing := os.RemoveAll(filepath.Clean(dir)); err == nil {
+		err = removing
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+	}
+	if err != nil || failed > 0 {
+		os.Exit(1)
+	}
+}

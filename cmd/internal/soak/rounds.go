@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// soaked is a test that gains by other seeds and by more rounds.
+type soaked struct {
+	// pkg is its package's folder in the repository.
+	pkg, test string
+}
+
+// all are the tests of a round, in the order in which they run: those whose failures are the worst come first.
+var all = []soaked{
+	{"storage", "TestProtocol"},
+	{"storage", "TestSharedProtocol"},
+	{"storage", "TestConcurrent"},
+	{"storage", "TestSharedConcurrent"},
+	{"storage", "TestReplicasModel"},
+	{"storage/pebble", "TestMetamorphic"},
+	{"storage", "TestImportIsAsWrites"},
+	{"storage", "TestImportIntoBusyStore"},
+	{"storage", "TestBucketsAreWhatSamplesMake"},
+	{"promql", "TestPlannerAnswersAsTheEvaluatorDoes"},
+	{"promql", "TestRollupsAnswerAsRawSamplesDo"},
+	{"promql", "TestOverBucketsIsOverSamples"},
+	{"promql", "TestChoiceProperties"},
+	{"cmd/cassia", "TestKilledAtAnyMoment"},
+	{"cmd/cassia", "TestImportKilled"},
+	{"cmd/cassia", "TestContract"},
+}
+
+// maxOutput bounds what is printed of a failed test: its end says what went wrong.
+const maxOutput = 16 << 10
+
+// soaking is one call of the command.
+type soaking struct {
+	out      io.Writer
+	limit    time.Duration
+	seed     uint64
+	times    int
+	only     string
+	binaries string // a folder for the test binaries
+}
+
+// run goes on until the time is over and returns how many tests failed.
+func (s *soaking) run(ctx context.Context) (failed int, err error) {
+	tests := s.chosen()
+	if len(tests) == 0 {
+		return 0, fmt.Errorf("no test has %q in its name", s.only)
+	}
+	if err := s.compile(ctx, tests); err != nil {
+		return 0, err
+	}
+	began, seeds := time.Now(), rand.New(rand.NewPCG(s.seed, 0))
+	seed, passed, rounds := s.seed, 0, 0
+	fmt.Fprintf(s.out, "soak: %v of %d tests, each %d times as long as usual; -seed %d repeats it\n", s.limit, len(tests), s.times, s.seed)
+	for ; rounds == 0 || time.Since(began) < s.limit; rounds++ {
+		for _, test := range tests {
+			if rounds > 0 && time.Since(began) >= s.limit {
+				break
+			}
+			ok, err := s.one(ctx, test, seed)
+			if err != nil {
+				return failed, err
+			}
+			if ok {
+				passed++
+			} else {
+				failed++
+			}
+		}
+		seed = seeds.Uint64()
+	}
+	fmt.Fprintf(s.out, "soak: %d runs of tests passed and %d failed in %v and %d rounds\n", passed, failed, time.Since(began).Round(time.Second), rounds)
+	return failed, nil
+}
+
+func (s *soaking) chosen() (tests []soaked) {
+	for _, t := range all {
+		if strings.Contains(t.test, s.only) {
+			tests = append(tests, t)
+		}
+	}
+	return tests
+}
+
+// binary is where a package's compiled tests lie.
+func (s *soaking) binary(pkg string) string {
+	return filepath.Join(s.binaries, strings.ReplaceAll(pkg, "/", "-")+".test")
+}
+
+func (s *soaking) compile(ctx context.Context, tests []soaked) error {
+	for _, t := range tests {
+		if _, err := os.Stat(s.binary(t.pkg)); err == nil {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", s.binary(t.pkg), "./"+t.pkg)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("compiling the tests of %s: %w\n%s", t.pkg, err, out)
+		}
+	}
+	return nil
+}
+
+// one runs a test with a seed. A failure is printed; an error says that nothing more can be run.
+func (s *soaking) one(ctx context.Context, t soaked, seed uint64) (passed bool, err error) {
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, s.binary(t.pkg), "-test.count=1", "-test.run=^"+t.test+"$", "-test.v")
+	cmd.Dir = t.pkg
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", soak.SeedVariable, seed), fmt.Sprintf("%s=%d", soak.TimesVariable, s.times))
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	took := time.Since(began).Round(100 * time.Millisecond)
+	var ended *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &ended):
+		return false, err
+	case err == nil && !bytes.Contains(out, []byte("--- PASS: "+t.test)):
+		return false, fmt.Errorf("%s of %s didn't run, or skipped itself:\n%s", t.test, t.pkg, out)
+	case err == nil:
+		fmt.Fprintf(s.out, "ok    %-44s seed %d, %v\n", t.test, seed, took)
+		return true, nil
+	}
+	fmt.Fprintf(s.out, "%s\nFAIL  %-44s seed %d, %v; repeat it with:\n      %s\n",
+		out[max(0, len(out)-maxOutput):], t.test, seed, took, soak.Command(t.pkg, t.test, seed, s.times))
+	return false, nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// event is a line of `go test -json`, see `go doc test2json`.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // of what is built
+	Test       string
+	Elapsed    float64 // seconds
+	Output     string
+}
+
+// name tells a test from those of other packages.
+type name struct{ pkg, test string }
+
+// ended is a test with how long it took.
+type ended struct {
+	name
+	seconds float64
+}
+
+// report gathers what the tests say and writes what is worth reading.
+type report struct {
+	out     io.Writer
+	said    map[name][]string
+	built   map[string][]string // what the compiler said, by package
+	passed  int
+	skipped []name
+	failed  []name
+	all     []ended
+}
+
+// maxLines bounds what is printed of a failed test or package: the end says what went wrong.
+const maxLines = 80
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, said: map[name][]string{}, built: map[string][]string{}}
+}
+
+// read reads events until there are no more. Lines that are none, for go test writes such, too, are printed.
+func (r *report) read(from io.Reader) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			var e event
+			if json.Unmarshal([]byte(line), &e) == nil && e.Action != "" {
+				r.take(&e)
+			} else {
+				fmt.Fprint(r.out, line)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *report) take(e *event) {
+	at := name{e.Package, e.Test}
+	switch e.Action {
+	case "output":
+		if !strings.HasPrefix(e.Output, "=== ") {
+			r.said[at] = append(r.said[at], e.Output)
+		}
+	case "build-output":
+		r.built[e.ImportPath] = append(r.built[e.ImportPath], e.Output)
+	case "build-fail":
+		fmt.Fprintf(r.out, "FAIL  %s does not compile:\n%s", e.ImportPath, strings.Join(r.built[e.ImportPath], ""))
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			r.endPackage(e)
+			return
+		}
+		r.endTest(at, e)
+	}
+}
+
+func (r *report) endTest(at name, e *event) {
+	switch e.Action {
+	case "pass":
+		r.passed++
+		delete(r.said, at)
+	case "skip":
+		r.skipped = append(r.skipped, at)
+	case "fail":
+		r.failed = append(r.failed, at)
+	}
+	if !strings.Contains(e.Test, "/") {
+		r.all = append(r.all, ended{at, e.Elapsed})
+	}
+}
+
+// endPackage tells of a package that has ended, and of what failed in it.
+func (r *report) endPackage(e *event) {
+	at := name{e.Package, ""}
+	if e.Action == "skip" { // It has no tests.
+		return
+	}
+	word := "ok  "
+	if e.Action == "fail" {
+		word = "FAIL"
+	}
+	fmt.Fprintf(r.out, "%s  %-60s %8.1f s\n", word, short(e.Package), e.Elapsed)
+	if e.Action != "fail" {
+		return
+	}
+	for _, test := range r.failed {
+		if test.pkg == e.Package {
+			r.tell(test, "--- "+test.test)
+		}
+	}
+	r.tell(at, "--- the package")
+	for test := range r.said { // Those that were running when it ended.
+		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) && !slices.Contains(r.skipped, test) {
+			r.tell(test, "--- "+test.test+", which had not ended")
+		}
+	}
+}
+
+// tell prints what a test said, once.
+func (r *report) tell(at name, title string) {
+	lines := strings.SplitAfter(strings.Join(r.said[at], ""), "\n")
+	if cut := len(lines) - maxLines; cut > 0 {
+		lines = append([]string{fmt.Sprintf("    ... %d lines before\n", cut)}, lines[cut:]...)
+	}
+	if text := strings.Join(lines, ""); strings.TrimSpace(text) != "" {
+		fmt.Fprintf(r.out, "%s:\n%s", title, text)
+	}
+	delete(r.said, at)
+}
+
+// end prints what is said of all packages, and returns whether the run is as it should be.
+func (r *report) end(took time.Duration, slowest int, skipsFail bool) (ok bool) {
+	unexplained := r.skips()
+	slices.SortStableFunc(r.all, func(a, b ended) int { return cmp.Compare(b.seconds, a.seconds) })
+	for i, t := range r.all[:min(slowest, len(r.all))] {
+		if i == 0 {
+			fmt.Fprintln(r.out, "the slowest, with what they waited for others that ran beside them:")
+		}
+		fmt.Fprintf(r.out, "      %-60s %8.1f s\n", short(t.pkg)+" "+t.test, t.seconds)
+	}
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped, in %v\n", r.passed, len(r.failed), len(r.skipped), took.Round(time.Second))
+	if skipsFail && unexplained > 0 {
+		fmt.Fprintf(r.out, "FAIL  %d tests were skipped; make what they need available\n", unexplained)
+		return false
+	}
+	return len(r.failed) == 0
+}
+
+// skips prints which tests were skipped and why: those with one reason in one line. It returns how many of them are not
+// allowed.
+func (r *report) skips() (unexplained int) {
+	reasons := map[string][]name{}
+	for _, test := range r.skipped {
+		why := reason(r.said[test])
+		reasons[why] = append(reasons[why], test)
+		if !allowed(test) {
+			unexplained++
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		var names []string
+		for _, test := range reasons[why] {
+			names = append(names, short(test.pkg)+" "+test.test)
+		}
+		fmt.Fprintf(r.out, "skip  %s: %s\n", strings.Join(names, ", "), why)
+	}
+	return unexplained
+}
+
+// allowed says that a test may be skipped wherever it runs: an engine leaves out cases of the conformance suite that it
+// can't fulfil, and its test must state why.
+func allowed(test name) bool { return strings.HasPrefix(test.test, "TestConformance/") }
+
+// reason returns why a test was skipped, from what it said: the text behind the place in its source.
+func reason(said []string) string {
+	for _, line := range said {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "---") {
+			continue
+		}
+		if _, text, ok := strings.Cut(line, ".go:"); ok {
+			if _, text, ok = strings.Cut(text, ": "); ok {
+				return text
+			}
+		}
+		return line
+	}
+	return "it gave no reason"
+}
+
+// short is a package without the module's name.
+func short(pkg string) string {
+	const module = "github.com/cassia-db/cassia/"
+	return strings.TrimPrefix(pkg, module)
+}

@@ -1,0 +1,98 @@
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The variables that a run is set by, see the package's description.
+const (
+	SeedVariable  = "CASSIA_SEED"
+	TimesVariable = "CASSIA_SOAK"
+)
+
+// Seed returns the seed of a test: what CASSIA_SEED says, or one by chance. If the test fails, its log ends with the
+// command that runs it with that seed again.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed, given := number(t, SeedVariable)
+	if !given {
+		seed = rand.Uint64()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("run it again with: %s", Command(packagePath(), t.Name(), seed, Times(t, 1)))
+		}
+	})
+	return seed
+}
+
+// First returns the first of the seeds of a test that takes them one after the other, the same in every run of `make test`:
+// what CASSIA_SEED says, or 0.
+func First(t testing.TB) uint64 {
+	t.Helper()
+	seed, _ := number(t, SeedVariable)
+	return seed
+}
+
+// Command returns the command that runs a test of a package again with a seed. The package is its folder in the repository;
+// times is how many times as much the test did as usually.
+func Command(pkg, test string, seed uint64, times int) string {
+	var parts []string
+	for part := range strings.SplitSeq(test, "/") {
+		parts = append(parts, "^"+regexp.QuoteMeta(part)+"$")
+	}
+	set := fmt.Sprintf("%s=%d", SeedVariable, seed)
+	if times != 1 {
+		set += fmt.Sprintf(" %s=%d", TimesVariable, times)
+	}
+	return fmt.Sprintf("%s go test -count=1 -run '%s' ./%s", set, strings.Join(parts, "/"), pkg)
+}
+
+// Times returns how often a test does what it does usual times in `make test`.
+func Times(t testing.TB, usual int) int {
+	t.Helper()
+	if times, ok := number(t, TimesVariable); ok && times > 0 {
+		return usual * int(times)
+	}
+	return usual
+}
+
+func number(t testing.TB, variable string) (n uint64, ok bool) {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s is %q, not a number", variable, text)
+	}
+	return n, true
+}
+
+// packagePath is the folder of the package under test in the repository.
+func packagePath() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "."
+	}
+	for up := dir; ; up = filepath.Dir(up) {
+		if _, err := os.Stat(filepath.Join(up, "go.mod")); err == nil {
+			below, err := filepath.Rel(up, dir)
+			if err != nil {
+				return "."
+			}
+			return filepath.ToSlash(below)
+		}
+		if up == filepath.Dir(up) {
+			return "."
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package soak
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSeedIsGivenOrDrawn(t *testing.T) {
+	t.Setenv(SeedVariable, "")
+	require.NotEqual(t, Seed(t), Seed(t))
+	t.Setenv(SeedVariable, "17")
+	require.Equal(t, uint64(17), Seed(t))
+}
+
+func TestTimes(t *testing.T) {
+	t.Setenv(TimesVariable, "")
+	require.Equal(t, 12, Times(t, 12))
+	t.Setenv(TimesVariable, "5")
+	require.Equal(t, 60, Times(t, 12))
+}
+
+func TestCommandNamesTestSeedAndPackage(t *testing.T) {
+	require.Equal(t, "CASSIA_SEED=3 go test -count=1 -run '^TestX$/^a_\\(b\\)$' ./storage/soak", Command(packagePath(), "TestX/a_(b)", 3, 1))
+	require.Equal(t, "CASSIA_SEED=3 CASSIA_SOAK=4 go test -count=1 -run '^TestX$' ./storage/soak", Command("storage/soak", "TestX", 3, 4))
+}
