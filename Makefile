@@ -22,7 +22,11 @@ export CASSIA_TEST_GRAFANA_DATASOURCE ?= $(CURDIR)/$(GRAFANA)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
-.PHONY: all build run test test-short test-cassandra race invariants bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules release vet fmt lint clean
+# Runs go test and says in a few lines what passed, failed and was skipped, and why.
+SUITE    := $(GO) run ./cmd/internal/suite
+SOAK_FOR ?= 10m
+
+.PHONY: all build run test test-short test-cassandra race soak bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules release vet fmt lint clean
 
 all: build
 
@@ -34,25 +38,27 @@ build:
 run: build
 	./bin/cassia serve
 
-# Everything, the real Prometheus, Cassandra and kill -9 included: some minutes.
+# Everything, the real Prometheus, Cassandra and kill -9 included: ten minutes where two cores are idle. A part of the tests
+# waits for what time or other programs do, so more packages and tests run side by side than there are cores.
 test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
-	$(WITH_NODE) $(GO) test -timeout 75m $(TESTFLAGS) ./...
+	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 4 -parallel 8 $(TESTFLAGS) ./...
 
 # The tests that start no other programs.
 test-short:
-	$(GO) test -short $(TESTFLAGS) ./...
+	$(SUITE) $(SUITEFLAGS) -- -short $(TESTFLAGS) ./...
 
 # What only a Cassandra can show.
 test-cassandra:
-	$(WITH_NODE) $(GO) test -timeout 30m $(TESTFLAGS) ./storage/cassandra/...
+	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 30m $(TESTFLAGS) ./storage/cassandra/...
 
-# The quick tests under the race detector (it needs a C compiler).
+# The quick tests under the race detector (it needs a C compiler), with the costly assertions switched on.
 race:
-	$(GO) test -race -short -timeout 30m $(TESTFLAGS) ./...
+	$(SUITE) $(SUITEFLAGS) -- -race -tags invariants -short -timeout 60m $(TESTFLAGS) ./...
 
-# The quick tests with the costly assertions switched on.
-invariants:
-	$(GO) test -tags invariants -short -timeout 30m $(TESTFLAGS) ./...
+# The tests that try something else in every run, round after round: make soak SOAK_FOR=1h SEED=7. What fails prints the
+# command that repeats it.
+soak:
+	$(GO) run ./cmd/internal/soak -for $(SOAK_FOR) $(if $(SEED),-seed $(SEED)) $(SOAKFLAGS)
 
 bench:
 	$(GO) test -run '^$$' -bench . $(TESTFLAGS) ./...

@@ -18,9 +18,9 @@ import (
 
 func main() {
 	s := soaking{out: os.Stdout}
-	flag.DurationVar(&s.limit, "for", 10*time.Minute, "how long to go on; a round that has begun is finished")
+	flag.DurationVar(&s.limit, "for", 10*time.Minute, "how long to go on; a test that has begun is finished")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "the seed of the first round")
-	flag.IntVar(&s.times, "times", 3, "how many times as much as in `make test` each test does")
+	flag.IntVar(&s.times, "times", 1, "how many times as much as in `make test` each test does")
 	flag.StringVar(&s.only, "only", "", "only tests with this in their names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

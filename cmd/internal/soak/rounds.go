@@ -22,7 +22,7 @@ type soaked struct {
 	pkg, test string
 }
 
-// all are the tests of a round, in the order in which they run: those whose failures are the worst come first.
+// all are the tests of a round.
 var all = []soaked{
 	{"storage", "TestProtocol"},
 	{"storage", "TestSharedProtocol"},
@@ -68,8 +68,9 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	seed, passed, rounds := s.seed, 0, 0
 	fmt.Fprintf(s.out, "soak: %v of %d tests, each %d times as long as usual; -seed %d repeats it\n", s.limit, len(tests), s.times, s.seed)
 	for ; rounds == 0 || time.Since(began) < s.limit; rounds++ {
-		for _, test := range tests {
-			if rounds > 0 && time.Since(began) >= s.limit {
+		seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] }) // so that each comes, however short it is
+		for i, test := range tests {
+			if (rounds > 0 || i > 0) && time.Since(began) >= s.limit {
 				break
 			}
 			ok, err := s.one(ctx, test, seed)

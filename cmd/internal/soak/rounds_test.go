@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A test that was renamed would be missed only when somebody soaks.
+func TestEverySoakedTestIsThere(t *testing.T) {
+	for _, s := range all {
+		found := false
+		files, err := os.ReadDir("../../../" + s.pkg)
+		require.NoError(t, err)
+		for _, f := range files {
+			if f.IsDir() {
+				continue
+			}
+			text, err := os.ReadFile("../../../" + s.pkg + "/" + f.Name())
+			require.NoError(t, err)
+			found = found || regexp.MustCompile(`(?m)^func `+s.test+`\(t \*testing\.T\) \{`).Match(text)
+		}
+		require.True(t, found, "%s of %s", s.test, s.pkg)
+	}
+}
+
+func TestSoakOfWhatIsNotThere(t *testing.T) {
+	s := soaking{out: &bytes.Buffer{}, only: "TestThatNobodyWrote"}
+	_, err := s.run(context.Background())
+	require.ErrorContains(t, err, "TestThatNobodyWrote")
+}
