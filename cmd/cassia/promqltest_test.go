@@ -41,12 +41,13 @@ func TestPrometheusSuite(t *testing.T) {
 			eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, eng.Close()) })
-			runSuite(t, newSuiteStore(t, func() bool { return sealed }, storage.DefaultOptions(), eng))
+			runSuite(t, newSuiteStore(t, func() bool { return sealed }, storage.DefaultOptions(), eng).newTenant)
 		})
 	}
 }
 
-func runSuite(t *testing.T, s *suiteStore) {
+// runSuite runs Prometheus' suite. Whatever one part of it stores is seen by no other: each gets a storage of its own.
+func runSuite(t *testing.T, newStorage func(testing.TB) promstorage.Storage) {
 	o := promql.DefaultOptions()
 	o.MaxSamples = promqltest.DefaultMaxSamplesPerQuery
 	o.Timeout = 100 * time.Second
@@ -54,7 +55,7 @@ func runSuite(t *testing.T, s *suiteStore) {
 	o.DelayedNameRemoval, o.StartTimestamps = true, true
 	evaluator := promql.NewEngine(o)
 	defer evaluator.Close()
-	promqltest.RunBuiltinTestsWithStorage(t, evaluator, s.newTenant)
+	promqltest.RunBuiltinTestsWithStorage(t, evaluator, newStorage)
 }
 
 // suiteStore is what the suite runs on, with a tenant for each clear: one store, or several on the same data,

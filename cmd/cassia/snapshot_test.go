@@ -32,7 +32,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 			"--storage.slot=1h", "--storage.settle=1s", "--storage.partitions=4", "--retention.raw=90d", "--no-self-monitoring",
 		}
 	}
-	k := newKilled(t, killLoads(t, time.Now())[:2], promrig.Cassia(binary, t.TempDir(), address(t), on(from)...))
+	k := newKilled(t, sharedLoads(t)[:2], promrig.Cassia(binary, t.TempDir(), address(t), on(from)...))
 	k.processes = []*promrig.Process{start(k.ctx, t, k.programs[0])}
 	stopLoads := k.startLoads()
 	for _, l := range k.loads {
