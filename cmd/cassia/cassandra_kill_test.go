@@ -71,7 +71,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 func sharedLoads(t *testing.T) []*load {
 	loads := killLoads(t, time.Now())
 	for _, l := range loads {
-		l.rate /= 6
+		l.rate /= 3
 	}
 	return loads
 }

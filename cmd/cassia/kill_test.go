@@ -63,9 +63,9 @@ func killLoads(t *testing.T, now time.Time) []*load {
 	churning := recent
 	churning.Series, churning.Seed, churning.ChurnPerHour = 80, 11, 3
 	loads := []*load{
-		{name: "recent", protocol: bench.V1, senders: 4, rate: 3000, g: generatorOf(t, recent)},
-		{name: "old", protocol: bench.V2, senders: 2, rate: 1000, g: generatorOf(t, old)},
-		{name: "churning", protocol: bench.V2, senders: 2, rate: 1000, g: generatorOf(t, churning)},
+		{name: "recent", protocol: bench.V1, senders: 4, rate: 1500, g: generatorOf(t, recent)},
+		{name: "old", protocol: bench.V2, senders: 2, rate: 500, g: generatorOf(t, old)},
+		{name: "churning", protocol: bench.V2, senders: 2, rate: 500, g: generatorOf(t, churning)},
 	}
 	for _, l := range loads {
 		l.acks = bench.NewAcks(l.g.Workload)

@@ -76,6 +76,7 @@ func (l *load) take() (errs []error, slowest time.Duration) {
 
 // TestNodesDie kills, pauses and revives nodes of a cluster of three, under load.
 func TestNodesDie(t *testing.T) {
+	t.Parallel()
 	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})
 	o := DefaultOptions()
 	o.Timeout, o.ConnectTimeout = 20*time.Second, time.Minute // Three nodes on one machine may be slow.

@@ -9,7 +9,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -40,12 +39,19 @@ func main() {
 	}
 }
 
-// run runs go test. A signal ends it first, with what it started, as it would on a terminal.
+// run runs go test. A terminal's interrupt reaches all that runs, and what has ended by then is told; SIGTERM is passed on in
+// the same way.
 func run(args []string, events string, end func(*report, time.Duration) bool) (ok bool, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	cmd := exec.CommandContext(ctx, goTool(), append([]string{"test", "-json"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for s := range signals {
+			if s == syscall.SIGTERM {
+				_ = syscall.Kill(0, syscall.SIGINT) // the group of this process
+			}
+		}
+	}()
+	cmd := exec.Command(goTool(), append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -38,8 +38,8 @@ var storageWithoutDrivers = []string{
 	"=storage", "storage/engine", "storage/chunk", "storage/index", "storage/rollup", "storage/tenant",
 }
 
-// drivers may also be opened by the tests of any house: those need a real engine under them.
-var drivers = []string{"storage/pebble", "storage/cassandra"}
+// forTests may also be used by the tests of any house: they need a real engine under them, and draw their seeds in one way.
+var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak"}
 
 // onlyIn says which outside libraries have one home.
 var onlyIn = map[string]string{
@@ -71,7 +71,7 @@ func broken(from, to string, test bool) string {
 		return fmt.Sprintf("no house is known for %s: put code into adapter, cmd, downsample, promql or storage", from)
 	}
 	if test {
-		for _, folder := range drivers {
+		for _, folder := range forTests {
 			if within(to, folder) {
 				return ""
 			}
