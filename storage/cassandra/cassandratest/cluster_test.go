@@ -38,24 +38,24 @@ func requireAnswers(t *testing.T, address string) {
 	require.Eventually(t, func() bool { return answers(address) }, answersWithin, 50*time.Millisecond, address)
 }
 
-var allUp = regexp.MustCompile(`(?s)UN .*UN `)
+var allUp = regexp.MustCompile(`(?s)UN .*UN .*UN `)
 
 // answersWithin bounds what is waited for.
 const answersWithin = 3 * time.Minute
 
 func TestClusterIsKilledPausedAndRevived(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, 2, Options{Heap: "512M"})
+	c := StartCluster(t, 3, Options{Heap: "512M"})
 	hosts := c.Hosts()
-	require.Len(t, hosts, 2)
+	require.Len(t, hosts, 3)
 	for _, host := range hosts {
 		requireAnswers(t, host)
 	}
-	for n := 1; n <= 2; n++ {
+	for n := 1; n <= 3; n++ {
 		require.Eventually(t, func() bool { // A node that stood still for seconds is taken for dead until it is heard of again.
 			status, err := c.Nodetool(n, "status")
 			return err == nil && allUp.MatchString(status)
-		}, answersWithin, time.Second, "node %d sees both up", n)
+		}, answersWithin, time.Second, "node %d sees all three up", n)
 	}
 
 	require.NoError(t, c.Kill(2))
@@ -65,10 +65,10 @@ func TestClusterIsKilledPausedAndRevived(t *testing.T) {
 	require.NoError(t, c.Revive(2))
 	requireAnswers(t, hosts[1])
 
-	require.NoError(t, c.Pause(2))
-	require.False(t, answers(hosts[1]))
-	require.NoError(t, c.Continue(2))
-	requireAnswers(t, hosts[1])
+	require.NoError(t, c.Pause(3))
+	require.False(t, answers(hosts[2]))
+	require.NoError(t, c.Continue(3))
+	requireAnswers(t, hosts[2])
 
 	seconds, err := c.CPUSeconds()
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestClusterIsKilledPausedAndRevived(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, bytes)
 
-	require.ErrorIs(t, c.Pause(3), ErrCommand)
+	require.ErrorIs(t, c.Pause(4), ErrCommand)
 	require.NoError(t, c.Pause(1))
 	require.NoError(t, c.Wipe(), "also with a paused node")
 	require.NoDirExists(t, c.Dir())
@@ -92,7 +92,7 @@ func TestClusterEndsWithItsOwner(t *testing.T) {
 	require.NoError(t, owner.Start())
 	t.Cleanup(func() { _ = owner.Process.Kill() }) // it is gone already unless the test failed
 
-	c, err := start(t.TempDir(), 1, Options{Password: true, CommitLog: "batch", Heap: "512M"}, owner.Process.Pid)
+	c, err := start(t.TempDir(), 1, Options{Password: true, CommitLog: "batch"}, owner.Process.Pid)
 	if err != nil {
 		require.ErrorIs(t, err, ErrUnavailable)
 		t.Skip(err)
