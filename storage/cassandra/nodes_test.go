@@ -3,6 +3,7 @@ package cassandra
 import (
 	"context"
 	"errors"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -74,10 +75,15 @@ func (l *load) take() (errs []error, slowest time.Duration) {
 	return errs, slowest
 }
 
-// TestNodesDie kills, pauses and revives nodes of a cluster of three, under load.
+// TestNodesDie kills, pauses and revives nodes of a cluster of three, under load. It also shows that a cluster does as its
+// methods say.
 func TestNodesDie(t *testing.T) {
 	t.Parallel()
 	cluster := cassandratest.StartCluster(t, 3, cassandratest.Options{Password: true})
+	require.Eventually(t, func() bool { // A node that stood still for seconds is taken for dead until it is heard of again.
+		status, err := cluster.Nodetool(1, "status")
+		return err == nil && allUp.MatchString(status)
+	}, comesWithin, time.Second, "a node sees all three up")
 	o := DefaultOptions()
 	o.Timeout, o.ConnectTimeout = 20*time.Second, time.Minute // Three nodes on one machine may be slow.
 	o.Hosts, o.Username, o.Password = cluster.Hosts(), cassandratest.Username, "wrong"
@@ -128,4 +134,22 @@ func TestNodesDie(t *testing.T) {
 	for slot, n := range l.written {
 		require.GreaterOrEqual(t, len(sizes(t, e, rangeOf(stage(slot)))), int(n), "acknowledged rows of slot %d", slot)
 	}
+	testUsageAndEnd(t, cluster)
+}
+
+var allUp = regexp.MustCompile(`(?s)UN .*UN .*UN `)
+
+// testUsageAndEnd asks a cluster, of which node 2 is dead, what it uses, and wipes it.
+func testUsageAndEnd(t *testing.T, cluster *cassandratest.Cluster) {
+	require.ErrorIs(t, cluster.Kill(2), cassandratest.ErrCommand, "it is dead already")
+	require.ErrorIs(t, cluster.Pause(4), cassandratest.ErrCommand, "there are three")
+	seconds, err := cluster.CPUSeconds()
+	require.NoError(t, err)
+	require.Positive(t, seconds)
+	bytes, err := cluster.DiskBytes("system")
+	require.NoError(t, err)
+	require.Positive(t, bytes)
+	require.NoError(t, cluster.Pause(1))
+	require.NoError(t, cluster.Wipe(), "also with a paused node")
+	require.NoDirExists(t, cluster.Dir())
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 
@@ -38,50 +37,8 @@ func requireAnswers(t *testing.T, address string) {
 	require.Eventually(t, func() bool { return answers(address) }, answersWithin, 50*time.Millisecond, address)
 }
 
-var allUp = regexp.MustCompile(`(?s)UN .*UN .*UN `)
-
 // answersWithin bounds what is waited for.
 const answersWithin = 3 * time.Minute
-
-func TestClusterIsKilledPausedAndRevived(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, 3, Options{Heap: "512M"})
-	hosts := c.Hosts()
-	require.Len(t, hosts, 3)
-	for _, host := range hosts {
-		requireAnswers(t, host)
-	}
-	for n := 1; n <= 3; n++ {
-		require.Eventually(t, func() bool { // A node that stood still for seconds is taken for dead until it is heard of again.
-			status, err := c.Nodetool(n, "status")
-			return err == nil && allUp.MatchString(status)
-		}, answersWithin, time.Second, "node %d sees all three up", n)
-	}
-
-	require.NoError(t, c.Kill(2))
-	require.False(t, answers(hosts[1]))
-	requireAnswers(t, hosts[0])
-	require.ErrorIs(t, c.Kill(2), ErrCommand, "it is dead already")
-	require.NoError(t, c.Revive(2))
-	requireAnswers(t, hosts[1])
-
-	require.NoError(t, c.Pause(3))
-	require.False(t, answers(hosts[2]))
-	require.NoError(t, c.Continue(3))
-	requireAnswers(t, hosts[2])
-
-	seconds, err := c.CPUSeconds()
-	require.NoError(t, err)
-	require.Positive(t, seconds)
-	bytes, err := c.DiskBytes("system")
-	require.NoError(t, err)
-	require.Positive(t, bytes)
-
-	require.ErrorIs(t, c.Pause(4), ErrCommand)
-	require.NoError(t, c.Pause(1))
-	require.NoError(t, c.Wipe(), "also with a paused node")
-	require.NoDirExists(t, c.Dir())
-}
 
 func TestClusterEndsWithItsOwner(t *testing.T) {
 	if testing.Short() {
