@@ -22,6 +22,9 @@ export CASSIA_TEST_GRAFANA_DATASOURCE ?= $(CURDIR)/$(GRAFANA)
 # Runs a command with a Cassandra node that lives as long as the command.
 WITH_NODE := docker/cassandra/with-node
 
+# The packages whose tests take longest begin first, so that the others run beside them.
+LONGEST  := ./cmd/cassia ./storage/cassandra ./storage ./cmd/internal/ui ./promql
+
 # Runs go test and says in a few lines what passed, failed and was skipped, and why.
 SUITE    := $(GO) run ./cmd/internal/suite
 SOAK_FOR ?= 10m
@@ -41,7 +44,7 @@ run: build
 # Everything, the real Prometheus, Cassandra and kill -9 included: ten minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
 test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
-	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 4 -parallel 8 $(TESTFLAGS) ./...
+	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 4 -parallel 8 $(TESTFLAGS) $(LONGEST) ./...
 
 # The tests that start no other programs.
 test-short:
