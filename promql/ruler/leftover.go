@@ -27,9 +27,9 @@ const (
 const probeSeries = 100
 
 // lastStored finds the newest time before due, or due itself, at which a group has stored something; no further back than
-// is caught up.
+// is caught up, but two intervals at least: of a group with a long one, an evaluation falls into a short outage, too.
 func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (last time.Time, found bool, err error) {
-	times := min(int64(r.o.CatchUpTimes), int64(r.o.CatchUp/g.Interval()))
+	times := max(2, min(int64(r.o.CatchUpTimes), int64(r.o.CatchUp/g.Interval())))
 	slots := make(map[int64]time.Time, times+1)
 	for i := range times + 1 {
 		slot := due.Add(-time.Duration(i) * g.Interval())

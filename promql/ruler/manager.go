@@ -29,13 +29,27 @@ type manager struct {
 	// fresh are the groups that were there when this process began to evaluate and that it hasn't evaluated yet, and those
 	// that it didn't evaluate for a while.
 	fresh map[string]bool
-	// done is the newest time that this process has evaluated a group at.
-	done map[string]time.Time
+	// done is the newest time that this process has evaluated a group at; behind are those that came late then.
+	done   map[string]time.Time
+	behind map[string]bool
+	// locks are held while a group is evaluated.
+	locks map[string]*sync.Mutex
+
+	// resuming are the groups that are taken over before they are due; stopResuming ends that.
+	resuming     sync.WaitGroup
+	stopResuming context.CancelFunc
+}
+
+func (r *Ruler) emptyManager(name string) *manager {
+	return &manager{
+		r: r, tenant: name, ended: make(chan struct{}), stopResuming: func() {},
+		fresh: map[string]bool{}, done: map[string]time.Time{}, behind: map[string]bool{}, locks: map[string]*sync.Mutex{},
+	}
 }
 
 // newManager starts to evaluate the rules of a tenant.
 func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log *slog.Logger) *manager {
-	m := &manager{r: r, tenant: name, ended: make(chan struct{}), fresh: map[string]bool{}, done: map[string]time.Time{}}
+	m := r.emptyManager(name)
 	ctx, m.cancel = context.WithCancel(tenant.Into(ctx, name))
 	m.Manager = rules.NewManager(m.options(ctx, log.With("tenant", name), r.evaluationMetrics(name), notingAppendable{r.o.Appendable, r}))
 	if err := m.update(files); err != nil {
@@ -48,6 +62,12 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 		defer close(m.ended)
 		m.Run()
 	}()
+	ctx, m.stopResuming = context.WithCancel(ctx)
+	m.resuming.Go(func() {
+		for _, g := range m.RuleGroups() {
+			m.resume(ctx, g)
+		}
+	})
 	return m
 }
 
@@ -75,6 +95,8 @@ func (r *Ruler) evaluationMetrics(name string) *rules.Metrics {
 
 // update makes the rules be those of these files. It is called by one goroutine at a time.
 func (m *manager) update(files rulesOf) error {
+	m.stopResuming()
+	m.resuming.Wait() // Prometheus' manager replaces groups that have changed.
 	m.files = files
 	err := m.Update(m.r.o.Interval, files.paths(), m.r.o.ExternalLabels, m.r.o.ExternalURL.String(), m.iterate)
 	if err != nil {
@@ -86,6 +108,8 @@ func (m *manager) update(files rulesOf) error {
 // stop ends the evaluations under way and waits for them.
 func (m *manager) stop() {
 	m.cancel()
+	m.stopResuming()
+	m.resuming.Wait()
 	m.Stop()
 	<-m.ended
 }

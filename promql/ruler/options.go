@@ -41,7 +41,7 @@ type Options struct {
 	// Default 10 seconds.
 	Settle time.Duration
 	// CatchUp is how far back evaluations are made that nobody made, after another process or the one before has ended;
-	// and CatchUpTimes how many of a group at most. Default 10 minutes and 60.
+	// and CatchUpTimes how many of a group at most. Default 10 minutes and 60. Two intervals are looked back at least.
 	CatchUp      time.Duration
 	CatchUpTimes int
 

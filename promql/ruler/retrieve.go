@@ -88,6 +88,7 @@ func (v *views) look(ctx context.Context, r *Ruler, name string, files rulesOf, 
 		if last, found, err := r.lastStored(ctx, g, at); err == nil && found {
 			since = last // So that alerts aren't later by what the other process hasn't evaluated yet.
 		}
+		r.keepFiring(ctx, g, since)
 		g.Eval(ctx, since)
 		g.RestoreForState(since)
 		rules.DefaultEvalIterationFunc(ctx, g, at)

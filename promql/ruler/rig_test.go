@@ -36,14 +36,25 @@ type rig struct {
 	dir   string
 	store *storage.Store
 	sent  []string
+	// clock, where it isn't nil, is the store's instead of now.
+	clock func() time.Time
 	// appending and committed, where they aren't nil, are called before and after rules store something.
 	appending, committed func()
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), dir: t.TempDir()}
+	return newRigIn(t, t.TempDir(), nil)
+}
+
+func newRigIn(t *testing.T, dir string, clock func() time.Time) *rig {
+	r := &rig{t: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), dir: dir, clock: clock}
 	so := storage.DefaultOptions()
-	so.Now = func() time.Time { return r.now }
+	so.Now = func() time.Time {
+		if r.clock != nil {
+			return r.clock()
+		}
+		return r.now
+	}
 	var err error
 	r.store, err = storage.Open(t.Context(), memory.New(), so)
 	require.NoError(t, err)
@@ -88,7 +99,8 @@ func (r *rig) process() *process {
 	o := r.options()
 	ruler, err := New(r.store, o)
 	require.NoError(r.t, err)
-	m := &manager{r: ruler, tenant: testTenant, fresh: map[string]bool{}, done: map[string]time.Time{}, files: ruler.files[testTenant]}
+	m := ruler.emptyManager(testTenant)
+	m.files = ruler.files[testTenant]
 	ctx := tenant.Into(r.t.Context(), testTenant)
 	m.Manager = rules.NewManager(m.options(ctx, slog.New(slog.DiscardHandler), rules.NewGroupMetrics(nil), notingAppendable{o.Appendable, ruler}))
 	groups, errs := m.LoadGroups(o.Interval, o.ExternalLabels, "", m.iterate, false, m.files.paths()...)

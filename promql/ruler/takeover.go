@@ -2,13 +2,42 @@ package ruler
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/rules"
 )
 
-// iterate evaluates a group at a time when it is due. Before the first time it makes up for those that nobody evaluated.
+// resumeAhead is how far ahead the next evaluation of a group must be for it to be taken over at once, instead of then.
+const resumeAhead = time.Minute
+
+// resume takes a group over that was evaluated before and that would have to wait for long until it is due.
+func (m *manager) resume(ctx context.Context, g *rules.Group) {
+	now := m.r.o.Now()
+	due := g.EvalTimestamp(now.UnixNano())
+	if due.Add(g.Interval()).Sub(now) < resumeAhead {
+		return
+	}
+	defer m.lock(g)()
+	if ctx.Err() != nil || !m.r.confirmed() || !m.isFresh(g) {
+		return
+	}
+	if _, found, err := m.r.lastStored(ctx, g, due); err != nil || !found {
+		return // It begins when it is due.
+	}
+	refused := m.r.refused.Load()
+	m.progress(g)
+	newest := m.takeOver(ctx, g, due)
+	if m.r.refused.Load() != refused || ctx.Err() != nil {
+		m.freshen(g)
+	}
+	m.note(g, newest)
+}
+
+// iterate evaluates a group at a time when it is due. Before the first time it makes up for those that nobody evaluated,
+// as it does after this process was stopped where it stood, or the machine slept.
 func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
+	defer m.lock(g)()
 	if !m.r.confirmed() {
 		// Another process may evaluate by now. If none does, this is made up for.
 		m.freshen(g)
@@ -16,15 +45,18 @@ func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
 	}
 	refused := m.r.refused.Load()
 	newest := due
-	switch fresh, done := m.progress(g); {
-	case fresh:
+	fresh, done := m.progress(g)
+	switch missed := !done.IsZero() && due.After(done.Add(g.Interval())); {
+	case fresh, missed && !m.isBehind(g):
 		newest = m.takeOver(ctx, g, due)
+		m.setBehind(g, missed)
 	case !due.After(done):
 		// Prometheus' manager names a time once more after an evaluation that took long, and taking over may have gone further. A
 		// second evaluation would give that time another value.
 		return
 	default:
 		rules.DefaultEvalIterationFunc(ctx, g, due)
+		m.setBehind(g, missed)
 	}
 	if m.r.refused.Load() != refused {
 		m.freshen(g)
@@ -41,6 +73,46 @@ func (m *manager) progress(g *rules.Group) (fresh bool, done time.Time) {
 	fresh, done = m.fresh[key], m.done[key]
 	delete(m.fresh, key)
 	return fresh, done
+}
+
+func (m *manager) isFresh(g *rules.Group) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fresh[rules.GroupKey(g.File(), g.Name())]
+}
+
+// isBehind says whether the last evaluation of a group came when others should have been before it, and they were made
+// up for once. A group that takes longer than its interval is behind each time, and making up for it would take all of
+// the time: what it misses is left out, as Prometheus does.
+func (m *manager) isBehind(g *rules.Group) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.behind[rules.GroupKey(g.File(), g.Name())]
+}
+
+func (m *manager) setBehind(g *rules.Group, behind bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := rules.GroupKey(g.File(), g.Name())
+	if behind {
+		m.behind[key] = true
+	} else {
+		delete(m.behind, key)
+	}
+}
+
+// lock has a group be evaluated by one goroutine at a time. The returned function ends that.
+func (m *manager) lock(g *rules.Group) (unlock func()) {
+	key := rules.GroupKey(g.File(), g.Name())
+	m.mu.Lock()
+	l := m.locks[key]
+	if l == nil {
+		l = &sync.Mutex{}
+		m.locks[key] = l
+	}
+	m.mu.Unlock()
+	l.Lock()
+	return l.Unlock
 }
 
 // note notes at which time a group was evaluated.
@@ -79,6 +151,7 @@ func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (
 		// Alerts store nothing until it is known since when they are active, and that is looked up for those that are: they
 		// are found by a first evaluation, and stored by a second one at the same time. There was no outage as far as they are
 		// concerned: they have been active all the time.
+		m.r.keepFiring(ctx, g, first)
 		g.Eval(noting(ctx, m.stored(ctx, g, first)), first)
 		g.RestoreForState(first)
 	}

@@ -1,0 +1,156 @@
+package ruler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/timestamp"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/rules"
+)
+
+const (
+	// keptSteps is how many evaluations are looked back at, at most, for when the expression of an alert held last.
+	keptSteps = 11_000
+	// keptTimes is how many of these are made again, the last ones.
+	keptTimes = 60
+	// alertStateLabel is the label of series ALERTS that has the state.
+	alertStateLabel = "alertstate"
+)
+
+// keepFiring gives rules that haven't been restored yet the alerts that fire at a time though their expression doesn't
+// hold any more, by keep_firing_for: Prometheus restores those only whose expression holds. What fired is in the store;
+// since when the expression doesn't hold is found by evaluating it once more, as is what the alerts say.
+func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
+	for _, rule := range g.AlertingRules() {
+		if rule.KeepFiringFor() <= 0 || rule.Restored() {
+			continue
+		}
+		if err := r.keepFiringOf(ctx, g, rule, at); err != nil {
+			g.Logger().Warn("which alerts fire by keep_firing_for isn't known; those whose expression doesn't hold end", "alert", rule.Name(), "err", err)
+		}
+	}
+}
+
+func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, at time.Time) error {
+	fired, err := r.fired(ctx, g, rule, at)
+	if err != nil || len(fired) == 0 {
+		return err
+	}
+	first := at
+	for _, f := range fired {
+		if f.at.Before(first) {
+			first = f.at
+		}
+	}
+	times, err := r.heldLast(ctx, g, rule, first.Add(-rule.KeepFiringFor()), at)
+	if err != nil {
+		return err
+	}
+	for _, t := range times {
+		if _, err := rule.Eval(ctx, g.QueryOffset(), t, r.query, r.o.ExternalURL, 0); err != nil {
+			return err
+		}
+		rule.ForEachActiveAlert(func(a *rules.Alert) {
+			f, ok := fired[a.Labels.String()]
+			if !ok || a.State != rules.StatePending {
+				return
+			}
+			a.State, a.FiredAt, a.KeepFiringSince = rules.StateFiring, t, t.Add(g.Interval())
+			if !f.since.IsZero() {
+				a.ActiveAt = f.since
+			}
+		})
+	}
+	return nil
+}
+
+// firedAlert is what is stored of an alert that fired.
+type firedAlert struct {
+	// at is when it is known last to have fired, since is since when it was active.
+	at, since time.Time
+}
+
+// fired returns the alerts of a rule, by their labels as text, that fired when they were evaluated last, at a time or
+// less than outageTolerance before.
+func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, at time.Time) (map[string]firedAlert, error) {
+	type last struct {
+		t int64
+		v float64
+	}
+	firing, since := map[string]last{}, map[string]last{}
+	drop := func(ls labels.Labels) string {
+		return labels.NewBuilder(ls).Del(labels.MetricName, alertStateLabel).Labels().String()
+	}
+	err := r.each(ctx, g, rule, at.Add(-outageTolerance), at, 0, func(ls labels.Labels, t int64, v float64) {
+		to := since
+		if ls.Get(labels.MetricName) == alertsMetric {
+			if ls.Get(alertStateLabel) != rules.StateFiring.String() {
+				return
+			}
+			to = firing
+		}
+		key := drop(ls)
+		if l, ok := to[key]; !ok || t >= l.t {
+			to[key] = last{t, v}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]firedAlert{}
+	for key, l := range firing {
+		if value.IsStaleNaN(l.v) {
+			continue
+		}
+		f := firedAlert{at: timestamp.Time(l.t).Add(g.QueryOffset())}
+		if s, ok := since[key]; ok && !value.IsStaleNaN(s.v) {
+			f.since = time.Unix(int64(s.v), 0).UTC()
+		}
+		found[key] = f
+	}
+	return found, nil
+}
+
+// heldLast returns the times from one evaluation on, before another, at which the expression of a rule held last for one
+// of its series, in order.
+func (r *Ruler) heldLast(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, from, to time.Time) ([]time.Time, error) {
+	steps := min(int64(to.Sub(from)/g.Interval()), keptSteps)
+	if steps < 1 {
+		return nil, nil
+	}
+	begin, end := to.Add(-time.Duration(steps)*g.Interval()), to.Add(-g.Interval())
+	q, err := r.o.Engine.NewRangeQuery(ctx, r.o.Queryable, nil, rule.Query().String(),
+		begin.Add(-g.QueryOffset()), end.Add(-g.QueryOffset()), g.Interval())
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	result := q.Exec(ctx)
+	if result.Err != nil {
+		return nil, result.Err
+	}
+	matrix, err := result.Matrix()
+	if err != nil {
+		return nil, fmt.Errorf("the expression of alert %s: %w", rule.Name(), err)
+	}
+	var times []time.Time
+	for _, series := range matrix {
+		t := int64(0)
+		if n := len(series.Floats); n > 0 {
+			t = series.Floats[n-1].T
+		}
+		if n := len(series.Histograms); n > 0 {
+			t = max(t, series.Histograms[n-1].T)
+		}
+		// Evaluations have nanoseconds, points don't.
+		k := (t - timestamp.FromTime(begin.Add(-g.QueryOffset()))) / g.Interval().Milliseconds()
+		times = append(times, begin.Add(time.Duration(k)*g.Interval()))
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	times = slices.CompactFunc(times, time.Time.Equal)
+	return times[max(0, len(times)-keptTimes):], nil
+}
