@@ -52,6 +52,7 @@ type newest struct {
 }
 
 func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
+	w = retryLater{w}
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, fmt.Sprintf("error parsing form values: %v", err), http.StatusBadRequest)
 		return
