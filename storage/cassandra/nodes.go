@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gocql/gocql"
 )
@@ -17,6 +18,7 @@ type nodes struct {
 	mu    sync.Mutex
 	up    map[string]bool // by host ID: every node that is or was in the ring
 	quiet bool            // while the session opens and closes
+	dark  time.Time       // since when none is up
 }
 
 func newNodes(dc string, log *slog.Logger) *nodes {
@@ -52,6 +54,30 @@ func (n *nodes) RemoveHost(h *gocql.HostInfo) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.up, h.HostID())
+	n.darken()
+}
+
+// darken notes since when no node is up. The caller holds mu.
+func (n *nodes) darken() {
+	for _, isUp := range n.up {
+		if isUp {
+			n.dark = time.Time{}
+			return
+		}
+	}
+	if n.dark.IsZero() {
+		n.dark = time.Now()
+	}
+}
+
+// darkFor returns for how long no node has been up; 0: one is, or it isn't known yet.
+func (n *nodes) darkFor() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.dark.IsZero() {
+		return 0
+	}
+	return time.Since(n.dark)
 }
 
 // set returns whether that is news to tell.
@@ -60,6 +86,7 @@ func (n *nodes) set(h *gocql.HostInfo, up bool) bool {
 	defer n.mu.Unlock()
 	before, known := n.up[h.HostID()]
 	n.up[h.HostID()] = up
+	n.darken()
 	return !n.quiet && (!known || before != up)
 }
 

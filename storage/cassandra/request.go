@@ -24,6 +24,9 @@ const (
 	silentWriter = 2500 * time.Millisecond
 )
 
+// darkTime is how long a request is sent again where no node is up: connections may break for a moment.
+const darkTime = time.Second
+
 var errNoAnswer = errors.New("no answer in time")
 
 // request runs do, which sends something to Cassandra once, as often as it takes and as again allows,
@@ -62,6 +65,8 @@ func (e *Engine) request(ctx context.Context, op operation, again func(error) bo
 			return last // What went wrong before time was up says more.
 		case !again(err):
 			return err
+		case e.nodes.darkFor() > darkTime:
+			return err // Nobody is there to answer. The driver knocks by itself, and who asked may come again.
 		}
 		last = err
 		// Some randomness keeps those that failed together from coming back together.
