@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -164,12 +161,11 @@ func (f *follower) pass(ctx context.Context) error {
 	if err := f.listWriters(ctx); err != nil {
 		return err
 	}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(f.s.opts.seams.workers(followWorkers))
-	for _, writer := range f.writers {
-		g.Go(func() error { return f.writer(gctx, writer, begun) })
+	tails, err := f.readTails(ctx)
+	if err != nil {
+		return err
 	}
-	if err := g.Wait(); err != nil {
+	if err := f.follow(ctx, tails, begun); err != nil {
 		return err
 	}
 	if took := Elapsed(begun, f.s.opts.Now()); took > tailLife/2 { // Tails may have expired before they were read.
@@ -202,39 +198,6 @@ func (f *follower) listWriters(ctx context.Context) error {
 	return nil
 }
 
-// writer reads what is new of one writer's streams.
-func (f *follower) writer(ctx context.Context, writer string, begun time.Time) error {
-	type cellTail struct {
-		slot      int64
-		partition int
-		seq       int64
-	}
-	var tails []cellTail
-	for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}}) {
-		if err != nil {
-			return fmt.Errorf("storage: reading the tails of writer %x: %w", writer, err)
-		}
-		seq, n := binary.Varint(row.Value)
-		partition := row.Clustering[1].Int
-		if n <= 0 || partition < 0 || partition >= int64(len(f.parts)) {
-			f.s.corrupt(engine.Tails, fmt.Errorf("storage: a malformed tail of writer %x", writer))
-			continue
-		}
-		tails = append(tails, cellTail{row.Clustering[0].Int, int(partition), seq})
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(f.s.opts.seams.workers(followWorkers))
-	for _, t := range tails {
-		g.Go(func() error {
-			c := f.cell(t.slot, t.partition)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return f.onward(ctx, c, writer, t.seq, begun)
-		})
-	}
-	return g.Wait()
-}
-
 func (f *follower) cell(slot int64, partition int) *followedCell {
 	p := &f.parts[partition]
 	p.mu.Lock()
@@ -257,40 +220,6 @@ func (c *followedCell) stream(writer string) *stream {
 		c.streams[writer] = st
 	}
 	return st
-}
-
-// onward reads a stream's gaps, and its rows up to the tail and beyond.
-func (f *follower) onward(ctx context.Context, c *followedCell, writer string, tail int64, begun time.Time) error {
-	st := c.stream(writer)
-	type span struct{ from, to int64 }
-	var spans []span
-	for _, g := range st.place.gaps {
-		spans = append(spans, span{g.from, g.to})
-	}
-	if tail >= st.place.next {
-		c.touched = begun
-		spans = append(spans, span{st.place.next, maxTime})
-	}
-	for _, sp := range spans {
-		for row, err := range f.s.eng.Scan(ctx, engine.Range{
-			Table: engine.Stage, Partition: stagePartition(c.decoder.slot, c.decoder.partition),
-			From: engine.Key{engine.Text(writer), engine.Int(sp.from)}, To: engine.Key{engine.Text(writer), engine.Int(sp.to)},
-		}) {
-			if err != nil {
-				return fmt.Errorf("storage: following stage of slot %d, partition %d: %w", c.decoder.slot, c.decoder.partition, err)
-			}
-			if err := f.take(ctx, c, st, stageRowOf(row), row.Value, begun, false); err != nil {
-				return err
-			}
-		}
-	}
-	if tail >= st.place.next {
-		st.place.skip(tail+1, begun)
-	}
-	// Only now: whoever comes late still looks once.
-	st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
-	st.prune()
-	return nil
 }
 
 // whole reads all of a slot's stage.

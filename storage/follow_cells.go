@@ -1,0 +1,168 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// readTogether is how many rows that are known already may be read once more for each read that is saved.
+const readTogether = 32
+
+// streamTail is how far a writer's stream of a cell goes.
+type streamTail struct {
+	writer string
+	seq    int64
+}
+
+// readTails reads the tails of all writers, by cell.
+func (f *follower) readTails(ctx context.Context) (map[cellAt][]streamTail, error) {
+	var mu sync.Mutex
+	tails := map[cellAt][]streamTail{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(f.s.opts.seams.workers(followWorkers))
+	for _, writer := range f.writers {
+		g.Go(func() error {
+			for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Tails, Partition: engine.Key{engine.Text(writer)}}) {
+				if err != nil {
+					return fmt.Errorf("storage: reading the tails of writer %x: %w", writer, err)
+				}
+				seq, n := binary.Varint(row.Value)
+				partition := row.Clustering[1].Int
+				if n <= 0 || partition < 0 || partition >= int64(len(f.parts)) {
+					f.s.corrupt(engine.Tails, fmt.Errorf("storage: a malformed tail of writer %x", writer))
+					continue
+				}
+				at := cellAt{row.Clustering[0].Int, int(partition)}
+				mu.Lock()
+				tails[at] = append(tails[at], streamTail{writer, seq})
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	return tails, g.Wait()
+}
+
+// follow reads what is new of all cells.
+func (f *follower) follow(ctx context.Context, tails map[cellAt][]streamTail, begun time.Time) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(f.s.opts.seams.workers(followWorkers))
+	for at, list := range tails {
+		g.Go(func() error {
+			c := f.cell(at.slot, at.partition)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return f.onward(ctx, c, list, begun)
+		})
+	}
+	return g.Wait()
+}
+
+// seqSpan are the numbers of a stream that are to be read.
+type seqSpan struct {
+	writer   string
+	from, to int64
+}
+
+// onward reads the gaps of a cell's streams, and their rows up to the tails and beyond.
+func (f *follower) onward(ctx context.Context, c *followedCell, tails []streamTail, begun time.Time) error {
+	slices.SortFunc(tails, func(a, b streamTail) int { return strings.Compare(a.writer, b.writer) })
+	var spans []seqSpan
+	for _, t := range tails {
+		st := c.stream(t.writer)
+		at := len(spans)
+		for _, g := range st.place.gaps {
+			spans = append(spans, seqSpan{t.writer, g.from, g.to})
+		}
+		slices.SortFunc(spans[at:], func(a, b seqSpan) int { return cmp.Compare(a.from, b.from) })
+		if t.seq >= st.place.next {
+			c.touched = begun
+			spans = append(spans, seqSpan{t.writer, st.place.next, maxTime})
+		}
+	}
+	for _, together := range f.together(c, spans) {
+		if err := f.readSpans(ctx, c, together, begun); err != nil {
+			return err
+		}
+	}
+	for _, t := range tails {
+		st := c.stream(t.writer)
+		if t.seq >= st.place.next {
+			st.place.skip(t.seq+1, begun)
+		}
+		// Only now: whoever comes late still looks once.
+		st.place.gaps = slices.DeleteFunc(st.place.gaps, func(g gap) bool { return begun.Sub(g.since) > gapLife })
+		st.prune()
+	}
+	return nil
+}
+
+// together divides spans into those that are read at once. What killed processes have left is sealed for the most part, and
+// their tails stand for an hour: where few rows of the cell wait, one read finds out that nothing is there of any of them.
+func (f *follower) together(c *followedCell, spans []seqSpan) [][]seqSpan {
+	if len(spans) == 0 {
+		return nil
+	}
+	if f.s.head.staged(c.decoder.slot, c.decoder.partition) <= readTogether*(len(spans)-1) {
+		return [][]seqSpan{spans}
+	}
+	each := make([][]seqSpan, len(spans))
+	for i := range spans {
+		each[i] = spans[i : i+1]
+	}
+	return each
+}
+
+// readSpans takes the rows of spans, which are in order, from one read.
+func (f *follower) readSpans(ctx context.Context, c *followedCell, spans []seqSpan, begun time.Time) error {
+	last := len(spans) - 1
+	for row, err := range f.s.eng.Scan(ctx, engine.Range{
+		Table: engine.Stage, Partition: stagePartition(c.decoder.slot, c.decoder.partition),
+		From: engine.Key{engine.Text(spans[0].writer), engine.Int(spans[0].from)}, To: engine.Key{engine.Text(spans[last].writer), engine.Int(spans[last].to)},
+	}) {
+		if err != nil {
+			return fmt.Errorf("storage: following stage of slot %d, partition %d: %w", c.decoder.slot, c.decoder.partition, err)
+		}
+		writer, seq := row.Clustering[0].Text, row.Clustering[1].Int
+		i, within := slices.BinarySearchFunc(spans, seqSpan{writer: writer, from: seq}, func(s, at seqSpan) int {
+			return cmp.Or(strings.Compare(s.writer, at.writer), cmp.Compare(s.from, at.from))
+		})
+		if !within {
+			i-- // The last one that begins before.
+		}
+		if i < 0 || spans[i].writer != writer || seq > spans[i].to {
+			continue
+		}
+		if err := f.take(ctx, c, c.stream(spans[i].writer), stageRowOf(row), row.Value, begun, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// staged returns how many staged rows of a cell the head has, which is about how many there are in the stage.
+func (h *head) staged(slot int64, partition int) (n int) {
+	p := h.part(partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c := p.cells[cellAt{slot, partition}]
+	if c == nil {
+		return 0
+	}
+	for _, g := range slices.Concat(c.closed, []*generation{c.open, c.followed}) {
+		if g != nil {
+			n += len(g.rows)
+		}
+	}
+	return n
+}

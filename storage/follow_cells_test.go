@@ -1,0 +1,73 @@
+package storage
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// TestFollowingManyThatEnded has several processes end one after the other, whose samples are sealed: the next one doesn't
+// look for each of theirs by itself, over and over, and finds what the living write.
+func TestFollowingManyThatEnded(t *testing.T) {
+	t.Parallel()
+	const processes, passes = 12, 5
+	var reads atomic.Int64
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Scan && op.Table == engine.Stage {
+			reads.Add(1)
+		}
+		return faultengine.Pass()
+	})
+	now := time.Date(2026, 5, 1, 12, 30, 0, 0, time.UTC)
+	open := func() *Store {
+		o := DefaultOptions()
+		o.Now = func() time.Time { return now }
+		o.Shared, o.seams.still = true, true
+		s, err := Open(t.Context(), eng, o)
+		require.NoError(t, err)
+		require.NoError(t, s.WaitReady(t.Context()))
+		return s
+	}
+	write := func(s *Store, at time.Time, v float64) {
+		b := s.NewBatch("default")
+		for i := range 64 {
+			series, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(i)))
+			require.NoError(t, err)
+			require.NoError(t, b.Float(series, at.UnixMilli(), 0, v))
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	begun := now
+	for i := range processes {
+		s := open()
+		write(s, begun.Add(-3*time.Hour).Add(time.Duration(i)*time.Minute), float64(i))
+		if i == processes-1 {
+			require.NoError(t, s.SealAll(t.Context()))
+		}
+		require.NoError(t, s.Close())
+	}
+	s, writer := open(), open()
+	defer func() { require.NoError(t, writer.Close()) }()
+	defer func() { require.NoError(t, s.Close()) }()
+	reads.Store(0)
+	for i := range passes {
+		write(writer, now, float64(i))
+		found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: now.UnixMilli(), MaxT: now.UnixMilli()})
+		require.NoError(t, err)
+		require.Len(t, found, 64)
+		now = now.Add(time.Second)
+	}
+	partitions := int64(DefaultOptions().Partitions)
+	require.LessOrEqual(t, reads.Load(), passes*2*partitions, "two cells of each partition: what is sealed, and what is written now")
+	found, err := s.Select(t.Context(), Query{Tenant: "default", MinT: begun.Add(-4 * time.Hour).UnixMilli(), MaxT: now.UnixMilli()})
+	require.NoError(t, err)
+	require.Len(t, found, 64)
+}
