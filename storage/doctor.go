@@ -303,12 +303,15 @@ func (x *examiner) hasRows(ctx context.Context, tenant string, window int64) (bo
 
 // processes listens for who is there.
 func (x *examiner) processes(ctx context.Context, before []Process, listen func(context.Context) error) error {
-	after := before
+	after, looked := before, x.s.opts.Now()
 	if len(before) > 0 && listen != nil {
+		var err error
+		if before, err = x.s.Processes(ctx); err != nil { // What came before took its time.
+			return err
+		}
 		if err := listen(ctx); err != nil {
 			return err
 		}
-		var err error
 		if after, err = x.s.Processes(ctx); err != nil {
 			return err
 		}
@@ -318,8 +321,13 @@ func (x *examiner) processes(ctx context.Context, before []Process, listen func(
 		i := slices.IndexFunc(before, func(b Process) bool { return b.Writer == p.Writer })
 		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
-			// Its clock said ClockMS at a moment between beatSlack ago and now.
-			seen.Ahead = max(-seen.Quiet, 0) + min(beatSlack-seen.Quiet, 0)
+			// Its clock said ClockMS at a moment between the first look, or beatSlack ago, and now. One beat may have been
+			// the last one, of a process that ended since.
+			slack := now.Sub(looked) + time.Second
+			if i >= 0 && p.Beat > before[i].Beat+1 {
+				slack = min(slack, beatSlack)
+			}
+			seen.Ahead = max(-seen.Quiet, 0) + min(slack-seen.Quiet, 0)
 		}
 		x.c.Processes = append(x.c.Processes, seen)
 	}

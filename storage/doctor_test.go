@@ -138,6 +138,7 @@ func TestExamineProcesses(t *testing.T) {
 	}
 	right, fast, slow := start("right", 0), start("fast", 5*time.Second), start("slow", -time.Hour)
 	start("dead", 0)
+	killed := start("killed", 0)
 	lease, err := right.Leases(t.Context())
 	require.NoError(t, err)
 	_, ok, err := right.Take(t.Context(), 7, lease[7], right.Writer())
@@ -145,6 +146,11 @@ func TestExamineProcesses(t *testing.T) {
 	require.True(t, ok)
 
 	c, err := Examine(t.Context(), readOnly{eng}, ExamineOptions{Now: func() time.Time { return now }, Listen: func(ctx context.Context) error {
+		require.NoError(t, killed.processes.beat(ctx)) // Its last one.
+		now = now.Add(2 * time.Second)
+		require.NoError(t, right.processes.beat(ctx))
+		require.NoError(t, slow.processes.beat(ctx))
+		now = now.Add(2 * time.Second)
 		for _, s := range []*Store{right, fast, slow} {
 			require.NoError(t, s.processes.beat(ctx))
 		}
@@ -158,11 +164,13 @@ func TestExamineProcesses(t *testing.T) {
 	for _, p := range c.Processes {
 		byName[p.Name] = p
 	}
-	require.Len(t, byName, 4)
+	require.Len(t, byName, 5)
+	require.True(t, byName["killed"].Alive, "for all that is known")
+	require.Zero(t, byName["killed"].Ahead)
 	require.True(t, byName["right"].Alive)
 	require.Zero(t, byName["right"].Ahead)
 	require.Equal(t, 3*time.Second, byName["fast"].Ahead, "five, less the two since its beat")
 	require.Equal(t, -time.Hour+time.Second, byName["slow"].Ahead)
 	require.False(t, byName["dead"].Alive)
-	require.Equal(t, 2*time.Second, byName["dead"].Quiet)
+	require.Equal(t, 6*time.Second, byName["dead"].Quiet)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"slices"
 
 	"github.com/golang/snappy"
@@ -16,13 +17,16 @@ import (
 
 // A held row has samples of a replica that isn't the elected one:
 //
-//	+---------+--------------+--------+-----------------+---------+----------------------------+
-//	| version | CRC-32C of   | min t  | max t − min t   | samples | a blob that stands alone,  |
-//	| 1 byte  | what follows | varint | uvarint         | uvarint | as a snappy block          |
-//	|         | 4 bytes LE   |        |                 |         |                            |
-//	+---------+--------------+--------+-----------------+---------+----------------------------+
+//	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
+//	| version | CRC-32C of   | min t  | max t − min t | 0, or               | samples | a blob that stands alone, |
+//	| 1 byte  | what follows | varint | uvarint       | max t − reach t + 1 | uvarint | as a snappy block         |
+//	|         | 4 bytes LE   |        |               | uvarint             |         |                           |
+//	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
+//
+// The reach is how far they showed, when they came, that their replica had gone on; 0: they showed nothing. Version 1
+// doesn't have it.
 const (
-	heldVersion = 1
+	heldVersion = 2
 	heldHeader  = 5
 	// heldFull is the size from which a held blob takes no further sample. With the greatest record, and where
 	// snappy makes it longer by a sixth, it stays below engine.MaxValue.
@@ -34,6 +38,7 @@ var errBadHeld = errors.New("storage: malformed held row")
 // heldValue is what a held row tells of itself.
 type heldValue struct {
 	minT, maxT int64
+	reach      int64 // math.MinInt64: none
 	samples    int
 	blob       []byte // packed
 }
@@ -45,6 +50,7 @@ type heldRow struct {
 	writer     string
 	seq        int64
 	minT, maxT int64
+	reach      int64
 	samples    int
 	bytes      int64
 }
@@ -62,7 +68,9 @@ type heldBuilder struct {
 	w      blobWriter
 	refs   map[*Series]uint32
 	now    heldValue
-	some   bool // now has anything
+	some   bool  // now has anything
+	fresh  reach // without samples
+	reach  reach // of now
 	values [][]byte
 	about  []heldValue
 }
@@ -87,6 +95,7 @@ func (b *heldBuilder) ref(s *Series) uint32 {
 func (b *heldBuilder) add(e *entry) {
 	b.room(e.t)
 	b.now.samples++
+	b.reach.add(e.t)
 	if ref := b.ref(e.series); e.hist != nil {
 		b.w.histogram(ref, e.t, e.hist)
 	} else {
@@ -109,7 +118,7 @@ func (b *heldBuilder) room(t int64) {
 		b.begin()
 	}
 	if !b.some {
-		b.now.minT, b.now.maxT, b.some = t, t, true
+		b.now.minT, b.now.maxT, b.some, b.reach = t, t, true, b.fresh
 	}
 	b.now.minT, b.now.maxT = min(b.now.minT, t), max(b.now.maxT, t)
 }
@@ -119,6 +128,7 @@ func (b *heldBuilder) cut() {
 	if !b.some {
 		return
 	}
+	b.now.reach = b.reach.ms()
 	b.values = append(b.values, appendHeld(nil, b.now, b.w.finish()))
 	b.about = append(b.about, b.now)
 	b.now, b.some = heldValue{}, false
@@ -129,6 +139,11 @@ func appendHeld(dst []byte, about heldValue, blob []byte) []byte {
 	dst = append(dst, heldVersion, 0, 0, 0, 0)
 	dst = binary.AppendVarint(dst, about.minT)
 	dst = binary.AppendUvarint(dst, uint64(about.maxT-about.minT))
+	reach := uint64(0)
+	if about.reach != math.MinInt64 {
+		reach = uint64(about.maxT-about.reach) + 1
+	}
+	dst = binary.AppendUvarint(dst, reach)
 	dst = binary.AppendUvarint(dst, uint64(about.samples))
 	dst = append(dst, snappy.Encode(nil, blob)...)
 	binary.LittleEndian.PutUint32(dst[at+1:], crc32.Checksum(dst[at+heldHeader:], castagnoli))
@@ -137,9 +152,10 @@ func appendHeld(dst []byte, about heldValue, blob []byte) []byte {
 
 // parseHeld reads what a held row tells of itself; the blob refers to b.
 func parseHeld(b []byte) (v heldValue, err error) {
-	if len(b) < heldHeader || b[0] != heldVersion {
+	if len(b) < heldHeader || b[0] == 0 || b[0] > heldVersion {
 		return v, fmt.Errorf("%w: %d bytes, or an unknown version", errBadHeld, len(b))
 	}
+	version := b[0]
 	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[heldHeader:], castagnoli); want != got {
 		return v, fmt.Errorf("%w: checksum %08x, computed %08x", errBadHeld, want, got)
 	}
@@ -154,6 +170,13 @@ func parseHeld(b []byte) (v heldValue, err error) {
 		return v, fmt.Errorf("%w: no end", errBadHeld)
 	}
 	b = b[n:]
+	back := uint64(0)
+	if version > 1 {
+		if back, n = binary.Uvarint(b); n <= 0 {
+			return v, fmt.Errorf("%w: no reach", errBadHeld)
+		}
+		b = b[n:]
+	}
 	samples, n := binary.Uvarint(b)
 	if n <= 0 || samples > engine.MaxValue {
 		return v, fmt.Errorf("%w: no number of samples", errBadHeld)
@@ -161,6 +184,14 @@ func parseHeld(b []byte) (v heldValue, err error) {
 	v.maxT, v.samples, v.blob = v.minT+int64(width), int(samples), b[n:]
 	if v.maxT < v.minT {
 		return v, fmt.Errorf("%w: it ends before it begins", errBadHeld)
+	}
+	switch v.reach = v.maxT - int64(back-1); {
+	case version == 1:
+		v.reach = v.minT
+	case back == 0:
+		v.reach = math.MinInt64
+	case v.reach > v.maxT:
+		return v, fmt.Errorf("%w: its reach overflows", errBadHeld)
 	}
 	return v, nil
 }

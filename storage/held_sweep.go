@@ -17,7 +17,11 @@ import (
 func (c *cluster) sweep(ctx context.Context, ch *choice) error {
 	now := c.r.now()
 	first := c.swept.IsZero()
-	if !first && Elapsed(c.swept, now) < max(sweepEvery, 10*c.r.opts.Failover) {
+	every := max(sweepEvery, 10*c.r.opts.Failover)
+	if len(c.seen) == 0 && !c.heardSince(c.r.believed().Add(-sweepSilentEvery)) {
+		every = max(every, sweepSilentEvery) // Nobody is there to be held of.
+	}
+	if !first && Elapsed(c.swept, now) < every {
 		return nil
 	}
 	c.mu.Lock()
@@ -83,7 +87,7 @@ func (c *cluster) adoptRows(ctx context.Context, rows []heldRow) error {
 				c.at.cluster, c.at.tenant, h.era, h.replica, h.writer, h.seq, err))
 			continue // It stays, for a person to look at, until its era is left behind.
 		}
-		h.minT, h.maxT, h.samples, h.bytes = about.minT, about.maxT, about.samples, int64(len(value))
+		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.minT, about.maxT, about.reach, about.samples, int64(len(value))
 		c.r.mu.Lock()
 		c.r.bytes += h.bytes // It is there already: no limit helps.
 		c.r.mu.Unlock()

@@ -38,15 +38,15 @@ type taking struct {
 	whole bool
 	ends  map[*Series]int64
 
-	batch  *Batch
-	done   []heldRow // whose samples the batch has, or that have none
-	newest int64
+	batch *Batch
+	done  []heldRow // whose samples the batch has, or that have none
+	reach int64     // of what was stored
 	// rows and samples were stored.
 	rows, samples int
 }
 
 func newTaking(c *cluster, ch *choice) *taking {
-	t := &taking{c: c, ch: ch, settled: *ch, ends: map[*Series]int64{}, newest: math.MinInt64}
+	t := &taking{c: c, ch: ch, settled: *ch, ends: map[*Series]int64{}, reach: math.MinInt64}
 	t.settled.Taking, t.settled.Leaving = "", false
 	return t
 }
@@ -123,8 +123,9 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 	if t.batch == nil {
 		t.batch = s.NewBatch(t.c.at.tenant)
 		t.batch.free = true
+		t.batch.newest = math.MaxInt64 // It was let in when it was held, by a clock that may have been ahead of this one.
 	}
-	sink := heldSink{t: t, replica: h.replica, newest: math.MinInt64}
+	sink := heldSink{t: t, replica: h.replica}
 	about, err := parseHeld(value)
 	var blob []byte
 	if err == nil {
@@ -144,7 +145,9 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 	}
 	t.rows++
 	t.samples += sink.taken
-	t.newest = max(t.newest, sink.newest)
+	if sink.taken > 0 {
+		t.reach = max(t.reach, about.reach)
+	}
 	t.done = append(t.done, h)
 	if t.batch.bytes < takeBytes {
 		return true, nil
@@ -201,7 +204,6 @@ type heldSink struct {
 	replica string
 	series  []*Series // by number, from 1; nil: it can't be stored
 	taken   int
-	newest  int64
 }
 
 func (k *heldSink) define(_ uint32, _ string, ls labels.Labels) error {
@@ -234,7 +236,6 @@ func (k *heldSink) wants(s *Series, at int64) bool {
 	}
 	if stored {
 		k.taken++
-		k.newest = max(k.newest, at)
 	}
 	return stored
 }

@@ -19,6 +19,8 @@ import (
 //
 // A choice isn't changed: next makes the one that follows.
 type choice struct {
+	// Retired says that no process looks after the choice until the cluster is heard again. It comes first in the row.
+	Retired bool `json:"retired,omitempty"`
 	// Epoch counts how often a replica was elected, Version how often the row was written.
 	Epoch   int64 `json:"epoch"`
 	Version int64 `json:"version"`
@@ -27,7 +29,8 @@ type choice struct {
 	Beat int64 `json:"beat"`
 	// Spans are in the order of time; at most maxSpans.
 	Spans []span `json:"spans"`
-	// WatermarkMS is the greatest timestamp of the elected replica that was acknowledged, milliseconds.
+	// WatermarkMS is the reach of the elected replica's samples that were acknowledged, milliseconds: the greatest
+	// timestamp, but for those that are ahead of the clock.
 	WatermarkMS int64 `json:"watermark_ms"`
 	// Taking is the process (a writer, hexadecimal) that stores what was held of the replica that was elected last.
 	// Until it is done, and says so by "", everything after the last span's beginning is held.
@@ -128,7 +131,7 @@ func (c *choice) covered(replica string, t int64, watermark int64, margin time.D
 func (c *choice) renewed(watermark, oldest int64, margin time.Duration, now time.Time) choice {
 	next := c.flushed(watermark, oldest, margin)
 	next.Beat++
-	next.HeardMS = now.UnixMilli()
+	next.HeardMS, next.Retired = now.UnixMilli(), false
 	return next
 }
 
@@ -142,12 +145,13 @@ func (c *choice) flushed(watermark, oldest int64, margin time.Duration) choice {
 	return next
 }
 
-// elect gives what comes after the watermark to a replica, whose held samples taker will store.
-func (c *choice) elect(replica, taker string, now time.Time) choice {
+// elect gives what comes after the watermark, which is limit at most, to a replica, whose held samples taker will store.
+func (c *choice) elect(replica string, limit int64, taker string, now time.Time) choice {
 	next := *c
 	next.Epoch++
 	next.Beat++
-	next.Spans = append(slices.Clone(c.Spans), span{replica, c.WatermarkMS})
+	next.WatermarkMS = max(c.last().FromMS, min(c.WatermarkMS, limit))
+	next.Spans = append(slices.Clone(c.Spans), span{replica, next.WatermarkMS})
 	if n := len(next.Spans); n > maxSpans {
 		next.Spans = next.Spans[n-maxSpans:]
 	}

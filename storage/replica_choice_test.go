@@ -12,11 +12,11 @@ func TestWayOfAReplicasSample(t *testing.T) {
 	now, margin := time.UnixMilli(1_000_000), 10*time.Second
 	first := firstChoice("a", 500_000, margin, now) // a from 489,999
 	flushed := first.flushed(600_000, math.MaxInt64, margin)
-	taking := flushed.elect("b", "writer", now)
+	taking := flushed.elect("b", 2_000_000, "writer", now)
 	settled := taking
 	settled.Taking = ""
 	back := settled.flushed(700_000, math.MaxInt64, margin)
-	back = back.elect("a", "", now)
+	back = back.elect("a", 2_000_000, "", now)
 	for _, c := range []struct {
 		name    string
 		choice  choice
@@ -47,7 +47,7 @@ func TestSpansAreBounded(t *testing.T) {
 	c := firstChoice("a", 0, time.Second, time.UnixMilli(0))
 	for i := range 100 {
 		c = c.flushed(int64(i)*1000, math.MaxInt64, time.Second)
-		c = c.elect([]string{"a", "b"}[i%2], "", time.UnixMilli(0))
+		c = c.elect([]string{"a", "b"}[i%2], math.MaxInt64, "", time.UnixMilli(0))
 	}
 	require.Len(t, c.Spans, maxSpans)
 	require.Equal(t, wayStore, c.way("a", 1, time.Second), "nobody is known to cover what is older")

@@ -1,12 +1,12 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -31,8 +31,8 @@ type cluster struct {
 	// right is until when the elected replica's samples may be stored: half of the failover timeout since the last
 	// beat of this process, long before another can be elected. renewed is when that beat began.
 	right, renewed time.Time
-	// acked and oldest are the greatest and the least timestamp of the elected replica that this process has
-	// acknowledged in the epoch, milliseconds.
+	// acked and oldest are the reach and the least timestamp of what this process has acknowledged of the elected
+	// replica in the epoch, milliseconds.
 	acked, oldest int64
 	// heard is when a replica was last heard by this process.
 	heard map[string]time.Time
@@ -88,8 +88,12 @@ func (c *cluster) heardSince(since time.Time) bool {
 	return false
 }
 
-// adopt takes over a row that was read, or written, since begun.
+// adopt takes over a row that was read, or written, since begun. The row stays the caller's.
 func (c *cluster) adopt(row []byte, begun time.Time) {
+	if c.adoptSame(row, begun) {
+		return
+	}
+	row = bytes.Clone(row)
 	next, err := parseChoice(row)
 	now := c.r.now()
 	c.mu.Lock()
@@ -118,6 +122,19 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	c.row, c.choice = row, &next
 }
 
+// adoptSame is adopt where the row is as it was.
+func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.choice == nil || !bytes.Equal(row, c.row) {
+		return false
+	}
+	if c.known.Before(begun) {
+		c.known = begun
+	}
+	return true
+}
+
 // current returns the choice, if it is known and was read of late.
 func (c *cluster) current() (*choice, bool) {
 	now := c.r.now()
@@ -134,7 +151,7 @@ func (c *cluster) refresh(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("storage: reading the choice of a replica: %w", err)
 		}
-		c.adopt(slices.Clone(row.Value), begun)
+		c.adopt(row.Value, begun)
 		return true, nil
 	}
 	return false, nil
@@ -207,6 +224,12 @@ func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (
 			if !fresh {
 				continue
 			}
+		}
+		if ch.Retired {
+			if err := c.revive(ctx); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if ch.elected() != replica || !ch.settled() || maxT <= ch.last().FromMS {
 			return ch, nil
@@ -286,9 +309,9 @@ func (c *cluster) hasRight(epoch int64) bool {
 	return c.choice != nil && c.choice.Epoch == epoch && now.Before(c.right) && Elapsed(c.renewed, now) < c.r.fresh()
 }
 
-// acknowledged notes which samples of the elected replica became durable, unless another one may have been elected
-// meanwhile.
-func (c *cluster) acknowledged(ctx context.Context, epoch, minT, maxT int64) error {
+// acknowledged notes which samples of the elected replica became durable, from minT on and with which reach, unless
+// another one may have been elected meanwhile.
+func (c *cluster) acknowledged(ctx context.Context, epoch, minT, reach int64) error {
 	ok, err := c.mayStore(ctx, epoch)
 	if err != nil {
 		return err
@@ -298,6 +321,6 @@ func (c *cluster) acknowledged(ctx context.Context, epoch, minT, maxT int64) err
 	if !ok || c.choice == nil || c.choice.Epoch != epoch {
 		return errChosenAnew
 	}
-	c.acked, c.oldest = max(c.acked, maxT), min(c.oldest, minT)
+	c.acked, c.oldest = max(c.acked, reach), min(c.oldest, minT)
 	return nil
 }

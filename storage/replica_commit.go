@@ -32,7 +32,7 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 	}
 	stored := len(b.entries)
 	if ch.elected() != replica || !ch.settled() || minT <= ch.last().FromMS {
-		held, dropped := b.divide(ch, replica, r.margin())
+		held, dropped := b.divide(ch, replica, r.margin(), r.reach())
 		if err := c.hold(ctx, ch, replica, held); err != nil {
 			b.Release()
 			return err
@@ -46,7 +46,7 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 		}
 	}
 	minT, maxT = b.times()
-	newest := b.newestSample()
+	reach := b.reach(r)
 	if err := b.Commit(ctx); err != nil {
 		return err
 	}
@@ -54,8 +54,7 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 	if ch.elected() != replica || maxT <= ch.last().FromMS {
 		return nil
 	}
-	// A sample with a time of its own, far ahead, must not make others covered that aren't.
-	return c.acknowledged(ctx, ch.Epoch, minT, min(newest, r.now().Add(r.margin()).UnixMilli()))
+	return c.acknowledged(ctx, ch.Epoch, minT, reach)
 }
 
 // times returns the least and the greatest timestamp, of samples and exemplars, of a batch that isn't empty.
@@ -70,18 +69,9 @@ func (b *Batch) times() (minT, maxT int64) {
 	return minT, maxT
 }
 
-// newestSample returns the greatest timestamp of a sample, math.MinInt64 if there is none.
-func (b *Batch) newestSample() int64 {
-	t := int64(math.MinInt64)
-	for i := range b.entries {
-		t = max(t, b.entries[i].t)
-	}
-	return t
-}
-
 // divide leaves in the batch what is to be stored, and returns what is to be held.
-func (b *Batch) divide(ch *choice, replica string, margin time.Duration) (held *heldBuilder, dropped int) {
-	held = &heldBuilder{}
+func (b *Batch) divide(ch *choice, replica string, margin time.Duration, fresh reach) (held *heldBuilder, dropped int) {
+	held = &heldBuilder{fresh: fresh}
 	keep := b.entries[:0]
 	for i := range b.entries {
 		e := b.entries[i]
@@ -172,11 +162,12 @@ func (c *cluster) claim(ch *choice, replica string, b *heldBuilder, size int64) 
 		return nil, false
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.bytes+size > c.r.opts.ClusterBytes {
+		c.mu.Unlock()
 		c.r.give(size)
 		return nil, false
 	}
+	defer c.mu.Unlock()
 	c.bytes += size
 	rows := make([]heldRow, len(b.values))
 	replica = strings.Clone(replica)
@@ -184,7 +175,7 @@ func (c *cluster) claim(ch *choice, replica string, b *heldBuilder, size int64) 
 		c.seq++
 		rows[i] = heldRow{
 			era: ch.era(), replica: replica, writer: c.r.s.writer, seq: c.seq,
-			minT: about.minT, maxT: about.maxT, samples: about.samples, bytes: int64(len(b.values[i])),
+			minT: about.minT, maxT: about.maxT, reach: about.reach, samples: about.samples, bytes: int64(len(b.values[i])),
 		}
 	}
 	return rows, true

@@ -10,6 +10,8 @@ import (
 const (
 	// sweepEvery is the least time between two sweeps for held rows that no process looks after.
 	sweepEvery = 5 * time.Minute
+	// sweepSilentEvery is that time for a cluster that wasn't heard for as long.
+	sweepSilentEvery = time.Hour
 	// takePasses is how often held rows are looked for before the replica's samples are stored as they come. What is
 	// held after that is stored by whoever holds it.
 	takePasses = 3
@@ -22,7 +24,10 @@ const (
 //	elect    where nobody has heard it for the failover timeout, or it is too far behind
 //	take     what was held of the replica that this process has elected
 //	resolve  held rows: deleted where they are covered, stored where theirs was elected
+//	retire   where no process has heard any replica for long
 //	sweep    for held rows of processes that are gone
+//
+// A process whose clock isn't believed only writes the watermark.
 func (c *cluster) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
@@ -38,10 +43,22 @@ func (c *cluster) look(ctx context.Context) error {
 			return nil
 		}
 	}
+	if ch.Retired {
+		if !c.holds() {
+			return nil
+		}
+		if err := c.revive(ctx); err != nil { // It was held when another process retired the choice.
+			return err
+		}
+		ch, _ = c.current()
+	}
+	if c.r.s.mayWrite() != nil {
+		return c.tell(ctx, ch)
+	}
 	if err := c.sweep(ctx, ch); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *choice) error{c.tell, c.leave, c.elect, c.take, c.resolve} {
+	for _, step := range []func(context.Context, *choice) error{c.tell, c.leave, c.elect, c.take, c.resolve, c.retire} {
 		if err := step(ctx, ch); err != nil {
 			return err
 		}
@@ -50,6 +67,12 @@ func (c *cluster) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (c *cluster) holds() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.held) > 0
 }
 
 // tell writes the watermark, and the next beat where one is due.
@@ -81,20 +104,20 @@ func (c *cluster) tell(ctx context.Context, ch *choice) error {
 	return err
 }
 
-// newest returns the replica with the newest held sample, and when that is, of those that this process looks after.
-func (c *cluster) newest(except string) (replica string, t int64) {
+// furthest returns how far replicas other than the elected one have gone on, by what this process holds of them.
+func (c *cluster) furthest(elected string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t = math.MinInt64
+	t := int64(math.MinInt64)
 	for i := range c.held {
-		if h := &c.held[i]; h.maxT > t && h.replica != except {
-			replica, t = h.replica, h.maxT
+		if h := &c.held[i]; h.replica != elected {
+			t = max(t, h.reach)
 		}
 	}
-	return replica, t
+	return t
 }
 
-// watermark returns the greatest timestamp of the elected replica that is known to be acknowledged.
+// watermark returns the reach of the elected replica's samples that are known to be acknowledged.
 func (c *cluster) watermark(ch *choice) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +135,7 @@ func (c *cluster) leave(ctx context.Context, ch *choice) error {
 	}
 	lag := c.r.lag().Milliseconds()
 	watermark := c.watermark(ch)
-	if _, newest := c.newest(ch.elected()); newest == math.MinInt64 || newest-watermark <= lag || c.r.now().UnixMilli()-watermark <= lag {
+	if furthest := c.furthest(ch.elected()); furthest == math.MinInt64 || furthest-watermark <= lag || c.r.now().UnixMilli()-watermark <= lag {
 		return nil
 	}
 	_, done, err := c.update(ctx, func(now *choice) *choice {
@@ -134,10 +157,10 @@ func (c *cluster) leave(ctx context.Context, ch *choice) error {
 // over what a process was about to store that isn't heard either.
 func (c *cluster) elect(ctx context.Context, ch *choice) error {
 	c.mu.Lock()
-	silent := Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
+	silence := Elapsed(c.beatAt, c.r.now())
 	c.mu.Unlock()
 	self := c.r.s.Writer()
-	if !silent || ch.Taking == self {
+	if silence <= c.r.opts.Failover || ch.Taking == self {
 		return nil
 	}
 	if ch.Taking != "" {
@@ -152,15 +175,17 @@ func (c *cluster) elect(ctx context.Context, ch *choice) error {
 		})
 		return err
 	}
-	replica, newest := c.newest("")
-	if newest <= c.watermark(ch) {
+	// Older releases took a watermark from samples that were ahead. It can't be ahead of the clock.
+	limit := c.r.reach().limit
+	replica, found := c.candidate(min(c.watermark(ch), limit), silence)
+	if !found {
 		return nil
 	}
 	_, done, err := c.update(ctx, func(now *choice) *choice {
-		if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != "" || newest <= now.WatermarkMS {
+		if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != "" || now.WatermarkMS != ch.WatermarkMS {
 			return nil
 		}
-		next := now.elect(replica, self, c.r.now())
+		next := now.elect(replica, limit, self, c.r.now())
 		return &next
 	})
 	if done {
@@ -190,7 +215,7 @@ func (c *cluster) take(ctx context.Context, ch *choice) error {
 		if now == nil || now.Epoch != ch.Epoch || now.Taking != ch.Taking {
 			return nil
 		}
-		next := now.renewed(t.newest, math.MaxInt64, c.r.margin(), c.r.now())
+		next := now.renewed(t.reach, math.MaxInt64, c.r.margin(), c.r.now())
 		next.Taking = ""
 		return &next
 	})

@@ -110,9 +110,10 @@ func newReplicaMetrics(r *Replicas, reg prometheus.Registerer) *replicaMetrics {
 	f := promauto.With(reg)
 	if reg != nil {
 		reg.MustRegister(&replicaCollector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
-			"Time since any process said that it hears the elected replica.", []string{"tenant", "cluster"}, nil),
-			rows:  prometheus.NewDesc("cassia_ha_held_rows", "Rows that this process holds of replicas that aren't elected.", nil, nil),
-			bytes: prometheus.NewDesc("cassia_ha_held_bytes", "Bytes that this process holds of replicas that aren't elected.", nil, nil)})
+			"Time since any process said that it hears the elected replica: of the clusters that were heard within a day, at most 500.", []string{"tenant", "cluster"}, nil),
+			clusters: prometheus.NewDesc("cassia_ha_clusters", "Clusters of replicas that are known, by whether the elected replica was heard within the failover timeout.", []string{"state"}, nil),
+			rows:     prometheus.NewDesc("cassia_ha_held_rows", "Rows that this process holds of replicas that aren't elected.", nil, nil),
+			bytes:    prometheus.NewDesc("cassia_ha_held_bytes", "Bytes that this process holds of replicas that aren't elected.", nil, nil)})
 	}
 	return &replicaMetrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_ha_samples_total",
@@ -126,29 +127,57 @@ func newReplicaMetrics(r *Replicas, reg prometheus.Registerer) *replicaMetrics {
 
 // replicaCollector makes gauges of what Replicas know.
 type replicaCollector struct {
-	r                    *Replicas
-	silence, rows, bytes *prometheus.Desc
+	r                              *Replicas
+	silence, clusters, rows, bytes *prometheus.Desc
 }
+
+// maxSilences bounds the clusters that have a metric of their own.
+const maxSilences = 500
 
 // Describe implements prometheus.Collector.
 func (m *replicaCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- m.silence
+	out <- m.clusters
 	out <- m.rows
 	out <- m.bytes
 }
 
 // Collect implements prometheus.Collector.
 func (m *replicaCollector) Collect(out chan<- prometheus.Metric) {
-	now, rows, bytes := m.r.now(), 0, int64(0)
+	type silent struct {
+		at      clusterName
+		silence time.Duration
+	}
+	var list []silent
+	now, rows, bytes, heard, known := m.r.now(), 0, int64(0), 0, 0
 	for _, c := range m.r.all() {
 		c.mu.Lock()
 		rows, bytes = rows+len(c.held), bytes+c.bytes
 		ch := c.choice
 		c.mu.Unlock()
-		if ch != nil {
-			out <- prometheus.MustNewConstMetric(m.silence, prometheus.GaugeValue, now.Sub(time.UnixMilli(ch.HeardMS)).Seconds(), c.at.tenant, c.at.cluster)
+		if ch == nil || ch.Retired {
+			continue
+		}
+		known++
+		silence := now.Sub(time.UnixMilli(ch.HeardMS))
+		if silence <= m.r.opts.Failover {
+			heard++
+		}
+		if silence <= forgetCluster {
+			list = append(list, silent{c.at, silence})
 		}
 	}
+	if len(list) > maxSilences {
+		slices.SortFunc(list, func(a, b silent) int {
+			return cmp.Or(cmp.Compare(a.silence, b.silence), cmp.Compare(a.at.tenant, b.at.tenant), cmp.Compare(a.at.cluster, b.at.cluster))
+		})
+		list = list[:maxSilences]
+	}
+	for _, s := range list {
+		out <- prometheus.MustNewConstMetric(m.silence, prometheus.GaugeValue, s.silence.Seconds(), s.at.tenant, s.at.cluster)
+	}
+	out <- prometheus.MustNewConstMetric(m.clusters, prometheus.GaugeValue, float64(heard), "heard")
+	out <- prometheus.MustNewConstMetric(m.clusters, prometheus.GaugeValue, float64(known-heard), "silent")
 	out <- prometheus.MustNewConstMetric(m.rows, prometheus.GaugeValue, float64(rows))
 	out <- prometheus.MustNewConstMetric(m.bytes, prometheus.GaugeValue, float64(bytes))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -162,6 +161,7 @@ func (r *Replicas) Look(ctx context.Context) {
 	if err := r.readChoices(ctx); err != nil && ctx.Err() == nil {
 		r.s.opts.Logger.Warn("the choices of replicas can't be read; the next look may", "err", err)
 	}
+	r.forgetRetired()
 	var g errgroup.Group
 	g.SetLimit(replicaWorkers)
 	for _, c := range r.all() {
@@ -197,11 +197,14 @@ func (r *Replicas) readChoices(ctx context.Context) error {
 			}
 			at := clusterName{row.Clustering[0].Text, row.Clustering[1].Text}
 			c := r.known(at)
+			if c == nil && isRetired(row.Value) {
+				continue
+			}
 			if c == nil {
 				at = clusterName{string([]byte(at.tenant)), string([]byte(at.cluster))}
 				c = r.add(at)
 			}
-			c.adopt(slices.Clone(row.Value), begun)
+			c.adopt(row.Value, begun)
 		}
 	}
 	return nil

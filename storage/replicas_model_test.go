@@ -19,15 +19,34 @@ import (
 type modelReplica struct {
 	name   string
 	offset time.Duration
-	alive  bool
-	queue  []time.Time
-	acked  []time.Time
+	// ahead is by how much its clock is ahead, further by how much one of its series is besides.
+	ahead, further time.Duration
+	alive          bool
+	queue          []modelScrape
+	acked          []modelScrape
 }
 
+// modelScrape is what a replica scraped: at is when by its own clock, and real when it really was.
+type modelScrape struct{ at, real, further time.Time }
+
 // scrape takes a sample. One that was restarted has nothing from before.
-func (r *modelReplica) scrape(at time.Time) {
+func (r *modelReplica) scrape(now time.Time) {
 	if r.alive {
-		r.queue = append(r.queue, at.Add(r.offset))
+		real := now.Add(r.offset)
+		at := real.Add(r.ahead)
+		r.queue = append(r.queue, modelScrape{at, real, at.Add(r.further)})
+	}
+}
+
+// setClock has the replica's clock be ahead, or not. No two of its times are the same.
+func (r *modelReplica) setClock(rng *rand.Rand, changes int) {
+	unique := time.Duration(changes) * time.Millisecond
+	r.ahead, r.further = 0, unique
+	if rng.IntN(2) == 0 {
+		r.ahead = time.Duration(rng.IntN(300))*time.Second + unique
+	}
+	if rng.IntN(2) == 0 {
+		r.further = time.Duration(rng.IntN(290))*time.Second + unique
 	}
 }
 
@@ -43,12 +62,28 @@ func TestReplicasModel(t *testing.T) {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(seed, 14)))
+			playReplicas(t, rand.New(rand.NewPCG(seed, 14)), 2, false)
 		})
 	}
 }
 
-func playReplicas(t *testing.T, rng *rand.Rand) {
+// TestReplicasModelAhead is TestReplicasModel where replicas' clocks are ahead now and then, or one of their series is.
+func TestReplicasModelAhead(t *testing.T) {
+	histories := soak.Times(t, 40)
+	if testing.Short() {
+		histories = 8
+	}
+	first := soak.First(t)
+	for i := range histories {
+		seed := first + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			playReplicas(t, rand.New(rand.NewPCG(seed, 23)), 2+i%2, true)
+		})
+	}
+}
+
+func playReplicas(t *testing.T, rng *rand.Rand, n int, ahead bool) {
 	faults := false
 	rule := func(op faultengine.Op) faultengine.Action {
 		ours := op.Table == engine.Held || op.Table == engine.Chosen || op.Table == engine.Stage
@@ -61,31 +96,40 @@ func playReplicas(t *testing.T, rng *rand.Rand) {
 		return faultengine.Lose(nil)
 	}
 	p := newPairs(t, faultengine.Wrap(memory.New(), rule), 2, nil)
-	replicas := []*modelReplica{{name: "a", alive: true}, {name: "b", offset: 3 * time.Second, alive: true}}
+	replicas := []*modelReplica{{name: "a", alive: true}, {name: "b", offset: 3 * time.Second, alive: true}, {name: "c", offset: 6 * time.Second, alive: true}}[:n]
 	const rounds = 120
 	for round := range rounds {
 		faults = round < rounds-30
 		if faults {
 			switch rng.IntN(14) {
 			case 0:
-				// One of them dies or comes back: never both, for then nobody has the samples.
-				i := rng.IntN(2)
-				if replicas[1-i].alive {
+				// One of them dies or comes back: never all, for then nobody has the samples.
+				i := rng.IntN(n)
+				others := slices.Concat(replicas[:i], replicas[i+1:])
+				if slices.ContainsFunc(others, func(r *modelReplica) bool { return r.alive }) {
 					replicas[i].alive = !replicas[i].alive
 					replicas[i].queue = nil
 				}
 			case 1:
 				p.crash(rng.IntN(2))
+			case 2:
+				if ahead {
+					replicas[rng.IntN(n)].setClock(rng, round+1)
+				}
 			}
 		}
 		for _, r := range replicas {
 			r.scrape(p.now)
 			for len(r.queue) > 0 {
-				at := r.queue[0]
-				if err := p.send(rng.IntN(2), r.name, at, float64(r.offset.Seconds()), "m"); err != nil {
+				s := r.queue[0]
+				times := map[string]time.Time{"m": s.at}
+				if ahead {
+					times["further"] = s.further
+				}
+				if err := p.sendAt(rng.IntN(2), r.name, float64(s.real.UnixMilli()), times); err != nil {
 					break
 				}
-				r.acked = append(r.acked, at)
+				r.acked = append(r.acked, s)
 				r.queue = r.queue[1:]
 			}
 		}
@@ -96,21 +140,28 @@ func playReplicas(t *testing.T, rng *rand.Rand) {
 	for range 3 {
 		p.passAnyhow(6 * time.Minute)
 	}
-	stored := p.times("m")
 	// An elected replica that is back before another is elected leaves what it missed: decisions/014.
 	const gap = 55_000
-	require.True(t, slices.IsSorted(stored))
-	for _, r := range replicas {
-		for _, at := range r.acked {
-			i, _ := slices.BinarySearch(stored, at.UnixMilli())
-			near := func(i int) bool {
-				return i >= 0 && i < len(stored) && max(stored[i]-at.UnixMilli(), at.UnixMilli()-stored[i]) <= gap
+	requireNear := func(series string) {
+		stored := p.scraped(series)
+		for _, r := range replicas {
+			for _, s := range r.acked {
+				at := s.real.UnixMilli()
+				i, _ := slices.BinarySearch(stored, at)
+				near := func(i int) bool {
+					return i >= 0 && i < len(stored) && max(stored[i]-at, at-stored[i]) <= gap
+				}
+				require.True(t, near(i) || near(i-1), "the sample of %s of %v (by its clock %v) was acknowledged, and nothing near it is stored", r.name, s.real, s.at)
 			}
-			require.True(t, near(i) || near(i-1), "the sample of %s at %v was acknowledged, and nothing near it is stored", r.name, at)
 		}
 	}
+	requireNear("m")
+	if ahead {
+		requireNear("further")
+		return
+	}
 	// Both are stored where a process took its watermark along, and what was written and not acknowledged: here and there.
-	both := 0
+	stored, both := p.scraped("m"), 0
 	for i := 1; i < len(stored); i++ {
 		if stored[i]-stored[i-1] < 7_000 {
 			both++
@@ -131,8 +182,11 @@ func (p *pairs) passAnyhow(d time.Duration) {
 	}
 }
 
-// times returns the timestamps that are stored of a series.
-func (p *pairs) times(series string) []int64 {
-	samples := p.samples(0, series)
-	return samples.T
+// scraped returns when what is stored of a series was really scraped, milliseconds.
+func (p *pairs) scraped(series string) (times []int64) {
+	for _, v := range p.values(0, series) {
+		times = append(times, int64(v))
+	}
+	slices.Sort(times)
+	return times
 }

@@ -90,10 +90,20 @@ func (p *pairs) pass(d time.Duration) {
 // send has a replica send a sample of each series, at the time given, to a process.
 func (p *pairs) send(process int, replica string, at time.Time, v float64, series ...string) error {
 	p.t.Helper()
+	times := map[string]time.Time{}
+	for _, name := range series {
+		times[name] = at
+	}
+	return p.sendAt(process, replica, v, times)
+}
+
+// sendAt is send where each series has a time of its own.
+func (p *pairs) sendAt(process int, replica string, v float64, times map[string]time.Time) error {
+	p.t.Helper()
 	to := p.processes[process]
 	require.NoError(p.t, to.replicas.Check("default", "c", replica))
 	b := to.store.NewBatch("default")
-	for _, name := range series {
+	for name, at := range times {
 		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, name, "cluster", "c"))
 		require.NoError(p.t, err)
 		require.NoError(p.t, b.Float(s, at.UnixMilli(), 0, v))

@@ -29,6 +29,7 @@ var all = []soaked{
 	{"storage", "TestConcurrent"},
 	{"storage", "TestSharedConcurrent"},
 	{"storage", "TestReplicasModel"},
+	{"storage", "TestReplicasModelAhead"},
 	{"storage/pebble", "TestMetamorphic"},
 	{"storage", "TestImportIsAsWrites"},
 	{"storage", "TestImportIntoBusyStore"},

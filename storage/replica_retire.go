@@ -1,0 +1,94 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// retireCluster is after which time without a sound of a cluster its choice is retired.
+const retireCluster = 48 * time.Hour
+
+// retiredRow is how the row of a retired choice begins.
+var retiredRow = []byte(`{"retired":true`)
+
+func isRetired(row []byte) bool { return bytes.HasPrefix(row, retiredRow) }
+
+// revived is a choice that is looked after again.
+func (c *choice) revived(now time.Time) choice {
+	next := *c
+	next.Retired, next.HeardMS = false, now.UnixMilli()
+	return next
+}
+
+// revive has all processes look after the cluster again. Nothing is held or stored before.
+func (c *cluster) revive(ctx context.Context) error {
+	_, _, err := c.update(ctx, func(now *choice) *choice {
+		if now == nil || !now.Retired {
+			return nil
+		}
+		next := now.revived(c.r.now())
+		return &next
+	})
+	return err
+}
+
+// retire has all processes forget a cluster that none has heard for long and of which nothing is held.
+func (c *cluster) retire(ctx context.Context, ch *choice) error {
+	c.mu.Lock()
+	idle := len(c.held) == 0 && Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
+	c.mu.Unlock()
+	if !idle || ch.Taking != "" || c.heardSince(c.r.believed().Add(-retireCluster)) {
+		return nil
+	}
+	for era := ch.Low; era <= ch.era(); era++ {
+		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(c.at, era), KeysOnly: true, Limit: 1}) {
+			if err != nil {
+				return fmt.Errorf("storage: looking for held rows: %w", err)
+			}
+			return nil // The sweep will look after it.
+		}
+	}
+	_, done, err := c.update(ctx, func(now *choice) *choice {
+		if now == nil || now.Version != ch.Version {
+			return nil
+		}
+		next := *now
+		next.Retired = true
+		return &next
+	})
+	if done {
+		c.r.s.opts.Logger.Info("a cluster of replicas is forgotten until it is heard again",
+			"tenant", c.at.tenant, "cluster", c.at.cluster, "heard", time.UnixMilli(ch.HeardMS).UTC())
+	}
+	return err
+}
+
+// forgetRetired forgets the clusters that are retired, and those that were named and never had a sample stored.
+func (r *Replicas) forgetRetired() {
+	since := r.now().Add(-forgetCluster)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, c := range r.clusters {
+		if c.forgettable(since) {
+			delete(r.clusters, at)
+		}
+	}
+}
+
+func (c *cluster) forgettable(since time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.choice == nil && c.row != nil || c.choice != nil && !c.choice.Retired || len(c.held) > 0 || c.bytes > 0 {
+		return false
+	}
+	for _, at := range c.heard {
+		if at.After(since) {
+			return false
+		}
+	}
+	return true
+}

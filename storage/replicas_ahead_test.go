@@ -1,0 +1,100 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// TestSamplesAheadCoverNothing has replicas be elected whose clock or one of whose series is ahead, and then fall
+// silent: what another one sends from then on is stored.
+func TestSamplesAheadCoverNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ahead, further time.Duration // of b's clock, and of one of its series
+		crash          bool          // all processes, when b has fallen silent
+	}{
+		"as it should be":       {0, 0, false},
+		"a clock":               {100 * time.Second, 0, false},
+		"a series":              {0, 9 * time.Minute, false},
+		"a series, and a crash": {0, 9 * time.Minute, true},
+		"both":                  {100 * time.Second, 7 * time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, func(o *ReplicaOptions) { o.Failover = 3 * time.Second })
+			begun, i := p.now, 0
+			play := func(seconds int, a, b bool) {
+				for range seconds {
+					v := p.now.Sub(begun).Seconds()
+					if a {
+						require.NoError(t, p.send(i%2, "a", p.now, v, "m"))
+					}
+					if b {
+						at := p.now.Add(c.ahead + 300*time.Millisecond)
+						require.NoError(t, p.sendAt(i%2, "b", v+0.3, map[string]time.Time{"m": at, "further": at.Add(c.further)}))
+					}
+					p.pass(time.Second)
+					i++
+				}
+			}
+			play(10, true, true)
+			play(10, false, true) // a dies, b is elected
+			require.Equal(t, "b", p.processes[0].replicas.Status("default")[0].Elected)
+			alone := p.now.Sub(begun).Seconds()
+			play(1, true, false) // b dies, a is back
+			if c.crash {
+				p.crash(0)
+				p.crash(1)
+			}
+			play(39, true, false)
+			p.pass(10 * time.Minute)
+			stored := map[float64]bool{}
+			for _, v := range p.values(0, "m") {
+				stored[v] = true
+			}
+			for v := alone + 1; v < alone+40; v++ {
+				require.True(t, stored[v], "what a scraped %v s after b's end was acknowledged, and isn't stored", v-alone)
+			}
+			require.Equal(t, "a", p.processes[0].replicas.Status("default")[0].Elected)
+		})
+	}
+}
+
+// TestADeadReplicaAheadIsNotElected has three replicas, one of which sends a sample that is ahead and dies. When the
+// elected one dies too, the one that goes on is elected.
+func TestADeadReplicaAheadIsNotElected(t *testing.T) {
+	t.Parallel()
+	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
+	begun := p.now
+	for i := range 60 {
+		v := p.now.Sub(begun).Seconds()
+		if i < 10 {
+			require.NoError(t, p.send(i%2, "a", p.now, v, "m"))
+		}
+		if i < 8 {
+			at := p.now.Add(time.Second)
+			require.NoError(t, p.sendAt(i%2, "b", v+1, map[string]time.Time{"m": at, "further": at.Add(9 * time.Minute)}))
+		}
+		require.NoError(t, p.send(i%2, "c", p.now.Add(2*time.Second), v+2, "m"))
+		p.pass(10 * time.Second)
+	}
+	st := p.processes[0].replicas.Status("default")
+	require.Equal(t, "c", st[0].Elected)
+	require.Equal(t, int64(2), st[0].Elections, "it is elected at once")
+	stored := map[float64]bool{}
+	for _, v := range p.values(0, "m") {
+		stored[v] = true
+	}
+	for i := range 60 {
+		want := float64(10 * i)
+		if i >= 10 {
+			want += 2
+		}
+		require.True(t, stored[want], "what was scraped at %v s was acknowledged, and isn't stored", want)
+	}
+}
