@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -50,7 +52,12 @@ func TestOTLPAsPrometheus(t *testing.T) {
 			require.Eventually(t, func() bool { code, _ := cassia.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 			config := c.config + "remote_write:\n  - url: " + cassia.url + "/api/v1/write\n    headers: {" + tenant.Header + ": " + relayed + "}\n" +
 				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
-			prometheus := startPrometheus(t.Context(), t, address(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage")
+			prometheus := startPrometheus(t.Context(), t, address(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage", "--log.level=info")
+			// It sends on what is newer than its reading of its log, and is ready before that has begun.
+			require.Eventually(t, func() bool {
+				log, err := os.ReadFile(prometheus.Log)
+				return err == nil && bytes.Contains(log, []byte(`"Replaying WAL"`))
+			}, patience, 5*time.Millisecond)
 
 			before := time.Now()
 			sent := measure(t)

@@ -174,7 +174,7 @@ func (o *Options) clusterConfig(watch *connectWatch, hosts ...string) (*gocql.Cl
 	c.ConnectTimeout = o.ConnectTimeout
 	c.SocketKeepalive = 15 * time.Second
 	// A node that was down is looked for every other second: coming back unseen costs more than knocking.
-	c.ReconnectInterval = 2 * time.Second
+	c.ReconnectInterval = knockEvery
 	c.ReconnectionPolicy = &gocql.ConstantReconnectionPolicy{MaxRetries: 1, Interval: 100 * time.Millisecond}
 	// Every statement has its own timestamp.
 	c.DefaultTimestamp = false

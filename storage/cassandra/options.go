@@ -60,6 +60,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock that tells how long a row has to live. Default time.Now.
 	Now func() time.Time
+
+	// dark is darkTime; tests on a busy machine have more patience.
+	dark time.Duration
 }
 
 // TLSOptions say how connections are encrypted.
@@ -88,6 +91,7 @@ func DefaultOptions() Options {
 		CreateSchema:   true,
 		Logger:         slog.New(slog.DiscardHandler),
 		Now:            time.Now,
+		dark:           darkTime,
 	}
 }
 

@@ -24,8 +24,12 @@ const (
 	silentWriter = 2500 * time.Millisecond
 )
 
-// darkTime is how long a request is sent again where no node is up: connections may break for a moment.
-const darkTime = time.Second
+// knockEvery is how often the driver tries to connect to nodes that are down.
+const knockEvery = 2 * time.Second
+
+// darkTime is how long a request is sent again where no node is up: connections may break for a moment. The driver has
+// knocked in vain by then.
+const darkTime = knockEvery + time.Second
 
 var errNoAnswer = errors.New("no answer in time")
 
@@ -65,7 +69,7 @@ func (e *Engine) request(ctx context.Context, op operation, again func(error) bo
 			return last // What went wrong before time was up says more.
 		case !again(err):
 			return err
-		case e.nodes.darkFor() > darkTime:
+		case e.nodes.darkFor() > e.opts.dark:
 			return err // Nobody is there to answer. The driver knocks by itself, and who asked may come again.
 		}
 		last = err

@@ -3,6 +3,8 @@ package promrig
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Cassia is a server with its data below dir.
@@ -15,17 +17,21 @@ func Cassia(path, dir, address string, args ...string) Program {
 	}
 }
 
-// Prometheus is one with its data below dir, and the configuration given as text.
+// Prometheus is one with its data below dir, and the configuration given as text. It logs warnings, where args don't have
+// another --log.level.
 func Prometheus(path, dir, address, config string, args ...string) (Program, error) {
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return Program{}, err
 	}
+	level := "--log.level=warn"
+	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--log.level=") }); i >= 0 {
+		level, args = args[i], slices.Delete(slices.Clone(args), i, i+1)
+	}
 	return Program{
 		Name: "prometheus", Path: path, Address: address, ReadyPath: "/-/ready", Log: filepath.Join(dir, "prometheus.log"),
 		Args: append([]string{
-			"--config.file=" + file, "--web.listen-address=" + address, "--storage.tsdb.path=" + filepath.Join(dir, "data"),
-			"--log.level=warn",
+			"--config.file=" + file, "--web.listen-address=" + address, "--storage.tsdb.path=" + filepath.Join(dir, "data"), level,
 		}, args...),
 	}, nil
 }
