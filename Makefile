@@ -44,7 +44,7 @@ run: build
 # Everything, the real Prometheus, Cassandra and kill -9 included: ten minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
 test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
-	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 4 -parallel 8 $(TESTFLAGS) $(LONGEST) ./...
+	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 6 $(TESTFLAGS) $(LONGEST) ./...
 
 # The tests that start no other programs.
 test-short:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ const sharedKills = 10
 
 // TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, now one, now the
 // other, now both. The loads go to either, and from one that is gone to the other, as through a load balancer.
-// After each kill everything that was acknowledged by any of them is compared bit by bit, at once through the
+// After each kill all of one load that was acknowledged by any of them is compared bit by bit, at once through the
 // one that lives, and through the one that was killed when it is back. Whoever lives on alone takes all of the
 // sealing over.
 func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
@@ -21,8 +22,8 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 		t.Skip("runs the binary for two minutes: leave -short out")
 	}
 	t.Parallel() // much of the time is spent waiting for leases to pass over
-	const partitions = 4
-	flags := append(onCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=4")
+	const partitions = 2
+	flags := append(onCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions="+strconv.Itoa(partitions))
 	binary := builtCassia(t)
 	k := newKilled(t, sharedLoads(t),
 		promrig.Cassia(binary, t.TempDir(), address(t), flags...),
@@ -45,12 +46,12 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 			k.processes[survivor].Kill()
 			k.revive(survivor)
 		}
-		k.verify(survivor, "after a kill")
+		k.verifyOne(survivor, "after a kill")
 		if n < 2 {
 			waitOwned(k.ctx, t, partitions, k.processes[survivor])
 		}
 		k.revive(victim)
-		k.verify(victim, "killed and started again")
+		k.verifyOne(victim, "killed and started again")
 	}
 	stopLoads()
 	waitOwned(k.ctx, t, partitions/2, k.processes...)

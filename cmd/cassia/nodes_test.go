@@ -79,6 +79,7 @@ func newNodesRig(t *testing.T) *nodesRig {
 	addresses := []string{r.programs[0].Address, r.programs[1].Address}
 	r.sending, r.reading = newPatient(clientTimeout, addresses...), newPatient(clientTimeout, addresses...)
 	for _, l := range r.loads {
+		l.rate /= 2 // Each sample is written three times.
 		l.client = &http.Client{Transport: r.sending}
 	}
 	return r

@@ -20,7 +20,7 @@ import (
 )
 
 // pausedPartitions is into how many partitions the work of sealing is divided.
-const pausedPartitions = 4
+const pausedPartitions = 2
 
 // pausedRig is two processes on one keyspace that are stopped where they stand, and go on later as if no time had
 // passed.
