@@ -59,7 +59,7 @@ func testAPICalls(t *testing.T, r apiRig) {
 		}
 	}
 	for i, d := range deviations {
-		if !used[i] {
+		if !used[i] && !slices.Contains(momentary, d.calls) {
 			t.Errorf("the answers to %s don't differ in %s any more: take it from the table of deviations", d.calls, d.differs)
 		}
 	}

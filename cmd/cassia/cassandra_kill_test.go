@@ -72,7 +72,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 func sharedLoads(t *testing.T) []*load {
 	loads := killLoads(t, time.Now())
 	for _, l := range loads {
-		l.rate /= 3
+		l.rate /= 6
 	}
 	return loads
 }

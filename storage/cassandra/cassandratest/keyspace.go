@@ -3,13 +3,14 @@ package cassandratest
 import "testing"
 
 // OwnKeyspace returns the name of a keyspace that no other test uses. Whoever opens it creates it; once the test has
-// ended, and all that it cleans up by itself, it is dropped.
+// ended, and all that it cleans up by itself, it is dropped. A Cassandra that is too busy for that fails no test: it keeps
+// the keyspace.
 func OwnKeyspace(t testing.TB, hosts []string) string {
 	t.Helper()
 	name := Keyspace(t)
 	t.Cleanup(func() {
 		if err := query(hosts, "DROP KEYSPACE IF EXISTS "+name); err != nil {
-			t.Error(err)
+			t.Log(err)
 		}
 	})
 	return name
