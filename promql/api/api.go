@@ -76,6 +76,9 @@ type Options struct {
 	// ListenAddress and ExternalURL are where this process is found.
 	ListenAddress string
 	ExternalURL   *url.URL
+	// CORSOrigin matches the origins whose pages may read answers; nil: all do, as Prometheus has it. No answer is for
+	// pages that send a browser's passwords.
+	CORSOrigin *regexp.Regexp
 	// AdminAPI tells whether changes are allowed: what follows.
 	AdminAPI bool
 	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
@@ -110,8 +113,11 @@ func New(o Options) http.Handler {
 	if o.Alertmanagers == nil {
 		o.Alertmanagers = nothing{}
 	}
+	if o.CORSOrigin == nil {
+		o.CORSOrigin = regexp.MustCompile(anyOrigin)
+	}
 	describe(o)
-	a := &api{Options: o, cors: regexp.MustCompile(anyOrigin), counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer)}
+	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer)}
 	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
 	// request should wait for that.
 	rest := sync.OnceValue(a.router)

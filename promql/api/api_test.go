@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/golang/snappy"
+	"github.com/grafana/regexp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -269,6 +270,20 @@ func TestCORSAndCompression(t *testing.T) {
 		req := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
 		req.Header.Set("Accept-Encoding", "gzip")
 		require.Equal(t, "gzip", r.do(req).Header().Get("Content-Encoding"), path)
+	}
+}
+
+// Pages whose origin doesn't match as a whole can't read answers, and no answer is for requests with passwords.
+func TestOriginsThatMayRead(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.CORSOrigin = regexp.MustCompile(`^(?s:https://grafana\.example)$`) })
+	for origin, want := range map[string]string{"https://grafana.example": "https://grafana.example", "https://grafana.example.evil": "", "null": ""} {
+		for _, path := range []string{"/query?query=m", "/status/buildinfo", "/query?query=("} {
+			req := httptest.NewRequest(http.MethodGet, Prefix+path, nil)
+			req.Header.Set("Origin", origin)
+			header := r.do(req).Header()
+			require.Equal(t, want, header.Get("Access-Control-Allow-Origin"), "%s %s", origin, path)
+			require.Empty(t, header.Values("Access-Control-Allow-Credentials"))
+		}
 	}
 }
 

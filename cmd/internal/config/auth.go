@@ -51,6 +51,11 @@ func (c *Config) checkLocks() error {
 	return nil
 }
 
+// Locked says that nobody is let in without a password, a token or a certificate.
+func (c *Config) Locked() bool { return c.passwords() || c.locks.mutual() }
+
+func (c *Config) passwords() bool { return c.Auth != nil || len(c.locks.Users) > 0 }
+
 // Warnings tells an operator of locks that are missing, a line each, where other machines reach the server.
 func (c *Config) Warnings() (out []string) {
 	public := c.Public()
@@ -58,11 +63,10 @@ func (c *Config) Warnings() (out []string) {
 		return nil
 	}
 	at := strings.Join(public, " ")
-	passwords := c.Auth != nil || len(c.locks.Users) > 0
-	if !passwords && !c.locks.mutual() {
+	if !c.Locked() {
 		out = append(out, "other machines may reach this server at "+at+", and it asks nobody for a password; see --auth.file, or listen on 127.0.0.1")
 	}
-	if passwords && !c.locks.encrypts() {
+	if c.passwords() && !c.locks.encrypts() {
 		out = append(out, "passwords and tokens come over the network at "+at+" as they are; see --web.config.file for TLS, or let only a proxy that encrypts reach it")
 	}
 	if c.Auth == nil && c.AdminAPI && len(out) == 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/grafana/regexp"
 	"github.com/prometheus/common/promslog"
 	promslogflag "github.com/prometheus/common/promslog/flag"
 
@@ -30,6 +31,8 @@ type Config struct {
 	Auth     *auth.Guard
 	// ExternalURL is how others reach this process; Validate fills it where no flag did.
 	ExternalURL *url.URL
+	// CORSOrigin matches the origins whose pages may read answers of the API; Validate sets it.
+	CORSOrigin *regexp.Regexp
 
 	// Engine says what keeps the data.
 	*Engine
@@ -61,10 +64,10 @@ type Config struct {
 
 	Log promslog.Config
 
-	externalURL, slot, settle, timeout, lookback, slower string
-	retention                                            retentionText
-	features                                             []string
-	locks                                                webLocks
+	externalURL, corsOrigin, slot, settle, timeout, lookback, slower string
+	retention                                                        retentionText
+	features                                                         []string
+	locks                                                            webLocks
 }
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
@@ -80,6 +83,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("tenants.federation", "Let requests that read name several tenants, as a|b.").BoolVar(&c.Federation)
 	cmd.Flag("web.enable-lifecycle", "Allow POST /-/reload, which reads files again as the signal SIGHUP does.").BoolVar(&c.Lifecycle)
 	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)
+	cmd.Flag("web.cors.origin", "Regular expression of the origins whose pages may read answers of the query API, from beginning to end, such as https?://grafana\\.example\\.org. Never with a browser's passwords, and no foreign page may change anything.").
+		Default(".*").StringVar(&c.corsOrigin)
 
 	cmd.Flag("target", "What this process does, where several share a cluster: write takes samples, read answers queries, downsample seals, all does all of it.").
 		Default("all").StringVar(&c.Target)

@@ -48,6 +48,8 @@ func TestDefaults(t *testing.T) {
 	require.False(t, c.Features.Parser.EnableExperimentalFunctions)
 	require.False(t, c.Features.PerStepStats || c.Features.DelayedNameRemoval || c.Features.StartTimestamps)
 	require.Contains(t, c.ExternalURL.String(), ":9201")
+	require.True(t, c.CORSOrigin.MatchString("http://anybody"), "as in Prometheus")
+	require.False(t, c.Locked())
 }
 
 func TestValues(t *testing.T) {
@@ -85,6 +87,7 @@ func TestBadValues(t *testing.T) {
 		"--web.config.file=" + broken:            "cannot",
 		"--web.external-url=cassia":              "must be a URL such as https://cassia.example.org",
 		"--web.external-url=https://x/y":         "must have no path: Cassia serves at the root",
+		"--web.cors.origin=(":                    "must be a regular expression",
 		"--storage.engine=scylla":                "unknown engine, must be pebble or cassandra",
 		"--target=compact":                       "must be all, write, read or downsample",
 		"--target=read":                          "a directory belongs to one process",

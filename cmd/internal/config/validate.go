@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/grafana/regexp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/exporter-toolkit/web"
 )
@@ -41,7 +42,24 @@ func (c *Config) checkWeb() error {
 	if err := c.checkLocks(); err != nil {
 		return err
 	}
+	var err error
+	if c.CORSOrigin, err = regexp.Compile("^(?s:" + c.corsOrigin + ")$"); err != nil {
+		return flagError("web.cors.origin", c.corsOrigin, "must be a regular expression such as https?://grafana\\.example\\.org")
+	}
 	return c.checkExternalURL()
+}
+
+// Hosts are the names of this process beside that in ExternalURL: the machine's, and those it listens on.
+func (c *Config) Hosts() (out []string) {
+	if name, err := os.Hostname(); err == nil {
+		out = append(out, name)
+	}
+	for _, address := range c.ListenAddresses {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			out = append(out, host)
+		}
+	}
+	return out
 }
 
 func (c *Config) checkExternalURL() error {

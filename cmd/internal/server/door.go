@@ -26,6 +26,7 @@ type door struct {
 	auth Authenticator
 	// federation lets reads name several tenants, as a|b.
 	federation bool
+	origins    origins
 	bodies     bodies
 }
 
@@ -42,6 +43,10 @@ func (d *door) guard(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, prefixed := prefixOf(r.Context()); prefixed && !route.Tenant {
 			http.NotFound(w, r) // It is about the whole process.
+			return
+		}
+		if err := d.origins.check(route, r); err != nil {
+			turnAway(w, r, err)
 			return
 		}
 		if route.Preflight && r.Method == http.MethodOptions {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -22,6 +23,11 @@ type Options struct {
 	Routes []Route
 	// Auth tells who sends requests; nil: everybody may do everything, and names the tenant.
 	Auth Authenticator
+	// ExternalURL is how browsers may know this server beside its address, and Hosts are its further names; both optional.
+	ExternalURL *url.URL
+	Hosts       []string
+	// Locked says that everybody must show who they are, to Auth or before.
+	Locked bool
 	// Federation lets requests that read name several tenants, as a|b.
 	Federation bool
 	// Ready returns nil once queries can be answered.
@@ -42,7 +48,8 @@ type Options struct {
 // NewHandler returns the handler of all of the process' HTTP.
 func NewHandler(o Options) http.Handler {
 	h := &handler{Options: o, door: door{
-		auth: o.Auth, federation: o.Federation, bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
+		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.Locked || o.Auth != nil),
+		bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 	}}
 	return recovering(o.HTTP, o.Logger, crowd(maxRequests, decoded(h.mux())))
 }

@@ -37,6 +37,9 @@ type Route struct {
 	Handler http.Handler
 	// OwnBounds says that the handler bounds what it takes itself, as those of Write do.
 	OwnBounds bool
+	// Changes says that requests of another method than GET, HEAD and OPTIONS change something, as those of Write and Admin
+	// do: pages of other origins may not send them.
+	Changes bool
 	// Preflight leaves OPTIONS to the handler whoever asks: browsers send it without a password, before they ask.
 	Preflight bool
 }
@@ -48,6 +51,8 @@ func (h *handler) routes() []Route {
 		{Path: "/api/v1/write", Name: "/api/v1/write", Role: Write, Tenant: true, Handler: h.Write},
 		// The API counts the requests of its routes itself.
 		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
+		// Queries can be stopped there.
+		{Path: "/api/v1/status/active_queries/", Role: Read, Tenant: true, Handler: h.API, Preflight: true, Changes: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
 		// A snapshot is of all tenants.
 		{Path: "/api/v1/admin/tsdb/snapshot", Role: Admin, Handler: h.API, Preflight: true},

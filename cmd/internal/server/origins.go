@@ -1,0 +1,91 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// origins keep pages of others, which a user's browser shows, from using what that browser can reach. decisions/022
+// says which requests that concerns.
+type origins struct {
+	// foreign finds writes that a page of another origin has the browser send.
+	foreign *http.CrossOriginProtection
+	// hosts are the names of this server, beside addresses, localhost and names without a dot.
+	hosts map[string]bool
+	// locked says that everybody must show who they are.
+	locked bool
+}
+
+func newOrigins(external *url.URL, hosts []string, locked bool) origins {
+	o := origins{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, locked: locked}
+	if external != nil {
+		// Proxies may change Host; this is what browsers call the server then.
+		if err := o.foreign.AddTrustedOrigin(external.Scheme + "://" + external.Host); err == nil {
+			o.hosts[hostName(external.Host)] = true
+		}
+	}
+	for _, host := range hosts {
+		o.hosts[hostName(host)] = true
+	}
+	return o
+}
+
+// check returns an error that wraps ErrForbidden, for a request that a page of another origin may have had sent.
+func (o *origins) check(route Route, r *http.Request) error {
+	if route.Role == Open {
+		return nil
+	}
+	changes := route.Role == Write || route.Role == Admin || route.Changes
+	if changes {
+		if err := o.foreign.Check(r); err != nil {
+			return fmt.Errorf("%w: a page of another origin (%q) may not change anything here; if it is Cassia's own page, behind a proxy, set --web.external-url",
+				ErrForbidden, shortened(r.Header.Get("Origin")))
+		}
+	}
+	// A name of an attacker's that leads to this address makes their page one of the same origin. It doesn't make the
+	// browser send passwords, nor accept a certificate. Browsers name the origin of whatever may change something, so what
+	// names none is a program's, which a proxy may have passed on; of what reads they name none.
+	if o.locked || r.TLS != nil || o.knows(r.Host) {
+		return nil
+	}
+	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {
+		return fmt.Errorf("%w: %q is no name of this server's; use its address, or set --web.external-url", ErrForbidden, shortened(r.Host))
+	}
+	return nil
+}
+
+// knows says whether a host is none that an attacker can have lead here.
+func (o *origins) knows(host string) bool {
+	name := hostName(host)
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost") || o.hosts[name]
+}
+
+// hostName is the name of host or host:port, as it is compared.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// throughLoopback says that a request came over a connection that only programs of this machine can make, such as its
+// browsers.
+func throughLoopback(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	address, err := netip.ParseAddrPort(local.String())
+	return err == nil && address.Addr().Unmap().IsLoopback()
+}
+
+// shortened is the part of a request's header that an answer repeats.
+func shortened(s string) string { return s[:min(len(s), 200)] }
