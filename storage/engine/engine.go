@@ -116,6 +116,19 @@ type Range struct {
 	KeysOnly bool
 	// Limit is the greatest number of rows to yield; 0: all.
 	Limit int
+	// Damaged, if set, is told of rows that may be there and can't be read, and the scan goes on after them; otherwise
+	// they end it with ErrCorrupt. It is called between the rows that it names, on the goroutine that iterates. Engines
+	// whose servers answer for their own disks never call it.
+	Damaged func(Damage)
+}
+
+// Damage says where rows can't be read, because stored bytes aren't those that were written: there may be none, or many.
+type Damage struct {
+	// After and Before are the whole clustering keys of the rows next to the gap that can be read; nil: the gap reaches
+	// the beginning or the end of the scan's range. The callee may keep them.
+	After, Before Key
+	// Err is an ErrCorrupt that names the file.
+	Err error
 }
 
 // Row is what Scan yields.

@@ -62,5 +62,11 @@
 //
 // Below Options.ReserveBytes of free disk, writes are refused and deletes are taken. If the log or the
 // manifest fails all the same, nothing is written until the process starts anew (vitalFS), reading goes on,
-// and Options.OnFatal is told. A damaged block is an error of the scan that meets it (engine.ErrCorrupt).
+// and Options.OnFatal is told.
+//
+// # When files are damaged
+//
+// A damaged block is an error of the scan that meets it (engine.ErrCorrupt), or a gap in one that asks for the rest
+// (engine.Range.Damaged): the file is read as a whole then, and the keys that its damaged blocks may hold are left out,
+// of newer and older files too, for a delete or a newer value may be what can't be read. See tableFile and skipping.
 package pebble

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -64,6 +65,9 @@ type Engine struct {
 	watch  io.Closer // watches for a slow disk
 
 	reclaimer *reclaimer
+
+	damaged      damaged
+	tableOptions sstable.ReaderOptions
 }
 
 var (
@@ -94,6 +98,8 @@ func Open(dir string, opts Options) (*Engine, error) {
 		cas:     make(chan struct{}, 1),
 		failed:  make(chan struct{}),
 		idle:    make(chan struct{}),
+
+		tableOptions: tableReaderOptions(),
 	}
 	if err := e.open(opts); err != nil {
 		return nil, errors.Join(err, e.closeAll())
@@ -158,6 +164,12 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 // checkFormat refuses files that a newer release wrote, and marks new ones.
 func (e *Engine) checkFormat() error {
 	found, err := e.get([]byte(formatKey))
+	if pebbledb.IsCorruptionError(err) {
+		// The damage that hides the row is no reason to hide all others, and a release that this one doesn't know would
+		// have raised Pebble's format or the store's, too.
+		e.log.Error("the row that says which format this is can't be read; go on as if it were this one's", "dir", e.dir, "err", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
 	}

@@ -124,29 +124,32 @@ func (d *keyDecoder) decode(fields []engine.Field, b []byte) (engine.Key, error)
 	d.scratch = d.scratch[:0]
 	rest := b
 	for _, f := range fields {
-		var v engine.Value
-		var err error
-		switch f.Kind {
-		case engine.KindInt:
-			v.Int, rest, err = takeInt(rest)
-		case engine.KindText:
-			v.Text, rest, err = d.takeText(rest)
-		case engine.KindID:
-			if len(rest) < engine.IDLen {
-				err = errBadKey
-				break
-			}
-			v.Text, rest = unsafeString(rest[:engine.IDLen]), rest[engine.IDLen:]
-		}
+		v, after, err := d.take(f.Kind, rest)
 		if err != nil {
 			return nil, fmt.Errorf("%w: field %s of %s", err, f.Name, hex.EncodeToString(b))
 		}
-		d.key = append(d.key, v)
+		d.key, rest = append(d.key, v), after
 	}
 	if len(rest) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes too many in %s", errBadKey, len(rest), hex.EncodeToString(b))
 	}
 	return d.key, nil
+}
+
+// take returns a field's value, and what follows it.
+func (d *keyDecoder) take(kind engine.Kind, b []byte) (v engine.Value, rest []byte, err error) {
+	switch kind {
+	case engine.KindInt:
+		v.Int, rest, err = takeInt(b)
+	case engine.KindText:
+		v.Text, rest, err = d.takeText(b)
+	case engine.KindID:
+		if len(b) < engine.IDLen {
+			return v, nil, errBadKey
+		}
+		v.Text, rest = unsafeString(b[:engine.IDLen]), b[engine.IDLen:]
+	}
+	return v, rest, err
 }
 
 func takeInt(b []byte) (v int64, rest []byte, err error) {

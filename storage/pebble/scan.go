@@ -31,44 +31,68 @@ func (e *Engine) scan(ctx context.Context, r *engine.Range, yield func(engine.Ro
 	if err := engine.CheckRange(r); err != nil {
 		return err
 	}
-	partition, lower, upper := bounds(r)
-	it, err := e.db.NewIterWithContext(ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return translate("scan "+r.Table.Name, err)
+	s := scanner{e: e, ctx: ctx, r: r, yield: yield, d: keyDecoder{key: make(engine.Key, 0, len(r.Table.Clustering))}}
+	var lower, upper []byte
+	s.partition, lower, upper = bounds(r)
+	if r.Damaged != nil {
+		return s.skipping(lower, upper)
 	}
-	wanted := true
+	_, err = s.rows(lower, upper)
+	return err
+}
+
+// scanner is a scan under way.
+type scanner struct {
+	e         *Engine
+	ctx       context.Context
+	r         *engine.Range
+	yield     func(engine.Row, error) bool
+	d         keyDecoder
+	partition int // how many bytes of every key are the partition's
+	n         int // rows yielded
+	skip      skip
+}
+
+// rows yields the rows from lower on and before upper; wanted says that the caller wants more.
+func (s *scanner) rows(lower, upper []byte) (wanted bool, err error) {
+	it, err := s.e.db.NewIterWithContext(s.ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return true, s.wrap(err)
+	}
+	wanted = true
 	defer func() {
 		if cerr := it.Close(); cerr != nil && err == nil && wanted {
-			err = translate("scan "+r.Table.Name, cerr)
+			err = s.wrap(cerr)
 		}
 	}()
-	d := keyDecoder{key: make(engine.Key, 0, len(r.Table.Clustering))}
-	for n, ok := 0, it.First(); ok; n, ok = n+1, it.Next() {
-		if r.Limit > 0 && n == r.Limit {
-			return nil
+	for ok := it.First(); ok; ok = it.Next() {
+		if s.r.Limit > 0 && s.n == s.r.Limit {
+			return false, nil
 		}
-		if n%cancelEvery == 0 {
-			if err := ctx.Err(); err != nil {
-				return err
+		if s.n%cancelEvery == 0 {
+			if err := s.ctx.Err(); err != nil {
+				return true, err
 			}
 		}
-		if e.closed.Load() {
-			return engine.ErrClosed
+		if s.e.closed.Load() {
+			return true, engine.ErrClosed
 		}
-		row, err := decodeRow(&d, r, it, partition)
+		row, err := decodeRow(&s.d, s.r, it, s.partition)
+		if s.r.Damaged != nil {
+			s.reached(it.Key(), row, err)
+		}
 		if err != nil {
-			return err
+			return true, err
 		}
-		if !yield(row, nil) {
-			wanted = false
-			return nil
+		s.n++
+		if !s.yield(row, nil) {
+			return false, nil
 		}
 	}
-	if err := it.Error(); err != nil {
-		return translate("scan "+r.Table.Name, err)
-	}
-	return nil
+	return true, s.wrap(it.Error())
 }
+
+func (s *scanner) wrap(err error) error { return translate("scan "+s.r.Table.Name, err) }
 
 // bounds returns how many bytes of every key are the partition's, the first key of r, and the first after it.
 func bounds(r *engine.Range) (partition int, lower, upper []byte) {

@@ -1,0 +1,197 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// maxBadRanges bounds what is remembered of damage; beyond it files are looked at again.
+const maxBadRanges = 1000
+
+// damaged remembers which keys can't be read. It learns when a scan meets damage, or Verify does: the files of these
+// keys are read as a whole then.
+type damaged struct {
+	mu     sync.Mutex
+	ranges []badRange // in the order of their starts
+	looked map[uint64]time.Time
+	locate sync.Mutex // held while files are looked at
+}
+
+// lookAgain is after how long a file is looked at again in which nothing was found: damage may come at any time, but
+// an error that no block explains must not make every scan read whole files.
+const lookAgain = time.Minute
+
+// within returns the ranges that have keys from start on and before end, in order; those that touch are one.
+func (d *damaged) within(start, end []byte) (found []badRange) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range d.ranges {
+		if bytes.Compare(b.start, end) >= 0 || b.end != nil && bytes.Compare(b.end, start) <= 0 {
+			continue
+		}
+		if n := len(found); n > 0 && (found[n-1].end == nil || bytes.Compare(b.start, found[n-1].end) <= 0) {
+			if last := &found[n-1]; last.end != nil && (b.end == nil || bytes.Compare(b.end, last.end) > 0) {
+				last.end = b.end
+			}
+			continue
+		}
+		found = append(found, b)
+	}
+	return found
+}
+
+// put replaces what is known of a table.
+func (d *damaged) put(table uint64, found []badRange) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ranges = slices.DeleteFunc(d.ranges, func(b badRange) bool { return b.table == table })
+	if len(d.ranges)+len(found) > maxBadRanges {
+		d.ranges = nil
+	}
+	d.ranges = append(d.ranges, found...)
+	slices.SortStableFunc(d.ranges, func(a, b badRange) int { return cmp.Or(bytes.Compare(a.start, b.start), cmp.Compare(a.table, b.table)) })
+	if d.looked == nil || len(d.looked) > maxBadRanges {
+		d.looked = map[uint64]time.Time{}
+	}
+	d.looked[table] = time.Now()
+}
+
+// isNew says whether a table wasn't looked at just now.
+func (d *damaged) isNew(table uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, ok := d.looked[table]
+	return !ok || time.Since(at) > lookAgain
+}
+
+// damagedWithin returns which keys from start on and before end can't be read. Where nothing is known, it looks.
+func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRange, error) {
+	if found := e.damaged.within(start, end); len(found) > 0 {
+		return found, nil
+	}
+	e.damaged.locate.Lock() // One at a time: what one finds serves the others.
+	defer e.damaged.locate.Unlock()
+	if found := e.damaged.within(start, end); len(found) > 0 {
+		return found, nil
+	}
+	if err := e.verify(ctx, e.damaged.isNew, nil, pebbledb.WithKeyRangeFilter(start, end)); err != nil {
+		return nil, err
+	}
+	return e.damaged.within(start, end), nil
+}
+
+// verify reads the files that are wanted (nil: all), and remembers what of them is damaged. seen, if set, is told of each.
+func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange), which ...pebbledb.SSTablesOption) error {
+	levels, err := e.db.SSTables(which...)
+	if err != nil {
+		return translate("list files", err)
+	}
+	for _, level := range levels {
+		for i := range level {
+			info := &level[i]
+			t := tableFile{
+				fs: e.fs, name: fmt.Sprintf("%06d.sst", uint64(info.BackingSSTNum)), table: uint64(info.FileNum), opts: e.tableOptions,
+				smallest: info.Smallest.UserKey, largest: info.Largest.UserKey,
+			}
+			if wanted != nil && !wanted(t.table) {
+				continue
+			}
+			found, err := t.verify(ctx, filepath.Join(e.dir, t.name))
+			if errors.Is(err, fs.ErrNotExist) && !e.isLive(t.table) {
+				continue // Compacted away meanwhile.
+			}
+			if err != nil {
+				return translate("verify "+t.name, err)
+			}
+			e.damaged.put(t.table, found)
+			if seen != nil {
+				seen(info.Size, found)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) isLive(table uint64) bool {
+	levels, err := e.db.SSTables()
+	return err != nil || slices.ContainsFunc(levels, func(level []pebbledb.SSTableInfo) bool {
+		return slices.ContainsFunc(level, func(info pebbledb.SSTableInfo) bool { return uint64(info.FileNum) == table })
+	})
+}
+
+// Verified says what Verify has read.
+type Verified struct {
+	Files int
+	Bytes int64
+	// Damaged names what can't be read: a file, and the keys that it may hold there.
+	Damaged []DamagedKeys
+}
+
+// DamagedKeys are keys of which a file can't be read any more.
+type DamagedKeys struct {
+	File     string
+	From, To string // in words, as far as they can be told
+	Err      error
+}
+
+func (d DamagedKeys) String() string {
+	return fmt.Sprintf("file %s: rows from %s to %s can't be read: %v", d.File, d.From, d.To, d.Err)
+}
+
+// Verify reads all sorted files and compares every block with its checksum.
+func (e *Engine) Verify(ctx context.Context) (v Verified, err error) {
+	if err := e.begin(ctx); err != nil {
+		return v, err
+	}
+	defer e.release()
+	err = e.verify(ctx, nil, func(bytes uint64, found []badRange) {
+		v.Files++
+		v.Bytes += int64(bytes)
+		for _, b := range found {
+			v.Damaged = append(v.Damaged, DamagedKeys{File: b.file, From: keyInWords(b.start), To: keyInWords(b.end), Err: b.err})
+		}
+	})
+	return v, err
+}
+
+// keyInWords says what the fields of a key are, as far as it goes.
+func keyInWords(key []byte) string {
+	if len(key) == 0 {
+		return "the beginning"
+	}
+	i := slices.IndexFunc(engine.Tables, func(t *engine.Table) bool { return t.ID == key[0] })
+	if i < 0 {
+		return fmt.Sprintf("%x", key)
+	}
+	t := engine.Tables[i]
+	words, rest := t.Name, key[1:]
+	d := keyDecoder{}
+	for _, f := range slices.Concat(t.Partition, t.Clustering) {
+		v, after, err := d.take(f.Kind, rest)
+		if err != nil {
+			break
+		}
+		switch f.Kind {
+		case engine.KindInt:
+			words += fmt.Sprintf(" %s=%d", f.Name, v.Int)
+		case engine.KindText:
+			words += fmt.Sprintf(" %s=%q", f.Name, v.Text)
+		case engine.KindID:
+			words += fmt.Sprintf(" %s=%x", f.Name, v.Text)
+		}
+		rest = after
+	}
+	return words
+}

@@ -1,0 +1,101 @@
+package pebble
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// skip is what a scan that skips damage remembers.
+type skip struct {
+	shown []byte         // the key of the last row that was yielded; nil: there is none
+	bad   []byte         // the key of a row that can't be read by itself
+	gap   *engine.Damage // what is to be told of when the row after it is known
+}
+
+// skipping yields the rows from lower on and before upper that can be read, and tells of what can't. An iterator
+// ends as soon as one of its files does, so what lies before damaged keys is read by an iterator that ends there:
+//
+//	lower ──── rows ────► error     which keys?     ┌ damaged ┐
+//	              └─────────── rows ───────────────►│ a gap   │──── rows ────► upper
+func (s *scanner) skipping(lower, upper []byte) error {
+	end := upper
+	var ahead badRange // where end isn't upper: what begins there
+	for {
+		wanted, err := s.rows(lower, end)
+		corrupt := errors.Is(err, engine.ErrCorrupt)
+		next := lower
+		if s.skip.shown != nil && bytes.Compare(s.skip.shown, lower) >= 0 {
+			next = append(slices.Clone(s.skip.shown), 0)
+		}
+		switch {
+		case err != nil && !corrupt || !wanted:
+			return err
+		case s.skip.bad != nil:
+			s.miss(err)
+			lower, s.skip.bad = append(s.skip.bad, 0), nil
+			continue
+		case corrupt && bytes.Compare(next, end) < 0:
+			found, lookErr := s.e.damagedWithin(s.ctx, next, end)
+			if lookErr != nil {
+				return lookErr
+			}
+			switch {
+			case len(found) > 0 && bytes.Compare(next, found[0].start) < 0:
+				lower, end, ahead = next, found[0].start, found[0]
+				continue
+			case len(found) > 0:
+				ahead = found[0]
+			case bytes.Equal(end, upper):
+				return err // Nobody knows where it would go on.
+			}
+		case bytes.Equal(end, upper):
+			s.tell(nil)
+			return nil
+		}
+		s.miss(fmt.Errorf("pebble: scan %s: %w: file %s: %w", s.r.Table.Name, engine.ErrCorrupt, ahead.file, ahead.err))
+		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
+			s.tell(nil)
+			return nil
+		}
+		lower, end = ahead.end, upper
+	}
+}
+
+// reached notes that the scan has come to a row, which may be unreadable by itself.
+func (s *scanner) reached(key []byte, row engine.Row, err error) {
+	if errors.Is(err, engine.ErrCorrupt) {
+		s.skip.bad = slices.Clone(key)
+	} else if err == nil {
+		s.tell(row.Clustering)
+		s.skip.shown = append(s.skip.shown[:0], key...)
+	}
+}
+
+// miss notes that rows are missing after the last one that was yielded.
+func (s *scanner) miss(err error) {
+	if s.skip.gap != nil {
+		return
+	}
+	s.skip.gap = &engine.Damage{Err: err}
+	if s.skip.shown != nil {
+		var d keyDecoder
+		s.skip.gap.After, _ = d.decode(s.r.Table.Clustering, slices.Clone(s.skip.shown[s.partition:])) // It was decoded before.
+	}
+}
+
+// tell tells of the gap before a row; nil: it reaches the end.
+func (s *scanner) tell(before engine.Key) {
+	if s.skip.gap == nil {
+		return
+	}
+	for _, v := range before {
+		s.skip.gap.Before = append(s.skip.gap.Before, engine.Value{Int: v.Int, Text: strings.Clone(v.Text)})
+	}
+	s.r.Damaged(*s.skip.gap)
+	s.skip.gap = nil
+}

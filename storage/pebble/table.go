@@ -1,0 +1,216 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/sstable/block/blockkind"
+	"github.com/cockroachdb/pebble/v2/sstable/colblk"
+)
+
+// badRange are keys that a damaged part of a sorted file may hold: from start on, without end. Rows of other files
+// with such keys are as doubtful, for what overwrote or deleted them may be what can't be read.
+type badRange struct {
+	start, end []byte
+	file       string
+	table      uint64 // the engine's number; several may use parts of one file
+	err        error
+}
+
+// tableFile is a sorted file that is verified. Every byte of one belongs to a block, or to the footer, and each of
+// these has a checksum:
+//
+//	+------------+---+------------+-------+------------------------------+--------+
+//	| data block | … | data block | index | range deletes, properties, … | footer |
+//	+------------+---+------------+-------+------------------------------+--------+
+//
+// A damaged data block takes the keys from the last one before it up to the index's separator after it; where the
+// index itself can't be read, the keys between the rows that an iterator still reaches from either end; anything else
+// takes the file, for Pebble reads nothing of it then.
+type tableFile struct {
+	fs    FS
+	name  string
+	table uint64
+	// smallest and largest bound what the engine uses of the file, both included; nil: all of it.
+	smallest, largest []byte
+	opts              sstable.ReaderOptions
+}
+
+// tableReaderOptions are what all files of an engine are read with.
+func tableReaderOptions() sstable.ReaderOptions {
+	o := &pebbledb.Options{Merger: newMerger()}
+	o.EnsureDefaults()
+	return o.MakeReaderOptions()
+}
+
+// verify reads all of the file at path and returns what of it is damaged. An error is of the disk or the context.
+func (t *tableFile) verify(ctx context.Context, path string) ([]badRange, error) {
+	f, err := t.fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	readable, err := sstable.NewSimpleReadable(f)
+	if err != nil {
+		return nil, err
+	}
+	r, err := sstable.NewReader(ctx, readable, t.opts) // Closes the file if it fails.
+	if err != nil {
+		return t.orFail(ctx, err, t.whole(err))
+	}
+	defer r.Close()
+	l, err := r.Layout()
+	if err != nil {
+		return t.orFail(ctx, err, t.around(ctx, r, err))
+	}
+	for _, h := range otherBlocks(l) {
+		if err := readBlock(ctx, r, h); err != nil {
+			return t.orFail(ctx, err, t.whole(err))
+		}
+	}
+	return t.dataBlocks(ctx, r, l)
+}
+
+// orFail returns found where err says that bytes are damaged.
+func (t *tableFile) orFail(ctx context.Context, err error, found []badRange) ([]badRange, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if !pebbledb.IsCorruptionError(err) {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (t *tableFile) whole(err error) []badRange { return []badRange{t.bad(nil, nil, err)} }
+
+// bad makes a range of start and end, which are cut to the file's bounds.
+func (t *tableFile) bad(start, end []byte, err error) badRange {
+	if start == nil || bytes.Compare(start, t.smallest) < 0 {
+		start = t.smallest
+	}
+	if t.largest != nil {
+		if last := append(slices.Clone(t.largest), 0); end == nil || bytes.Compare(end, last) > 0 {
+			end = last
+		}
+	}
+	return badRange{start: slices.Clone(start), end: slices.Clone(end), file: t.name, table: t.table, err: err}
+}
+
+// otherBlocks are those that hold neither rows nor the index of them.
+func otherBlocks(l *sstable.Layout) []block.Handle {
+	list := []block.Handle{l.RangeDel, l.RangeKey, l.ValueIndex, l.Properties, l.MetaIndex, l.BlobReferenceIndex}
+	list = append(list, l.ValueBlock...)
+	for _, f := range l.Filter {
+		list = append(list, f.Handle)
+	}
+	return slices.DeleteFunc(list, func(h block.Handle) bool { return h.Length == 0 })
+}
+
+func readBlock(ctx context.Context, r *sstable.Reader, h block.Handle) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b, err := r.BlockReader().Read(ctx, block.NoReadEnv, nil, h, blockkind.Metadata, noMetadata)
+	if err == nil {
+		b.Release()
+	}
+	return err
+}
+
+func noMetadata(*block.Metadata, []byte) error { return nil }
+
+// dataBlocks reads all blocks of rows.
+func (t *tableFile) dataBlocks(ctx context.Context, r *sstable.Reader, l *sstable.Layout) (found []badRange, err error) {
+	if format, err := r.TableFormat(); err != nil || format < sstable.TableFormatPebblev5 {
+		return nil, fmt.Errorf("pebble: %s has format %v, which isn't known: %w", t.name, format, err)
+	}
+	var before []byte // the separator after the last block that could be read
+	damaged := false  // the block before was
+	for _, h := range l.Index {
+		index, err := r.BlockReader().Read(ctx, block.NoReadEnv, nil, h, blockkind.Metadata, noMetadata)
+		if err != nil {
+			return t.orFail(ctx, err, t.around(ctx, r, err))
+		}
+		var it colblk.IndexIter
+		if err := it.Init(t.opts.Comparer, index.BlockData(), sstable.NoTransforms); err != nil {
+			index.Release()
+			return nil, err
+		}
+		for ok := it.First(); ok; ok = it.Next() {
+			data, err := it.BlockHandleWithProperties()
+			if err == nil {
+				err = readBlock(ctx, r, data.Handle)
+			}
+			if err != nil && !pebbledb.IsCorruptionError(err) {
+				index.Release()
+				return nil, err
+			}
+			separator := slices.Clone(it.Separator())
+			end := append(slices.Clone(separator), 0)
+			switch {
+			case err == nil:
+				before = separator
+			case damaged:
+				found[len(found)-1] = t.bad(found[len(found)-1].start, end, found[len(found)-1].err)
+			default:
+				found = append(found, t.bad(t.afterLast(ctx, r, before), end, err))
+			}
+			damaged = err != nil
+		}
+		index.Release()
+	}
+	return slices.DeleteFunc(found, func(b badRange) bool { return b.end != nil && bytes.Compare(b.start, b.end) >= 0 }), nil
+}
+
+// afterLast returns the first key after the last row of the block that a separator ends; nil: there is no block. The
+// block can be read, and the next one can't, which a search for the separator's successor would begin with.
+func (t *tableFile) afterLast(ctx context.Context, r *sstable.Reader, separator []byte) []byte {
+	if separator == nil {
+		return nil
+	}
+	after := append(slices.Clone(separator), 0)
+	it, err := t.iter(ctx, r)
+	if err != nil {
+		return after
+	}
+	defer it.Close()
+	if kv := it.SeekGE(separator, 0); kv != nil && bytes.Equal(kv.K.UserKey, separator) {
+		return after
+	}
+	if kv := it.SeekLT(separator, 0); kv != nil {
+		return append(slices.Clone(kv.K.UserKey), 0)
+	}
+	return after
+}
+
+func (t *tableFile) iter(ctx context.Context, r *sstable.Reader) (sstable.Iterator, error) {
+	return r.NewPointIter(ctx, sstable.IterOptions{
+		Transforms: sstable.NoTransforms, Env: sstable.NoReadEnv,
+		ReaderProvider: sstable.MakeTrivialReaderProvider(r), BlobContext: sstable.AssertNoBlobHandles,
+	})
+}
+
+// around finds what an iterator reaches from both ends; what lies between is damaged.
+func (t *tableFile) around(ctx context.Context, r *sstable.Reader, cause error) []badRange {
+	it, err := t.iter(ctx, r)
+	if err != nil {
+		return t.whole(cause)
+	}
+	defer it.Close()
+	var start, end []byte
+	for kv := it.First(); kv != nil && ctx.Err() == nil; kv = it.Next() {
+		start = append(append(start[:0], kv.K.UserKey...), 0)
+	}
+	for kv := it.Last(); kv != nil && ctx.Err() == nil; kv = it.Prev() {
+		end = append(end[:0], kv.K.UserKey...)
+	}
+	if end != nil && bytes.Compare(start, end) >= 0 {
+		return t.whole(cause)
+	}
+	return []badRange{t.bad(start, end, cause)}
+}
