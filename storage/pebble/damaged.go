@@ -131,39 +131,38 @@ func (e *Engine) isLive(table uint64) bool {
 	})
 }
 
-// Verified says what Verify has read.
-type Verified struct {
-	Files int
-	Bytes int64
-	// Damaged names what can't be read: a file, and the keys that it may hold there.
-	Damaged []DamagedKeys
-}
-
-// DamagedKeys are keys of which a file can't be read any more.
-type DamagedKeys struct {
-	File     string
-	From, To string // in words, as far as they can be told
-	Err      error
-}
-
-func (d DamagedKeys) String() string {
-	return fmt.Sprintf("file %s: rows from %s to %s can't be read: %v", d.File, d.From, d.To, d.Err)
-}
-
-// Verify reads all sorted files and compares every block with its checksum.
-func (e *Engine) Verify(ctx context.Context) (v Verified, err error) {
+// VerifyFiles reads all sorted files and compares every block with its checksum. report is told of each part of a file
+// that is damaged: the rows that it may hold can't be read.
+func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error) {
 	if err := e.begin(ctx); err != nil {
-		return v, err
+		return 0, 0, err
 	}
 	defer e.release()
-	err = e.verify(ctx, nil, func(bytes uint64, found []badRange) {
-		v.Files++
-		v.Bytes += int64(bytes)
+	err = e.verify(ctx, nil, func(size uint64, found []badRange) {
+		files++
+		bytes += int64(size)
 		for _, b := range found {
-			v.Damaged = append(v.Damaged, DamagedKeys{File: b.file, From: keyInWords(b.start), To: keyInWords(b.end), Err: b.err})
+			report(b.String())
 		}
 	})
-	return v, err
+	for _, problem := range e.ledger.verify() {
+		report(problem.Error())
+	}
+	return files, bytes, err
+}
+
+// DamagedFiles names what is known to be damaged, as VerifyFiles does: what scans have met since the engine was opened.
+func (e *Engine) DamagedFiles() (problems []string) {
+	e.damaged.mu.Lock()
+	defer e.damaged.mu.Unlock()
+	for _, b := range e.damaged.ranges {
+		problems = append(problems, b.String())
+	}
+	return problems
+}
+
+func (b badRange) String() string {
+	return fmt.Sprintf("file %s is damaged: rows from %s to %s can't be read: %v", b.file, keyInWords(b.start), keyInWords(b.end), b.err)
 }
 
 // keyInWords says what the fields of a key are, as far as it goes.

@@ -65,6 +65,7 @@ type Engine struct {
 	watch  io.Closer // watches for a slow disk
 
 	reclaimer *reclaimer
+	ledger    *ledger
 
 	damaged      damaged
 	tableOptions sstable.ReaderOptions
@@ -130,19 +131,33 @@ func (e *Engine) open(opts Options) (err error) {
 	}
 	watched, watch := vfs.WithDiskHealthChecks(e.fs, slowDisk, nil, e.events.diskSlow)
 	e.watch = watch
-	files := &vitalFS{FS: watched, fail: e.fail}
+	if e.ledger, err = openLedger(watched, e.dir); err != nil {
+		return err
+	}
+	files := &vitalFS{FS: watched, fail: e.fail, ledger: e.ledger}
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
 	p.FS = files
 	p.Logger = &logger{log: opts.Logger, fail: e.fail}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
-		return fmt.Errorf("pebble: open %s: %w", e.dir, err)
+		return unopened(e.dir, err)
 	}
 	files.arm()
+	e.ledger.run(func(err error) {
+		e.log.Warn("what is synced can't be noted; damage to the log might go unnoticed", "dir", e.dir, "err", err)
+	})
 	if err := e.checkFormat(); err != nil {
 		return err
 	}
 	e.reclaimer = startReclaimer(e.db, opts.DropDelay, func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) })
 	return nil
+}
+
+// unopened says what to do where files are damaged, or gone.
+func unopened(dir string, err error) error {
+	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("pebble: open %s: %w: %w; restore a backup (cassia restore), or see what cassia restore --damaged can mend", dir, engine.ErrCorrupt, err)
+	}
+	return fmt.Errorf("pebble: open %s: %w", dir, err)
 }
 
 // lockDirectory takes the lock on dir.
@@ -261,6 +276,7 @@ func (e *Engine) closeAll() error {
 	}
 	if e.db != nil {
 		errs = append(errs, e.db.Close())
+		errs = append(errs, e.ledger.close(errs[len(errs)-1] == nil))
 	}
 	if e.lock != nil {
 		errs = append(errs, e.lock.Close())
@@ -281,7 +297,7 @@ func translate(op string, err error) error {
 	case errors.Is(err, pebbledb.ErrClosed):
 		return engine.ErrClosed
 	case pebbledb.IsCorruptionError(err):
-		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrCorrupt, err)
+		return fmt.Errorf("pebble: %s: %w: %w (cassia check names all that is damaged, cassia restore --damaged mends it from a backup)", op, engine.ErrCorrupt, err)
 	default:
 		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrUnavailable, err)
 	}

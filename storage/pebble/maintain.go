@@ -59,7 +59,13 @@ func (e *Engine) Checkpoint(dir string) error {
 		return err
 	}
 	return e.run(context.Background(), "checkpoint to "+dir, e.release, func() error {
-		return e.db.Checkpoint(dir, pebbledb.WithFlushedWAL())
+		if problems := e.ledger.verify(); len(problems) > 0 { // The copy of what is damaged would pass for whole.
+			return problems[0]
+		}
+		if err := e.db.Checkpoint(dir, pebbledb.WithFlushedWAL()); err != nil {
+			return err
+		}
+		return noteCopy(e.fs, dir)
 	})
 }
 

@@ -27,6 +27,8 @@ type vitalFS struct {
 	vfs.FS
 	fail  func(error)
 	armed atomic.Bool
+	// ledger follows what is written.
+	ledger *ledger
 }
 
 func (f *vitalFS) arm() { f.armed.Store(true) }
@@ -56,13 +58,39 @@ func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 // Create implements vfs.FS.
 func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, category)
+	if err == nil {
+		f.ledger.created(name)
+	}
 	return f.wrap("create", name, file, err)
 }
 
 // ReuseForWrite implements vfs.FS.
 func (f *vitalFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.ledger.going(oldname); err != nil {
+		return nil, f.check("reuse", newname, true, err)
+	}
 	file, err := f.FS.ReuseForWrite(oldname, newname, category)
+	if err == nil {
+		f.ledger.created(newname)
+	}
 	return f.wrap("reuse", newname, file, err)
+}
+
+// Remove implements vfs.FS.
+func (f *vitalFS) Remove(name string) error {
+	if err := f.ledger.going(name); err != nil {
+		return err
+	}
+	return f.FS.Remove(name)
+}
+
+// Rename implements vfs.FS.
+func (f *vitalFS) Rename(oldname, newname string) error {
+	err := f.FS.Rename(oldname, newname)
+	if err == nil {
+		f.ledger.renamed(oldname, newname)
+	}
+	return err
 }
 
 // OpenDir implements vfs.FS.
@@ -93,6 +121,7 @@ func (f *vitalFile) check(op string, err error) error { return f.fs.check(op, f.
 
 func (f *vitalFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
+	f.fs.ledger.wrote(f.name, p[:n])
 	return n, f.check("write", err)
 }
 
@@ -101,11 +130,24 @@ func (f *vitalFile) WriteAt(p []byte, offset int64) (int, error) {
 	return n, f.check("write", err)
 }
 
-func (f *vitalFile) Sync() error     { return f.check("sync", f.File.Sync()) }
-func (f *vitalFile) SyncData() error { return f.check("sync", f.File.SyncData()) }
+func (f *vitalFile) Sync() error     { return f.sync(f.File.Sync) }
+func (f *vitalFile) SyncData() error { return f.sync(f.File.SyncData) }
 func (f *vitalFile) Close() error    { return f.check("close", f.File.Close()) }
 
+func (f *vitalFile) sync(sync func() error) error {
+	at := f.fs.ledger.syncing(f.name)
+	err := sync()
+	if err == nil {
+		f.fs.ledger.synced(f.name, at)
+	}
+	return f.check("sync", err)
+}
+
 func (f *vitalFile) SyncTo(length int64) (bool, error) {
+	at := f.fs.ledger.syncing(f.name)
 	full, err := f.File.SyncTo(length)
+	if err == nil && full {
+		f.fs.ledger.synced(f.name, at)
+	}
 	return full, f.check("sync", err)
 }

@@ -1,0 +1,354 @@
+package pebble
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// ledgerName is a file that says how much of the others was synced. Pebble takes a log, or a manifest, that ends early
+// or in the middle of a record for one that a power cut has left so: whatever was lost of its end is lost without a
+// word. Of the options nothing is verified at all. So these files' lengths and checksums are noted once a second where
+// they have grown, before one of them goes, and when the engine is closed:
+//
+//	CRC-32C of what follows, 8 hexadecimal digits, a space
+//	{"version":1,"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
+//
+// Open compares the beginning of each file with it. What was synced after the last note, less than a second before a
+// power cut, is Pebble's alone to verify.
+const ledgerName = "SYNCED"
+
+const (
+	ledgerVersion = 1
+	ledgerEvery   = time.Second
+)
+
+// noted is what a ledger says of a file.
+type noted struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	CRC32C string `json:"crc32c"`
+}
+
+type ledgerText struct {
+	Version int     `json:"version"`
+	Files   []noted `json:"files"`
+}
+
+// ledger follows the files of a directory as they are written. The zero ledger follows none.
+type ledger struct {
+	fs  vfs.FS
+	dir string
+
+	mu      sync.Mutex
+	files   map[string]*written
+	changed bool // since it was written
+	stop    chan struct{}
+	stopped sync.WaitGroup
+}
+
+// written is what is known of a file: what was written, and as far as it was synced.
+type written struct {
+	bytes, synced int64
+	sum, syncSum  uint32
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// isNoted says whether a file is one whose end nobody else verifies. Options begin their life as a temporary file.
+func isNoted(base string) bool {
+	return strings.HasSuffix(base, ".log") || strings.HasSuffix(base, ".dbtmp") || strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
+}
+
+// name returns a file's name in the directory, and whether it is to be noted.
+func (l *ledger) name(path string) (base string, ok bool) {
+	if l.files == nil || l.fs.PathDir(path) != l.dir {
+		return "", false
+	}
+	base = l.fs.PathBase(path)
+	return base, isNoted(base)
+}
+
+// openLedger reads the ledger of a directory, if it has one, and verifies what it says. Its error names the first file
+// that isn't as it was, and what to do.
+func openLedger(files vfs.FS, dir string) (*ledger, error) {
+	l := &ledger{fs: files, dir: dir, files: map[string]*written{}, stop: make(chan struct{})}
+	text, err := readWhole(files, files.PathJoin(dir, ledgerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil // A new directory, or one of an earlier release.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
+	}
+	list, err := parseLedger(text)
+	if err != nil {
+		return nil, damagedFile(dir, ledgerName, "what it says of the other files can't be told")
+	}
+	for _, n := range list.Files {
+		sum := uint32(0)
+		if _, err := fmt.Sscanf(n.CRC32C, "%08x", &sum); err != nil {
+			return nil, damagedFile(dir, ledgerName, "what it says of the other files can't be told")
+		}
+		l.files[n.Name] = &written{bytes: n.Bytes, synced: n.Bytes, sum: sum, syncSum: sum}
+	}
+	if problems := l.verify(); len(problems) > 0 {
+		return nil, errors.Join(problems[0])
+	}
+	return l, nil
+}
+
+func parseLedger(text []byte) (list ledgerText, err error) {
+	sum, rest, ok := bytes.Cut(text, []byte(" "))
+	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(rest, castagnoli)) {
+		return list, errors.New("checksum doesn't match")
+	}
+	return list, json.Unmarshal(rest, &list)
+}
+
+func damagedFile(dir, name, what string) error {
+	return fmt.Errorf("pebble: %w: file %s of %s: %s; restore a backup (cassia restore), or see what cassia restore --damaged can mend", engine.ErrCorrupt, name, dir, what)
+}
+
+// verify compares the files with what was synced of them.
+func (l *ledger) verify() (problems []error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(l.files)) {
+		w := l.files[name]
+		if w.synced == 0 {
+			continue
+		}
+		n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			problems = append(problems, damagedFile(l.dir, name, "it is gone, and nothing that runs here has removed it; acknowledged writes may be lost"))
+		case err != nil:
+			problems = append(problems, fmt.Errorf("pebble: verify %s: %w", name, err))
+		case n < w.synced:
+			problems = append(problems, damagedFile(l.dir, name, fmt.Sprintf("it has %d of at least %d bytes; acknowledged writes may be lost", n, w.synced)))
+		case sum != w.syncSum:
+			problems = append(problems, damagedFile(l.dir, name, fmt.Sprintf("its first %d bytes aren't those that were written; acknowledged writes may be lost", w.synced)))
+		}
+	}
+	return problems
+}
+
+// sumOf returns the length of a file and its checksum, up to a length.
+func sumOf(files vfs.FS, path string, upTo int64) (n int64, sum uint32, err error) {
+	f, err := files.Open(path, vfs.SequentialReadsOption)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	h := crc32.New(castagnoli)
+	n, err = io.Copy(h, io.LimitReader(f, upTo))
+	return n, h.Sum32(), err
+}
+
+func readWhole(files vfs.FS, path string) ([]byte, error) {
+	f, err := files.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// run notes what has grown, until close.
+func (l *ledger) run(failed func(error)) {
+	l.stopped.Go(func() {
+		t := time.NewTicker(ledgerEvery)
+		defer t.Stop()
+		for {
+			select {
+			case <-l.stop:
+				return
+			case <-t.C:
+				if err := l.note(); err != nil {
+					failed(err)
+				}
+			}
+		}
+	})
+}
+
+// close ends run. What the engine's end has synced is noted if it ended in order.
+func (l *ledger) close(inOrder bool) error {
+	close(l.stop)
+	l.stopped.Wait()
+	if !inOrder {
+		return nil
+	}
+	return l.note()
+}
+
+// note writes the ledger if there is anything new.
+func (l *ledger) note() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.changed {
+		return nil
+	}
+	return l.write()
+}
+
+// write needs the lock.
+func (l *ledger) write() error {
+	list := ledgerText{Version: ledgerVersion, Files: []noted{}}
+	for _, name := range slices.Sorted(maps.Keys(l.files)) {
+		if w := l.files[name]; w.synced > 0 && !strings.HasSuffix(name, ".dbtmp") {
+			list.Files = append(list.Files, noted{name, w.synced, fmt.Sprintf("%08x", w.syncSum)})
+		}
+	}
+	if err := writeLedger(l.fs, l.dir, list); err != nil {
+		return err
+	}
+	l.changed = false
+	return nil
+}
+
+func writeLedger(files vfs.FS, dir string, list ledgerText) error {
+	text, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("pebble: note what is synced: %w", err)
+	}
+	text = fmt.Appendf(nil, "%08x %s", crc32.Checksum(text, castagnoli), text)
+	path := files.PathJoin(dir, ledgerName)
+	f, err := files.Create(path+".tmp", vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = f.Write(text)
+		if err == nil {
+			err = f.Sync()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil {
+		err = files.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: note what is synced: %w", err)
+	}
+	d, err := files.OpenDir(dir)
+	if err == nil {
+		err = errors.Join(d.Sync(), d.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: note what is synced: %w", err)
+	}
+	return nil
+}
+
+// noteCopy writes the ledger of a directory that nobody writes to: all that is there is synced.
+func noteCopy(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
+	if err != nil {
+		return fmt.Errorf("pebble: %w", err)
+	}
+	slices.Sort(names)
+	list := ledgerText{Version: ledgerVersion, Files: []noted{}}
+	for _, name := range names {
+		if !isNoted(name) {
+			continue
+		}
+		n, sum, err := sumOf(files, files.PathJoin(dir, name), 1<<62)
+		if err != nil {
+			return fmt.Errorf("pebble: %w", err)
+		}
+		list.Files = append(list.Files, noted{name, n, fmt.Sprintf("%08x", sum)})
+	}
+	return writeLedger(files, dir, list)
+}
+
+// created, wrote, synced and renamed follow what Pebble does with its files.
+
+func (l *ledger) created(path string) {
+	if name, ok := l.name(path); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.files[name] = &written{}
+	}
+}
+
+func (l *ledger) wrote(path string, p []byte) {
+	if name, ok := l.name(path); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if w := l.files[name]; w != nil {
+			w.bytes, w.sum = w.bytes+int64(len(p)), crc32.Update(w.sum, castagnoli, p)
+		}
+	}
+}
+
+// synced notes that what had been written before a sync began is on the disk: at is what syncing returned.
+func (l *ledger) synced(path string, at written) {
+	if name, ok := l.name(path); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if w := l.files[name]; w != nil && at.bytes > w.synced {
+			w.synced, w.syncSum, l.changed = at.bytes, at.sum, true
+		}
+	}
+}
+
+// syncing is called before a sync.
+func (l *ledger) syncing(path string) (at written) {
+	if name, ok := l.name(path); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if w := l.files[name]; w != nil {
+			return *w
+		}
+	}
+	return written{}
+}
+
+func (l *ledger) renamed(from, to string) {
+	_, wasNoted := l.name(from)
+	name, ok := l.name(to)
+	if !wasNoted || !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.fs.PathBase(from)
+	if w := l.files[old]; w != nil {
+		delete(l.files, old)
+		l.files[name], l.changed = w, true
+	}
+}
+
+// going is called before a file is removed, or written anew under another name: no note may name it then.
+func (l *ledger) going(path string) error {
+	name, ok := l.name(path)
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.files[name]
+	if w == nil {
+		return nil
+	}
+	delete(l.files, name)
+	if w.synced == 0 {
+		return nil
+	}
+	if err := l.write(); err != nil {
+		l.files[name] = w
+		return err
+	}
+	return nil
+}
