@@ -121,7 +121,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in cla
 	t := tableOf(resolutionOf(window))
 	var builder labels.ScratchBuilder
 	var b rollup.Buckets
-	for row, err := range c.s.eng.Scan(c.ctx, engine.Range{Table: t, Partition: seriesPartition(window, tenant, metric, in)}) {
+	for row, err := range c.scan(engine.Range{Table: t, Partition: seriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in cla
 			} else if b.Len() > 0 && (c.s.period.windowAt(resolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
 				at("its buckets don't belong there")
 			} else if t == engine.R1h {
-				if err := c.day(tenant, metric, id, start); err != nil {
+				if err := c.goOn(c.day(tenant, metric, id, start)); err != nil {
 					return err
 				}
 			}

@@ -67,6 +67,9 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) erro
 			From: engine.Key{engine.Text(before.writer), engine.Int(after.epoch)},
 			To:   engine.Key{engine.Text(before.writer), engine.Int(before.seq - 1)},
 		}) {
+			if errors.Is(err, engine.ErrCorrupt) {
+				return fmt.Errorf("%w: %w", errLeansOnCorrupt, err)
+			}
 			if err != nil {
 				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, d.slot, d.partition, err)
 			}

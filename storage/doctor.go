@@ -65,6 +65,29 @@ type Condition struct {
 	// DamagedRows is how many rows can't be read; Damaged names the first of them, and why.
 	DamagedRows int
 	Damaged     []DamagedRow
+	// Files are the engine's files that were verified, FileBytes their bytes; 0 where servers keep them.
+	Files     int
+	FileBytes int64
+	// Unreadable is how many parts of files, or rows, can't be read at all; Problems names the first of them.
+	Unreadable int
+	Problems   []string
+}
+
+// unreadable counts and names what can't be read.
+func (c *Condition) unreadable(problem string) {
+	c.Unreadable++
+	if len(c.Problems) < maxDamagedNamed {
+		c.Problems = append(c.Problems, problem)
+	}
+}
+
+// goOn notes damage that ended a part of the examination, so that the rest of it goes on.
+func (c *Condition) goOn(err error) error {
+	if !errors.Is(err, engine.ErrCorrupt) {
+		return err
+	}
+	c.unreadable(err.Error())
+	return nil
 }
 
 // ProcessSeen is a process that told of itself within the last hours.
@@ -135,22 +158,27 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	s.metrics = newMetrics(s, nil)
 	x := &examiner{s: s, c: &Condition{Created: s.created, Periods: s.Periods()}}
 	before, err := s.Processes(ctx)
-	if err != nil {
+	if err := x.c.goOn(err); err != nil {
 		return nil, err
 	}
-	if x.c.Leases, err = s.Leases(ctx); err != nil {
+	x.c.Leases, err = s.Leases(ctx)
+	if err := x.c.goOn(err); err != nil {
 		return nil, err
 	}
-	if err := x.waiting(ctx); err != nil {
-		return nil, err
-	}
-	if err := x.verify(ctx); err != nil {
-		return nil, err
-	}
-	if err := x.expired(ctx); err != nil {
-		return nil, err
+	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, x.files} {
+		if err := x.c.goOn(look(ctx)); err != nil {
+			return nil, err
+		}
 	}
 	return x.c, x.processes(ctx, before, o.Listen)
+}
+
+// files verifies the engine's files, where they are this process'.
+func (x *examiner) files(ctx context.Context) (err error) {
+	if v, ok := x.s.eng.(verifier); ok {
+		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, x.c.unreadable)
+	}
+	return err
 }
 
 // examiner fills in a Condition. s serves as its reader: nothing of it runs.
@@ -228,7 +256,8 @@ func (x *examiner) verify(ctx context.Context) error {
 }
 
 func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) error {
-	for row, err := range x.s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+	// What can't be read at all is found in the files.
+	for row, err := range x.s.eng.Scan(ctx, x.s.stageRange(Work{Slot: w.Slot, Partition: w.Partition}, func() {})) {
 		if err != nil {
 			return fmt.Errorf("storage: reading the stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}

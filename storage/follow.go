@@ -228,7 +228,8 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	c := f.cell(w.Slot, w.Partition)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+	missed := false
+	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
 		if err != nil {
 			return fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
@@ -237,6 +238,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 			continue
 		}
 		st := c.stream(r.writer)
+		st.damaged, missed = st.damaged || missed, false
 		if err := f.take(ctx, c, st, r, row.Value, begun, !f.s.opts.Shared); err != nil {
 			return err
 		}

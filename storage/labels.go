@@ -60,6 +60,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}
+	r.tellDamage()
 	t := &textSet{r: r, seen: map[string]struct{}{}}
 	if err := r.heed(ctx); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 // can't be understood without it, or not yet.
 func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*generation, error) {
 	l := newLoader(s, w)
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
@@ -57,6 +57,7 @@ type loader struct {
 	writer string
 	of     *stream // the writer's
 	lost   int     // samples that nothing explains
+	missed bool    // rows before the next one can't be read
 }
 
 func newLoader(s *Store, w Work) *loader {
@@ -72,6 +73,7 @@ func (l *loader) blob(ctx context.Context, r stageRow, b []byte) error {
 	if l.of == nil || l.writer != r.writer {
 		l.writer, l.of = r.writer, &stream{}
 	}
+	l.of.damaged, l.missed = l.of.damaged || l.missed, false
 	err := l.decode(ctx, l.of, r, b, func() bool { return l.s.unexplained.mayWait(l.s, damagedRow{l.slot, l.partition, r}) })
 	if err != nil {
 		return err
@@ -136,6 +138,23 @@ func (s *Store) noteDamage(slot int64, partition int, r stageRow, err error) {
 	if s.damage.add(damagedRow{slot, partition, r}, err) {
 		s.corrupt(engine.Stage, err)
 	}
+}
+
+// stageRange is all of a slot's stage; missed is called before a row if there are rows before it that can't be read.
+func (s *Store) stageRange(w Work, missed func()) engine.Range {
+	rows := engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}
+	rows.Damaged = func(d engine.Damage) {
+		at := damagedRow{slot: w.Slot, partition: w.Partition}
+		if d.After != nil {
+			at.row = stageRow{writer: d.After[0].Text, seq: d.After[1].Int + 1}
+		}
+		e := s.gapOf(&rows, d)
+		if s.damage.add(at, e) {
+			s.corrupt(engine.Stage, e)
+		}
+		missed()
+	}
+	return rows
 }
 
 // noteOrphans counts samples that nothing explains: their blob leans on one that was never durable, so they

@@ -57,6 +57,7 @@ type request struct {
 	use    *tenant.Use
 	warnMu sync.Mutex
 	warn   func(error)
+	told   map[string]bool // the gaps that warn was told of
 }
 
 func (s *Store) newRequest(ctx context.Context, q Query) *request {
@@ -114,8 +115,11 @@ func (r *request) corrupt(err *CorruptRowError) {
 	r.tell(err)
 }
 
-// scan yields the rows of a partition to row, which must keep copies.
+// scan yields the rows of a partition to row, which must keep copies. What can't be read is told of, and left out.
 func (r *request) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+	if rows.Damaged == nil {
+		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
+	}
 	for rw, err := range r.s.eng.Scan(ctx, rows) {
 		if err != nil {
 			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)

@@ -70,10 +70,17 @@ func (l *windowList) forget(window int64) {
 
 // windowsOf lists the windows from first to last in which a tenant may have rows, in order.
 func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{
+	return s.windowsAround(ctx, tenant, first, last, s.noteGap)
+}
+
+// windowsAround is windowsOf; missed is told of what can't be read.
+func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) (windows []int64, err error) {
+	rows := engine.Range{
 		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, KeysOnly: true,
 		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},
-	}) {
+	}
+	rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
+	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing windows of %q: %w", tenant, err)
 		}
@@ -87,13 +94,11 @@ const allWindows = int64(math.MaxInt64)
 
 // Tenants lists the tenants that have, or had, sealed rows or metadata.
 func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}) {
-		if err != nil {
-			return nil, fmt.Errorf("storage: listing tenants: %w", err)
-		}
+	err = s.scanAll(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}, func(row engine.Row) error {
 		names = append(names, strings.Clone(row.Clustering[0].Text))
-	}
-	return names, nil
+		return nil
+	})
+	return names, err
 }
 
 // expiresAfter returns when rows of a window that are kept so long may vanish, seconds since 1970; 0: never.

@@ -32,12 +32,16 @@ type sealedWindow struct {
 // windows finds the windows of a resolution in the request's range that have marks, in the order of time. What
 // is sealed after this was called is not in them, so the head must have been asked before.
 func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
+	r.tellKeptGaps()
 	p := r.s.period
 	minT := max(r.minT, r.earliest(res)+1)
 	if minT > r.maxT {
 		return nil, nil
 	}
-	list, err := r.s.windowsOf(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT))
+	list, err := r.s.windowsAround(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT), func(e *DamagedRowsError) {
+		r.s.noteGap(e)
+		r.tellGap(e)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +203,16 @@ func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, 
 
 // shardsOfAll sets the shards of the metrics that have several.
 func (r *request) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
-	return r.scan(ctx, engine.Range{Table: engine.Shards, Partition: shardsPartition(window, r.tenant)}, func(row engine.Row) error {
+	rows := engine.Range{Table: engine.Shards, Partition: shardsPartition(window, r.tenant)}
+	rows.Damaged = func(d engine.Damage) {
+		r.s.noteGap(r.s.gapOf(&rows, d))
+		for i := range names {
+			if between(names[i].name, d) {
+				names[i].shards = lostShards
+			}
+		}
+	}
+	return r.scan(ctx, rows, func(row engine.Row) error {
 		name := row.Clustering[0].Text
 		i, ok := slices.BinarySearchFunc(names, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
 		if ok {

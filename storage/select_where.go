@@ -2,9 +2,11 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -140,6 +142,9 @@ func (r *request) unfitSlots(ctx context.Context, rolled []sealedWindow, sums ma
 	missing := map[int64]bool{}
 	for window := range byWindow {
 		marks, err := r.s.unrolled(ctx, r.tenant, window)
+		if errors.Is(err, engine.ErrCorrupt) {
+			return unfit, nil // Nobody knows which: samples answer where there are any, and what is missing was told.
+		}
 		if err != nil {
 			return nil, err
 		}

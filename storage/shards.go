@@ -219,16 +219,28 @@ func (s *Store) readShards(ctx context.Context, window int64, tenant, metric str
 	return n, nil
 }
 
-// shardsValue reads the row of a metric's shards; nil: there is none.
+// between says whether a name lies where names can't be read.
+func between(name string, d engine.Damage) bool {
+	return (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text)
+}
+
+// shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, that is named, and the
+// value is the greatest number, for whoever looks into too many shards misses nothing.
 func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string) ([]byte, error) {
 	name := engine.Key{engine.Text(metric)}
-	for row, err := range s.eng.Scan(ctx, engine.Range{
-		Table: engine.Shards, Partition: shardsPartition(window, tenant), From: name, To: name,
-	}) {
+	rows, lost := engine.Range{Table: engine.Shards, Partition: shardsPartition(window, tenant), From: name, To: name}, false
+	rows.Damaged = func(d engine.Damage) {
+		lost = true
+		s.noteGap(s.gapOf(&rows, d))
+	}
+	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the shards of %q: %w", metric, err)
 		}
 		return slices.Clone(row.Value), nil
+	}
+	if lost {
+		return binary.AppendUvarint(nil, lostShards), nil
 	}
 	return nil, nil
 }

@@ -186,6 +186,8 @@ type Store struct {
 	processes *processes
 	// damage is what the rebuild of the head could not read.
 	damage damage
+	// gaps is what queries could not read.
+	gaps gaps
 	// unexplained are the stage rows that sealing leaves for a while.
 	unexplained unexplained
 	cache       *cache

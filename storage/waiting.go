@@ -96,7 +96,16 @@ func (s *Store) SlotEnd(slot int64) int64 { return s.period.slotEnd(slot) }
 func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err error) {
 	born := s.created.UnixMilli()
 	slot, hour = s.period.slotOf(born-youngMS), floorDiv(born, hourMS)-hourLag
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Low, Partition: lowPartition(partition)}) {
+	rows := engine.Range{Table: engine.Low, Partition: lowPartition(partition)}
+	// Where the marks can't be read, what this process knows of them stands, or that there are none: then it looks
+	// everywhere, which takes long and misses nothing.
+	rows.Damaged = func(d engine.Damage) {
+		s.noteGap(s.gapOf(&rows, d))
+		if known, knownSlot, knownHour := s.lowest[partition].get(); known {
+			slot, hour = knownSlot, knownHour
+		}
+	}
+	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
 			return 0, 0, fmt.Errorf("storage: reading the marks of partition %d: %w", partition, err)
 		}
@@ -128,13 +137,15 @@ func (l *lowest) set(slot, hour int64) {
 	l.known, l.slot, l.hour = true, slot, hour
 }
 
+func (l *lowest) get() (known bool, slot, hour int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known, l.slot, l.hour
+}
+
 // lowestMarks returns a partition's marks, which are read only if they aren't known.
 func (s *Store) lowestMarks(ctx context.Context, partition int) (slot, hour int64, err error) {
-	l := &s.lowest[partition]
-	l.mu.Lock()
-	known, slot, hour := l.known, l.slot, l.hour
-	l.mu.Unlock()
-	if known {
+	if known, slot, hour := s.lowest[partition].get(); known {
 		return slot, hour, nil
 	}
 	return s.marks(ctx, partition)
@@ -177,15 +188,13 @@ func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendi
 }
 
 func (s *Store) pendingOf(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(partition, hour), KeysOnly: true}) {
-		if err != nil {
-			return nil, fmt.Errorf("storage: reading pending work of partition %d: %w", partition, err)
-		}
+	err = s.scanAll(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(partition, hour), KeysOnly: true}, func(row engine.Row) error {
 		rows = append(rows, pendingRow{hour: hour, slot: row.Clustering[0].Int, row: stageRow{
 			writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int,
 		}})
-	}
-	return rows, nil
+		return nil
+	})
+	return rows, err
 }
 
 // Advance moves a partition's marks past what is sealed: the mark of slots only over those that are older

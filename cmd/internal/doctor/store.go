@@ -38,6 +38,7 @@ func Store(c *storage.Condition, o StoreOptions) (found []Finding) {
 	}
 	found = append(found, waiting(c, o)...)
 	found = append(found, damaged(c, o)...)
+	found = append(found, unreadable(c, o)...)
 	return append(found, expired(c)...)
 }
 
@@ -166,6 +167,21 @@ func damaged(c *storage.Condition, o StoreOptions) []Finding {
 	}
 	return []Finding{{Error, fmt.Sprintf("%s can't be read: %s", plural(c.DamagedRows, "staged blob"), listed(names)),
 		"their samples are missing from answers, which say so; the rows stay and are never sealed", do}}
+}
+
+// unreadable names what of the files is damaged, where a directory is looked at.
+func unreadable(c *storage.Condition, o StoreOptions) []Finding {
+	if c.Unreadable == 0 && c.Files == 0 {
+		return nil
+	}
+	if c.Unreadable == 0 {
+		return []Finding{ok("%s, %d bytes: every block is as it was written", plural(c.Files, "file"), c.FileBytes)}
+	}
+	return []Finding{{Error, fmt.Sprintf("%s: %s", plural(c.Unreadable, "damaged part"), listed(c.Problems)),
+		"the bytes on the disk aren't those that were written: answers lack what was there, and say so; the disk may damage more",
+		"cassia check " + o.Flags + "   # names the metrics and times\n" +
+			"cassia restore --damaged --from=BACKUPS " + o.Flags + "   # mends it from a backup, while no server runs\n" +
+			"look at the disk itself: smartctl -a, dmesg"}}
 }
 
 // expired looks for windows that should have gone.

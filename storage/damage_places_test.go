@@ -1,0 +1,370 @@
+package storage
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+var (
+	damagePlaces = flag.Int("damage.places", 40, "at how many random places of a store's files bytes are turned, one at a time")
+	damageSeed   = flag.Uint64("damage.seed", 0, "where they are; 0: somewhere else each time")
+)
+
+// damagedStore is a small store with some of everything: sealed days in several files, late samples, rollups, staged
+// samples, of two tenants. Its process has ended in order, or was killed.
+type damagedStore struct {
+	fs     *pebble.CrashableFS
+	now    time.Time
+	killed bool
+	want   map[string]map[string][]sample // tenant, series
+	shown  map[string][]string            // tenant: see others
+}
+
+const damagedDir = "db"
+
+func (d *damagedStore) options() Options {
+	o := DefaultOptions()
+	o.Now = func() time.Time { return d.now }
+	o.Partitions = 2
+	return o
+}
+
+func (d *damagedStore) open(fs *pebble.CrashableFS) (*pebble.Engine, *Store, error) {
+	o := pebble.DefaultOptions()
+	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.ReserveBytes = fs, 1<<20, 1<<20, 1<<10, 0
+	eng, err := pebble.Open(damagedDir, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := Open(context.Background(), eng, d.options())
+	if err == nil {
+		if err = s.WaitReady(context.Background()); err == nil {
+			return eng, s, nil
+		}
+		_ = s.Close()
+	}
+	return nil, nil, fmt.Errorf("%w (%v)", err, eng.Close())
+}
+
+func newDamagedStore(t *testing.T, killed bool) *damagedStore {
+	d := &damagedStore{fs: pebble.NewCrashableFS(), now: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), killed: killed, want: map[string]map[string][]sample{}, shown: map[string][]string{}}
+	eng, s, err := d.open(d.fs)
+	require.NoError(t, err)
+	ts := &testStore{Store: s, t: t, eng: eng}
+	rng := rand.New(rand.NewPCG(3, 4))
+	write := func(tenant string, from, to time.Duration, step time.Duration) {
+		for i := range 8 {
+			ls := labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%3), "instance", fmt.Sprintf("host-%d", i))
+			var list []sample
+			for at := from; at < to; at += step {
+				list = append(list, sample{d.now.Add(-at).UnixMilli(), rng.Float64()})
+			}
+			slices.Reverse(list)
+			ts.write(tenant, ls, list...)
+			if d.want[tenant] == nil {
+				d.want[tenant] = map[string][]sample{}
+			}
+			all := append(d.want[tenant][ls.String()], list...)
+			sortSamples(all)
+			d.want[tenant][ls.String()] = all
+		}
+	}
+	write("a", 26*time.Hour, 60*time.Hour, 5*time.Minute)
+	write("b", 26*time.Hour, 40*time.Hour, 5*time.Minute)
+	require.NoError(t, s.SealAll(t.Context()))
+	require.NoError(t, eng.Compact(t.Context()))
+	write("a", 5*time.Hour, 26*time.Hour, 5*time.Minute)
+	write("a", 30*time.Hour+time.Second, 31*time.Hour, 5*time.Minute) // late
+	require.NoError(t, s.SealAll(t.Context()))
+	if !killed { // A start writes what the log has to a file.
+		require.NoError(t, s.Close())
+		require.NoError(t, eng.Close())
+		eng, s, err = d.open(d.fs)
+		require.NoError(t, err)
+		ts.Store, ts.eng = s, eng
+	}
+	write("b", time.Minute, 3*time.Hour, time.Minute)
+	if killed {
+		d.waitNoted(t)
+		whole := d.fs.Crash(0, rand.New(rand.NewPCG(1, 1)))
+		require.NoError(t, s.Close())
+		require.NoError(t, eng.Close())
+		d.fs = whole
+		return d
+	}
+	require.NoError(t, s.Close())
+	require.NoError(t, eng.Close())
+	return d
+}
+
+// waitNoted waits until it is noted how long the log is, which happens once a second.
+func (d *damagedStore) waitNoted(t *testing.T) {
+	names, err := d.fs.List(damagedDir)
+	require.NoError(t, err)
+	slices.Sort(names)
+	log := ""
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			log = name
+		}
+	}
+	info, err := d.fs.Stat(damagedDir + "/" + log)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		f, err := d.fs.Open(damagedDir + "/SYNCED")
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		text, err := io.ReadAll(f)
+		return err == nil && strings.Contains(string(text), fmt.Sprintf(`"name":%q,"bytes":%d`, log, info.Size()))
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// answers asks for all samples of a tenant. told are the warnings.
+func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample, told []string, err error) {
+	found, err := s.Select(context.Background(), Query{
+		Tenant: tenant, MinT: -maxTime, MaxT: maxTime,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
+		Warn:     func(err error) { told = append(told, err.Error()) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	got = map[string][]sample{}
+	for _, series := range found {
+		var samples chunk.Samples
+		if err := series.Samples(&samples); err != nil {
+			return nil, told, err
+		}
+		for i, at := range samples.T {
+			got[series.Labels.String()] = append(got[series.Labels.String()], sample{at, samples.V[i]})
+		}
+	}
+	return got, told, nil
+}
+
+// TestDamageAtRandomPlaces turns bytes at random places of a store's files, one at a time. Each time the store opens,
+// and every answer is right or says what is missing, or it refuses in one line that says what to do; Check and Examine
+// notice. -damage.seed and -damage.places repeat a run, and make it longer.
+func TestDamageAtRandomPlaces(t *testing.T) {
+	t.Parallel()
+	seed := *damageSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-damage.seed=%d", seed)
+	stores := []*damagedStore{newDamagedStore(t, false), newDamagedStore(t, true)}
+	for _, d := range stores {
+		eng, s, err := d.open(d.fs.Crash(0, rand.New(rand.NewPCG(1, 1))))
+		require.NoError(t, err)
+		for tenant, want := range d.want {
+			got, told, err := d.answers(s, tenant)
+			require.NoError(t, err)
+			require.Empty(t, told)
+			require.Equal(t, want, got)
+			d.shown[tenant], told, err = d.others(s, tenant)
+			require.NoError(t, err)
+			require.Empty(t, told)
+			require.NotEmpty(t, d.shown[tenant])
+		}
+		require.NoError(t, s.Close())
+		require.NoError(t, eng.Close())
+	}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	outcomes := map[string]int{}
+	for i := range *damagePlaces {
+		d := stores[i%len(stores)]
+		fs := d.fs.Crash(0, rng)
+		name, at, size := turnByte(t, fs, rng)
+		about := fmt.Sprintf("killed %v, byte %d of %s, which has %d, -damage.seed=%d", d.killed, at, name, size, seed)
+		kind := name[strings.LastIndexAny(name, "-.")+1:]
+		if !strings.Contains(name, ".") {
+			kind, _, _ = strings.Cut(name, "-")
+		}
+		outcomes[kind+": "+d.outcome(t, fs, about)]++
+	}
+	for _, what := range slices.Sorted(maps.Keys(outcomes)) {
+		t.Logf("%4d %s", outcomes[what], what)
+	}
+}
+
+// turnByte turns bits of a byte of one of the files: mostly of a sorted one, each byte of which has the same chance.
+func turnByte(t *testing.T, fs *pebble.CrashableFS, rng *rand.Rand) (name string, at, size int64) {
+	names, err := fs.List(damagedDir)
+	require.NoError(t, err)
+	slices.Sort(names)
+	sizes, tables := map[string]int64{}, int64(0)
+	for _, name := range names {
+		info, err := fs.Stat(damagedDir + "/" + name)
+		require.NoError(t, err)
+		if sizes[name] = info.Size(); strings.HasSuffix(name, ".sst") {
+			tables += info.Size()
+		}
+	}
+	if rng.IntN(5) < 3 {
+		left := rng.Int64N(tables)
+		for _, n := range names {
+			if name = n; strings.HasSuffix(n, ".sst") {
+				if left -= sizes[n]; left < 0 {
+					break
+				}
+			}
+		}
+	} else {
+		for name = names[rng.IntN(len(names))]; sizes[name] == 0; {
+			name = names[rng.IntN(len(names))]
+		}
+	}
+	size = sizes[name]
+	f, err := fs.OpenReadWrite(damagedDir+"/"+name, "test")
+	require.NoError(t, err)
+	at = rng.Int64N(size)
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, at)
+	require.NoError(t, err)
+	b[0] ^= byte(1 + rng.IntN(255))
+	_, err = f.WriteAt(b, at)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	require.NoError(t, f.Close())
+	return name, at, size
+}
+
+// outcome opens a damaged store and returns what it does.
+func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about string) string {
+	eng, s, err := d.open(fs)
+	if err != nil {
+		requireHelp(t, err, about)
+		return "refused"
+	}
+	defer func() {
+		require.NoError(t, s.Close(), about)
+		require.NoError(t, eng.Close(), about)
+	}()
+	what := "right"
+	for tenant, want := range d.want {
+		got, told, err := d.answers(s, tenant)
+		if err != nil {
+			requireHelp(t, err, about)
+			what = "an answer refused"
+			continue
+		}
+		if what == "right" && len(told) > 0 {
+			what = "named"
+		}
+		requireNamed(t, want, got, told, about)
+		shown, told, err := d.others(s, tenant)
+		if err != nil {
+			requireHelp(t, err, about)
+		} else if len(told) == 0 {
+			require.Equal(t, d.shown[tenant], shown, about)
+		}
+	}
+	var problems []string
+	_, err = s.Check(t.Context(), func(problem string) { problems = append(problems, problem) })
+	require.NoError(t, err, about)
+	require.NotEmpty(t, problems, about)
+	c, err := Examine(t.Context(), eng, ExamineOptions{Now: d.options().Now})
+	require.NoError(t, err, about)
+	require.Positive(t, c.Unreadable, about)
+	return what
+}
+
+// requireHelp says that an error is one line that says what to do.
+func requireHelp(t *testing.T, err error, about string) {
+	require.Regexp(t, `cassia (restore|check)`, err.Error(), about)
+}
+
+// requireNamed says that every sample that is missing is named by a warning: its time, and its metric if any is named.
+func requireNamed(t *testing.T, want, got map[string][]sample, told []string, about string) {
+	warnings := make([]namedGap, len(told))
+	for i, text := range told {
+		warnings[i] = namedGapOf(text)
+	}
+	for series, list := range want {
+		wanted, have := map[sample]bool{}, map[sample]bool{}
+		for _, x := range list {
+			wanted[x] = true
+		}
+		for _, x := range got[series] {
+			if have[x] = true; !wanted[x] {
+				require.Fail(t, "a sample that nobody wrote", "%s: %s %v", about, series, x)
+			}
+		}
+		for _, x := range list {
+			if !have[x] && !slices.ContainsFunc(warnings, func(g namedGap) bool { return g.names(series, x.t) }) {
+				require.Fail(t, "a sample is missing without a word", "%s: %s at %d, told was only %q", about, series, x.t, told)
+			}
+		}
+	}
+	for series := range got {
+		require.Contains(t, want, series, about)
+	}
+}
+
+// namedGap is what a warning says is missing.
+type namedGap struct {
+	metric   string // of a series' text; "": any
+	from, to time.Time
+}
+
+func namedGapOf(warning string) (g namedGap) {
+	if _, metric, ok := strings.Cut(warning, `metric "`); ok {
+		metric, _, _ = strings.Cut(metric, `"`)
+		g.metric = `__name__="` + metric + `"`
+	}
+	if _, span, ok := strings.Cut(warning, ", from "); ok {
+		var from, to string
+		if n, _ := fmt.Sscanf(span, "%s to %s", &from, &to); n == 2 {
+			g.from, _ = time.Parse(time.RFC3339, from)
+			g.to, _ = time.Parse(time.RFC3339, strings.TrimRight(to, ":,"))
+		}
+	}
+	return g
+}
+
+func (g *namedGap) names(series string, at int64) bool {
+	return strings.Contains(series, g.metric) && (g.from.IsZero() || g.to.IsZero() || g.from.UnixMilli() < at && at <= g.to.UnixMilli())
+}
+
+// others asks for what else queries show: buckets of 5m, how many samples are in each, and the values of a label.
+func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []string, err error) {
+	q := Query{
+		Tenant: tenant, MinT: -maxTime, MaxT: maxTime, Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns, Sorted: true,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
+		Warn:     func(err error) { told = append(told, err.Error()) },
+	}
+	found, err := s.Select(context.Background(), q)
+	if err != nil {
+		return nil, nil, err
+	}
+	var buf BucketBuffers
+	for _, series := range found {
+		var b rollup.Buckets
+		if err := series.Buckets(&b, &buf); err != nil {
+			return nil, told, err
+		}
+		for i, end := range b.End {
+			shown = append(shown, fmt.Sprintf("%s at %d: %v", series.Labels, end, b.Count[i]))
+		}
+	}
+	q.Matchers = nil
+	values, err := s.LabelValues(context.Background(), "instance", q)
+	return append(shown, values...), told, err
+}

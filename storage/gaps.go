@@ -1,0 +1,215 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// DamagedRowsError says that rows can't be read, because the bytes that hold them are damaged: none, or any number.
+// The query goes on without them.
+type DamagedRowsError struct {
+	Table *engine.Table
+	// Tenant and Metric are whose the rows are; "": anybody's, of any metric.
+	Tenant, Metric string
+	// From and To bound the time of what is missing; zero: it isn't known.
+	From, To time.Time
+	Err      error
+
+	// kept says that what was read without them is kept in the cache, so that later queries must be told, too.
+	kept bool
+}
+
+func (e *DamagedRowsError) Error() string {
+	return fmt.Sprintf("storage: left out what can't be read of %s: %v", e.What(), e.Err)
+}
+
+// What names the rows.
+func (e *DamagedRowsError) What() string {
+	what := "table " + e.Table.Name
+	if e.Metric != "" {
+		what += fmt.Sprintf(", metric %q", e.Metric)
+	}
+	if e.Tenant != "" {
+		what += fmt.Sprintf(", tenant %q", e.Tenant)
+	}
+	if !e.From.IsZero() {
+		what += fmt.Sprintf(", from %s to %s", e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339))
+	}
+	return what
+}
+
+func (e *DamagedRowsError) Unwrap() error { return e.Err }
+
+// gapOf names the rows of a scan that can't be read.
+func (s *Store) gapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
+	e := &DamagedRowsError{Table: rows.Table, Err: d.Err}
+	p := rows.Partition
+	window := func(w int64) {
+		k := s.keptWindow("", w)
+		e.From, e.To = k.Start, k.End
+	}
+	switch rows.Table {
+	case engine.Raw, engine.R5m, engine.R1h:
+		window(p[0].Int)
+		e.Tenant, e.Metric = strings.Clone(p[2].Text), strings.Clone(p[3].Text)
+		if rows.Table == engine.Raw {
+			s.narrowToSlots(e, rows, d)
+		} else {
+			e.kept = holdsLabels(rows, d)
+		}
+	case engine.Catalog:
+		window(p[0].Int)
+		e.Tenant, e.kept = strings.Clone(p[2].Text), true
+	case engine.Sealed, engine.Shards, engine.Metadata:
+		window(p[0].Int)
+		e.Tenant, e.kept = strings.Clone(p[1].Text), rows.Table == engine.Shards
+	case engine.Stage, engine.Defined:
+		e.From, e.To = time.UnixMilli(s.period.slotStart(p[0].Int)), time.UnixMilli(s.period.slotEnd(p[0].Int))
+	case engine.Windows, engine.Deletes:
+		e.Tenant = strings.Clone(p[0].Text)
+	case engine.Pending:
+		e.kept = true // What came late is missing in the head.
+	}
+	return e
+}
+
+// holdsLabels says whether the rows may be labels, which come first in a partition.
+func holdsLabels(rows *engine.Range, d engine.Damage) bool {
+	first := rows.From
+	if d.After != nil {
+		first = d.After
+	}
+	return len(first) == 0 || first[0].Int == kindLabels
+}
+
+// narrowToSlots sets which slots the raw rows are of, if they can't be labels.
+func (s *Store) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.Damage) {
+	if e.kept = holdsLabels(rows, d); e.kept {
+		return
+	}
+	first, last := rows.From, rows.To
+	if d.After != nil {
+		first = d.After
+	}
+	if d.Before != nil {
+		last = d.Before
+	}
+	if len(first) > 1 {
+		e.From = time.UnixMilli(first[1].Int)
+	}
+	if len(last) > 1 && len(first) > 0 && last[0].Int == first[0].Int {
+		e.To = time.UnixMilli(s.period.slotEnd(s.period.slotOf(last[1].Int + 1)))
+	}
+}
+
+// gaps remembers what couldn't be read, so that each is counted once, and later queries are told of what the cache
+// lacks.
+type gaps struct {
+	mu   sync.Mutex
+	seen map[string]bool
+	kept []*DamagedRowsError
+}
+
+// maxGaps bounds what is remembered; the log has all of it, and Check.
+const maxGaps = 1000
+
+// add says whether it is new.
+func (g *gaps) add(e *DamagedRowsError) bool {
+	what := e.Error()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.seen[what] || len(g.seen) >= maxGaps {
+		return false
+	}
+	if g.seen == nil {
+		g.seen = map[string]bool{}
+	}
+	g.seen[what] = true
+	if e.kept {
+		g.kept = append(g.kept, e)
+	}
+	return true
+}
+
+// noteGap names rows that can't be read, and counts them once.
+func (s *Store) noteGap(e *DamagedRowsError) {
+	if s.gaps.add(e) {
+		s.corrupt(e.Table, e)
+	}
+}
+
+// Damaged returns how many times rows were met that can't be read, each counted once.
+func (s *Store) Damaged() int {
+	s.gaps.mu.Lock()
+	defer s.gaps.mu.Unlock()
+	s.damage.mu.Lock()
+	defer s.damage.mu.Unlock()
+	return len(s.gaps.seen) + len(s.damage.rows)
+}
+
+// scanAll scans rows whose loss is named, and hinders nobody: each row to row, which must keep copies.
+func (s *Store) scanAll(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+	rows.Damaged = func(d engine.Damage) { s.noteGap(s.gapOf(&rows, d)) }
+	for rw, err := range s.eng.Scan(ctx, rows) {
+		if err != nil {
+			return fmt.Errorf("storage: reading table %s: %w", rows.Table, err)
+		}
+		if err := row(rw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxTold bounds how many gaps a query is told of one by one.
+const maxTold = 50
+
+// missed counts, logs and tells of rows of a scan that can't be read.
+func (r *request) missed(rows *engine.Range, d engine.Damage) {
+	e := r.s.gapOf(rows, d)
+	r.s.noteGap(e)
+	r.tellGap(e)
+}
+
+// tellGap tells of each once.
+func (r *request) tellGap(e *DamagedRowsError) {
+	what := e.What()
+	r.warnMu.Lock()
+	if r.told == nil {
+		r.told = map[string]bool{}
+	}
+	told := r.told[what] || len(r.told) >= maxTold
+	r.told[what] = true
+	r.warnMu.Unlock()
+	if !told {
+		r.tell(e)
+	}
+}
+
+// tellKeptGaps tells of what is missing in the cache and may concern the request.
+func (r *request) tellKeptGaps() {
+	g := &r.s.gaps
+	g.mu.Lock()
+	kept := g.kept
+	g.mu.Unlock()
+	if len(kept) == 0 {
+		return
+	}
+	name, one := r.oneMetric()
+	for _, e := range kept {
+		if e.Tenant != "" && e.Tenant != r.tenant || one && e.Metric != "" && e.Metric != name {
+			continue
+		}
+		if e.From.IsZero() || e.From.UnixMilli() < r.maxT && e.To.UnixMilli() >= r.minT {
+			r.tellGap(e)
+		}
+	}
+}
+
+// lostShards stands in where a number of shards can't be read: all that there may be are looked into.
+const lostShards = maxShards
