@@ -62,7 +62,7 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if stats.Removed > 0 {
 		fmt.Printf("removed %d older backups\n", stats.Removed)
 	}
-	return nil
+	return c.tellVerified(stats)
 }
 
 // snapshot makes one and returns its name: by itself where no server uses the directory, else the server does.

@@ -13,12 +13,16 @@ import (
 )
 
 func addRestore(app *kingpin.Application) subcommand {
-	cmd := app.Command("restore", "Make a data directory of a backup, and verify everything in it.")
-	dir := cmd.Flag("storage.path", "Directory to make; it must be empty, or not there.").Default("data").String()
+	cmd := app.Command("restore", "Make a data directory of a backup, and verify everything in it. With --damaged: mend one.")
+	dir := cmd.Flag("storage.path", "Directory to make; it must be empty, or not there. With --damaged: the one to mend.").Default("data").String()
 	from := cmd.Flag("from", "Folder of the backups.").Required().String()
-	name := cmd.Flag("backup", "Name of the backup. Default: the newest one.").String()
+	name := cmd.Flag("backup", "Name of the backup. Default: the newest one in which nothing is damaged.").String()
 	verify := cmd.Flag("check", "Look at every row afterwards, as cassia check does.").Default("true").Bool()
+	m := addMending(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		if m.damaged {
+			return m.run(ctx, *from, *name, *dir, *verify)
+		}
 		begun := time.Now()
 		stats, err := pebble.Restore(ctx, *from, *name, *dir)
 		if err != nil {

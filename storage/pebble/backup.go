@@ -46,6 +46,8 @@ type backedUp struct {
 	Version int            `json:"version"`
 	Taken   time.Time      `json:"taken"`
 	Files   []backedUpFile `json:"files"`
+	// Damaged names what was damaged already where it was copied from.
+	Damaged []string `json:"damaged,omitempty"`
 }
 
 // backedUpFile is one file of a backup. Changed is its time in the engine's directory, nanoseconds since 1970.
@@ -54,6 +56,8 @@ type backedUpFile struct {
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"`
 	SHA256  string `json:"sha256"`
+	// Verified says that every block had its checksum when the file was copied.
+	Verified bool `json:"verified,omitempty"`
 }
 
 // BackupStats says what a backup or a restore did: how many files there are and their bytes, and how many of them
@@ -65,11 +69,14 @@ type BackupStats struct {
 	Name               string
 	Taken              time.Time
 	LeftOver           []string // names of backups that were begun and not finished, which were removed
+	Verified           int      // files of which every block was compared with its checksum
+	Damaged            []string // what was damaged already where it was copied from: then no older backup was removed
+	Rotten             []string // files of the backup before that aren't what was backed up
 }
 
 // Backup copies a checkpoint, which nobody changes, into folder under a name. What the newest backup there has
-// already isn't copied again. The backup is complete and on the disk when Backup returns without an error; an end in
-// the middle leaves none. Of the backups there the newest keep stay; 0: all.
+// already isn't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
+// end in the middle leaves none. Of the backups there the newest keep stay that are whole; 0: all.
 func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now time.Time) (stats BackupStats, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
@@ -99,13 +106,15 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	if err := fileutil.Rename(c.to, filepath.Join(folder, name)); err != nil {
 		return stats, fmt.Errorf("pebble: %w", err)
 	}
-	for keep > 0 && len(before)+1 > keep {
+	if len(stats.Damaged) > 0 {
+		return stats, nil
+	}
+	for _, old := range superseded(folder, before, keep) {
 		// The list goes first: what is removed in part isn't taken for a whole backup.
-		gone := filepath.Join(folder, before[0])
+		gone := filepath.Join(folder, old)
 		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {
 			return stats, fmt.Errorf("pebble: removing an old backup: %w", err)
 		}
-		before = before[1:]
 		stats.Removed++
 	}
 	return stats, nil
@@ -130,7 +139,7 @@ func backups(folder string) (complete, partial []string, err error) {
 }
 
 // Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the
-// newest one. The files are compared with the backup's list; an end in the middle leaves dir as it was.
+// newest whole one. The files are compared with the backup's list; an end in the middle leaves dir as it was.
 func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
@@ -140,7 +149,9 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 		if len(names) == 0 {
 			return stats, fmt.Errorf("%w in %s", ErrNoBackup, folder)
 		}
-		name = names[len(names)-1]
+		if name = newestWhole(folder, names); name == "" {
+			return stats, fmt.Errorf("%w in %s in which nothing is damaged; --backup=%s is the newest of the others", ErrNoBackup, folder, names[len(names)-1])
+		}
 	}
 	from := filepath.Join(folder, name)
 	list, err := readList(from)
@@ -237,7 +248,7 @@ func (c *copier) run(now time.Time) error {
 		}
 		f, ok := known[e.Name()]
 		// The files of rows never change under one name, and a checkpoint links to them, so their time stays, too.
-		if ok = ok && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano(); ok {
+		if ok = ok && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && c.isShared(f); ok {
 			ok = os.Link(filepath.Join(c.before, f.Name), filepath.Join(c.to, f.Name)) == nil
 		}
 		if ok {
@@ -247,6 +258,9 @@ func (c *copier) run(now time.Time) error {
 			return err
 		}
 		list.Files = append(list.Files, f)
+	}
+	if err := c.verify(&list); err != nil {
+		return err
 	}
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -82,48 +83,69 @@ func (l *ledger) name(path string) (base string, ok bool) {
 	return base, isNoted(base)
 }
 
+// ledgerProblem is what is wrong with a file.
+type ledgerProblem struct {
+	file string
+	err  error
+}
+
+func (p ledgerProblem) Error() string { return p.err.Error() }
+func (p ledgerProblem) Unwrap() error { return p.err }
+
 // openLedger reads the ledger of a directory, if it has one, and verifies what it says. Its error names the first file
 // that isn't as it was, and what to do.
 func openLedger(files vfs.FS, dir string) (*ledger, error) {
+	l, problems := readLedger(files, dir)
+	if len(problems) > 0 {
+		return nil, problems[0]
+	}
+	return l, nil
+}
+
+// readLedger returns the ledger and all that is wrong; nil: the ledger itself is.
+func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	l := &ledger{fs: files, dir: dir, files: map[string]*written{}, stop: make(chan struct{})}
 	text, err := readWhole(files, files.PathJoin(dir, ledgerName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil // A new directory, or one of an earlier release.
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pebble: open %s: %w", dir, err)
+		return nil, []ledgerProblem{{ledgerName, fmt.Errorf("pebble: open %s: %w", dir, err)}}
 	}
-	list, err := parseLedger(text)
-	if err != nil {
-		return nil, damagedFile(dir, ledgerName, "what it says of the other files can't be told")
+	if err := l.parse(text); err != nil {
+		return nil, []ledgerProblem{{ledgerName, damagedFile(dir, ledgerName, "what it says of the other files can't be told")}}
 	}
-	for _, n := range list.Files {
-		sum := uint32(0)
-		if _, err := fmt.Sscanf(n.CRC32C, "%08x", &sum); err != nil {
-			return nil, damagedFile(dir, ledgerName, "what it says of the other files can't be told")
-		}
-		l.files[n.Name] = &written{bytes: n.Bytes, synced: n.Bytes, sum: sum, syncSum: sum}
-	}
-	if problems := l.verify(); len(problems) > 0 {
-		return nil, errors.Join(problems[0])
-	}
-	return l, nil
+	return l, l.verify()
 }
 
-func parseLedger(text []byte) (list ledgerText, err error) {
+// parse sets what a ledger's text says.
+func (l *ledger) parse(text []byte) error {
 	sum, rest, ok := bytes.Cut(text, []byte(" "))
 	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(rest, castagnoli)) {
-		return list, errors.New("checksum doesn't match")
+		return errLedger
 	}
-	return list, json.Unmarshal(rest, &list)
+	var list ledgerText
+	if err := json.Unmarshal(rest, &list); err != nil {
+		return fmt.Errorf("%w: %w", errLedger, err)
+	}
+	for _, n := range list.Files {
+		sum, err := strconv.ParseUint(n.CRC32C, 16, 32)
+		if err != nil || !isNoted(n.Name) {
+			return errLedger
+		}
+		l.files[n.Name] = &written{bytes: n.Bytes, synced: n.Bytes, sum: uint32(sum), syncSum: uint32(sum)}
+	}
+	return nil
 }
+
+var errLedger = errors.New("pebble: not a note of what is synced")
 
 func damagedFile(dir, name, what string) error {
 	return fmt.Errorf("pebble: %w: file %s of %s: %s; restore a backup (cassia restore), or see what cassia restore --damaged can mend", engine.ErrCorrupt, name, dir, what)
 }
 
 // verify compares the files with what was synced of them.
-func (l *ledger) verify() (problems []error) {
+func (l *ledger) verify() (problems []ledgerProblem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
@@ -132,16 +154,21 @@ func (l *ledger) verify() (problems []error) {
 			continue
 		}
 		n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
+		what := ""
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			problems = append(problems, damagedFile(l.dir, name, "it is gone, and nothing that runs here has removed it; acknowledged writes may be lost"))
+			what = "it is gone, and nothing that runs here has removed it"
 		case err != nil:
-			problems = append(problems, fmt.Errorf("pebble: verify %s: %w", name, err))
+			problems = append(problems, ledgerProblem{name, fmt.Errorf("pebble: verify %s: %w", name, err)})
+			continue
 		case n < w.synced:
-			problems = append(problems, damagedFile(l.dir, name, fmt.Sprintf("it has %d of at least %d bytes; acknowledged writes may be lost", n, w.synced)))
+			what = fmt.Sprintf("it has %d of at least %d bytes", n, w.synced)
 		case sum != w.syncSum:
-			problems = append(problems, damagedFile(l.dir, name, fmt.Sprintf("its first %d bytes aren't those that were written; acknowledged writes may be lost", w.synced)))
+			what = fmt.Sprintf("its first %d bytes aren't those that were written", w.synced)
+		default:
+			continue
 		}
+		problems = append(problems, ledgerProblem{name, damagedFile(l.dir, name, what+"; acknowledged writes may be lost")})
 	}
 	return problems
 }

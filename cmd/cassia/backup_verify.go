@@ -1,0 +1,24 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// tellVerified says what of the backup was verified, and what is damaged. Its error says that the backup doesn't hold
+// all that there was.
+func (c *backupCommand) tellVerified(stats pebble.BackupStats) error {
+	fmt.Printf("verified: %d files block by block, the %d others against their checksums\n", stats.Verified, stats.Files-stats.Verified)
+	for _, text := range stats.Rotten {
+		fmt.Println(text)
+	}
+	for _, text := range stats.Damaged {
+		fmt.Println(text)
+	}
+	if len(stats.Damaged) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s already; the backup %s says so and no older one was removed; cassia check names what is missing, cassia restore --damaged --from=%s mends it from an older backup",
+		c.dir, count(len(stats.Damaged), "part")+" damaged", stats.Name, c.to)
+}

@@ -1,0 +1,146 @@
+package pebble
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// overwrite puts 64 other bytes in the middle of the largest file that matches.
+func overwrite(t *testing.T, pattern string) string {
+	files, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	size := func(path string) int64 {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		return info.Size()
+	}
+	path := slices.MaxFunc(files, func(a, b string) int { return int(size(a) - size(b)) })
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte(strings.Repeat("rot ", 16)), size(path)/2)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return path
+}
+
+// A backup of damaged files says so, takes no other's place, isn't restored unless it is named, and mends nothing; the
+// one before mends the directory, and what came after it stays.
+func TestBackupOfDamage(t *testing.T) {
+	b := newBackedUp(t)
+	for range 3 {
+		b.write()
+	}
+	_, err := b.backup(t.Context(), "a", 1)
+	require.NoError(t, err)
+	b.write()
+	overwrite(t, filepath.Join(b.dir, "*.sst"))
+
+	stats, err := b.backup(t.Context(), "b", 1)
+	require.NoError(t, err)
+	require.Len(t, stats.Damaged, 1)
+	require.Zero(t, stats.Removed, "a whole one isn't given for it")
+	require.Equal(t, 3, b.restored(""), "the newest whole one")
+	_, err = Mend(t.Context(), b.folder, b.dir, false)
+	require.ErrorIs(t, err, engine.ErrLocked)
+
+	require.NoError(t, b.e.Close())
+	mended, err := Mend(t.Context(), b.folder, b.dir, false)
+	require.NoError(t, err)
+	require.Len(t, mended.Mended, 1)
+	require.Contains(t, mended.Mended[0], "backup a")
+	require.Empty(t, mended.Left)
+	require.Empty(t, mended.Lost)
+	b.e, err = Open(b.dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Equal(t, 4, stageRows(t, b.e))
+	stats, err = b.backup(t.Context(), "c", 1)
+	require.NoError(t, err)
+	require.Empty(t, stats.Damaged)
+	require.Equal(t, 2, stats.Removed, "the damaged one goes with what is older")
+	require.Equal(t, 4, b.restored(""))
+}
+
+// What no backup has is left as it is, and said.
+func TestMendWithoutBackup(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	require.NoError(t, b.e.Close())
+	require.NoError(t, os.RemoveAll(filepath.Join(b.folder, "a")))
+	path := overwrite(t, filepath.Join(b.dir, "*.sst"))
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	stats, err := Mend(t.Context(), b.folder, b.dir, false)
+	require.NoError(t, err)
+	require.Len(t, stats.Left, 1)
+	require.Contains(t, stats.Left[0], filepath.Base(path))
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	b.e, err = Open(b.dir, DefaultOptions())
+	require.NoError(t, err)
+}
+
+// A file that backups share and that has rotted there is copied anew.
+func TestSharedFileRots(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	overwrite(t, filepath.Join(b.folder, "a", "*.sst"))
+	stats, err := b.backup(t.Context(), "b", 0)
+	require.NoError(t, err)
+	require.Len(t, stats.Rotten, 1)
+	require.Empty(t, stats.Damaged)
+	require.Equal(t, 1, b.restored("b"))
+}
+
+// A log that is shorter than what was synced of it is refused, and given up only where that is asked for.
+func TestLogCut(t *testing.T) {
+	for about, damage := range map[string]func(t *testing.T, path string){
+		"emptied": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 0)) },
+		"gone":    func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
+		"changed": func(t *testing.T, path string) { overwrite(t, path) },
+	} {
+		t.Run(about, func(t *testing.T) {
+			b := newBackedUp(t)
+			b.write()
+			for seq := range int64(500) { // in the log only
+				require.NoError(t, b.e.Write(t.Context(), stageBatch(100+seq, "v")))
+			}
+			require.NoError(t, os.MkdirAll(b.folder, 0o755))
+			require.NoError(t, b.e.Close())
+			logs, err := filepath.Glob(filepath.Join(b.dir, "*.log"))
+			require.NoError(t, err)
+			damage(t, logs[len(logs)-1])
+
+			_, err = Open(b.dir, DefaultOptions())
+			require.ErrorIs(t, err, engine.ErrCorrupt)
+			require.ErrorContains(t, err, filepath.Base(logs[len(logs)-1]))
+			require.ErrorContains(t, err, "cassia restore")
+			stats, err := Mend(t.Context(), b.folder, b.dir, false)
+			require.NoError(t, err)
+			require.Len(t, stats.Left, 1)
+			_, err = Open(b.dir, DefaultOptions())
+			require.ErrorIs(t, err, engine.ErrCorrupt, "nothing is given up unasked")
+
+			stats, err = Mend(t.Context(), b.folder, b.dir, true)
+			require.NoError(t, err)
+			require.Empty(t, stats.Left)
+			require.Len(t, stats.Lost, 1)
+			b.e, err = Open(b.dir, DefaultOptions())
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, stageRows(t, b.e), 1)
+			require.Less(t, stageRows(t, b.e), 501)
+		})
+	}
+}
