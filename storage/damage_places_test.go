@@ -280,7 +280,7 @@ func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about strin
 	_, err = s.Check(t.Context(), func(problem string) { problems = append(problems, problem) })
 	require.NoError(t, err, about)
 	require.NotEmpty(t, problems, about)
-	c, err := Examine(t.Context(), eng, ExamineOptions{Now: d.options().Now})
+	c, err := Examine(t.Context(), eng, ExamineOptions{Files: true, Now: d.options().Now})
 	require.NoError(t, err, about)
 	require.Positive(t, c.Unreadable, about)
 	return what

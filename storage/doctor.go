@@ -40,6 +40,9 @@ type ExamineOptions struct {
 	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
 	// look, and no process is known to live.
 	Listen func(ctx context.Context) error
+	// Files asks for all of the engine's files to be verified, where they are this process': it reads all of the disk.
+	// Otherwise what queries have met of damage since the engine was opened is told.
+	Files bool
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -165,7 +168,11 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if err := x.c.goOn(err); err != nil {
 		return nil, err
 	}
-	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, x.files} {
+	files := x.knownFiles
+	if o.Files {
+		files = x.files
+	}
+	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, files} {
 		if err := x.c.goOn(look(ctx)); err != nil {
 			return nil, err
 		}
@@ -179,6 +186,16 @@ func (x *examiner) files(ctx context.Context) (err error) {
 		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, x.c.unreadable)
 	}
 	return err
+}
+
+// knownFiles tells what the engine has met of damage.
+func (x *examiner) knownFiles(context.Context) error {
+	if e, ok := x.s.eng.(interface{ DamagedFiles() []string }); ok {
+		for _, problem := range e.DamagedFiles() {
+			x.c.unreadable(problem)
+		}
+	}
+	return nil
 }
 
 // examiner fills in a Condition. s serves as its reader: nothing of it runs.

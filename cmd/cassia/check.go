@@ -23,8 +23,8 @@ func check(ctx context.Context, o offline, s *storage.Store) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d blobs not yet sealed; %d tenants, %d windows, %d metrics, %d series a window, %d chunks of %d bytes with %d samples, %d rollup chunks of %d bytes: %d problems\n",
-		stats.Blobs, stats.Tenants, stats.Windows, stats.Metrics, stats.Series, stats.Chunks, stats.Bytes, stats.Samples, stats.Rollups, stats.RollupBytes, stats.Problems)
+	fmt.Printf("%d blobs not yet sealed; %d tenants, %d windows, %d metrics, %d series a window, %d chunks of %d bytes with %d samples, %d rollup chunks of %d bytes, %d files of %d bytes: %d problems\n",
+		stats.Blobs, stats.Tenants, stats.Windows, stats.Metrics, stats.Series, stats.Chunks, stats.Bytes, stats.Samples, stats.Rollups, stats.RollupBytes, stats.Files, stats.FileBytes, stats.Problems)
 	if stats.Problems > 0 {
 		return fmt.Errorf("%s: %d problems", o.Where(), stats.Problems)
 	}

@@ -28,6 +28,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 	cmd := app.Command("doctor", "Look at the cluster or the directory as an operator would, and say what is wrong, why it matters, and what to do. "+
 		"Nothing is changed. Ends with status 1 if something is an error.")
 	x := &examination{Engine: config.RegisterEngine(cmd), now: time.Now}
+	cmd.Flag("verify-files", "Compare all that a directory's files hold with their checksums, which reads the whole of it.").Default("true").BoolVar(&x.files)
 	retention := config.RetentionFlags(cmd)
 	asJSON := cmd.Flag("json", "Write the findings as JSON.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
@@ -51,7 +52,9 @@ type examination struct {
 	*config.Engine
 	retention config.Retention
 	now       func() time.Time
-	found     []doctor.Finding
+	// files asks for all files to be verified.
+	files bool
+	found []doctor.Finding
 }
 
 func (x *examination) add(findings ...doctor.Finding) { x.found = append(x.found, findings...) }
@@ -142,7 +145,7 @@ func unopened(err error) doctor.Finding {
 func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *storage.Condition {
 	c, err := storage.Examine(ctx, eng, storage.ExamineOptions{
 		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour,
-		TenantRetention: x.retention.Tenants, Classes: x.retention.Classes, Listen: listen, Now: x.now,
+		TenantRetention: x.retention.Tenants, Classes: x.retention.Classes, Listen: listen, Files: x.files, Now: x.now,
 	})
 	switch {
 	case errors.Is(err, storage.ErrNoStore):

@@ -95,6 +95,9 @@ func (e *exporting) export(ctx context.Context) error {
 		if stats.Corrupt > 0 {
 			return fmt.Errorf("%s could not be read and are left out: cassia check names them", count(stats.Corrupt, "row"))
 		}
+		if n := s.Damaged(); n > 0 {
+			return fmt.Errorf("%s of the store can't be read, and what they held may be missing: cassia check names them", count(n, "part"))
+		}
 		return nil
 	})
 }
