@@ -48,6 +48,7 @@
 //   - Chunk: sealed samples of a series within a slot, see package chunk. Late ones make one more chunk.
 //   - Delete: a row that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
 //     exempt from it. Clean: rewritten without what is deleted.
+//   - Gap: rows that a query or Check can't read, because the engine's files are damaged there.
 //   - Mark: a row that says that a slot was sealed once more. A window's marks are the version of its rows.
 //
 // # Rules that everything here keeps
@@ -59,7 +60,8 @@
 //   - A reader takes the head first, then the marks, then the rows (I4).
 //   - A delete is about what was sealed before it, and about nothing else (decisions/012).
 //   - Every queue, cache and answer has a limit in bytes (I6).
-//   - What is corrupt is named by its row, counted and left out (I8). Check finds all of it.
+//   - What is corrupt is named by its row, or where rows can't be read by metric and time, counted and left out (I8). What
+//     removes data ends there with an error instead. Check finds all of it (decisions/020).
 //
 // FORMAT.md describes what is stored, byte by byte. decisions/ holds what was decided against the obvious.
 package storage

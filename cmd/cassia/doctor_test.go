@@ -20,8 +20,19 @@ import (
 // examine runs the command's work with flags, at some time.
 func examine(t *testing.T, now time.Time, retention time.Duration, flags ...string) (found []doctor.Finding, text string, err error) {
 	t.Helper()
+	return examineAs(t, &examination{retention: config.Retention{Raw: retention}, now: func() time.Time { return now }}, flags...)
+}
+
+// examineFiles does the same, for ever kept, with all files verified.
+func examineFiles(t *testing.T, now time.Time, flags ...string) (found []doctor.Finding, text string, err error) {
+	t.Helper()
+	return examineAs(t, &examination{files: true, now: func() time.Time { return now }}, flags...)
+}
+
+func examineAs(t *testing.T, x *examination, flags ...string) (found []doctor.Finding, text string, err error) {
+	t.Helper()
 	app := kingpin.New("cassia", "")
-	x := &examination{Engine: config.RegisterEngine(app.Command("doctor", "")), retention: config.Retention{Raw: retention}, now: func() time.Time { return now }}
+	x.Engine = config.RegisterEngine(app.Command("doctor", ""))
 	_, err = app.Parse(append([]string{"doctor"}, flags...))
 	require.NoError(t, err)
 	require.NoError(t, x.Validate())

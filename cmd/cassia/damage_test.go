@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// sealedDirectory makes a directory with sealed days of some metrics, in one large file.
+func sealedDirectory(t *testing.T, now time.Time) string {
+	dir := filepath.Join(t.TempDir(), "data")
+	eng, err := pebble.Open(dir, pebble.DefaultOptions())
+	require.NoError(t, err)
+	o := storage.DefaultOptions()
+	o.Now = func() time.Time { return now }
+	s, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 1))
+	b := s.NewBatch("default")
+	for m := range 8 {
+		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d", m), "job", "a")
+		ref, err := b.Define([]byte(ls.String()), ls)
+		require.NoError(t, err)
+		for i := range 3 * 24 * 60 {
+			require.NoError(t, b.Float(ref, now.Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, rng.Float64()))
+		}
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	b.Release()
+	require.NoError(t, s.WaitReady(t.Context()))
+	require.NoError(t, s.SealAll(t.Context()))
+	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, s.Close())
+	require.NoError(t, eng.Close())
+	return dir
+}
+
+// countedSamples asks for how many samples each metric has, and for the warnings.
+func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []string) {
+	eng, err := pebble.Open(dir, pebble.DefaultOptions())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, eng.Close()) }()
+	o := storage.DefaultOptions()
+	o.Now = func() time.Time { return now }
+	s, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.WaitReady(t.Context()))
+	evaluator := promql.NewEngine(promql.DefaultOptions())
+	defer func() { require.NoError(t, evaluator.Close()) }()
+	q, err := evaluator.NewInstantQuery(t.Context(), promql.NewQueryable(s), promengine.NewPrometheusQueryOpts(false, 0),
+		`sum(count_over_time({__name__=~"metric_.*"}[3d]))`, now)
+	require.NoError(t, err)
+	defer q.Close()
+	r := q.Exec(t.Context())
+	require.NoError(t, r.Err)
+	for _, err := range r.Warnings.AsErrors() {
+		told = append(told, err.Error())
+	}
+	v, err := r.Vector()
+	require.NoError(t, err)
+	require.Len(t, v, 1)
+	return int(v[0].F), told
+}
+
+// TestDamagedDirectory overwrites 64 bytes in the middle of the largest file: queries answer what they can and name what
+// is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup says
+// what it is and leaves older ones, and a whole one mends the directory.
+func TestDamagedDirectory(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Hour)
+	dir, folder := sealedDirectory(t, now), filepath.Join(t.TempDir(), "backups")
+	cassia := func(args ...string) (status int, text string) {
+		var stderr bytes.Buffer
+		status = run(args, &stderr)
+		return status, stderr.String()
+	}
+	status, text := cassia("backup", "--storage.path="+dir, "--to="+folder, "--keep=1")
+	require.Zero(t, status, text)
+	all, told := countedSamples(t, dir, now)
+	require.Equal(t, 8*3*24*60, all)
+	require.Empty(t, told)
+
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	largest, size := "", int64(0)
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil && info.Size() > size {
+			largest, size = name, info.Size()
+		}
+	}
+	f, err := os.OpenFile(largest, os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(bytes.Repeat([]byte("x"), 64), size/2)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+
+	n, told := countedSamples(t, dir, now)
+	require.Less(t, n, all)
+	require.Greater(t, n, all/2)
+	require.NotEmpty(t, told)
+	require.Regexp(t, `metric "metric_\d", tenant "default", from 20..-..-..T..:00:00Z to `, told[0])
+
+	status, text = cassia("check", "--storage.path="+dir)
+	require.Equal(t, 1, status)
+	require.Regexp(t, `: \d+ problems`, text)
+	require.NotContains(t, text, "goroutine", "no stack trace")
+	found, text, err := examineFiles(t, now, "--storage.path="+dir)
+	require.Error(t, err)
+	require.Positive(t, doctor.Count(found, doctor.Error))
+	require.Contains(t, text, filepath.Base(largest))
+	require.Contains(t, text, "cassia restore --damaged")
+
+	exported := filepath.Join(t.TempDir(), "a.csv")
+	status, text = cassia("export", "--storage.path="+dir, "--format=csv", "--output="+exported)
+	require.Equal(t, 1, status)
+	require.Contains(t, text, "left out")
+	lines, err := os.ReadFile(exported)
+	require.NoError(t, err)
+	require.Greater(t, bytes.Count(lines, []byte("\n")), all/2)
+
+	status, text = cassia("backup", "--storage.path="+dir, "--to="+folder, "--keep=1")
+	require.Equal(t, 1, status)
+	require.Contains(t, text, "no older one was removed")
+	complete, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
+	require.NoError(t, err)
+	require.Len(t, complete, 2)
+
+	status, text = cassia("restore", "--damaged", "--from="+folder, "--storage.path="+dir)
+	require.Zero(t, status, text)
+	n, told = countedSamples(t, dir, now)
+	require.Equal(t, all, n)
+	require.Empty(t, told)
+	status, text = cassia("restore", "--from="+folder, "--storage.path="+filepath.Join(t.TempDir(), "data"))
+	require.Zero(t, status, "the newest whole one: %s", text)
+}
+
+// TestDamagedLog cuts a log to nothing: whatever opens the directory refuses, in a line that says what to do.
+func TestDamagedLog(t *testing.T) {
+	t.Parallel()
+	dir := storeWith(t, 8)
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(logs[len(logs)-1], 0))
+	for _, args := range [][]string{{"check"}, {"backup", "--to=" + t.TempDir()}, {"export", "--format=csv", "--output=" + filepath.Join(t.TempDir(), "a.csv")}} {
+		var stderr bytes.Buffer
+		require.Equal(t, 1, run(append(args, "--storage.path="+dir), &stderr), args)
+		require.Contains(t, stderr.String(), filepath.Base(logs[len(logs)-1]), args)
+		require.Contains(t, stderr.String(), "cassia restore", args)
+		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	}
+	found, text, err := examineFiles(t, time.Now(), "--storage.path="+dir)
+	require.Error(t, err)
+	require.Positive(t, doctor.Count(found, doctor.Error), text)
+}
