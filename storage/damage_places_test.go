@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -18,11 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/rollup"
-)
-
-var (
-	damagePlaces = flag.Int("damage.places", 40, "at how many random places of a store's files bytes are turned, one at a time")
-	damageSeed   = flag.Uint64("damage.seed", 0, "where they are; 0: somewhere else each time")
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
 // damagedStore is a small store with some of everything: sealed days in several files, late samples, rollups, staged
@@ -161,14 +156,13 @@ func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample
 
 // TestDamageAtRandomPlaces turns bytes at random places of a store's files, one at a time. Each time the store opens,
 // and every answer is right or says what is missing, or it refuses in one line that says what to do; Check and Examine
-// notice. -damage.seed and -damage.places repeat a run, and make it longer.
+// notice.
 func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
-	seed := *damageSeed
-	if seed == 0 {
-		seed = rand.Uint64()
+	seed, places := soak.Seed(t), soak.Times(t, 200)
+	if testing.Short() {
+		places /= 5
 	}
-	t.Logf("-damage.seed=%d", seed)
 	stores := []*damagedStore{newDamagedStore(t, false), newDamagedStore(t, true)}
 	for _, d := range stores {
 		eng, s, err := d.open(d.fs.Crash(0, rand.New(rand.NewPCG(1, 1))))
@@ -188,11 +182,11 @@ func TestDamageAtRandomPlaces(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	outcomes := map[string]int{}
-	for i := range *damagePlaces {
+	for i := range places {
 		d := stores[i%len(stores)]
 		fs := d.fs.Crash(0, rng)
 		name, at, size := turnByte(t, fs, rng)
-		about := fmt.Sprintf("killed %v, byte %d of %s, which has %d, -damage.seed=%d", d.killed, at, name, size, seed)
+		about := fmt.Sprintf("killed %v, byte %d of %s, which has %d", d.killed, at, name, size)
 		kind := name[strings.LastIndexAny(name, "-.")+1:]
 		if !strings.Contains(name, ".") {
 			kind, _, _ = strings.Cut(name, "-")

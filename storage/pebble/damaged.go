@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -108,7 +107,7 @@ func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, see
 			if wanted != nil && !wanted(t.table) {
 				continue
 			}
-			found, err := t.verify(ctx, filepath.Join(e.dir, t.name))
+			found, err := t.verify(ctx, e.fs.PathJoin(e.dir, t.name))
 			if errors.Is(err, fs.ErrNotExist) && !e.isLive(t.table) {
 				continue // Compacted away meanwhile.
 			}

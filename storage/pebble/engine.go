@@ -268,6 +268,9 @@ func (e *Engine) Close() error {
 func (e *Engine) closeAll() error {
 	if e.failedErr() != nil {
 		// What Pebble waits for never comes. The next start finds everything that was acknowledged.
+		if e.ledger != nil {
+			close(e.ledger.stop)
+		}
 		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
 	}
 	var errs []error

@@ -54,9 +54,13 @@ type ledger struct {
 	fs  vfs.FS
 	dir string
 
-	mu      sync.Mutex
+	// writing is held while the note is written, and until a file that goes is no longer in it.
+	writing sync.Mutex
+
+	mu      sync.Mutex // never held over a call to the disk: writing the log waits for it
 	files   map[string]*written
 	changed bool // since it was written
+	fresh   bool // there are names that the directory's last sync may not have had
 	stop    chan struct{}
 	stopped sync.WaitGroup
 }
@@ -104,6 +108,7 @@ func openLedger(files vfs.FS, dir string) (*ledger, error) {
 
 // readLedger returns the ledger and all that is wrong; nil: the ledger itself is.
 func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
+	dir = files.PathDir(files.PathJoin(dir, ledgerName)) // As paths of files in it have it.
 	l := &ledger{fs: files, dir: dir, files: map[string]*written{}, stop: make(chan struct{})}
 	text, err := readWhole(files, files.PathJoin(dir, ledgerName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,33 +149,49 @@ func damagedFile(dir, name, what string) error {
 	return fmt.Errorf("pebble: %w: file %s of %s: %s; restore a backup (cassia restore), or see what cassia restore --damaged can mend", engine.ErrCorrupt, name, dir, what)
 }
 
-// verify compares the files with what was synced of them.
+// verify compares the files with what was synced of them. They may be written to, and go, meanwhile.
 func (l *ledger) verify() (problems []ledgerProblem) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(l.files)) {
-		w := l.files[name]
-		if w.synced == 0 {
+	files, now := maps.Clone(l.files), make(map[string]written, len(l.files))
+	for name, w := range files {
+		now[name] = *w
+	}
+	l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err := l.compare(name, now[name])
+		if err == nil {
 			continue
 		}
-		n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
-		what := ""
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			what = "it is gone, and nothing that runs here has removed it"
-		case err != nil:
-			problems = append(problems, ledgerProblem{name, fmt.Errorf("pebble: verify %s: %w", name, err)})
-			continue
-		case n < w.synced:
-			what = fmt.Sprintf("it has %d of at least %d bytes", n, w.synced)
-		case sum != w.syncSum:
-			what = fmt.Sprintf("its first %d bytes aren't those that were written", w.synced)
-		default:
-			continue
+		l.mu.Lock()
+		isSame := l.files[name] == files[name]
+		l.mu.Unlock()
+		if isSame {
+			problems = append(problems, ledgerProblem{name, err})
 		}
-		problems = append(problems, ledgerProblem{name, damagedFile(l.dir, name, what+"; acknowledged writes may be lost")})
 	}
 	return problems
+}
+
+// compare says how a file differs from what was synced of it.
+func (l *ledger) compare(name string, w written) error {
+	if w.synced == 0 {
+		return nil
+	}
+	n, sum, err := sumOf(l.fs, l.fs.PathJoin(l.dir, name), w.synced)
+	what := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		what = "it is gone, and this release hasn't removed it (if an earlier one has written here since, remove " + ledgerName + ")"
+	case err != nil:
+		return fmt.Errorf("pebble: verify %s: %w", name, err)
+	case n < w.synced:
+		what = fmt.Sprintf("it has %d of at least %d bytes", n, w.synced)
+	case sum != w.syncSum:
+		what = fmt.Sprintf("its first %d bytes aren't those that were written", w.synced)
+	default:
+		return nil
+	}
+	return damagedFile(l.dir, name, what+"; acknowledged writes may be lost")
 }
 
 // sumOf returns the length of a file and its checksum, up to a length.
@@ -199,15 +220,17 @@ func (l *ledger) run(failed func(error)) {
 	l.stopped.Go(func() {
 		t := time.NewTicker(ledgerEvery)
 		defer t.Stop()
-		for {
+		for fails := false; ; {
 			select {
 			case <-l.stop:
 				return
 			case <-t.C:
-				if err := l.note(); err != nil {
-					failed(err)
-				}
 			}
+			err := l.note()
+			if err != nil && !fails {
+				failed(err)
+			}
+			fails = err != nil
 		}
 	})
 }
@@ -224,26 +247,52 @@ func (l *ledger) close(inOrder bool) error {
 
 // note writes the ledger if there is anything new.
 func (l *ledger) note() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.changed {
+	changed := l.changed
+	l.mu.Unlock()
+	if !changed {
 		return nil
 	}
 	return l.write()
 }
 
-// write needs the lock.
+// write needs the lock of writing. What it notes stays true while it writes: files grow, and none goes.
 func (l *ledger) write() error {
 	list := ledgerText{Version: ledgerVersion, Files: []noted{}}
+	l.mu.Lock()
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
 		if w := l.files[name]; w.synced > 0 && !strings.HasSuffix(name, ".dbtmp") {
 			list.Files = append(list.Files, noted{name, w.synced, fmt.Sprintf("%08x", w.syncSum)})
 		}
 	}
-	if err := writeLedger(l.fs, l.dir, list); err != nil {
-		return err
+	fresh := l.fresh
+	l.changed, l.fresh = false, false
+	l.mu.Unlock()
+	var err error
+	if fresh { // A note must not survive a power cut that a name in it doesn't.
+		err = syncDirectory(l.fs, l.dir)
 	}
-	l.changed = false
+	if err == nil {
+		err = writeLedger(l.fs, l.dir, list)
+	}
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.changed, l.fresh = true, l.fresh || fresh
+	}
+	return err
+}
+
+func syncDirectory(files vfs.FS, dir string) error {
+	d, err := files.OpenDir(dir)
+	if err == nil {
+		err = errors.Join(d.Sync(), d.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("pebble: note what is synced: %w", err)
+	}
 	return nil
 }
 
@@ -268,14 +317,7 @@ func writeLedger(files vfs.FS, dir string, list ledgerText) error {
 	if err != nil {
 		return fmt.Errorf("pebble: note what is synced: %w", err)
 	}
-	d, err := files.OpenDir(dir)
-	if err == nil {
-		err = errors.Join(d.Sync(), d.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("pebble: note what is synced: %w", err)
-	}
-	return nil
+	return syncDirectory(files, dir)
 }
 
 // noteCopy writes the ledger of a directory that nobody writes to: all that is there is synced.
@@ -305,7 +347,7 @@ func (l *ledger) created(path string) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.files[name] = &written{}
+		l.files[name], l.fresh = &written{}, true
 	}
 }
 
@@ -353,29 +395,40 @@ func (l *ledger) renamed(from, to string) {
 	old := l.fs.PathBase(from)
 	if w := l.files[old]; w != nil {
 		delete(l.files, old)
-		l.files[name], l.changed = w, true
+		l.files[name], l.changed, l.fresh = w, true, true
 	}
 }
 
-// going is called before a file is removed, or written anew under another name: no note may name it then.
+// going is called before a file is removed, or written anew: no note may name it then.
 func (l *ledger) going(path string) error {
 	name, ok := l.name(path)
 	if !ok {
 		return nil
 	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	w := l.files[name]
+	delete(l.files, name)
+	l.mu.Unlock()
+	if w == nil || w.synced == 0 {
+		return nil
+	}
+	err := l.write()
+	if err == nil || l.withdraw() == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.files[name]
-	if w == nil {
-		return nil
-	}
-	delete(l.files, name)
-	if w.synced == 0 {
-		return nil
-	}
-	if err := l.write(); err != nil {
-		l.files[name] = w
+	l.files[name] = w
+	return err
+}
+
+// withdraw removes the note, which a full disk keeps from being written: a directory without one is opened unverified,
+// and the files that would give space back can go. The next note that succeeds stands for all.
+func (l *ledger) withdraw() error {
+	if err := l.fs.Remove(l.fs.PathJoin(l.dir, ledgerName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil
+	return syncDirectory(l.fs, l.dir)
 }

@@ -57,6 +57,9 @@ func (f *vitalFS) Unwrap() vfs.FS { return f.FS }
 
 // Create implements vfs.FS.
 func (f *vitalFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.ledger.going(name); err != nil { // A file of this name is emptied.
+		return nil, f.check("create", name, vital(name), err)
+	}
 	file, err := f.FS.Create(name, category)
 	if err == nil {
 		f.ledger.created(name)

@@ -31,6 +31,7 @@ var all = []soaked{
 	{"storage", "TestReplicasModel"},
 	{"storage", "TestReplicasModelAhead"},
 	{"storage/pebble", "TestMetamorphic"},
+	{"storage", "TestDamageAtRandomPlaces"},
 	{"storage", "TestImportIsAsWrites"},
 	{"storage", "TestImportIntoBusyStore"},
 	{"storage", "TestBucketsAreWhatSamplesMake"},

@@ -1,0 +1,245 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// logFiller is a sixth of the smallest log, or more.
+var logFiller = strings.Repeat("0123456789abcdef", 16<<10)
+
+// The power is cut before calls of the file system that write, while logs and manifests come and go and the note is
+// written anew before each: no such directory is refused, and what was acknowledged is there.
+func TestNoPowerCutIsTakenForDamage(t *testing.T) {
+	t.Parallel()
+	const cutAtMost = 400
+	type cut struct {
+		disk *CrashableFS
+		op   string
+		want int64
+	}
+	var (
+		acknowledged atomic.Int64
+		running      atomic.Pointer[Engine]
+		mu           sync.Mutex
+		cuts         []cut
+		ops          int
+	)
+	disk, rng := NewCrashableFS(), rand.New(rand.NewPCG(7, 7))
+	watched := errorfs.Wrap(disk.MemFS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+			return nil
+		}
+		if e := running.Load(); e != nil && isNoted(filepath.Base(op.Path)) {
+			e.ledger.writing.Lock()
+			err := e.ledger.write()
+			e.ledger.writing.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if ops++; ops%3 == 0 && len(cuts) < cutAtMost {
+			want := acknowledged.Load()
+			left := disk.Crash([]int{0, 30, 100}[rng.IntN(3)], rng)
+			cuts = append(cuts, cut{left, fmt.Sprintf("operation %d of %s", op.Kind, op.Path), want})
+		}
+		return nil
+	}))
+	for range 3 {
+		e := openOn(t, watched)
+		running.Store(e)
+		for range 8 {
+			require.NoError(t, e.Write(ctx, stageBatch(acknowledged.Load(), logFiller)))
+			acknowledged.Add(1)
+		}
+		require.NoError(t, e.db.Flush())
+		running.Store(nil)
+		require.NoError(t, e.Close())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	require.Greater(t, len(cuts), cutAtMost/4)
+	for _, c := range cuts {
+		_, problems := readLedger(c.disk, "data")
+		require.Empty(t, problems, "before %s", c.op)
+	}
+	for range 25 {
+		c := cuts[rng.IntN(len(cuts))]
+		e := openOn(t, c.disk)
+		require.GreaterOrEqual(t, int64(stageRows(t, e)), c.want, "before %s", c.op)
+		require.NoError(t, e.Close())
+	}
+}
+
+// Noting what is synced costs a write nothing: it has no sync of its own for each, and none waits for a note's.
+func TestWritesDoNotWaitForNotes(t *testing.T) {
+	t.Parallel()
+	var notes atomic.Int64
+	held, release := make(chan struct{}, 1), make(chan struct{})
+	var hold atomic.Bool
+	_, osFS := faultyFS(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSync && strings.HasSuffix(op.Path, ledgerName+".tmp") {
+			notes.Add(1)
+			if hold.Load() {
+				held <- struct{}{}
+				<-release
+			}
+		}
+		return nil
+	})
+	e := openOn(t, osFS)
+	began, before := time.Now(), notes.Load()
+	for seq := range int64(100) {
+		require.NoError(t, e.Write(ctx, stageBatch(seq, "v")))
+	}
+	require.LessOrEqual(t, notes.Load()-before, int64(time.Since(began)/ledgerEvery)+1)
+
+	hold.Store(true)
+	require.NoError(t, e.Write(ctx, stageBatch(100, "v")))
+	<-held
+	hold.Store(false)
+	done := make(chan error, 1)
+	go func() { done <- e.Write(ctx, stageBatch(101, "v")) }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(waitAtMost):
+		require.Fail(t, "a write waits for a note")
+	}
+	close(release)
+	require.NoError(t, e.Close())
+	_, problems := readLedger(osFS, "data")
+	require.Empty(t, problems)
+}
+
+// A disk too full for the note doesn't keep logs from going, which would give space back: the note goes instead, and
+// comes again.
+func TestNoteOnFullDisk(t *testing.T) {
+	t.Parallel()
+	mem, osFS, broken := failingFS(func(op errorfs.Op) bool {
+		return strings.HasSuffix(op.Path, ledgerName+".tmp") && op.Kind != errorfs.OpRemove
+	})
+	e := openOn(t, osFS)
+	require.NoError(t, e.Write(ctx, stageBatch(0, "v")))
+	require.NoError(t, e.ledger.note())
+	logs := func() (names []string) {
+		all, err := mem.List("data")
+		require.NoError(t, err)
+		for _, name := range all {
+			if strings.HasSuffix(name, ".log") {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	first := logs()
+	broken.Store(true)
+	for seq := range int64(40) {
+		require.NoError(t, e.Write(ctx, stageBatch(seq, logFiller)))
+	}
+	require.NoError(t, e.db.Flush())
+	require.Eventually(t, func() bool { return !slices.Contains(logs(), first[0]) }, waitAtMost, pollEvery)
+	require.NoError(t, e.failedErr())
+	_, err := mem.Stat("data/" + ledgerName)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+
+	broken.Store(false)
+	require.NoError(t, e.Write(ctx, stageBatch(40, "v")))
+	require.Eventually(t, func() bool { _, err := mem.Stat("data/" + ledgerName); return err == nil }, waitAtMost, pollEvery)
+	require.NoError(t, e.Close())
+	e = openOn(t, osFS)
+	require.Equal(t, 41, stageRows(t, e))
+	require.NoError(t, e.Close())
+}
+
+// A directory of an earlier release has no note: it opens, and has one from then on.
+func TestDirectoryWithoutNote(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	e := openOn(t, disk)
+	require.NoError(t, e.Write(ctx, stageBatch(0, "v")))
+	require.NoError(t, e.Close())
+	require.NoError(t, disk.Remove("data/"+ledgerName))
+	e = openOn(t, disk)
+	require.Equal(t, 1, stageRows(t, e))
+	require.NoError(t, e.Close())
+	l, problems := readLedger(disk, "data")
+	require.Empty(t, problems)
+	require.NotEmpty(t, l.files)
+
+	// An earlier release removes what the note names; the error says what to do.
+	for name := range l.files {
+		if strings.HasPrefix(name, "OPTIONS-") {
+			require.NoError(t, disk.Remove("data/"+name))
+		}
+	}
+	opts := smallOptions()
+	opts.FS = disk
+	_, err := Open("data", opts)
+	require.ErrorIs(t, err, engine.ErrCorrupt)
+	require.ErrorContains(t, err, "remove "+ledgerName)
+}
+
+// Logs that are verified while they are written to, and come and go, are whole.
+func TestVerifyWhileWriting(t *testing.T) {
+	t.Parallel()
+	e := openOn(t, vfs.NewMem())
+	var writing sync.WaitGroup
+	var ended atomic.Bool
+	writing.Go(func() {
+		defer ended.Store(true)
+		for seq := range int64(60) {
+			if err := e.Write(ctx, stageBatch(seq, logFiller)); err != nil {
+				panic(err)
+			}
+		}
+	})
+	for looked := 0; !ended.Load() || looked == 0; looked++ {
+		require.Empty(t, e.ledger.verify())
+	}
+	writing.Wait()
+	require.NoError(t, e.Close())
+}
+
+// What is noted and can't be read is the disk's error, not damage.
+func TestNotedFileUnreadable(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	_, osFS := faultyFS(func(op errorfs.Op) error {
+		if broken.Load() && strings.HasSuffix(op.Path, ".log") && op.Kind == errorfs.OpFileRead {
+			return &os.PathError{Op: "read", Path: op.Path, Err: syscall.EIO}
+		}
+		return nil
+	})
+	e := openOn(t, osFS)
+	require.NoError(t, e.Write(ctx, stageBatch(0, "v")))
+	require.NoError(t, e.Close())
+	broken.Store(true)
+	opts := smallOptions()
+	opts.FS = osFS
+	_, err := Open("data", opts)
+	require.ErrorIs(t, err, syscall.EIO)
+	require.False(t, errors.Is(err, engine.ErrCorrupt))
+	broken.Store(false)
+	e = openOn(t, osFS)
+	require.NoError(t, e.Close())
+}
