@@ -50,7 +50,9 @@ type Engine interface {
 	// Write applies batches and returns nil when every one of them is durable: on stable storage, or on
 	// as many nodes as the consistency level asks for. Each batch is applied atomically; between
 	// batches nothing is promised. After an error every batch may have been applied, may be applied
-	// later, or never. Writing nothing returns nil. The engine keeps no reference to batches.
+	// later, or never. A Delete or DeleteRange that is written after that, with the timestamp of a Put among
+	// them or a greater one, settles it when Write has returned nil: the row isn't there, and never comes to be.
+	// Writing nothing returns nil. The engine keeps no reference to batches.
 	Write(ctx context.Context, batches []Batch) error
 
 	// Scan yields the rows of one partition in the order of their clustering keys. It sees every write

@@ -57,7 +57,10 @@ type Engine struct {
 	failure  error         // why nothing can be written any more; set before failed is closed
 	failed   chan struct{} // closed when nothing can be written any more
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// abandoned are the ends of writes under way whose callers have left, in the order in which they left.
+	abandoned []<-chan struct{}
+
 	uses   int           // calls under way
 	idle   chan struct{} // closed when closing and no call is under way
 	closed atomic.Bool

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -17,11 +18,12 @@ import (
 const maxCommit = 8 << 20
 
 // Write implements engine.Engine. When ctx ends while the disk is busy, Write returns, and the batches may
-// still be applied.
+// still be applied: before any that a later Write brings, which waits for them.
 //
 // Deletes take no notice of their timestamps: rows that are deleted stand in tables where a key names one
 // content for ever, are deleted with the timestamp that they were written with, and never come back. Here
-// the order of the calls is the order of the writes, so a delete finds just what was written before it.
+// the order of the calls is the order of the writes, so a delete finds just what was written before it, what
+// was cancelled included.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -155,6 +157,10 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 		done()
 		return err
 	}
+	if err := e.awaitAbandoned(ctx); err != nil {
+		done()
+		return err
+	}
 	select {
 	case e.commits <- struct{}{}:
 	case <-e.failed:
@@ -164,10 +170,18 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 		done()
 		return ctx.Err()
 	}
-	return e.run(ctx, op, func() {
+	ended := make(chan struct{})
+	err := e.run(ctx, op, func() {
 		<-e.commits
 		done()
+		close(ended)
 	}, work)
+	select {
+	case <-ended:
+	default:
+		e.abandon(ended)
+	}
+	return err
 }
 
 // run runs work and waits for it until ctx ends, or writing fails: what waits for the log or the manifest
@@ -186,6 +200,39 @@ func (e *Engine) run(ctx context.Context, op string, done func(), work func() er
 		return ctx.Err()
 	case <-e.failed:
 		return e.failedErr()
+	}
+}
+
+// abandon notes a commit under way that its caller has left.
+func (e *Engine) abandon(ended <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.abandoned = append(e.abandoned, ended)
+}
+
+// awaitAbandoned waits until all commits have ended that callers have left.
+//
+// Invariant: a write whose caller has left is applied before any that begins later. Otherwise a row that was put and
+// then deleted, because nobody knew whether it was there, would come to be after its delete.
+func (e *Engine) awaitAbandoned(ctx context.Context) error {
+	for {
+		e.mu.Lock()
+		if len(e.abandoned) == 0 {
+			e.mu.Unlock()
+			return nil
+		}
+		first := e.abandoned[0]
+		e.mu.Unlock()
+		select {
+		case <-first:
+		case <-e.failed:
+			return e.failedErr()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		e.mu.Lock()
+		e.abandoned = slices.DeleteFunc(e.abandoned, func(ended <-chan struct{}) bool { return ended == first })
+		e.mu.Unlock()
 	}
 }
 

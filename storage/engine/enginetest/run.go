@@ -69,6 +69,7 @@ func cases() []testCase {
 		{"WriteManyBatches", testWriteManyBatches},
 		{"WriteKeepsNothing", testWriteKeepsNothing},
 		{"WriteCancelled", testWriteCancelled},
+		{"TakenBackAfterCancel", testTakenBackAfterCancel},
 		{"EmptyValue", testEmptyValue},
 		{"Delete", testDelete},
 		{"DeleteRange", testDeleteRange},

@@ -1,0 +1,50 @@
+package pebble
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// leave begins work, leaves it while it is under way, and returns what ends it.
+func leave(t *testing.T, e *Engine, start func(context.Context, string, func(), func() error) error) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	require.NoError(t, e.use())
+	require.ErrorIs(t, start(ctx, "test", e.release, func() error {
+		cancel()
+		<-release
+		return nil
+	}), context.Canceled)
+	return func() { close(release) }
+}
+
+// TestWritesWaitForThoseThatWereLeft holds that a write waits for those before it whose callers have left, and for
+// nothing else that was left, such as a compaction.
+func TestWritesWaitForThoseThatWereLeft(t *testing.T) {
+	e := openOn(t, vfs.NewMem())
+	write := func() error {
+		return e.Write(t.Context(), []engine.Batch{{Table: engine.Low, Partition: engine.Key{engine.Int(1)}, Mutations: []engine.Mutation{{
+			Clustering: engine.Key{engine.Text("x")}, Timestamp: 1, Value: []byte("y"),
+		}}}})
+	}
+	end := leave(t, e, e.run)
+	require.NoError(t, write())
+	end()
+	end = leave(t, e, e.commit)
+	wrote := make(chan error, 1)
+	go func() { wrote <- write() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, e.awaitAbandoned(ctx), context.Canceled)
+	require.Empty(t, wrote)
+	end()
+	require.NoError(t, <-wrote)
+	require.NoError(t, e.awaitAbandoned(t.Context()))
+	require.Empty(t, e.abandoned)
+	require.NoError(t, e.Close())
+}
