@@ -84,7 +84,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	defer s.deletes.cleaning.Unlock()
 	// What is deleted from now on waits for the next time.
 	all, err := s.heed(ctx, tenant)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
 	}
 	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds deletions) error {
@@ -104,29 +104,6 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 		}
 	}
 	return s.dropDeletes(ctx, tenant, all)
-}
-
-// dropDeletes removes the rows of deletes that are worked off. Where several processes share an engine, one stays until
-// no head can still have what it deletes: heads let go of what is sealed when nothing of the slot is left in the stage.
-func (s *Store) dropDeletes(ctx context.Context, tenant string, all deletions) error {
-	var staged []int64
-	if s.opts.Shared {
-		now := s.opts.Now().UnixMilli()
-		all = all.where(func(d *deletion) bool { return now-d.when >= deleteRests.Milliseconds() })
-		var err error
-		if staged, err = s.stagedSlots(ctx, all); err != nil {
-			return err
-		}
-	}
-	for _, d := range all {
-		if slices.ContainsFunc(staged, func(slot int64) bool { return d.touchesSlot(s.period, slot) }) {
-			continue
-		}
-		if err := s.removeDelete(ctx, tenant, d); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // stagedSlots lists the slots that deletes touch and that have anything in the stage.

@@ -103,6 +103,7 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	if err != nil {
 		return err
 	}
+	rows = slices.DeleteFunc(rows, func(r stageRow) bool { return r.seq < 0 }) // What is worked off stays known.
 	return s.deleteRows(ctx, engine.Defined, stagePartition(slot, partition), rows)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -26,6 +27,11 @@ type deletes struct {
 	learning sync.Mutex
 	// cleaning is held by CleanTombstones.
 	cleaning sync.Mutex
+	// taking is held for writing from when a delete looks at what is held of replicas until it is in force, and for
+	// reading by whoever stores that, from when it reads the deletes until the samples are durable.
+	taking sync.RWMutex
+	// seen is since when this process knows of deletes that are announced, by id.
+	seen map[string]time.Time
 }
 
 // deletersList is the list of table tenants that has all who ever deleted anything.
@@ -36,9 +42,10 @@ func deletePartition(tenant string) engine.Key { return engine.Key{engine.Text(t
 // Delete deletes all that is stored of the series that match, from start to end, both included, milliseconds. When it
 // returns nil that is durable, and no query that begins afterwards shows any of it, in this process or in another.
 // What is written afterwards is new, whatever its time; what was being written meanwhile may be deleted or not. After
-// an error the delete may take effect or not.
+// an error the delete may take effect, at any time, or not; never on what is acknowledged from then on. Once it has begun
+// to be written, it goes on though ctx ends.
 //
-// It seals what the stage holds of these series first. Buckets that it touches are made anew in the background, and
+// It seals what the stage holds of these series first, and notes what is held of replicas. Buckets that it touches are made anew in the background, and
 // are answered from samples until then. The space is freed by CleanTombstones.
 func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, matchers ...*labels.Matcher) error {
 	d, err := s.newDeletion(start, end, matchers)
@@ -48,20 +55,14 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	if err := s.catchUp(ctx); err != nil {
-		return err
-	}
-	have, err := s.deletesOf(ctx, tenant)
+	have, err := s.deletesToName(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	if len(have) >= maxDeletions {
 		return ErrTooManyDeletes
 	}
-	if err := s.sealOf(ctx, tenant, d); err != nil {
-		return fmt.Errorf("storage: sealing what is to be deleted: %w", err)
-	}
-	if err := s.writeDelete(ctx, tenant, d); err != nil {
+	if err := s.carryOut(ctx, tenant, d); err != nil {
 		return err
 	}
 	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end))
@@ -135,78 +136,14 @@ func (at cellAt) compare(o cellAt) int {
 	return at.partition - o.partition
 }
 
-func (s *Store) writeDelete(ctx context.Context, tenant string, d *deletion) error {
-	// Whoever finds the delete's tenant listed looks for it; so this comes first.
-	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(tenant)}, Timestamp: 1, Value: []byte{1},
-	}}}})
-	if err == nil {
-		err = s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-			Clustering: engine.Key{engine.Text(d.id)}, Timestamp: 1, Value: appendDeletion(nil, d),
-		}}}})
-	}
-	if err != nil {
-		return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
-	}
-	m := &s.deletes
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.exact {
-		all := append(slices.Clone(m.known[tenant]), d)
-		all.sort()
-		m.known[tenant] = all
-	}
-	m.apply(d)
-	return nil
-}
-
-// cancelDelete makes sure that a delete of which nobody knows whether it was written never takes effect: it could
-// come to be later, and hide what is written until then.
-func (s *Store) cancelDelete(tenant string, d *deletion, because error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
-	defer cancel()
-	err := s.removeDelete(ctx, tenant, d)
-	if err == nil {
-		return because
-	}
-	s.opts.Logger.Error("a delete may take effect later, or not: it could neither be written nor taken back", "tenant", tenant,
-		"matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end), "err", err)
-	s.deletes.mu.Lock()
-	s.deletes.exact = false
-	s.deletes.mu.Unlock()
-	return because
-}
-
-// removeDelete removes a delete's row, with the timestamp that it was written with: then it never comes back.
-func (s *Store) removeDelete(ctx context.Context, tenant string, d *deletion) error {
-	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Op: engine.Delete, Clustering: engine.Key{engine.Text(d.id)}, Timestamp: 1,
-	}}}})
-	if err != nil {
-		return fmt.Errorf("storage: removing a delete: %w", err)
-	}
-	m := &s.deletes
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.applied, d.id)
-	if left := m.known[tenant].where(func(x *deletion) bool { return x.id != d.id }); len(left) > 0 {
-		m.known[tenant] = left
-	} else {
-		delete(m.known, tenant)
-	}
-	return nil
-}
-
-// apply needs the lock.
-func (m *deletes) apply(d *deletion) {
-	if m.applied == nil {
-		m.applied = map[string]bool{}
-	}
-	m.applied[d.id] = true
-}
-
-// deletesOf reads the deletes of a tenant.
+// deletesOf reads the deletes of a tenant that are in force.
 func (s *Store) deletesOf(ctx context.Context, tenant string) (deletions, error) {
+	all, err := s.deletesToName(ctx, tenant)
+	return all.inForce(), err
+}
+
+// deletesToName reads the deletes of a tenant, those that are announced included: what is sealed now names all.
+func (s *Store) deletesToName(ctx context.Context, tenant string) (deletions, error) {
 	if s.opts.Shared {
 		return s.readDeletes(ctx, tenant)
 	}
@@ -214,7 +151,7 @@ func (s *Store) deletesOf(ctx context.Context, tenant string) (deletions, error)
 	return all[tenant], err
 }
 
-// allDeletes reads the deletes of all tenants that have any.
+// allDeletes reads the deletes of all tenants that have any, those that are announced included.
 func (s *Store) allDeletes(ctx context.Context) (map[string]deletions, error) {
 	m := &s.deletes
 	m.mu.Lock()
@@ -267,31 +204,47 @@ func (s *Store) deleters(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// readDeletes reads the rows of a tenant. One that can't be read is named, and has no effect.
-func (s *Store) readDeletes(ctx context.Context, tenant string) (found deletions, err error) {
+// readDeletes reads the deletes of a tenant that stand.
+func (s *Store) readDeletes(ctx context.Context, tenant string) (deletions, error) {
+	found, _, err := s.scanDeletes(ctx, tenant)
+	if err == nil && s.opts.Shared {
+		s.rememberDeletes(tenant, found)
+	}
+	return found, err
+}
+
+// scanDeletes reads the rows of a tenant: the deletes that stand, and those that were removed and came back. One that
+// can't be read is named, and has no effect.
+func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back deletions, err error) {
 	s.deletes.mu.Lock()
 	known := s.deletes.known[tenant]
 	s.deletes.mu.Unlock()
+	var cleared clearance
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Deletes, Partition: deletePartition(tenant)}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the deletes of %q: %w", tenant, err)
+			return nil, nil, fmt.Errorf("storage: reading the deletes of %q: %w", tenant, err)
 		}
 		id := row.Clustering[0].Text
-		if i := slices.IndexFunc(known, func(d *deletion) bool { return d.id == id }); i >= 0 {
-			found = append(found, known[i]) // Its matchers are compiled.
+		if id == clearanceID { // It comes first.
+			if cleared, err = parseClearance(row.Value); err != nil {
+				s.corrupt(engine.Deletes, fmt.Errorf("storage: which deletes of tenant %q were cleaned isn't known: %w", tenant, err))
+			}
 			continue
 		}
-		d, err := parseDeletion(strings.Clone(id), row.Value)
-		if err != nil {
+		var d *deletion
+		if i := slices.IndexFunc(known, func(d *deletion) bool { return d.id == id && d.announced == isAnnounced(row.Value) }); i >= 0 {
+			d = known[i] // Its matchers are compiled.
+		} else if d, err = parseDeletion(strings.Clone(id), row.Value); err != nil {
 			s.corrupt(engine.Deletes, fmt.Errorf("storage: delete %x of tenant %q has no effect: %w", id, tenant, err))
 			continue
 		}
-		found = append(found, d)
+		if cleared.has(d) {
+			back = append(back, d)
+		} else {
+			found = append(found, d)
+		}
 	}
-	if s.opts.Shared {
-		s.rememberDeletes(tenant, found)
-	}
-	return found, nil
+	return found, back, nil
 }
 
 func (s *Store) rememberDeletes(tenant string, found deletions) {

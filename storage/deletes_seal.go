@@ -80,7 +80,7 @@ func (s *Store) concern(all map[string]deletions, slot int64, gens []*generation
 
 func sameDeletes(a, b map[string]deletions) bool {
 	return maps.EqualFunc(a, b, func(a, b deletions) bool {
-		return slices.EqualFunc(a, b, func(a, b *deletion) bool { return a.id == b.id })
+		return slices.EqualFunc(a, b, func(a, b *deletion) bool { return a.id == b.id && a.announced == b.announced })
 	})
 }
 

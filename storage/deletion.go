@@ -25,10 +25,23 @@ type deletion struct {
 	// when it was asked for; start and end are its bounds, both included. Milliseconds.
 	when, start, end int64
 	matchers         []*labels.Matcher
+	// announced says that it isn't in force, but may come to be: its own row is on its way, or was. Chunks that are
+	// sealed meanwhile name it, so that it never hides what came after it was announced.
+	announced bool
+	// held says which rows that are held of replicas it is about.
+	held []heldCut
 }
 
 const (
+	// deletionVersion is the first byte of a delete in force that says nothing of held rows, extendedVersion that of others.
 	deletionVersion = 1
+	extendedVersion = 2
+	// deletionAnnounced is the flag of a delete that is announced.
+	deletionAnnounced = 1
+	// announcedTimestamp and deletionTimestamp are the write timestamps of the two: the second replaces the first, and
+	// what takes both back has the second's.
+	announcedTimestamp = 1
+	deletionTimestamp  = 2
 	// maxDeletionBytes bounds a delete's row.
 	maxDeletionBytes = 64 << 10
 	// maxDeletions bounds the deletes of a tenant that aren't cleaned.
@@ -50,10 +63,24 @@ var (
 //	| 1 byte:1| varint | varint | varint | matchers  | 1 byte, text, text          | 4, LE  |
 //	+---------+--------+--------+--------+-----------+-----------------------------+--------+
 //
-// The types are 0 equal, 1 not equal, 2 matches, 3 doesn't match. The checksum is over all bytes before it.
+//	+---------+--------+--------+- - - - - -+-----------------------------+--------------+----------------------+--------+
+//	| version | flags  | when   |  as above | type, name, value of each   | number of    | cluster, writer, seq | CRC-32C|
+//	| 1 byte:2| 1 byte | varint |           | 1 byte, text, text          | cuts: uvarint| text, 16 b., uvarint | 4, LE  |
+//	+---------+--------+--------+- - - - - -+-----------------------------+--------------+----------------------+--------+
+//
+// Flag 1: it is announced. A cut is how far the rows of held go that it is about. The types are 0 equal, 1 not equal, 2
+// matches, 3 doesn't match. The checksum is over all bytes before it.
 func appendDeletion(dst []byte, d *deletion) []byte {
 	from := len(dst)
-	dst = append(dst, deletionVersion)
+	extended := d.announced || len(d.held) > 0
+	switch {
+	case !extended:
+		dst = append(dst, deletionVersion)
+	case d.announced:
+		dst = append(dst, extendedVersion, deletionAnnounced)
+	default:
+		dst = append(dst, extendedVersion, 0)
+	}
 	for _, t := range []int64{d.when, d.start, d.end} {
 		dst = binary.AppendVarint(dst, t)
 	}
@@ -61,7 +88,31 @@ func appendDeletion(dst []byte, d *deletion) []byte {
 	for _, m := range d.matchers {
 		dst = appendString(appendString(append(dst, byte(slices.Index(matchTypes, m.Type))), m.Name), m.Value)
 	}
+	if extended {
+		dst = appendCuts(dst, d.held)
+	}
+	return appendChecksum(dst, from)
+}
+
+func appendChecksum(dst []byte, from int) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}
+
+// openChecksum returns what stands before a checksum, which is at least one byte.
+func openChecksum(b []byte) ([]byte, error) {
+	if len(b) < 5 {
+		return nil, fmt.Errorf("%w: %d bytes", errBadDeletion, len(b))
+	}
+	b, sum := b[:len(b)-4], b[len(b)-4:]
+	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(sum) {
+		return nil, fmt.Errorf("%w: the checksum doesn't match", errBadDeletion)
+	}
+	return b, nil
+}
+
+// isAnnounced says whether a row's value is of a delete that is announced.
+func isAnnounced(b []byte) bool {
+	return len(b) > 1 && b[0] == extendedVersion && b[1]&deletionAnnounced != 0
 }
 
 // matchTypes are the types of matchers by their numbers in rows. Never reordered.
@@ -69,15 +120,20 @@ var matchTypes = []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, lab
 
 // parseDeletion is the inverse of appendDeletion.
 func parseDeletion(id string, b []byte) (*deletion, error) {
-	if len(b) < 5 || b[0] != deletionVersion {
-		return nil, fmt.Errorf("%w: %d bytes, or an unknown version", errBadDeletion, len(b))
+	b, err := openChecksum(b)
+	if err != nil {
+		return nil, err
 	}
-	b, sum := b[:len(b)-4], b[len(b)-4:]
-	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(sum) {
-		return nil, fmt.Errorf("%w: the checksum doesn't match", errBadDeletion)
+	d := &deletion{id: id, announced: isAnnounced(b)}
+	extended := b[0] == extendedVersion && len(b) > 1
+	switch {
+	case extended:
+		b = b[2:]
+	case b[0] == deletionVersion:
+		b = b[1:]
+	default:
+		return nil, fmt.Errorf("%w: an unknown version", errBadDeletion)
 	}
-	b = b[1:]
-	d := &deletion{id: id}
 	for _, t := range []*int64{&d.when, &d.start, &d.end} {
 		v, n := binary.Varint(b)
 		if n <= 0 {
@@ -108,6 +164,11 @@ func parseDeletion(id string, b []byte) (*deletion, error) {
 			return nil, fmt.Errorf("%w: %w", errBadDeletion, err)
 		}
 		d.matchers, b = append(d.matchers, m), rest
+	}
+	if extended {
+		if d.held, b, err = parseCuts(b); err != nil {
+			return nil, err
+		}
 	}
 	if len(b) > 0 || count == 0 {
 		return nil, fmt.Errorf("%w: %d matchers, and %d bytes too many", errBadDeletion, count, len(b))
@@ -155,6 +216,14 @@ func (ds deletions) inSlot(p *periods, slot int64) deletions {
 // mayMatch returns those that may be about series of a metric.
 func (ds deletions) mayMatch(metric string) deletions {
 	return ds.where(func(d *deletion) bool { return nameMatches(d.matchers, metric) })
+}
+
+// inForce returns those that hide anything.
+func (ds deletions) inForce() deletions {
+	if !slices.ContainsFunc(ds, func(d *deletion) bool { return d.announced }) {
+		return ds
+	}
+	return ds.where(func(d *deletion) bool { return !d.announced })
 }
 
 func (ds deletions) has(id string) bool {

@@ -58,7 +58,8 @@
 //   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).
 //   - Rollups are computed from what is read back, whole buckets at a time, and the highest version wins (I5).
 //   - A reader takes the head first, then the marks, then the rows (I4).
-//   - A delete is about what was sealed before it, and about nothing else (decisions/012).
+//   - A delete is about what was sealed before it, and what was held, and about nothing else (decisions/012, 021).
+//   - What is sealed is noted before its stage rows are deleted, so that none comes back as new (decisions/021).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - What is corrupt is named by its row, or where rows can't be read by metric and time, counted and left out (I8). What
 //     removes data ends there with an error instead. Check finds all of it (decisions/020).

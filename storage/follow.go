@@ -153,7 +153,16 @@ func (f *follower) refuse() {
 // pass reads what is new.
 func (f *follower) pass(ctx context.Context) error {
 	begun := f.s.opts.Now()
-	if Elapsed(f.begun, begun) > tailLife/2 {
+	slept := Elapsed(f.begun, begun)
+	if slept > deleteRests/2 {
+		// The head may have what was sealed, deleted and cleaned meanwhile.
+		for p := range f.s.period.partitions() {
+			if err := f.s.Forget(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	if slept > tailLife/2 {
 		if err := f.wholeStage(ctx); err != nil {
 			return err
 		}
@@ -228,6 +237,9 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 	c := f.cell(w.Slot, w.Partition)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, st := range c.streams {
+		st.asked = false // It is asked anew, where there is anything.
+	}
 	missed := false
 	for row, err := range f.s.eng.Scan(ctx, f.s.stageRange(w, func() { missed = true })) {
 		if err != nil {
@@ -253,6 +265,12 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 // its commit may be under way; alone says that nobody else commits, so that it never was acknowledged.
 func (f *follower) take(ctx context.Context, c *followedCell, st *stream, r stageRow, value []byte, now time.Time, alone bool) error {
 	if !st.place.wants(r.seq) {
+		return nil
+	}
+	if back, err := f.cameBack(ctx, c, st, r, now); err != nil {
+		return err
+	} else if back {
+		st.place.took(r.seq, now)
 		return nil
 	}
 	d := &c.decoder

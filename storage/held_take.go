@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -32,6 +33,9 @@ func (h *heldRow) where() heldAt { return heldAt{h.era, h.replica, h.writer, h.s
 type taking struct {
 	c  *cluster
 	ch *choice
+	// deletes are those that there were at begun, which was before any held row was read.
+	deletes deletions
+	begun   time.Time
 	// settled is the choice as it will be.
 	settled choice
 	// whole says that this process knows all of what is stored of late.
@@ -51,8 +55,26 @@ func newTaking(c *cluster, ch *choice) *taking {
 	return t
 }
 
-// prepare waits until the head is whole.
-func (t *taking) prepare(ctx context.Context) error {
+// prepare reads the deletes, and waits until the head is whole. No delete comes in force in this process until release is
+// called.
+func (t *taking) prepare(ctx context.Context) (release func(), err error) {
+	s := t.c.r.s
+	if !s.deletes.taking.TryRLock() {
+		return nil, errDeleting // The next look tries again.
+	}
+	t.begun = s.opts.Now()
+	if t.deletes, err = s.deletesToName(ctx, t.c.at.tenant); err == nil {
+		err = t.catchUp(ctx)
+	}
+	if err != nil {
+		s.deletes.taking.RUnlock()
+		return nil, err
+	}
+	return s.deletes.taking.RUnlock, nil
+}
+
+// catchUp waits until the head is whole.
+func (t *taking) catchUp(ctx context.Context) error {
 	s := t.c.r.s
 	if err := s.Ready(); errors.Is(err, ErrNotReady) {
 		return err // The next look tries again.
@@ -67,11 +89,25 @@ func (t *taking) prepare(ctx context.Context) error {
 	return err
 }
 
+// hiding returns the deletes that are about a held row. One that may come in force at any moment is waited for.
+func (t *taking) hiding(h *heldRow) (deletions, error) {
+	s := t.c.r.s
+	hiding := t.deletes.where(func(d *deletion) bool { return d.cuts(t.c.at.cluster, h.writer, h.seq) })
+	for _, d := range hiding {
+		if s.deletes.mayCome(d, s.opts.Now()) {
+			return nil, errDeleting
+		}
+	}
+	return hiding.inForce(), nil
+}
+
 // pass stores all held rows of the elected replica, whoever wrote them, and returns how many there were.
 func (t *taking) pass(ctx context.Context) (n int, err error) {
-	if err := t.prepare(ctx); err != nil {
+	release, err := t.prepare(ctx)
+	if err != nil {
 		return 0, err
 	}
+	defer release()
 	replica := engine.Key{engine.Text(t.ch.elected())}
 	current, _ := t.c.current()
 	for era := t.ch.Low; current != nil && era <= current.era(); era++ {
@@ -94,9 +130,11 @@ func (t *taking) pass(ctx context.Context) (n int, err error) {
 
 // store stores what is due of rows that this process looks after.
 func (t *taking) store(ctx context.Context, rows []heldRow) error {
-	if err := t.prepare(ctx); err != nil {
+	release, err := t.prepare(ctx)
+	if err != nil {
 		return err
 	}
+	defer release()
 	for _, h := range rows {
 		value, ok, err := t.c.r.s.readHeld(ctx, t.c.at, &h)
 		if err != nil {
@@ -125,7 +163,11 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 		t.batch.free = true
 		t.batch.newest = math.MaxInt64 // It was let in when it was held, by a clock that may have been ahead of this one.
 	}
-	sink := heldSink{t: t, replica: h.replica}
+	hiding, err := t.hiding(&h)
+	if err != nil {
+		return false, err
+	}
+	sink := heldSink{t: t, replica: h.replica, hiding: hiding}
 	about, err := parseHeld(value)
 	var blob []byte
 	if err == nil {
@@ -164,6 +206,10 @@ func (t *taking) commit(ctx context.Context) error {
 	b, done := t.batch, t.done
 	t.batch, t.done = nil, nil
 	n := len(b.entries)
+	if took := Elapsed(t.begun, t.c.r.now()); took > deleteRests/2 {
+		b.Release()
+		return fmt.Errorf("%w: it took %v to read held samples, deletes may be unknown", engine.ErrUnavailable, took.Round(time.Second))
+	}
 	if err := b.Commit(ctx); err != nil {
 		return err
 	}
@@ -202,8 +248,11 @@ func (t *taking) renew(ctx context.Context) error {
 type heldSink struct {
 	t       *taking
 	replica string
-	series  []*Series // by number, from 1; nil: it can't be stored
-	taken   int
+	hiding  deletions // that are about the row
+	// series are those of the blob by number, from 1; nil: it can't be stored. hidden are the deletes of each.
+	series []*Series
+	hidden []deletions
+	taken  int
 }
 
 func (k *heldSink) define(_ uint32, _ string, ls labels.Labels) error {
@@ -212,7 +261,7 @@ func (k *heldSink) define(_ uint32, _ string, ls labels.Labels) error {
 	if errors.As(err, &bad) {
 		series, err = nil, nil // Limits have become tighter.
 	}
-	k.series = append(k.series, series)
+	k.series, k.hidden = append(k.series, series), append(k.hidden, k.hiding.of(ls))
 	return err
 }
 
@@ -224,8 +273,8 @@ func (k *heldSink) of(ref uint32) (*Series, error) {
 }
 
 // wants says whether a sample is to be stored.
-func (k *heldSink) wants(s *Series, at int64) bool {
-	if s == nil || k.t.batch.checkTime(s, at) != nil {
+func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
+	if s == nil || k.t.batch.checkTime(s, at) != nil || k.hidden[ref-1].hides(at) {
 		return false
 	}
 	t := k.t
@@ -242,7 +291,7 @@ func (k *heldSink) wants(s *Series, at int64) bool {
 
 func (k *heldSink) float(ref uint32, at, st int64, v uint64) error {
 	s, err := k.of(ref)
-	if err == nil && k.wants(s, at) {
+	if err == nil && k.wants(ref, s, at) {
 		err = k.t.batch.Float(s, at, st, math.Float64frombits(v))
 	}
 	return err
@@ -250,7 +299,7 @@ func (k *heldSink) float(ref uint32, at, st int64, v uint64) error {
 
 func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
-	if err == nil && k.wants(s, at) {
+	if err == nil && k.wants(ref, s, at) {
 		b := k.t.batch
 		b.entries = append(b.entries, entry{series: s, t: at, hist: slices.Clone(encoded)})
 		b.bytes += queuedBytes + int64(len(encoded))
@@ -263,7 +312,7 @@ func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
 // margin, exemplars are left out.
 func (k *heldSink) exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
-	if err != nil || s == nil || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
+	if err != nil || s == nil || k.hidden[ref-1].hides(at) || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
 		return err
 	}
 	b := k.t.batch

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,8 +29,9 @@ type importDay struct {
 	of    map[*Series]*importedDay // those of list
 
 	ctx context.Context
-	// deletes are those that were made before.
+	// deletes are those that were made before, begun.
 	deletes deletions
+	begun   time.Time
 	late    bool
 
 	mu      sync.Mutex
@@ -48,7 +50,8 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	defer d.lock()()
 	// The samples come now. So all deletes that are read here were made before them, as chunks that name these say, and
 	// none that was made before is missing.
-	if d.deletes, err = d.s.deletesOf(ctx, d.tenant.name); err != nil {
+	d.begun = d.s.opts.Now()
+	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.name); err != nil {
 		return err
 	}
 	fresh, late := d.byAge()
@@ -151,7 +154,7 @@ func (d *importDay) seal(list []*importedDay) error {
 // sealer returns a sealer of a slot, which writes with others. Its partition doesn't matter: marks are written apart.
 func (d *importDay) sealer(slot int64, rows *sealedRows) *sealer {
 	y := newSealer(d.ctx, d.s, Work{Slot: slot})
-	y.sealedRows, y.late, y.again = rows, d.late, true
+	y.sealedRows, y.late, y.again, y.begun = rows, d.late, true, d.begun
 	y.deletes = map[string]deletions{d.tenant.name: d.deletes.inSlot(d.s.period, slot)}
 	return y
 }

@@ -193,12 +193,12 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 		n, err := parseShards(row.Value)
 		return fmt.Sprintf("%d shards", n), err
 	case engine.Deletes:
-		d, err := parseDeletion(row.Clustering[0].Text, row.Value)
-		if err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("%v, from %s to %s, asked for at %s", d.matchers, instant(d.start), instant(d.end), instant(d.when)), nil
+		return deletionWords(row.Clustering[0].Text, row.Value)
 	case engine.Defined:
+		if row.Clustering[1].Int < 0 {
+			run, err := parseWorkedOff(row)
+			return fmt.Sprintf("seq %d to %d are sealed", run.first, run.last), err
+		}
 		return blobWords(row.Value)
 	case engine.Tails:
 		v, n := binary.Varint(row.Value)

@@ -216,6 +216,9 @@ func (r *protocolRun) emptyHead() {
 // nothing fails for rows that everybody would find, and seal, or forget.
 func (r *protocolRun) nothing(ctx context.Context, rows engine.Range) {
 	for row, err := range r.store.eng.Scan(ctx, rows) {
+		if err == nil && rows.Table == engine.Defined && row.Clustering[1].Int < 0 {
+			continue // What is worked off stays known.
+		}
 		r.fail("left in %s of %v: %v, %v", rows.Table, rows.Partition, row.Clustering, err)
 		return
 	}

@@ -55,7 +55,7 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	}
 	if len(g.rows) > 0 || slices.ContainsFunc(g.gens, (*generation).partial) {
 		sealer := newSealer(ctx, s, w)
-		sealer.deletes = g.deletes
+		sealer.deletes, sealer.begun = g.deletes, now
 		if err := sealer.run(g.gens); err != nil {
 			return stats, err
 		}
@@ -64,6 +64,9 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	}
 	stats.Blobs, stats.Left = len(g.rows), len(g.left)
 	if err := s.keepDefinitions(ctx, w, now, append(g.gens, gens...), g.rows); err != nil {
+		return stats, err
+	}
+	if err := s.noteWorkedOff(ctx, w, g.rows); err != nil {
 		return stats, err
 	}
 	if err := s.deleteStaged(ctx, w, g.rows, g.left); err != nil {
@@ -174,10 +177,14 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	back, err := s.workedOffAmong(ctx, w, staged)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	for _, r := range staged {
 		switch {
 		case r.writer == s.writer && r.seq > upTo: // of a generation to come
-		case covered[r]:
+		case covered[r], back[r]:
 			rows = append(rows, r)
 		default:
 			left[r] = true
@@ -188,7 +195,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	}
 	// Rows of writes whose answer was an error, or that a rebuild could not read. A stream is read from
 	// its beginning, for only so it explains itself.
-	gen, err := s.load(ctx, w, func(r stageRow) bool { return r.writer != s.writer || r.seq <= upTo })
+	gen, err := s.load(ctx, w, func(r stageRow) bool { return (r.writer != s.writer || r.seq <= upTo) && !back[r] })
 	if err != nil || gen == nil || gen.partial() {
 		return nil, rows, left, err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -33,6 +34,7 @@ type sealer struct {
 	// again says that the slot was sealed before.
 	again bool
 	now   int64 // when the seal began, milliseconds
+	begun time.Time
 	// listed are the chunks that rollups depend on, where they were listed at once; nil: each series' are read.
 	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
@@ -72,7 +74,8 @@ type seriesLabels struct {
 }
 
 func newSealer(ctx context.Context, s *Store, w Work) *sealer {
-	x := &sealer{s: s, ctx: ctx, work: w, now: s.opts.Now().UnixMilli(), sealedRows: &sealedRows{}}
+	now := s.opts.Now()
+	x := &sealer{s: s, ctx: ctx, work: w, now: now.UnixMilli(), begun: now, sealedRows: &sealedRows{}}
 	for res := range rollup.Resolution(resolutions) {
 		window := s.period.windowOfSlot(res, w.Slot)
 		x.into[res] = destination{window: window, start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
@@ -441,8 +444,20 @@ func (x *sealer) flush() error {
 	return x.rollup()
 }
 
+// inTime says that the deletes which the seal knows of are all that are about what it has read. Those that were made since
+// then stand for deleteRests; when they are gone, nothing may be written that they have deleted.
+func (x *sealer) inTime() error {
+	if took := Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
+		return fmt.Errorf("%w: sealing slot %d, partition %d was begun %v ago; it begins anew", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
+	}
+	return nil
+}
+
 // write writes the rows that were added.
 func (x *sealer) write() error {
+	if err := x.inTime(); err != nil {
+		return err
+	}
 	batches := x.catalog
 	for i := range x.rows {
 		batches = append(batches, x.rows[i].Batch)

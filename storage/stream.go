@@ -17,6 +17,9 @@ type stream struct {
 	// damaged says that a blob of the stream can't be read.
 	damaged bool
 	place   place // of a stream that is followed
+	// workedOff are its rows that were sealed when they were asked for.
+	workedOff workedOff
+	asked     bool
 }
 
 // epochRefs are the series of an epoch by number, from 1; those up to whole are all known.

@@ -39,8 +39,9 @@ const (
 )
 
 const (
-	// hourGrace is for rows that come back harmlessly: a stage blob that is sealed again makes the same
-	// chunks. It is short, for a remembered delete is something that reads pass over.
+	// hourGrace is for rows that come back harmlessly: a stage blob that is known to be sealed is deleted
+	// once more, and not read (see storage/worked_off.go). It is short, for a remembered delete is something
+	// that reads pass over.
 	hourGrace = 3600
 	// dayGrace is for rows that only expire, alike on every replica, so nothing is there to come back.
 	// It must only outlast hints: Cassandra keeps those for 3 hours, some operators for longer.

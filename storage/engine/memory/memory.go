@@ -129,6 +129,19 @@ func findPartition(partitions []*partition, key engine.Key) (int, bool) {
 	return sort.Find(len(partitions), func(i int) int { return engine.Compare(key, partitions[i].key) })
 }
 
+// Forget forgets what was deleted, as Cassandra does after a while: what is written from now on stands, though its
+// timestamp be earlier than that of a delete before.
+func (e *Engine) Forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, partitions := range e.tables {
+		for _, p := range partitions {
+			p.ranges = nil
+			p.rows = slices.DeleteFunc(p.rows, func(r row) bool { return r.deleted })
+		}
+	}
+}
+
 // Scan implements engine.Engine.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {

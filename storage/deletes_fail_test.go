@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"context"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+// opensAgain starts a store anew on an engine that stays, and gives up the one before.
+func (ts *testStore) opensAgain() {
+	require.NoError(ts.t, ts.Store.Close())
+	var err error
+	ts.Store, err = Open(ts.t.Context(), still{ts.eng}, ts.opts)
+	require.NoError(ts.t, err)
+	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
+}
+
+type still struct{ engine.Engine }
+
+func (still) Close() error { return nil }
+
+// TestDeleteOfUnknownOutcomeHidesNothingLater has deletes of which nobody learns whether they were written, and that
+// can't be taken back either. They may take effect at any time, on what there was; never on what is acknowledged later.
+func TestDeleteOfUnknownOutcomeHidesNothingLater(t *testing.T) {
+	for name, fate := range map[string]func(error) faultengine.Action{
+		"written": faultengine.Lose, "written later": faultengine.Withhold, "not written": faultengine.Fail,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := false
+			ts, eng := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+				if !bad || op.Kind != faultengine.Write || op.Table != engine.Deletes {
+					return faultengine.Pass()
+				}
+				if op.Batch.Mutations[0].Op == engine.Delete {
+					return faultengine.Fail(nil)
+				}
+				if op.Batch.Mutations[0].Value[0] != deletionVersion {
+					return faultengine.Pass()
+				}
+				return fate(nil)
+			}, func(o *Options) { o.seams.still = true })
+			at := ts.now.UnixMilli() - hourMS
+			ts.write("ann", upLabels, sample{at, 1})
+			bad = true
+			require.ErrorIs(t, ts.Delete(t.Context(), "ann", at-10, at+10, equal("host", "a")), engine.ErrUnavailable)
+			bad = false
+			imported := labels.FromStrings(labels.MetricName, "imported", "host", "a")
+			var later []sample
+			requireImported := func(when string) {
+				t.Helper()
+				require.Equal(t, []sample{{at, 4}}, ts.all("ann")[imported.String()], when)
+			}
+			writeLater := func(x sample) {
+				ts.write("ann", upLabels, x)
+				later = append(later, x)
+			}
+			requireLater := func(when string) {
+				t.Helper()
+				got := ts.all("ann")[upLabels.String()]
+				for _, x := range later {
+					require.Contains(t, got, x, when)
+				}
+			}
+			writeLater(sample{at + 1, 2})
+			require.NoError(t, ts.SealAll(t.Context()))
+			requireLater("sealed")
+			writeLater(sample{at + 2, 3})
+			_, err := ts.Import(t.Context(), "ann", []ImportedSeries{{Labels: imported, Samples: &chunk.Samples{T: []int64{at}, V: []float64{4}}}})
+			require.NoError(t, err)
+			require.NoError(t, eng.ApplyWithheld(t.Context()))
+			requireLater("the delete may have come")
+			requireImported("the delete may have come")
+			ts.opensAgain()
+			requireLater("after a restart")
+			require.NoError(t, ts.SealAll(t.Context()))
+			requireLater("sealed after a restart")
+			ts.now = ts.now.Add(2 * deleteRests)
+			require.NoError(t, ts.CleanTombstones(t.Context(), "ann"))
+			requireLater("clean")
+			ts.opensAgain()
+			requireLater("clean, after a restart")
+			requireImported("clean, after a restart")
+			for _, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Deletes, Partition: deletePartition("ann")}) {
+				require.Fail(t, "a delete is left", "%v", err)
+			}
+		})
+	}
+}
+
+// TestDeleteIsCarriedOutThoughWhoAskedLeaves cancels the request when everything is sealed.
+func TestDeleteIsCarriedOutThoughWhoAskedLeaves(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Write && op.Table == engine.Tenants && op.Partition[0].Int == deletersList {
+			cancel()
+		}
+		return faultengine.Pass()
+	}, func(o *Options) { o.seams.still = true })
+	at := ts.now.UnixMilli() - hourMS
+	ts.write("ann", upLabels, sample{at, 1})
+	require.NoError(t, ts.Delete(ctx, "ann", at, at, equal("host", "a")))
+	require.Empty(t, ts.all("ann"))
+	require.ErrorIs(t, ts.Delete(ctx, "ann", at, at, equal("host", "a")), context.Canceled)
+	ts.opensAgain()
+	require.Empty(t, ts.all("ann"))
+}

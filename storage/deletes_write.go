@@ -1,0 +1,195 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// errDeleting says that held samples wait for a delete that may be about them.
+var errDeleting = fmt.Errorf("%w: series are being deleted", engine.ErrUnavailable)
+
+// errTaking says that a delete can't know what becomes of samples that are held of a replica.
+var errTaking = fmt.Errorf("%w: samples that were held of a replica are being stored; try again", engine.ErrUnavailable)
+
+// carryOut seals what a delete is about, and writes its row. What is held of replicas is stored before, and sealed here,
+// or whoever stores it finds the delete.
+func (s *Store) carryOut(ctx context.Context, tenant string, d *deletion) (err error) {
+	s.deletes.taking.Lock()
+	defer s.deletes.taking.Unlock()
+	if d.held, err = s.heldCuts(ctx, tenant); err != nil {
+		return err
+	}
+	if len(appendDeletion(nil, d)) > maxDeletionBytes+maxCutBytes {
+		return fmt.Errorf("%w: samples of too many replicas are held", ErrBadDelete)
+	}
+	// After that: what isn't held any more is stored.
+	if err := s.catchUp(ctx); err != nil {
+		return err
+	}
+	if err := s.sealOf(ctx, tenant, d); err != nil {
+		return fmt.Errorf("storage: sealing what is to be deleted: %w", err)
+	}
+	return s.writeDelete(ctx, tenant, d)
+}
+
+// writeDelete writes the row of a delete, when all that it is about is sealed. It announces it first:
+//
+//	sealed ─► announced: what is sealed from now on names it ─► in force
+//
+// So whatever becomes of the second write, and whenever, the delete never hides what is acknowledged after it has
+// failed. From the first write on it doesn't matter whether who asked for it is still there.
+func (s *Store) writeDelete(ctx context.Context, tenant string, d *deletion) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	begun := s.opts.Now()
+	// Whoever finds the delete's tenant listed looks for it; so this comes first.
+	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(tenant)}, Timestamp: 1, Value: []byte{1},
+	}}}})
+	if err != nil {
+		return fmt.Errorf("storage: writing a delete: %w", err)
+	}
+	announced := *d
+	announced.announced = true
+	err = s.putDelete(ctx, tenant, &announced)
+	if err == nil {
+		err = s.mayComeInForce(ctx, tenant, begun)
+	}
+	if err != nil {
+		return s.cancelDelete(tenant, d, fmt.Errorf("storage: announcing a delete: %w", err))
+	}
+	if err = s.putDelete(ctx, tenant, d); err == nil {
+		err = s.inTime(begun)
+	}
+	switch {
+	case err == nil:
+		s.deletes.mu.Lock()
+		defer s.deletes.mu.Unlock()
+		s.deletes.apply(d)
+		return nil
+	case s.opts.Shared:
+		// Others may have seen it, and made rollups of what is left: they would miss what comes back.
+		s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not", "tenant", tenant,
+			"matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end), "err", err)
+		return fmt.Errorf("storage: writing a delete: %w", err)
+	}
+	return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
+}
+
+// mayComeInForce says why a delete that is announced mustn't come in force: another process, which may not have seen it,
+// stores what was held of a replica. Whoever begins that later finds it announced, and waits.
+func (s *Store) mayComeInForce(ctx context.Context, tenant string, begun time.Time) error {
+	if !s.opts.Shared {
+		return nil
+	}
+	err := s.eachChoice(ctx, tenant, func(_ string, ch *choice) error {
+		if ch.Taking != "" && ch.Taking != s.Writer() {
+			return errTaking
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.inTime(begun)
+}
+
+// inTime says that a delete is written within the time that others wait for one that is announced.
+func (s *Store) inTime(begun time.Time) error {
+	if took := Elapsed(begun, s.opts.Now()); s.opts.Shared && took > commitTimeout {
+		return fmt.Errorf("%w: it took %v", engine.ErrUnavailable, took.Round(time.Second))
+	}
+	return nil
+}
+
+// mayCome says whether a delete that is announced may come in force at any moment.
+func (m *deletes) mayCome(d *deletion, now time.Time) bool {
+	if !d.announced {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since, ok := m.seen[d.id]
+	if !ok {
+		maps.DeleteFunc(m.seen, func(_ string, since time.Time) bool { return now.Sub(since).Abs() > deleteRests })
+		if m.seen == nil {
+			m.seen = map[string]time.Time{}
+		}
+		m.seen[d.id], since = now, now
+	}
+	return Elapsed(since, now) <= 2*commitTimeout
+}
+
+// putDelete writes the row of a delete, announced or in force.
+func (s *Store) putDelete(ctx context.Context, tenant string, d *deletion) error {
+	timestamp := int64(deletionTimestamp)
+	if d.announced {
+		timestamp = announcedTimestamp
+	}
+	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(d.id)}, Timestamp: timestamp, Value: appendDeletion(nil, d),
+	}}}})
+	if err != nil {
+		return err
+	}
+	m := &s.deletes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.exact {
+		all := append(m.known[tenant].where(func(x *deletion) bool { return x.id != d.id }), d)
+		all.sort()
+		m.known[tenant] = all
+	}
+	return nil
+}
+
+// cancelDelete takes back a delete that nobody has seen in force, so that it doesn't take effect.
+func (s *Store) cancelDelete(tenant string, d *deletion, because error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	err := s.removeDelete(ctx, tenant, d)
+	if err == nil {
+		return because
+	}
+	s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not: it could neither be written nor taken back", "tenant", tenant,
+		"matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end), "err", err)
+	s.deletes.mu.Lock()
+	s.deletes.exact = false // What is there is read from now on.
+	s.deletes.mu.Unlock()
+	return because
+}
+
+// removeDelete removes a delete's row, with the timestamp that it was written with last.
+func (s *Store) removeDelete(ctx context.Context, tenant string, d *deletion) error {
+	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
+		Op: engine.Delete, Clustering: engine.Key{engine.Text(d.id)}, Timestamp: deletionTimestamp,
+	}}}})
+	if err != nil {
+		return fmt.Errorf("storage: removing a delete: %w", err)
+	}
+	m := &s.deletes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.applied, d.id)
+	if left := m.known[tenant].where(func(x *deletion) bool { return x.id != d.id }); len(left) > 0 {
+		m.known[tenant] = left
+	} else {
+		delete(m.known, tenant)
+	}
+	return nil
+}
+
+// apply needs the lock.
+func (m *deletes) apply(d *deletion) {
+	if m.applied == nil {
+		m.applied = map[string]bool{}
+	}
+	m.applied[d.id] = true
+}

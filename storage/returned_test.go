@@ -1,0 +1,212 @@
+package storage
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// several is two processes that share an engine which forgets deletes, as Cassandra does.
+type several struct {
+	*pairs
+	memory *memory.Engine
+}
+
+func newSeveral(t *testing.T, rule func(faultengine.Op) faultengine.Action) *several {
+	m := memory.New()
+	return &several{newPairs(t, faultengine.Wrap(m, rule), 2, nil), m}
+}
+
+func (p *several) write(process int, name string, at time.Time, v float64) {
+	p.t.Helper()
+	ts := &testStore{Store: p.processes[process].store, t: p.t}
+	ts.write("default", labels.FromStrings(labels.MetricName, name), sample{at.UnixMilli(), v})
+}
+
+// copyRows returns the rows of a table as they were written, so that they can come back.
+func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...engine.Key) (rows []engine.Batch) {
+	p.t.Helper()
+	for _, partition := range partitions {
+		b := engine.Batch{Table: table, Partition: partition}
+		for row, err := range p.memory.Scan(p.t.Context(), engine.Range{Table: table, Partition: partition}) {
+			require.NoError(p.t, err)
+			key := slices.Clone(row.Clustering)
+			b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Value: slices.Clone(row.Value)})
+		}
+		if len(b.Mutations) > 0 {
+			rows = append(rows, b)
+		}
+	}
+	return rows
+}
+
+// stagePartitions are those of the slots around a time.
+func (p *several) stagePartitions(at time.Time) (keys []engine.Key) {
+	s := p.processes[0].store
+	for partition := range s.period.partitions() {
+		for slot := s.period.slotOf(at.UnixMilli()) - 1; slot <= s.period.slotOf(at.UnixMilli())+1; slot++ {
+			keys = append(keys, stagePartition(slot, partition))
+		}
+	}
+	return keys
+}
+
+// comeBack has rows come back whose deletes are forgotten.
+func (p *several) comeBack(rows []engine.Batch) {
+	p.t.Helper()
+	require.NotEmpty(p.t, rows)
+	p.memory.Forget()
+	require.NoError(p.t, p.memory.Write(p.t.Context(), rows))
+}
+
+func (p *several) requireValues(when, name string, want ...float64) {
+	p.t.Helper()
+	for i := range p.processes {
+		require.Equal(p.t, want, slices.Clone(p.values(i, name)), "%s, process %d", when, i)
+	}
+}
+
+// TestStageRowsThatComeBackStayDeleted has a replica bring back stage rows whose deletes it has missed, before and after
+// what they held is deleted and cleaned.
+func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
+	t.Parallel()
+	p := newSeveral(t, passAll)
+	ctx, s := t.Context(), p.processes[0].store
+	at := p.now.Add(-time.Hour)
+	p.write(0, "gone", at, 1)
+	p.write(0, "kept", at, 2)
+	p.write(1, "gone", at.Add(time.Second), 3)
+	rows := p.copyRows(engine.Stage, stageTimestamp, p.stagePartitions(at)...)
+	require.NoError(t, s.SealAll(ctx))
+	require.NoError(t, s.Delete(ctx, "default", -maxTime, maxTime, equal("__name__", "gone")))
+	p.write(0, "gone", at, 4) // Written anew.
+	check := func(when string) {
+		t.Helper()
+		p.requireValues(when, "gone", 4)
+		p.requireValues(when, "kept", 2)
+	}
+	check("deleted")
+	p.comeBack(rows)
+	for i := range p.processes {
+		p.crash(i)
+	}
+	check("seen by new processes")
+	require.NoError(t, p.processes[1].store.SealAll(ctx))
+	check("sealed")
+	p.comeBack(rows)
+	p.now = p.now.Add(3 * 24 * time.Hour)
+	p.pass(time.Second)
+	for i := range p.processes {
+		require.NoError(t, p.processes[i].store.SealAll(ctx))
+		require.NoError(t, p.processes[i].store.CleanTombstones(ctx, "default"))
+	}
+	check("clean")
+	p.comeBack(rows)
+	for i := range p.processes {
+		p.crash(i)
+	}
+	check("clean, seen by new processes")
+	for i := range p.processes {
+		require.NoError(t, p.processes[i].store.SealAll(ctx))
+		for partition := range s.period.partitions() {
+			require.NoError(t, p.processes[i].store.Advance(ctx, partition))
+		}
+	}
+	list, err := p.processes[0].store.Deletes(ctx, "default")
+	require.NoError(t, err)
+	require.Empty(t, list)
+	p.comeBack(rows)
+	p.crash(0)
+	for partition := range s.period.partitions() {
+		_, err := p.processes[0].store.Sweep(ctx, partition)
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.processes[0].store.SealAll(ctx))
+	check("come back after all that")
+	require.Empty(t, p.copyRows(engine.Stage, stageTimestamp, p.stagePartitions(at)...))
+}
+
+// TestDeleteThatComesBackHidesNothing has a replica bring back the row of a delete that was cleaned.
+func TestDeleteThatComesBackHidesNothing(t *testing.T) {
+	t.Parallel()
+	p := newSeveral(t, passAll)
+	ctx := t.Context()
+	at := p.now.Add(-time.Hour)
+	p.write(0, "m", at, 1)
+	require.NoError(t, p.processes[0].store.Delete(ctx, "default", -maxTime, maxTime, equal("__name__", "m")))
+	rows := p.copyRows(engine.Deletes, deletionTimestamp, deletePartition("default"))
+	p.now = p.now.Add(3 * 24 * time.Hour)
+	p.pass(time.Second)
+	young := p.now.Add(-time.Hour)
+	p.write(1, "other", young, 1)
+	require.NoError(t, p.processes[0].store.Delete(ctx, "default", young.UnixMilli(), young.UnixMilli(), equal("__name__", "other")))
+	require.NoError(t, p.processes[0].store.CleanTombstones(ctx, "default"))
+	p.write(1, "m", at, 2)
+	require.NoError(t, p.processes[1].store.SealAll(ctx))
+	check := func(when string) {
+		t.Helper()
+		p.requireValues(when, "m", 2)
+		p.requireValues(when, "other")
+		for _, process := range p.processes {
+			list, err := process.store.Deletes(ctx, "default")
+			require.NoError(t, err)
+			require.Len(t, list, 1, when)
+		}
+	}
+	check("clean")
+	p.comeBack(rows)
+	check("back")
+	p.crash(0)
+	check("back, seen by a new process")
+	require.NoError(t, p.processes[0].store.CleanTombstones(ctx, "default"))
+	check("clean again")
+	for _, row := range p.copyRows(engine.Deletes, deletionTimestamp, deletePartition("default"))[0].Mutations {
+		require.NotEqual(t, rows[0].Mutations[0].Clustering[0].Text, row.Clustering[0].Text)
+	}
+}
+
+// TestSealThatWasPausedAcrossADelete has a process stop in the middle of a seal for longer than deletes stand.
+func TestSealThatWasPausedAcrossADelete(t *testing.T) {
+	t.Parallel()
+	paused, goOn := make(chan struct{}), make(chan struct{})
+	var armed bool
+	p := newSeveral(t, func(op faultengine.Op) faultengine.Action {
+		if !armed || op.Kind != faultengine.Scan || op.Table != engine.Sealed {
+			return faultengine.Pass()
+		}
+		armed = false
+		close(paused)
+		return faultengine.Pass().After(goOn)
+	})
+	ctx := t.Context()
+	at := p.now.Add(-time.Hour)
+	p.write(0, "m", at, 1)
+	armed = true
+	sealed := make(chan error, 1)
+	go func() { sealed <- p.processes[0].store.SealAll(ctx) }()
+	<-paused
+	// The other one seals more than that in one chunk, which is another one.
+	p.write(1, "m", at.Add(time.Second), 2)
+	require.NoError(t, p.processes[1].store.Delete(ctx, "default", -maxTime, maxTime, equal("__name__", "m")))
+	p.now = p.now.Add(deleteRests + time.Minute)
+	require.NoError(t, p.processes[1].store.processes.beat(ctx))
+	require.NoError(t, p.processes[1].store.CleanTombstones(ctx, "default"))
+	list, err := p.processes[1].store.Deletes(ctx, "default")
+	require.NoError(t, err)
+	require.Empty(t, list)
+	close(goOn)
+	err = <-sealed
+	require.ErrorIs(t, err, engine.ErrUnavailable)
+	require.True(t, strings.Contains(err.Error(), "begins anew"), err)
+	p.requireValues("after the pause", "m")
+	require.NoError(t, p.processes[0].store.SealAll(ctx))
+	p.requireValues("sealed again", "m")
+}

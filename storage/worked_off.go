@@ -1,0 +1,151 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// A seal deletes the stage rows that it has read. Where several processes share an engine, a replica that has missed
+// that for longer than deletes are remembered brings them back. What was deleted since must not come back with them, so
+// a seal says first, in rows beside the definitions that the slot's sealed blobs made, which rows it has worked off:
+//
+//	sealed rows ─► marks ─► worked off ─► stage rows deleted
+//
+// A number names one content for ever, and all of it is sealed. So a row that is among them is deleted once more, and
+// neither read nor sealed.
+
+const (
+	// workedOffLife is for how long that is known: for longer than Sweep looks back.
+	workedOffLife    = 120 * 24 * time.Hour
+	workedOffVersion = 1
+	// backAfter is how long after it was deleted a row may be back at the earliest; half of what engines remember.
+	backAfter = 30 * time.Minute
+)
+
+// workedOff are the numbers of a writer in a slot and partition that are sealed: runs from first to last, in order.
+type workedOff []seqRun
+
+type seqRun struct{ first, last int64 }
+
+func (w workedOff) has(seq int64) bool {
+	return slices.ContainsFunc(w, func(r seqRun) bool { return seq >= r.first && seq <= r.last })
+}
+
+// workedOffKey is the key of a run among the definitions of its slot and partition, whose numbers are positive.
+func workedOffKey(writer string, first int64) engine.Key {
+	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
+}
+
+// noteWorkedOff says that rows are sealed.
+func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []stageRow) error {
+	if !s.opts.Shared {
+		return nil
+	}
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, func(a, b stageRow) int { return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq)) })
+	batch := engine.Batch{Table: engine.Defined, Partition: stagePartition(w.Slot, w.Partition)}
+	expires := s.opts.Now().Add(workedOffLife).Unix()
+	for i := 0; i < len(rows); {
+		j := i + 1
+		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
+			j++
+		}
+		last := rows[j-1].seq
+		batch.Mutations = append(batch.Mutations, engine.Mutation{
+			// Of two that begin alike the longer one wins.
+			Clustering: workedOffKey(rows[i].writer, rows[i].seq), Timestamp: last, Expires: expires,
+			Value: appendWorkedOff(last),
+		})
+		i = j
+	}
+	return s.writeInPieces(ctx, batch)
+}
+
+// appendWorkedOff returns a run's value; its first number is in the key:
+//
+//	+---------+---------+
+//	| version | last    |
+//	| 1 byte:1| uvarint |
+//	+---------+---------+
+func appendWorkedOff(last int64) []byte {
+	return binary.AppendUvarint([]byte{workedOffVersion}, uint64(last))
+}
+
+// parseWorkedOff is the inverse of appendWorkedOff, and of workedOffKey.
+func parseWorkedOff(row engine.Row) (seqRun, error) {
+	run := seqRun{first: -1 - row.Clustering[1].Int}
+	if len(row.Value) < 2 || row.Value[0] != workedOffVersion {
+		return run, fmt.Errorf("%w: %d bytes, or an unknown version", errBadBlob, len(row.Value))
+	}
+	last, n := binary.Uvarint(row.Value[1:])
+	if n != len(row.Value)-1 || last > maxTime || int64(last) < run.first {
+		return run, fmt.Errorf("%w: no last number", errBadBlob)
+	}
+	run.last = int64(last)
+	return run, nil
+}
+
+// workedOffOf reads which rows of a writer are sealed.
+func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs workedOff, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{
+		Table: engine.Defined, Partition: stagePartition(w.Slot, w.Partition),
+		From: engine.Key{engine.Text(writer), engine.Int(math.MinInt64)}, To: engine.Key{engine.Text(writer), engine.Int(-1)},
+	}) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: reading what is sealed of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+		}
+		run, err := parseWorkedOff(row)
+		if err != nil {
+			s.corrupt(engine.Defined, fmt.Errorf("storage: what is sealed of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
+			continue
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+// workedOffAmong returns those of stage rows that are sealed, and came back or are about to be deleted.
+func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []stageRow) (map[stageRow]bool, error) {
+	found := map[stageRow]bool{}
+	if !s.opts.Shared {
+		return found, nil
+	}
+	byWriter := map[string]workedOff{}
+	for _, r := range staged {
+		runs, known := byWriter[r.writer]
+		if !known {
+			var err error
+			if runs, err = s.workedOffOf(ctx, w, r.writer); err != nil {
+				return nil, err
+			}
+			byWriter[r.writer] = runs
+		}
+		if runs.has(r.seq) {
+			found[r] = true
+		}
+	}
+	return found, nil
+}
+
+// cameBack says whether a row that is to be followed was sealed, and came back.
+func (f *follower) cameBack(ctx context.Context, c *followedCell, st *stream, r stageRow, now time.Time) (bool, error) {
+	if !f.s.opts.Shared || now.UnixMilli()-f.s.period.slotStart(c.decoder.slot) < backAfter.Milliseconds() {
+		return false, nil
+	}
+	if !st.asked {
+		runs, err := f.s.workedOffOf(ctx, Work{Slot: c.decoder.slot, Partition: c.decoder.partition}, r.writer)
+		if err != nil {
+			return false, err
+		}
+		st.asked, st.workedOff = true, runs
+	}
+	return st.workedOff.has(r.seq), nil
+}
