@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// goldenRow is a value of a row as a release wrote it: what it says, in words, and its bytes. again encodes it anew,
+// where the version is the one that is written now.
+type goldenRow struct {
+	words func(value []byte) (string, error)
+	again func(value []byte) ([]byte, error)
+}
+
+const goldenID = "0123456789abcdef"
+
+// goldenRows are the files of testdata/golden, by name.
+var goldenRows = map[string]goldenRow{
+	"delete-v1":           deleteGolden,
+	"delete-v2-announced": deleteGolden,
+	"delete-v2-held":      deleteGolden,
+	"delete-v3-cleared": {
+		func(value []byte) (string, error) { return deletionWords(clearanceID, value) },
+		func(value []byte) ([]byte, error) {
+			c, err := parseClearance(value)
+			return appendClearance(nil, c), err
+		},
+	},
+	"worked-off-v1": {
+		func(value []byte) (string, error) {
+			return (&Store{}).words(engine.Defined, nil, workedOffGolden(value))
+		},
+		func(value []byte) ([]byte, error) {
+			run, err := parseWorkedOff(workedOffGolden(value))
+			return appendWorkedOff(run.last), err
+		},
+	},
+	"held-v1": {words: heldWords},
+	"held-v2": {heldWords, func(value []byte) ([]byte, error) {
+		v, err := parseHeld(value)
+		if err != nil {
+			return nil, err
+		}
+		blob, err := v.unpack()
+		return appendHeld(nil, v, blob), err
+	}},
+}
+
+var deleteGolden = goldenRow{
+	func(value []byte) (string, error) { return deletionWords(goldenID, value) },
+	func(value []byte) ([]byte, error) {
+		d, err := parseDeletion(goldenID, value)
+		if err != nil {
+			return nil, err
+		}
+		return appendDeletion(nil, d), nil
+	},
+}
+
+func workedOffGolden(value []byte) engine.Row {
+	return engine.Row{Clustering: workedOffKey(goldenID, 7), Value: value}
+}
+
+// TestGoldenRows holds that rows which any release wrote say what they said, and that the current versions' bytes
+// haven't changed.
+func TestGoldenRows(t *testing.T) {
+	if *rewrite {
+		for name, value := range goldenValues() {
+			words, err := goldenRows[name].words(value)
+			require.NoError(t, err)
+			require.NoError(t, os.MkdirAll(filepath.Join("testdata", "golden"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join("testdata", "golden", name+".txt"), []byte(words+"\n"+hex.EncodeToString(value)+"\n"), 0o644))
+		}
+	}
+	for name, row := range goldenRows {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", "golden", name+".txt"))
+			require.NoError(t, err, "write it with -rewrite")
+			words, digits, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+			value, err := hex.DecodeString(digits)
+			require.NoError(t, err)
+			got, err := row.words(value)
+			require.NoError(t, err)
+			require.Equal(t, words, got)
+			if row.again != nil {
+				again, err := row.again(value)
+				require.NoError(t, err)
+				require.Equal(t, digits, hex.EncodeToString(again), "the format has changed: it needs a new version, so that old rows stay readable")
+			}
+		})
+	}
+}
+
+// goldenValues are values as they are written now. Only what no release has written is to be written anew from them.
+func goldenValues() map[string][]byte {
+	d := deletion{id: goldenID, when: 1777636800000, start: -5, end: 1777636799999, matchers: []*labels.Matcher{
+		labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"), labels.MustNewMatcher(labels.MatchNotEqual, "a", ""),
+		labels.MustNewMatcher(labels.MatchRegexp, "b", "x.*"), labels.MustNewMatcher(labels.MatchNotRegexp, "c", "y|z"),
+	}}
+	values := map[string][]byte{"delete-v1": appendDeletion(nil, &d)}
+	d.held = []heldCut{{"eu", goldenID, 1}, {"us", goldenID, 300}}
+	values["delete-v2-held"] = appendDeletion(nil, &d)
+	d.announced = true
+	values["delete-v2-announced"] = appendDeletion(nil, &d)
+	values["delete-v3-cleared"] = appendClearance(nil, clearance{before: 1777464000001, standing: exempt(goldenID + "fedcba9876543210")})
+	values["worked-off-v1"] = appendWorkedOff(300)
+	b := &heldBuilder{fresh: reach{now: 1777636800000, limit: 1777636830000, t: -maxTime}}
+	tenant := &headTenant{name: "t"}
+	for i, at := range []int64{1777636799000, 1777636801000, 1777636900000} {
+		b.add(&entry{series: &Series{tenant: tenant, labels: labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))}, t: at, v: 0x3ff0000000000000})
+	}
+	b.cut()
+	values["held-v2"] = b.values[0]
+	// Version 1 didn't say how far the samples reach.
+	old := binary.AppendVarint([]byte{1, 0, 0, 0, 0}, b.about[0].minT)
+	old = binary.AppendUvarint(binary.AppendUvarint(old, uint64(b.about[0].maxT-b.about[0].minT)), uint64(b.about[0].samples))
+	old = append(old, snappy.Encode(nil, b.w.finish())...)
+	binary.LittleEndian.PutUint32(old[1:], crc32.Checksum(old[heldHeader:], castagnoli))
+	values["held-v1"] = old
+	return values
+}
+
+// FuzzParseDeletion holds that what is read of a delete's row is written as it was.
+func FuzzParseDeletion(f *testing.F) {
+	for name, value := range goldenValues() {
+		if strings.HasPrefix(name, "delete") {
+			f.Add(value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		if d, err := parseDeletion(goldenID, value); err == nil {
+			again, err := parseDeletion(goldenID, appendDeletion(nil, d))
+			require.NoError(t, err)
+			require.Equal(t, d.held, again.held)
+			require.Equal(t, d.announced, again.announced)
+		}
+		if c, err := parseClearance(value); err == nil {
+			again, err := parseClearance(appendClearance(nil, c))
+			require.NoError(t, err)
+			require.Equal(t, c, again)
+		}
+	})
+}
