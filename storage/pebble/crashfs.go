@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,4 +19,12 @@ func NewCrashableFS() *CrashableFS { return &CrashableFS{vfs.NewCrashableMem()} 
 // that an engine on it can be closed.
 func (f *CrashableFS) Crash(unsynced int, rng *rand.Rand) *CrashableFS {
 	return &CrashableFS{f.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: rng})}
+}
+
+// ReuseForWrite implements vfs.FS. MemFS' own takes a lock twice, which a Crash between waits for, and is waited for.
+func (f *CrashableFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.Rename(oldname, newname); err != nil {
+		return nil, fmt.Errorf("pebble: reuse %s: %w", oldname, err)
+	}
+	return f.OpenReadWrite(newname, category)
 }

@@ -54,8 +54,8 @@ type ledger struct {
 	fs  vfs.FS
 	dir string
 
-	// writing is held while the note is written, and until a file that goes is no longer in it.
-	writing sync.Mutex
+	// noting is held while the note is written, and until a file that goes is no longer in it.
+	noting sync.Mutex
 
 	mu      sync.Mutex // never held over a call to the disk: writing the log waits for it
 	files   map[string]*written
@@ -69,6 +69,7 @@ type ledger struct {
 type written struct {
 	bytes, synced int64
 	sum, syncSum  uint32
+	torn          bool // a write failed: what follows synced isn't known
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -247,8 +248,8 @@ func (l *ledger) close(inOrder bool) error {
 
 // note writes the ledger if there is anything new.
 func (l *ledger) note() error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.noting.Lock()
+	defer l.noting.Unlock()
 	l.mu.Lock()
 	changed := l.changed
 	l.mu.Unlock()
@@ -258,7 +259,7 @@ func (l *ledger) note() error {
 	return l.write()
 }
 
-// write needs the lock of writing. What it notes stays true while it writes: files grow, and none goes.
+// write needs the lock noting. What it notes stays true while it writes: files grow, and none goes.
 func (l *ledger) write() error {
 	list := ledgerText{Version: ledgerVersion, Files: []noted{}}
 	l.mu.Lock()
@@ -341,7 +342,7 @@ func noteCopy(files vfs.FS, dir string) error {
 	return writeLedger(files, dir, list)
 }
 
-// created, wrote, synced and renamed follow what Pebble does with its files.
+// created, writing, wrote, syncing, synced and renamed follow what Pebble does with its files.
 
 func (l *ledger) created(path string) {
 	if name, ok := l.name(path); ok {
@@ -351,12 +352,27 @@ func (l *ledger) created(path string) {
 	}
 }
 
-func (l *ledger) wrote(path string, p []byte) {
+// writing is called before a write, and returns what wrote is told afterwards. A file system may change p: MemFS does,
+// with the build tag invariants.
+func (l *ledger) writing(path string, p []byte) (then written) {
+	if name, ok := l.name(path); ok {
+		l.mu.Lock()
+		w := l.files[name]
+		if w != nil {
+			then = *w
+		}
+		l.mu.Unlock()
+		then.bytes, then.sum = then.bytes+int64(len(p)), crc32.Update(then.sum, castagnoli, p)
+	}
+	return then
+}
+
+func (l *ledger) wrote(path string, then written, whole bool) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if w := l.files[name]; w != nil {
-			w.bytes, w.sum = w.bytes+int64(len(p)), crc32.Update(w.sum, castagnoli, p)
+			w.bytes, w.sum, w.torn = then.bytes, then.sum, w.torn || !whole
 		}
 	}
 }
@@ -366,7 +382,7 @@ func (l *ledger) synced(path string, at written) {
 	if name, ok := l.name(path); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if w := l.files[name]; w != nil && at.bytes > w.synced {
+		if w := l.files[name]; w != nil && !w.torn && at.bytes > w.synced {
 			w.synced, w.syncSum, l.changed = at.bytes, at.sum, true
 		}
 	}
@@ -405,8 +421,8 @@ func (l *ledger) going(path string) error {
 	if !ok {
 		return nil
 	}
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.noting.Lock()
+	defer l.noting.Unlock()
 	l.mu.Lock()
 	w := l.files[name]
 	delete(l.files, name)

@@ -43,14 +43,14 @@ func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 		ops          int
 	)
 	disk, rng := NewCrashableFS(), rand.New(rand.NewPCG(7, 7))
-	watched := errorfs.Wrap(disk.MemFS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	watched := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
 			return nil
 		}
 		if e := running.Load(); e != nil && isNoted(filepath.Base(op.Path)) {
-			e.ledger.writing.Lock()
+			e.ledger.noting.Lock()
 			err := e.ledger.write()
-			e.ledger.writing.Unlock()
+			e.ledger.noting.Unlock()
 			if err != nil {
 				return err
 			}
@@ -87,6 +87,36 @@ func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 		e := openOn(t, c.disk)
 		require.GreaterOrEqual(t, int64(stageRows(t, e)), c.want, "before %s", c.op)
 		require.NoError(t, e.Close())
+	}
+}
+
+// A note must not be on the disk before the names in it are.
+func TestNoteOfNewName(t *testing.T) {
+	t.Parallel()
+	disk, rng := NewCrashableFS(), rand.New(rand.NewPCG(3, 3))
+	require.NoError(t, disk.MkdirAll("data", 0o755))
+	var left []*CrashableFS
+	watched := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		for range 5 {
+			left = append(left, disk.Crash(50, rng))
+		}
+		return nil
+	}))
+	l, problems := readLedger(watched, "data")
+	require.Empty(t, problems)
+	files := &vitalFS{FS: watched, ledger: l}
+	for i := range 5 {
+		f, err := files.Create(fmt.Sprintf("data/MANIFEST-%06d", i), vfs.WriteCategoryUnspecified)
+		require.NoError(t, err)
+		_, err = f.Write([]byte("v"))
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+		require.NoError(t, f.Close())
+		require.NoError(t, l.note())
+	}
+	for _, d := range left {
+		_, problems := readLedger(d, "data")
+		require.Empty(t, problems)
 	}
 }
 

@@ -123,8 +123,9 @@ type vitalFile struct {
 func (f *vitalFile) check(op string, err error) error { return f.fs.check(op, f.name, f.vital, err) }
 
 func (f *vitalFile) Write(p []byte) (int, error) {
+	then := f.fs.ledger.writing(f.name, p)
 	n, err := f.File.Write(p)
-	f.fs.ledger.wrote(f.name, p[:n])
+	f.fs.ledger.wrote(f.name, then, n == len(p))
 	return n, f.check("write", err)
 }
 
