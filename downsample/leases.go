@@ -35,6 +35,9 @@ func newLeases(store *storage.Store, now func() time.Time) *leases {
 
 // look takes and frees what is due. It returns whether anything is owned that wasn't before.
 func (l *leases) look(ctx context.Context) (more bool, err error) {
+	if l.store.MayRemove() != nil { // The others are told, and don't count on this process.
+		return false, l.giveUp(ctx)
+	}
 	workers, err := l.workers(ctx)
 	if err != nil {
 		return false, err
@@ -93,6 +96,11 @@ func (l *leases) free(ctx context.Context) error {
 	if err := l.store.Leave(ctx); err != nil {
 		return err
 	}
+	return l.giveUp(ctx)
+}
+
+// giveUp frees all leases of this process.
+func (l *leases) giveUp(ctx context.Context) error {
 	all, err := l.store.Leases(ctx)
 	if err != nil {
 		return err

@@ -25,8 +25,14 @@ func (l *Loop) Round(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	began := l.opts.Now()
+	doubt := l.store.MayRemove()
+	l.progress.chore("believing the clock", doubt, began) // The store's log tells of it.
 	whole := l.seal(ctx, began, l.list(ctx))
-	l.tidy(ctx)
+	if doubt != nil { // Nothing goes, and no mark moves.
+		l.store.LetGo()
+	} else {
+		l.tidy(ctx)
+	}
 	if ctx.Err() != nil {
 		return
 	}

@@ -45,7 +45,7 @@ const queuedBytes = 64
 // NewBatch starts a batch for a tenant.
 func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
-	now := s.opts.Now()
+	_, now := s.times()
 	b.tenant, b.bounds = s.head.tenant(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
 	for class := range s.classes.count() {

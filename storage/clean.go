@@ -20,6 +20,9 @@ const deleteRests = 48 * time.Hour
 
 // WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples.
 func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
+	if err := s.maySeal(); err != nil {
+		return err
+	}
 	all, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return err
@@ -78,6 +81,9 @@ func (p *periods) spanOf(window int64) (start, end int64) {
 // A chunk is rewritten in its place, and one that is empty stays: rollups count the chunks that they are made of.
 func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	if err := s.Ready(); err != nil {
+		return err
+	}
+	if err := s.believed(); err != nil {
 		return err
 	}
 	s.deletes.cleaning.Lock()

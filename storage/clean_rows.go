@@ -9,6 +9,9 @@ import (
 // no head can still have what it deletes: heads let go of what is sealed when nothing of the slot is left in the stage.
 // And one stays as long as anything is held of replicas that it is about.
 func (s *Store) dropDeletes(ctx context.Context, tenant string, all deletions) error {
+	if err := s.believed(); err != nil { // Cleaning may have taken long.
+		return err
+	}
 	none := !s.opts.Shared && s.deletes.taking.TryLock() // No delete is under way.
 	if none {
 		defer s.deletes.taking.Unlock()

@@ -33,6 +33,9 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *deletion) (err e
 	if err := s.sealOf(ctx, tenant, d); err != nil {
 		return fmt.Errorf("storage: sealing what is to be deleted: %w", err)
 	}
+	if err := s.believed(); err != nil { // Sealing may have taken long.
+		return fmt.Errorf("storage: nothing is deleted: %w", err)
+	}
 	return s.writeDelete(ctx, tenant, d)
 }
 

@@ -49,6 +49,8 @@
 //   - Delete: a row that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
 //     exempt from it. Clean: rewritten without what is deleted.
 //   - Gap: rows that a query or Check can't read, because the engine's files are damaged there.
+//   - Seen time: how much time the processes of a store have measured while they ran, durable. Believed: a clock that agrees
+//     with the engine's, or on one machine with seen time (decisions/016).
 //   - Mark: a row that says that a slot was sealed once more. A window's marks are the version of its rows.
 //
 // # Rules that everything here keeps
@@ -60,6 +62,7 @@
 //   - A reader takes the head first, then the marks, then the rows (I4).
 //   - A delete is about what was sealed before it, and what was held, and about nothing else (decisions/012, 021).
 //   - What is sealed is noted before its stage rows are deleted, so that none comes back as new (decisions/021).
+//   - A process whose clock isn't believed removes nothing (decisions/016).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - What is corrupt is named by its row, or where rows can't be read by metric and time, counted and left out (I8). What
 //     removes data ends there with an error instead. Check finds all of it (decisions/020).

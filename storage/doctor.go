@@ -58,6 +58,10 @@ type Condition struct {
 	Leases []Lease
 	// Waiting are the slots with unsealed samples, oldest first.
 	Waiting []WaitingSlot
+	// ClockSeen is what time it was when the store was last told that time passes, zero where it doesn't say. ClockDoubted
+	// says that the clock was not believed then, or wouldn't be now: see decisions/016. On a cluster both are unset.
+	ClockSeen    time.Time
+	ClockDoubted bool
 	// PendingRows is how many rows name old slots with unsealed samples.
 	PendingRows int
 	// Expired are the windows past their retention and its grace that are still there.
@@ -172,7 +176,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if o.Files {
 		files = x.files
 	}
-	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, files} {
+	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, x.clock, files} {
 		if err := x.c.goOn(look(ctx)); err != nil {
 			return nil, err
 		}
@@ -195,6 +199,20 @@ func (x *examiner) knownFiles(context.Context) error {
 			x.c.unreadable(problem)
 		}
 	}
+	return nil
+}
+
+// clock looks at what a store on one machine has seen of time.
+func (x *examiner) clock(ctx context.Context) error {
+	if _, ok := x.s.eng.(engine.Clock); ok {
+		return nil
+	}
+	beat, found, err := x.s.readClock(ctx)
+	if err != nil || !found {
+		return err
+	}
+	x.c.ClockSeen = time.UnixMilli(beat.ClockMS)
+	x.c.ClockDoubted = beat.Doubt != nil || x.s.opts.Now().Sub(x.c.ClockSeen).Abs() > maxLeap
 	return nil
 }
 

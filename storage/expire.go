@@ -60,6 +60,9 @@ func (m *dropMemory) add(d dropped) {
 // Expire drops what is past its retention, and returns how many windows, or parts of windows that others keep. No
 // seal runs meanwhile. Raw never goes before its rollups are there.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
+	if err := s.believed(); err != nil {
+		return 0, err
+	}
 	expired, err := s.expired(ctx)
 	if err != nil || len(expired) == 0 {
 		return 0, err
@@ -73,6 +76,9 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	for i := range s.sealMu {
 		s.sealMu[i].Lock()
 		defer s.sealMu[i].Unlock()
+	}
+	if err := s.believed(); err != nil { // Rollups may have taken long.
+		return 0, err
 	}
 	// A seal may have brought a window rows of a tenant that keeps them longer.
 	if expired, err = s.expired(ctx); err != nil {

@@ -13,7 +13,8 @@ func (s *Store) horizon(kept time.Duration) int64 {
 	if kept == 0 {
 		return -maxTime
 	}
-	return s.opts.Now().Add(-kept).UnixMilli()
+	now, _ := s.times()
+	return now.Add(-kept).UnixMilli()
 }
 
 // Horizon returns the newest timestamp that is no longer kept at a resolution in the default class, milliseconds.

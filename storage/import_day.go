@@ -43,7 +43,7 @@ const importPiece = 4096
 
 // run seals the day. Meanwhile nobody else in this process seals what it is about.
 func (d *importDay) run(ctx context.Context) (err error) {
-	if err := d.s.mayWrite(); err != nil {
+	if err := d.s.believed(); err != nil {
 		return err
 	}
 	d.ctx = ctx

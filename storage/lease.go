@@ -77,6 +77,9 @@ func (s *Store) TakeRules(ctx context.Context, lease Lease, owner string) (Lease
 func (s *Store) take(ctx context.Context, name string, item int, lease Lease, owner string) (Lease, bool, error) {
 	next := Lease{Owner: owner, SinceMS: s.opts.Now().UnixMilli()}
 	if owner != "" {
+		if err := s.believed(); err != nil {
+			return lease, false, err
+		}
 		next.Name = s.opts.Self.Name
 	}
 	row, err := json.Marshal(next)

@@ -27,8 +27,9 @@ const (
 	maxClockOff = 6 * time.Hour
 )
 
-// ErrClock says that this machine's clock is too far from the cluster's for samples to be taken.
-var ErrClock = errors.New("storage: this machine's clock is too far off")
+// ErrClock says that this machine's clock isn't believed: nothing is removed by it, and over a shared engine no samples
+// are taken.
+var ErrClock = errors.New("storage: this machine's clock isn't believed")
 
 // Process is what a process tells the others of itself.
 type Process struct {
@@ -42,6 +43,8 @@ type Process struct {
 	ClockMS   int64 `json:"clock_ms"`
 	// Leaving says that it takes no more work, for it is about to end.
 	Leaving bool `json:"leaving,omitempty"`
+	// Doubted says that it takes none because its clock isn't believed.
+	Doubted bool `json:"doubted,omitempty"`
 	// Writer names it in the stage, hexadecimal.
 	Writer string `json:"-"`
 	// Beat counts how often it said that it is there.
@@ -55,7 +58,6 @@ type processes struct {
 	mu      sync.Mutex
 	beats   int64
 	last    time.Time // when the last durable beat was begun
-	clockBy time.Duration
 	leaving bool
 }
 
@@ -82,10 +84,11 @@ func (p *processes) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	now := p.s.opts.Now()
+	_, doubted := p.s.clockOff()
 	p.mu.Lock()
 	p.beats++
 	self := p.s.opts.Self
-	self.Beat, self.Leaving = p.beats, p.leaving
+	self.Beat, self.Leaving, self.Doubted = p.beats, p.leaving, doubted
 	p.mu.Unlock()
 	self.ClockMS = now.UnixMilli()
 	value, err := json.Marshal(self)
@@ -103,21 +106,17 @@ func (p *processes) beat(ctx context.Context) error {
 			return err
 		}
 	}
-	var off time.Duration
-	if clock, ok := p.s.eng.(engine.Clock); ok {
+	if clock := p.s.clock.theirs; clock != nil {
 		theirs, err := clock.Clock(ctx)
 		if err != nil {
 			return fmt.Errorf("storage: asking for the engine's clock: %w", err)
 		}
-		off = p.s.opts.Now().Sub(theirs)
+		p.s.compared(theirs)
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if off.Abs() > maxClockOff && p.clockBy.Abs() <= maxClockOff {
-		p.s.opts.Logger.Error("no samples are taken: this machine's clock differs from the cluster's; set it", "by", off)
-	}
-	p.last, p.clockBy = now, off
-	return nil
+	p.last = now
+	p.mu.Unlock()
+	return p.s.keepSeen(ctx)
 }
 
 // Elapsed is how long it is since a time was read from the clock, at least: a machine that was suspended
@@ -140,13 +139,14 @@ func (s *Store) Unheard() time.Duration {
 // mayAcknowledge says why a commit that was begun at started, and is durable, mustn't be acknowledged:
 // other processes may no longer look for it.
 func (s *Store) mayAcknowledge(started time.Time) error {
+	if err := s.mayWrite(); err != nil {
+		return err
+	}
 	p := s.processes
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := s.opts.Now()
 	switch {
-	case p.clockBy.Abs() > maxClockOff:
-		return p.clockError()
 	case Elapsed(p.last, now) > maxSilence:
 		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, Elapsed(p.last, now).Round(time.Second))
 	case Elapsed(started, now) > commitTimeout:
@@ -156,19 +156,12 @@ func (s *Store) mayAcknowledge(started time.Time) error {
 }
 
 // mayWrite says why nothing should be written: it couldn't be acknowledged, so its sender would send it again, and
-// again it would be written.
+// again it would be written. A store's only process takes samples with a clock that isn't believed, too.
 func (s *Store) mayWrite() error {
-	p := s.processes
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.clockBy.Abs() > maxClockOff {
-		return p.clockError()
+	if !s.opts.Shared {
+		return nil
 	}
-	return nil
-}
-
-func (p *processes) clockError() error {
-	return fmt.Errorf("%w: it differs from the cluster's by %v; set it", ErrClock, p.clockBy.Round(time.Second))
+	return s.believed()
 }
 
 // Processes lists the processes that beat within the last hours.
@@ -207,7 +200,7 @@ var ErrNoQueries = errors.New("storage: this process answers no queries; ask ano
 
 // Downsamples says whether the process works off what waits.
 func (p *Process) Downsamples() bool {
-	return !p.Leaving && (p.Target == "all" || p.Target == "downsample")
+	return !p.Leaving && !p.Doubted && (p.Target == "all" || p.Target == "downsample")
 }
 
 // Leave tells the others that this process takes no more work, so that they needn't wait until it isn't heard

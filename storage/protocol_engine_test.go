@@ -212,6 +212,15 @@ func (e *stepEngine) rule(op faultengine.Op) faultengine.Action {
 	return faultengine.Pass()
 }
 
+// openingKey marks the context that a store is opened with: nothing else can happen within those calls, for which it
+// would have to be open.
+type openingKey struct{}
+
+// isOpening says whether a call is of Open itself. What it starts in the background can be cancelled.
+func isOpening(ctx context.Context) bool {
+	return ctx.Value(openingKey{}) != nil && ctx.Done() == nil
+}
+
 // enter is how every call begins.
 func (e *stepEngine) enter(write bool) (last bool, err error) {
 	e.mu.Lock()
@@ -349,6 +358,14 @@ func rowText(t *engine.Table, k engine.Key) string {
 
 func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
+		if isOpening(ctx) && !e.shared {
+			if e.isDead() {
+				yield(engine.Row{}, errDead)
+				return
+			}
+			e.inner.Scan(ctx, r)(yield)
+			return
+		}
 		if _, err := e.enter(false); err != nil {
 			yield(engine.Row{}, err)
 			return

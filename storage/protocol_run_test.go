@@ -124,7 +124,7 @@ func newProtocolRun(head string) (*protocolRun, error) {
 		return nil, errors.New("the store names no engine")
 	}
 	r.pass(time.Duration(r.base.UnixMilli()) * time.Millisecond)
-	r.opts.seams.still = true
+	r.opts.seams.still, r.opts.seams.believing = true, true
 	r.opts.Now = func() time.Time { return time.UnixMilli(r.now.Load()) }
 	return r, nil
 }
@@ -166,7 +166,7 @@ func (r *protocolRun) start() {
 		}
 		r.ready = make(chan struct{})
 		r.eng.arm(r.faults, r.hooks)
-		r.store, err = Open(context.Background(), r.eng, r.opts)
+		r.store, err = Open(context.WithValue(context.Background(), openingKey{}, true), r.eng, r.opts)
 		close(r.ready)
 		if err == nil {
 			err = r.store.WaitReady(context.Background())

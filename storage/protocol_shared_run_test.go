@@ -162,7 +162,7 @@ func newSharedRun(head string) (*sharedRun, error) {
 		}
 		r.name = fmt.Sprintf("p%d", i+1)
 		r.disk = s.disk.of(r)
-		r.opts.Shared, r.opts.seams = true, seams{still: true, blobBytes: blob}
+		r.opts.Shared, r.opts.seams = true, seams{still: true, believing: true, blobBytes: blob}
 		s.procs = append(s.procs, r)
 		r.model, r.unsure = s.procs[0].model, s.procs[0].unsure
 	}

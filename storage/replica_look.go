@@ -52,7 +52,7 @@ func (c *cluster) look(ctx context.Context) error {
 		}
 		ch, _ = c.current()
 	}
-	if c.r.s.mayWrite() != nil {
+	if c.r.s.believed() != nil { // It elects nobody, and nothing that is held goes.
 		return c.tell(ctx, ch)
 	}
 	if err := c.sweep(ctx, ch); err != nil {

@@ -19,12 +19,15 @@ func (r *Replicas) reach() reach {
 	return reach{now: now.UnixMilli(), limit: now.Add(r.margin()).UnixMilli(), t: math.MinInt64}
 }
 
-// believed is the time by this machine's clock, or by that of the engine where that is behind.
+// believed is the time by this machine's clock, or by that of the engine where that is behind; on one machine, where it
+// isn't believed, what is expected, if that is earlier.
 func (r *Replicas) believed() time.Time {
-	p := r.s.processes
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return r.now().Add(-max(p.clockBy, 0))
+	if !r.s.opts.Shared {
+		earlier, _ := r.s.times()
+		return earlier
+	}
+	off, _ := r.s.clockOff()
+	return r.now().Add(-max(off, 0))
 }
 
 func (x *reach) add(t int64) {

@@ -64,10 +64,11 @@ func (s *Store) newRequest(ctx context.Context, q Query) *request {
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
 	}
+	_, now := s.times()
 	r := &request{
 		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: s.horizons(q.Tenant), classes: q.Classes,
 		use:  s.opts.Limiter.Use(ctx, q.Tenant),
-		maxT: min(q.MaxT, s.opts.Now().Add(MaxAhead).UnixMilli(), maxTime),
+		maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), maxTime),
 	}
 	if r.classes == 0 {
 		r.classes = math.MaxUint64

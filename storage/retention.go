@@ -122,6 +122,7 @@ func (s *Store) expiredWindow(res rollup.Resolution, keep Keep) (int64, bool) {
 	if kept == 0 {
 		return 0, false
 	}
-	until := s.opts.Now().Add(-kept - expireGrace).UnixMilli()
+	now, _ := s.times()
+	until := now.Add(-kept - expireGrace).UnixMilli()
 	return s.period.windowAt(res, until+1) - 1, true
 }

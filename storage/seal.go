@@ -37,6 +37,9 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	if err := s.Ready(); err != nil {
 		return stats, fmt.Errorf("%w: %w", errNotRebuilt, err)
 	}
+	if err := s.maySeal(); err != nil {
+		return stats, err
+	}
 	s.sealMu[w.Partition].Lock()
 	defer s.sealMu[w.Partition].Unlock()
 	begin, now := time.Now(), s.opts.Now()
@@ -64,6 +67,9 @@ func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
 	}
 	stats.Blobs, stats.Left = len(g.rows), len(g.left)
 	if err := s.keepDefinitions(ctx, w, now, append(g.gens, gens...), g.rows); err != nil {
+		return stats, err
+	}
+	if err := s.maySeal(); err != nil { // What was written meanwhile may live too short.
 		return stats, err
 	}
 	if err := s.noteWorkedOff(ctx, w, g.rows); err != nil {

@@ -218,6 +218,9 @@ func (s *Store) Periods() []Period { return slices.Clone(s.period.all()) }
 // is; from the first end of a window on that is not before from and more than a day ahead. It returns the
 // period that was added, or an error that wraps ErrBadPeriod if there can't be such a one.
 func (s *Store) SetPeriod(ctx context.Context, want Period, from time.Time) (Period, error) {
+	if err := s.believed(); err != nil {
+		return Period{}, err
+	}
 	have, before, err := readSettings(ctx, s.eng)
 	if err != nil {
 		return Period{}, err

@@ -96,6 +96,12 @@ type Options struct {
 	Limiter *tenant.Limiter
 	// Now is the clock.
 	Now func() time.Time
+	// Elapsed is how much time has passed since some moment, however the clock was set: best one that counts the time in
+	// which the machine sleeps. nil: the times that Now returns say it, by their monotonic part where they have one.
+	Elapsed func() time.Duration
+	// Today is the date as an operator knows it: a clock that says the same is believed (see decisions/016). Zero: it
+	// isn't known.
+	Today time.Time
 	// seams are for tests.
 	seams seams
 	// Logger gets what an operator should know.
@@ -106,6 +112,8 @@ type Options struct {
 
 // seams let tests say what otherwise time and chance decide.
 type seams struct {
+	// believing has any clock be believed, for histories that set it as they like.
+	believing bool
 	// still keeps a shared store from doing anything by itself: it beats when told to, and follows for queries
 	// only, one stream after the other.
 	still bool
@@ -184,6 +192,7 @@ type Store struct {
 	lowest    []lowest // one a partition
 	follower  *follower
 	processes *processes
+	clock     clock
 	// damage is what the rebuild of the head could not read.
 	damage damage
 	// gaps is what queries could not read.
@@ -221,6 +230,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		s.writer = opts.seams.writer
 	}
 	s.follower, s.processes = newFollower(s), &processes{s: s}
+	if err := s.openClock(ctx); err != nil {
+		return nil, err
+	}
 	if opts.Shared {
 		if err := s.processes.beat(ctx); err != nil {
 			return nil, err
@@ -238,8 +250,12 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		defer close(s.rebuilt)
 		s.rebuildErr = s.rebuild(s.background)
 	})
-	if opts.Shared && !opts.seams.still {
+	switch {
+	case opts.seams.still:
+	case opts.Shared:
 		s.running.Go(func() { s.processes.run(s.background) })
+	default:
+		s.running.Go(func() { s.runClock(s.background) })
 	}
 	return s, nil
 }

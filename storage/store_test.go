@@ -59,8 +59,9 @@ func (ts *testStore) check() CheckStats {
 	return stats
 }
 
-// reopen closes and opens the store on the same files.
+// reopen closes the store, which has run all the time until now, and opens it again on the same files.
 func (ts *testStore) reopen() {
+	require.NoError(ts.t, ts.keepSeen(ts.t.Context()))
 	ts.close()
 	ts.open()
 }

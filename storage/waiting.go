@@ -58,9 +58,14 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 		return nil, err
 	}
 	// This clock may have run ahead by less than a day when what is there was written.
-	newest := s.period.slotOf(s.opts.Now().UnixMilli() + dayMS)
+	until, gapFrom, gapTo := s.stagedUntil()
+	newest := s.period.slotOf(until)
 	bySlot := map[int64][]pendingRow{}
 	for slot := lowest; slot <= newest; slot++ {
+		if s.period.slotStart(slot) >= gapFrom && s.period.slotEnd(slot) < gapTo {
+			slot = s.period.slotOf(gapTo) - 1
+			continue
+		}
 		if partition < s.period.of(slot).Partitions {
 			bySlot[slot] = nil
 		}
@@ -86,7 +91,8 @@ func (s *Store) partitionOf(series *Series, slot int64) int {
 
 // Settled says whether a slot ended at least settle before now, milliseconds.
 func (s *Store) Settled(slot, settleMS int64) bool {
-	return s.period.slotEnd(slot)+settleMS < s.opts.Now().UnixMilli()
+	end := s.period.slotEnd(slot)
+	return end+settleMS < s.opts.Now().UnixMilli() && !s.settling(end, settleMS)
 }
 
 // SlotEnd returns when a slot ends, milliseconds.
@@ -168,8 +174,16 @@ const pendingWorkers = 16
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
 	// A writer's clock may run ahead of this one by less than a day.
-	last := max(hour, floorDiv(s.opts.Now().UnixMilli()+dayMS, hourMS))
-	byHour := make([][]pendingRow, last-hour+1)
+	until, gapFrom, gapTo := s.stagedUntil()
+	var hours []int64
+	for h := hour; h <= max(hour, floorDiv(until, hourMS)); h++ {
+		if h*hourMS >= gapFrom && (h+1)*hourMS < gapTo {
+			h = floorDiv(gapTo, hourMS) - 1
+			continue
+		}
+		hours = append(hours, h)
+	}
+	byHour := make([][]pendingRow, len(hours))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(1)
 	if s.opts.Shared {
@@ -177,7 +191,7 @@ func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendi
 	}
 	for i := range byHour {
 		g.Go(func() (err error) {
-			byHour[i], err = s.pendingOf(ctx, partition, hour+int64(i))
+			byHour[i], err = s.pendingOf(ctx, partition, hours[i])
 			return err
 		})
 	}
@@ -200,6 +214,9 @@ func (s *Store) pendingOf(ctx context.Context, partition int, hour int64) (rows 
 // Advance moves a partition's marks past what is sealed: the mark of slots only over those that are older
 // than youngMS and whose stage is empty, the mark of hours only over empty ones more than a day old.
 func (s *Store) Advance(ctx context.Context, partition int) error {
+	if err := s.believed(); err != nil {
+		return err
+	}
 	slot, hour, err := s.marks(ctx, partition)
 	if err != nil {
 		return err
@@ -256,6 +273,9 @@ const sweepMS = 60 * dayMS
 // longer than deletes are remembered. It was sealed before, so nothing waits for it, and it only takes room.
 // It returns in how many slots there was something.
 func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error) {
+	if err := s.believed(); err != nil {
+		return 0, err
+	}
 	low, _, err := s.marks(ctx, partition)
 	if err != nil {
 		return 0, err

@@ -53,7 +53,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
-	so.Logger = log
+	so.Logger, so.Elapsed, so.Today = log, elapsed, o.Today
 	if o.create {
 		so.AnySettings = true
 	} else {

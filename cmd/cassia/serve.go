@@ -134,7 +134,7 @@ func (p *process) openStore(ctx context.Context) error {
 	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-o.cacheBytes, p.c.QueryBytes
 	so.Shared, so.Follow = p.shared(), p.does("read")
 	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
-	so.Limiter = p.limiter
+	so.Limiter, so.Elapsed, so.Today = p.limiter, elapsed, p.c.Today
 	so.Logger, so.Registerer = p.log.With("component", "storage"), p.registry
 	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
 		err = errors.Join(err, p.engine.Close())

@@ -206,7 +206,7 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 	switch {
 	case errors.As(err, &limit):
 		return limit.Status, true
-	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable):
+	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable), errors.Is(err, storage.ErrClock):
 		return http.StatusServiceUnavailable, true
 	case errors.Is(err, storage.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
 		return http.StatusUnprocessableEntity, true

@@ -318,6 +318,7 @@ func TestStatusOfErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		fmt.Errorf("expanding series: %w", storage.ErrQueryTooLarge): 422,
 		fmt.Errorf("x: %w", storage.ErrNotReady):                     503,
+		fmt.Errorf("x: %w", storage.ErrClock):                        503,
 		fmt.Errorf("x: %w", promql.ErrTooManyQueries):                503,
 	} {
 		code, override := statusOf(0, err)

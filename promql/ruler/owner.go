@@ -64,6 +64,9 @@ func (o *owner) take(ctx context.Context) (mine bool, err error) {
 	if unheard := o.store.Unheard(); unheard > storage.Silence-confirmedFor {
 		return false, fmt.Errorf("%w for %v", errUnheard, unheard.Round(time.Second))
 	}
+	if err := o.store.MayRemove(); err != nil { // It would evaluate at a wrong time; others do at the right one.
+		return false, errors.Join(err, o.free(ctx))
+	}
 	others, err := o.heard.Others(ctx)
 	if err != nil {
 		return false, err

@@ -82,7 +82,7 @@ var (
 	Tails = &Table{ID: 16, Name: "tails", Converging: true,
 		Partition:  []Field{{"writer", KindID}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}
-	// Processes lists who writes, in list 0.
+	// Processes lists who writes, in list 0. List 1 has one row: what the store has seen of time.
 	Processes = &Table{ID: 17, Name: "processes", Converging: true,
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"writer", KindID}}}

@@ -122,6 +122,7 @@ func TestBadValues(t *testing.T) {
 		"--log.format=xml":          "xml",
 		"--no-such-flag":            "no-such-flag",
 		"--storage.path=":           "--storage.path must name a directory",
+		"--storage.today=yesterday": "must be a date such as 2026-05-31",
 	} {
 		_, err := parse(t, arg)
 		require.ErrorContains(t, err, want, arg)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -27,9 +28,12 @@ type Engine struct {
 	Kind, Path string
 	// Cassandra is how to reach the cluster, without what other flags decide.
 	Cassandra cassandra.Options
+	// Today is the date as an operator knows it; zero: no flag said it.
+	Today time.Time
 
 	hosts        []string
 	passwordFile string
+	today        string
 }
 
 // RegisterEngine declares the flags of whatever works on stored data.
@@ -39,6 +43,7 @@ func RegisterEngine(cmd *kingpin.CmdClause) *Engine {
 	cmd.Flag("storage.engine", "What keeps the data: pebble, in a directory of this machine, or cassandra, in a cluster that any number of processes share.").
 		Default(EnginePebble).StringVar(&e.Kind)
 	cmd.Flag("storage.path", "Directory of the data, for pebble.").Default("data").StringVar(&e.Path)
+	cmd.Flag("storage.today", "Today's date, as 2026-05-31, for pebble: a clock that says the same is believed, however long the machine was off. For one start.").StringVar(&e.today)
 	cmd.Flag("cassandra.hosts", "Nodes to begin with, as host or host:port with commas between, best all of one data center; they name the others.").
 		Default("127.0.0.1:9042").StringsVar(&e.hosts)
 	cmd.Flag("cassandra.keyspace", "Keyspace of the tables.").Default(o.Keyspace).StringVar(&o.Keyspace)
@@ -68,6 +73,12 @@ func (e *Engine) Validate() error {
 	if e.Kind == EnginePebble {
 		if e.Path == "" {
 			return errors.New("--storage.path must name a directory")
+		}
+		if e.today != "" {
+			var err error
+			if e.Today, err = time.Parse(time.DateOnly, e.today); err != nil {
+				return flagError("storage.today", e.today, "must be a date such as 2026-05-31")
+			}
 		}
 		return nil
 	}

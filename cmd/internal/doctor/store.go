@@ -32,6 +32,7 @@ type StoreOptions struct {
 // Store looks at processes, waiting work, expired windows and damage.
 func Store(c *storage.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, periods(c, o))
+	found = append(found, clock(c, o)...)
 	if o.Shared {
 		found = append(found, processes(c)...)
 		found = append(found, leases(c)...)
@@ -49,6 +50,26 @@ func periods(c *storage.Condition, o StoreOptions) Finding {
 		text += " from " + from.UTC().Format(time.RFC3339) + " on, " + c.Periods[len(c.Periods)-2].String() + " before"
 	}
 	return ok("%s", text)
+}
+
+// clock looks at whether what the store has seen of time explains the machine's clock, or a process isn't believed.
+func clock(c *storage.Condition, o StoreOptions) (found []Finding) {
+	if c.ClockDoubted && !o.Shared {
+		off, way := o.Now.Sub(c.ClockSeen), "ahead of"
+		if off < 0 {
+			off, way = -off, "behind"
+		}
+		found = append(found, Finding{Warning, fmt.Sprintf("this machine's clock is %s %s what the store saw last, %s", about(off), way, c.ClockSeen.UTC().Format(time.RFC3339)),
+			"`cassia serve` doesn't believe it, and removes nothing, until it has run for a while",
+			"look whether the clock is right; if it is, start once with --storage.today=" + o.Now.UTC().Format(time.DateOnly)})
+	}
+	for _, p := range c.Processes {
+		if p.Alive && p.Doubted {
+			found = append(found, Finding{Error, fmt.Sprintf("the clock of %s (%s) isn't believed", p.Name, p.Target),
+				"it takes no samples, seals nothing and removes nothing; others do its work", "set that machine's clock"})
+		}
+	}
+	return found
 }
 
 // processes looks at who is there, and whether all that must be done is done by someone.

@@ -120,6 +120,20 @@ func TestStoreOfADirectory(t *testing.T) {
 	require.Contains(t, got.Do, "`cassia serve` seals it")
 }
 
+func TestClockThatIsNotBelieved(t *testing.T) {
+	got := worst(t, Store(condition(func(c *storage.Condition) { c.Processes[0].Doubted = true }), StoreOptions{Shared: true, Now: noon}))
+	require.Equal(t, Error, got.Level)
+	require.Contains(t, got.What, "isn't believed")
+
+	c := condition(func(c *storage.Condition) {
+		c.Processes, c.Leases, c.ClockDoubted, c.ClockSeen = nil, nil, true, noon.Add(-60*24*time.Hour)
+	})
+	got = worst(t, Store(c, StoreOptions{Now: noon}))
+	require.Equal(t, Warning, got.Level)
+	require.Contains(t, got.What, "ahead of what the store saw last")
+	require.Contains(t, got.Do, "--storage.today="+noon.Format(time.DateOnly))
+}
+
 func TestPeriodToCome(t *testing.T) {
 	c := condition(func(c *storage.Condition) {
 		next := c.Periods[0]

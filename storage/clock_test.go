@@ -1,0 +1,435 @@
+package storage
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// clockedEngine is an engine on another machine, of which the clock is right.
+type clockedEngine struct {
+	engine.Engine
+	now func() time.Time
+}
+
+func (e *clockedEngine) Clock(context.Context) (time.Time, error) { return e.now(), nil }
+
+// clockRig moves the time, and the clocks of machines that may be off.
+type clockRig struct {
+	t      *testing.T
+	eng    engine.Engine
+	passed atomic.Int64 // really
+	shared bool
+}
+
+var clockStart = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func (r *clockRig) now() time.Time { return clockStart.Add(time.Duration(r.passed.Load())) }
+
+func (r *clockRig) pass(d time.Duration) { r.passed.Add(int64(d)) }
+
+// clockMachine is a store in a process on a machine whose clock is off.
+type clockMachine struct {
+	*Store
+	r       *clockRig
+	off     atomic.Int64
+	stopped bool
+}
+
+// start opens a store in a new process.
+func (r *clockRig) start(off time.Duration, change ...func(*Options)) *clockMachine {
+	r.t.Helper()
+	m := &clockMachine{r: r}
+	m.off.Store(int64(off))
+	o := DefaultOptions()
+	o.Partitions, o.Shared, o.seams.still = 2, r.shared, true
+	o.Now = func() time.Time { return r.now().Add(time.Duration(m.off.Load())) }
+	o.Elapsed = func() time.Duration { return time.Duration(r.passed.Load()) }
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := Open(r.t.Context(), r.eng, o)
+	require.NoError(r.t, err)
+	require.NoError(r.t, s.WaitReady(r.t.Context()))
+	m.Store = s
+	r.t.Cleanup(m.stop)
+	return m
+}
+
+func (m *clockMachine) stop() {
+	if !m.stopped {
+		m.stopped = true
+		require.NoError(m.r.t, m.Close())
+	}
+}
+
+// set sets the machine's clock.
+func (m *clockMachine) set(off time.Duration) { m.off.Store(int64(off)) }
+
+// write acknowledges a sample.
+func (m *clockMachine) write(at time.Time, v float64) error {
+	m.r.t.Helper()
+	b := m.NewBatch("t")
+	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m"))
+	require.NoError(m.r.t, err)
+	if err := b.Float(s, at.UnixMilli(), 0, v); err != nil {
+		b.Release()
+		return err
+	}
+	return b.Commit(m.r.t.Context())
+}
+
+func ofMetric() []*labels.Matcher {
+	return []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "m")}
+}
+
+// visible returns how many samples a query shows.
+func (m *clockMachine) visible() (n int) {
+	m.r.t.Helper()
+	list, err := m.Select(m.r.t.Context(), Query{Tenant: "t", MinT: -maxTime, MaxT: maxTime, Matchers: ofMetric()})
+	require.NoError(m.r.t, err)
+	for i := range list {
+		var samples chunk.Samples
+		require.NoError(m.r.t, list[i].Samples(&samples))
+		n += samples.Len()
+	}
+	return n
+}
+
+func (m *clockMachine) marks() [2]int64 {
+	slot, hour, err := m.Store.marks(m.r.t.Context(), 0)
+	require.NoError(m.r.t, err)
+	return [2]int64{slot, hour}
+}
+
+// removals are all ways to remove, or to take over. The error of each says whether it may.
+func (m *clockMachine) removals() map[string]error {
+	ctx := m.r.t.Context()
+	errs := map[string]error{}
+	_, errs["expire"] = m.Expire(ctx)
+	errs["advance"] = m.Advance(ctx, 0)
+	_, errs["sweep"] = m.Sweep(ctx, 0)
+	errs["delete"] = m.Delete(ctx, "t", -maxTime, maxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"))
+	errs["clean"] = m.CleanTombstones(ctx, "t")
+	_, errs["import"] = m.Import(ctx, "t", nil)
+	lease, err := m.Leases(ctx)
+	require.NoError(m.r.t, err)
+	_, _, errs["take"] = m.Take(ctx, 0, lease[0], m.Writer())
+	rules, err := m.RulesLease(ctx)
+	require.NoError(m.r.t, err)
+	_, _, errs["rules"] = m.TakeRules(ctx, rules, m.Writer())
+	if m.opts.Shared {
+		errs["seal"] = m.SealAll(ctx)
+		_, errs["roll"] = m.RollUp(ctx, Unrolled{Tenant: "t"}, func() {})
+		errs["rework"] = m.WorkOffDeletes(ctx, "t")
+	}
+	return errs
+}
+
+func (m *clockMachine) refuses() {
+	m.r.t.Helper()
+	require.ErrorIs(m.r.t, m.believed(), ErrClock)
+	for what, err := range m.removals() {
+		require.ErrorIs(m.r.t, err, ErrClock, what)
+	}
+}
+
+func (m *clockMachine) may() {
+	m.r.t.Helper()
+	for what, err := range m.removals() {
+		require.NoError(m.r.t, err, what)
+	}
+}
+
+// A process of several whose clock is off by months does nothing to what the others have.
+func TestWrongClockBesideARightOne(t *testing.T) {
+	for name, off := range map[string]time.Duration{"ahead": 60 * 24 * time.Hour, "behind": -60 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			r := &clockRig{t: t, shared: true}
+			r.eng = &clockedEngine{memory.New(), r.now}
+			right, wrong := r.start(0), r.start(off)
+			for i := range 20 {
+				require.NoError(t, right.write(r.now().Add(-time.Duration(i)*24*time.Hour), float64(i)))
+			}
+			before := right.marks()
+			require.ErrorIs(t, wrong.write(r.now(), 1), ErrClock, "also where the sample is new by the clock: its sender sends it again")
+			wrong.refuses()
+			require.ErrorIs(t, wrong.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...), ErrClock)
+			require.Equal(t, 20, right.visible())
+			require.Equal(t, before, right.marks())
+			require.NoError(t, right.SealAll(t.Context()))
+			require.Equal(t, 20, right.visible(), "nothing was discarded while it was sealed")
+
+			wrong.set(0)
+			require.NoError(t, wrong.processes.beat(t.Context()))
+			wrong.may()
+			require.NoError(t, wrong.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...))
+			require.Zero(t, right.visible())
+		})
+	}
+}
+
+// A clock that is set while a process runs counts before the next beat has compared it.
+func TestClockThatLeapsBetweenBeats(t *testing.T) {
+	r := &clockRig{t: t, shared: true}
+	r.eng = &clockedEngine{memory.New(), r.now}
+	m := r.start(0)
+	r.pass(time.Hour)
+	m.may()
+	m.set(60 * 24 * time.Hour)
+	m.refuses()
+	p, err := m.Processes(t.Context())
+	require.NoError(t, err)
+	require.True(t, p[0].Downsamples() || p[0].Target == "", "it was told before")
+	require.NoError(t, m.processes.beat(t.Context()))
+	p, err = m.Processes(t.Context())
+	require.NoError(t, err)
+	require.True(t, p[0].Doubted, "others take its work")
+	m.set(0)
+	m.may()
+}
+
+func alone(t *testing.T) *clockRig { return &clockRig{t: t, eng: memory.New()} }
+
+// The only process of a store sees its clock leap, and takes samples of both times; when the clock is right again,
+// all of them are there, and what lies in windows that the wrong clock would have dropped survives sealing.
+func TestClockLeapsOnOneMachine(t *testing.T) {
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	for name, eng := range map[string]engine.Engine{"memory": memory.New(), "pebble": eng} {
+		t.Run(name, func(t *testing.T) {
+			r := &clockRig{t: t, eng: eng}
+			m := r.start(0)
+			for i := range 20 {
+				require.NoError(t, m.write(r.now().Add(-time.Duration(i)*24*time.Hour), float64(i)))
+			}
+			require.NoError(t, m.SealAll(t.Context()))
+			r.pass(time.Hour)
+
+			m.set(60 * 24 * time.Hour) // Beyond the retention and the grace.
+			m.refuses()
+			require.Equal(t, 20, m.visible(), "nothing is hidden")
+			sent := r.now().Add(-10 * 24 * time.Hour)
+			require.NoError(t, m.write(sent, 7), "writes are taken")
+			require.NoError(t, m.write(r.now().Add(60*24*time.Hour), 8), "of the clock's time, too")
+			require.NoError(t, m.SealAll(t.Context()))
+			require.Equal(t, 22, m.visible(), "sealing goes on, and discards nothing")
+
+			m.set(0)
+			m.may()
+			require.NoError(t, m.write(sent.Add(time.Minute), 9))
+			require.NoError(t, m.SealAll(t.Context()))
+			_, err := m.Expire(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 22, m.visible(), "but for what is in the future")
+			m.stop()
+			require.Equal(t, 22, r.start(0).visible())
+		})
+	}
+}
+
+// A clock that is set back: nothing is removed, and what is true now is taken and visible.
+func TestClockIsBehindOnOneMachine(t *testing.T) {
+	r := alone(t)
+	m := r.start(0)
+	require.NoError(t, m.write(r.now(), 1))
+	r.pass(2 * time.Hour)
+	m.seenMS()
+	m.stop()
+	for i, off := range []time.Duration{-60 * 24 * time.Hour, time.Unix(0, 0).Sub(clockStart)} {
+		m = r.start(off)
+		m.refuses()
+		require.NoError(t, m.write(r.now(), 2), "its sender's clock is right")
+		require.Positive(t, m.visible())
+		r.pass(time.Minute)
+		m.stop()
+		m = r.start(off)
+		require.Equal(t, 2+i, m.visible(), "a restart finds what is staged")
+		m.set(0)
+		m.may()
+		m.stop()
+	}
+}
+
+// What a machine does that was off, asleep, or has a clock that nobody set.
+func TestClockOfAMachine(t *testing.T) {
+	const day = 24 * time.Hour
+	year := func(y int) time.Duration { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC).Sub(clockStart) }
+	for _, c := range []struct {
+		name     string
+		ran, off time.Duration // before, and when it starts again
+		rest     time.Duration // 0: it is believed at once
+	}{
+		{"restart", day, 0, 0},
+		{"off for a weekend", 5 * day, 64 * time.Hour, 0},
+		{"off for two weeks", 100 * day, 14 * day, 14 * day / 30},
+		{"off for a year", 1000 * day, 365 * day, 365 * day / 30},
+		{"restored from a backup, just begun", 10 * time.Minute, 365 * day, time.Hour},
+		{"young", 2 * day, 200 * day, 2 * day},
+		{"2099", 1000 * day, year(2099), year(2099) / 30},
+		{"1970, young", 2 * time.Hour, year(1970), 2 * time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := alone(t)
+			m := r.start(0)
+			r.pass(c.ran)
+			seen := m.seenMS()
+			require.Equal(t, c.ran.Milliseconds(), seen)
+			m.stop()
+			m = r.start(c.off)
+			require.Equal(t, seen, m.seenMS(), "nobody has seen that time")
+			if c.rest == 0 {
+				m.may()
+				return
+			}
+			m.refuses()
+			r.pass(c.rest / 2)
+			m.refuses()
+			m.seenMS()
+			m.stop()
+			m = r.start(c.off) // The doubt goes on.
+			r.pass(c.rest/2 - 2*time.Minute)
+			m.refuses()
+			r.pass(4 * time.Minute)
+			m.may()
+			m.seenMS()
+			m.stop()
+			r.start(c.off).may()
+		})
+	}
+}
+
+// A clock that leaps again and again is never believed, and the operator's word is.
+func TestClockThatIsNotEven(t *testing.T) {
+	r := alone(t)
+	m := r.start(0)
+	r.pass(400 * 24 * time.Hour)
+	m.seenMS()
+	for i := range 100 {
+		m.set(time.Duration(60+30*(i%2)) * 24 * time.Hour)
+		m.refuses()
+		r.pass(24 * time.Hour)
+		m.refuses()
+	}
+	m.stop()
+	today := func(at time.Time) func(*Options) {
+		return func(o *Options) { o.Today = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC) }
+	}
+	m = r.start(60*24*time.Hour, today(r.now()))
+	require.ErrorContains(t, m.believed(), "--storage.today="+r.now().Add(60*24*time.Hour).Format(time.DateOnly))
+	m.stop()
+	m = r.start(60*24*time.Hour, today(r.now().Add(60*24*time.Hour)))
+	m.may()
+	m.stop()
+	r.start(60 * 24 * time.Hour).may()
+}
+
+// A store of an earlier release has no row of what it has seen: what it holds tells.
+func TestClockOfAnOlderStore(t *testing.T) {
+	r := alone(t)
+	m := r.start(0)
+	for range 100 {
+		r.pass(24 * time.Hour)
+		require.NoError(t, m.write(r.now(), 1))
+		require.NoError(t, m.SealAll(t.Context()))
+	}
+	require.NoError(t, m.Advance(t.Context(), 0))
+	m.stop() // Nothing has asked for what it has seen.
+	m = r.start(0)
+	require.InDelta(t, 100*24*time.Hour.Milliseconds(), m.seenMS(), float64(dayMS))
+	m.may()
+	m.stop()
+	r.start(60 * 24 * time.Hour).refuses()
+}
+
+// Several processes measure the same time, and don't add it up.
+func TestTimeSeenByProcesses(t *testing.T) {
+	r := &clockRig{t: t, shared: true}
+	r.eng = &clockedEngine{memory.New(), r.now}
+	a, b := r.start(0), r.start(0)
+	last := int64(0)
+	for i := range 10 {
+		r.pass(37 * time.Minute)
+		for _, m := range []*clockMachine{a, b, nil} {
+			if m == nil {
+				m = r.start(60 * 24 * time.Hour)
+			}
+			seen := m.seenMS()
+			require.GreaterOrEqual(t, seen, last)
+			last = seen
+			require.LessOrEqual(t, seen, int64(i+1)*(37*time.Minute).Milliseconds()+3)
+		}
+	}
+	require.InDelta(t, (10 * 37 * time.Minute).Milliseconds(), last, float64(time.Minute.Milliseconds()))
+	a.stop()
+	b.stop()
+	r.pass(24 * time.Hour)
+	require.LessOrEqual(t, r.start(0).seenMS(), last+60_000, "nobody was there")
+}
+
+// A clock that leaps costs no looking through all the slots between.
+func TestWaitingSkipsALeap(t *testing.T) {
+	r := alone(t)
+	m := r.start(0)
+	require.NoError(t, m.write(r.now(), 1))
+	r.pass(time.Hour)
+	m.set(73 * 365 * 24 * time.Hour)
+	now := m.opts.Now()
+	require.NoError(t, m.write(now, 2))
+	work, err := m.Waiting(t.Context(), 0)
+	require.NoError(t, err)
+	require.Less(t, len(work), 200)
+	var ends []time.Time
+	for _, w := range work {
+		ends = append(ends, time.UnixMilli(m.SlotEnd(w.Slot)))
+	}
+	require.Contains(t, ends, clockStart.UTC().Truncate(2*time.Hour).Local())
+	require.WithinDuration(t, now, ends[len(ends)-1], 26*time.Hour)
+	m.set(0)
+}
+
+// The row's bytes stay what they are, and what makes no sense is written anew.
+func TestClockRowIsStable(t *testing.T) {
+	r := alone(t)
+	m := r.start(0)
+	r.pass(365 * 24 * time.Hour)
+	m.seenMS()
+	m.set(60 * 24 * time.Hour)
+	require.ErrorIs(t, m.believed(), ErrClock)
+	r.pass(time.Hour)
+	m.seenMS()
+	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000}}`
+	row := func() (value string) {
+		for row, err := range r.eng.Scan(t.Context(), engine.Range{Table: engine.Processes, Partition: engine.Key{engine.Int(1)}}) {
+			require.NoError(t, err)
+			require.Empty(t, value, "there is one")
+			value = string(row.Value)
+		}
+		return value
+	}
+	require.Equal(t, want, row())
+	for _, bad := range []string{``, `{`, `{"seen_ms":-1}`, `{"seen_ms":9223372036854775807}`, `{"seen_ms":1,"doubt":{"since_ms":2}}`} {
+		_, err := parseClock([]byte(bad))
+		require.Error(t, err, bad)
+	}
+	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition(), Mutations: []engine.Mutation{{
+		Clustering: clockKey(), Timestamp: 31539600001, Value: []byte(`{`),
+	}}}}))
+	m.set(0)
+	r.pass(time.Hour)
+	m.may()
+	m.seenMS()
+	require.NotContains(t, row(), "doubt")
+	m.stop()
+	r.start(0).may()
+}
