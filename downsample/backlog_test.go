@@ -142,6 +142,8 @@ func TestRawGoesOnlyWithRollups(t *testing.T) {
 	r.days(2)
 	r.advance(30 * 24 * hour)
 	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.R5m })
+	r.loop.Round(t.Context()) // It hides, and drops a week later.
+	r.advance(8 * 24 * hour)
 	r.loop.Round(t.Context())
 	require.Len(t, r.unrolled(), 2, "raw stays while its rollups can't be made")
 	require.Equal(t, 80, r.check().Samples)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // Batch collects the samples of one request. It is for one goroutine, and is used once:
@@ -46,11 +47,13 @@ const queuedBytes = 64
 func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
 	_, now := s.times()
+	known := s.horizonMemory.get(tenant)
 	b.tenant, b.bounds = s.head.tenant(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
 	for class := range s.classes.count() {
 		class = s.classes.writable(class, now.UnixMilli())
-		b.oldest = append(b.oldest, s.horizon(s.classes.keep(tenant, class).Raw))
+		// Where rows may be missing there are only rollups, and a sample can't be added to those.
+		b.oldest = append(b.oldest, max(s.wanted(s.classes.keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
 	}
 	return b
 }

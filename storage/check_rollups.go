@@ -84,7 +84,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		switch {
 		case len(stored) > 0 && c.s.classes.count() > 1 && stored[0].version > have.version:
 			// So many chunks there were before those of another class went.
-		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, have.class):
+		case len(stored) > 0 && c.othersGone(rollup.Raw, at.slot, tenant, -1):
 			// What is left of the raw chunks may not be all that the rollup was made of.
 		case len(stored) == 0:
 			c.report("r5m: window %d, tenant %q, metric %q, series %x, start %d: the rollup of %d chunks is missing", w, tenant, metric, at.id, start, have.chunks)
@@ -216,7 +216,7 @@ func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, c
 // isGone says whether the rows of a class may be gone from the window that holds a slot, othersGone whether those of
 // any other class may be.
 func (c *checker) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	return c.s.isExpired(res, slot, c.s.classes.keep(tenant, class))
+	return c.s.isGone(res, slot, tenant, class)
 }
 
 func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, than int64) bool {

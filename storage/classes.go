@@ -169,6 +169,14 @@ func (c *classes) learn(known []knownClass) { c.known.Store(&known) }
 // count is how many classes there may be rows in, with the default one.
 func (c *classes) count() int64 { return int64(len(*c.known.Load())) + 1 }
 
+// nameOf returns the name of a class; empty for the default one.
+func (c *classes) nameOf(class int64) string {
+	if known := *c.known.Load(); class != classDefault && class <= int64(len(known)) {
+		return known[class-1].Name
+	}
+	return ""
+}
+
 // of returns the class of a series: the first that takes it.
 func (c *classes) of(ls labels.Labels) int64 {
 	for i := range c.configured {

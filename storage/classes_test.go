@@ -115,7 +115,7 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 		{400, nil, nil, tenantJobs{"usual": {"audit"}, "brief": {"audit"}}, 0},
 	}
 	for _, step := range steps {
-		ts.now = begin.Add(time.Duration(step.days) * day)
+		ts.passes(begin.Add(time.Duration(step.days) * day))
 		for range 2 { // What is dropped was hidden before, and nothing else goes.
 			for _, tenant := range []string{"usual", "brief"} {
 				require.ElementsMatch(t, step.raw[tenant], ts.jobs(tenant), "raw of %s after %d days", tenant, step.days)
@@ -205,9 +205,7 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	ts.now = ts.now.Add(3 * day)
 	require.Len(t, ts.all("usual")[ls.String()], 3)
 	require.Equal(t, map[string]int{"ci": 5}, ts.bucketsOf("usual", rollup.FiveMinutes))
-	ts.now = ts.now.Add(10 * day)
-	_, err := ts.Expire(t.Context())
-	require.NoError(t, err)
+	ts.passes(ts.now.Add(10 * day))
 	require.Len(t, ts.all("usual")[ls.String()], 3)
 	require.Equal(t, map[string]int{"ci": 5}, ts.bucketsOf("usual", rollup.OneHour))
 
@@ -253,7 +251,10 @@ func TestSealedTooLate(t *testing.T) {
 			ts.write(tenant, jobLabels(job), sample{at, 1})
 		}
 	}
-	ts.now = ts.now.Add(11 * day) // ci is past its raw retention, grace included
+	for _, tenant := range []string{"usual", "brief"} { // As if something else were sealed there.
+		require.NoError(t, ts.listWindow(t.Context(), tenant, ts.period.windowOfTime(at)))
+	}
+	ts.passes(ts.now.Add(11 * day)) // ci is past its raw retention, and has been hidden for a week
 	require.NoError(t, ts.SealAll(t.Context()))
 	require.ElementsMatch(t, []string{"web", "audit"}, ts.jobs("usual"))
 	require.ElementsMatch(t, []string{"audit"}, ts.jobs("brief"))

@@ -41,7 +41,10 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
 	}
-	r := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -maxTime, MaxT: maxTime})
+	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -maxTime, MaxT: maxTime})
+	if err != nil {
+		return SeriesCounts{}, err
+	}
 	w, err := r.marks(ctx, q.Window, 0, 0)
 	if err != nil || w.version == 0 || s.period.endOf(q.Window) <= r.minT {
 		return SeriesCounts{}, err
@@ -198,7 +201,10 @@ const maxChurnSeries = 5_000_000
 // looks at, so that the older ones of the windows are missing. It reads keys, and remembers what it found of each window
 // while the window doesn't change.
 func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
-	r := s.newRequest(ctx, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime})
+	if err != nil {
+		return nil, false, err
+	}
 	found, err := r.windows(ctx, rollup.Raw)
 	if err != nil {
 		return nil, false, err
@@ -217,9 +223,9 @@ func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []W
 		read += len(sets[i].ids)
 	}
 	for i, w := range found {
-		k := s.keptWindow(tenant, w.window)
-		one := WindowSeries{Window: w.window, Start: k.Start, End: k.End, Metrics: sets[i].metrics, Series: len(sets[i].ids), Added: -1, Gone: -1}
-		if i > 0 && s.period.windowEnd(found[i-1].window) == k.Start.UnixMilli() {
+		start, end := time.UnixMilli(s.startOf(w.window)).UTC(), time.UnixMilli(s.period.endOf(w.window)).UTC()
+		one := WindowSeries{Window: w.window, Start: start, End: end, Metrics: sets[i].metrics, Series: len(sets[i].ids), Added: -1, Gone: -1}
+		if i > 0 && s.period.windowEnd(found[i-1].window) == start.UnixMilli() {
 			both := 0
 			for id := range sets[i].ids {
 				if _, ok := sets[i-1].ids[id]; ok {

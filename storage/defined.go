@@ -1,12 +1,10 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -116,25 +114,6 @@ func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []s
 		rows = append(rows, stageRowOf(row))
 	}
 	return rows, nil
-}
-
-// deleteRows deletes rows of stage or defined, in ranges where their numbers follow each other.
-func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []stageRow) error {
-	slices.SortFunc(rows, func(a, b stageRow) int {
-		return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
-	})
-	batch := engine.Batch{Table: t, Partition: partition}
-	for i := 0; i < len(rows); {
-		j := i + 1
-		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
-			j++
-		}
-		batch.Mutations = append(batch.Mutations, engine.Mutation{
-			Op: engine.DeleteRange, Clustering: rows[i].key(), To: rows[j-1].key(), Timestamp: stageTimestamp,
-		})
-		i = j
-	}
-	return s.writeInPieces(ctx, batch)
 }
 
 // isUnreadable says whether err is about a blob's bytes, and not about the engine.

@@ -169,13 +169,10 @@ func (s *Store) cancelDelete(tenant string, d *deletion, because error) error {
 	return because
 }
 
-// removeDelete removes a delete's row, with the timestamp that it was written with last.
+// removeDelete removes a delete.
 func (s *Store) removeDelete(ctx context.Context, tenant string, d *deletion) error {
-	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Op: engine.Delete, Clustering: engine.Key{engine.Text(d.id)}, Timestamp: deletionTimestamp,
-	}}}})
-	if err != nil {
-		return fmt.Errorf("storage: removing a delete: %w", err)
+	if err := s.eraseDelete(ctx, tenant, d.id); err != nil {
+		return err
 	}
 	m := &s.deletes
 	m.mu.Lock()

@@ -37,6 +37,7 @@
 //   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
 //   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Sealing goes by it.
 //   - Window: a day of sealed rows, a week of 5m rollups, 30 days of 1h rollups. Retention drops windows.
+//   - Horizon: up to where a class of a tenant is hidden at a resolution, lacks rows, or is dropped: a row, see decisions/017.
 //   - Resolution: raw, 5m or 1h. Rollup: buckets of a series, see package rollup. Roll: a series whose rollups
 //     follow from what was sealed of it.
 //   - Stream: the blobs of one writer for a slot and partition. Writer: a process, from start to end.
@@ -62,6 +63,7 @@
 //   - A reader takes the head first, then the marks, then the rows (I4).
 //   - A delete is about what was sealed before it, and what was held, and about nothing else (decisions/012, 021).
 //   - What is sealed is noted before its stage rows are deleted, so that none comes back as new (decisions/021).
+//   - What goes was hidden for a week of time that the store has seen pass, and only destroy.go makes it go.
 //   - A process whose clock isn't believed removes nothing (decisions/016).
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - What is corrupt is named by its row, or where rows can't be read by metric and time, counted and left out (I8). What

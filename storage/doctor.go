@@ -66,6 +66,8 @@ type Condition struct {
 	PendingRows int
 	// Expired are the windows past their retention and its grace that are still there.
 	Expired []ExpiredWindow
+	// Hidden is what is hidden because the retention was lowered, and may still be shown.
+	Hidden []HorizonChange
 	// Verified is how many staged blobs were read; Unverified says that there were more to read.
 	Verified   int
 	Unverified bool
@@ -176,7 +178,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if o.Files {
 		files = x.files
 	}
-	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, x.clock, files} {
+	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, x.clock, x.hidden, files} {
 		if err := x.c.goOn(look(ctx)); err != nil {
 			return nil, err
 		}
@@ -204,16 +206,23 @@ func (x *examiner) knownFiles(context.Context) error {
 
 // clock looks at what a store on one machine has seen of time.
 func (x *examiner) clock(ctx context.Context) error {
-	if _, ok := x.s.eng.(engine.Clock); ok {
-		return nil
-	}
 	beat, found, err := x.s.readClock(ctx)
 	if err != nil || !found {
 		return err
 	}
+	x.s.clock.kept = time.Duration(beat.SeenMS) * time.Millisecond
+	if _, ok := x.s.eng.(engine.Clock); ok {
+		return nil
+	}
 	x.c.ClockSeen = time.UnixMilli(beat.ClockMS)
 	x.c.ClockDoubted = beat.Doubt != nil || x.s.opts.Now().Sub(x.c.ClockSeen).Abs() > maxLeap
 	return nil
+}
+
+// hidden looks for what a lowered retention hides.
+func (x *examiner) hidden(ctx context.Context) (err error) {
+	x.c.Hidden, err = x.s.HiddenByLowering(ctx)
+	return err
 }
 
 // examiner fills in a Condition. s serves as its reader: nothing of it runs.
@@ -316,7 +325,7 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 	return nil
 }
 
-// expired finds the windows that should have gone. Of those that aren't listed any more, the last ones are
+// expired finds the windows of raw rows that should have gone. Of those that aren't listed any more, the last ones are
 // looked at: they have rows if they were written with a longer retention.
 func (x *examiner) expired(ctx context.Context) error {
 	tenants, err := x.s.Tenants(ctx)
@@ -324,11 +333,15 @@ func (x *examiner) expired(ctx context.Context) error {
 		return err
 	}
 	x.c.Tenants = len(tenants)
-	newest, ok := x.s.expiredWindow(rollup.Raw, x.s.classes.longestOfAll())
-	if !ok {
-		return nil
-	}
 	for i, tenant := range tenants {
+		t, err := x.s.horizonsOf(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		newest, ok := x.newestDue(t, tenant)
+		if !ok {
+			continue
+		}
 		listed, err := x.s.windowsOf(ctx, tenant, -allWindows, newest)
 		if err != nil {
 			return err
@@ -353,6 +366,32 @@ func (x *examiner) expired(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// dueSlack is how long after its week is over a window may still be there.
+const dueSlack = 24 * time.Hour
+
+// newestDue returns the newest raw window that should have gone by now: it is dropped, or it has been past the retention of
+// every class for a week, and isn't waiting for the end of the week after it was hidden.
+func (x *examiner) newestDue(t *tenantHorizons, tenant string) (window int64, ok bool) {
+	to := int64(maxTime)
+	for class := range x.s.classes.count() {
+		due := t.dropped(class, rollup.Raw)
+		if kept := x.s.classes.keep(tenant, class).Raw; kept != 0 {
+			outlived := x.s.startOf(x.s.period.windowAt(rollup.Raw, x.s.wanted(kept+expireGrace)+1))
+			if h := t.of(class, rollup.Raw); h != nil {
+				for _, step := range h.Steps {
+					if x.s.seenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
+						outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
+						break
+					}
+				}
+			}
+			due = max(due, outlived)
+		}
+		to = min(to, due)
+	}
+	return x.s.period.windowAt(rollup.Raw, to), to > never
 }
 
 // hasRows says whether a window of a tenant has marks, or names of metrics.

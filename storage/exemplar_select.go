@@ -20,10 +20,11 @@ func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, 
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
-	f := &exemplarFinder{
-		r:     s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end}),
-		found: map[SeriesID]*foundExemplars{},
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end})
+	if err != nil {
+		return nil, err
 	}
+	f := &exemplarFinder{r: r, found: map[SeriesID]*foundExemplars{}}
 	if f.r.minT > f.r.maxT {
 		return []exemplar.QueryResult{}, ctx.Err()
 	}

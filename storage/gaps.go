@@ -50,8 +50,7 @@ func (s *Store) gapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	e := &DamagedRowsError{Table: rows.Table, Err: d.Err}
 	p := rows.Partition
 	window := func(w int64) {
-		k := s.keptWindow("", w)
-		e.From, e.To = k.Start, k.End
+		e.From, e.To = time.UnixMilli(s.startOf(w)), time.UnixMilli(s.period.endOf(w))
 	}
 	switch rows.Table {
 	case engine.Raw, engine.R5m, engine.R1h:

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -207,42 +206,6 @@ func (v *heldValue) unpack() ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", errBadHeld, err)
 	}
 	return blob, nil
-}
-
-// deleteHeld deletes held rows: ranges of numbers where they follow each other in the order given, which is that
-// of their writing, and none of the same replica lies between.
-func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) error {
-	byEra := map[int64][]heldRow{}
-	for _, h := range rows {
-		byEra[h.era] = append(byEra[h.era], h)
-	}
-	var batches []engine.Batch
-	for era, list := range byEra {
-		slices.SortFunc(list, func(a, b heldRow) int {
-			return cmp.Or(cmp.Compare(a.replica, b.replica), cmp.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
-		})
-		const piece = 500
-		for part := range slices.Chunk(list, piece) {
-			b := engine.Batch{Table: engine.Held, Partition: heldPartition(at, era)}
-			for i := 0; i < len(part); {
-				last := i
-				for last+1 < len(part) && part[last+1].replica == part[i].replica && part[last+1].writer == part[i].writer && part[last+1].seq == part[last].seq+1 {
-					last++
-				}
-				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].key(), Timestamp: stageTimestamp}
-				if last > i {
-					m.Op, m.To = engine.DeleteRange, part[last].key()
-				}
-				b.Mutations = append(b.Mutations, m)
-				i = last + 1
-			}
-			batches = append(batches, b)
-		}
-	}
-	if err := s.eng.Write(ctx, batches); err != nil {
-		return fmt.Errorf("storage: deleting held rows: %w", err)
-	}
-	return nil
 }
 
 // readHeld reads one held row; ok is false when it is gone.

@@ -8,45 +8,87 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// horizon returns the newest timestamp that is no longer kept, milliseconds.
-func (s *Store) horizon(kept time.Duration) int64 {
+// wanted returns the newest timestamp that isn't to be kept any more, milliseconds: where flags say that a horizon should
+// go.
+func (s *Store) wanted(kept time.Duration) int64 {
 	if kept == 0 {
-		return -maxTime
+		return never
 	}
 	now, _ := s.times()
 	return now.Add(-kept).UnixMilli()
 }
 
-// Horizon returns the newest timestamp that is no longer kept at a resolution in the default class, milliseconds.
-// A tenant's own retention and other classes may say otherwise: see Horizons.
-func (s *Store) Horizon(res rollup.Resolution) int64 { return s.horizon(s.classes.base.Of(res)) }
+// Horizon returns the newest timestamp that the default class' retention doesn't ask to be kept at a resolution,
+// milliseconds. What is hidden, of a tenant's classes, and what isn't there, tells HorizonsOf.
+func (s *Store) Horizon(res rollup.Resolution) int64 { return s.wanted(s.classes.base.Of(res)) }
 
-// Horizons tells until when rows of a class of a tenant's are gone.
+// Horizons tells until when rows of a class of a tenant's are hidden or gone.
 type Horizons struct {
 	// Class is the bit that Query.Classes knows it by.
 	Class uint64
-	// At are the newest timestamps that are no longer kept, by resolution, milliseconds; -MaxTime: all is kept.
+	// At are the newest timestamps that aren't shown, by resolution, milliseconds; -MaxTime: all is.
 	At [3]int64
 }
 
 // horizons returns those of all classes of a tenant, by their numbers.
-func (s *Store) horizons(tenant string) []Horizons {
+func (s *Store) horizons(ctx context.Context, tenant string) ([]Horizons, error) {
+	t, err := s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]Horizons, s.classes.count())
 	for class := range list {
-		keep := s.classes.keep(tenant, int64(class))
 		list[class].Class = 1 << class
 		for res := range list[class].At {
-			list[class].At[res] = s.horizon(keep.Of(rollup.Resolution(res)))
+			list[class].At[res] = s.shownAfter(t, tenant, int64(class), rollup.Resolution(res))
 		}
 	}
-	return list
+	return list, nil
 }
+
+// shownAfter returns the newest timestamp that isn't shown of a class at a resolution. Flags and the clock only move it
+// within the window after what is stored as hidden: without a row that says so no more is hidden, and no less.
+func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res rollup.Resolution) int64 {
+	at := s.wanted(s.classes.keep(tenant, class).Of(res))
+	if h := t.of(class, res); h != nil {
+		at = min(at, s.period.endOf(s.period.windowAt(res, max(h.HiddenMS, never)+1)))
+		at = max(at, h.HiddenMS, s.vanished(h))
+	}
+	return max(at, t.lacking(class, res))
+}
+
+// isGone says whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this
+// process has read: see horizonsOf. Where rows expire by themselves it is also as the flags say.
+func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
+	end := s.period.endOf(s.period.windowOfSlot(res, slot))
+	t := s.horizonMemory.get(tenant)
+	if t != nil {
+		if h := t.of(class, res); h != nil && end <= s.vanished(h) {
+			return true
+		}
+	}
+	return end <= t.lacking(class, res) || s.expiring && s.isOutlived(res, slot, s.classes.keep(tenant, class))
+}
+
+// vanished returns up to where rows may have vanished by themselves, as they were written with a shorter retention.
+func (s *Store) vanished(h *horizon) int64 {
+	return h.vanished(func(keptMS int64) int64 {
+		at := s.wanted(time.Duration(keptMS)*time.Millisecond + expireGrace)
+		return s.startOf(s.period.windowAt(h.Resolution, at+1))
+	})
+}
+
+// expirer is implemented by engines whose rows may vanish by themselves, at the time that they were written with.
+type expirer interface{ ExpiresRows() bool }
 
 // HorizonsOf tells the horizons of the classes that have series which a query matches, in its range of time: at
 // least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
 // are told of.
 func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {
-	all := s.horizons(q.Tenant)
+	all, err := s.horizons(ctx, q.Tenant)
+	if err != nil {
+		return nil, err
+	}
 	if len(all) == 1 || !slices.ContainsFunc(all, func(h Horizons) bool { return q.MinT <= h.At[rollup.Raw] }) {
 		return all, nil
 	}

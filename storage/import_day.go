@@ -54,7 +54,10 @@ func (d *importDay) run(ctx context.Context) (err error) {
 	if d.deletes, err = d.s.deletesToName(ctx, d.tenant.name); err != nil {
 		return err
 	}
-	fresh, late := d.byAge()
+	fresh, late, err := d.byAge()
+	if err != nil {
+		return err
+	}
 	for i, list := range [][]*importedDay{fresh, late} {
 		if len(list) == 0 {
 			continue
@@ -92,22 +95,25 @@ func (d *importDay) lock() (unlock func()) {
 
 // byAge tells series whose raw window stands from those for which it may be gone, and leaves out those for which
 // that of 5m rollups may be.
-func (d *importDay) byAge() (fresh, late []*importedDay) {
+func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	now := d.s.opts.Now().UnixMilli()
 	slot := d.s.period.slotOf(d.start + 1)
 	for _, c := range d.list {
 		c.class = d.s.classes.writable(c.series.class, now)
 		keep := d.s.classes.keep(d.tenant.name, c.class)
+		withoutRaw, err := d.s.importsWithoutRaw(d.ctx, slot, d.tenant.name, c.class)
 		switch {
-		case d.s.isExpired(rollup.FiveMinutes, slot, keep):
-			d.stats.Expired += c.samples.Len()
-		case d.s.isExpired(rollup.Raw, slot, keep):
-			late = append(late, c)
-		default:
+		case err != nil:
+			return nil, nil, err
+		case !withoutRaw:
 			fresh = append(fresh, c)
+		case d.s.isGone(rollup.FiveMinutes, slot, d.tenant.name, c.class) || d.s.isOutlived(rollup.FiveMinutes, slot, keep):
+			d.stats.Expired += c.samples.Len()
+		default:
+			late = append(late, c)
 		}
 	}
-	return fresh, late
+	return fresh, late, nil
 }
 
 // seal writes the rows of series that are of one age, but for the marks.

@@ -17,7 +17,8 @@ type Kept struct {
 	// Start and End are what it spans.
 	Start, End time.Time
 	// Hidden is when the last of its samples is past the longest retention among the tenant's and the classes', as
-	// the store was opened with, and Goes when its rows may vanish; zero: never.
+	// the store was opened with, and Goes when its rows go if that stays so: a week after it was hidden, of time in which
+	// the store is used. Zero: never. Over an engine whose rows expire by themselves they may vanish before.
 	Hidden, Goes time.Time
 	// Unrolled is how many seals of a raw window made no rollups: it isn't dropped before they are made.
 	Unrolled int
@@ -45,12 +46,16 @@ func (s *Store) Kept(ctx context.Context) ([]Kept, error) {
 
 // keptOf lists those of a tenant, by resolution and time.
 func (s *Store) keptOf(ctx context.Context, tenant string) (list []Kept, err error) {
+	t, err := s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
 	windows, err := s.windowsOf(ctx, tenant, -allWindows, allWindows)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range windows {
-		k := s.keptWindow(tenant, w)
+		k := s.keptWindow(t, tenant, w)
 		if k.Resolution == rollup.Raw {
 			missing, err := s.unrolled(ctx, tenant, w)
 			if err != nil {
@@ -63,20 +68,45 @@ func (s *Store) keptOf(ctx context.Context, tenant string) (list []Kept, err err
 	return list, nil
 }
 
-func (s *Store) keptWindow(tenant string, window int64) Kept {
+func (s *Store) keptWindow(t *tenantHorizons, tenant string, window int64) Kept {
 	k := Kept{Tenant: tenant, Window: window, Resolution: resolutionOf(window)}
-	width := time.Duration(s.period.ofWindow(window).RawWindowMS) * time.Millisecond
-	switch k.Resolution {
-	case rollup.FiveMinutes:
-		width = time.Duration(window5mMS) * time.Millisecond
-	case rollup.OneHour:
-		width = time.Duration(window1hMS) * time.Millisecond
-	}
-	k.End = time.UnixMilli(s.period.endOf(window)).UTC()
-	k.Start = k.End.Add(-width)
-	if kept := s.classes.longest(tenant).Of(k.Resolution); kept > 0 {
-		k.Hidden = k.End.Add(kept)
-		k.Goes = k.Hidden.Add(expireGrace)
+	k.Start, k.End = time.UnixMilli(s.startOf(window)).UTC(), time.UnixMilli(s.period.endOf(window)).UTC()
+	for class := range s.classes.count() {
+		hidden, goes := s.goes(t, tenant, class, &k)
+		if goes.IsZero() {
+			k.Hidden, k.Goes = hidden, goes
+			break
+		}
+		if hidden.After(k.Hidden) {
+			k.Hidden = hidden
+		}
+		if goes.After(k.Goes) {
+			k.Goes = goes
+		}
 	}
 	return k
+}
+
+// goes returns when rows of a class are hidden in a window, and when they go; zero: never.
+func (s *Store) goes(t *tenantHorizons, tenant string, class int64, k *Kept) (hidden, goes time.Time) {
+	now, kept, h := s.opts.Now().UTC(), s.classes.keep(tenant, class).Of(k.Resolution), t.of(class, k.Resolution)
+	if kept > 0 {
+		hidden = k.End.Add(kept)
+	}
+	switch {
+	case h != nil && k.End.UnixMilli() <= h.DroppedMS:
+		if kept == 0 || hidden.After(now) {
+			hidden = now
+		}
+		return hidden, now
+	case kept == 0:
+		return time.Time{}, time.Time{}
+	case hidden.After(now):
+		return hidden, hidden.Add(expireGrace)
+	}
+	since, ok := h.hiddenSince(k.End.UnixMilli())
+	if !ok {
+		return hidden, now.Add(expireGrace)
+	}
+	return hidden, now.Add(expireGrace - time.Duration(s.seenMS()-since)*time.Millisecond)
 }

@@ -56,7 +56,10 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 		return nil, err
 	}
 	q.LabelsOnly = true
-	r := s.newRequest(ctx, q)
+	r, err := s.newRequest(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}

@@ -358,7 +358,7 @@ func rowText(t *engine.Table, k engine.Key) string {
 
 func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
-		if isOpening(ctx) && !e.shared {
+		if r.Table == engine.Store || !e.shared && isOpening(ctx) { // As CompareAndSet.
 			if e.isDead() {
 				yield(engine.Row{}, errDead)
 				return

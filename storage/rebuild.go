@@ -24,6 +24,9 @@ const (
 
 // rebuild loads the stage into the head. Commits go on meanwhile, in generations of their own.
 func (s *Store) rebuild(ctx context.Context) error {
+	if err := s.recallHorizons(ctx); err != nil && ctx.Err() == nil { // Whoever needs them reads them.
+		s.opts.Logger.Warn("what is gone of each tenant isn't known yet", "err", err)
+	}
 	if s.opts.Shared && !s.opts.Follow {
 		return nil // Others answer queries.
 	}

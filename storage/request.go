@@ -60,13 +60,17 @@ type request struct {
 	told   map[string]bool // the gaps that warn was told of
 }
 
-func (s *Store) newRequest(ctx context.Context, q Query) *request {
+func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
 	}
+	hidden, err := s.horizons(ctx, q.Tenant)
+	if err != nil {
+		return nil, err
+	}
 	_, now := s.times()
 	r := &request{
-		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: s.horizons(q.Tenant), classes: q.Classes,
+		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: hidden, classes: q.Classes,
 		use:  s.opts.Limiter.Use(ctx, q.Tenant),
 		maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), maxTime),
 	}
@@ -78,7 +82,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) *request {
 	if q.LabelsOnly {
 		r.shorten()
 	}
-	return r
+	return r, nil
 }
 
 // budget bounds the bytes of labels and encoded samples that a query, or a load for the cache, makes the

@@ -115,14 +115,9 @@ func (s *Store) expires(window int64, tenant string) int64 {
 	return s.expiresAfter(window, s.classes.longest(tenant))
 }
 
-// expiredWindow returns the newest window of a resolution of which rows that are kept so long may go: its end, the
-// retention and the grace have passed. Without a retention none may.
-func (s *Store) expiredWindow(res rollup.Resolution, keep Keep) (int64, bool) {
+// isOutlived says whether the flags ask for a window of a resolution, that which holds a slot, no more: its end, the
+// retention and the grace have passed. What isn't made yet needn't be made then; what is there goes by horizons alone.
+func (s *Store) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
 	kept := keep.Of(res)
-	if kept == 0 {
-		return 0, false
-	}
-	now, _ := s.times()
-	until := now.Add(-kept - expireGrace).UnixMilli()
-	return s.period.windowAt(res, until+1) - 1, true
+	return kept != 0 && s.period.endOf(s.period.windowOfSlot(res, slot)) <= s.wanted(kept+expireGrace)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // sealWriteBytes is about how much one write of the sealer holds.
@@ -120,12 +119,6 @@ func (s *Store) LetGo() int {
 	return s.head.letGo()
 }
 
-// isExpired says whether rows that are kept so long may be gone from the window of a resolution that holds a slot.
-func (s *Store) isExpired(res rollup.Resolution, slot int64, keep Keep) bool {
-	newest, ok := s.expiredWindow(res, keep)
-	return ok && s.period.windowOfSlot(res, slot) <= newest
-}
-
 // countExpired counts and tells what came too late to be sealed as it is: its window is gone.
 func (s *Store) countExpired(w Work, list []collected, what string) {
 	if len(list) == 0 {
@@ -226,45 +219,4 @@ func (s *Store) release(w Work, gens []*generation) {
 	if s.opts.Shared {
 		s.follower.forget(w.Partition)
 	}
-}
-
-// deleteStaged deletes exactly the rows that were read, and the pending rows that were listed before, but
-// not those of rows that are left.
-func (s *Store) deleteStaged(ctx context.Context, w Work, rows []stageRow, left map[stageRow]bool) error {
-	if err := s.deleteRows(ctx, engine.Stage, stagePartition(w.Slot, w.Partition), rows); err != nil {
-		return err
-	}
-	byHour := map[int64]*engine.Batch{}
-	for _, p := range w.pending {
-		if left[p.row] {
-			continue
-		}
-		b := byHour[p.hour]
-		if b == nil {
-			b = &engine.Batch{Table: engine.Pending, Partition: pendingPartition(w.Partition, p.hour)}
-			byHour[p.hour] = b
-		}
-		b.Mutations = append(b.Mutations, engine.Mutation{
-			Op: engine.Delete, Timestamp: stageTimestamp,
-			Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.writer), engine.Int(p.row.seq)},
-		})
-	}
-	for _, b := range byHour {
-		if err := s.writeInPieces(ctx, *b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeInPieces writes a batch of small mutations that needn't be applied together.
-func (s *Store) writeInPieces(ctx context.Context, b engine.Batch) error {
-	const piece = 2000
-	for from := 0; from < len(b.Mutations); from += piece {
-		part := engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:min(from+piece, len(b.Mutations))]}
-		if err := s.eng.Write(ctx, []engine.Batch{part}); err != nil {
-			return fmt.Errorf("storage: deleting worked-off rows of %s: %w", b.Table, err)
-		}
-	}
-	return nil
 }

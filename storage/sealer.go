@@ -94,6 +94,9 @@ func (x *sealer) run(gens []*generation) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		if _, err := x.s.horizonsOf(x.ctx, name); err != nil {
+			return err
+		}
 		fresh, late, gone := x.byAge(name, byTenant[name])
 		x.s.countExpired(x.work, gone, "left out unsealed samples past the retention of rollups")
 		x.s.countExpired(x.work, late, "found unsealed samples past their retention: they only fill up rollups")
@@ -117,12 +120,12 @@ func (x *sealer) byAge(tenant string, list []collected) (fresh, late, gone []col
 		c := &list[i]
 		c.class = x.s.classes.writable(c.series.class, x.now)
 		switch {
+		case !x.isGone(rollup.Raw, tenant, c.class):
+			fresh = append(fresh, *c)
 		case x.isGone(rollup.FiveMinutes, tenant, c.class):
 			gone = append(gone, *c)
-		case x.isGone(rollup.Raw, tenant, c.class):
-			late = append(late, *c)
 		default:
-			fresh = append(fresh, *c)
+			late = append(late, *c)
 		}
 	}
 	return fresh, late, gone
@@ -130,7 +133,7 @@ func (x *sealer) byAge(tenant string, list []collected) (fresh, late, gone []col
 
 // isGone says whether the rows of a class may be gone from the window that holds the slot.
 func (x *sealer) isGone(res rollup.Resolution, tenant string, class int64) bool {
-	return x.s.isExpired(res, x.work.Slot, x.s.classes.keep(tenant, class))
+	return x.s.isGone(res, x.work.Slot, tenant, class)
 }
 
 // collected is a series with what the generations hold of it.

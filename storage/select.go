@@ -95,7 +95,10 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
-	r := s.newRequest(ctx, q)
+	r, err := s.newRequest(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	if r.minT > r.maxT {
 		return nil, ctx.Err()
 	}

@@ -9,7 +9,7 @@ func (r *request) hiddenIn(class int64, res rollup.Resolution) int64 {
 	if class < int64(len(r.hidden)) {
 		return r.hidden[class].At[res]
 	}
-	return r.s.horizon(r.s.classes.keep(r.tenant, class).Of(res)) // It was added meanwhile.
+	return r.s.wanted(r.s.classes.keep(r.tenant, class).Of(res)) // It was added meanwhile.
 }
 
 // earliest and latest return the newest timestamp that no class keeps any more, and that one of them doesn't.

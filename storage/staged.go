@@ -58,7 +58,7 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 
 func (s *Store) staged(w Work, settleMS int64) Staged {
 	out := Staged{
-		Work: w, StartMS: s.period.slotStart(w.Slot), EndMS: s.period.slotEnd(w.Slot), Expired: s.isExpired(rollup.Raw, w.Slot, s.classes.longestOfAll()),
+		Work: w, StartMS: s.period.slotStart(w.Slot), EndMS: s.period.slotEnd(w.Slot), Expired: s.isOutlived(rollup.Raw, w.Slot, s.classes.longestOfAll()),
 	}
 	out.SinceMS = out.EndMS + settleMS
 	if len(w.pending) > 0 {

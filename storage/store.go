@@ -188,6 +188,10 @@ type Store struct {
 	metadata  *metadataKeeper
 	windows   windowList
 	gone      dropMemory
+	// horizonMemory is what is known of what is hidden and gone.
+	horizonMemory horizonMemory
+	// expiring says that the engine's rows vanish by themselves, at the time that they were written with.
+	expiring  bool
 	deletes   deletes
 	lowest    []lowest // one a partition
 	follower  *follower
@@ -226,6 +230,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head.classOf = s.classes.of
+	if e, ok := eng.(expirer); ok {
+		s.expiring = e.ExpiresRows()
+	}
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}

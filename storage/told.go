@@ -105,7 +105,7 @@ func (s *Store) tellChanges(before, now toldRetention) {
 			}
 			return words
 		}
-		s.opts.Logger.Warn("the retention has changed: it is for what is written from now on; what a cluster has keeps the time to live that it was written with, what a directory has goes by the new retention",
+		s.opts.Logger.Warn("the retention has changed: what is past it is hidden from now on, and goes when it has been hidden for a week; until then a longer one shows it again. What a cluster has goes at the latest by the time to live that it was written with",
 			"of", of, "was", as(was), "is", as(is))
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // addRetention declares a command that tells what a retention does, before a server is given it.
 func addRetention(app *kingpin.Application) subcommand {
-	cmd := app.Command("retention", "Tell what a retention would do: which windows there are by resolution and tenant, which would be dropped now, and when the next ones go. "+
+	cmd := app.Command("retention", "Tell what a retention would do: what it would hide that is shown, or show that is hidden, which windows there are by resolution and tenant, which would be dropped now, and when the next ones go. "+
 		"Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
 	parse := config.RetentionFlags(cmd)
@@ -31,7 +31,12 @@ func addRetention(app *kingpin.Application) subcommand {
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 			}
+			changes, err := s.HorizonChanges(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
+			}
 			fmt.Printf("with %s:\n", o.retention)
+			writeChanges(os.Stdout, changes)
 			now := time.Now()
 			if *each {
 				err = writeWindows(os.Stdout, kept, now)
@@ -44,6 +49,38 @@ func addRetention(app *kingpin.Application) subcommand {
 			return err
 		})
 	}}
+}
+
+// writeChanges writes what a server that was started with this retention would hide and show: nothing where it keeps what
+// is shown as it is.
+func writeChanges(w io.Writer, changes []storage.HorizonChange) {
+	hides := false
+	for _, c := range changes {
+		hides = hides || !c.Shown
+		fmt.Fprintln(w, changeLine(&c))
+	}
+	if hides {
+		fmt.Fprintln(w, "what is hidden is on the disk until it goes, and a server that is started with a longer retention before shows it again")
+	}
+}
+
+func changeLine(c *storage.HorizonChange) string {
+	of := fmt.Sprintf("%s of %q", c.Resolution, c.Tenant)
+	if c.Class != "" {
+		of += fmt.Sprintf(", class %q,", c.Class)
+	}
+	since := "all"
+	if !c.From.IsZero() {
+		since = "from " + day(c.From)
+	}
+	if c.Shown {
+		return fmt.Sprintf("  would show %s %s until %s again", of, since, day(c.To))
+	}
+	about := ""
+	if c.Samples >= 0 {
+		about = fmt.Sprintf(" (about %s)", count(int(c.Samples), "sample"))
+	}
+	return fmt.Sprintf("  would hide %s %s until %s%s, which goes from %s on", of, since, day(c.To), about, day(c.Goes))
 }
 
 // tally is what there is of a resolution and tenant.

@@ -164,6 +164,9 @@ func readClock(ctx context.Context, session *gocql.Session) (time.Time, error) {
 	return there, err
 }
 
+// ExpiresRows says that rows vanish by themselves, at the time that they were written with.
+func (e *Engine) ExpiresRows() bool { return true }
+
 // Clock returns what time it is on one of the nodes.
 func (e *Engine) Clock(ctx context.Context) (time.Time, error) {
 	if err := e.begin(ctx); err != nil {

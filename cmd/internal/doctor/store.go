@@ -33,6 +33,7 @@ type StoreOptions struct {
 func Store(c *storage.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, periods(c, o))
 	found = append(found, clock(c, o)...)
+	found = append(found, hidden(c)...)
 	if o.Shared {
 		found = append(found, processes(c)...)
 		found = append(found, leases(c)...)
@@ -203,6 +204,28 @@ func unreadable(c *storage.Condition, o StoreOptions) []Finding {
 		"cassia check " + o.Flags + "   # names the metrics and times\n" +
 			"cassia restore --damaged --from=BACKUPS " + o.Flags + "   # mends it from a backup, while no server runs\n" +
 			"look at the disk itself: smartctl -a, dmesg"}}
+}
+
+// hidden tells what a lowered retention has hidden, as long as it can be taken back.
+func hidden(c *storage.Condition) (found []Finding) {
+	const most = 10
+	for i, h := range c.Hidden {
+		if i == most {
+			return append(found, Finding{Warning, fmt.Sprintf("%d more such", len(c.Hidden)-most), "", "cassia retention lists what there is"})
+		}
+		of := fmt.Sprintf("%s of %q", h.Resolution, h.Tenant)
+		if h.Class != "" {
+			of += fmt.Sprintf(", class %q,", h.Class)
+		}
+		was := "for ever"
+		if h.Was > 0 {
+			was = "for " + about(h.Was)
+		}
+		found = append(found, Finding{Warning, fmt.Sprintf("a lowered retention hides %s from %s until %s", of, h.From.UTC().Format(time.DateOnly), h.To.UTC().Format(time.DateOnly)),
+			fmt.Sprintf("it was kept %s; it goes for good from %s on", was, h.Goes.UTC().Format(time.DateOnly)),
+			"nothing, if that is meant; else start the server with the longer retention before then: all of it is shown again"})
+	}
+	return found
 }
 
 // expired looks for windows that should have gone.

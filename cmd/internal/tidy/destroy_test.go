@@ -1,0 +1,52 @@
+package tidy
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mayDestroy are the files that make rows go, each with why.
+var mayDestroy = []string{
+	"storage/destroy.go", // all that does
+}
+
+// drivers and what wraps them carry out what others decide.
+func carriesOut(dir string) bool {
+	return within(dir, "storage/engine") || within(dir, "storage/pebble") || within(dir, "storage/cassandra")
+}
+
+// destroys says whether a node is a call of an engine's Drop, or an operation of a mutation that deletes.
+func destroys(n ast.Node) bool {
+	switch x := n.(type) {
+	case *ast.CallExpr:
+		sel, ok := x.Fun.(*ast.SelectorExpr)
+		return ok && sel.Sel.Name == "Drop" && len(x.Args) == 3
+	case *ast.SelectorExpr:
+		of, ok := x.X.(*ast.Ident)
+		return ok && of.Name == "engine" && (x.Sel.Name == "Delete" || x.Sel.Name == "DeleteRange")
+	}
+	return false
+}
+
+// TestOneRoomDestroys finds what makes rows go.
+func TestOneRoomDestroys(t *testing.T) {
+	found := map[string]bool{}
+	for _, f := range goFiles(t) {
+		if f.test || carriesOut(f.dir()) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if destroys(n) {
+				found[f.path] = true
+				require.Contains(t, mayDestroy, f.path, "line %d: rows go only by storage/destroy.go: add there what is to go, and what must be known before",
+					f.fset.Position(n.Pos()).Line)
+			}
+			return true
+		})
+	}
+	require.ElementsMatch(t, mayDestroy, slices.Collect(maps.Keys(found)), "the list is as long as it must be")
+}

@@ -1,0 +1,210 @@
+package promql
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// keptStore is a store that is restarted with other retentions.
+type keptStore struct {
+	*storage.Store
+	t   *testing.T
+	eng engine.Engine
+	now time.Time
+	// from is when the counter was 0.
+	from time.Time
+}
+
+func (s *keptStore) open(raw, fiveMinutes time.Duration) {
+	o := storage.DefaultOptions()
+	o.Partitions, o.Retention, o.Retention5m = 1, raw, fiveMinutes
+	o.Now = func() time.Time { return s.now }
+	store, err := storage.Open(s.t.Context(), s.eng, o)
+	require.NoError(s.t, err)
+	require.NoError(s.t, store.WaitReady(s.t.Context()))
+	s.Store = store
+}
+
+func (s *keptStore) restart(raw, fiveMinutes time.Duration) {
+	require.NoError(s.t, s.Close())
+	s.open(raw, fiveMinutes)
+}
+
+// passes lets time pass, in which the process looks every hour at what it may drop.
+func (s *keptStore) passes(d time.Duration) {
+	for end := s.now.Add(d); ; s.now = s.now.Add(time.Hour) {
+		_, err := s.Expire(s.t.Context())
+		require.NoError(s.t, err)
+		if !s.now.Before(end) {
+			return
+		}
+	}
+}
+
+// newKeptStore imports 20 days of a counter that goes up by 10 every minute, and keeps all of it.
+func newKeptStore(t *testing.T) *keptStore {
+	s := &keptStore{t: t, eng: memory.New(), now: time.Date(2026, 5, 21, 12, 0, 0, 0, time.UTC)}
+	s.open(0, 0)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s.from = s.now.Add(-20 * testDay)
+	s.importCounter()
+	return s
+}
+
+func (s *keptStore) importCounter() storage.ImportStats {
+	var samples chunk.Samples
+	for at, v := s.from, 0.0; at.Before(s.from.Add(20 * testDay)); at, v = at.Add(time.Minute), v+10 {
+		samples.AppendFloat(at.UnixMilli(), 0, v)
+	}
+	stats, err := s.Import(s.t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings(labels.MetricName, "c_total"), Samples: &samples}})
+	require.NoError(s.t, err)
+	return stats
+}
+
+// ask asks an instant query, and returns the value of its one series (ok: there is one), and the infos.
+func (s *keptStore) ask(query, resolution string, at time.Time) (value float64, ok bool, infos []error) {
+	s.t.Helper()
+	e := NewEngine(DefaultOptions())
+	defer e.Close()
+	q, err := e.NewInstantQuery(newRollupContext(s.t, resolution), NewQueryable(s.Store), nil, query, at)
+	require.NoError(s.t, err)
+	defer q.Close()
+	r := q.Exec(newRollupContext(s.t, resolution))
+	require.NoError(s.t, r.Err, query)
+	v, err := r.Vector()
+	require.NoError(s.t, err)
+	if len(v) == 0 {
+		return 0, false, r.Warnings.AsErrors()
+	}
+	return one(s.t, v), true, r.Warnings.AsErrors()
+}
+
+func one(t *testing.T, v promengine.Vector) float64 {
+	require.Len(t, v, 1)
+	return v[0].F
+}
+
+// requireAnswers asks of a time whose raw samples are gone: every answer is that of rollups, and says so.
+func (s *keptStore) requireAnswers(at time.Time) {
+	s.t.Helper()
+	for query, want := range map[string]float64{
+		"count_over_time(c_total[1h])":                60,
+		"count_over_time(c_total[1d])":                1440,
+		"increase(c_total[1d])":                       14400,
+		"c_total":                                     at.Sub(s.from).Minutes() * 10,
+		"max_over_time(c_total[5m])":                  0,
+		"absent(c_total) or vector(0)":                0,
+		"absent_over_time(c_total[10m]) or vector(0)": 0,
+	} {
+		v, ok, infos := s.ask(query, "auto", at)
+		require.True(s.t, ok, "%s is empty", query)
+		require.NotEmpty(s.t, infos, "%s says nothing", query)
+		if want != 0 {
+			require.InEpsilon(s.t, want, v, 0.01, query)
+		} else if query[:3] == "abs" {
+			require.Zero(s.t, v, query)
+		}
+	}
+}
+
+// TestRaisedRetention lowers the retention until raw samples are gone, and raises it: where they were is answered from
+// what is there.
+func TestRaisedRetention(t *testing.T) {
+	t.Parallel()
+	s := newKeptStore(t)
+	s.restart(testDay, 0)
+	s.passes(8 * testDay)
+	s.restart(30*testDay, 0)
+	long := s.now.Add(-18 * testDay).Truncate(time.Hour).Add(1033 * time.Second)
+	s.requireAnswers(long)
+	s.passes(2 * time.Hour)
+	s.requireAnswers(long)
+	s.restart(0, 0)
+	s.requireAnswers(long)
+}
+
+// TestLoweredRetentionIsTakenBack starts once with a retention that is far too low: for a week all of it can be had back.
+func TestLoweredRetentionIsTakenBack(t *testing.T) {
+	t.Parallel()
+	s := newKeptStore(t)
+	at := s.now.Add(-15 * testDay).Truncate(time.Hour).Add(1033 * time.Second)
+	s.restart(testDay, testDay)
+	s.passes(time.Hour)
+	_, _, infos := s.ask("count_over_time(c_total[7m])", "auto", at)
+	require.NotEmpty(t, infos, "it is hidden")
+	s.passes(6 * testDay)
+	s.restart(0, 0)
+	s.passes(0)
+	requireRaw := func(at time.Time) {
+		t.Helper()
+		v, ok, infos := s.ask("count_over_time(c_total[7m])", "auto", at)
+		require.True(t, ok)
+		require.Empty(t, infos)
+		require.Equal(t, 7.0, v)
+	}
+	requireRaw(at)
+	requireRaw(s.from.Add(time.Hour))
+	// The week begins anew.
+	s.restart(testDay, testDay)
+	s.passes(6 * testDay)
+	s.restart(0, 0)
+	s.passes(10 * testDay)
+	requireRaw(at)
+	// And when it is over, what is gone stays gone.
+	s.restart(testDay, testDay)
+	s.passes(7*testDay + time.Hour)
+	s.restart(0, 0)
+	s.passes(time.Hour)
+	_, _, infos = s.ask("count_over_time(c_total[7m])", "auto", at)
+	require.NotEmpty(t, infos)
+}
+
+// TestForcedResolutionPastItsEnd asks for 5m buckets where there are only those of hours.
+func TestForcedResolutionPastItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newKeptStore(t)
+	s.restart(testDay, 2*testDay)
+	s.passes(18 * testDay)
+	s.restart(0, 0)
+	at := s.from.Add(2 * testDay).Add(1033 * time.Second)
+	for query, want := range map[string]float64{"count_over_time(c_total[1h])": 60, "increase(c_total[1d])": 14400} {
+		for _, resolution := range rollupModes {
+			v, ok, infos := s.ask(query, resolution, at)
+			require.True(t, ok, "%s at %s is empty", query, resolution)
+			require.NotEmpty(t, infos, "%s at %s", query, resolution)
+			require.InEpsilon(t, want, v, 0.01, "%s at %s", query, resolution)
+		}
+	}
+}
+
+// TestImportedWithoutRawSamples imports history of which no raw samples are kept: a higher retention doesn't look for them.
+func TestImportedWithoutRawSamples(t *testing.T) {
+	t.Parallel()
+	s := newKeptStore(t)
+	require.NoError(t, s.Close())
+	s.eng = memory.New()
+	s.open(testDay, 0)
+	s.importCounter()
+	s.restart(30*testDay, 0)
+	s.requireAnswers(s.from.Add(4 * testDay).Add(1033 * time.Second))
+	// What came once more, wherever raw samples are to be kept now, changes nothing there.
+	stats := s.importCounter()
+	require.Greater(t, stats.RollupsOnly, 11*1440, "only rollups are made where raw samples are lacking")
+	s.passes(time.Hour)
+	s.requireAnswers(s.from.Add(4 * testDay).Add(1033 * time.Second))
+	b := s.NewBatch("default")
+	ref, err := b.Define(nil, labels.FromStrings(labels.MetricName, "c_total"))
+	require.NoError(t, err)
+	require.ErrorIs(t, b.Float(ref, s.from.Add(4*testDay).UnixMilli()+1, 0, 1), storage.ErrTooOld, "it could not be added to rollups")
+	require.NoError(t, b.Float(ref, s.now.Add(-2*testDay).UnixMilli()+1, 0, 1))
+	b.Release()
+}

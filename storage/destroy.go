@@ -1,0 +1,199 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Here is all that makes rows go, and nowhere else: a test of the source says so. What each of it needs to know before:
+//
+//	dropPart      windows     their horizons say that they are dropped, after a week of being hidden: see horizon
+//	deleteStaged  stage       what they hold is sealed and marked, or was never acknowledged
+//	deleteRows    defined     nothing that is still staged leans on them
+//	deleteHeld    held        they are stored, or nobody needs them
+//	eraseDelete   deletes     it is cleaned, so that nothing needs it, or wasn't acknowledged
+//
+// Besides, rows expire by themselves on engines that do so, at the time that they were written with: see expiresAfter.
+
+// perTenant are the tables whose keys begin with window and tenant.
+var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
+
+// dropWindow drops the rows of a window, and lists it no longer.
+func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) error {
+	res := resolutionOf(window)
+	for _, t := range append([]*engine.Table{tableOf(res), engine.Catalog}, perTenant[:]...) {
+		if err := s.drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
+			return err
+		}
+	}
+	return s.unlist(ctx, window, tenants...)
+}
+
+// dropTenant drops the rows of a tenant in a window that others have rows in, too.
+func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) error {
+	res := resolutionOf(window)
+	for class := range s.classes.count() {
+		if err := s.drop(ctx, tableOf(res), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
+			return err
+		}
+	}
+	if err := s.drop(ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)}); err != nil {
+		return err
+	}
+	for _, t := range perTenant {
+		if err := s.drop(ctx, t, engine.Key{engine.Int(window), engine.Text(tenant)}); err != nil {
+			return err
+		}
+	}
+	return s.unlist(ctx, window, tenant)
+}
+
+// dropPart drops one range.
+func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) error {
+	switch {
+	case d.class == wholeWindow && d.tenant == "":
+		return s.dropWindow(ctx, d.window, tenants)
+	case d.class == wholeWindow:
+		return s.dropTenant(ctx, d.window, d.tenant)
+	}
+	prefix := engine.Key{engine.Int(d.window), engine.Int(d.class)}
+	if d.tenant != "" {
+		prefix = append(prefix, engine.Text(d.tenant))
+	}
+	err := s.drop(ctx, tableOf(resolutionOf(d.window)), prefix)
+	if err == nil {
+		s.gone.add(d)
+	}
+	return err
+}
+
+func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+	if err := s.eng.Drop(ctx, t, prefix); err != nil {
+		return fmt.Errorf("storage: dropping window %d of %s: %w", prefix[0].Int, t, err)
+	}
+	return nil
+}
+
+// unlist lists a window no longer for these tenants.
+func (s *Store) unlist(ctx context.Context, window int64, tenants ...string) error {
+	s.windows.forget(window)
+	rows := make([]engine.Batch, len(tenants))
+	for i, tenant := range tenants {
+		rows[i] = engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{
+			{Op: engine.Delete, Clustering: engine.Key{engine.Int(window)}, Timestamp: 1},
+		}}
+	}
+	return s.eng.Write(ctx, rows)
+}
+
+// deleteStaged deletes exactly the rows that were read, and the pending rows that were listed before, but
+// not those of rows that are left.
+func (s *Store) deleteStaged(ctx context.Context, w Work, rows []stageRow, left map[stageRow]bool) error {
+	if err := s.deleteRows(ctx, engine.Stage, stagePartition(w.Slot, w.Partition), rows); err != nil {
+		return err
+	}
+	byHour := map[int64]*engine.Batch{}
+	for _, p := range w.pending {
+		if left[p.row] {
+			continue
+		}
+		b := byHour[p.hour]
+		if b == nil {
+			b = &engine.Batch{Table: engine.Pending, Partition: pendingPartition(w.Partition, p.hour)}
+			byHour[p.hour] = b
+		}
+		b.Mutations = append(b.Mutations, engine.Mutation{
+			Op: engine.Delete, Timestamp: stageTimestamp,
+			Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.writer), engine.Int(p.row.seq)},
+		})
+	}
+	for _, b := range byHour {
+		if err := s.writeInPieces(ctx, *b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeInPieces writes a batch of small mutations that needn't be applied together.
+func (s *Store) writeInPieces(ctx context.Context, b engine.Batch) error {
+	const piece = 2000
+	for from := 0; from < len(b.Mutations); from += piece {
+		part := engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:min(from+piece, len(b.Mutations))]}
+		if err := s.eng.Write(ctx, []engine.Batch{part}); err != nil {
+			return fmt.Errorf("storage: deleting worked-off rows of %s: %w", b.Table, err)
+		}
+	}
+	return nil
+}
+
+// deleteRows deletes rows of stage or defined, in ranges where their numbers follow each other.
+func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []stageRow) error {
+	slices.SortFunc(rows, func(a, b stageRow) int {
+		return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
+	})
+	batch := engine.Batch{Table: t, Partition: partition}
+	for i := 0; i < len(rows); {
+		j := i + 1
+		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
+			j++
+		}
+		batch.Mutations = append(batch.Mutations, engine.Mutation{
+			Op: engine.DeleteRange, Clustering: rows[i].key(), To: rows[j-1].key(), Timestamp: stageTimestamp,
+		})
+		i = j
+	}
+	return s.writeInPieces(ctx, batch)
+}
+
+// deleteHeld deletes held rows: ranges of numbers where they follow each other in the order given, which is that
+// of their writing, and none of the same replica lies between.
+func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) error {
+	byEra := map[int64][]heldRow{}
+	for _, h := range rows {
+		byEra[h.era] = append(byEra[h.era], h)
+	}
+	var batches []engine.Batch
+	for era, list := range byEra {
+		slices.SortFunc(list, func(a, b heldRow) int {
+			return cmp.Or(cmp.Compare(a.replica, b.replica), cmp.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
+		})
+		const piece = 500
+		for part := range slices.Chunk(list, piece) {
+			b := engine.Batch{Table: engine.Held, Partition: heldPartition(at, era)}
+			for i := 0; i < len(part); {
+				last := i
+				for last+1 < len(part) && part[last+1].replica == part[i].replica && part[last+1].writer == part[i].writer && part[last+1].seq == part[last].seq+1 {
+					last++
+				}
+				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].key(), Timestamp: stageTimestamp}
+				if last > i {
+					m.Op, m.To = engine.DeleteRange, part[last].key()
+				}
+				b.Mutations = append(b.Mutations, m)
+				i = last + 1
+			}
+			batches = append(batches, b)
+		}
+	}
+	if err := s.eng.Write(ctx, batches); err != nil {
+		return fmt.Errorf("storage: deleting held rows: %w", err)
+	}
+	return nil
+}
+
+// eraseDelete deletes the row of a delete, with the timestamp that it was written with last: then it never comes back.
+func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
+	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
+		Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: deletionTimestamp,
+	}}}})
+	if err != nil {
+		return fmt.Errorf("storage: removing a delete: %w", err)
+	}
+	return nil
+}

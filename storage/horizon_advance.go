@@ -1,0 +1,150 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// expiry is what one Expire remembers.
+type expiry struct {
+	rolled map[tenantWindow]bool // whose rollups are there
+	told   int                   // changes that were logged
+}
+
+// advanceTries is how often horizons are advanced where others change them meanwhile.
+const advanceTries = 3
+
+// advance brings the horizons of a tenant to where its retention says, and returns them. What is hidden from now on may
+// be dropped when a week has passed; what has been hidden so long may be dropped from now on, once it has rollups.
+func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantHorizons, error) {
+	for try := 1; ; try++ {
+		before, err := s.readHorizons(ctx, tenant, s.horizonMemory.get(tenant))
+		if err != nil || before.broken {
+			return before, err
+		}
+		next := before.clone()
+		s.aim(tenant, before, &next)
+		err = s.dropDue(ctx, tenant, &next, x.rolled)
+		if next.equal(&before.horizonRow) {
+			return before, err
+		}
+		switch changed := s.changeHorizons(ctx, tenant, before, next); {
+		case changed == nil:
+			s.tellChanged(ctx, tenant, &before.horizonRow, &next, x)
+			return s.horizonMemory.get(tenant), err
+		case !errors.Is(changed, errHorizonsChanged) || try == advanceTries:
+			return before, errors.Join(err, changed)
+		}
+	}
+}
+
+// aim hides what is past the retention of each class, whole windows of it, and shows again what isn't any more.
+func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow) {
+	seen := s.seenMS()
+	for class := range s.classes.count() {
+		keep := s.classes.keep(tenant, class)
+		for res := rollup.Raw; res <= rollup.OneHour; res++ {
+			target, kept := int64(never), keep.Of(res)
+			if kept != 0 {
+				target = s.startOf(s.period.windowAt(res, s.wanted(kept)+1))
+			}
+			known := next.of(class, res) != nil
+			h := next.at(class, res)
+			if !known {
+				h.KeptMS = kept.Milliseconds()
+			}
+			h.lack(max(before.lacking(class, res), s.vanished(h)))
+			var was *keptBefore
+			if before := h.KeptMS; kept != 0 && (before == 0 || before > kept.Milliseconds()) {
+				was = &keptBefore{KeptMS: before, HiddenMS: h.HiddenMS}
+			}
+			h.aimLowered(target, seen, was)
+			h.keep(kept.Milliseconds(), seen, s.expiring, s.period.endOf(s.period.windowAt(res, s.opts.Now().UnixMilli())))
+		}
+	}
+}
+
+// dropDue notes what may be dropped from now on. Raw never goes before its rollups are there: where they can't be made,
+// what is newer stays, too.
+func (s *Store) dropDue(ctx context.Context, tenant string, next *horizonRow, rolled map[tenantWindow]bool) error {
+	seen := s.seenMS()
+	var failed error
+	for i := range next.Horizons {
+		h := &next.Horizons[i]
+		to := h.due(seen)
+		if to == h.DroppedMS {
+			continue
+		}
+		if h.Resolution == rollup.Raw {
+			var err error
+			if to, err = s.rollUntil(ctx, tenant, h.DroppedMS, to, rolled); err != nil {
+				failed = err
+			}
+		}
+		if to > h.DroppedMS {
+			h.drop(to)
+		}
+	}
+	return failed
+}
+
+// rollUntil makes the rollups of the raw windows between two ends of windows, and returns up to where they are there.
+func (s *Store) rollUntil(ctx context.Context, tenant string, from, to int64, rolled map[tenantWindow]bool) (int64, error) {
+	windows, err := s.windowsOf(ctx, tenant, s.period.windowAt(rollup.Raw, from+1), s.period.windowAt(rollup.Raw, to))
+	if err != nil {
+		return from, err
+	}
+	for _, w := range windows {
+		if err := s.rollFirst(ctx, w, tenant, rolled); err != nil {
+			return max(from, s.startOf(w)), err
+		}
+	}
+	return to, nil
+}
+
+// rollFirst makes the rollups of a raw window that they lack.
+func (s *Store) rollFirst(ctx context.Context, window int64, tenant string, rolled map[tenantWindow]bool) error {
+	at := tenantWindow{tenant, window}
+	if rolled[at] {
+		return nil
+	}
+	if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
+		return fmt.Errorf("storage: window %d of %q stays, for its rollups could not be made: %w", window, tenant, err)
+	}
+	rolled[at] = true
+	return nil
+}
+
+// importsWithoutRaw says whether an import makes only rollups of a slot: its raw rows may be gone, or nobody wants them any
+// more. Then it is stored that they are lacking, so that a higher retention doesn't look for them. Where older raw rows of
+// the tenant stand, those of the slot are made, too, and go with them.
+func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {
+	for try := 1; ; try++ {
+		before, err := s.horizonsOf(ctx, tenant)
+		if err != nil {
+			return false, err
+		}
+		window, lacking := s.period.windowOfSlot(rollup.Raw, slot), before.lacking(class, rollup.Raw)
+		switch {
+		case s.period.endOf(window) <= lacking:
+			return true, nil
+		case !s.isOutlived(rollup.Raw, slot, s.classes.keep(tenant, class)):
+			return false, nil
+		case before.broken:
+			return s.expiring, nil
+		case !s.expiring:
+			older, err := s.windowsOf(ctx, tenant, s.period.windowAt(rollup.Raw, lacking+1), window)
+			if err != nil || len(older) > 0 {
+				return false, err
+			}
+		}
+		next := before.clone()
+		next.at(class, rollup.Raw).lack(s.period.endOf(window))
+		if err := s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
+			return err == nil, err
+		}
+	}
+}

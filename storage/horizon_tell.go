@@ -1,0 +1,283 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// HorizonChange is what a retention hides of a tenant's class at a resolution, or shows again.
+type HorizonChange struct {
+	Tenant, Class string
+	Resolution    rollup.Resolution
+	// Was and Is are the retention before, as far as it is stored, and now; 0: for ever.
+	Was, Is time.Duration
+	// Shown says that it shows what lies after From, up to To, else that it hides it. From is zero where all of it does.
+	Shown    bool
+	From, To time.Time
+	// Samples is about how many raw samples it hides; -1: not counted.
+	Samples int64
+	// Goes is when what it hides goes, if the retention stays so. Gone is up to when rows are gone for ever; zero: none is.
+	Goes, Gone time.Time
+}
+
+// HorizonChanges tells what the retention that the store was opened with will hide and show, and what is hidden and may still
+// be shown: nothing is changed.
+func (s *Store) HorizonChanges(ctx context.Context) (list []HorizonChange, err error) {
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		t, err := s.horizonsOf(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		next := t.clone()
+		s.aim(tenant, t, &next)
+		next.Horizons = slices.DeleteFunc(next.Horizons, func(h horizon) bool {
+			was := t.of(h.Class, h.Resolution)
+			return was != nil && was.KeptMS == h.KeptMS // It goes on by day and week.
+		})
+		for _, c := range s.changes(ctx, tenant, &t.horizonRow, &next) {
+			first, err := s.firstIn(ctx, tenant, &c)
+			if err != nil {
+				return nil, err
+			}
+			if !first.IsZero() {
+				c.From = first
+				list = append(list, c)
+			}
+		}
+	}
+	return list, nil
+}
+
+// firstIn returns when the first window begins that a change is about; zero if there is none.
+func (s *Store) firstIn(ctx context.Context, tenant string, c *HorizonChange) (time.Time, error) {
+	from := firstWindowOf(c.Resolution)
+	if after := latest(c.From, c.Gone); !after.IsZero() {
+		from = s.period.windowAt(c.Resolution, after.UnixMilli()+1)
+	}
+	windows, err := s.windowsOf(ctx, tenant, from, s.period.windowAt(c.Resolution, c.To.UnixMilli()))
+	if err != nil || len(windows) == 0 {
+		return time.Time{}, err
+	}
+	return s.instantOf(s.startOf(windows[0])), nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// HiddenByLowering tells what is hidden because a retention was lowered, and isn't dropped. Samples aren't counted, and
+// only what has windows is told of.
+func (s *Store) HiddenByLowering(ctx context.Context) (list []HorizonChange, err error) {
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		t, err := s.horizonsOf(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		for i := range t.Horizons {
+			for _, step := range t.Horizons[i].Steps {
+				c, ok := s.hiddenIn(tenant, &t.Horizons[i], step)
+				if !ok {
+					continue
+				}
+				if c.From, err = s.firstIn(ctx, tenant, &c); err != nil {
+					return nil, err
+				}
+				if !c.From.IsZero() {
+					list = append(list, c)
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// hiddenIn tells what a step has hidden, if the retention was lowered then.
+func (s *Store) hiddenIn(tenant string, h *horizon, step hidingStep) (c HorizonChange, ok bool) {
+	if step.Was == nil || step.ToMS <= h.LackingMS {
+		return c, false
+	}
+	return HorizonChange{
+		Tenant: tenant, Class: s.classes.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
+		Was: time.Duration(step.Was.KeptMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
+		From: s.instantOf(step.Was.HiddenMS), To: s.instantOf(step.ToMS), Gone: s.instantOf(h.LackingMS),
+		Goes: s.opts.Now().UTC().Add(expireGrace - time.Duration(s.seenMS()-step.SeenMS)*time.Millisecond),
+	}, true
+}
+
+// changes compares horizons.
+func (s *Store) changes(ctx context.Context, tenant string, before, next *horizonRow) (list []HorizonChange) {
+	for i := range next.Horizons {
+		h := &next.Horizons[i]
+		was := before.of(h.Class, h.Resolution)
+		if was == nil {
+			was = &horizon{HiddenMS: never, KeptMS: h.KeptMS} // How long it was kept isn't known.
+		}
+		if was.HiddenMS == h.HiddenMS {
+			continue
+		}
+		c := HorizonChange{
+			Tenant: tenant, Resolution: h.Resolution, Samples: -1, Shown: h.HiddenMS < was.HiddenMS,
+			Was: time.Duration(was.KeptMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
+			From: s.instantOf(min(was.HiddenMS, h.HiddenMS)), To: s.instantOf(max(was.HiddenMS, h.HiddenMS)), Gone: s.instantOf(h.LackingMS),
+		}
+		c.Class = s.classes.nameOf(h.Class)
+		if !c.Shown {
+			c.Goes = s.opts.Now().UTC().Add(expireGrace)
+			if since, ok := h.hiddenSince(h.HiddenMS); ok {
+				c.Goes = c.Goes.Add(-time.Duration(s.seenMS()-since) * time.Millisecond)
+			}
+			if h.Resolution == rollup.Raw {
+				if n, err := s.aboutSamples(ctx, tenant, h.Class, was.HiddenMS, h.HiddenMS); err == nil {
+					c.Samples = n
+				}
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// instantOf returns a horizon's time; zero for never.
+func (s *Store) instantOf(ms int64) time.Time {
+	if ms <= never {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// maxToldChanges bounds what one Expire logs of changed retentions.
+const maxToldChanges = 50
+
+// tellChanged logs what a changed retention has hidden, or shown again.
+func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *horizonRow, x *expiry) {
+	var changed horizonRow // The others go on by day and week.
+	for i := range next.Horizons {
+		h := &next.Horizons[i]
+		if was := before.of(h.Class, h.Resolution); was != nil && was.KeptMS != h.KeptMS {
+			changed.Horizons = append(changed.Horizons, *h)
+		}
+	}
+	if len(changed.Horizons) == 0 || x.told >= maxToldChanges {
+		return
+	}
+	for _, c := range s.changes(ctx, tenant, before, &changed) {
+		x.told++
+		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution, "was", inWords(c.Was), "is", inWords(c.Is)}
+		if c.Shown {
+			s.opts.Logger.Info("a higher retention shows samples again that were hidden", append(about, "after", c.From, "until", c.To)...)
+			continue
+		}
+		if c.Samples >= 0 {
+			about = append(about, "samples, about", c.Samples)
+		}
+		s.opts.Logger.Warn("a lower retention hides samples; they go a week from now, and are shown again if a server is started with a higher one before",
+			append(about, "after", c.From, "until", c.To, "go on", c.Goes)...)
+	}
+	if x.told >= maxToldChanges {
+		s.opts.Logger.Warn("more has changed with the retention; cassia retention lists it")
+	}
+}
+
+// inWords tells a retention.
+func inWords(kept time.Duration) string {
+	if kept == 0 {
+		return "for ever"
+	}
+	return kept.String()
+}
+
+// maxCounted is how many chunks aboutSamples looks at.
+const maxCounted = 10_000
+
+// aboutSamples estimates how many raw samples there are of a class between two ends of windows: from the newest window,
+// of which it counts the first chunks, by the number of metrics and of sealed slots.
+func (s *Store) aboutSamples(ctx context.Context, tenant string, class, from, to int64) (int64, error) {
+	windows, err := s.windowsOf(ctx, tenant, s.period.windowAt(rollup.Raw, from+1), s.period.windowAt(rollup.Raw, to))
+	if err != nil || len(windows) == 0 {
+		return 0, err
+	}
+	newest := windows[len(windows)-1]
+	samples, err := s.samplesIn(ctx, tenant, class, newest)
+	if err != nil {
+		return 0, err
+	}
+	of, err := s.slotsSealed(ctx, tenant, newest)
+	if err != nil || of == 0 {
+		return 0, err
+	}
+	total := int64(0)
+	const asked = 400 // of windows
+	for _, w := range windows[max(0, len(windows)-asked):] {
+		n, err := s.slotsSealed(ctx, tenant, w)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	total = total * int64(len(windows)) / int64(min(len(windows), asked))
+	return int64(float64(samples) / float64(of) * float64(total)), nil
+}
+
+// slotsSealed counts the slots that are sealed of a window.
+func (s *Store) slotsSealed(ctx context.Context, tenant string, window int64) (int64, error) {
+	marks, err := s.marksIn(ctx, tenant, window)
+	slots := map[int64]bool{}
+	for m := range marks {
+		slots[m.slot] = true
+	}
+	return int64(len(slots)), err
+}
+
+// samplesIn is about how many raw samples there are of a class in a window.
+func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int64) (samples int64, err error) {
+	metrics, err := s.metricsIn(ctx, tenant, window)
+	if err != nil {
+		return 0, err
+	}
+	shards, err := s.shardsIn(ctx, window, tenant)
+	if err != nil {
+		return 0, err
+	}
+	chunks := 0
+	for i, metric := range metrics {
+		for at := range s.places(shards.of(metric)) {
+			if at.class() != class {
+				continue
+			}
+			for row, err := range s.eng.Scan(ctx, engine.Range{
+				Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)},
+			}) {
+				if err != nil {
+					return 0, fmt.Errorf("storage: counting samples of %q: %w", metric, err)
+				}
+				chunks++
+				if c, err := openRaw(row.Value); err == nil && c.data != nil {
+					if info, err := chunk.Header(c.data); err == nil {
+						samples += int64(info.Count)
+					}
+				}
+			}
+		}
+		if chunks >= maxCounted {
+			return samples * int64(len(metrics)) / int64(i+1), nil
+		}
+	}
+	return samples, nil
+}

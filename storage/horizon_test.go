@@ -1,0 +1,249 @@
+package storage
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TestHorizonSteps hides and shows again: what was hidden for a week may go, counted from when each part was hidden.
+func TestHorizonSteps(t *testing.T) {
+	const week = int64(7 * dayMS)
+	h := horizon{HiddenMS: never, LackingMS: never, DroppedMS: never}
+	h.aim(10*dayMS, 0)
+	h.aim(11*dayMS, dayMS)
+	require.Equal(t, int64(11*dayMS), h.HiddenMS)
+	require.Equal(t, int64(never), h.due(week-1))
+	require.Equal(t, int64(10*dayMS), h.due(week))
+	// Back into the first step, and ahead again: the rest begins anew.
+	h.aim(5*dayMS, 2*dayMS)
+	require.Equal(t, int64(5*dayMS), h.HiddenMS)
+	h.aim(11*dayMS, 3*dayMS)
+	require.Equal(t, int64(5*dayMS), h.due(week), "what stayed hidden")
+	require.Equal(t, int64(11*dayMS), h.due(week+3*dayMS))
+	// What is dropped is never shown again.
+	h.drop(5 * dayMS)
+	h.aim(never, 4*dayMS)
+	require.Equal(t, int64(5*dayMS), h.HiddenMS)
+	require.Empty(t, h.Steps)
+	// The number of steps is bounded; what goes later for it was hidden as long.
+	for i := int64(6); i < 6+2*maxSteps; i++ {
+		h.aim(i*dayMS, i)
+	}
+	require.Len(t, h.Steps, maxSteps)
+	require.Greater(t, h.Steps[0].ToMS, int64(6*dayMS))
+}
+
+// TestHorizonOfShorterLives raises retentions over an engine whose rows vanish by themselves.
+func TestHorizonOfShorterLives(t *testing.T) {
+	now := int64(100 * dayMS)
+	outlived := func(keptMS int64) int64 { return now - keptMS - 7*dayMS }
+	h := horizon{KeptMS: 30 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
+	h.keep(365*dayMS, 50*dayMS, true, now)
+	require.Equal(t, []wroteUnder{{ToMS: now, KeptMS: 30 * dayMS}}, h.Wrote)
+	require.Equal(t, now-37*dayMS, h.vanished(outlived))
+	now += 50 * dayMS
+	require.Equal(t, int64(100*dayMS), h.vanished(outlived), "not what was written later")
+	h.lack(h.vanished(outlived))
+	require.Empty(t, h.Wrote)
+	// One start with a wrong flag doesn't count.
+	h.keep(30*dayMS, 51*dayMS, true, now)
+	h.keep(365*dayMS, 52*dayMS, true, now)
+	require.Empty(t, h.Wrote)
+	h.keep(30*dayMS, 60*dayMS, false, now)
+	h.keep(0, 70*dayMS, false, now)
+	require.Empty(t, h.Wrote, "here nothing vanishes by itself")
+	for i := range int64(2 * maxWrote) {
+		h.keep(dayMS, (100+20*i)*dayMS, true, now+i*dayMS)
+		h.keep(2*dayMS, (110+20*i)*dayMS, true, now+i*dayMS)
+	}
+	require.Len(t, h.Wrote, maxWrote)
+}
+
+// horizonsGolden is a row as FORMAT.md shows it. It must stay readable.
+const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"wrote":[{"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+
+func TestHorizonRows(t *testing.T) {
+	r, err := parseHorizons([]byte(horizonsGolden))
+	require.NoError(t, err)
+	require.Equal(t, horizonRow{Horizons: []horizon{
+		{
+			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000, SinceMS: 31532400000,
+			Wrote: []wroteUnder{{1777593600000, 86400000}},
+			Steps: []hidingStep{{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil}},
+		},
+		{Resolution: rollup.FiveMinutes, HiddenMS: never, LackingMS: never, DroppedMS: never},
+	}}, r)
+	for _, bad := range []string{
+		"", "{", `{"horizons":[{"resolution":3}]}`, `{"horizons":[{"class":-1}]}`, `{"horizons":[{"hidden_ms":1,"lacking_ms":2}]}`,
+		`{"horizons":[{"lacking_ms":1,"hidden_ms":1,"dropped_ms":2}]}`, `{"horizons":[{"resolution":1},{"resolution":0}]}`,
+	} {
+		_, err := parseHorizons([]byte(bad))
+		require.Error(t, err, bad)
+	}
+}
+
+// setHorizons stores a value in place of a tenant's row.
+func (ts *testStore) setHorizons(tenant string, value []byte) {
+	ts.t.Helper()
+	before, err := ts.readHorizons(ts.t.Context(), tenant, nil)
+	require.NoError(ts.t, err)
+	ok, _, err := ts.eng.CompareAndSet(ts.t.Context(), engine.Store, horizonsPartition, engine.Key{engine.Text(tenant)}, before.value, value)
+	require.NoError(ts.t, err)
+	require.True(ts.t, ok)
+}
+
+// TestDamagedHorizons can't read a row: it is named, flags hide, and nothing goes.
+func TestDamagedHorizons(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 2*day, 2*day })
+	ts.write("default", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.setHorizons("default", []byte("{"))
+	ts.reopen()
+	require.Zero(t, ts.passes(ts.now.Add(20*day)))
+	require.Empty(t, ts.all("default"))
+	ts.setHorizons("default", []byte(`{"horizons":[]}`))
+	ts.reopen()
+	require.Positive(t, ts.passes(ts.now.Add(8*day)))
+}
+
+// TestStoreWithoutHorizons opens a store that has no row of horizons, of which raw windows were dropped: it is found out,
+// and a higher retention doesn't look for them.
+func TestStoreWithoutHorizons(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
+	begin := ts.now
+	for d := range time.Duration(4) {
+		ts.now = begin.Add(d * day)
+		ts.write("default", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	first := ts.period.windowOfTime(begin.UnixMilli())
+	require.NoError(t, ts.dropWindow(t.Context(), first, []string{"default"}))
+	ts.opts.Retention = 0
+	ts.reopen()
+	h, err := ts.horizonsOf(t.Context(), "default")
+	require.NoError(t, err)
+	require.Nil(t, h.value)
+	require.Equal(t, ts.period.endOf(first), h.lacking(classDefault, rollup.Raw))
+	require.Equal(t, int64(never), h.lacking(classDefault, rollup.FiveMinutes))
+	all, err := ts.horizons(t.Context(), "default")
+	require.NoError(t, err)
+	require.Equal(t, ts.period.endOf(first), all[0].At[rollup.Raw])
+}
+
+// imports imports samples of one series.
+func (ts *testStore) imports(ls labels.Labels, list ...sample) ImportStats {
+	ts.t.Helper()
+	var samples chunk.Samples
+	for _, x := range list {
+		samples.AppendFloat(x.t, 0, x.v)
+	}
+	stats, err := ts.Import(ts.t.Context(), "default", []ImportedSeries{{ls, &samples}})
+	require.NoError(ts.t, err)
+	return stats
+}
+
+// TestLateSamplesDontOverwriteHistory imports history of which only rollups are made, raises the retention and imports late
+// samples of the same hour one by one: the hour knows no less than before.
+func TestLateSamplesDontOverwriteHistory(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention = day })
+	ls := labels.FromStrings(labels.MetricName, "up", "job", "old")
+	begin := ts.now.Add(-20 * day).Truncate(time.Hour)
+	var list []sample
+	for i := range 6 * 240 {
+		list = append(list, sample{begin.Add(time.Duration(i)*15*time.Second + time.Millisecond).UnixMilli(), 1})
+	}
+	stats := ts.imports(ls, list...)
+	require.Equal(t, len(list), stats.RollupsOnly)
+	ts.opts.Retention = 30 * day
+	ts.reopen()
+	before := ts.bucketsOf("default", rollup.OneHour)
+	require.Equal(t, len(list), before["old"])
+	for i := range 3 {
+		ts.imports(ls, sample{begin.Add(time.Duration(i)*time.Minute + 7*time.Second).UnixMilli(), 1})
+		require.GreaterOrEqual(t, ts.bucketsOf("default", rollup.OneHour)["old"], before["old"])
+	}
+}
+
+// TestLoweringIsTold lowers a retention: before, it can be asked what that hides; afterwards it is told until it goes.
+func TestLoweringIsTold(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })
+	ts.write("default", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1}, sample{ts.now.UnixMilli() - 500, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.passes(ts.now.Add(10 * day))
+	changes, err := ts.HorizonChanges(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, changes)
+	ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = day, 0, 0
+	ts.reopen()
+	changes, err = ts.HorizonChanges(t.Context())
+	require.NoError(t, err)
+	require.Len(t, changes, 1)
+	c := changes[0]
+	require.False(t, c.Shown)
+	require.Equal(t, int64(2), c.Samples)
+	require.Equal(t, [2]time.Duration{0, day}, [2]time.Duration{c.Was, c.Is})
+	require.WithinDuration(t, ts.now.Add(expireGrace), c.Goes, time.Hour)
+	require.Len(t, ts.all("default"), 1, "asking changes nothing")
+	ts.passes(ts.now.Add(2 * day))
+	require.Empty(t, ts.all("default"))
+	hidden, err := ts.HiddenByLowering(t.Context())
+	require.NoError(t, err)
+	require.Len(t, hidden, 1)
+	require.WithinDuration(t, ts.now.Add(5*day), hidden[0].Goes, time.Hour)
+	cond, err := Examine(t.Context(), ts.eng, ExamineOptions{Retention: day, Now: ts.opts.Now})
+	require.NoError(t, err)
+	require.Len(t, cond.Hidden, 1)
+	// Taken back.
+	ts.opts.Retention = 0
+	ts.reopen()
+	changes, err = ts.HorizonChanges(t.Context())
+	require.NoError(t, err)
+	require.Len(t, changes, 1)
+	require.True(t, changes[0].Shown)
+	ts.passes(ts.now)
+	require.Len(t, ts.all("default"), 1)
+	hidden, err = ts.HiddenByLowering(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, hidden)
+}
+
+// TestHorizonsWaitForTheClock drops nothing for a clock that leaps over the week, and goes on when the week has run.
+func TestHorizonsWaitForTheClock(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention = day })
+	var ran time.Duration
+	ts.opts.Elapsed = func() time.Duration { return ran }
+	ts.reopen()
+	ts.write("default", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	pass := func(d time.Duration) { ts.now, ran = ts.now.Add(d), ran+d }
+	expire := func() (n int, err error) { return ts.Expire(t.Context()) }
+	pass(50 * time.Hour)
+	_, err := expire()
+	require.NoError(t, err)
+	ts.now = ts.now.Add(30 * day)
+	_, err = expire()
+	require.ErrorIs(t, err, ErrClock)
+	pass(30 * day) // It is believed by now, but a leap isn't time that has passed.
+	for range 3 {
+		pass(time.Hour)
+		_, err = expire()
+		require.NoError(t, err)
+	}
+	h, err := ts.horizonsOf(t.Context(), "default")
+	require.NoError(t, err)
+	require.Greater(t, h.dropped(classDefault, rollup.Raw), int64(never), "it ran for more than a week since")
+	require.True(t, strings.HasPrefix(string(h.value), `{"horizons":[`))
+}
