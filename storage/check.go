@@ -44,8 +44,8 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 			return c.stats, err
 		}
 	}
-	tenants, err := s.Tenants(ctx)
-	if err := c.goOn(err); err != nil {
+	tenants, err := s.tenantsAround(ctx, c.missed)
+	if err != nil {
 		return c.stats, err
 	}
 	for _, tenant := range tenants {
@@ -213,7 +213,7 @@ func (c *checker) names(window int64, tenant string, kind int64, label string) (
 // metric checks the shards of a metric.
 func (c *checker) metric(tenant string, window int64, metric string, values map[string]map[string]bool) error {
 	shards := int64(1)
-	value, err := c.s.shardsValue(c.ctx, window, tenant, metric)
+	value, err := c.s.shardsValue(c.ctx, window, tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}

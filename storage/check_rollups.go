@@ -66,7 +66,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		}
 		series := &Series{id: at.id, metric: metric, tenant: &headTenant{name: tenant}, labels: labels.EmptyLabels()}
 		w := c.s.period.windowOfSlot(rollup.FiveMinutes, at.slot)
-		shards, err := c.s.readShards(c.ctx, w, tenant, metric)
+		shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (c *checker) rollupWindow(tenant string, window int64) error {
 		return err
 	}
 	for _, metric := range names {
-		shards, err := c.s.readShards(c.ctx, window, tenant, metric)
+		shards, err := c.s.shardsAround(c.ctx, window, tenant, metric, c.missed)
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
 	}
 	series := &Series{id: id, metric: metric, tenant: &headTenant{name: tenant}, labels: labels.EmptyLabels()}
 	w := p.windowOfSlot(rollup.FiveMinutes, first)
-	shards, err := c.s.readShards(c.ctx, w, tenant, metric)
+	shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
 	if err := x.coarse(&r, shards, &rollup.Buckets{}); err != nil {
 		return err
 	}
-	stored, err := c.s.readShards(c.ctx, p.windowOfSlot(rollup.OneHour, first), tenant, metric)
+	stored, err := c.s.shardsAround(c.ctx, p.windowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}

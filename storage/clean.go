@@ -44,7 +44,7 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 		first, last = min(first, d.start), max(last, d.end)
 	}
 	// A slot's window is that of its beginning.
-	windows, err := s.windowsOf(ctx, tenant, p.windowOfSlot(res, p.slotOf(first)), p.windowAt(res, last))
+	windows, err := s.everyWindow(ctx, tenant, p.windowOfSlot(res, p.slotOf(first)), p.windowAt(res, last))
 	if err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (t *trim) hasFiner(slot int64) (bool, error) {
 		window := t.s.period.windowOfSlot(res, slot)
 		listed, known := t.listed[window]
 		if !known {
-			found, err := t.s.windowsOf(t.ctx, t.tenant, window, window)
+			found, err := t.s.everyWindow(t.ctx, t.tenant, window, window)
 			if err != nil {
 				return false, err
 			}

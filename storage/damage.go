@@ -20,8 +20,12 @@ type damagedRow struct {
 	row       stageRow
 }
 
-// maxDamage bounds what is remembered; the log has all of it.
-const maxDamage = 100
+// maxDamage bounds what is remembered row by row; the log has all of it. Beyond, one row of each slot and partition
+// stands for all of them, for at most maxDamagedSlots.
+const (
+	maxDamage       = 100
+	maxDamagedSlots = 10_000
+)
 
 // add says whether the row is new to it.
 func (d *damage) add(at damagedRow, err error) bool {
@@ -33,7 +37,10 @@ func (d *damage) add(at damagedRow, err error) bool {
 	if d.rows == nil {
 		d.rows = map[damagedRow]error{}
 	}
-	if len(d.rows) < maxDamage {
+	if len(d.rows) >= maxDamage {
+		at.row = stageRow{}
+	}
+	if _, ok := d.rows[at]; !ok && len(d.rows) < maxDamagedSlots {
 		d.rows[at] = err
 	}
 	return true

@@ -62,7 +62,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	if err := s.believed(); err != nil {
 		return 0, err
 	}
-	tenants, err := s.Tenants(ctx)
+	tenants, err := s.everyTenant(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +121,7 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*te
 		}
 		kept := map[int64][]string{} // by whom
 		for _, tenant := range tenants {
-			windows, err := s.windowsOf(ctx, tenant, firstWindowOf(res), s.period.windowAt(res, newest))
+			windows, err := s.everyWindow(ctx, tenant, firstWindowOf(res), s.period.windowAt(res, newest))
 			if err != nil {
 				return nil, err
 			}

@@ -112,9 +112,10 @@ type gaps struct {
 	mu   sync.Mutex
 	seen map[string]bool
 	kept []*DamagedRowsError
+	more bool // the last of kept stands for all that came later
 }
 
-// maxGaps bounds what is remembered; the log has all of it, and Check.
+// maxGaps bounds what is remembered one by one; the log has all of it, and Check.
 const maxGaps = 1000
 
 // add says whether it is new.
@@ -122,7 +123,14 @@ func (g *gaps) add(e *DamagedRowsError) bool {
 	what := e.Error()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.seen[what] || len(g.seen) >= maxGaps {
+	if g.seen[what] {
+		return false
+	}
+	if len(g.seen) >= maxGaps {
+		if e.kept && !g.more {
+			g.more = true
+			g.kept = append(g.kept, e.anything())
+		}
 		return false
 	}
 	if g.seen == nil {
@@ -165,6 +173,11 @@ func (s *Store) scanAll(ctx context.Context, rows engine.Range, row func(engine.
 	return nil
 }
 
+// anything stands for more gaps than are named: those of any rows may be among them.
+func (e *DamagedRowsError) anything() *DamagedRowsError {
+	return &DamagedRowsError{Table: e.Table, Err: fmt.Errorf("and more that isn't named one by one: %w", e.Err), kept: e.kept}
+}
+
 // maxTold bounds how many gaps a query is told of one by one.
 const maxTold = 50
 
@@ -182,10 +195,17 @@ func (r *request) tellGap(e *DamagedRowsError) {
 	if r.told == nil {
 		r.told = map[string]bool{}
 	}
-	told := r.told[what] || len(r.told) >= maxTold
-	r.told[what] = true
-	r.warnMu.Unlock()
+	told := r.told[what] || len(r.told) > maxTold
 	if !told {
+		r.told[what] = true
+	}
+	more := len(r.told) > maxTold
+	r.warnMu.Unlock()
+	switch {
+	case told:
+	case more:
+		r.tell(e.anything())
+	default:
 		r.tell(e)
 	}
 }

@@ -93,7 +93,7 @@ func (s *Store) dropDue(ctx context.Context, tenant string, next *horizonRow, ro
 
 // rollUntil makes the rollups of the raw windows between two ends of windows, and returns up to where they are there.
 func (s *Store) rollUntil(ctx context.Context, tenant string, from, to int64, rolled map[tenantWindow]bool) (int64, error) {
-	windows, err := s.windowsOf(ctx, tenant, s.period.windowAt(rollup.Raw, from+1), s.period.windowAt(rollup.Raw, to))
+	windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(rollup.Raw, from+1), s.period.windowAt(rollup.Raw, to))
 	if err != nil {
 		return from, err
 	}
@@ -136,7 +136,7 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		case before.broken:
 			return s.expiring, nil
 		case !s.expiring:
-			older, err := s.windowsOf(ctx, tenant, s.period.windowAt(rollup.Raw, lacking+1), window)
+			older, err := s.everyWindow(ctx, tenant, s.period.windowAt(rollup.Raw, lacking+1), window)
 			if err != nil || len(older) > 0 {
 				return false, err
 			}

@@ -130,9 +130,16 @@ func (s *Store) readHorizons(ctx context.Context, tenant string, known *tenantHo
 func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizons) error {
 	t.looked = true
 	for res := rollup.Raw; res <= rollup.FiveMinutes; res++ {
-		finer, err := s.windowsOf(ctx, tenant, firstWindowOf(res), lastWindowOf(res))
+		unread := false
+		finer, err := s.windowsAround(ctx, tenant, firstWindowOf(res), lastWindowOf(res), func(e *DamagedRowsError) {
+			unread = true
+			s.noteGap(e)
+		})
 		if err != nil {
 			return err
+		}
+		if unread { // What isn't listed may stand there.
+			continue
 		}
 		coarser, err := s.windowsOf(ctx, tenant, firstWindowOf(res+1), lastWindowOf(res+1))
 		if err != nil {

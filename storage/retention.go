@@ -73,13 +73,20 @@ func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64)
 	return s.windowsAround(ctx, tenant, first, last, s.noteGap)
 }
 
-// windowsAround is windowsOf; missed is told of what can't be read.
+// everyWindow is windowsOf for whoever removes rows: where some can't be read, that is an error.
+func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
+	return s.windowsAround(ctx, tenant, first, last, nil)
+}
+
+// windowsAround is windowsOf; missed, if set, is told of what can't be read.
 func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) (windows []int64, err error) {
 	rows := engine.Range{
 		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, KeysOnly: true,
 		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},
 	}
-	rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
+	if missed != nil {
+		rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
+	}
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing windows of %q: %w", tenant, err)
@@ -94,11 +101,27 @@ const allWindows = int64(math.MaxInt64)
 
 // Tenants lists the tenants that have, or had, sealed rows or metadata.
 func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
-	err = s.scanAll(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}, func(row engine.Row) error {
+	return s.tenantsAround(ctx, s.noteGap)
+}
+
+// everyTenant is Tenants for whoever removes rows: where some can't be read, that is an error.
+func (s *Store) everyTenant(ctx context.Context) (names []string, err error) {
+	return s.tenantsAround(ctx, nil)
+}
+
+// tenantsAround is Tenants; missed, if set, is told of what can't be read.
+func (s *Store) tenantsAround(ctx context.Context, missed func(*DamagedRowsError)) (names []string, err error) {
+	rows := engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, KeysOnly: true}
+	if missed != nil {
+		rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
+	}
+	for row, err := range s.eng.Scan(ctx, rows) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing tenants: %w", err)
+		}
 		names = append(names, strings.Clone(row.Clustering[0].Text))
-		return nil
-	})
-	return names, err
+	}
+	return names, nil
 }
 
 // expiresAfter returns when rows of a window that are kept so long may vanish, seconds since 1970; 0: never.

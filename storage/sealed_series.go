@@ -97,7 +97,7 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 
 // shardsOf reads how many shards a metric has in a window.
 func (r *request) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
-	value, err := r.s.shardsValue(ctx, window, r.tenant, metric)
+	value, err := r.s.shardsValue(ctx, window, r.tenant, metric, r.s.noteGap)
 	if err != nil || value == nil {
 		return 1, err
 	}

@@ -205,10 +205,15 @@ func (s *strand) encodedBytes() int64 {
 	return int64(n)
 }
 
-// readShards reads how many shards a metric has in a window; a row that can't be read is named, and taken
-// for 1.
+// readShards reads how many shards a metric has in a window, for whoever writes by it; a row that isn't a number is
+// named, and taken for 1.
 func (s *Store) readShards(ctx context.Context, window int64, tenant, metric string) (int64, error) {
-	value, err := s.shardsValue(ctx, window, tenant, metric)
+	return s.shardsAround(ctx, window, tenant, metric, nil)
+}
+
+// shardsAround is readShards; missed is that of shardsValue.
+func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) (int64, error) {
+	value, err := s.shardsValue(ctx, window, tenant, metric, missed)
 	if err != nil || value == nil {
 		return 1, err
 	}
@@ -224,14 +229,17 @@ func between(name string, d engine.Damage) bool {
 	return (d.After == nil || d.After[0].Text < name) && (d.Before == nil || name < d.Before[0].Text)
 }
 
-// shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, that is named, and the
-// value is the greatest number, for whoever looks into too many shards misses nothing.
-func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string) ([]byte, error) {
+// shardsValue reads the row of a metric's shards; nil: there is none. Where it can't be read, missed, if set, is told, and
+// the value is the greatest number: whoever looks into too many shards misses nothing. Whoever writes by it must not
+// guess, for its rows would lie where nobody looks once the number can be read again.
+func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) ([]byte, error) {
 	name := engine.Key{engine.Text(metric)}
 	rows, lost := engine.Range{Table: engine.Shards, Partition: shardsPartition(window, tenant), From: name, To: name}, false
-	rows.Damaged = func(d engine.Damage) {
-		lost = true
-		s.noteGap(s.gapOf(&rows, d))
+	if missed != nil {
+		rows.Damaged = func(d engine.Damage) {
+			lost = true
+			missed(s.gapOf(&rows, d))
+		}
 	}
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {

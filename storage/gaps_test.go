@@ -1,0 +1,163 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// unreadable is an engine of which a table can't be read, while it is set.
+type unreadable struct {
+	engine.Engine
+	table atomic.Pointer[engine.Table]
+}
+
+func (u *unreadable) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	if u.table.Load() != r.Table {
+		return u.Engine.Scan(ctx, r)
+	}
+	return func(yield func(engine.Row, error) bool) {
+		err := fmt.Errorf("%w: file 000001.sst", engine.ErrCorrupt)
+		if r.Damaged == nil {
+			yield(engine.Row{}, err)
+			return
+		}
+		r.Damaged(engine.Damage{Err: err})
+	}
+}
+
+func openUnreadableStore(t *testing.T, change func(*Options)) (*testStore, *unreadable) {
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Partitions, ts.opts.seams.still = 1, true
+	change(&ts.opts)
+	eng := &unreadable{Engine: memory.New()}
+	ts.eng = eng
+	var err error
+	ts.Store, err = Open(t.Context(), eng, ts.opts)
+	require.NoError(t, err)
+	require.NoError(t, ts.WaitReady(t.Context()))
+	t.Cleanup(ts.close)
+	return ts, eng
+}
+
+// What removes rows ends with an error where it can't read all that it decides by: the rows of a tenant whose name is
+// unreadable aren't dropped with those of others.
+func TestNothingExpiresWhereTenantsCantBeRead(t *testing.T) {
+	t.Parallel()
+	for _, table := range []*engine.Table{engine.Tenants, engine.Windows} {
+		t.Run(table.Name, func(t *testing.T) {
+			ts, eng := openUnreadableStore(t, func(o *Options) { o.Retention = 24 * time.Hour })
+			at := ts.now.UnixMilli() - hourMS
+			ts.write("ann", upLabels, sample{at, 1})
+			require.NoError(t, ts.SealAll(t.Context()))
+			eng.table.Store(table)
+			var err error
+			for range 60 * 2 {
+				var dropped int
+				dropped, err = ts.Expire(t.Context())
+				require.Zero(t, dropped)
+				ts.now = ts.now.Add(12 * time.Hour)
+			}
+			require.ErrorIs(t, err, engine.ErrCorrupt)
+			eng.table.Store(nil)
+			require.NotZero(t, ts.passes(ts.now.Add(30*24*time.Hour)))
+		})
+	}
+}
+
+// A delete stands for as long as there may be anything that it hides.
+func TestDeleteStaysWhereWindowsCantBeRead(t *testing.T) {
+	t.Parallel()
+	ts, eng := openUnreadableStore(t, func(*Options) {})
+	at := ts.now.UnixMilli() - hourMS
+	ts.write("ann", upLabels, sample{at, 1})
+	require.NoError(t, ts.Delete(t.Context(), "ann", at, at, equal("host", "a")))
+	eng.table.Store(engine.Windows)
+	require.ErrorIs(t, ts.CleanTombstones(t.Context(), "ann"), engine.ErrCorrupt)
+	eng.table.Store(nil)
+	require.Empty(t, ts.all("ann"))
+	require.NoError(t, ts.CleanTombstones(t.Context(), "ann"))
+	require.Empty(t, ts.all("ann"))
+}
+
+// Where a number of shards can't be read, queries look into all of them, and nothing is written by a guess: its rows would
+// lie where nobody looks once the number is back.
+func TestNothingIsSpreadByAGuess(t *testing.T) {
+	t.Parallel()
+	ts, eng := openUnreadableStore(t, func(*Options) {})
+	at := ts.now.UnixMilli() - 3*dayMS
+	brought := func(v float64, host string) error {
+		_, err := ts.Import(t.Context(), "ann", []ImportedSeries{{
+			Labels:  labels.FromStrings(labels.MetricName, "up", "host", host),
+			Samples: &chunk.Samples{T: []int64{at}, V: []float64{v}},
+		}})
+		return err
+	}
+	require.NoError(t, brought(1, "a"))
+	want := ts.all("ann")
+	require.Len(t, want, 1)
+
+	ts.opensAgain()
+	eng.table.Store(engine.Shards)
+	require.ErrorIs(t, brought(2, "b"), engine.ErrCorrupt)
+	require.Equal(t, want, ts.all("ann"))
+	eng.table.Store(nil)
+	require.NoError(t, brought(2, "b"))
+	ts.opensAgain()
+	require.Len(t, ts.all("ann"), 2)
+}
+
+// However much can't be read, and in whatever the cache keeps, no answer lacks it without a word.
+func TestGapsBeyondBounds(t *testing.T) {
+	t.Parallel()
+	ts, _ := openUnreadableStore(t, func(*Options) {})
+	at := ts.now.UnixMilli() - hourMS
+	ts.write("ann", upLabels, sample{at, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	missing := func(i int) *DamagedRowsError {
+		return &DamagedRowsError{Table: engine.Catalog, Tenant: "bob", Metric: fmt.Sprint(i), Err: engine.ErrCorrupt, kept: true}
+	}
+	for i := range maxGaps {
+		ts.noteGap(missing(i))
+	}
+	late := missing(maxGaps)
+	late.Tenant = "ann"
+	ts.noteGap(late)
+	var told []error
+	_, err := ts.Select(t.Context(), Query{
+		Tenant: "ann", MinT: at, MaxT: at, Matchers: []*labels.Matcher{equal("host", "a")}, Warn: func(err error) { told = append(told, err) },
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, told)
+
+	// The same for a query that meets more than it names one by one.
+	r, err := ts.newRequest(t.Context(), Query{Tenant: "ann", MinT: at, MaxT: at, Warn: func(err error) { told = append(told, err) }})
+	require.NoError(t, err)
+	told = nil
+	for i := range 2 * maxTold {
+		r.tellGap(missing(i))
+	}
+	require.Len(t, told, maxTold+1)
+	require.NotContains(t, told[maxTold].Error(), "metric", "anything may be missing")
+
+	// And for stage rows.
+	for i := range 2 * maxDamage {
+		ts.noteDamage(1, 0, stageRow{writer: "w", seq: int64(i)}, errBadBlob)
+	}
+	require.Len(t, ts.damage.rows, maxDamage+1, "of one slot one row stands for the rest")
+	ts.noteDamage(ts.period.slotOf(at), 0, stageRow{writer: "w", seq: 1}, errBadBlob)
+	told = nil
+	r.tellDamage()
+	require.Len(t, told, 1)
+}
