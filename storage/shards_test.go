@@ -35,12 +35,12 @@ func TestShardsFor(t *testing.T) {
 // more of a slot than its share of what a whole window may, and all samples are found.
 func TestManySeriesOfOneMetric(t *testing.T) {
 	if testing.Short() {
-		t.Skip("100,000 series: some seconds")
+		t.Skip("50,000 series: some seconds")
 	}
 	ts := openTestStore(t, nil)
 	start := ts.now.Truncate(24 * time.Hour)
 	want := 0
-	all := soak.Times(t, 100_000)
+	all := soak.Times(t, 50_000)
 	slots := []int{100, all, all}
 	for slot, series := range slots {
 		ts.now = start.Add(time.Duration(slot)*2*time.Hour + time.Hour)
