@@ -30,7 +30,8 @@ type CheckStats struct {
 
 // Check verifies what is stored: that blobs and chunks have the checksums they were written with, that
 // chunks lie where their keys say and under the hash of their content, that each series with chunks has
-// labels, that these give its id, that the catalog names them, and that rollups are what their chunks make. Each problem is reported with its row.
+// labels, that these give its id, that the catalog names them, that rollups are what their chunks make, and that windows
+// with rows are listed. Each problem is reported with its row.
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
 // such. It reads everything; an error says that it could not go on.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
@@ -62,6 +63,9 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 			if err := c.goOn(check(tenant, w)); err != nil {
 				return c.stats, err
 			}
+		}
+		if err := c.unlisted(tenant); err != nil {
+			return c.stats, err
 		}
 	}
 	return c.stats, c.files()

@@ -396,6 +396,9 @@ func (t *trim) mark() error {
 			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, x.into[res], m.slot, m.partition, m.id)}); err != nil {
 				return fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, t.tenant, err)
 			}
+			if err := t.s.stayListed(t.ctx, t.tenant, x.into[res].window); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

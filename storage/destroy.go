@@ -23,38 +23,45 @@ import (
 // perTenant are the tables whose keys begin with window and tenant.
 var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed}
 
-// dropWindow drops the rows of a window, and lists it no longer.
-func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) error {
+// dropWindow drops the rows of a window, and lists it no longer when they are gone.
+func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) (gone bool, err error) {
 	res := resolutionOf(window)
 	for _, t := range append([]*engine.Table{tableOf(res), engine.Catalog}, perTenant[:]...) {
 		if err := s.drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return s.unlist(ctx, window, tenants...)
+	for _, tenant := range tenants {
+		done, err := s.unlist(ctx, tenant, window)
+		if err != nil {
+			return gone, err
+		}
+		gone = gone || done
+	}
+	return gone, nil
 }
 
 // dropTenant drops the rows of a tenant in a window that others have rows in, too.
-func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) error {
+func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (gone bool, err error) {
 	res := resolutionOf(window)
 	for class := range s.classes.count() {
 		if err := s.drop(ctx, tableOf(res), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := s.drop(ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(res)), engine.Text(tenant)}); err != nil {
-		return err
+		return false, err
 	}
 	for _, t := range perTenant {
 		if err := s.drop(ctx, t, engine.Key{engine.Int(window), engine.Text(tenant)}); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return s.unlist(ctx, window, tenant)
+	return s.unlist(ctx, tenant, window)
 }
 
-// dropPart drops one range.
-func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) error {
+// dropPart drops one range. gone says that it was there, and isn't any more, or goes by itself.
+func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone bool, err error) {
 	switch {
 	case d.class == wholeWindow && d.tenant == "":
 		return s.dropWindow(ctx, d.window, tenants)
@@ -65,11 +72,11 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) error
 	if d.tenant != "" {
 		prefix = append(prefix, engine.Text(d.tenant))
 	}
-	err := s.drop(ctx, tableOf(resolutionOf(d.window)), prefix)
+	err = s.drop(ctx, tableOf(resolutionOf(d.window)), prefix)
 	if err == nil {
 		s.gone.add(d)
 	}
-	return err
+	return err == nil, err
 }
 
 func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
@@ -77,18 +84,6 @@ func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) er
 		return fmt.Errorf("storage: dropping window %d of %s: %w", prefix[0].Int, t, err)
 	}
 	return nil
-}
-
-// unlist lists a window no longer for these tenants.
-func (s *Store) unlist(ctx context.Context, window int64, tenants ...string) error {
-	s.windows.forget(window)
-	rows := make([]engine.Batch, len(tenants))
-	for i, tenant := range tenants {
-		rows[i] = engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{
-			{Op: engine.Delete, Clustering: engine.Key{engine.Int(window)}, Timestamp: 1},
-		}}
-	}
-	return s.eng.Write(ctx, rows)
 }
 
 // deleteStaged deletes exactly the rows that were read, and the pending rows that were listed before, but

@@ -354,7 +354,7 @@ func (x *examiner) expired(ctx context.Context) error {
 		}
 		slices.Sort(windows)
 		for _, w := range windows {
-			rows, err := x.hasRows(ctx, tenant, w)
+			rows, err := x.s.hasRows(ctx, tenant, w)
 			if err != nil {
 				return err
 			}
@@ -392,16 +392,6 @@ func (x *examiner) newestDue(t *tenantHorizons, tenant string) (window int64, ok
 		to = min(to, due)
 	}
 	return x.s.period.windowAt(rollup.Raw, to), to > never
-}
-
-// hasRows says whether a window of a tenant has marks, or names of metrics.
-func (x *examiner) hasRows(ctx context.Context, tenant string, window int64) (bool, error) {
-	marks, err := x.s.empty(ctx, engine.Sealed, sealedPartition(window, tenant))
-	if err != nil || !marks {
-		return !marks, err
-	}
-	names, err := x.s.empty(ctx, engine.Catalog, catalogPartition(window, tenant, catalogMetric, ""))
-	return !names, err
 }
 
 // processes listens for who is there.

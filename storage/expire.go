@@ -66,6 +66,9 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := s.relist(ctx, tenants); err != nil {
+		return 0, err
+	}
 	of := make(map[string]*tenantHorizons, len(tenants))
 	x := &expiry{rolled: map[tenantWindow]bool{}}
 	var failed error
@@ -93,11 +96,14 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 		return 0, errors.Join(failed, err)
 	}
 	for _, d := range slices.SortedFunc(maps.Keys(expired), dropped.compare) {
-		if err := s.dropPart(ctx, d, expired[d]); err != nil {
+		gone, err := s.dropPart(ctx, d, expired[d])
+		if err != nil {
 			return parts, errors.Join(failed, err)
 		}
-		parts++
-		s.metrics.droppedWindows.Inc()
+		if gone {
+			parts++
+			s.metrics.droppedWindows.Inc()
+		}
 	}
 	return parts, failed
 }

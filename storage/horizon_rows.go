@@ -183,7 +183,15 @@ func (s *Store) missingIn(ctx context.Context, tenant string, coarser int64, res
 		return 0, false, err
 	}
 	for m := range marks {
-		if w := s.period.windowOfSlot(res, m.slot); !listed[w] && (!ok || s.period.endOf(w) > to) {
+		w := s.period.windowOfSlot(res, m.slot)
+		if listed[w] || ok && s.period.endOf(w) <= to {
+			continue
+		}
+		// Over Cassandra earlier releases unlisted windows whose rows stood on: Expire lists them again.
+		if listed[w], err = s.hasRows(ctx, tenant, w); err != nil {
+			return 0, false, err
+		}
+		if !listed[w] {
 			to, ok = s.period.endOf(w), true
 		}
 	}

@@ -127,7 +127,8 @@ func TestStoreWithoutHorizons(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	first := ts.period.windowOfTime(begin.UnixMilli())
-	require.NoError(t, ts.dropWindow(t.Context(), first, []string{"default"}))
+	_, err := ts.dropWindow(t.Context(), first, []string{"default"})
+	require.NoError(t, err)
 	ts.opts.Retention = 0
 	ts.reopen()
 	h, err := ts.horizonsOf(t.Context(), "default")

@@ -272,6 +272,11 @@ func (d *importDay) mark() error {
 		if err := d.s.eng.Write(d.ctx, []engine.Batch{all}); err != nil {
 			return fmt.Errorf("storage: marking the day from %d of %q as imported: %w", d.start, d.tenant.name, err)
 		}
+		if len(all.Mutations) > 0 {
+			if err := d.s.stayListed(d.ctx, d.tenant.name, all.Partition[0].Int); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

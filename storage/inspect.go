@@ -189,6 +189,8 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 		return fmt.Sprintf("type %s, unit %q, help %q", m.Type, m.Unit, m.Help), err
 	case engine.Store:
 		return string(row.Value), nil
+	case engine.Windows:
+		return parseListing(row.Value).words(), nil
 	case engine.Shards:
 		n, err := parseShards(row.Value)
 		return fmt.Sprintf("%d shards", n), err

@@ -161,11 +161,12 @@ func (s *Store) metadataRow(n noted) engine.Batch {
 		value = appendString(value, text)
 	}
 	sum := sha256.Sum256(value)
+	expires := s.expires(n.window, n.tenant)
 	return engine.Batch{
 		Table: engine.Metadata, Partition: engine.Key{engine.Int(n.window), engine.Text(n.tenant)},
 		Mutations: []engine.Mutation{{
 			Clustering: engine.Key{engine.Text(n.metric), engine.Text(string(sum[:engine.IDLen]))},
-			Timestamp:  s.period.windowEnd(n.window) * 1000, Expires: s.expires(n.window, n.tenant), Value: value,
+			Timestamp:  s.explains(n.window, expires), Expires: expires, Value: value,
 		}},
 	}
 }

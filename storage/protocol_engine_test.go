@@ -44,6 +44,11 @@ type unclosed struct{ engine.Engine }
 
 func (unclosed) Close() error { return nil }
 
+func (e unclosed) ExpiresRows() bool {
+	x, ok := e.Engine.(expirer)
+	return ok && x.ExpiresRows()
+}
+
 func (d *memoryDisk) open() (engine.Engine, error) { return unclosed{d.inner}, nil }
 func (d *memoryDisk) powerCut(int)                 {}
 

@@ -3,10 +3,8 @@ package storage
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -15,86 +13,6 @@ import (
 
 // expireGrace is how long after its retention a window may still stand.
 const expireGrace = 7 * 24 * time.Hour
-
-// windowList remembers which windows this process has listed.
-type windowList struct {
-	mu     sync.Mutex
-	listed map[tenantWindow]struct{}
-}
-
-type tenantWindow struct {
-	tenant string
-	window int64
-}
-
-// maxListed bounds windowList; when full it forgets all.
-const maxListed = 1 << 16
-
-// listWindow makes sure that a window of a tenant, and the tenant, are listed. It comes before any row that
-// readers must find there.
-func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
-	at := tenantWindow{tenant, window}
-	l := &s.windows
-	l.mu.Lock()
-	_, ok := l.listed[at]
-	l.mu.Unlock()
-	if ok {
-		return nil
-	}
-	err := s.eng.Write(ctx, []engine.Batch{
-		{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
-			Clustering: engine.Key{engine.Text(tenant)}, Timestamp: 1, Value: []byte{1},
-		}}},
-		{Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, Mutations: []engine.Mutation{{
-			Clustering: engine.Key{engine.Int(window)}, Timestamp: 1, Value: []byte{1},
-		}}},
-	})
-	if err != nil {
-		return fmt.Errorf("storage: listing window %d of %q: %w", window, tenant, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.listed) >= maxListed || l.listed == nil {
-		l.listed = map[tenantWindow]struct{}{}
-	}
-	l.listed[at] = struct{}{}
-	return nil
-}
-
-// forget makes sure that a window is listed again before anything is written in it.
-func (l *windowList) forget(window int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.listed, func(at tenantWindow, _ struct{}) bool { return at.window == window })
-}
-
-// windowsOf lists the windows from first to last in which a tenant may have rows, in order.
-func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
-	return s.windowsAround(ctx, tenant, first, last, s.noteGap)
-}
-
-// everyWindow is windowsOf for whoever removes rows: where some can't be read, that is an error.
-func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
-	return s.windowsAround(ctx, tenant, first, last, nil)
-}
-
-// windowsAround is windowsOf; missed, if set, is told of what can't be read.
-func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) (windows []int64, err error) {
-	rows := engine.Range{
-		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)}, KeysOnly: true,
-		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},
-	}
-	if missed != nil {
-		rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
-	}
-	for row, err := range s.eng.Scan(ctx, rows) {
-		if err != nil {
-			return nil, fmt.Errorf("storage: listing windows of %q: %w", tenant, err)
-		}
-		windows = append(windows, row.Clustering[0].Int)
-	}
-	return windows, nil
-}
 
 // allWindows are the bounds of windowsOf that leave none out.
 const allWindows = int64(math.MaxInt64)

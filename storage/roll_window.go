@@ -133,6 +133,9 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 			if err := s.eng.Write(ctx, []engine.Batch{row}); err != nil {
 				return series, fmt.Errorf("storage: marking slot %d of %q as rolled up: %w", m.slot, tenant, err)
 			}
+			if err := s.stayListed(ctx, tenant, sealers[m.slot].into[res].window); err != nil {
+				return series, err
+			}
 		}
 		if !deleted.has(m.id) {
 			continue
@@ -140,6 +143,9 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 		// So that the marks of the resolutions are alike again.
 		if err := s.eng.Write(ctx, []engine.Batch{s.markRow(tenant, sealers[m.slot].into[rollup.Raw], m.slot, m.partition, m.id)}); err != nil {
 			return series, fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, tenant, err)
+		}
+		if err := s.stayListed(ctx, tenant, window); err != nil {
+			return series, err
 		}
 	}
 	return series, nil

@@ -230,6 +230,9 @@ func (x *sealer) mark(tenant, id string) error {
 		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(tenant, at, x.work.Slot, x.work.Partition, id)}); err != nil {
 			return fmt.Errorf("storage: marking slot %d of %q as sealed: %w", x.work.Slot, tenant, err)
 		}
+		if err := x.s.stayListed(x.ctx, tenant, at.window); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -309,7 +312,9 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	x.put(c, res, x.s.period.slotEnd(x.work.Slot)*1000, labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
+	window := x.into[res].window
+	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
+	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
@@ -413,6 +418,8 @@ func (x *sealer) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yie
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *sealer) names(s *Series, at destination) {
+	expires := x.s.expires(at.window, s.tenant.name)
+	timestamp := x.s.explains(at.window, expires)
 	add := func(kind int64, label, value string, row []byte) {
 		name := x.s.catalog.name(at.window, s.tenant.name, kind, label, value)
 		if x.named[name] || x.s.catalog.has(name) {
@@ -425,7 +432,7 @@ func (x *sealer) names(s *Series, at destination) {
 		x.catalog = append(x.catalog, engine.Batch{
 			Table: engine.Catalog, Partition: catalogPartition(at.window, s.tenant.name, kind, label),
 			Mutations: []engine.Mutation{{
-				Clustering: engine.Key{engine.Text(value)}, Timestamp: x.s.period.slotEnd(x.work.Slot) * 1000, Expires: x.s.expires(at.window, s.tenant.name), Value: row,
+				Clustering: engine.Key{engine.Text(value)}, Timestamp: timestamp, Expires: expires, Value: row,
 			}},
 		})
 		x.bytes += len(label) + len(value) + 128

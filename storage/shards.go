@@ -98,10 +98,15 @@ func shardsPartition(window int64, tenant string) engine.Key {
 	return engine.Key{engine.Int(window), engine.Text(tenant)}
 }
 
-// shardsRow writes a number of shards with itself as the timestamp, so that the greatest wins.
-func shardsRow(of shardedMetric, n, expires int64) engine.Batch {
+// shardsForEver is what timestamps of numbers of shards begin with: earlier releases wrote the number itself, with a time to
+// live.
+const shardsForEver = 1 << 20
+
+// shardsRow writes a number of shards. Its timestamp grows with it, so that the greatest wins. It doesn't expire: a number
+// that is greater and lives shorter than the one before would take that with it, and leave its rows unexplained.
+func shardsRow(of shardedMetric, n int64) engine.Batch {
 	return engine.Batch{Table: engine.Shards, Partition: shardsPartition(of.window, of.tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(of.metric)}, Timestamp: n, Expires: expires, Value: binary.AppendUvarint(nil, uint64(n)),
+		Clustering: engine.Key{engine.Text(of.metric)}, Timestamp: shardsForEver + n, Value: binary.AppendUvarint(nil, uint64(n)),
 	}}}
 }
 
@@ -189,7 +194,13 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 	if n <= known {
 		return known, nil
 	}
-	if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n, x.s.expires(at.window, tenant))}); err != nil {
+	// A greater number of an earlier release has a lesser timestamp.
+	before, err := x.s.readShards(x.ctx, at.window, tenant, metric)
+	if err != nil {
+		return 0, err
+	}
+	n = max(n, before)
+	if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n)}); err != nil {
 		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
 	}
 	x.s.shards.set(of, n)

@@ -24,6 +24,8 @@ type testStore struct {
 	eng  engine.Engine
 	opts Options
 	now  time.Time
+	// memory is the engine that it is opened on instead of Pebble, if any.
+	memory engine.Engine
 }
 
 func openTestStore(t testing.TB, change func(*Options)) *testStore {
@@ -38,10 +40,12 @@ func openTestStore(t testing.TB, change func(*Options)) *testStore {
 }
 
 func (ts *testStore) open() {
-	eng, err := pebble.Open(ts.dir, pebble.DefaultOptions())
-	require.NoError(ts.t, err)
-	ts.eng = eng
-	ts.Store, err = Open(ts.t.Context(), eng, ts.opts)
+	var err error
+	if ts.eng = ts.memory; ts.eng == nil {
+		ts.eng, err = pebble.Open(ts.dir, pebble.DefaultOptions())
+		require.NoError(ts.t, err)
+	}
+	ts.Store, err = Open(ts.t.Context(), ts.eng, ts.opts)
 	require.NoError(ts.t, err)
 	require.NoError(ts.t, ts.WaitReady(ts.t.Context()))
 }

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/enginetest"
@@ -11,4 +12,11 @@ import (
 func TestConformance(t *testing.T) {
 	enginetest.Run(t, func(testing.TB) engine.Engine { return memory.New() },
 		enginetest.Without("Durable", "what is in memory ends with the process"))
+}
+
+func TestConformanceExpiring(t *testing.T) {
+	now := func() time.Time { return time.Unix(1_777_636_800, 0) }
+	enginetest.Run(t, func(testing.TB) engine.Engine { return memory.NewExpiring(now) },
+		enginetest.Without("Durable", "what is in memory ends with the process"),
+		enginetest.WithoutDrop("rows expire by themselves"))
 }

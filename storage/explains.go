@@ -1,0 +1,26 @@
+package storage
+
+// Labels, names and metadata explain other rows of their window, and must not go before these. They are written again by
+// every process, and whenever the retention was changed; so of all that are written the one that lives longest must win.
+// Where Cassandra decides between two rows it looks at their timestamps first. Those of rows that explain grow with the time
+// to live, just before the end of the window, so that files of its time hold them:
+//
+//	timestamp   ◄──────── window ────────►
+//	                     │ lives short … long, for ever │ end
+//	                     └── explainSpan, 18 minutes ───┘
+//
+// Earlier releases wrote them with the end of a slot, which is less, but for the window's last slot.
+
+// explainSpan is by how much timestamps of rows that explain differ, microseconds: one a second of life.
+const explainSpan = 1 << 30
+
+// explains returns the write timestamp of a row that explains others of a window; expires is when it may vanish, seconds since
+// 1970; 0: never.
+func (s *Store) explains(window, expires int64) int64 {
+	end := s.period.endOf(window)
+	life := int64(explainSpan - 1)
+	if expires != 0 {
+		life = min(max(expires-end/1000, 0), explainSpan-2)
+	}
+	return end*1000 - explainSpan + life
+}

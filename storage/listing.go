@@ -1,0 +1,275 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// A row of table windows says whether a tenant's window may have rows. It is never deleted: a delete's timestamp
+// can't be read back, so nobody would know how to write a row that wins over it. It is written again instead, each time
+// in a greater generation, which is its timestamp, too:
+//
+//	          lister                                    unlister
+//	listed ── rows ── marks ── listed still?            no marks? ── closing ── no marks? ── unlisted
+//
+// A closing window counts as listed. Invariant: a window with marks is listed. If the unlister's second look misses a
+// mark, that mark was written after the window was closing; so its writer, who looks after it, finds the window closing or
+// unlisted, and lists it in the next generation.
+
+// listingState says whether a window is listed. At one generation the greatest wins.
+type listingState byte
+
+const (
+	// listedFirst is what releases wrote that deleted the row with the timestamp that it was written with, 1. It has no
+	// generation.
+	listedFirst listingState = 1
+	unlisted    listingState = 2
+	closing     listingState = 3
+	listed      listingState = 4
+)
+
+// firstGeneration is that of a window that has no row: above the deletes of earlier releases.
+const firstGeneration = 2
+
+// listing is a row of table windows:
+//
+//	+--------+------------+
+//	| state  | generation |
+//	| 1 byte | uvarint    |
+//	+--------+------------+
+type listing struct {
+	state      listingState
+	generation int64
+}
+
+// parseListing reads a row. One that can't be read counts as listed: its rows are looked for.
+func parseListing(value []byte) listing {
+	if len(value) == 1 && listingState(value[0]) == listedFirst {
+		return listing{listedFirst, 1}
+	}
+	if len(value) > 1 {
+		n, w := binary.Uvarint(value[1:])
+		state := listingState(value[0])
+		if w == len(value)-1 && n >= firstGeneration && n < math.MaxInt64/2 && state >= unlisted && state <= listed {
+			return listing{state, int64(n)}
+		}
+	}
+	return listing{closing, 1}
+}
+
+func appendListing(l listing) []byte {
+	return binary.AppendUvarint([]byte{byte(l.state)}, uint64(l.generation))
+}
+
+// counts says whether the window may have rows.
+func (l listing) counts() bool { return l.state != unlisted && l.state != 0 }
+
+// stands says whether the window is listed and nobody is about to unlist it. An earlier release, which may run beside this
+// one, would delete a row of the first generation.
+func (l listing) stands() bool { return l.state == listed }
+
+func (l listing) words() string {
+	switch l.state {
+	case unlisted:
+		return fmt.Sprintf("not listed, generation %d", l.generation)
+	case closing:
+		return fmt.Sprintf("listed, closing, generation %d", l.generation)
+	default:
+		return fmt.Sprintf("listed, generation %d", l.generation)
+	}
+}
+
+// next returns the row that follows with another state.
+func (l listing) next(state listingState) listing {
+	return listing{state, max(l.generation+1, firstGeneration)}
+}
+
+// tenantWindow names a window of a tenant.
+type tenantWindow struct {
+	tenant string
+	window int64
+}
+
+// maxListed bounds windowList; when full it forgets all.
+const maxListed = 1 << 16
+
+// windowList remembers which windows this process has listed, and until when they surely stay so, seconds since 1970: as
+// long as a mark is there that was durable when the window was found listed. 0: no such mark was written.
+type windowList struct {
+	mu    sync.Mutex
+	until map[tenantWindow]int64
+	// changing is held by whoever reads a row of a tenant and writes it, one of them by the tenant's hash.
+	changing [64]sync.Mutex
+	// whole says that every window with rows was found listed.
+	whole atomic.Bool
+}
+
+func (l *windowList) get(at tenantWindow) (until int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until, ok = l.until[at]
+	return until, ok
+}
+
+func (l *windowList) set(at tenantWindow, until int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.until) >= maxListed || l.until == nil {
+		l.until = map[tenantWindow]int64{}
+	}
+	l.until[at] = max(until, l.until[at])
+}
+
+// forget makes sure that a window is looked up again before anything is written in it.
+func (l *windowList) forget(at tenantWindow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.until, at)
+}
+
+// lock keeps others of this process from changing rows of a tenant, until unlock is called.
+func (l *windowList) lock(tenant string) (unlock func()) {
+	mu := &l.changing[xxhash.Sum64String(tenant)%uint64(len(l.changing))]
+	mu.Lock()
+	return mu.Unlock
+}
+
+// listingOf reads the row of a window; one that isn't there has no state.
+func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l listing, err error) {
+	key := engine.Key{engine.Int(at.window)}
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key}) {
+		if err != nil {
+			return l, fmt.Errorf("storage: looking whether window %d of %q is listed: %w", at.window, at.tenant, err)
+		}
+		l = parseListing(row.Value)
+	}
+	return l, nil
+}
+
+func listingRow(at tenantWindow, l listing) engine.Batch {
+	return engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Int(at.window)}, Timestamp: l.generation, Value: appendListing(l),
+	}}}
+}
+
+// listWindow makes sure that a window of a tenant, and the tenant, are listed. It comes before any row that
+// readers must find there. stayListed comes after its marks.
+func (s *Store) listWindow(ctx context.Context, tenant string, window int64) error {
+	at := tenantWindow{tenant, window}
+	if _, ok := s.windows.get(at); ok {
+		return nil
+	}
+	defer s.windows.lock(tenant)()
+	return s.list(ctx, at, 0)
+}
+
+// list lists a window that isn't, and remembers that it is. The tenant's lock is held.
+func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
+	l, err := s.listingOf(ctx, at)
+	if err != nil {
+		return err
+	}
+	rows := []engine.Batch{{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(at.tenant)}, Timestamp: 1, Value: []byte{1},
+	}}}}
+	if !l.stands() {
+		rows = append(rows, listingRow(at, l.next(listed)))
+	}
+	if err := s.eng.Write(ctx, rows); err != nil {
+		return fmt.Errorf("storage: listing window %d of %q: %w", at.window, at.tenant, err)
+	}
+	s.windows.set(at, until)
+	return nil
+}
+
+// stayListed makes sure that a window is listed in which a mark was just written: another process may have unlisted it
+// since it was listed. As long as the mark is there, nobody does.
+func (s *Store) stayListed(ctx context.Context, tenant string, window int64) error {
+	at, now := tenantWindow{tenant, window}, s.opts.Now().Unix()
+	if until, ok := s.windows.get(at); ok && until > now {
+		return nil
+	}
+	until := int64(math.MaxInt64)
+	if expires := s.expires(window, tenant); expires != 0 {
+		until = expires - int64(expireGrace.Seconds()) // So much clocks may differ.
+	}
+	defer s.windows.lock(tenant)()
+	return s.list(ctx, at, until)
+}
+
+// unlist lists a window no longer, if it has no rows. Engines that expire rows by themselves keep them when they are
+// dropped: then the window stays listed, and what deletes, cleans and checks finds them as long as they are there.
+func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done bool, err error) {
+	at := tenantWindow{tenant, window}
+	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
+		return false, err
+	}
+	defer s.windows.lock(tenant)()
+	l, err := s.listingOf(ctx, at)
+	if err != nil {
+		return false, err
+	}
+	s.windows.forget(at)
+	if !l.counts() {
+		return false, nil
+	}
+	close := l.next(closing)
+	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close)}); err != nil {
+		return false, fmt.Errorf("storage: closing window %d of %q: %w", window, tenant, err)
+	}
+	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
+		return false, err
+	}
+	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close.next(unlisted))}); err != nil {
+		return false, fmt.Errorf("storage: unlisting window %d of %q: %w", window, tenant, err)
+	}
+	return true, nil
+}
+
+// hasRows says whether a window of a tenant has marks, or names of metrics.
+func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool, error) {
+	marks, err := s.empty(ctx, engine.Sealed, sealedPartition(window, tenant))
+	if err != nil || !marks {
+		return !marks, err
+	}
+	names, err := s.empty(ctx, engine.Catalog, catalogPartition(window, tenant, catalogMetric, ""))
+	return !names, err
+}
+
+// windowsOf lists the windows from first to last in which a tenant may have rows, in order.
+func (s *Store) windowsOf(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
+	return s.windowsAround(ctx, tenant, first, last, s.noteGap)
+}
+
+// everyWindow is windowsOf for whoever removes rows: where some can't be read, that is an error.
+func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int64) (windows []int64, err error) {
+	return s.windowsAround(ctx, tenant, first, last, nil)
+}
+
+// windowsAround is windowsOf; missed, if set, is told of what can't be read.
+func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) (windows []int64, err error) {
+	rows := engine.Range{
+		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)},
+		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},
+	}
+	if missed != nil {
+		rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
+	}
+	for row, err := range s.eng.Scan(ctx, rows) {
+		if err != nil {
+			return nil, fmt.Errorf("storage: listing windows of %q: %w", tenant, err)
+		}
+		if parseListing(row.Value).counts() {
+			windows = append(windows, row.Clustering[0].Int)
+		}
+	}
+	return windows, nil
+}

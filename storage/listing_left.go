@@ -1,0 +1,115 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Releases before generations deleted the row of a window that was past its retention, though on Cassandra its rows stood on
+// until their time to live, and what was written there later was never found. unlistedRows looks for such windows where
+// a listing can be missing, so that Expire lists them again, and Check names them.
+
+const (
+	// lookBack is how far back windows are looked for that aren't listed, where less is kept; lookBackForever where
+	// nothing expires.
+	lookBack        = 400 * 24 * time.Hour
+	lookBackForever = 5 * 365 * 24 * time.Hour
+)
+
+// unlistedRows returns the windows of a tenant that have rows and aren't listed, in order.
+func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error) {
+	have, err := s.everyWindow(ctx, tenant, -allWindows, allWindows)
+	if err != nil {
+		return nil, err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(examineWorkers)
+	var mu sync.Mutex
+	var found []int64
+	now := s.opts.Now()
+	for res := rollup.Raw; res <= rollup.OneHour; res++ {
+		back := lookBackForever
+		if kept := s.classes.longest(tenant).Of(res); kept != 0 {
+			back = max(lookBack, kept+expireGrace)
+		}
+		newest := s.period.windowAt(res, now.Add(MaxAhead).UnixMilli())
+		for w := s.period.windowAt(res, now.Add(-back).UnixMilli()); w <= newest; w++ {
+			if _, is := slices.BinarySearch(have, w); is {
+				continue
+			}
+			g.Go(func() error {
+				rows, err := s.hasRows(ctx, tenant, w)
+				if rows {
+					mu.Lock()
+					found = append(found, w)
+					mu.Unlock()
+				}
+				return err
+			})
+		}
+	}
+	err = g.Wait()
+	slices.Sort(found)
+	return found, err
+}
+
+// relistedKey is the row that says that all windows with rows were listed again: that is looked at once in a store's life.
+var (
+	relistedPartition = engine.Key{engine.Text("listings")}
+	relistedKey       = engine.Key{engine.Text("relisted")}
+)
+
+// relist lists the windows again that have rows and aren't listed, if nobody has done so before.
+func (s *Store) relist(ctx context.Context, tenants []string) error {
+	if !s.expiring || s.windows.whole.Load() {
+		return nil
+	}
+	for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: relistedPartition, From: relistedKey, To: relistedKey}) {
+		if err != nil {
+			return fmt.Errorf("storage: looking whether windows were listed again: %w", err)
+		}
+		s.windows.whole.Store(true)
+		return nil
+	}
+	for _, tenant := range tenants {
+		found, err := s.unlistedRows(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		for _, w := range found {
+			if err := s.stayListed(ctx, tenant, w); err != nil {
+				return err
+			}
+		}
+		if len(found) > 0 {
+			s.opts.Logger.Info("listed windows again that have rows: an earlier release had dropped them", "tenant", tenant, "windows", len(found))
+		}
+	}
+	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, relistedPartition, relistedKey, nil, []byte(`{"generations":true}`)); err != nil {
+		return fmt.Errorf("storage: noting that all windows are listed: %w", err)
+	}
+	s.windows.whole.Store(true)
+	return nil
+}
+
+// unlisted names the windows of a tenant that have rows and aren't listed. Where rows don't expire by themselves they have
+// gone with their windows' rows.
+func (c *checker) unlisted(tenant string) error {
+	if !c.s.expiring {
+		return nil
+	}
+	found, err := c.s.unlistedRows(c.ctx, tenant)
+	for _, w := range found {
+		c.report("windows: %s window %d of tenant %q, until %s, has rows and isn't listed, so nobody finds them: an earlier release has dropped it",
+			resolutionOf(w), w, tenant, instant(c.s.period.endOf(w)))
+	}
+	return err
+}
