@@ -124,6 +124,9 @@ func (s *Store) rollFirst(ctx context.Context, window int64, tenant string, roll
 func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {
 	for try := 1; ; try++ {
 		before, err := s.horizonsOf(ctx, tenant)
+		if err == nil && before.value == nil && !before.broken { // So it is known later what retention rows were written with.
+			before, err = s.advance(ctx, tenant, &expiry{rolled: map[tenantWindow]bool{}})
+		}
 		if err != nil {
 			return false, err
 		}

@@ -187,7 +187,8 @@ func (s *Store) missingIn(ctx context.Context, tenant string, coarser int64, res
 		if listed[w] || ok && s.period.endOf(w) <= to {
 			continue
 		}
-		// Over Cassandra earlier releases unlisted windows whose rows stood on: Expire lists them again.
+		// It may have been listed, and sealed, since listed was read. And over Cassandra earlier releases unlisted windows
+		// whose rows stood on: Expire lists them again.
 		if listed[w], err = s.hasRows(ctx, tenant, w); err != nil {
 			return 0, false, err
 		}
