@@ -187,9 +187,7 @@ func (s *Store) missingIn(ctx context.Context, tenant string, coarser int64, res
 		if listed[w] || ok && s.period.endOf(w) <= to {
 			continue
 		}
-		// It may have been listed, and sealed, since listed was read. And over Cassandra earlier releases unlisted windows
-		// whose rows stood on: Expire lists them again.
-		if listed[w], err = s.hasRows(ctx, tenant, w); err != nil {
+		if listed[w], err = s.standsNow(ctx, tenant, w); err != nil {
 			return 0, false, err
 		}
 		if !listed[w] {
@@ -197,6 +195,16 @@ func (s *Store) missingIn(ctx context.Context, tenant string, coarser int64, res
 		}
 	}
 	return to, ok, nil
+}
+
+// standsNow says whether a window isn't missing though it wasn't listed a moment ago: it was sealed since, or, over Cassandra,
+// an earlier release has unlisted it while its rows stood on. Expire lists it again then.
+func (s *Store) standsNow(ctx context.Context, tenant string, window int64) (bool, error) {
+	l, err := s.listingOf(ctx, tenantWindow{tenant, window})
+	if err != nil || l.counts() {
+		return true, err
+	}
+	return s.hasRows(ctx, tenant, window)
 }
 
 // startOf returns when a window of any resolution begins, milliseconds.
