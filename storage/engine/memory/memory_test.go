@@ -10,13 +10,13 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	enginetest.Run(t, func(testing.TB) engine.Engine { return memory.New() },
-		enginetest.Without("Durable", "what is in memory ends with the process"))
-}
-
-func TestConformanceExpiring(t *testing.T) {
-	now := func() time.Time { return time.Unix(1_777_636_800, 0) }
-	enginetest.Run(t, func(testing.TB) engine.Engine { return memory.NewExpiring(now) },
-		enginetest.Without("Durable", "what is in memory ends with the process"),
-		enginetest.WithoutDrop("rows expire by themselves"))
+	ends := enginetest.Without("Durable", "what is in memory ends with the process")
+	t.Run("lasting", func(t *testing.T) {
+		enginetest.Run(t, func(testing.TB) engine.Engine { return memory.New() }, ends)
+	})
+	t.Run("expiring", func(t *testing.T) {
+		now := func() time.Time { return time.Unix(1_777_636_800, 0) }
+		enginetest.Run(t, func(testing.TB) engine.Engine { return memory.NewExpiring(now) },
+			ends, enginetest.WithoutDrop("rows expire by themselves"))
+	})
 }
