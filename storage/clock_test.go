@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -396,6 +398,21 @@ func TestWaitingSkipsALeap(t *testing.T) {
 	require.Contains(t, ends, clockStart.UTC().Truncate(2*time.Hour).Local())
 	require.WithinDuration(t, now, ends[len(ends)-1], 26*time.Hour)
 	m.set(0)
+}
+
+// A row that can't be read is told of when the store opens, which goes on without it.
+func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
+	r := alone(t)
+	r.start(0).stop()
+	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition(), Mutations: []engine.Mutation{{
+		Clustering: clockKey(), Timestamp: 31539600001, Value: []byte(`{`),
+	}}}}))
+	told := prometheus.NewRegistry()
+	m := r.start(0, func(o *Options) { o.Registerer = told })
+	require.Equal(t, 1.0, testutil.ToFloat64(m.metrics.corrupt.WithLabelValues(engine.Processes.Name)))
+	n, err := testutil.GatherAndCount(told, "cassia_store_corrupt_rows_total")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
 }
 
 // The row's bytes stay what they are, and what makes no sense is written anew.

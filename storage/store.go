@@ -237,6 +237,8 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		s.writer = opts.seams.writer
 	}
 	s.follower, s.processes = newFollower(s), &processes{s: s}
+	registry := prometheus.NewRegistry() // What is read below counts already; a store that fails to open registers nothing.
+	s.metrics = newMetrics(s, registry)
 	if err := s.openClock(ctx); err != nil {
 		return nil, err
 	}
@@ -245,7 +247,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 			return nil, err
 		}
 	}
-	s.metrics = newMetrics(s, opts.Registerer)
+	if opts.Registerer != nil {
+		opts.Registerer.MustRegister(registry)
+	}
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
 	s.builders.New = func() any { return &streamBuilder{writer: s.writer, full: cmp.Or(opts.seams.blobBytes, blobFull)} }
 	s.committer = newCommitter(s)
