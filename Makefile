@@ -28,6 +28,8 @@ LONGEST  := ./cmd/cassia ./storage/cassandra ./storage ./cmd/internal/ui ./promq
 # Runs go test and says in a few lines what passed, failed and was skipped, and why.
 SUITE    := $(GO) run ./cmd/internal/suite
 SOAK_FOR ?= 10m
+# What `make race` tests.
+RACE     ?= ./...
 
 .PHONY: all build run test test-short test-cassandra race soak bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules release vet fmt lint clean
 
@@ -56,7 +58,7 @@ test-cassandra:
 
 # The quick tests under the race detector (it needs a C compiler), with the costly assertions switched on.
 race:
-	$(SUITE) $(SUITEFLAGS) -- -race -tags invariants -short -timeout 60m $(TESTFLAGS) ./...
+	$(SUITE) $(SUITEFLAGS) -- -race -tags invariants -short -timeout 60m $(TESTFLAGS) $(RACE)
 
 # The tests that try something else in every run, round after round: make soak SOAK_FOR=1h SEED=7. What fails prints the
 # command that repeats it.
