@@ -61,7 +61,7 @@ race:
 	$(SUITE) $(SUITEFLAGS) -- -race -tags invariants -short -timeout 60m $(TESTFLAGS) $(RACE)
 
 # The tests that try something else in every run, round after round: make soak SOAK_FOR=1h SEED=7. What fails prints the
-# command that repeats it.
+# command that repeats it. docker/cassandra/with-node make soak takes what needs a Cassandra, too.
 soak:
 	$(GO) run ./cmd/internal/soak -for $(SOAK_FOR) $(if $(SEED),-seed $(SEED)) $(SOAKFLAGS)
 

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// sharedKills is how often one of two processes, or both, are killed in a run.
-const sharedKills = 10
+// sharedKills is how often one of two processes, or both, are killed in a run; in a soak the runs add up.
+const sharedKills = 4
 
 // TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, now one, now the
 // other, now both. The loads go to either, and from one that is gone to the other, as through a load balancer.
@@ -37,12 +38,12 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	k.processes = startAll(k.ctx, t, k.programs...)
 	waitOwned(k.ctx, t, partitions/2, k.processes...)
 	stopLoads := k.startLoads()
-	for n := range sharedKills {
+	for n := range soak.Times(t, sharedKills) {
 		victim := n % 2
 		survivor := 1 - victim
 		k.live(k.rand.IntN(2))
 		k.processes[victim].Kill()
-		if n%5 == 4 { // both
+		if n%4 == 3 { // both
 			k.processes[survivor].Kill()
 			k.revive(survivor)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
-// kills is how often the process is killed in a run.
-const kills = 24
+// kills is how often the process is killed in a run; in a soak the runs add up.
+const kills = 8
 
 // killed is a cassia, or several on the same data, that are killed again and again while loads go on.
 type killed struct {

@@ -2,7 +2,8 @@
 //
 //	go run ./cmd/internal/soak -for 1h -seed 7
 //
-// (or `make soak SOAK_FOR=1h SEED=7`). The seed of a round follows from the first one, so a soak can be repeated. What
+// (or `make soak SOAK_FOR=1h SEED=7`; with a cluster in CASSANDRA_HOSTS, which docker/cassandra/with-node gives any command,
+// also the tests that need Cassandra). The seed of a round follows from the first one, so a soak can be repeated. What
 // fails is printed with the command that runs that test with that seed again; the soak goes on, and ends with status 1.
 package main
 
@@ -17,7 +18,7 @@ import (
 )
 
 func main() {
-	s := soaking{out: os.Stdout}
+	s := soaking{out: os.Stdout, cluster: os.Getenv("CASSANDRA_HOSTS") != ""}
 	flag.DurationVar(&s.limit, "for", 10*time.Minute, "how long to go on; a test that has begun is finished")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "the seed of the first round")
 	flag.IntVar(&s.times, "times", 1, "how many times as much as in `make test` each test does")

@@ -20,28 +20,36 @@ import (
 type soaked struct {
 	// pkg is its package's folder in the repository.
 	pkg, test string
+	// cassandra says that it needs a cluster, which CASSANDRA_HOSTS names.
+	cassandra bool
 }
 
 // all are the tests of a round.
 var all = []soaked{
-	{"storage", "TestProtocol"},
-	{"storage", "TestSharedProtocol"},
-	{"storage", "TestConcurrent"},
-	{"storage", "TestSharedConcurrent"},
-	{"storage", "TestReplicasModel"},
-	{"storage", "TestReplicasModelAhead"},
-	{"storage/pebble", "TestMetamorphic"},
-	{"storage", "TestDamageAtRandomPlaces"},
-	{"storage", "TestImportIsAsWrites"},
-	{"storage", "TestImportIntoBusyStore"},
-	{"storage", "TestBucketsAreWhatSamplesMake"},
-	{"promql", "TestPlannerAnswersAsTheEvaluatorDoes"},
-	{"promql", "TestRollupsAnswerAsRawSamplesDo"},
-	{"promql", "TestOverBucketsIsOverSamples"},
-	{"promql", "TestChoiceProperties"},
-	{"cmd/cassia", "TestKilledAtAnyMoment"},
-	{"cmd/cassia", "TestImportKilled"},
-	{"cmd/cassia", "TestContract"},
+	{pkg: "storage", test: "TestProtocol"},
+	{pkg: "storage", test: "TestSharedProtocol"},
+	{pkg: "storage", test: "TestConcurrent"},
+	{pkg: "storage", test: "TestSharedConcurrent"},
+	{pkg: "storage", test: "TestReplicasModel"},
+	{pkg: "storage", test: "TestReplicasModelAhead"},
+	{pkg: "storage/pebble", test: "TestMetamorphic"},
+	{pkg: "storage", test: "TestDamageAtRandomPlaces"},
+	{pkg: "storage", test: "TestImportIsAsWrites"},
+	{pkg: "storage", test: "TestImportIntoBusyStore"},
+	{pkg: "storage", test: "TestBucketsAreWhatSamplesMake"},
+	{pkg: "promql", test: "TestPlannerAnswersAsTheEvaluatorDoes"},
+	{pkg: "promql", test: "TestRollupsAnswerAsRawSamplesDo"},
+	{pkg: "promql", test: "TestOverBucketsIsOverSamples"},
+	{pkg: "promql", test: "TestChoiceProperties"},
+	{pkg: "cmd/cassia", test: "TestKilledAtAnyMoment"},
+	{pkg: "cmd/cassia", test: "TestImportKilled"},
+	{pkg: "cmd/cassia", test: "TestContract"},
+	{pkg: "cmd/cassia", test: "TestTwoOnCassandraKilledAtAnyMoment", cassandra: true},
+	{pkg: "cmd/cassia", test: "TestPausedAndBackLate", cassandra: true},
+	{pkg: "cmd/cassia", test: "TestCassandraNodesDie", cassandra: true},
+	{pkg: "cmd/cassia", test: "TestPrometheusSuiteOnCassandra", cassandra: true},
+	{pkg: "storage", test: "TestDeliveriesGiveTheSameBytesOnCassandra", cassandra: true},
+	{pkg: "storage/cassandra", test: "TestMetamorphic", cassandra: true},
 }
 
 // maxOutput bounds what is printed of a failed test: its end says what went wrong.
@@ -54,6 +62,7 @@ type soaking struct {
 	seed     uint64
 	times    int
 	only     string
+	cluster  bool   // whether there is a Cassandra
 	binaries string // a folder for the test binaries
 }
 
@@ -93,7 +102,7 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 
 func (s *soaking) chosen() (tests []soaked) {
 	for _, t := range all {
-		if strings.Contains(t.test, s.only) {
+		if strings.Contains(t.test, s.only) && (s.cluster || !t.cassandra) {
 			tests = append(tests, t)
 		}
 	}
