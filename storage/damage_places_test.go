@@ -159,7 +159,7 @@ func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample
 // notice.
 func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
-	seed, places := soak.Seed(t), soak.Times(t, 200)
+	seed, places := soak.Seed(t), soak.Times(t, 100)
 	if testing.Short() {
 		places /= 5
 	}

@@ -31,7 +31,7 @@ func TestThePageInABrowser(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no chromium: install Debian's package of that name")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	binary, err := promrig.BuildCassia(t.TempDir())
 	require.NoError(t, err)
