@@ -14,7 +14,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// load writes rows, one after the other in each of some partitions, and reads them now and then.
+// load writes rows, one after the other in each of some partitions, and reads them now and then. It leaves the nodes time
+// to do something else: what is looked at doesn't need more of it.
 type load struct {
 	e    *Engine
 	quit chan struct{}
@@ -26,7 +27,10 @@ type load struct {
 	slowest time.Duration
 }
 
-const loaders = 4
+const (
+	loaders   = 4
+	loadEvery = 25 * time.Millisecond
+)
 
 func startLoad(e *Engine) *load {
 	l := &load{e: e, quit: make(chan struct{}), written: map[int64]int64{}}
@@ -42,7 +46,7 @@ func (l *load) run(slot int64) {
 		select {
 		case <-l.quit:
 			return
-		default:
+		case <-time.After(loadEvery):
 		}
 		start := time.Now()
 		err := l.e.Write(ctx, []engine.Batch{stage(slot, mutation(seq, make([]byte, 1000)))})
