@@ -289,6 +289,10 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 				if <-r.ready; r.store == nil {
 					return
 				}
+				if !r.store.clock.keeping.TryLock() { // The call keeps the clock's row: a second one would wait for it, in the same goroutine.
+					return
+				}
+				r.store.clock.keeping.Unlock()
 				if verb == "query" && kind != "query" && r.model.begun() > 0 { // It may have to seal, for a delete.
 					return
 				}
