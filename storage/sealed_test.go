@@ -2,9 +2,11 @@ package storage
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -78,6 +80,39 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			require.Positive(t, testutil.ToFloat64(ts.metrics.corrupt.WithLabelValues(c.table)))
 		})
 	}
+}
+
+// TestHistogramsOfEarlierVersions says that histograms which were taken once, and make the evaluator endless or fail, are
+// left out of answers by name, while their neighbours are answered.
+func TestHistogramsOfEarlierVersions(t *testing.T) {
+	ts := openTestStore(t, nil)
+	slot := ts.period.slotOf(ts.now.UnixMilli()) - 2
+	at := ts.period.slotEnd(slot)
+	bad, good := labels.FromStrings(labels.MetricName, "h", "job", "bad"), labels.FromStrings(labels.MetricName, "h", "job", "good")
+	h := func(t int64, threshold float64) chunk.Histogram {
+		return chunk.Histogram{T: t, Float: &histogram.FloatHistogram{ZeroThreshold: threshold, ZeroCount: 1, Count: 1}}
+	}
+	w := newRowWriter(t, ts.Store, "default")
+	w.chunk(slot, bad, &chunk.Samples{H: []chunk.Histogram{h(at-2, 1), h(at-1, math.NaN()), h(at, math.NaN())}})
+	w.chunk(slot, good, &chunk.Samples{H: []chunk.Histogram{h(at, 1)}})
+	w.mark(slot)
+
+	var told []error
+	found, err := ts.Select(t.Context(), Query{Tenant: "default", MaxT: 1 << 52, Sorted: true, Warn: func(err error) { told = append(told, err) }})
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	for i, want := range [][]int64{{at - 2}, {at}} {
+		var got chunk.Samples
+		require.NoError(t, found[i].Samples(&got))
+		var times []int64
+		for _, h := range got.H {
+			times = append(times, h.T)
+		}
+		require.Equal(t, want, times)
+	}
+	require.Len(t, told, 1)
+	require.ErrorContains(t, told[0], `2 native histograms of {__name__="h", job="bad"} are left out`)
+	require.ErrorContains(t, told[0], "the zero threshold is NaN")
 }
 
 func TestMarksMakeRowsVisible(t *testing.T) {

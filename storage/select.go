@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -339,5 +341,23 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	}
 	into.Normalize()
 	into.Clip(sel.r.minT, sel.r.maxT)
+	sel.r.leaveOut(s.Labels, into)
 	return sel.r.use.Samples(into.Len())
+}
+
+// leaveOut removes the histograms with which no query can compute, and tells of them.
+func (r *request) leaveOut(of labels.Labels, samples *chunk.Samples) {
+	var first error
+	n := len(samples.H)
+	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {
+		err := h.Computable()
+		if err != nil && first == nil {
+			first = fmt.Errorf("at %s: %w", time.UnixMilli(h.T).UTC().Format(time.RFC3339), err)
+		}
+		return err != nil
+	})
+	if first != nil {
+		r.tell(fmt.Errorf("storage: %d native histograms of %s are left out, since queries can't compute with them, the first one %w",
+			n-len(samples.H), of, first))
+	}
 }

@@ -123,7 +123,7 @@ func TestBadSamplesOfMany(t *testing.T) {
 		"too_old":              {Labels: protoLabels("__name__", "m"), Samples: []prompb.Sample{{Timestamp: testMS - 31*24*3600_000}}},
 		"too_far_ahead":        {Labels: protoLabels("__name__", "m"), Samples: []prompb.Sample{{Timestamp: testMS + 601_000}}},
 		"invalid_histogram": {Labels: protoLabels("__name__", "m"), Histograms: []prompb.Histogram{
-			prompb.FromIntHistogram(testMS, &histogram.Histogram{Schema: 77}),
+			prompb.FromFloatHistogram(testMS, &histogram.FloatHistogram{ZeroThreshold: math.NaN()}),
 		}},
 	}
 	good := prompb.TimeSeries{Labels: protoLabels("__name__", "good"), Samples: now}

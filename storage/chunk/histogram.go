@@ -53,6 +53,9 @@ func canonicalInt(h Histogram) (Histogram, error) {
 	if err := c.Validate(); err != nil {
 		return Histogram{}, err
 	}
+	if err := computable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
+		return Histogram{}, err
+	}
 	c.Compact(0)
 	c.CounterResetHint = storedHint(c.CounterResetHint, c.CounterResetHint == histogram.CounterReset)
 	c.ZeroThreshold = positiveZero(c.ZeroThreshold)
@@ -78,6 +81,9 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 	if err := c.Validate(); err != nil {
 		return Histogram{}, err
 	}
+	if err := computable(c.ZeroThreshold, c.PositiveSpans, c.NegativeSpans); err != nil {
+		return Histogram{}, err
+	}
 	c.Compact(0)
 	c.CounterResetHint = storedHint(c.CounterResetHint, c.CounterResetHint == histogram.CounterReset)
 	c.ZeroThreshold = positiveZero(c.ZeroThreshold)
@@ -86,6 +92,40 @@ func canonicalFloat(h Histogram) (Histogram, error) {
 	c.PositiveBuckets, c.NegativeBuckets = nilIfEmpty(c.PositiveBuckets), nilIfEmpty(c.NegativeBuckets)
 	h.Float = &c
 	return h, nil
+}
+
+// maxIndex bounds the indices of buckets: the difference between any two fits an int32, with which Prometheus computes. An
+// observation falls into one of [-275_000, 263_000], in the finest schema.
+const maxIndex = 1 << 30
+
+// Computable returns why queries can't compute with a histogram that Canonical wouldn't take today, and earlier versions
+// took: Prometheus' evaluator would never end, or fail. It returns nil for all others.
+func (h Histogram) Computable() error {
+	switch {
+	case h.isStale():
+		return nil
+	case h.Int != nil:
+		return computable(h.Int.ZeroThreshold, h.Int.PositiveSpans, h.Int.NegativeSpans)
+	default:
+		return computable(h.Float.ZeroThreshold, h.Float.PositiveSpans, h.Float.NegativeSpans)
+	}
+}
+
+func computable(threshold float64, sides ...[]histogram.Span) error {
+	if !(threshold >= 0 && threshold <= math.MaxFloat64) {
+		return fmt.Errorf("the zero threshold is %v, not a finite number from 0 on", threshold)
+	}
+	for _, spans := range sides {
+		index := int64(0)
+		for _, s := range spans {
+			index += int64(s.Offset)
+			if index < -maxIndex || index+int64(s.Length) > maxIndex {
+				return fmt.Errorf("a span of %d buckets from index %d on: no observation has an index beyond ±%d", s.Length, index, maxIndex)
+			}
+			index += int64(s.Length)
+		}
+	}
+	return nil
 }
 
 // tooFine says whether a schema is one that newer versions of Prometheus may send, finer than all known.

@@ -234,12 +234,43 @@ func TestCanonicalRefuses(t *testing.T) {
 		"custom buckets with negative ones": {Int: &histogram.Histogram{
 			Schema: histogram.CustomBucketsSchema, NegativeSpans: []histogram.Span{{Length: 1}}, NegativeBuckets: []int64{0},
 		}},
+		"index that no observation has": {Int: &histogram.Histogram{
+			PositiveSpans:   []histogram.Span{{Offset: math.MinInt32, Length: 1}, {Offset: math.MaxInt32, Length: 1}},
+			PositiveBuckets: []int64{1, 0}, Count: 2,
+		}},
+		"negative side's index": {Float: &histogram.FloatHistogram{
+			NegativeSpans: []histogram.Span{{Offset: 2147483640, Length: 1}}, NegativeBuckets: []float64{1}, Count: 1,
+		}},
+		"zero threshold NaN":            {Int: &histogram.Histogram{ZeroThreshold: math.NaN()}},
+		"zero threshold NaN, float":     {Float: &histogram.FloatHistogram{ZeroThreshold: math.NaN()}},
+		"zero threshold below 0":        {Int: &histogram.Histogram{ZeroThreshold: -1e-9}},
+		"zero threshold infinite":       {Float: &histogram.FloatHistogram{ZeroThreshold: math.Inf(1)}},
+		"zero threshold minus infinite": {Int: &histogram.Histogram{ZeroThreshold: math.Inf(-1)}},
 		"finer than known, and broken": {Int: &histogram.Histogram{
 			Schema: 20, PositiveSpans: []histogram.Span{{Length: 9}}, PositiveBuckets: []int64{0},
 		}},
 	} {
 		_, err := Canonical(h)
 		require.Error(t, err, name)
+	}
+}
+
+// TestComputable says that what a store may have from earlier versions is told apart, and nothing else.
+func TestComputable(t *testing.T) {
+	for _, h := range []Histogram{
+		{Int: &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN), ZeroThreshold: math.NaN()}},
+		{Int: &histogram.Histogram{ZeroThreshold: math.MaxFloat64}},
+		{Float: &histogram.FloatHistogram{PositiveSpans: []histogram.Span{{Offset: -maxIndex, Length: 1}, {Offset: 2*maxIndex - 2, Length: 1}}}},
+	} {
+		require.NoError(t, h.Computable())
+	}
+	for _, h := range []Histogram{
+		{Int: &histogram.Histogram{ZeroThreshold: math.NaN()}},
+		{Float: &histogram.FloatHistogram{ZeroThreshold: math.Inf(1)}},
+		{Float: &histogram.FloatHistogram{PositiveSpans: []histogram.Span{{Offset: -maxIndex - 1, Length: 2}}}},
+		{Int: &histogram.Histogram{NegativeSpans: []histogram.Span{{Offset: maxIndex, Length: 1}}}},
+	} {
+		require.Error(t, h.Computable())
 	}
 }
 

@@ -1,6 +1,8 @@
 package rollup
 
 import (
+	"slices"
+
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/value"
 
@@ -19,7 +21,7 @@ func (b *builder) histograms(i int, hs []chunk.Histogram, floats bool) {
 		return
 	}
 	into, first := b.into, asFloat(b.alive[0])
-	if floats || isGauge(first) {
+	if floats || isGauge(first) || !computable(b.alive) {
 		into.Flags[i] |= NotSimple
 		return
 	}
@@ -39,6 +41,11 @@ func (b *builder) histograms(i int, hs []chunk.Histogram, floats bool) {
 	into.setStarts(i, b.alive[0].ST, newest.ST)
 	into.Resets[i], into.Changes[i] = resets, changes
 	into.setHistograms(i, h)
+}
+
+// computable says whether queries can compute with all of the histograms.
+func computable(hs []chunk.Histogram) bool {
+	return !slices.ContainsFunc(hs, func(h chunk.Histogram) bool { return h.Computable() != nil })
 }
 
 // step goes from one histogram to the next as Prometheus' rate, resets and changes do. It says whether they
