@@ -3,10 +3,12 @@ package storage
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -38,11 +40,15 @@ var (
 	ErrNewerFormat = errors.New("storage: written in a newer format")
 )
 
-// settings is what the store row holds, as JSON: {"format":1,"created_ms":…,"periods":[{…}],"classes":[{…}]}.
+// settings is what the store row holds, as JSON: {"format":1,"created_ms":…,"id":"…","periods":[{…}],"classes":[{…}]}.
 type settings struct {
-	Format    int      `json:"format"`
-	CreatedMS int64    `json:"created_ms"`
-	Periods   []Period `json:"periods"`
+	Format    int   `json:"format"`
+	CreatedMS int64 `json:"created_ms"`
+	// ID is drawn when the store is created, hexadecimal; "" in a store of an earlier release. RestoredMS is when it was
+	// last brought back from a backup; 0: never.
+	ID         string   `json:"id,omitempty"`
+	RestoredMS int64    `json:"restored_ms,omitempty"`
+	Periods    []Period `json:"periods"`
 	// Classes are only ever added to.
 	Classes []knownClass `json:"classes,omitempty"`
 }
@@ -62,7 +68,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (setting
 		return withClasses(ctx, eng, opts, have)
 	}
 	want := settings{
-		Format: formatFirst, CreatedMS: opts.Now().UnixMilli(),
+		Format: formatFirst, CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
 		Periods: []Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.Partitions}},
 	}
 	if opts.AddClasses && len(opts.Classes) > 0 {
@@ -121,6 +127,46 @@ func createSettings(ctx context.Context, eng engine.Engine, value []byte) (ok bo
 		case <-time.After(createPause):
 		}
 	}
+}
+
+// identity tells a store from every other, and from itself before it was restored.
+func (s *settings) identity() string {
+	id := s.ID
+	if id == "" {
+		id = "created-" + strconv.FormatInt(s.CreatedMS, 10)
+	}
+	if s.RestoredMS != 0 {
+		id += "-restored-" + strconv.FormatInt(s.RestoredMS, 10)
+	}
+	return id
+}
+
+// Identity tells the store from every other, one that is made anew at the same place included, and from itself before it
+// was brought back from a backup: what is remembered of its contents elsewhere holds for one identity.
+func (s *Store) Identity() string { return s.identity }
+
+// MarkRestored gives the store of an engine, if there is one, another identity. It is for whoever brought back an earlier state.
+func MarkRestored(ctx context.Context, eng engine.Engine, now time.Time) error {
+	have, before, err := readSettings(ctx, eng)
+	if errors.Is(err, ErrNoStore) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	have.RestoredMS = max(have.RestoredMS+1, now.UnixMilli())
+	after, err := json.Marshal(have)
+	if err != nil {
+		return err
+	}
+	ok, _, err := eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
+	if err == nil && !ok {
+		err = errOthersAdd
+	}
+	if err != nil {
+		return fmt.Errorf("storage: noting that the store was restored: %w", err)
+	}
+	return nil
 }
 
 // readSettings reads the settings of a store that must exist, and their bytes.

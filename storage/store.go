@@ -175,6 +175,8 @@ type Store struct {
 	// writer is this process' name in the stage, new at every start.
 	writer  string
 	created time.Time
+	// identity is the store's own, see Identity.
+	identity string
 
 	head      *head
 	commitMu  sync.Mutex // held by a commit, and by whoever closes generations
@@ -226,7 +228,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s := &Store{
 		opts: opts, period: newPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, maxPartitions), lowest: make([]lowest, maxPartitions),
+		identity: have.identity(), writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, maxPartitions), lowest: make([]lowest, maxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head.classOf = s.classes.of

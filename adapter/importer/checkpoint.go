@@ -26,6 +26,8 @@ type Checkpoint struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Tenant string `json:"tenant"`
+	// Store is the identity of the store, "" in a checkpoint of an earlier release.
+	Store string `json:"store"`
 	// Position is where to go on; Done how much is done, from 0 to 1.
 	Position string  `json:"position"`
 	Done     float64 `json:"done"`
@@ -37,31 +39,35 @@ type Checkpoint struct {
 	Skipped int `json:"skipped"`
 }
 
-// readCheckpoint reads the checkpoint of the import that is like want, which is what comes back where there is none.
-func readCheckpoint(path string, want Checkpoint) (Checkpoint, error) {
+// readCheckpoint reads the checkpoint of the import that is like want, which is what comes back where there is none, or one
+// of another store at the same place: that one hasn't what was imported into the other. anew says so.
+func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err error) {
 	want.Version = checkpointVersion
 	if path == "" {
-		return want, nil
+		return want, false, nil
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return want, nil
+		return want, false, nil
 	}
 	if err != nil {
-		return want, fmt.Errorf("importer: reading the checkpoint: %w", err)
+		return want, false, fmt.Errorf("importer: reading the checkpoint: %w", err)
 	}
 	var have Checkpoint
 	if err := json.Unmarshal(text, &have); err != nil || have.Version != checkpointVersion {
-		return want, fmt.Errorf("importer: %s is no checkpoint of this version; remove it to begin anew", path)
+		return want, false, fmt.Errorf("importer: %s is no checkpoint of this version; remove it to begin anew", path)
 	}
 	for _, f := range []struct{ what, have, want string }{
 		{"source", have.Source, want.Source}, {"target", have.Target, want.Target}, {"tenant", have.Tenant, want.Tenant},
 	} {
 		if f.have != f.want {
-			return want, fmt.Errorf("%w: %s has the %s %q, not %q; remove it, or name another file", ErrOtherImport, path, f.what, f.have, f.want)
+			return want, false, fmt.Errorf("%w: %s has the %s %q, not %q; remove it, or name another file", ErrOtherImport, path, f.what, f.have, f.want)
 		}
 	}
-	return have, nil
+	if have.Store != want.Store {
+		return want, true, nil
+	}
+	return have, false, nil
 }
 
 // write puts the checkpoint in place of the one before, durably: a crash leaves either.

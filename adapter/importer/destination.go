@@ -10,6 +10,8 @@ import (
 // Destination is where history goes: a store that is opened here, or one that a server has. Its methods are called one
 // after the other; an error leaves what is done, and either may be called again with the same series.
 type Destination interface {
+	// Identity tells the store from every other, see storage.Store.Identity; "" where the server is an earlier release.
+	Identity(ctx context.Context, tenant string) (string, error)
 	// Import stores a tenant's series, which are its own from then on. All of it is durable once it returns without an
 	// error; samples that are there already stay as they are.
 	Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error)
@@ -25,6 +27,9 @@ type local struct {
 	store *storage.Store
 	now   func() time.Time
 }
+
+// Identity implements Destination.
+func (l *local) Identity(context.Context, string) (string, error) { return l.store.Identity(), nil }
 
 // Import implements Destination.
 func (l *local) Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error) {

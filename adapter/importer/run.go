@@ -34,8 +34,9 @@ type Progress struct {
 
 // Report is what an import did.
 type Report struct {
-	// Resumed says that an earlier run had begun, Complete that there was nothing left to do.
-	Resumed, Complete bool
+	// Resumed says that an earlier run had begun, Complete that there was nothing left to do. Anew says that what earlier
+	// runs did was done to another store, or before this one was restored: it was done again.
+	Resumed, Complete, Anew bool
 	// Stats are those of this run, All those of all runs.
 	Stats, All storage.ImportStats
 	// Skipped samples could not be taken from the source, in all runs.
@@ -44,8 +45,12 @@ type Report struct {
 
 // Run imports what a source has, from where an earlier run ended. An error leaves what is done; run it again to go on.
 func Run(ctx context.Context, o Options) (r Report, err error) {
-	at, err := readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant})
+	identity, err := o.Into.Identity(ctx, o.Tenant)
 	if err != nil {
+		return r, err
+	}
+	var at Checkpoint
+	if at, r.Anew, err = readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity}); err != nil {
 		return r, err
 	}
 	r.Resumed, r.Complete, r.All, r.Skipped = at.Position != "" || at.Complete, at.Complete, at.Stats, at.Skipped

@@ -168,6 +168,23 @@ func TestRunAfterLostCheckpoint(t *testing.T) {
 	require.Zero(t, second.Stats.Samples)
 }
 
+// TestRunIntoAnotherStore has the checkpoint of another store at the same place: it imports everything, and says so.
+func TestRunIntoAnotherStore(t *testing.T) {
+	o := importer.Options{Tenant: "default", Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
+	for i := range 2 {
+		o.Into, o.Source = local(openStore(t, nil)), &days{n: 3, series: 4}
+		r, err := importer.Run(t.Context(), o)
+		require.NoError(t, err)
+		require.Equal(t, i == 1, r.Anew)
+		require.False(t, r.Resumed)
+		require.Equal(t, 3*4*144, r.Stats.Samples)
+	}
+	r, err := importer.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.False(t, r.Anew)
+	require.True(t, r.Complete)
+}
+
 // TestRunCanceled ends with the context's error, and the source with it.
 func TestRunCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

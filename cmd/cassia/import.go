@@ -256,6 +256,9 @@ func (t *importTeller) report(w io.Writer, r importer.Report, took time.Duration
 		}
 	}
 	fmt.Fprintln(w)
+	if r.Anew {
+		fmt.Fprintln(w, "from the beginning: the checkpoint tells of another store, or of this one before it was restored, or is of an earlier release")
+	}
 	if r.Resumed {
 		fmt.Fprintf(w, "with earlier runs: %d samples\n", r.All.Samples)
 	}

@@ -47,3 +47,36 @@ func TestImportText(t *testing.T) {
 		require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 	}
 }
+
+// TestImportIntoAnotherStoreAtTheSamePlace says that a checkpoint holds for the store that it was made with: one that is
+// made anew, or restored from a backup that is older than the import, gets everything.
+func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
+	t.Chdir(t.TempDir())
+	from := storeWith(t, 2)
+	cassia := func(args ...string) {
+		t.Helper()
+		var stderr bytes.Buffer
+		require.Zero(t, run(args, &stderr), stderr.String())
+	}
+	cassia("export", "--storage.path="+from, "--format=jsonl", "--output=a.jsonl")
+	imported := func() int {
+		t.Helper()
+		cassia("import", "victoriametrics", "a.jsonl", "--storage.path=to", "--retention.raw=0")
+		cassia("export", "--storage.path=to", "--format=csv", "--output=a.csv")
+		text, err := os.ReadFile("a.csv")
+		require.NoError(t, err)
+		require.NoError(t, os.Remove("a.csv"))
+		return strings.Count(string(text), "\n")
+	}
+	require.Equal(t, 1+2*60, imported())
+	require.NoError(t, os.RemoveAll("to"))
+	require.Equal(t, 1+2*60, imported(), "the directory was removed")
+
+	require.NoError(t, os.RemoveAll("to"))
+	cassia("import", "victoriametrics", "a.jsonl", "--storage.path=to", "--retention.raw=0", "--match={job=\"none\"}", "--checkpoint=other")
+	cassia("backup", "--storage.path=to", "--to=backups")
+	require.Equal(t, 1+2*60, imported(), "after a backup")
+	require.NoError(t, os.RemoveAll("to"))
+	cassia("restore", "--storage.path=to", "--from=backups")
+	require.Equal(t, 1+2*60, imported(), "the backup was restored")
+}

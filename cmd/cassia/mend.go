@@ -48,6 +48,11 @@ func (m *mending) run(ctx context.Context, from, backup, dir string, verify bool
 	if len(stats.Left) > 0 {
 		return fmt.Errorf("%s: no backup in %s has these files; cassia check names what is missing, which cassia export from a whole backup and cassia import bring back", dir, from)
 	}
+	if len(stats.Lost) > 0 {
+		if err := markRestored(ctx, dir); err != nil {
+			return err
+		}
+	}
 	if !verify {
 		return nil
 	}

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -30,10 +33,25 @@ func addRestore(app *kingpin.Application) subcommand {
 		}
 		fmt.Printf("restored %s, of %s, to %s: %d files, %d bytes, each as it was backed up, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
 			stats.Files, stats.Bytes, time.Since(begun).Round(time.Millisecond))
+		if err := markRestored(ctx, *dir); err != nil {
+			return err
+		}
 		if !*verify {
 			return nil
 		}
 		o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: *dir}}
 		return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
 	}}
+}
+
+// markRestored gives the store of a directory another identity: an import that went on after the backup begins anew.
+func markRestored(ctx context.Context, dir string) (err error) {
+	o := pebble.DefaultOptions()
+	o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	eng, err := pebble.Open(dir, o)
+	if err != nil {
+		return fmt.Errorf("%s: %s", dir, oneLine(err))
+	}
+	defer func() { err = errors.Join(err, eng.Close()) }()
+	return storage.MarkRestored(ctx, eng, time.Now())
 }

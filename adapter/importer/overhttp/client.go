@@ -72,6 +72,12 @@ func (c *Client) Terms(ctx context.Context, name string) (Terms, error) {
 	return t, nil
 }
 
+// Identity implements importer.Destination.
+func (c *Client) Identity(ctx context.Context, name string) (string, error) {
+	terms, err := c.Terms(ctx, name)
+	return terms.Store, err
+}
+
 // Import implements importer.Destination.
 func (c *Client) Import(ctx context.Context, name string, list []storage.ImportedSeries) (all storage.ImportStats, err error) {
 	err = c.each(ctx, name, list, &all, func(ctx context.Context, body []byte) error {

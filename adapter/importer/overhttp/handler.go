@@ -66,9 +66,14 @@ var (
 func (s *Server) Import(w http.ResponseWriter, r *http.Request) {
 	name := tenant.From(r.Context())
 	if r.Method == http.MethodGet {
+		identity, err := s.into.Identity(r.Context(), name)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		s.answer(w, Terms{
 			Version: bodyVersion, MaxBytes: s.opts.maxBytes(), MaxWeight: s.opts.MaxWeight,
-			RetentionMS: s.opts.Retention(name).Milliseconds(),
+			RetentionMS: s.opts.Retention(name).Milliseconds(), Store: identity,
 		})
 		return
 	}

@@ -18,6 +18,8 @@ type Terms struct {
 	MaxWeight int64 `json:"max_weight"`
 	// RetentionMS is how long it keeps the tenant's raw samples if they are of no retention class, milliseconds; 0: for ever.
 	RetentionMS int64 `json:"retention_ms"`
+	// Store is the identity of its store, see storage.Store.Identity.
+	Store string `json:"store"`
 }
 
 // stored is the answer to an import.
