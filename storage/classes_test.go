@@ -84,6 +84,7 @@ func (ts *testStore) jobs(tenant string) (jobs []string) {
 // TestClassesExpireEachAtItsTime goes through the life of one day's samples of every class and of a tenant that
 // keeps its own briefly, and looks at what is answered and what stands.
 func TestClassesExpireEachAtItsTime(t *testing.T) {
+	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
 	begin := ts.now
 	at := begin.Add(-time.Hour).UnixMilli()
@@ -149,6 +150,7 @@ func TestClassesExpireEachAtItsTime(t *testing.T) {
 
 // TestLabelsOfHiddenClassesAreNotTold asks by matchers: a class' series go when all of its rows have.
 func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
+	t.Parallel()
 	ts := openTestStore(t, withTestClasses)
 	for _, job := range []string{"web", "ci"} {
 		ts.write("usual", jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})

@@ -265,6 +265,7 @@ func TestClockIsBehindOnOneMachine(t *testing.T) {
 
 // What a machine does that was off, asleep, or has a clock that nobody set.
 func TestClockOfAMachine(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	year := func(y int) time.Duration { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC).Sub(clockStart) }
 	for _, c := range []struct {

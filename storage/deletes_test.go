@@ -107,6 +107,7 @@ func (m *deleteModel) openDeletes() int {
 }
 
 func TestDeleteIsVisibleAtOnceAndStays(t *testing.T) {
+	t.Parallel()
 	m := newDeleteModel(t, nil)
 	m.fill(50*time.Hour, 0, 7*time.Minute)
 	m.compare("unsealed")
@@ -179,6 +180,7 @@ func TestWrittenAgainBitForBit(t *testing.T) {
 
 // TestDeleteOfWhatIsOnlyRolledUp deletes where samples are past their retention: whole buckets go.
 func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	m := newDeleteModel(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 30*day, 0 })
 	m.fill(30*time.Hour, 0, 7*time.Minute)
@@ -231,6 +233,7 @@ func bucketsOf(ts *testStore, res rollup.Resolution) map[string][]int64 {
 }
 
 func TestBadDeletesAreRefused(t *testing.T) {
+	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
 	ctx := t.Context()
 	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1), ErrBadDelete)

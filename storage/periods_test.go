@@ -100,6 +100,7 @@ func TestPeriodsOfPartitions(t *testing.T) {
 
 // TestPeriodsOfAStore writes, seals, restarts, queries and expires across two changes.
 func TestPeriodsOfAStore(t *testing.T) {
+	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions, o.AnySettings = 20*24*time.Hour, 4, true })
 	series := make([]labels.Labels, 30)
 	for i := range series {

@@ -90,6 +90,7 @@ func deliveries() []delivery {
 }
 
 func TestDeliveriesGiveTheSameBytes(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, 400, 3)
 	requireSameBytes(t, set, 1, func(t *testing.T) []*testStore {

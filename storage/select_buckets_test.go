@@ -18,6 +18,7 @@ import (
 // TestBucketsAreWhatSamplesMake asks for buckets while data are sealed by an earlier release (without rollups),
 // sealed, late, and unsealed, and compares them with what the samples of the same query make.
 func TestBucketsAreWhatSamplesMake(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int64{1, 4} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 			seed := soak.Seed(t)
@@ -122,6 +123,7 @@ func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
 }
 
 func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	open := func() *testStore {
 		ts := openTestStore(t, func(o *Options) { o.Retention, o.Retention5m, o.Retention1h = 2*day, 40*day, 100*day })

@@ -143,6 +143,7 @@ func randomQuery(ts *testStore, r *rand.Rand) Query {
 }
 
 func TestSelectAgreesWithAModel(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int64{1, 3} {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(shards)))

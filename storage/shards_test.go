@@ -34,6 +34,7 @@ func TestShardsFor(t *testing.T) {
 // TestManySeriesOfOneMetric lets a metric grow in the middle of a window to 22,000 series, with a row an hour of each: no
 // partition holds more of a slot than its share of what a whole window may, and all samples are found.
 func TestManySeriesOfOneMetric(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("22,000 series: some seconds")
 	}

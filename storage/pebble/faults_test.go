@@ -180,6 +180,7 @@ func TestWritingFailsForMany(t *testing.T) {
 
 // TestOpenFails gives the error back, whatever fails.
 func TestOpenFails(t *testing.T) {
+	t.Parallel()
 	for at := range int64(40) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			var writes atomic.Int64

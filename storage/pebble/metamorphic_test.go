@@ -46,6 +46,7 @@ func powerSubject(opts Options) enginetest.Subject {
 
 // TestMetamorphic runs histories with crashes on Pebble and on the plain model.
 func TestMetamorphic(t *testing.T) {
+	t.Parallel()
 	opts := smallOptions()
 	if *historyFile != "" {
 		enginetest.Replay(t, powerSubject(opts), *historyFile)

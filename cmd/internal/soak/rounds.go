@@ -59,6 +59,7 @@ const maxOutput = 16 << 10
 type soaking struct {
 	out      io.Writer
 	limit    time.Duration
+	rounds   int // in place of the limit, if it isn't 0
 	seed     uint64
 	times    int
 	only     string
@@ -77,11 +78,15 @@ func (s *soaking) run(ctx context.Context) (failed int, err error) {
 	}
 	began, seeds := time.Now(), rand.New(rand.NewPCG(s.seed, 0))
 	seed, passed, rounds := s.seed, 0, 0
-	fmt.Fprintf(s.out, "soak: %v of %d tests, each %d times as long as usual; -seed %d repeats it\n", s.limit, len(tests), s.times, s.seed)
-	for ; rounds == 0 || time.Since(began) < s.limit; rounds++ {
+	how, over := s.limit.String(), func() bool { return time.Since(began) >= s.limit }
+	if s.rounds > 0 {
+		how, over = fmt.Sprintf("%d rounds", s.rounds), func() bool { return rounds == s.rounds }
+	}
+	fmt.Fprintf(s.out, "soak: %s of %d tests, each %d times as long as usual; -seed %d repeats it\n", how, len(tests), s.times, s.seed)
+	for ; rounds == 0 || !over(); rounds++ {
 		seeds.Shuffle(len(tests), func(i, j int) { tests[i], tests[j] = tests[j], tests[i] }) // so that each comes, however short it is
 		for i, test := range tests {
-			if (rounds > 0 || i > 0) && time.Since(began) >= s.limit {
+			if (rounds > 0 || i > 0) && over() {
 				break
 			}
 			ok, err := s.one(ctx, test, seed)
