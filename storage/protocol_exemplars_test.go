@@ -67,10 +67,7 @@ func (r *protocolRun) queryExemplars(q Query) {
 		return
 	}
 	asked := r.visible(q, before, after)
-	if retention := r.opts.Retention; retention > 0 {
-		gone := floorDiv(r.newest.Load()-retention.Milliseconds()-expireGrace.Milliseconds(), dayMS) * dayMS
-		asked.minT = max(asked.minT, gone+1)
-	}
+	asked.minT = max(asked.minT, r.mayBeGone())
 	got := map[protocolExemplar]bool{}
 	for _, s := range found {
 		for _, e := range s.Exemplars {
