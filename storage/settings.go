@@ -141,6 +141,16 @@ func (s *settings) identity() string {
 	return id
 }
 
+// IDOf returns what tells the store of an engine from every other, restored or not; "" where there is none.
+func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
+	have, _, err := readSettings(ctx, eng)
+	if errors.Is(err, ErrNoStore) {
+		return "", nil
+	}
+	have.RestoredMS = 0
+	return have.identity(), err
+}
+
 // Identity tells the store from every other, one that is made anew at the same place included, and from itself before it
 // was brought back from a backup: what is remembered of its contents elsewhere holds for one identity.
 func (s *Store) Identity() string { return s.identity }

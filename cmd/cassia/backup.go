@@ -81,5 +81,5 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 	if err := os.MkdirAll(filepath.Join(c.dir, snapshotsFolder), 0o755); err != nil {
 		return "", err
 	}
-	return name, eng.Checkpoint(filepath.Join(c.dir, snapshotsFolder, name))
+	return name, checkpoint(ctx, eng, filepath.Join(c.dir, snapshotsFolder, name))
 }

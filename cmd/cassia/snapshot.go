@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -29,8 +30,20 @@ func (p *process) snapshots() (make func(dir string) error, in string) {
 		if err := os.Remove(dir); err != nil { // A checkpoint makes its directory itself.
 			return err
 		}
-		return e.Checkpoint(dir)
+		return checkpoint(context.Background(), e, dir)
 	}, p.c.Path
+}
+
+// checkpoint makes one in a directory that isn't there yet, and notes in it of which store it is.
+func checkpoint(ctx context.Context, e *pebble.Engine, dir string) error {
+	store, err := storage.IDOf(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := e.Checkpoint(dir); err != nil {
+		return err
+	}
+	return pebble.NameStore(dir, store)
 }
 
 // serverOfDirectory is the one that uses a directory.

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -43,9 +46,11 @@ var (
 
 // backedUp is what a backup's list says.
 type backedUp struct {
-	Version int            `json:"version"`
-	Taken   time.Time      `json:"taken"`
-	Files   []backedUpFile `json:"files"`
+	Version int       `json:"version"`
+	Taken   time.Time `json:"taken"`
+	// Store tells of which store it is; "" in a backup of an earlier release.
+	Store string         `json:"store,omitempty"`
+	Files []backedUpFile `json:"files"`
 	// Damaged names what was damaged already where it was copied from.
 	Damaged []string `json:"damaged,omitempty"`
 }
@@ -76,7 +81,7 @@ type BackupStats struct {
 
 // Backup copies a checkpoint, which nobody changes, into folder under a name. What the newest backup there has
 // already isn't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
-// end in the middle leaves none. Of the backups there the newest keep stay that are whole; 0: all.
+// end in the middle leaves none. Of the backups of the same store the newest keep stay that are whole; 0: all.
 func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now time.Time) (stats BackupStats, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
@@ -86,17 +91,22 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 		return stats, fmt.Errorf("%w: %s (%w)", ErrBackupBusy, folder, err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	before, partial, err := backups(folder)
+	all, partial, err := backups(folder)
 	if err != nil {
 		return stats, err
 	}
+	store, err := storeOf(checkpoint)
+	if err != nil {
+		return stats, err
+	}
+	before := ofStore(folder, all, store)
 	for _, left := range partial {
 		if err := os.RemoveAll(filepath.Join(folder, left+partialSuffix)); err != nil {
 			return stats, fmt.Errorf("pebble: removing what an unfinished backup left: %w", err)
 		}
 	}
 	stats.LeftOver, stats.Name, stats.Taken = partial, name, now
-	c := copier{ctx: ctx, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
+	c := copier{ctx: ctx, store: store, from: checkpoint, to: filepath.Join(folder, name+partialSuffix), stats: &stats}
 	if len(before) > 0 {
 		c.before = filepath.Join(folder, before[len(before)-1])
 	}
@@ -120,26 +130,92 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	return stats, nil
 }
 
+// NameStore notes in a checkpoint of which store it is, for its backup. An empty store is noted nowhere.
+func NameStore(checkpoint, store string) error {
+	if store == "" {
+		return nil
+	}
+	return writeSynced(filepath.Join(checkpoint, storeFile), strings.NewReader(store+"\n"))
+}
+
+// storeFile is where NameStore notes it.
+const storeFile = "STORE"
+
+// storeOf returns what NameStore noted; "": nothing.
+func storeOf(checkpoint string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(checkpoint, storeFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("pebble: checkpoint: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// ofStore leaves out the backups that are of another store. Those of earlier releases don't say.
+func ofStore(folder string, names []string, store string) (own []string) {
+	for _, name := range names {
+		if list, err := readList(filepath.Join(folder, name)); err != nil || list.Store == "" || list.Store == store {
+			own = append(own, name)
+		}
+	}
+	return own
+}
+
+// oneStore returns an error where the backups are of several stores.
+func oneStore(folder string, names []string) error {
+	newest := map[string]string{}
+	for _, name := range names {
+		if list, err := readList(filepath.Join(folder, name)); err == nil {
+			newest[list.Store] = name
+		}
+	}
+	if delete(newest, ""); len(newest) < 2 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has backups of %d stores: say which with --backup; the newest of each: %s",
+		ErrBackup, folder, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
+}
+
+// partialBackup matches what Backup names its own unfinished work.
+var partialBackup = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
+
 // backups lists what there is in a folder: the names of the complete ones, the oldest first, and of those that aren't.
 func backups(folder string) (complete, partial []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, nil, fmt.Errorf("pebble: folder of backups: %w", err)
 	}
+	taken := map[string]time.Time{}
 	for _, e := range entries {
 		name := e.Name()
-		if before, ok := strings.CutSuffix(name, partialSuffix); ok && e.IsDir() {
-			partial = append(partial, before)
+		if before, ok := strings.CutSuffix(name, partialSuffix); ok {
+			if e.IsDir() && partialBackup.MatchString(before) {
+				partial = append(partial, before)
+			}
 		} else if _, err := os.Stat(filepath.Join(folder, name, backupList)); err == nil {
 			complete = append(complete, name)
+			taken[name] = takenAt(folder, name)
 		}
 	}
-	slices.Sort(complete)
+	slices.SortFunc(complete, func(a, b string) int { return cmp.Or(taken[a].Compare(taken[b]), strings.Compare(a, b)) })
 	return complete, partial, nil
 }
 
+// takenAt is when a backup was made; one whose list can't be read is named after that.
+func takenAt(folder, name string) time.Time {
+	if list, err := readList(filepath.Join(folder, name)); err == nil {
+		return list.Taken
+	}
+	const layout = "20060102T150405Z"
+	at, _ := time.Parse(layout, name[:min(len(name), len(layout))])
+	return at
+}
+
 // Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the
-// newest whole one. The files are compared with the backup's list; an end in the middle leaves dir as it was.
+// newest whole one; where the backups are of several stores, it must be named. The files are compared with the backup's list.
+// An end in the middle leaves a directory that isn't opened, and may be restored to again.
 func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, err error) {
 	if name == "" {
 		names, _, err := backups(folder)
@@ -148,6 +224,9 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 		}
 		if len(names) == 0 {
 			return stats, fmt.Errorf("%w in %s", ErrNoBackup, folder)
+		}
+		if err := oneStore(folder, names); err != nil {
+			return stats, err
 		}
 		if name = newestWhole(folder, names); name == "" {
 			return stats, fmt.Errorf("%w in %s in which nothing is damaged; --backup=%s is the newest of the others", ErrNoBackup, folder, names[len(names)-1])
@@ -161,37 +240,22 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 	if err != nil {
 		return stats, err
 	}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return stats, fmt.Errorf("pebble: %s is no directory", dir)
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return stats, fmt.Errorf("pebble: %s must be empty, or not there: %w", dir, err)
+	to, err := newRestored(dir, &list)
+	if err != nil {
+		return stats, err
 	}
 	stats = BackupStats{Name: name, Taken: list.Taken}
-	to := filepath.Clean(dir) + partialSuffix
-	if err := os.RemoveAll(to); err != nil {
-		return stats, fmt.Errorf("pebble: removing what an unfinished restore left: %w", err)
-	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		return stats, fmt.Errorf("pebble: restoring: %w", err)
-	}
-	c := copier{ctx: ctx, from: from, to: to, stats: &stats}
+	c := copier{ctx: ctx, from: from, to: to.folder(), stats: &stats}
 	for _, f := range list.Files {
 		got, err := c.copy(f.Name)
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
 			err = fmt.Errorf("%w: %s isn't the file that was backed up; another backup may have it", ErrBackup, filepath.Join(from, f.Name))
 		}
 		if err != nil {
-			return stats, errors.Join(err, os.RemoveAll(to))
+			return stats, errors.Join(err, to.undo())
 		}
 	}
-	if err := syncDir(to); err != nil {
-		return stats, err
-	}
-	if err := fileutil.Rename(to, dir); err != nil {
-		return stats, fmt.Errorf("pebble: restoring: %w", err)
-	}
-	return stats, nil
+	return stats, to.finish(list.Files)
 }
 
 func readList(dir string) (list backedUp, err error) {
@@ -216,6 +280,7 @@ func readList(dir string) (list backedUp, err error) {
 // copier copies a directory's files.
 type copier struct {
 	ctx      context.Context
+	store    string // of which it is
 	from, to string
 	before   string // the backup before; "": there is none
 	stats    *BackupStats
@@ -240,8 +305,11 @@ func (c *copier) run(now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("pebble: checkpoint: %w", err)
 	}
-	list := backedUp{Version: backupVersion, Taken: now.UTC()}
+	list := backedUp{Version: backupVersion, Taken: now.UTC(), Store: c.store}
 	for _, e := range entries {
+		if e.Name() == storeFile {
+			continue
+		}
 		info, err := e.Info()
 		if err != nil {
 			return fmt.Errorf("pebble: checkpoint: %w", err)

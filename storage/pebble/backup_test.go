@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ type backedUpEngine struct {
 	dir, folder string
 	e           *Engine
 	rows        int
+	store       string
+	now         time.Time
 }
 
 func newBackedUp(t *testing.T) *backedUpEngine {
@@ -38,8 +41,9 @@ func (b *backedUpEngine) backup(ctx context.Context, name string, keep int) (Bac
 	checkpoint := filepath.Join(b.dir, "snapshots", name)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(checkpoint), 0o755))
 	require.NoError(b.t, b.e.Checkpoint(checkpoint))
+	require.NoError(b.t, NameStore(checkpoint, b.store))
 	defer os.RemoveAll(checkpoint)
-	return Backup(ctx, checkpoint, b.folder, name, keep, time.Unix(1e9, 0))
+	return Backup(ctx, checkpoint, b.folder, name, keep, b.now)
 }
 
 // restored is how many rows a backup has.
@@ -47,10 +51,14 @@ func (b *backedUpEngine) restored(name string) int {
 	dir := filepath.Join(b.t.TempDir(), "restored")
 	_, err := Restore(b.t.Context(), b.folder, name, dir)
 	require.NoError(b.t, err)
+	return rowsIn(b.t, dir)
+}
+
+func rowsIn(t *testing.T, dir string) int {
 	e, err := Open(dir, DefaultOptions())
-	require.NoError(b.t, err)
-	defer func() { require.NoError(b.t, e.Close()) }()
-	return stageRows(b.t, e)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	return stageRows(t, e)
 }
 
 func TestBackupsShareFiles(t *testing.T) {
@@ -90,14 +98,101 @@ func TestUnfinishedBackup(t *testing.T) {
 	_, err = Restore(t.Context(), b.folder, "", filepath.Join(t.TempDir(), "x"))
 	require.ErrorIs(t, err, ErrNoBackup)
 
-	left := filepath.Join(b.folder, "b"+partialSuffix) // as kill -9 leaves it
+	const cut = "20260101T000000Z-stopped"
+	left := filepath.Join(b.folder, cut+partialSuffix) // as kill -9 leaves it
 	require.NoError(t, os.MkdirAll(left, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(left, "000001.sst"), []byte("half"), 0o644))
+	foreign := filepath.Join(b.folder, "film"+partialSuffix)
+	require.NoError(t, os.MkdirAll(foreign, 0o755))
 	stats, err := b.backup(t.Context(), "c", 0)
 	require.NoError(t, err)
-	require.Equal(t, []string{"b"}, stats.LeftOver)
+	require.Equal(t, []string{cut}, stats.LeftOver)
 	require.NoDirExists(t, left)
+	require.DirExists(t, foreign, "somebody else's")
 	require.Equal(t, 1, b.restored(""))
+}
+
+// A folder may have backups of several stores: each keeps as many as it was told to, and none is restored for another.
+func TestBackupsOfSeveralStores(t *testing.T) {
+	a := newBackedUp(t)
+	b := newBackedUp(t)
+	b.folder = a.folder
+	a.store, b.store = "a", "b"
+	at := time.Unix(1e9, 0)
+	for i, x := range []struct {
+		of   *backedUpEngine
+		name string
+		gone int
+	}{{a, "3", 0}, {a, "2", 0}, {b, "1", 0}, {a, "0", 1}, {b, "4", 0}} {
+		x.of.write()
+		x.of.now = at.Add(time.Duration(i) * time.Millisecond) // The order of the names isn't that of the times.
+		stats, err := x.of.backup(t.Context(), x.name, 2)
+		require.NoError(t, err)
+		require.Equal(t, x.gone, stats.Removed, x.name)
+	}
+	names, _, err := backups(a.folder)
+	require.NoError(t, err)
+	require.Equal(t, []string{"2", "1", "0", "4"}, names)
+	_, err = Restore(t.Context(), a.folder, "", filepath.Join(t.TempDir(), "x"))
+	require.ErrorContains(t, err, "has backups of 2 stores: say which with --backup; the newest of each: 0, 4")
+	require.Equal(t, 3, a.restored("0"))
+	require.Equal(t, 2, a.restored("4"))
+}
+
+// The directory to make may be a link to an empty one, or be empty and busy, as the root of a file system is.
+func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	empty := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(empty, "lost+found"), 0o755))
+	link := filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.Symlink(empty, link))
+	_, err = Restore(t.Context(), b.folder, "", link)
+	require.NoError(t, err)
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays")
+	require.Equal(t, 1, rowsIn(t, empty))
+	_, err = Restore(t.Context(), b.folder, "", link)
+	require.ErrorContains(t, err, "must be empty, or not there", "it has the rows")
+	require.Equal(t, 1, rowsIn(t, empty))
+
+	neighbor := filepath.Join(t.TempDir(), "data"+partialSuffix)
+	require.NoError(t, os.MkdirAll(neighbor, 0o755))
+	_, err = Restore(t.Context(), b.folder, "", strings.TrimSuffix(neighbor, partialSuffix))
+	require.NoError(t, err)
+	require.DirExists(t, neighbor, "somebody else's")
+}
+
+// A restore that was cut off leaves a directory that isn't opened, and can be restored to.
+func TestUnfinishedRestore(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	list, err := readList(filepath.Join(b.folder, "a"))
+	require.NoError(t, err)
+	for moved := range len(list.Files) + 1 {
+		dir := filepath.Join(t.TempDir(), "data")
+		to, err := newRestored(dir, &list)
+		require.NoError(t, err)
+		for i, f := range list.Files {
+			into := to.folder()
+			if i < moved {
+				into = dir
+			}
+			text, err := os.ReadFile(filepath.Join(b.folder, "a", f.Name))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(into, f.Name), text, 0o644))
+		}
+		_, err = Open(dir, DefaultOptions())
+		require.ErrorIs(t, err, ErrUnfinishedRestore)
+		_, err = Restore(t.Context(), b.folder, "", dir)
+		require.NoError(t, err)
+		require.Equal(t, 1, rowsIn(t, dir))
+	}
 }
 
 // A store that was restored may give a file's name to other rows: only the same file is shared.
@@ -149,7 +244,6 @@ func TestDamagedBackup(t *testing.T) {
 		_, err = Restore(t.Context(), b.folder, "", dir)
 		require.ErrorContains(t, err, filepath.Base(files[0]), about)
 		require.NoDirExists(t, dir, "nothing is restored by half")
-		require.NoDirExists(t, dir+partialSuffix, about)
 	}
 }
 

@@ -95,6 +95,9 @@ func Open(dir string, opts Options) (*Engine, error) {
 		if resolved, err := filepath.EvalSymlinks(abs); err == nil {
 			dir = resolved
 		}
+		if err := checkRestored(dir); err != nil {
+			return nil, err
+		}
 	}
 	e := &Engine{
 		dir: dir, reserve: opts.ReserveBytes, log: opts.Logger, events: newEvents(), collector: newCollector(), onFatal: opts.OnFatal,
