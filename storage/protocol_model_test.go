@@ -320,3 +320,16 @@ func (r *protocolRun) visible(q Query, before, after int64) visible {
 	}
 	return v
 }
+
+// mayBeGone is the time before which samples may be missing: whole windows go some time after their end. Of several
+// processes each hides, for all, what is past retention by its own clock, which these histories have them believe.
+func (r *protocolRun) mayBeGone() int64 {
+	retention, grace := r.opts.Retention.Milliseconds(), expireGrace.Milliseconds()
+	if retention == 0 {
+		return -maxTime
+	}
+	if r.opts.Shared {
+		grace = 0
+	}
+	return floorDiv(r.newest.Load()-retention-grace, dayMS)*dayMS + 1
+}
