@@ -59,13 +59,15 @@ var (
 )
 
 // openSettings reads the store's settings, or writes them if the store is new. Whoever writes first wins.
-func openSettings(ctx context.Context, eng engine.Engine, opts Options) (settings, error) {
+// created says whether they were written.
+func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s settings, created bool, err error) {
 	if opts.Slot == 0 {
 		have, _, err := readSettings(ctx, eng)
 		if err != nil {
-			return have, err
+			return have, false, err
 		}
-		return withClasses(ctx, eng, opts, have)
+		have, err = withClasses(ctx, eng, opts, have)
+		return have, false, err
 	}
 	want := settings{
 		Format: formatFirst, CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
@@ -75,35 +77,37 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (setting
 		var err error
 		want.Format = formatClasses
 		if want.Classes, _, err = addClasses(nil, opts.Classes, want.CreatedMS); err != nil {
-			return settings{}, err
+			return settings{}, false, err
 		}
 	}
 	value, err := json.Marshal(want)
 	if err != nil {
-		return settings{}, err
+		return settings{}, false, err
 	}
 	ok, found, err := createSettings(ctx, eng, value)
 	if err != nil {
-		return settings{}, fmt.Errorf("storage: opening the settings: %w", err)
+		return settings{}, false, fmt.Errorf("storage: opening the settings: %w", err)
 	}
 	if ok {
-		return want, nil
+		return want, true, nil
 	}
 	have, err := parseSettings(found)
 	if err != nil {
-		return have, err
+		return have, false, err
 	}
 	if opts.AnySettings {
-		return withClasses(ctx, eng, opts, have)
+		have, err = withClasses(ctx, eng, opts, have)
+		return have, false, err
 	}
 	// While a period is about to begin, both it and the one before are right.
 	now := opts.Now().UnixMilli()
 	for _, p := range have.Periods {
 		if p.sameCut(want.Periods[0]) && (p.FromMS > now || p == *newPeriods(have.Periods...).at(now)) {
-			return withClasses(ctx, eng, opts, have)
+			have, err = withClasses(ctx, eng, opts, have)
+			return have, false, err
 		}
 	}
-	return settings{}, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, newPeriods(have.Periods...).at(now), want.Periods[0])
+	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, newPeriods(have.Periods...).at(now), want.Periods[0])
 }
 
 const (
@@ -154,6 +158,9 @@ func IDOf(ctx context.Context, eng engine.Engine) (string, error) {
 // Identity tells the store from every other, one that is made anew at the same place included, and from itself before it
 // was brought back from a backup: what is remembered of its contents elsewhere holds for one identity.
 func (s *Store) Identity() string { return s.identity }
+
+// Created returns when the store was created, and whether opening it did that: there was none.
+func (s *Store) Created() (at time.Time, now bool) { return s.created, s.isNew }
 
 // MarkRestored gives the store of an engine, if there is one, another identity. It is for whoever brought back an earlier state.
 func MarkRestored(ctx context.Context, eng engine.Engine, now time.Time) error {

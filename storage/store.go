@@ -177,6 +177,8 @@ type Store struct {
 	created time.Time
 	// identity is the store's own, see Identity.
 	identity string
+	// isNew says that opening it has created it.
+	isNew bool
 
 	head      *head
 	commitMu  sync.Mutex // held by a commit, and by whoever closes generations
@@ -222,13 +224,13 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	have, err := openSettings(ctx, eng, opts)
+	have, isNew, err := openSettings(ctx, eng, opts)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
 		opts: opts, period: newPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		identity: have.identity(), writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, maxPartitions), lowest: make([]lowest, maxPartitions),
+		identity: have.identity(), isNew: isNew, writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, maxPartitions), lowest: make([]lowest, maxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head.classOf = s.classes.of

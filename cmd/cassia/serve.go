@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -143,11 +144,25 @@ func (p *process) openStore(ctx context.Context) error {
 		}
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
+	p.tellStore()
 	if err := p.store.TellRetention(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
 	go p.tellReady(ctx)
 	return nil
+}
+
+// tellStore says which store it is: at a wrong path a new one would be made, while the data are elsewhere.
+func (p *process) tellStore() {
+	at := p.c.Where()
+	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {
+		at = dir
+	}
+	if created, isNew := p.store.Created(); isNew {
+		p.log.Info("there was no store, so a new one was made", "engine", p.c.Kind, "at", at)
+	} else {
+		p.log.Info("opened the store", "engine", p.c.Kind, "at", at, "created", created.UTC().Format(time.RFC3339))
+	}
 }
 
 // shared says whether other processes may use the same data.

@@ -80,7 +80,7 @@ var (
 )
 
 // Open opens the engine in dir, or creates it there. It returns engine.ErrLocked if another Engine has it
-// open, in this process or another.
+// open, in this process or another, and ErrForeign where it would have to create one among files that aren't an engine's.
 func Open(dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -131,6 +131,9 @@ func (e *Engine) open(opts Options) (err error) {
 	}
 	if err := e.fs.MkdirAll(e.dir, 0o755); err != nil {
 		return fmt.Errorf("pebble: create %s: %w", e.dir, err)
+	}
+	if err := checkForeign(e.dir, e.fs); err != nil {
+		return err
 	}
 	if e.lock, err = lockDirectory(e.dir, e.fs); err != nil {
 		return err

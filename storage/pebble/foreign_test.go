@@ -1,0 +1,33 @@
+package pebble
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// No engine is made among somebody else's files, such as a Prometheus' own, and nothing is changed there.
+func TestForeignDirectory(t *testing.T) {
+	for _, name := range []string{"wal", "chunks_head", "queries.active", "01JD0000000000000000000000", "cassandra.yaml"} {
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		_, err := Open(dir, DefaultOptions())
+		require.ErrorIs(t, err, ErrForeign)
+		require.ErrorContains(t, err, name)
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"lost+found", "snapshots", ".DS_Store"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+	}
+	for range 2 {
+		e, err := Open(dir, DefaultOptions())
+		require.NoError(t, err)
+		require.NoError(t, e.Close())
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "notes"), 0o755), "beside a store anything may be")
+	}
+}
