@@ -152,6 +152,12 @@ var ErrBadPeriod = errors.New("storage: that period can't be added")
 // the time that any process' clock gets there, clocks differ by less than a day, and senders may be early.
 const periodLead = 25 * time.Hour
 
+// Bounds of a new period: how wide its windows are, and how far ahead it begins.
+const (
+	maxWindow     = 31 * 24 * time.Hour
+	maxPeriodLead = 366 * 24 * time.Hour
+)
+
 // next returns the period to add after the last one, from the first end of a window on that lies far enough
 // ahead of now and not before from.
 func (p *periods) next(want Period, from, now time.Time) (Period, error) {
@@ -176,6 +182,14 @@ func (p *periods) next(want Period, from, now time.Time) (Period, error) {
 		return want, fmt.Errorf("%w: the last period has %s already", ErrBadPeriod, last)
 	case len(list) >= maxPeriods:
 		return want, fmt.Errorf("%w: there are %d already", ErrBadPeriod, len(list))
+	}
+	if want.RawWindowMS > maxWindow.Milliseconds() {
+		return want, fmt.Errorf("%w: a window of %v; at most %v are possible: space comes back by whole windows", ErrBadPeriod,
+			time.Duration(want.RawWindowMS)*time.Millisecond, maxWindow)
+	}
+	if latest := now.Add(maxPeriodLead); from.After(latest) {
+		return want, fmt.Errorf("%w: it would begin at %s; it can't be taken back, so it must begin before %s", ErrBadPeriod,
+			from.UTC().Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 	}
 	earliest := max(now.Add(periodLead).UnixMilli(), from.UnixMilli(), last.FromMS+1)
 	window := p.windowOfTime(earliest)

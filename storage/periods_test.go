@@ -74,10 +74,14 @@ func TestNextPeriod(t *testing.T) {
 		"a slot of minutes":   {SlotMS: hourMS / 2},
 		"a window of a slot":  {RawWindowMS: 2 * hourMS},
 		"slots in no windows": {SlotMS: 7 * hourMS},
+		"a window of years":   {RawWindowMS: 106_751 * dayMS},
 	} {
 		_, err := p.next(wrong, time.Time{}, noon)
 		require.ErrorIs(t, err, ErrBadPeriod, name)
 	}
+	_, err = p.next(Period{SlotMS: hourMS}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), noon)
+	require.ErrorIs(t, err, ErrBadPeriod)
+	require.ErrorContains(t, err, "it can't be taken back, so it must begin before 2027-05-02T12:00:00Z")
 }
 
 // TestPeriodsOfPartitions holds the law that lets a part of the head guard a series in every period.

@@ -37,6 +37,8 @@ type Checkpoint struct {
 	Stats storage.ImportStats `json:"stats"`
 	// Skipped samples could not be taken from the source.
 	Skipped int `json:"skipped"`
+	// Damaged parts of the source could not be read.
+	Damaged int `json:"damaged"`
 }
 
 // readCheckpoint reads the checkpoint of the import that is like want, which is what comes back where there is none, or one

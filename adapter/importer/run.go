@@ -39,8 +39,8 @@ type Report struct {
 	Resumed, Complete, Anew bool
 	// Stats are those of this run, All those of all runs.
 	Stats, All storage.ImportStats
-	// Skipped samples could not be taken from the source, in all runs.
-	Skipped int
+	// Skipped samples could not be taken from the source, and Damaged parts of it could not be read, in all runs.
+	Skipped, Damaged int
 }
 
 // Run imports what a source has, from where an earlier run ended. An error leaves what is done; run it again to go on.
@@ -53,7 +53,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	if at, r.Anew, err = readCheckpoint(o.Checkpoint, Checkpoint{Source: o.Name, Target: o.Target, Tenant: o.Tenant, Store: identity}); err != nil {
 		return r, err
 	}
-	r.Resumed, r.Complete, r.All, r.Skipped = at.Position != "" || at.Complete, at.Complete, at.Stats, at.Skipped
+	r.Resumed, r.Complete, r.All, r.Skipped, r.Damaged = at.Position != "" || at.Complete, at.Complete, at.Stats, at.Skipped, at.Damaged
 	if at.Complete {
 		return r, nil
 	}
@@ -70,12 +70,15 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		at.Stats.Add(stats)
 		for _, s := range b.Skipped {
 			at.Skipped += s.Samples
+			if s.Damaged {
+				at.Damaged++
+			}
 		}
 		at.Position, at.Done = b.Position, b.Done
 		if err := at.write(o.Checkpoint); err != nil {
 			return r, err
 		}
-		r.All, r.Skipped = at.Stats, at.Skipped
+		r.All, r.Skipped, r.Damaged = at.Stats, at.Skipped, at.Damaged
 		if o.Progress != nil {
 			o.Progress(Progress{Done: b.Done, Before: before, Stats: r.Stats, Skipped: b.Skipped})
 		}

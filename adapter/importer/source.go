@@ -57,6 +57,8 @@ type Skip struct {
 	What, Why string
 	// Samples is how many were left out, if that is known.
 	Samples int
+	// Damaged says that the source should have them: they can't be read.
+	Damaged bool
 }
 
 // Selection is what is wanted of a source.

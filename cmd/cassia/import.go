@@ -181,11 +181,14 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("%w: what is done stays; run it again to go on", errInterrupted)
 	case err != nil:
-		return fmt.Errorf("%s; run it again to go on", oneLine(err))
-	case !c.verify:
-		return nil
+		return fmt.Errorf("%s; what is done stays: when that is mended, run it again to go on", oneLine(err))
+	case c.verify:
+		err = c.compare(ctx, o, os.Stdout)
 	}
-	return c.compare(ctx, o, os.Stdout)
+	if report.Damaged > 0 {
+		err = errors.Join(err, fmt.Errorf("%d parts of the source are damaged and were left out; the rest is imported", report.Damaged))
+	}
+	return err
 }
 
 // compare reads the source once more, and tells where what is stored differs.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -79,4 +80,23 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	require.NoError(t, os.RemoveAll("to"))
 	cassia("restore", "--storage.path=to", "--from=backups")
 	require.Equal(t, 1+2*60, imported(), "the backup was restored")
+}
+
+// TestImportOfADamagedBlock imports what can be read, says what can't, and doesn't end as if all were well, nor when it is run again.
+func TestImportOfADamagedBlock(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var stderr bytes.Buffer
+	require.Zero(t, run([]string{"export", "--storage.path=" + storeWith(t, 2), "--format=blocks", "--output=blocks"}, &stderr), stderr.String())
+	files, err := filepath.Glob("blocks/*/chunks/000001")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	text[20] ^= 1
+	require.NoError(t, os.WriteFile(files[0], text, 0o600))
+	for range 2 {
+		stderr.Reset()
+		require.Equal(t, 1, run([]string{"import", "blocks", "blocks", "--storage.path=to", "--retention.raw=0"}, &stderr))
+		require.Contains(t, stderr.String(), "1 parts of the source are damaged and were left out; the rest is imported")
+	}
 }

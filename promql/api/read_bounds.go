@@ -8,6 +8,7 @@ import (
 
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage/remote"
 )
 
 // Bounds of a request of remote read. Decoded, an empty query takes 36 times the two bytes that it was sent as, and
@@ -60,6 +61,9 @@ func checkRead(compressed []byte) (int, string) {
 	for _, q := range request.Queries {
 		if n := len(q.Matchers); n > readMatchers {
 			return http.StatusRequestEntityTooLarge, fmt.Sprintf("%d matchers, at most %d can be in a query", n, readMatchers)
+		}
+		if _, err := remote.FromLabelMatchers(q.Matchers); err != nil { // Prometheus' handler calls that an internal error.
+			return http.StatusBadRequest, err.Error()
 		}
 	}
 	return 0, ""

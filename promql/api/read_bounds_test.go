@@ -24,6 +24,13 @@ func TestReadsAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		return snappy.Encode(nil, text)
 	}
+	expression := func(value string) []byte {
+		text, err := (&prompb.ReadRequest{Queries: []*prompb.Query{{
+			Matchers: []*prompb.LabelMatcher{{Type: prompb.LabelMatcher_RE, Name: "a", Value: value}},
+		}}}).Marshal()
+		require.NoError(t, err)
+		return snappy.Encode(nil, text)
+	}
 	for about, c := range map[string]struct {
 		body []byte
 		code int
@@ -31,6 +38,7 @@ func TestReadsAreBounded(t *testing.T) {
 		"largest":          {queries(readQueries, 10), 0},
 		"many matchers":    {queries(1, readMatchers), 0},
 		"more queries":     {queries(readQueries+1, 0), http.StatusRequestEntityTooLarge},
+		"a bad expression": {expression("a("), http.StatusBadRequest},
 		"more matchers":    {queries(1, readMatchers+1), http.StatusRequestEntityTooLarge},
 		"a bomb":           {snappy.Encode(nil, bytes.Repeat([]byte{0x0a, 0}, 8<<20)), http.StatusRequestEntityTooLarge},
 		"a claim":          {[]byte{0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0}, http.StatusRequestEntityTooLarge},

@@ -31,7 +31,7 @@ var ErrFile = errors.New("ruler: rule file")
 // Source names the rule files of a tenant.
 type Source struct {
 	Tenant string
-	// Glob is a pattern as filepath.Match has it. One that matches nothing is no error.
+	// Glob is a pattern as filepath.Match has it. One that matches nothing is no error, but logged.
 	Glob string
 }
 
@@ -58,13 +58,16 @@ func ParseSource(text string) (Source, error) {
 type rulesOf map[string]*rulefmt.RuleGroups
 
 // load reads and checks all files. Its error names each file, line and reason.
-func load(sources []Source, p parser.Parser) (map[string]rulesOf, error) {
+func load(sources []Source, p parser.Parser, log *slog.Logger) (map[string]rulesOf, error) {
 	all, files := map[string]rulesOf{}, 0
 	var wrong []error
 	for _, s := range sources {
 		paths, err := filepath.Glob(s.Glob)
 		if err != nil {
 			return nil, fmt.Errorf("%w %s: %w", ErrFile, s.Glob, err)
+		}
+		if len(paths) == 0 {
+			log.Warn("no file matches; no rules come from it", "rule.files", s.Glob, "tenant", s.Tenant)
 		}
 		if all[s.Tenant] == nil {
 			all[s.Tenant] = rulesOf{}

@@ -1,6 +1,8 @@
 package ruler
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +57,20 @@ func TestWrongFiles(t *testing.T) {
 			require.Equal(t, "good", groups[0].Name())
 		})
 	}
+}
+
+// A pattern that matches nothing is told of, at the start and whenever the files are read again.
+func TestNoFileMatches(t *testing.T) {
+	r := newRig(t)
+	o := r.options()
+	o.Sources = []Source{{Tenant: testTenant, Glob: filepath.Join(r.dir, "none", "*.yml")}}
+	var said bytes.Buffer
+	o.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	ruler, err := New(r.store, o)
+	require.NoError(t, err)
+	require.NoError(t, ruler.Reload())
+	require.Equal(t, 2, strings.Count(said.String(), "level=WARN"), said.String())
+	require.Contains(t, said.String(), filepath.Join("none", "*.yml"))
 }
 
 // While rules are evaluated, reloading adds, changes and takes away groups; what a rule stored that is gone ends.

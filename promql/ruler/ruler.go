@@ -49,7 +49,7 @@ type metrics struct {
 
 // New returns a Ruler whose files are read and checked. An error of theirs wraps ErrFile.
 func New(store *storage.Store, o Options) (*Ruler, error) {
-	files, err := load(o.Sources, o.Parser)
+	files, err := load(o.Sources, o.Parser, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (r *Ruler) see(elsewhere bool) {
 
 // Reload reads the files again. After an error, which wraps ErrFile, the rules are as they were.
 func (r *Ruler) Reload() error {
-	files, err := load(r.o.Sources, r.o.Parser)
+	files, err := load(r.o.Sources, r.o.Parser, r.o.Logger)
 	if err != nil {
 		return err
 	}

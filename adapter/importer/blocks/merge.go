@@ -131,7 +131,7 @@ func (m *merge) read(minT, maxT int64) (*chunk.Samples, []importer.Skip, error) 
 			}
 			if err := c.readChunk(meta, minT, maxT, deleted, samples); err != nil {
 				skipped = append(skipped, importer.Skip{
-					What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime), Why: err.Error(),
+					What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime), Why: err.Error(), Damaged: true,
 				})
 			}
 		}
