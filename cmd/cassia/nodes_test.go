@@ -170,6 +170,10 @@ func (r *nodesRig) keepReading() (stop func()) {
 				return
 			}
 			rounds++
+			select { // The loads and three nodes need the machine, too.
+			case <-ctx.Done():
+			case <-time.After(2 * time.Second):
+			}
 		}
 		done <- nil
 	}()
