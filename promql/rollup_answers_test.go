@@ -80,7 +80,7 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	}
 	why = d.judge(a, mode, want, got, stats)
 	// The evaluator's own answer may be one of several, where it walks through a map: then nothing is known.
-	for i := 0; why != "" && i < 10; i++ {
+	for i := 0; why != "" && i < orders; i++ {
 		again, _, err := a.ask(d.t.Context(), d.plain, d.reference)
 		require.NoError(d.t, err)
 		if want.differs(again, 0) != "" {
