@@ -2,13 +2,16 @@ package jsonapi
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
@@ -17,12 +20,16 @@ const maxTags = 512 << 10
 
 // point is what a sender writes, field by field.
 type point struct {
-	Tenant     json.RawMessage `json:"tenant"`
-	MetricName json.RawMessage `json:"metricName"`
-	Tags       json.RawMessage `json:"tags"`
-	TS         json.RawMessage `json:"ts"`
-	Value      json.RawMessage `json:"value"`
+	Tenant     jsontext.Value `json:"tenant"`
+	MetricName jsontext.Value `json:"metricName"`
+	Tags       jsontext.Value `json:"tags"`
+	TS         jsontext.Value `json:"ts"`
+	Value      jsontext.Value `json:"value"`
+	// Others are ignored, but for those that are fields in another case: without its Tags a point is of another series.
+	Others map[string]jsontext.Value `json:",embed"`
 }
+
+var pointFields = []string{"tenant", "metricName", "tags", "ts", "value"}
 
 // sample is a point that was understood.
 type sample struct {
@@ -36,7 +43,13 @@ type sample struct {
 func parsePoint(raw []byte) (s sample, err error) {
 	var p point
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return s, &problem{"", "must be an object with metricName, ts and value, and where it has any, tags"}
+		return s, unreadable(err)
+	}
+	for name := range p.Others {
+		is := func(field string) bool { return strings.EqualFold(field, name) }
+		if i := slices.IndexFunc(pointFields, is); i >= 0 {
+			return s, &problem{pointFields[i], fmt.Sprintf("is written %q: the case of names matters", name)}
+		}
 	}
 	if !absent(p.Tenant) {
 		if json.Unmarshal(p.Tenant, &s.tenant) != nil || s.tenant == "" {
@@ -57,10 +70,23 @@ func parsePoint(raw []byte) (s sample, err error) {
 	return s, err
 }
 
-// absent says that a field isn't there, or null.
-func absent(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+// unreadable says why no point could be read.
+func unreadable(err error) *problem {
+	var syntax *jsontext.SyntacticError
+	if !errors.As(err, &syntax) {
+		return &problem{"", "must be an object with metricName, ts and value, and where it has any, tags"}
+	}
+	field := strings.Join(slices.Collect(syntax.JSONPointer.Tokens()), ".")
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return &problem{field, "stands twice"}
+	}
+	return &problem{field, "isn't valid: " + syntax.Err.Error()}
+}
 
-func parseTags(name string, raw json.RawMessage) (labels.Labels, error) {
+// absent says that a field isn't there, or null.
+func absent(raw jsontext.Value) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+
+func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
 	if len(raw) > maxTags {
 		return labels.EmptyLabels(), &problem{"tags", fmt.Sprintf("has %d bytes, at most %d are taken", len(raw), maxTags)}
 	}
@@ -88,7 +114,7 @@ func parseTags(name string, raw json.RawMessage) (labels.Labels, error) {
 // errTime is what is asked of a time.
 const errTime = "must be a time as RFC 3339 has it, such as 2020-08-24T16:23:54Z, or seconds since 1970"
 
-func parseTS(raw json.RawMessage) (int64, error) {
+func parseTS(raw jsontext.Value) (int64, error) {
 	wrong := &problem{"ts", errTime}
 	if absent(raw) {
 		return 0, wrong
@@ -130,7 +156,7 @@ func parseSeconds(text string) (ms int64, ok bool) {
 // Numbers that JSON has no form for stand as texts, as Java's writers have them.
 var textValues = map[string]float64{`"NaN"`: math.NaN(), `"Infinity"`: math.Inf(1), `"-Infinity"`: math.Inf(-1)}
 
-func parseValue(raw json.RawMessage) (float64, error) {
+func parseValue(raw jsontext.Value) (float64, error) {
 	if v, ok := textValues[string(raw)]; ok {
 		return v, nil
 	}

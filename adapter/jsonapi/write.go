@@ -2,13 +2,15 @@ package jsonapi
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -37,27 +39,30 @@ const (
 	reasonTenants   = "too_many_tenants"
 )
 
+// lenient lets pass in a body what is wrong with one of its points only: parsePoint refuses that one.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
 // WriteSingle answers POST /api/write/single.
 func (a *API) WriteSingle(w http.ResponseWriter, r *http.Request) {
-	a.write(w, r, func(body []byte) ([]json.RawMessage, error) {
+	a.write(w, r, func(body []byte) ([]jsontext.Value, error) {
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 			return nil, &problem{"body", "must be one point, an object; /api/write takes an array of them"}
 		}
-		return []json.RawMessage{body}, nil
+		return []jsontext.Value{body}, nil
 	})
 }
 
 // Write answers POST /api/write.
 func (a *API) Write(w http.ResponseWriter, r *http.Request) {
-	a.write(w, r, func(body []byte) (points []json.RawMessage, err error) {
+	a.write(w, r, func(body []byte) (points []jsontext.Value, err error) {
 		if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 			return nil, &problem{"body", "must be an array of points; /api/write/single takes one"}
 		}
-		return points, json.Unmarshal(body, &points)
+		return points, json.Unmarshal(body, &points, lenient)
 	})
 }
 
-func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) ([]json.RawMessage, error)) {
+func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) ([]jsontext.Value, error)) {
 	if !a.methods(w, r, http.MethodPost) {
 		return
 	}
@@ -79,7 +84,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 		return
 	}
 	// Nothing is written of a body that isn't JSON to its end.
-	if !json.Valid(body) {
+	if !jsontext.Value(body).IsValid(lenient) {
 		a.fail(w, r, &problem{"body", "isn't valid JSON"}, errorAnswer{})
 		return
 	}
@@ -123,7 +128,7 @@ type writing struct {
 }
 
 // store writes the points that can be written, and answers.
-func (a *API) store(w http.ResponseWriter, r *http.Request, points []json.RawMessage) {
+func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Value) {
 	x := &writing{a: a, r: r, intakes: map[string]*adapter.Intake{}, allowed: map[string]error{}, names: map[string]string{}, reasons: map[string]int{}}
 	defer x.release()
 	for i, raw := range points {
@@ -168,7 +173,7 @@ func (x *writing) counts() errorAnswer {
 }
 
 // add takes one point. Its error ends the request.
-func (x *writing) add(index int, raw json.RawMessage) error {
+func (x *writing) add(index int, raw jsontext.Value) error {
 	s, err := parsePoint(raw)
 	if err != nil {
 		x.refuse(index, reasonInvalid, err)
