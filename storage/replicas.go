@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -229,6 +230,9 @@ func (r *Replicas) add(at clusterName) *cluster {
 
 // Check says, with a *LabelError, why samples of a replica can't be taken.
 func (r *Replicas) Check(tenant, clusterLabel, replica string) error {
+	if !utf8.ValidString(clusterLabel) || !utf8.ValidString(replica) {
+		return &LabelError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
+	}
 	if len(clusterLabel) > maxReplicaLabel || len(replica) > maxReplicaLabel {
 		return &LabelError{Reason: ReasonReplicaLabelTooLong, Detail: fmt.Sprintf("the name of a cluster or replica has more than %d bytes", maxReplicaLabel)}
 	}

@@ -72,3 +72,14 @@ func TestTooManyClustersOfReplicas(t *testing.T) {
 	require.Contains(t, w.Body.String(), storage.ReasonTooManyClusters)
 	require.Len(t, s.stored(t, tenant.Default), 1)
 }
+
+// The label of a replica is left out of the series, so that nothing else looks at its text.
+func TestNamesOfReplicasAreUTF8(t *testing.T) {
+	s := newHAServer(t, nil)
+	for _, bad := range []prompb.TimeSeries{haSeries("m", "c", "a\xff", 2), haSeries("m", "c\xff", "a", 3)} {
+		w := post(s, contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{haSeries("m", "c", "a", 1), bad}}))
+		require.Equal(t, http.StatusBadRequest, w.Code)
+		require.Contains(t, w.Body.String(), storage.ReasonInvalidUTF8)
+		require.Len(t, s.stored(t, tenant.Default), 1)
+	}
+}
