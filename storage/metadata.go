@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
@@ -60,9 +61,10 @@ func newMetadataKeeper(s *Store) *metadataKeeper {
 }
 
 // NoteMetadata remembers what a sender says of a metric. It returns at once; the row is written a little
-// later, and only if this process hasn't written it in this window. The bytes stay the caller's.
+// later, and only if this process hasn't written it in this window. The bytes stay the caller's. What is said of a name
+// that no metric can have is ignored: OTLP's names come here unchecked.
 func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, help []byte) {
-	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue {
+	if len(metric) == 0 || len(metric) > s.opts.MaxLabelValue || !utf8.Valid(metric) {
 		return
 	}
 	unit, help = unit[:min(len(unit), maxMetadataText)], help[:min(len(help), maxMetadataText)]

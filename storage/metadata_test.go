@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ func TestMetadata(t *testing.T) {
 	say("a", "up_total", "counter", "How often.")
 	say("b", "up", "counter", "Of another tenant.")
 	say("a", "", "gauge", "Of nothing.")
+	say("a", "up\xff", "gauge", "A name that Cassandra refuses, with all that is written beside it.")
+	say("a", strings.Repeat("x", 5000), "gauge", "A name that no series can have.")
 	ts.reopen()
 	require.Equal(t, map[string][]Metadata{
 		"up": {{Type: "gauge", Help: "Whether it is up."}}, "up_total": {{Type: "counter", Help: "How often."}},
