@@ -121,7 +121,7 @@ func (s *Store) hiddenIn(tenant string, h *horizon, step hidingStep) (c HorizonC
 	}, true
 }
 
-// changes compares horizons.
+// changes compares horizons, and leaves out what hides nothing.
 func (s *Store) changes(ctx context.Context, tenant string, before, next *horizonRow) (list []HorizonChange) {
 	for i := range next.Horizons {
 		h := &next.Horizons[i]
@@ -143,10 +143,11 @@ func (s *Store) changes(ctx context.Context, tenant string, before, next *horizo
 			if since, ok := h.hiddenSince(h.HiddenMS); ok {
 				c.Goes = c.Goes.Add(-time.Duration(s.seenMS()-since) * time.Millisecond)
 			}
-			if h.Resolution == rollup.Raw {
-				if n, err := s.aboutSamples(ctx, tenant, h.Class, was.HiddenMS, h.HiddenMS); err == nil {
-					c.Samples = n
-				}
+			if n, err := s.aboutSamples(ctx, tenant, h.Class, h.Resolution, was.HiddenMS, h.HiddenMS); err == nil {
+				c.Samples = n
+			}
+			if c.Samples == 0 {
+				continue // As at the first start with a retention, where nothing is that old.
 			}
 		}
 		list = append(list, c)
@@ -207,20 +208,23 @@ func inWords(kept time.Duration) string {
 const maxCounted = 10_000
 
 // aboutSamples estimates how many raw samples there are of a class between two ends of windows: from the newest window,
-// of which it counts the first chunks, by the number of metrics and of sealed slots.
-func (s *Store) aboutSamples(ctx context.Context, tenant string, class, from, to int64) (int64, error) {
-	windows, err := s.windowsOf(ctx, tenant, s.period.windowAt(rollup.Raw, from+1), s.period.windowAt(rollup.Raw, to))
+// of which it counts the first chunks, by the number of metrics and of sealed slots. -1: it can't be estimated, as of rollups.
+func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, res rollup.Resolution, from, to int64) (int64, error) {
+	windows, err := s.windowsOf(ctx, tenant, s.period.windowAt(res, from+1), s.period.windowAt(res, to))
 	if err != nil || len(windows) == 0 {
 		return 0, err
 	}
+	if res != rollup.Raw {
+		return -1, nil
+	}
 	newest := windows[len(windows)-1]
 	samples, err := s.samplesIn(ctx, tenant, class, newest)
-	if err != nil {
-		return 0, err
+	if err != nil || samples == 0 {
+		return -1, err
 	}
 	of, err := s.slotsSealed(ctx, tenant, newest)
 	if err != nil || of == 0 {
-		return 0, err
+		return -1, err
 	}
 	total := int64(0)
 	const asked = 400 // of windows

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +220,22 @@ func TestLoweringIsTold(t *testing.T) {
 	hidden, err = ts.HiddenByLowering(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, hidden)
+}
+
+// TestLoweringThatHidesNothingIsNotTold lowers the retention of rollups, of which there are none that old.
+func TestLoweringThatHidesNothingIsNotTold(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.Logger = 0, slog.New(slog.NewTextHandler(&log, nil)) })
+	ts.write("default", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1}, sample{ts.now.UnixMilli() - 500, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.passes(ts.now.Add(10 * day))
+	ts.opts.Retention, ts.opts.Retention5m, ts.opts.Retention1h = day, 30*day, 60*day
+	ts.reopen()
+	ts.passes(ts.now)
+	require.Empty(t, ts.all("default"))
+	require.Equal(t, 1, strings.Count(log.String(), "a lower retention hides"), log.String())
+	require.Contains(t, log.String(), "resolution=raw")
 }
 
 // TestHorizonsWaitForTheClock drops nothing for a clock that leaps over the week, and goes on when the week has run.
