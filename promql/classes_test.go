@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 const testDay = 24 * time.Hour
@@ -36,10 +37,7 @@ func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 			Name: job, Keep: keptJobs[job], Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}},
 		})
 	}
-	store, err := storage.Open(t.Context(), memory.New(), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, memory.New(), o)
 	value := 0.0
 	for clock.Before(now) {
 		from := clock.UnixMilli()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -115,10 +116,7 @@ func limitedStore(t *testing.T, file string) (*storage.Store, *tenant.Limiter) {
 	limiter.Set(table)
 	o := storage.DefaultOptions()
 	o.Retention, o.Limiter = 0, limiter
-	store, err := storage.Open(t.Context(), memory.New(), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, memory.New(), o)
 	return store, limiter
 }
 

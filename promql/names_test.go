@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 func TestNamesOfRollups(t *testing.T) {
@@ -31,10 +32,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
 	o := storage.DefaultOptions()
 	o.Now = func() time.Time { return now }
-	store, err := storage.Open(t.Context(), memory.New(), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, memory.New(), o)
 	b := store.NewBatch("default")
 	define := func(name, job string) *storage.Series {
 		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, name, "job", job))

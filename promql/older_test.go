@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 // expiringStore has a counter, a sample every 15 s for four days, of which raw samples are kept for one and 5m
@@ -22,10 +23,7 @@ func expiringStore(t *testing.T) (*storage.Store, time.Time) {
 	o := storage.DefaultOptions()
 	o.Now = func() time.Time { return clock }
 	o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
-	store, err := storage.Open(t.Context(), memory.New(), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, memory.New(), o)
 	ls := labels.FromStrings(labels.MetricName, "requests_total", "job", "api")
 	i := 0
 	for clock.Before(now) {

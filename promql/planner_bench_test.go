@@ -14,16 +14,14 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 // benchStore has 1,000 counters, as many gauges and 100 native histograms, 6 hours at 15 s, sealed.
 func benchStore(b *testing.B) *storage.Store {
 	o := storage.DefaultOptions()
 	o.Retention = 0
-	store, err := storage.Open(b.Context(), memory.New(), o)
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, store.Close()) })
-	require.NoError(b, store.WaitReady(b.Context()))
+	store := storetest.Open(b, memory.New(), o)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		batch := store.NewBatch("default")

@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 // sampled returns a store with a sampler's metrics, sealed.
@@ -28,10 +29,7 @@ func sampled(t *testing.T, eng engine.Engine, set func(*storage.Options)) *stora
 	if set != nil {
 		set(&o)
 	}
-	store, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, eng, o)
 	s := sampler{t: t, rnd: rand.New(rand.NewPCG(3, 4)), store: store}
 	s.fill()
 	require.NoError(t, store.SealAll(t.Context()))

@@ -18,22 +18,14 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-func openStore(t *testing.T, eng engine.Engine) *storage.Store {
+func readyStore(t *testing.T) *storage.Store {
 	o := storage.DefaultOptions()
 	o.Retention = 0
-	store, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return store
-}
-
-func readyStore(t *testing.T) *storage.Store {
-	store := openStore(t, memory.New())
-	require.NoError(t, store.WaitReady(t.Context()))
-	return store
+	return storetest.Open(t, memory.New(), o)
 }
 
 // put writes one float a timestamp, whose value is the timestamp.
@@ -191,9 +183,11 @@ func (e slowEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.R
 
 func TestQueriesWaitForTheHead(t *testing.T) {
 	eng := slowEngine{memory.New(), make(chan struct{})}
-	store := openStore(t, eng)
+	store, err := storage.Open(t.Context(), eng, storage.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	q := NewQueryable(store)
-	_, err := q.Querier(0, 1)
+	_, err = q.Querier(0, 1)
 	require.ErrorIs(t, err, storage.ErrNotReady)
 	require.ErrorIs(t, err, tsdb.ErrNotReady, "as Prometheus' API knows it")
 	_, err = q.ChunkQuerier(0, 1)

@@ -18,6 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 // The samples that rollups are made of lie in (rolledFrom, rolledTo]; those after rolledSealed are never sealed
@@ -257,10 +258,7 @@ func openRolled(t *testing.T, eng engine.Engine, retention, fiveMinutes time.Dur
 	o := storage.DefaultOptions()
 	o.Partitions, o.Retention, o.Retention5m = 2, retention, fiveMinutes
 	o.Now = func() time.Time { return s.now }
-	store, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, eng, o)
 	s.Store = store
 	return s
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/soak"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 // Generated queries over generated series, in every mode and at every age of the data, each compared with Prometheus'
@@ -60,9 +60,7 @@ func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 }
 
 func openPebble(t *testing.T) engine.Engine {
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	eng := storetest.Pebble(t)
 	return eng
 }
 

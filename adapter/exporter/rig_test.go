@@ -16,7 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,16 +30,11 @@ const (
 )
 
 func newStore(t testing.TB) *storage.Store {
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	eng := storetest.Pebble(t)
 	o := storage.DefaultOptions()
 	o.Now = func() time.Time { return testNow }
 	o.Retention = 0
-	s, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.WaitReady(t.Context()))
+	s := storetest.Open(t, eng, o)
 	return s
 }
 

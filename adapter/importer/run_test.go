@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -30,13 +31,10 @@ func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
 	if change != nil {
 		change(&o)
 	}
-	s, err := storage.Open(t.Context(), memory.New(), o)
-	require.NoError(t, err)
-	require.NoError(t, s.WaitReady(t.Context()))
+	s := storetest.Open(t, memory.New(), o)
 	t.Cleanup(func() {
 		_, err := s.Check(context.Background(), func(problem string) { t.Error(problem) })
 		require.NoError(t, err)
-		require.NoError(t, s.Close())
 	})
 	return s
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -63,10 +63,7 @@ type rigOptions struct {
 }
 
 func newRig(t testing.TB, ro rigOptions) *rig {
-	var eng engine.Engine
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	var eng engine.Engine = storetest.Pebble(t)
 	if ro.rule != nil {
 		eng = faultengine.Wrap(eng, ro.rule)
 	}
@@ -75,10 +72,7 @@ func newRig(t testing.TB, ro rigOptions) *rig {
 	if ro.storage != nil {
 		ro.storage(&so)
 	}
-	store, err := storage.Open(context.Background(), eng, so)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(context.Background()))
+	store := storetest.Open(t, eng, so)
 	o := DefaultOptions()
 	o.Now = so.Now
 	o.Tenant = func(_ context.Context, asked string) (string, error) {
@@ -94,6 +88,7 @@ func newRig(t testing.TB, ro rigOptions) *rig {
 		ro.api(&o)
 	}
 	r := &rig{store: store, answers: func() (promengine.Matrix, error) { return nil, nil }}
+	var err error
 	r.API, err = New(store, r, o)
 	require.NoError(t, err)
 	return r

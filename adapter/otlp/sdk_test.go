@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -36,10 +36,7 @@ type server struct {
 }
 
 func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options), storeOptions func(*storage.Options)) *server {
-	var eng engine.Engine
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	var eng engine.Engine = storetest.Pebble(t)
 	if rule != nil {
 		eng = faultengine.Wrap(eng, rule)
 	}
@@ -47,10 +44,7 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 	if storeOptions != nil {
 		storeOptions(&so)
 	}
-	store, err := storage.Open(t.Context(), eng, so)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, eng, so)
 	s := &server{store: store, told: map[string][3]string{}}
 	opts := DefaultOptions()
 	opts.Metadata = func(_, family, kind, unit, help string) { s.told[family] = [3]string{kind, unit, help} }

@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -40,10 +40,7 @@ type server struct {
 }
 
 func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*storage.Options)) *server {
-	var eng engine.Engine
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	var eng engine.Engine = storetest.Pebble(t)
 	if rule != nil {
 		eng = faultengine.Wrap(eng, rule)
 	}
@@ -52,10 +49,7 @@ func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, chang
 	if change != nil {
 		change(&opts)
 	}
-	store, err := storage.Open(t.Context(), eng, opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, eng, opts)
 	h, err := Handler(store, DefaultOptions())
 	require.NoError(t, err)
 	return &server{Handler: h, store: store}

@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -46,11 +47,7 @@ func newRig(t *testing.T) *rig {
 	so.Now = func() time.Time { return testNow }
 	r.limiter = tenant.NewLimiter(so.Now, nil)
 	so.Limiter = r.limiter
-	var err error
-	r.store, err = storage.Open(t.Context(), memory.New(), so)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
-	require.NoError(t, r.store.WaitReady(t.Context()))
+	r.store = storetest.Open(t, memory.New(), so)
 	o := DefaultOptions()
 	o.Instance, o.Gatherer, o.Logger = "host:9201", r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
 	o.Metadata = r.store.NoteMetadata

@@ -25,7 +25,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -38,9 +38,7 @@ func TestPrometheusSuite(t *testing.T) {
 	}
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
-			eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, eng.Close()) })
+			eng := storetest.Pebble(t)
 			runSuite(t, newSuiteStore(t, func() bool { return sealed }, storage.DefaultOptions(), eng).newTenant)
 		})
 	}
@@ -76,10 +74,7 @@ func newSuiteStore(t *testing.T, sealed func() bool, o storage.Options, engines 
 	s := &suiteStore{sealed: sealed, partitions: o.Partitions}
 	o.Retention = 0
 	for _, eng := range engines {
-		store, err := storage.Open(t.Context(), eng, o)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, store.Close()) })
-		require.NoError(t, store.WaitReady(t.Context()))
+		store := storetest.Open(t, eng, o)
 		s.stores = append(s.stores, store)
 	}
 	var err error

@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/api"
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 // heapWatcher takes a streamed answer and looks every megabyte at what is in use, while its writer waits.
@@ -67,15 +67,10 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 		t.Skip("stores and reads a million samples: leave -short out")
 	}
 	const series, samples = 6000, 240
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	eng := storetest.Pebble(t)
 	so := storage.DefaultOptions()
 	so.Retention = 0
-	store, err := storage.Open(t.Context(), eng, so)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, eng, so)
 	random := rand.New(rand.NewPCG(1, 2))
 	for first := 0; first < series; first += 1000 {
 		b := store.NewBatch("default")

@@ -27,6 +27,7 @@ import (
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -119,11 +120,7 @@ func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 	r.now = r.start
 	so := storage.DefaultOptions()
 	so.Retention, so.Now = 0, func() time.Time { return r.now }
-	var err error
-	r.store, err = storage.Open(t.Context(), memory.New(), so)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
-	require.NoError(t, r.store.WaitReady(t.Context()))
+	r.store = storetest.Open(t, memory.New(), so)
 	eo := promql.DefaultOptions()
 	r.engine, r.queries, r.parser = promql.NewEngine(eo), promql.NewQueryable(r.store), promql.NewParser(eo.Parser)
 	t.Cleanup(func() { require.NoError(t, r.engine.Close()) })

@@ -27,6 +27,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -43,10 +44,7 @@ func newRig(t *testing.T, change func(*Options)) rig {
 }
 
 func newRigOver(t *testing.T, so storage.Options, change func(*Options)) rig {
-	store, err := storage.Open(t.Context(), memory.New(), so)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, memory.New(), so)
 	for _, who := range []string{"default", "other"} {
 		b := store.NewBatch(who)
 		for i := range 2 {

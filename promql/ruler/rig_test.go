@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -55,11 +56,7 @@ func newRigIn(t *testing.T, dir string, clock func() time.Time) *rig {
 		}
 		return r.now
 	}
-	var err error
-	r.store, err = storage.Open(t.Context(), memory.New(), so)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, r.store.Close()) })
-	require.NoError(t, r.store.WaitReady(t.Context()))
+	r.store = storetest.Open(t, memory.New(), so)
 	return r
 }
 

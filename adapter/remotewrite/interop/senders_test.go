@@ -28,7 +28,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -41,15 +41,10 @@ type receiver struct {
 }
 
 func newReceiver(t *testing.T, rule func(faultengine.Op) faultengine.Action) *receiver {
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	eng := storetest.Pebble(t)
 	opts := storage.DefaultOptions()
 	opts.Now = func() time.Time { return now }
-	store, err := storage.Open(t.Context(), faultengine.Wrap(eng, rule), opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	require.NoError(t, store.WaitReady(t.Context()))
+	store := storetest.Open(t, faultengine.Wrap(eng, rule), opts)
 	h, err := remotewrite.Handler(store, remotewrite.DefaultOptions())
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)

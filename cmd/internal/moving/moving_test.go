@@ -26,21 +26,16 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 const dayMS = int64(24 * time.Hour / time.Millisecond)
 
 func newStore(t *testing.T) *storage.Store {
-	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	eng := storetest.Pebble(t)
 	o := storage.DefaultOptions()
 	o.Retention = 0
-	s, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.WaitReady(t.Context()))
+	s := storetest.Open(t, eng, o)
 	return s
 }
 

@@ -31,6 +31,7 @@ var laws = []law{
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},
+	{folder: "storage/storetest", may: []string{"=storage", "storage/engine", "storage/pebble"}},
 }
 
 // "=storage" means the package itself and nothing below it.
@@ -38,8 +39,9 @@ var storageWithoutDrivers = []string{
 	"=storage", "storage/engine", "storage/chunk", "storage/index", "storage/rollup", "storage/tenant",
 }
 
-// forTests may also be used by the tests of any house: they need a real engine under them, and draw their seeds in one way.
-var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak"}
+// forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
+// one way.
+var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storetest"}
 
 // onlyIn says which outside libraries have one home.
 var onlyIn = map[string]string{
@@ -137,6 +139,8 @@ func TestLawOfImports(t *testing.T) {
 		{"storage/engine", "storage", false, false},
 		{"storage/engine/enginetest", "storage/engine", false, true},
 		{"storage/pebble", "storage", false, false},
+		{"adapter/remotewrite", "storage/storetest", true, true},
+		{"adapter/remotewrite", "storage/storetest", false, false},
 		{"storage/pebble", "storage/cassandra", false, false},
 		{"storage/pebble", "storage/engine/enginetest", true, true},
 		{"storage/chunk", "storage", false, false},
