@@ -42,7 +42,7 @@ type follower struct {
 	parts []followedPartition
 	// writers are who was in table processes in the last pass.
 	writers []string
-	// begun is when the last whole pass began, or the rebuild before it; only they use it.
+	// begun is when the last whole pass began, or the rebuild before it, under mu.
 	begun time.Time
 }
 
@@ -153,7 +153,7 @@ func (f *follower) refuse() {
 // pass reads what is new.
 func (f *follower) pass(ctx context.Context) error {
 	begun := f.s.opts.Now()
-	slept := Elapsed(f.begun, begun)
+	slept := f.slept()
 	if slept > deleteRests/2 {
 		// The head may have what was sealed, deleted and cleaned meanwhile.
 		for p := range f.s.period.partitions() {
@@ -180,8 +180,22 @@ func (f *follower) pass(ctx context.Context) error {
 	if took := Elapsed(begun, f.s.opts.Now()); took > tailLife/2 { // Tails may have expired before they were read.
 		return fmt.Errorf("%w: following other processes took %v", engine.ErrUnavailable, took.Round(time.Second))
 	}
-	f.begun = begun
+	f.begin(begun)
 	return nil
+}
+
+// begin notes when a whole pass, or the rebuild, began.
+func (f *follower) begin(at time.Time) {
+	f.mu.Lock()
+	f.begun = at
+	f.mu.Unlock()
+}
+
+// slept is how long nothing was followed.
+func (f *follower) slept() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Elapsed(f.begun, f.s.opts.Now())
 }
 
 // wholeStage reads every slot that may wait anew; streams that are known are read on from where they were.

@@ -293,6 +293,12 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 					return
 				}
 				r.store.clock.keeping.Unlock()
+				if r.store.follower.slept() > deleteRests/2 { // It lets go of what was sealed meanwhile, when the call's commit is through.
+					if !r.store.commitMu.TryLock() {
+						return
+					}
+					r.store.commitMu.Unlock()
+				}
 				if verb == "query" && kind != "query" && r.model.begun() > 0 { // It may have to seal, for a delete.
 					return
 				}

@@ -31,7 +31,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 		return nil // Others answer queries.
 	}
 	begin := time.Now()
-	s.follower.begun = s.opts.Now()
+	s.follower.begin(s.opts.Now())
 	if err := s.loadDeletes(ctx); err != nil {
 		return err
 	}
