@@ -144,5 +144,5 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 	if !ok {
 		return nil, fmt.Errorf("promql: a statement of type %T", inner.Statement())
 	}
-	return &query{Query: inner, engine: e, limiter: e.opts.Limiter, plan: p, timeout: e.opts.Timeout}, nil
+	return &query{Query: inner, engine: e, limiter: e.opts.Limiter, plan: p}, nil
 }

@@ -148,11 +148,13 @@ func (deadlineExceeded) Err() error { return context.DeadlineExceeded }
 
 // A query can be cancelled while its parts are computed, and has a timeout then.
 func TestPlannedQueriesAreCancelled(t *testing.T) {
-	e := NewEngine(DefaultOptions())
+	o := DefaultOptions()
+	o.Timeout = time.Minute
+	e := NewEngine(o)
 	defer e.Close()
 	synctest.Test(t, func(t *testing.T) {
 		for _, timeout := range []bool{false, true} {
-			q := &query{Query: &stuckQuery{}, engine: e, plan: &plan{}, timeout: time.Minute}
+			q := &query{Query: &stuckQuery{}, engine: e, plan: &plan{}}
 			done := make(chan error)
 			go func() { done <- q.Exec(t.Context()).Err }()
 			synctest.Wait()

@@ -3,7 +3,6 @@ package promql
 import (
 	"context"
 	"sync"
-	"time"
 
 	promengine "github.com/prometheus/prometheus/promql"
 
@@ -17,7 +16,6 @@ type query struct {
 	engine  *Engine
 	limiter *tenant.Limiter
 	plan    *plan // nil: the evaluator does everything
-	timeout time.Duration
 
 	mu     sync.Mutex
 	cancel context.CancelFunc
@@ -32,12 +30,12 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	}
 	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
 	defer end()
+	// The evaluator has a timeout of its own, which neither a plan nor functions can see.
+	ctx, cancel := context.WithTimeout(ctx, q.engine.opts.Timeout)
+	defer cancel()
+	q.canBeCanceled(cancel)
+	defer evaluates(ctx, q.Statement())()
 	if q.plan != nil {
-		var cancel context.CancelFunc
-		// The evaluator has a timeout of its own, which a plan can't see.
-		ctx, cancel = context.WithTimeout(ctx, q.timeout)
-		defer cancel()
-		q.canBeCanceled(cancel)
 		q.plan.ctx = ctx
 		defer q.plan.restore()
 	}

@@ -1,0 +1,86 @@
+package promql
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// Prometheus' evaluator looks at a query's context once for each series that a function of a range vector gets, and then
+// calls the function for every step. Steps times points of a range may be days of work, as in
+//
+//	sum_over_time(max_over_time(vector(1)[4d:1s])[4d:1s])
+//
+// which neither a timeout nor a closed connection would end. So the functions themselves look, now and then: the arguments
+// of their call, which nobody else has, tell whose query it is, and their panic with an error ends it, as the evaluator's
+// own does.
+
+// evaluated are the contexts of the queries that run, by the first argument of their calls: *parser.Expr to context.Context.
+var evaluated sync.Map
+
+// lookEvery is about how many points functions go over until they look at the context.
+const lookEvery = 512
+
+func init() { // Before anybody evaluates: the table isn't made for changes.
+	for name, call := range promengine.FunctionCalls {
+		if f := parser.Functions[name]; call != nil && f != nil && slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {
+			promengine.FunctionCalls[name] = interruptible(call)
+		}
+	}
+}
+
+// interruptible returns a function that ends the query when its context has ended.
+func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
+	return func(vectors []promengine.Vector, ranges promengine.Matrix, args parser.Expressions, enh *promengine.EvalNodeHelper) (promengine.Vector, annotations.Annotations) {
+		points := uint32(1)
+		if len(ranges) > 0 {
+			points += uint32(len(ranges[0].Floats) + len(ranges[0].Histograms))
+		}
+		// At random, for there is nothing to count in: a look costs as much as some tens of points.
+		if len(args) > 0 && (points >= lookEvery || rand.Uint32N(lookEvery) < points) {
+			if of, ok := evaluated.Load(&args[0]); ok {
+				endIfDone(of.(context.Context))
+			}
+		}
+		return call(vectors, ranges, args, enh)
+	}
+}
+
+// endIfDone ends an evaluation as the evaluator does.
+func endIfDone(ctx context.Context) {
+	const where = "expression evaluation"
+	switch err := ctx.Err(); {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		panic(promengine.ErrQueryTimeout(where))
+	default:
+		panic(promengine.ErrQueryCanceled(where))
+	}
+}
+
+// evaluates lets the functions of a statement look at a context until done is called.
+func evaluates(ctx context.Context, stmt parser.Statement) (done func()) {
+	e, ok := stmt.(*parser.EvalStmt)
+	if !ok {
+		return func() {}
+	}
+	var calls []*parser.Expr
+	parser.Inspect(e.Expr, func(node parser.Node, _ []parser.Node) error {
+		if call, ok := node.(*parser.Call); ok && len(call.Args) > 0 {
+			calls = append(calls, &call.Args[0])
+			evaluated.Store(&call.Args[0], ctx)
+		}
+		return nil
+	})
+	return func() {
+		for _, of := range calls {
+			evaluated.Delete(of)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package promql
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// longQueries take hours to days with few series.
+var longQueries = []string{
+	`sum_over_time(max_over_time(vector(1)[4d:1s])[4d:1s])`,
+	`max_over_time(stddev_over_time(long[4d])[4d:1s])`,
+	`sum(quantile_over_time(0.5, quantile_over_time(0.5, long[2d:1s])[4d:1s]))`,
+	`absent_over_time(count_over_time(long[2d:1s] @ end())[4d:100ms]) or max_over_time(predict_linear(long[4d:1s], 5)[4d:1s])`,
+	`max_over_time((mad_over_time(long[4d:1s]) + 1)[4d:1s])`,
+}
+
+func longStore(t *testing.T) *storage.Store {
+	o := storage.DefaultOptions()
+	o.Retention = 0
+	store := storetest.Open(t, memory.New(), o)
+	b := store.NewBatch(tenant.Default)
+	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "long"))
+	require.NoError(t, err)
+	for at := range int64(8 * 24 * 60) {
+		require.NoError(t, b.Float(s, at*60_000, 0, float64(at)))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	return store
+}
+
+// Queries end at their timeout, whatever the evaluator is doing for one series.
+func TestLongQueriesEnd(t *testing.T) {
+	t.Parallel()
+	store := longStore(t)
+	o := DefaultOptions()
+	o.Timeout, o.Parser.EnableExperimentalFunctions = 300*time.Millisecond, true
+	e := NewEngine(o)
+	defer func() { require.NoError(t, e.Close()) }()
+	for _, text := range longQueries {
+		q, err := e.NewInstantQuery(t.Context(), NewQueryable(store), nil, text, time.UnixMilli(8*24*3600_000))
+		require.NoError(t, err)
+		var timeout promengine.ErrQueryTimeout
+		require.ErrorAs(t, q.Exec(t.Context()).Err, &timeout, text)
+		q.Close()
+	}
+}
+
+// They end when who asked has gone, or canceled them by their id.
+func TestLongQueriesAreCanceled(t *testing.T) {
+	t.Parallel()
+	store := longStore(t)
+	e := NewEngine(DefaultOptions())
+	defer func() { require.NoError(t, e.Close()) }()
+	for name, end := range map[string]func(q promengine.Query, gone context.CancelFunc){
+		"closed": func(_ promengine.Query, gone context.CancelFunc) { gone() },
+		"cancel": func(q promengine.Query, _ context.CancelFunc) { q.Cancel() },
+		"by id": func(promengine.Query, context.CancelFunc) {
+			require.True(t, e.CancelQuery(e.ActiveQueries([]string{tenant.Default})[0].ID, []string{tenant.Default}))
+		},
+	} {
+		ctx, gone := context.WithCancel(t.Context())
+		q, err := e.NewInstantQuery(ctx, NewQueryable(store), nil, longQueries[0], time.UnixMilli(8*24*3600_000))
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- q.Exec(ctx).Err }()
+		require.Eventually(t, func() bool { return len(e.ActiveQueries([]string{tenant.Default})) == 1 }, time.Minute, time.Millisecond)
+		end(q, gone)
+		var canceled promengine.ErrQueryCanceled
+		require.ErrorAs(t, <-ended, &canceled, name)
+		q.Close()
+		gone()
+	}
+}
