@@ -93,7 +93,16 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
+	var staged []Work
+	if !s.opts.Shared { // Where several processes share an engine, the deletes stay as long as anything is staged.
+		if staged, err = s.stagedIn(ctx, all); err != nil {
+			return err
+		}
+	}
 	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds deletions) error {
+		if err := s.markStaged(ctx, tenant, window, staged, ds); err != nil {
+			return err
+		}
 		if _, err := s.rollWindow(ctx, tenant, window, func() {}); err != nil {
 			return err
 		}
@@ -110,30 +119,6 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 		}
 	}
 	return s.dropDeletes(ctx, tenant, all)
-}
-
-// stagedSlots lists the slots that deletes touch and that have anything in the stage.
-func (s *Store) stagedSlots(ctx context.Context, ds deletions) (slots []int64, err error) {
-	if len(ds) == 0 {
-		return nil, nil
-	}
-	for partition := range s.period.partitions() {
-		work, err := s.Waiting(ctx, partition)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range work {
-			if len(ds.inSlot(s.period, w.Slot)) == 0 || slices.Contains(slots, w.Slot) {
-				continue
-			}
-			if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, partition)); err != nil {
-				return nil, err
-			} else if !empty {
-				slots = append(slots, w.Slot)
-			}
-		}
-	}
-	return slots, nil
 }
 
 // cleanWindow rewrites the chunks of a window of raw rows.

@@ -43,10 +43,10 @@ func (s *Store) dropDeletes(ctx context.Context, tenant string, all deletions) e
 
 // workedOffDeletes returns those that nothing needs any more.
 func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all deletions) (gone deletions, err error) {
-	var staged []int64
+	var staged []Work
 	if s.opts.Shared {
 		all = all.where(s.rested)
-		if staged, err = s.stagedSlots(ctx, all); err != nil {
+		if staged, err = s.stagedIn(ctx, all); err != nil {
 			return nil, err
 		}
 	}
@@ -55,7 +55,7 @@ func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all deletio
 		return nil, err
 	}
 	return all.where(func(d *deletion) bool {
-		return !held[d.id] && !slices.ContainsFunc(staged, func(slot int64) bool { return d.touchesSlot(s.period, slot) })
+		return !held[d.id] && !slices.ContainsFunc(staged, func(w Work) bool { return d.touchesSlot(s.period, w.Slot) })
 	}), nil
 }
 
