@@ -45,6 +45,7 @@ type Engine struct {
 	fs        vfs.FS
 	dir       string
 	reserve   uint64
+	readOnly  bool
 	log       *slog.Logger
 	events    *events
 	collector *collector
@@ -81,6 +82,7 @@ var (
 
 // Open opens the engine in dir, or creates it there. It returns engine.ErrLocked if another Engine has it
 // open, in this process or another, and ErrForeign where it would have to create one among files that aren't an engine's.
+// Any number may have it open for reading only at once.
 func Open(dir string, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -129,13 +131,20 @@ func (e *Engine) open(opts Options) (err error) {
 	if e.fs = opts.FS; e.fs == nil {
 		e.fs = vfs.Default
 	}
+	if e.readOnly = opts.ReadOnly; e.readOnly {
+		return e.openToLook(opts)
+	}
 	if err := e.fs.MkdirAll(e.dir, 0o755); err != nil {
 		return fmt.Errorf("pebble: create %s: %w", e.dir, err)
 	}
 	if err := checkForeign(e.dir, e.fs); err != nil {
 		return err
 	}
-	if e.lock, err = lockDirectory(e.dir, e.fs); err != nil {
+	locking := e.fs
+	if locking == vfs.Default {
+		locking = writeLocks{e.fs}
+	}
+	if e.lock, err = lockDirectory(e.dir, locking); err != nil {
 		return err
 	}
 	watched, watch := vfs.WithDiskHealthChecks(e.fs, slowDisk, nil, e.events.diskSlow)
@@ -196,6 +205,9 @@ func (e *Engine) checkFormat() error {
 	}
 	if err != nil {
 		return fmt.Errorf("pebble: read the format of %s: %w", e.dir, err)
+	}
+	if found == nil && e.readOnly { // It was killed before it was marked.
+		return nil
 	}
 	if found == nil {
 		return e.commit(context.Background(), "mark the format", func() {}, func() error {

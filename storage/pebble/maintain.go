@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"fmt"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -55,6 +56,9 @@ func (e *Engine) metrics() *pebbledb.Metrics {
 // Checkpoint writes a copy of everything that is durable to dir, which must not exist, as an engine of its
 // own. On one file system the copy shares its files, and takes neither time nor space.
 func (e *Engine) Checkpoint(dir string) error {
+	if e.readOnly {
+		return fmt.Errorf("pebble: checkpoint: %w", engine.ErrReadOnly)
+	}
 	if err := e.use(); err != nil {
 		return err
 	}
@@ -73,6 +77,9 @@ func (e *Engine) Checkpoint(dir string) error {
 // takes space. It returns when that is done, or ctx ends; work that has begun is then finished in the
 // background.
 func (e *Engine) Compact(ctx context.Context) error {
+	if e.readOnly {
+		return fmt.Errorf("pebble: compact: %w", engine.ErrReadOnly)
+	}
 	if err := e.begin(ctx); err != nil {
 		return err
 	}

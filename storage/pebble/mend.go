@@ -41,7 +41,7 @@ type MendStats struct {
 // file that the backups don't have, because it is younger, or because compactions have made another of it, is left as it
 // is. With giveUp, what a damaged log has after the damage is given up, so that the directory can be opened without it.
 func Mend(ctx context.Context, folder, dir string, giveUp bool) (stats MendStats, err error) {
-	lock, err := lockDirectory(dir, vfs.Default)
+	lock, err := lockDirectory(dir, writeLocks{vfs.Default})
 	if err != nil {
 		return stats, err
 	}

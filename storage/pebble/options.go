@@ -44,6 +44,9 @@ type Options struct {
 	// DropDelay is about how long the space of what was dropped or deleted waits to be given back. Short
 	// delays cost compactions. Default 2 minutes.
 	DropDelay time.Duration
+	// ReadOnly opens what is there for reading only: no file is made, changed or removed, and whatever would write returns
+	// engine.ErrReadOnly. The log is replayed into memory at each open. Default false.
+	ReadOnly bool
 	// FS is where the files are; nil: the operating system's. Tests give a CrashableFS.
 	FS FS
 	// Logger gets what an operator should know.

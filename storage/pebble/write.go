@@ -153,7 +153,11 @@ func (w *batchWriter) add(b *engine.Batch) (deletes bool) {
 
 // commit runs work, which writes to Pebble: see run.
 func (e *Engine) commit(ctx context.Context, op string, done func(), work func() error) error {
-	if err := e.failedErr(); err != nil {
+	err := e.failedErr()
+	if e.readOnly {
+		err = fmt.Errorf("pebble: %s: %w", op, engine.ErrReadOnly)
+	}
+	if err != nil {
 		done()
 		return err
 	}
@@ -171,7 +175,7 @@ func (e *Engine) commit(ctx context.Context, op string, done func(), work func()
 		return ctx.Err()
 	}
 	ended := make(chan struct{})
-	err := e.run(ctx, op, func() {
+	err = e.run(ctx, op, func() {
 		<-e.commits
 		done()
 		close(ended)
@@ -287,6 +291,10 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	if err := engine.CheckCompareAndSet(t, partition, clustering, value); err != nil {
 		e.release()
 		return false, nil, err
+	}
+	if e.readOnly { // Or one that finds another value would return no error.
+		e.release()
+		return false, nil, fmt.Errorf("pebble: compare and set in %s: %w", t, engine.ErrReadOnly)
 	}
 	select {
 	case e.cas <- struct{}{}:

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// ErrReadOnly says that an engine was opened for reading: nothing was written.
+var ErrReadOnly = errors.New("engine: opened for reading only")
+
+// ReadOnly returns an engine that reads from e and refuses whatever would change it, with ErrReadOnly. Closing e stays
+// its opener's.
+func ReadOnly(e Engine) Engine {
+	if r, ok := e.(readOnly); ok {
+		return r
+	}
+	return readOnly{e}
+}
+
+type readOnly struct{ from Engine }
+
+// Write implements Engine. Writing nothing changes nothing.
+func (r readOnly) Write(_ context.Context, batches []Batch) error {
+	for i := range batches {
+		if len(batches[i].Mutations) > 0 {
+			return fmt.Errorf("%w: a write to table %s", ErrReadOnly, batches[i].Table)
+		}
+	}
+	return nil
+}
+
+// Scan implements Engine.
+func (r readOnly) Scan(ctx context.Context, rows Range) iter.Seq2[Row, error] {
+	return r.from.Scan(ctx, rows)
+}
+
+// Drop implements Engine.
+func (r readOnly) Drop(_ context.Context, t *Table, _ Key) error {
+	return fmt.Errorf("%w: a drop in table %s", ErrReadOnly, t)
+}
+
+// CompareAndSet implements Engine.
+func (r readOnly) CompareAndSet(_ context.Context, t *Table, _, _ Key, _, _ []byte) (bool, []byte, error) {
+	return false, nil, fmt.Errorf("%w: compare and set in table %s", ErrReadOnly, t)
+}
+
+// Close implements Engine.
+func (r readOnly) Close() error { return nil }
+
+// As returns what e, or the engine that ReadOnly made it of, implements besides Engine. T must change nothing.
+func As[T any](e Engine) (T, bool) {
+	if r, ok := e.(readOnly); ok {
+		e = r.from
+	}
+	t, ok := e.(T)
+	return t, ok
+}

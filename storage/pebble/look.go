@@ -1,0 +1,155 @@
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// lookFS lets files be read and nothing be changed: a directory that is opened through it is the same afterwards, byte
+// for byte, whatever Pebble does. Pebble's own ReadOnly replays the log into memory; its lock would make a file.
+type lookFS struct{ vfs.FS }
+
+var errLook = fmt.Errorf("%w: the files aren't touched", engine.ErrReadOnly)
+
+// Unwrap implements vfs.FS.
+func (f lookFS) Unwrap() vfs.FS { return f.FS }
+
+// Create implements vfs.FS, as do the methods below.
+func (lookFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, errLook }
+
+func (lookFS) Link(string, string) error { return errLook }
+
+func (lookFS) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
+	return nil, errLook
+}
+
+func (lookFS) Remove(string) error { return errLook }
+
+func (lookFS) RemoveAll(string) error { return errLook }
+
+func (lookFS) Rename(string, string) error { return errLook }
+
+func (lookFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, errLook
+}
+
+func (lookFS) MkdirAll(string, os.FileMode) error { return errLook }
+
+// Lock takes a shared lock on a file that is there, so that no process opens the directory for writing meanwhile. A
+// directory without the file, such as a backup, was never opened, and isn't locked.
+func (f lookFS) Lock(name string) (io.Closer, error) {
+	if f.FS != vfs.Default {
+		return nothing{}, nil
+	}
+	return shareLock(name)
+}
+
+type nothing struct{}
+
+func (nothing) Close() error { return nil }
+
+// ErrNoData says that there is no engine's data in a directory that was to be read.
+var ErrNoData = errors.New("pebble: there are no data of an engine in the directory")
+
+// openToLook opens the engine for reading only. What is synced is verified as when it is opened for writing.
+func (e *Engine) openToLook(opts Options) (err error) {
+	files := lookFS{e.fs}
+	e.reserve = 0
+	if _, err := files.Stat(e.dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: there is no %s", ErrNoData, e.dir)
+	}
+	if e.lock, err = lockDirectory(e.dir, files); err != nil {
+		return err
+	}
+	if e.ledger, err = openLedger(files, e.dir); err != nil {
+		return err
+	}
+	if desc, err := pebbledb.Peek(e.dir, files); err == nil && !desc.Exists {
+		return fmt.Errorf("%w: %s", ErrNoData, e.dir)
+	}
+	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
+	p.FS, p.ReadOnly, p.ErrorIfNotExists = files, true, true
+	p.Logger = &logger{log: opts.Logger, fail: e.fail}
+	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
+		return unopened(e.dir, err)
+	}
+	return e.checkFormat()
+}
+
+// locks are the lock files that engines of this process hold on the operating system's files. Its locks are a process',
+// not a file's: they tell no two engines of one process apart, and closing a file gives up all of them.
+var locks = struct {
+	sync.Mutex
+	held map[string]*heldLock
+}{held: map[string]*heldLock{}}
+
+// heldLock is held by one writer or by any number of readers.
+type heldLock struct {
+	name    string
+	readers int // 0: a writer
+	file    io.Closer
+}
+
+var errHeld = errors.New("this process has it open")
+
+// shareLock takes a lock that others may share who only read.
+func shareLock(name string) (io.Closer, error) {
+	locks.Lock()
+	defer locks.Unlock()
+	if l := locks.held[name]; l != nil {
+		if l.readers == 0 {
+			return nil, errHeld
+		}
+		l.readers++
+		return l, nil
+	}
+	l := &heldLock{name: name, readers: 1, file: nothing{}}
+	switch file, err := readLock(name); {
+	case err == nil:
+		l.file = file
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	locks.held[name] = l
+	return l, nil
+}
+
+// writeLocks is the operating system's file system whose locks know of those who only read.
+type writeLocks struct{ vfs.FS }
+
+// Lock implements vfs.FS.
+func (f writeLocks) Lock(name string) (io.Closer, error) {
+	locks.Lock()
+	defer locks.Unlock()
+	if locks.held[name] != nil {
+		return nil, errHeld
+	}
+	file, err := f.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	l := &heldLock{name: name, file: file}
+	locks.held[name] = l
+	return l, nil
+}
+
+// Close gives the lock back.
+func (l *heldLock) Close() error {
+	locks.Lock()
+	defer locks.Unlock()
+	if l.readers > 1 {
+		l.readers--
+		return nil
+	}
+	delete(locks.held, l.name)
+	return l.file.Close()
+}

@@ -1,0 +1,20 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// readLock opens a file that exists, which fails where another process has it to itself.
+func readLock(name string) (io.Closer, error) {
+	f, err := os.Open(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("lock held by another process: %v", err) //nolint:errorlint // Of a file's error callers would say that there are no rights.
+	}
+	return f, err
+}

@@ -1,0 +1,356 @@
+package pebble
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/enginetest"
+)
+
+// looked opens what is on a file system for reading only.
+func looked(t testing.TB, opts Options, dir string) *Engine {
+	opts.ReadOnly = true
+	e, err := Open(dir, opts)
+	require.NoError(t, err)
+	return e
+}
+
+// readElsewhere writes to one engine, and reads from others that are opened for reading only on the files that it has just
+// written: on a file system in memory nobody locks them.
+type readElsewhere struct {
+	*Engine
+	t    testing.TB
+	opts Options
+
+	mu    sync.Mutex
+	looks []*Engine
+	stale bool // the last of them was opened before a write
+}
+
+func (e *readElsewhere) wrote() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stale = !e.closed.Load()
+}
+
+func (e *readElsewhere) Write(ctx context.Context, batches []engine.Batch) error {
+	defer e.wrote()
+	return e.Engine.Write(ctx, batches)
+}
+
+func (e *readElsewhere) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) error {
+	defer e.wrote()
+	return e.Engine.Drop(ctx, t, prefix)
+}
+
+func (e *readElsewhere) CompareAndSet(ctx context.Context, t *engine.Table, partition, clustering engine.Key, old, value []byte) (bool, []byte, error) {
+	defer e.wrote()
+	return e.Engine.CompareAndSet(ctx, t, partition, clustering, old, value)
+}
+
+func (e *readElsewhere) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
+	return func(yield func(engine.Row, error) bool) { // It sees what was written before it is iterated.
+		e.mu.Lock()
+		if e.stale || len(e.looks) == 0 {
+			e.looks = append(e.looks, looked(e.t, e.opts, "data"))
+			e.stale = false
+		}
+		look := e.looks[len(e.looks)-1]
+		e.mu.Unlock()
+		look.Scan(ctx, r)(yield)
+	}
+}
+
+// Close leaves the last of those that read to answer, closed as it is.
+func (e *readElsewhere) Close() (err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.looks) == 0 {
+		e.looks = append(e.looks, looked(e.t, e.opts, "data"))
+	}
+	e.stale = false
+	for _, look := range e.looks {
+		err = errors.Join(err, look.Close())
+	}
+	return errors.Join(e.Engine.Close(), err)
+}
+
+// TestConformanceOfReading has all engines of the suite read by engines that were opened for reading only.
+func TestConformanceOfReading(t *testing.T) {
+	t.Parallel()
+	opts := smallOptions()
+	opts.MemTableBytes = 64 << 20 // Nothing is compacted away beneath who reads.
+	enginetest.Run(t,
+		func(t testing.TB) engine.Engine {
+			opts := opts
+			opts.FS = NewCrashableFS()
+			e, err := Open("data", opts)
+			require.NoError(t, err)
+			return &readElsewhere{Engine: e, t: t, opts: opts}
+		},
+		enginetest.Without("DeleteMindsTimestamps", "a delete finds what was written before it: see Engine.Write"),
+		enginetest.Without("TakenBackAfterCancel", "what was cancelled may be written while files are opened that it is in"),
+		enginetest.Without("WriteCancelled", "what was cancelled may be written while files are opened that it is in"))
+}
+
+// snapshotOf tells all that is in a directory: names, bytes, and when they were changed.
+func snapshotOf(t testing.TB, dir string) map[string]string {
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%v %v", info.Mode(), info.ModTime())
+		if !d.IsDir() {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" %d %x", len(b), sha256.Sum256(b))
+		}
+		files[path] = text
+		return nil
+	}))
+	return files
+}
+
+// killedDirectory has the files of an engine that was killed after writes and some of its files were written: with a log that
+// must be replayed, and, if torn, ends in the middle of a record that wasn't synced.
+func killedDirectory(t testing.TB, torn bool) (dir string, rows int) {
+	mem := NewCrashableFS()
+	e := openOn(t, mem.MemFS)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range 40 {
+		if i == 20 {
+			require.NoError(t, e.db.Flush())
+		}
+		require.NoError(t, e.Write(ctx, stageBatch(int64(i), string(randomBytes(rng, 10_000)))))
+	}
+	rows = stageRows(t, e)
+	after := mem.Crash(0, rng)
+	require.NoError(t, e.Close())
+	dir = filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	ok, err := vfs.Clone(after, vfs.Default, "data", dir)
+	require.NoError(t, err)
+	require.True(t, ok)
+	if torn {
+		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+		require.NoError(t, err)
+		f, err := os.OpenFile(logs[len(logs)-1], os.O_WRONLY|os.O_APPEND, 0)
+		require.NoError(t, err)
+		_, err = f.Write(randomBytes(rng, 5_000))
+		require.NoError(t, errors.Join(err, f.Close()))
+	}
+	return dir, rows
+}
+
+// TestLookChangesNothing opens what a killed engine has left for reading, several times at once, and finds all rows, and
+// afterwards every byte and every file as it was. An engine that is opened then finds the same rows.
+func TestLookChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, torn := range []bool{false, true} {
+		dir, rows := killedDirectory(t, torn)
+		before := snapshotOf(t, dir)
+		a, b := looked(t, DefaultOptions(), dir), looked(t, smallOptions(), dir)
+		for _, e := range []*Engine{a, b} {
+			require.Equal(t, rows, stageRows(t, e))
+			files, _, err := e.VerifyFiles(ctx, func(problem string) { t.Error(problem) })
+			require.NoError(t, err)
+			require.Positive(t, files)
+			require.Positive(t, e.DiskUsage())
+		}
+		require.NoError(t, a.Close())
+		require.Equal(t, rows, stageRows(t, b), "one that is closed doesn't disturb the others")
+		require.NoError(t, b.Close())
+		require.Equal(t, before, snapshotOf(t, dir))
+
+		e, err := Open(dir, DefaultOptions())
+		require.NoError(t, err)
+		require.Equal(t, rows, stageRows(t, e))
+		require.NoError(t, e.Close())
+		require.NotEqual(t, before, snapshotOf(t, dir), "an engine that isn't for reading only writes")
+	}
+}
+
+// TestLookRefusesWrites tries everything that would write, on the engine itself and on an engine that engine.ReadOnly makes.
+func TestLookRefusesWrites(t *testing.T) {
+	t.Parallel()
+	dir, rows := killedDirectory(t, false)
+	before := snapshotOf(t, dir)
+	e := looked(t, DefaultOptions(), dir)
+	partition, item := engine.Key{engine.Text("a")}, engine.Key{engine.Text("b")}
+	for _, e := range []engine.Engine{e, engine.ReadOnly(e)} {
+		require.NoError(t, e.Write(ctx, nil), "nothing is written")
+		require.ErrorIs(t, e.Write(ctx, stageBatch(1, "v")), engine.ErrReadOnly)
+		require.ErrorIs(t, e.Drop(ctx, engine.Stage, engine.Key{engine.Int(1)}), engine.ErrReadOnly)
+		for _, old := range [][]byte{nil, []byte("another")} {
+			ok, _, err := e.CompareAndSet(ctx, engine.Store, partition, item, old, []byte("v"))
+			require.False(t, ok)
+			require.ErrorIs(t, err, engine.ErrReadOnly)
+		}
+	}
+	require.Equal(t, rows, stageRows(t, e))
+	require.ErrorIs(t, e.Compact(ctx), engine.ErrReadOnly)
+	copied := filepath.Join(t.TempDir(), "copy")
+	require.ErrorIs(t, e.Checkpoint(copied), engine.ErrReadOnly)
+	require.NoDirExists(t, copied)
+	require.NoError(t, e.Close())
+	require.Equal(t, before, snapshotOf(t, dir))
+}
+
+// TestLookAndWrite has one directory open for writing, or for reading, by one process: the other one is refused, and none
+// is disturbed. (Locks of the operating system between processes: see TestLookingCommands of cmd/cassia.)
+func TestLookAndWrite(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	opts := DefaultOptions()
+	reading := opts
+	reading.ReadOnly = true
+	_, err := Open(dir, reading)
+	require.ErrorIs(t, err, ErrNoData)
+	require.NoDirExists(t, dir)
+	e, err := Open(dir, opts)
+	require.NoError(t, err)
+	_, err = Open(dir, reading)
+	require.ErrorIs(t, err, engine.ErrLocked)
+	require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
+	require.NoError(t, e.Close())
+	for range 2 {
+		a, b := looked(t, opts, dir), looked(t, opts, dir)
+		require.NoError(t, a.Close())
+		_, err = Open(dir, opts)
+		require.ErrorIs(t, err, engine.ErrLocked)
+		require.Equal(t, 1, stageRows(t, b))
+		require.NoError(t, b.Close())
+		e, err = Open(dir, opts)
+		require.NoError(t, err)
+		require.NoError(t, e.Close())
+	}
+}
+
+// TestLookAtSomethingElse: a directory without an engine's data stays as it is, and what can't be read rightly is refused.
+func TestLookAtSomethingElse(t *testing.T) {
+	t.Parallel()
+	opts := DefaultOptions()
+	opts.ReadOnly = true
+	foreign := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(foreign, "a"), nil, 0o600))
+	for _, dir := range []string{t.TempDir(), foreign} {
+		before := snapshotOf(t, dir)
+		_, err := Open(dir, opts)
+		require.ErrorIs(t, err, ErrNoData)
+		require.Equal(t, before, snapshotOf(t, dir))
+	}
+	_, err := Open(filepath.Join(foreign, "a"), opts)
+	require.Error(t, err, "a file")
+
+	for what, damage := range map[string]func(dir string){
+		"a shortened log": func(dir string) {
+			logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+			require.NoError(t, err)
+			require.NoError(t, os.Truncate(logs[len(logs)-1], 0))
+		},
+		"no manifest": func(dir string) {
+			found, err := filepath.Glob(filepath.Join(dir, "*arker.manifest*"))
+			require.NoError(t, err)
+			manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+			require.NoError(t, err)
+			for _, name := range slices.Concat(found, manifests) {
+				require.NoError(t, os.Remove(name))
+			}
+		},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		e, err := Open(dir, DefaultOptions())
+		require.NoError(t, err)
+		require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
+		require.NoError(t, e.Close())
+		damage(dir)
+		before := snapshotOf(t, dir)
+		_, err = Open(dir, opts)
+		require.ErrorIs(t, err, engine.ErrCorrupt, what)
+		require.ErrorContains(t, err, "cassia restore", what)
+		require.Equal(t, before, snapshotOf(t, dir), what)
+	}
+}
+
+// TestLookAtOlderFiles reads what an earlier release of Pebble has written, which a start would upgrade, and leaves it so.
+func TestLookAtOlderFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := DefaultOptions()
+	db, err := pebbledb.Open(dir, &pebbledb.Options{Merger: newMerger(), FormatMajorVersion: pebbledb.FormatMinSupported, Logger: &logger{log: old.Logger, fail: func(error) {}}})
+	require.NoError(t, err)
+	require.NoError(t, db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync))
+	require.NoError(t, db.Close())
+	before := snapshotOf(t, dir)
+	e := looked(t, old, dir)
+	require.Equal(t, pebbledb.FormatMinSupported, e.db.FormatMajorVersion())
+	require.Zero(t, stageRows(t, e))
+	require.NoError(t, e.Close())
+	require.Equal(t, before, snapshotOf(t, dir))
+}
+
+// refusingFS is a file system of the operating system's that is mounted for reading only.
+type refusingFS struct {
+	vfs.FS
+	t testing.TB
+}
+
+var errReadOnlyMount = &fs.PathError{Op: "open", Err: errors.New("read-only file system")}
+
+func (f refusingFS) no(op string) error {
+	f.t.Error("asked to", op)
+	return errReadOnlyMount
+}
+
+func (f refusingFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, f.no("create")
+}
+func (f refusingFS) Link(string, string) error          { return f.no("link") }
+func (f refusingFS) Remove(string) error                { return f.no("remove") }
+func (f refusingFS) RemoveAll(string) error             { return f.no("remove") }
+func (f refusingFS) Rename(string, string) error        { return f.no("rename") }
+func (f refusingFS) MkdirAll(string, os.FileMode) error { return f.no("make directories") }
+func (f refusingFS) Lock(string) (io.Closer, error)     { return nil, f.no("lock") }
+func (f refusingFS) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
+	return nil, f.no("open to write")
+}
+
+func (f refusingFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, f.no("reuse")
+}
+
+// TestLookAtReadOnlyMount asks a file system for nothing that one that is mounted for reading only refuses.
+func TestLookAtReadOnlyMount(t *testing.T) {
+	t.Parallel()
+	dir, rows := killedDirectory(t, true)
+	opts := DefaultOptions()
+	opts.FS = refusingFS{vfs.Default, t}
+	e := looked(t, opts, dir)
+	require.Equal(t, rows, stageRows(t, e))
+	_, _, err := e.VerifyFiles(ctx, func(problem string) { t.Error(problem) })
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+}

@@ -1,0 +1,24 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package pebble
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// readLock takes a read lock on a file that exists. A file system that knows no locks has none to take.
+func readLock(name string) (io.Closer, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_RDLCK, Whence: io.SeekStart})
+	if err != nil && !errors.Is(err, syscall.ENOLCK) && !errors.Is(err, syscall.EINVAL) {
+		return nil, errors.Join(fmt.Errorf("lock held by another process: %w", err), f.Close())
+	}
+	return f, nil
+}
