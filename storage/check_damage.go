@@ -36,7 +36,7 @@ func (c *checker) goOn(err error) error {
 
 // files verifies the engine's files: what can't be read there may belong to rows that nothing leads to any more.
 func (c *checker) files() (err error) {
-	if v, ok := c.s.eng.(verifier); ok {
+	if v, ok := engine.As[verifier](c.s.eng); ok {
 		c.stats.Files, c.stats.FileBytes, err = v.VerifyFiles(c.ctx, func(problem string) { c.report("%s", problem) })
 	}
 	return err

@@ -151,6 +151,9 @@ func (s *Store) doClock() string {
 // believed returns nil if this process' clock is believed, so that it may remove data: hide, drop, delete, clean, move
 // marks, or take over what is another's. Otherwise it returns an error that wraps ErrClock.
 func (s *Store) believed() error {
+	if err := s.mayChange(); err != nil {
+		return err
+	}
 	c := &s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,6 +176,14 @@ func (s *Store) believed() error {
 	return err
 }
 
+// mayChange says why nothing may be written at all: the store was opened to look at it.
+func (s *Store) mayChange() error {
+	if s.opts.ReadOnly {
+		return engine.ErrReadOnly
+	}
+	return nil
+}
+
 // MayRemove says why this process may not remove anything, nor take over what is another's: its clock isn't believed.
 func (s *Store) MayRemove() error { return s.believed() }
 
@@ -180,7 +191,7 @@ func (s *Store) MayRemove() error { return s.believed() }
 // by the earlier time (see times), so that nothing is too old for its window, and the head doesn't grow.
 func (s *Store) maySeal() error {
 	if !s.opts.Shared {
-		return nil
+		return s.mayChange()
 	}
 	return s.believed()
 }

@@ -78,7 +78,7 @@ func (s *Store) readClock(ctx context.Context) (beat clockBeat, found bool, err 
 func (s *Store) openClock(ctx context.Context) error {
 	c := &s.clock
 	c.alone = !s.opts.Shared
-	c.theirs, _ = s.eng.(engine.Clock)
+	c.theirs, _ = engine.As[engine.Clock](s.eng)
 	c.start(&s.opts)
 	beat, found, err := s.readClock(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Store) keepSeen(ctx context.Context) error {
 	s.look()
 	due := c.seen-c.kept >= keepInterval || c.told
 	c.mu.Unlock()
-	if !due {
+	if !due || s.opts.ReadOnly {
 		return nil
 	}
 	if s.opts.Shared { // Others measure the same time.

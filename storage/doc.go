@@ -56,6 +56,7 @@
 //
 // # Rules that everything here keeps
 //
+//   - Who only looks changes nothing: a store that is opened ReadOnly writes no row (decisions/019).
 //   - A sample is acknowledged when it is durable and visible, not before (I1, I3).
 //   - A key names one content for ever, or the row converges: order of arrival changes no answer (I2).
 //   - The sealer writes before it marks, marks before it deletes, and deletes exactly what it read (I4).

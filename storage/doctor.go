@@ -152,6 +152,7 @@ func (d *DamagedRow) String() string {
 // is built. It reads some rows of each slot that may wait, the blobs of those that are over up to a bound, and
 // the small tables. It returns ErrNoStore and ErrNewerFormat as Open does.
 func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Condition, error) {
+	eng = engine.ReadOnly(eng)
 	have, _, err := readSettings(ctx, eng)
 	if err != nil {
 		return nil, err
@@ -188,7 +189,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 
 // files verifies the engine's files, where they are this process'.
 func (x *examiner) files(ctx context.Context) (err error) {
-	if v, ok := x.s.eng.(verifier); ok {
+	if v, ok := engine.As[verifier](x.s.eng); ok {
 		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, x.c.unreadable)
 	}
 	return err
@@ -196,7 +197,7 @@ func (x *examiner) files(ctx context.Context) (err error) {
 
 // knownFiles tells what the engine has met of damage.
 func (x *examiner) knownFiles(context.Context) error {
-	if e, ok := x.s.eng.(interface{ DamagedFiles() []string }); ok {
+	if e, ok := engine.As[interface{ DamagedFiles() []string }](x.s.eng); ok {
 		for _, problem := range e.DamagedFiles() {
 			x.c.unreadable(problem)
 		}
@@ -211,7 +212,7 @@ func (x *examiner) clock(ctx context.Context) error {
 		return err
 	}
 	x.s.clock.kept = time.Duration(beat.SeenMS) * time.Millisecond
-	if _, ok := x.s.eng.(engine.Clock); ok {
+	if _, ok := engine.As[engine.Clock](x.s.eng); ok {
 		return nil
 	}
 	x.c.ClockSeen = time.UnixMilli(beat.ClockMS)

@@ -79,7 +79,7 @@ func (p *processes) run(ctx context.Context) {
 	}
 }
 
-// beat writes the process' row, and looks at the periods and at the engine's clock.
+// beat writes the process' row, unless it only looks, and looks at the periods and at the engine's clock.
 func (p *processes) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
@@ -91,15 +91,10 @@ func (p *processes) beat(ctx context.Context) error {
 	self.Beat, self.Leaving, self.Doubted = p.beats, p.leaving, doubted
 	p.mu.Unlock()
 	self.ClockMS = now.UnixMilli()
-	value, err := json.Marshal(self)
-	if err != nil {
-		return err
-	}
-	err = p.s.eng.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: processesPartition(), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(p.s.writer)}, Timestamp: self.Beat, Expires: now.Add(processLife).Unix(), Value: value,
-	}}}})
-	if err != nil {
-		return fmt.Errorf("storage: writing this process' row: %w", err)
+	if !p.s.opts.ReadOnly {
+		if err := p.tell(ctx, &self, now); err != nil {
+			return err
+		}
 	}
 	if self.Beat%periodBeats == 0 {
 		if err := p.s.refreshPeriods(ctx); err != nil {
@@ -117,6 +112,21 @@ func (p *processes) beat(ctx context.Context) error {
 	p.last = now
 	p.mu.Unlock()
 	return p.s.keepSeen(ctx)
+}
+
+// tell writes the process' row.
+func (p *processes) tell(ctx context.Context, self *Process, now time.Time) error {
+	value, err := json.Marshal(self)
+	if err != nil {
+		return err
+	}
+	err = p.s.eng.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: processesPartition(), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(p.s.writer)}, Timestamp: self.Beat, Expires: now.Add(processLife).Unix(), Value: value,
+	}}}})
+	if err != nil {
+		return fmt.Errorf("storage: writing this process' row: %w", err)
+	}
+	return nil
 }
 
 // Elapsed is how long it is since a time was read from the clock, at least: a machine that was suspended
@@ -159,7 +169,7 @@ func (s *Store) mayAcknowledge(started time.Time) error {
 // again it would be written. A store's only process takes samples with a clock that isn't believed, too.
 func (s *Store) mayWrite() error {
 	if !s.opts.Shared {
-		return nil
+		return s.mayChange()
 	}
 	return s.believed()
 }

@@ -61,9 +61,9 @@ var (
 // openSettings reads the store's settings, or writes them if the store is new. Whoever writes first wins.
 // created says whether they were written.
 func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s settings, created bool, err error) {
-	if opts.Slot == 0 {
+	if opts.Slot == 0 || opts.ReadOnly {
 		have, _, err := readSettings(ctx, eng)
-		if err != nil {
+		if err != nil || opts.ReadOnly {
 			return have, false, err
 		}
 		have, err = withClasses(ctx, eng, opts, have)

@@ -62,6 +62,9 @@ type Options struct {
 	Slot time.Duration
 	// Partitions spread the work of sealing. Default 16.
 	Partitions int
+	// ReadOnly opens a store to look at it: nothing is written, nobody hears of it, and whatever would write returns
+	// engine.ErrReadOnly. What the store was created with is taken as it is. Default false.
+	ReadOnly bool
 	// AnySettings takes a store as it was created, and uses Slot and Partitions only to create one.
 	AnySettings bool
 	// Retention is how long raw samples are kept; 0: for ever. Default 30 days.
@@ -224,6 +227,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
+	if opts.ReadOnly {
+		eng = engine.ReadOnly(eng)
+	}
 	have, isNew, err := openSettings(ctx, eng, opts)
 	if err != nil {
 		return nil, err
@@ -234,7 +240,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head.classOf = s.classes.of
-	if e, ok := eng.(expirer); ok {
+	if e, ok := engine.As[expirer](eng); ok {
 		s.expiring = e.ExpiresRows()
 	}
 	if opts.seams.writer != "" {
@@ -267,9 +273,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	})
 	switch {
 	case opts.seams.still:
-	case opts.Shared:
+	case opts.Shared: // To look at it needs the others' periods and the engine's clock, too.
 		s.running.Go(func() { s.processes.run(s.background) })
-	default:
+	case !opts.ReadOnly:
 		s.running.Go(func() { s.runClock(s.background) })
 	}
 	return s, nil

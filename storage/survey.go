@@ -80,7 +80,7 @@ func (s *Store) countSeals(ctx context.Context, tenant string, deleted deletions
 
 // bytesOf returns about what a tenant's rows of a window take.
 func (s *Store) bytesOf(ctx context.Context, tenant string, window int64) (total int64, err error) {
-	m, ok := s.eng.(measurer)
+	m, ok := engine.As[measurer](s.eng)
 	if !ok {
 		return -1, nil
 	}
@@ -97,7 +97,7 @@ func (s *Store) bytesOf(ctx context.Context, tenant string, window int64) (total
 
 // TableBytes returns about what each table takes, by name; nil: the engine can't tell.
 func (s *Store) TableBytes(ctx context.Context) (map[string]int64, error) {
-	m, ok := s.eng.(measurer)
+	m, ok := engine.As[measurer](s.eng)
 	if !ok {
 		return nil, nil
 	}

@@ -1,0 +1,189 @@
+package storage
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// neverWritten is an engine that no store may write to.
+type neverWritten struct {
+	engine.Engine
+	t testing.TB
+}
+
+func (e neverWritten) Write(_ context.Context, batches []engine.Batch) error {
+	e.t.Error("written:", batches)
+	return engine.ErrReadOnly
+}
+
+func (e neverWritten) Drop(_ context.Context, t *engine.Table, _ engine.Key) error {
+	e.t.Error("dropped:", t)
+	return engine.ErrReadOnly
+}
+
+func (e neverWritten) CompareAndSet(_ context.Context, t *engine.Table, _, _ engine.Key, _, _ []byte) (bool, []byte, error) {
+	e.t.Error("compared and set:", t)
+	return false, nil, engine.ErrReadOnly
+}
+
+// told is all that tools tell of a store.
+type told struct {
+	Samples  map[string][]sample
+	Check    CheckStats
+	Overview []string
+	Kept     []Kept
+	Changes  []HorizonChange
+}
+
+func (ts *testStore) told() (found told) {
+	ts.t.Helper()
+	ctx := ts.t.Context()
+	var err error
+	found.Samples = ts.all("ann")
+	found.Check, err = ts.Check(ctx, func(problem string) { ts.t.Error(problem) })
+	require.NoError(ts.t, err)
+	require.NoError(ts.t, ts.Overview(ctx, func(line string) { found.Overview = append(found.Overview, line) }))
+	found.Kept, err = ts.Kept(ctx)
+	require.NoError(ts.t, err)
+	found.Changes, err = ts.HorizonChanges(ctx)
+	require.NoError(ts.t, err)
+	return found
+}
+
+// openOn opens a store on an engine, by the clock of the bubble.
+func openOn(t *testing.T, eng engine.Engine, o Options) *testStore {
+	o.Elapsed = nil
+	s, err := Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	require.NoError(t, s.WaitReady(t.Context()))
+	return &testStore{Store: s, t: t, opts: o, eng: eng}
+}
+
+// fill writes two days of which one is sealed, and deletes some of it.
+func (ts *testStore) fill() {
+	ts.t.Helper()
+	ctx, now := ts.t.Context(), ts.opts.Now()
+	old := labels.FromStrings("__name__", "old", "job", "a")
+	for hour := range 48 {
+		ts.write("ann", upLabels, sample{now.Add(time.Duration(hour-48) * time.Hour).UnixMilli(), float64(hour)})
+		ts.write("ann", old, sample{now.Add(time.Duration(hour-48) * time.Hour).UnixMilli(), float64(hour)})
+	}
+	require.NoError(ts.t, ts.SealAll(ctx))
+	require.NoError(ts.t, ts.Delete(ctx, "ann", now.Add(-40*time.Hour).UnixMilli(), now.Add(-30*time.Hour).UnixMilli(), labels.MustNewMatcher(labels.MatchEqual, "job", "a")))
+	ts.write("ann", upLabels, sample{now.Add(-time.Minute).UnixMilli(), 1})
+	ts.write("ann", old, sample{now.Add(-72 * time.Hour).UnixMilli(), 1})
+	_, err := ts.Expire(ctx)
+	require.NoError(ts.t, err)
+}
+
+// refusesWrites tries everything that changes a store.
+func (ts *testStore) refusesWrites() {
+	ts.t.Helper()
+	ctx := ts.t.Context()
+	b := ts.NewBatch("ann")
+	s, err := b.Define([]byte(upLabels.String()), upLabels)
+	require.NoError(ts.t, err)
+	require.NoError(ts.t, b.Float(s, ts.opts.Now().UnixMilli(), 0, 1))
+	require.ErrorIs(ts.t, b.Commit(ctx), engine.ErrReadOnly)
+	require.ErrorIs(ts.t, ts.SealAll(ctx), engine.ErrReadOnly)
+	require.ErrorIs(ts.t, ts.Delete(ctx, "ann", 0, maxTime, labels.MustNewMatcher(labels.MatchEqual, "job", "node")), engine.ErrReadOnly)
+	require.ErrorIs(ts.t, ts.TellRetention(ctx), engine.ErrReadOnly)
+	_, err = ts.SetPeriod(ctx, Period{Partitions: 2 * ts.Partitions()}, time.Time{})
+	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
+	leases, err := ts.Leases(ctx)
+	require.NoError(ts.t, err)
+	_, _, err = ts.Take(ctx, 0, leases[0], "somebody")
+	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
+	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), ts.opts.Now()), engine.ErrReadOnly)
+}
+
+// TestLookAtStore opens a store of one process to look at it, with a clock that is 60 days ahead, named by an operator and not, after an earlier
+// release, and with other flags: what is told is what an ordinary start tells, and no row is written, however long it is open.
+func TestLookAtStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, change := range map[string]func(o *Options){
+			"as it was":      func(*Options) {},
+			"a clock ahead":  func(o *Options) { o.Now = func() time.Time { return time.Now().Add(60 * 24 * time.Hour) } },
+			"a clock behind": func(o *Options) { o.Now = func() time.Time { return time.Now().Add(-60 * 24 * time.Hour) } },
+			"as it was named": func(o *Options) {
+				o.Now = func() time.Time { return time.Now().Add(60 * 24 * time.Hour) }
+				o.Today = o.Now().Truncate(24 * time.Hour)
+			},
+			"other flags": func(o *Options) {
+				o.Retention, o.AddClasses = 36*time.Hour, true
+				o.Classes = []Class{{Name: "x", Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", "a")}}}}
+			},
+			"another slot": func(o *Options) { o.Slot, o.Partitions = time.Hour, 1 },
+		} {
+			inner := memory.New()
+			ts := openOn(t, inner, DefaultOptions())
+			ts.fill()
+			require.NoError(t, ts.Store.Close())
+			before := inner.All()
+
+			o := DefaultOptions()
+			change(&o)
+			o.ReadOnly = true
+			look := openOn(t, neverWritten{inner, t}, o)
+			found := look.told()
+			look.refusesWrites()
+			time.Sleep(10 * time.Minute) // of the bubble
+			require.NoError(t, look.keepSeen(t.Context()))
+			require.NoError(t, look.Store.Close())
+			require.Equal(t, before, inner.All(), name)
+
+			o.ReadOnly, o.AnySettings, o.AddClasses = false, true, false
+			ts = openOn(t, inner, o)
+			after := ts.told()
+			require.Equal(t, after.Samples, found.Samples, name)
+			require.Equal(t, after.Check, found.Check, name)
+			require.Equal(t, after.Overview, found.Overview, name)
+			require.Len(t, found.Kept, len(after.Kept), name)
+			require.Len(t, found.Changes, len(after.Changes), name)
+			require.NotEmpty(t, found.Samples, name)
+			require.NoError(t, ts.Store.Close())
+		}
+		_, err := Open(t.Context(), memory.New(), func() Options { o := DefaultOptions(); o.ReadOnly = true; return o }())
+		require.ErrorIs(t, err, ErrNoStore)
+	})
+}
+
+// TestLookAtSharedStore looks at a store that another process uses: it isn't told of, writes nothing, and sees what is
+// acknowledged meanwhile, periods included.
+func TestLookAtSharedStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memory.New()
+		o := DefaultOptions()
+		o.Shared = true
+		ts := openOn(t, &clockedEngine{inner, time.Now}, o)
+		ts.fill()
+		o.ReadOnly = true
+		look := openOn(t, &clockedEngine{neverWritten{inner, t}, time.Now}, o)
+		require.Equal(t, ts.told(), look.told())
+		look.refusesWrites()
+		for range 3 {
+			time.Sleep(10 * time.Minute)
+			ts.write("ann", upLabels, sample{time.Now().UnixMilli(), 1})
+			require.Equal(t, ts.all("ann"), look.all("ann"))
+			require.NoError(t, ts.SealAll(t.Context()))
+			require.Equal(t, ts.all("ann"), look.all("ann"))
+		}
+		_, err := ts.SetPeriod(t.Context(), Period{Partitions: 2 * ts.Partitions()}, time.Time{})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.Equal(t, ts.Periods(), look.Periods())
+		processes, err := look.Processes(t.Context())
+		require.NoError(t, err)
+		require.Len(t, processes, 1)
+		require.NoError(t, look.Store.Close())
+		require.NoError(t, ts.Store.Close())
+	})
+}
