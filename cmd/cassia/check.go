@@ -10,11 +10,15 @@ import (
 )
 
 func addCheck(app *kingpin.Application) subcommand {
-	cmd := app.Command("check", "Verify everything that is stored, and name what is wrong. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("check", "Verify everything that is stored, and name what is wrong. Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
-	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
-	}}
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return checkAll(ctx, o) }}
+}
+
+// checkAll looks at every row, and at every file of a directory.
+func checkAll(ctx context.Context, o offline) error {
+	o.look = true
+	return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
 }
 
 // check prints what is wrong, and a line of what there is.
@@ -32,10 +36,11 @@ func check(ctx context.Context, o offline, s *storage.Store) error {
 }
 
 func addInspect(app *kingpin.Application) subcommand {
-	cmd := app.Command("inspect", "Show rows in words. Without a table: what is stored, in short. No server may be running on a directory; beside a cluster's it may run.")
+	cmd := app.Command("inspect", "Show rows in words. Without a table: what is stored, in short. Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
 	table := cmd.Arg("table", "Table to show rows of, such as raw or stage.").String()
 	fields := cmd.Arg("field=value", "Key of the partition, and optionally the first fields of the rows' keys, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
+	o.look = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		line := func(s string) { fmt.Println(s) }
 		return o.withStore(ctx, func(s *storage.Store) error {

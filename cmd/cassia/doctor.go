@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -141,6 +140,13 @@ func unopened(err error) doctor.Finding {
 	}
 }
 
+func noStoreYet() doctor.Finding {
+	return doctor.Finding{
+		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere",
+		Do: "the first `cassia serve` makes it",
+	}
+}
+
 // store looks at the store in an engine; nil: it can't be read.
 func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *storage.Condition {
 	c, err := storage.Examine(ctx, eng, storage.ExamineOptions{
@@ -149,10 +155,7 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 	})
 	switch {
 	case errors.Is(err, storage.ErrNoStore):
-		x.add(doctor.Finding{
-			Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere",
-			Do: "the first `cassia serve` makes it",
-		})
+		x.add(noStoreYet())
 		return nil
 	case errors.Is(err, engine.ErrUnavailable):
 		x.add(doctor.Finding{
@@ -184,14 +187,13 @@ func (x *examination) directory(ctx context.Context) {
 		Level: doctor.OK,
 		What:  "not looked at, for a directory belongs to one process: nodes, replication, commit log, schema, clocks, processes, leases",
 	})
-	// The engine would make a store of a directory without one.
-	if found, err := filepath.Glob(filepath.Join(x.Path, "MANIFEST-*")); err != nil || len(found) == 0 {
-		x.add(doctor.Finding{Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere", Do: "the first `cassia serve` makes it"})
+	o := pebble.DefaultOptions()
+	o.Logger, o.ReadOnly = slog.New(slog.DiscardHandler), true
+	eng, err := pebble.Open(x.Path, o)
+	if errors.Is(err, pebble.ErrNoData) {
+		x.add(noStoreYet())
 		return
 	}
-	o := pebble.DefaultOptions()
-	o.Logger = slog.New(slog.DiscardHandler)
-	eng, err := pebble.Open(x.Path, o)
 	if errors.Is(err, engine.ErrLocked) {
 		x.add(doctor.Finding{
 			Level: doctor.Note, What: "a process has it open, so the store can't be looked at from outside", Why: "waiting work and damage aren't known",

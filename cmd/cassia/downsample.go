@@ -27,7 +27,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 	start := cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: with the oldest.").String()
 	end := cmd.Flag("end", "Where to end. Default: with the newest.").String()
 	settle := cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").String()
-	dry := cmd.Flag("dry-run", "Only list what would be done.").Bool()
+	dry := cmd.Flag("dry-run", "Only list what would be done. Nothing is changed.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		r, err := rangeOf(*start, *end, *settle)
 		if err != nil {
@@ -36,6 +36,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 		if o.retention, err = kept(o.Kind); err != nil {
 			return err
 		}
+		o.look = *dry
 		err = o.withStore(ctx, func(s *storage.Store) error {
 			if known := s.ClassNames(); len(known) > 0 && len(o.retention.Classes) == 0 {
 				return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", o.Where(), strings.Join(known, ", "))

@@ -25,6 +25,8 @@ type openedEngine interface {
 type openOptions struct {
 	cacheBytes int64 // of Pebble's blocks; 0: its default
 	log        *slog.Logger
+	// look opens files for reading only.
+	look bool
 	// onFatal is told when the engine takes no more writes.
 	onFatal func(error)
 }
@@ -38,10 +40,10 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	if o.cacheBytes > 0 {
 		po.CacheBytes = o.cacheBytes
 	}
-	po.Logger, po.OnFatal = o.log.With("component", "pebble"), o.onFatal
+	po.Logger, po.OnFatal, po.ReadOnly = o.log.With("component", "pebble"), o.onFatal, o.look
 	e, err := pebble.Open(c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, inUseError{c.Where()}
+		return nil, inUseError{c.Where(), o.look}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Where(), err)
@@ -50,9 +52,15 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 }
 
 // inUseError says that another process has a directory open. It is an engine.ErrLocked.
-type inUseError struct{ where string }
+type inUseError struct {
+	where string
+	look  bool
+}
 
 func (e inUseError) Error() string {
+	if e.look {
+		return e.where + ": another process has it open; stop that one, or take a backup, which a server makes while it runs (cassia backup), and look at that"
+	}
 	return e.where + ": another process has it open; stop that one, or choose another directory"
 }
 

@@ -39,6 +39,7 @@ func addExport(app *kingpin.Application) subcommand {
 	cmd := app.Command("export", "Write samples for other programs: as blocks of Prometheus' TSDB, OpenMetrics, JSON lines as VictoriaMetrics has them, or CSV. "+
 		"Nothing is changed. Servers may run: one that uses the directory makes a snapshot of it, which is exported and removed.")
 	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
+	e.look = true
 	cmd.Flag("format", "What to write: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
 	cmd.Flag("output", "Where to: a new file; an empty or new folder, named with a / at its end, for a file a day, which blocks always need; or - for standard output, the default.").
 		Short('o').Default("-").StringVar(&e.output)

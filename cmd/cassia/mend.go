@@ -9,7 +9,6 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/cassia-db/cassia/cmd/internal/config"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -57,5 +56,5 @@ func (m *mending) run(ctx context.Context, from, backup, dir string, verify bool
 		return nil
 	}
 	o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: dir}}
-	return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
+	return checkAll(ctx, o)
 }

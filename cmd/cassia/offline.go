@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
 )
 
 // offline is for commands that work on stored data by themselves: on a directory while no server does, on a
@@ -22,6 +23,8 @@ type offline struct {
 	retention config.Retention
 	// queryBytes bounds what one query may read; 0: the store's default.
 	queryBytes int64
+	// look opens the store to look at it: nothing is changed, no file and no row.
+	look bool
 	// create makes a directory or a keyspace, and a store of the default settings, where there is none.
 	create bool
 }
@@ -47,13 +50,16 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	eng, err := openEngine(ctx, o.Engine, openOptions{log: log})
+	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, look: o.look})
+	if errors.Is(err, pebble.ErrNoData) {
+		return wrong(storage.ErrNoStore)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
-	so.Logger, so.Elapsed, so.Today = log, elapsed, o.Today
+	so.Logger, so.Elapsed, so.Today, so.ReadOnly = log, elapsed, o.Today, o.look
 	if o.create {
 		so.AnySettings = true
 	} else {

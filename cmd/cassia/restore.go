@@ -40,7 +40,7 @@ func addRestore(app *kingpin.Application) subcommand {
 			return nil
 		}
 		o := offline{Engine: &config.Engine{Kind: config.EnginePebble, Path: *dir}}
-		return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
+		return checkAll(ctx, o)
 	}}
 }
 

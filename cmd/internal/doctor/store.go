@@ -79,7 +79,7 @@ func processes(c *storage.Condition) (found []Finding) {
 	does := map[string]bool{}
 	for _, p := range c.Processes {
 		if p.StartedMS == 0 {
-			continue // a command, such as `cassia check`: it tells the others that it reads
+			continue // a command, such as `cassia downsample`: it tells the others that it reads
 		}
 		name := fmt.Sprintf("%s (%s)", p.Name, p.Target)
 		if p.Alive {
