@@ -59,6 +59,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/debug/pprof/cmdline", 200, ""},
 		{"POST", "/api/v1/write", 200, "default"},
 		{"GET", "/api/v1/query", 200, "default"},
+		{"GET", "/api/v1/status/active_queries", 200, "default"},
+		{"DELETE", "/t/a/api/v1/status/active_queries/1", 200, "a"},
 		{"GET", "/nothing", 404, "not found"},
 		{"GET", "/-/downsample", 200, `"waiting_slots": 3`},
 		{"POST", "/-/downsample", 405, ""},

@@ -51,7 +51,8 @@ func (h *handler) routes() []Route {
 		{Path: "/api/v1/write", Name: "/api/v1/write", Role: Write, Tenant: true, Handler: h.Write},
 		// The API counts the requests of its routes itself.
 		{Path: "/api/v1/", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
-		// Queries can be stopped there.
+		// Queries are listed there, and can be stopped below.
+		{Path: "/api/v1/status/active_queries", Role: Read, Tenant: true, Handler: h.API, Preflight: true},
 		{Path: "/api/v1/status/active_queries/", Role: Read, Tenant: true, Handler: h.API, Preflight: true, Changes: true},
 		{Path: "/api/v1/admin/", Role: Admin, Tenant: true, Handler: h.API, Preflight: true},
 		// A snapshot is of all tenants.
