@@ -27,6 +27,9 @@ type Options struct {
 	MaxSamples int
 	// MaxConcurrency bounds the queries that run at once. Default 20.
 	MaxConcurrency int
+	// UnreadBytes bounds what answers take in memory until they are read: above it, queries wait. 0: nothing does. Default
+	// 256 MiB.
+	UnreadBytes int64
 	// LookbackDelta is how old a sample may be to count as current. Default 5 minutes.
 	LookbackDelta time.Duration
 	// Limiter holds tenants to their limits; nil: they have none.
@@ -51,7 +54,7 @@ type Options struct {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Timeout: 2 * time.Minute, MaxSamples: 50_000_000, MaxConcurrency: 20, LookbackDelta: 5 * time.Minute,
+		Timeout: 2 * time.Minute, MaxSamples: 50_000_000, MaxConcurrency: 20, UnreadBytes: 256 << 20, LookbackDelta: 5 * time.Minute,
 		Parser: parser.Options{ExperimentalDurationExpr: true},
 		Logger: slog.New(slog.DiscardHandler),
 	}
@@ -68,7 +71,12 @@ type Engine struct {
 
 // NewEngine returns an evaluator. It is the caller's to close.
 func NewEngine(opts Options) *Engine {
-	gate := newGate(opts.MaxConcurrency, opts.Limiter)
+	gate := newGate(opts.MaxConcurrency, opts.UnreadBytes, opts.Limiter)
+	if opts.Registerer != nil {
+		opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "cassia_query_unread_bytes", Help: "What answers to queries take in memory, about, until clients have read them.",
+		}, func() float64 { return float64(gate.queries.holding()) }))
+	}
 	return &Engine{opts: opts, gate: gate, engine: promengine.NewEngine(promengine.EngineOpts{
 		Logger:                   opts.Logger,
 		Reg:                      opts.Registerer,

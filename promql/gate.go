@@ -35,13 +35,15 @@ type gate struct {
 	last    int
 }
 
-func newGate(maxConcurrency int, limiter *tenant.Limiter) *gate {
+func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *gate {
 	places := max(1, maxConcurrency)
-	return &gate{
+	g := &gate{
 		limiter: limiter, entered: map[int][]share{},
 		queries: newTurns(places, max(1, places/4), places*waitingPerRunning),
 		workers: newTurns(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
 	}
+	g.queries.bytes = unreadBytes
+	return g
 }
 
 // GetMaxConcurrent implements promql.QueryTracker.

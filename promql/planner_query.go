@@ -19,6 +19,7 @@ type query struct {
 
 	mu     sync.Mutex
 	cancel context.CancelFunc
+	unread *unread
 }
 
 // Exec implements promql.Query.
@@ -44,6 +45,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
 		q.plan.answer.complete(result, q.Stats().Samples)
 	}
+	q.unread = q.engine.gate.hold(ctx, result.Value)
 	short := w.missing()
 	if q.plan != nil {
 		short.merge(q.plan.short)
@@ -70,6 +72,12 @@ func (q *query) Cancel() {
 		q.cancel()
 	}
 	q.Query.Cancel()
+}
+
+// Close implements promql.Query: the result isn't used any more.
+func (q *query) Close() {
+	q.Query.Close()
+	q.unread.give()
 }
 
 // PlanOf tells how the parts of a query were computed, once it was executed. It is empty if none was found, or

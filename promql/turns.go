@@ -19,10 +19,14 @@ type turns struct {
 	places, extra int
 	// most bounds those that wait, of all tenants.
 	most int
+	// bytes bounds what those that have run hold; above it others wait. A tenant that holds nothing may have a quarter more,
+	// as it may of the places. 0: nothing does.
+	bytes int64
 
 	mu      sync.Mutex
 	running int
 	waiting int
+	held    int64
 	lines   map[string]*line
 	order   []*line // those with waiters; the first is asked first
 }
@@ -32,6 +36,7 @@ type line struct {
 	name    string
 	running int
 	limit   int // of running; 0: none
+	held    int64
 	queue   []*waiter
 }
 
@@ -118,12 +123,15 @@ func (t *turns) start(shares []share) (*waiter, error) {
 
 // mayRun says whether a query of these tenants may run now.
 func (t *turns) mayRun(lines []*line) bool {
-	idle := true
+	idle, empty := true, true
 	for _, l := range lines {
 		if l.limit > 0 && l.running >= l.limit {
 			return false
 		}
-		idle = idle && l.running == 0
+		idle, empty = idle && l.running == 0, empty && l.held == 0
+	}
+	if t.bytes > 0 && t.held >= t.bytes && (!empty || t.held >= t.bytes+t.bytes/4) {
+		return false
 	}
 	return t.running < t.places || idle && t.running < t.places+t.extra
 }
@@ -171,7 +179,7 @@ func (t *turns) drop(w *waiter) {
 // tidy forgets tenants that have nothing here.
 func (t *turns) tidy(lines []*line) {
 	for _, l := range lines {
-		if l.running == 0 && len(l.queue) == 0 && !t.named(l) {
+		if l.running == 0 && l.held == 0 && len(l.queue) == 0 && !t.named(l) {
 			delete(t.lines, l.name)
 		}
 	}
@@ -199,6 +207,33 @@ func (t *turns) leave(shares []share) {
 	for t.next() {
 	}
 	t.tidy(lines)
+}
+
+// hold counts bytes that tenants hold beyond their place; fewer than 0 are given back.
+func (t *turns) hold(shares []share, bytes int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held += bytes
+	lines := make([]*line, len(shares))
+	for i, s := range shares {
+		l := t.lines[s.name]
+		if l == nil {
+			l = &line{name: s.name}
+			t.lines[s.name] = l
+		}
+		l.held += bytes
+		lines[i] = l
+	}
+	for bytes < 0 && t.next() {
+	}
+	t.tidy(lines)
+}
+
+// holding returns the bytes that are held.
+func (t *turns) holding() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held
 }
 
 // next lets the first that may run do so, and puts its tenant at the end of the order.

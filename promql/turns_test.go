@@ -105,13 +105,54 @@ func TestFullQueueMakesRoomForOthers(t *testing.T) {
 	})
 }
 
+// What has run holds bytes: above the bound only those run that hold nothing, up to a quarter more.
+func TestTurnsWaitForBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(10, 0, 10)
+		turns.bytes = 100
+		run := func(name string, bytes int64) chan struct{} {
+			ran := make(chan struct{})
+			go func() {
+				require.NoError(t, turns.enter(t.Context(), of(name)))
+				turns.leave(of(name))
+				turns.hold(of(name), bytes)
+				close(ran)
+			}()
+			synctest.Wait()
+			return ran
+		}
+		waits := func(ran chan struct{}) {
+			t.Helper()
+			select {
+			case <-ran:
+				require.Fail(t, "it doesn't wait")
+			default:
+			}
+		}
+		<-run("many", 60)
+		<-run("many", 60) // It didn't know how much there would be.
+		next := run("many", 1)
+		waits(next)
+		<-run("one", 10) // 130 are above the quarter, too.
+		waits(run("another", 1))
+		turns.hold(of("many"), -60)
+		<-next
+		synctest.Wait()
+		require.EqualValues(t, 72, turns.holding())
+		for name, bytes := range map[string]int64{"many": 61, "one": 10, "another": 1} {
+			turns.hold(of(name), -bytes)
+		}
+		require.Empty(t, turns.lines)
+	})
+}
+
 func TestLimitsOfQueries(t *testing.T) {
 	table, err := tenant.ParseLimits([]byte("tenants: {a: {queries: 1, queries_waiting: 1}, b: {queries: 1}}"))
 	require.NoError(t, err)
 	limiter := tenant.NewLimiter(time.Now, nil)
 	limiter.Set(table)
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10, limiter)
+		g := newGate(10, 0, limiter)
 		a, ab := tenant.Into(t.Context(), "a"), tenant.Into(t.Context(), "a|b")
 		one, err := g.Insert(a, "")
 		require.NoError(t, err)

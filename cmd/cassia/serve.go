@@ -269,7 +269,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout, o.MaxSamples, o.MaxConcurrency, o.LookbackDelta = p.c.QueryTimeout, p.c.MaxSamples, p.c.MaxConcurrency, p.c.LookbackDelta
-	o.LogSlowerThan = p.c.LogSlowerThan
+	o.LogSlowerThan, o.UnreadBytes = p.c.LogSlowerThan, p.c.UnreadBytes
 	f := p.c.Features
 	o.Parser, o.PerStepStats, o.DelayedNameRemoval, o.StartTimestamps = f.Parser, f.PerStepStats, f.DelayedNameRemoval, f.StartTimestamps
 	o.Limiter = p.limiter

@@ -50,7 +50,7 @@ type Config struct {
 	// LogSlowerThan is from when on a query is logged; 0: none is.
 	LogSlowerThan              time.Duration
 	MaxSamples, MaxConcurrency int
-	QueryBytes                 int64
+	QueryBytes, UnreadBytes    int64
 	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
 	CounterSuffixes []string
 	Features        Features
@@ -101,6 +101,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("query.lookback-delta", "How old a sample may be and still count as current.").Default("5m").StringVar(&c.lookback)
 	cmd.Flag("query.log-slower-than", "Queries that take longer get a line in the log; 0: none does.").Default("10s").StringVar(&c.slower)
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
+	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of the memory.", shares.Query, &c.UnreadBytes)
 	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)
 	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
 

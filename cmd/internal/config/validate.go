@@ -156,6 +156,7 @@ func (c *Config) checkQuery() error {
 		limit{"query.max-samples", int64(c.MaxSamples), 1, ""},
 		limit{"query.max-concurrency", int64(c.MaxConcurrency), 1, ""},
 		limit{"query.max-bytes", c.QueryBytes, 1 << 20, " (1MiB)"},
+		limit{"query.unread-bytes", c.UnreadBytes, 1 << 20, " (1MiB)"},
 	)
 }
 

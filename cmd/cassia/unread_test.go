@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+)
+
+// Clients that never read their answers hold a bounded part of the memory, whatever their number; others wait for their
+// turn, and are answered when those have gone.
+func TestUnreadAnswers(t *testing.T) {
+	const (
+		clients, places = 12, 2
+		series, steps   = 100, 10_000
+		limit           = 16 << 20
+		answer          = series * (steps*48 + 200) // at most, see promql/unread.go
+	)
+	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--query.max-concurrency=", places), fmt.Sprint("--query.unread-bytes=", limit))
+	at := time.Now().Truncate(time.Second)
+	var request prompb.WriteRequest
+	for i := range series {
+		request.Timeseries = append(request.Timeseries, prompb.TimeSeries{
+			Labels:  []prompb.Label{{Name: "__name__", Value: "unread"}, {Name: "i", Value: fmt.Sprint(i)}},
+			Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: float64(i)}},
+		})
+	}
+	body, err := request.Marshal()
+	require.NoError(t, err)
+	code, text := r.post(t, "/api/v1/write", snappy.Encode(nil, body))
+	require.Equal(t, http.StatusNoContent, code, text)
+	require.Equal(t, "100", r.value(t, "count(unread)", at))
+
+	unread := func() float64 {
+		_, metrics := r.get(t, "/metrics")
+		return metric(t, metrics, "cassia_query_unread_bytes")
+	}
+	waiting := func() int64 {
+		_, text := r.get(t, "/api/v1/status/limits")
+		var list struct {
+			Data []struct{ Used map[string]int64 }
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &list), text)
+		return list.Data[0].Used["queries_waiting"]
+	}
+	query := url.Values{"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"}}
+	var hangUp []func() error
+	for range clients {
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
+		require.NoError(t, err)
+		hangUp = append(hangUp, conn.Close)
+		_, err = fmt.Fprintf(conn, "GET /api/v1/query_range?%s HTTP/1.1\r\nHost: localhost\r\n\r\n", query.Encode())
+		require.NoError(t, err)
+	}
+	// As many as there are places began before there was anything unread.
+	require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places }, patience, 5*time.Millisecond)
+	require.LessOrEqual(t, unread(), float64(limit+places*answer))
+	for _, end := range hangUp {
+		require.NoError(t, end())
+	}
+	require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, patience, 5*time.Millisecond)
+	require.Equal(t, "100", r.value(t, "count(unread)", at))
+}
