@@ -289,17 +289,7 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 				if <-r.ready; r.store == nil {
 					return
 				}
-				if !r.store.clock.keeping.TryLock() { // The call keeps the clock's row: a second one would wait for it, in the same goroutine.
-					return
-				}
-				r.store.clock.keeping.Unlock()
-				if r.store.follower.slept() > deleteRests/2 { // It lets go of what was sealed meanwhile, when the call's commit is through.
-					if !r.store.commitMu.TryLock() {
-						return
-					}
-					r.store.commitMu.Unlock()
-				}
-				if verb == "query" && kind != "query" && r.model.begun() > 0 { // It may have to seal, for a delete.
+				if r.waitsFor(kind, verb) {
 					return
 				}
 			}
@@ -309,6 +299,46 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 		}
 	}
 	return hooks
+}
+
+// waitsFor says whether what happens within a call of the same process would wait for that call, in the same goroutine:
+// for the clock's row, for a commit or for a seal. In a server it goes on when the call is through.
+func (r *protocolRun) waitsFor(kind, verb string) bool {
+	s := r.store
+	if held(&s.clock.keeping) {
+		return true
+	}
+	sealing := held(&s.deletes.cleaning, &s.deletes.taking, &s.deletes.learning)
+	for i := range s.sealMu {
+		sealing = sealing || held(&s.sealMu[i])
+	}
+	switch verb {
+	case "seal", "round", "sealall":
+		return sealing
+	case "query":
+		// After a day it lets go of what was sealed meanwhile, when no commit is under way.
+		if s.follower.slept() > deleteRests/2 && held(&s.commitMu) {
+			return true
+		}
+		return r.model.begun() > 0 && (kind != "query" || sealing) // It may have to seal, for a delete.
+	}
+	return false
+}
+
+type tryLocker interface {
+	sync.Locker
+	TryLock() bool
+}
+
+// held says whether any of these is locked.
+func held(locks ...tryLocker) bool {
+	return slices.ContainsFunc(locks, func(mu tryLocker) bool {
+		if !mu.TryLock() {
+			return true
+		}
+		mu.Unlock()
+		return false
+	})
 }
 
 func (s *sharedRun) nested(r, other *protocolRun, op string) error {
