@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
@@ -184,4 +185,34 @@ func TestStatusIsJSON(t *testing.T) {
 	}
 	require.IsType(t, []any{}, have["rollups"].(map[string]any)["first"])
 	require.NotContains(t, have, "last_round", "there was none")
+}
+
+// A head that takes no more samples gets room by the next round, though no slot is over.
+func TestFullHeadIsSealedEarly(t *testing.T) {
+	r := newRig(t, func(so *storage.Options, _ *Options) { so.HeadBytes = 1 << 20 })
+	ls := labels.FromStrings(labels.MetricName, "m")
+	n := 0
+	write := func() error {
+		b := r.store.NewBatch("default")
+		s, err := b.Define(nil, ls)
+		require.NoError(t, err)
+		for range 10_000 {
+			require.NoError(t, b.Float(s, r.clock.Load()-int64(n%3_000_000), 0, float64(n*7919%1_000_003)/3))
+			n++
+		}
+		return b.Commit(t.Context())
+	}
+	require.NoError(t, r.store.WaitReady(t.Context()))
+	var err error
+	for range 1000 {
+		if err = write(); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, storage.ErrHeadFull)
+	r.loop.Round(t.Context())
+	require.Contains(t, r.log.take(), "slots are sealed before they are over")
+	require.NoError(t, write())
+	r.loop.Round(t.Context())
+	require.NotContains(t, r.log.take(), "slots are sealed before they are over")
 }

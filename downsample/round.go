@@ -17,6 +17,8 @@ const (
 	roundLimit = 5 * time.Minute
 	// sweepInterval is the time between two sweeps.
 	sweepInterval = 24 * time.Hour
+	// early is how long before its end a slot may be sealed: longer than any slot, and than samples may be ahead.
+	early = 48 * time.Hour
 )
 
 // Round seals the settled slots of this process' partitions, what has waited longest first, then tidies up, and
@@ -55,6 +57,12 @@ func (l *Loop) lag() time.Duration {
 // list finds what waits in this process' partitions, what has waited longest first, and lets go of what others
 // have sealed of the rest.
 func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
+	settle := l.opts.Settle
+	if l.store.HeadOverfull() {
+		settle = -early
+		l.opts.Logger.Warn("what isn't sealed takes so much memory that samples are refused: slots are sealed before they are over, in more and smaller pieces",
+			"do", "give it more memory, by --storage.head-bytes")
+	}
 	for p := range l.store.Partitions() {
 		if ctx.Err() != nil {
 			return nil
@@ -67,7 +75,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 			continue
 		}
 		l.hand.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func(func()) {
-			found, err := l.store.Staged(ctx, p, l.opts.Settle.Milliseconds())
+			found, err := l.store.Staged(ctx, p, settle.Milliseconds())
 			if err != nil {
 				l.progress.fail(p, err)
 				l.failed(ctx, "listing waiting work", err, "partition", p)

@@ -48,7 +48,7 @@ func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
 	_, now := s.times()
 	known := s.horizonMemory.get(tenant)
-	b.tenant, b.bounds = s.head.tenant(tenant), s.opts.labelBounds(tenant)
+	b.tenant, b.bounds = s.head.tenantOrNone(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()
 	for class := range s.classes.count() {
 		class = s.classes.writable(class, now.UnixMilli())
@@ -90,6 +90,12 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	mayEnter := b.s.mayEnter
 	if b.free {
 		mayEnter = nil
+	}
+	if b.tenant.unknown() {
+		if mayEnter != nil && b.s.headFull() {
+			return nil, ErrTooManySeries
+		}
+		b.tenant = b.s.head.tenant(b.tenant.name)
 	}
 	s, err := b.s.head.define(b.tenant, ls, mayEnter)
 	if err != nil {
@@ -170,7 +176,7 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 func (b *Batch) Len() int { return len(b.entries) }
 
 // Commit returns nil once every sample is durable and visible to queries. ErrOverloaded says that too much
-// waits already, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
+// waits already or isn't sealed, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
 // others that durability isn't known, and the sender must try again. The batch is released in any case.
 func (b *Batch) Commit(ctx context.Context) error {
 	if len(b.entries)+len(b.exemplars) == 0 {

@@ -52,12 +52,15 @@ func newCommitter(s *Store) *committer {
 	return c
 }
 
-// enqueue hands over a batch. It fails where the queue is full.
+// enqueue hands over a batch. It fails where the queue is full, or the head. Sealing, which makes room there, needs no batch.
 func (c *committer) enqueue(b *Batch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return engine.ErrClosed
+	}
+	if !b.free && c.s.HeadOverfull() {
+		return ErrHeadFull
 	}
 	if c.queued > 0 && c.queued+b.bytes > c.s.opts.QueueBytes {
 		return ErrOverloaded

@@ -181,6 +181,19 @@ func (h *head) tenant(name string) *headTenant {
 	return t
 }
 
+// tenantOrNone is tenant for one who may bring nothing: one of whom nothing is known isn't remembered.
+func (h *head) tenantOrNone(name string) *headTenant {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if t := h.tenants[name]; t != nil {
+		return t
+	}
+	return &headTenant{name: name}
+}
+
+// unknown says that the head doesn't remember the tenant.
+func (t *headTenant) unknown() bool { return t.byID == nil }
+
 // hashAlias returns two independent hashes of what a sender names a series with; the second one nobody
 // outside of this process can foresee.
 func (h *head) hashAlias(key []byte) aliasHash {

@@ -21,7 +21,11 @@ var (
 	ErrNotReady = errors.New("storage: the head is still being rebuilt from the stage")
 	// ErrOverloaded says that too many bytes wait to be written. Nothing was taken; try again later.
 	ErrOverloaded = errors.New("storage: too many writes are waiting")
-	// ErrTooManySeries says that the head has reached its memory limit; samples of known series are still taken.
+	// ErrHeadFull says that what isn't sealed takes so much memory that not even samples of known series are taken. Nothing
+	// was taken; try again later, for sealing makes room.
+	ErrHeadFull = fmt.Errorf("%w: what isn't sealed yet takes more memory than --storage.head-bytes allows, try again later", ErrOverloaded)
+	// ErrTooManySeries says that the head has reached its memory limit; samples of known series are still
+	// taken, until it has a quarter more.
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit, no new series are taken")
 	// ErrTooOld says that a sample is older than what is kept.
 	ErrTooOld = errors.New("storage: sample is older than the retention")
@@ -79,7 +83,8 @@ type Options struct {
 	Classes []Class
 	// AddClasses makes the store know all Classes. Each name gets a number for ever.
 	AddClasses bool
-	// HeadBytes bounds the memory of unsealed data: above it, new series are refused. Default 4 GiB.
+	// HeadBytes bounds the memory of unsealed data: above it, new series are refused, and at a
+	// quarter more samples of known ones, too. Default 4 GiB.
 	HeadBytes int64
 	// QueueBytes bounds what waits to become durable. Default 64 MiB.
 	QueueBytes int64

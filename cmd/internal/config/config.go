@@ -91,7 +91,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("storage.partitions", "Into how many partitions the work of sealing is divided. Default: as the store has it; 16 for a new one. See cassia schema set-period.").IntVar(&c.Partitions)
 	cmd.Flag("storage.slot", "Width of the unit of sealing: a multiple of 1h that divides 24h. Default: as the store has it; 2h for a new one. See cassia schema set-period.").StringVar(&c.slot)
 	cmd.Flag("storage.settle", "How long after its end a slot waits for late samples before it is sealed.").Default("15m").StringVar(&c.settle)
-	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)
+	bytesFlag(cmd, "storage.head-bytes", "Memory for samples that aren't sealed yet; above it, new series are refused, and a quarter above it samples of known ones. Default: a quarter of the memory.", shares.Head, &c.HeadBytes)
 	bytesFlag(cmd, "storage.cache-bytes", "Memory for caches of sealed data, half of it for blocks and half for indexes of series. Default: an eighth of the memory.", shares.Cache, &c.CacheBytes)
 	retentionFlags(cmd, &c.retention)
 
