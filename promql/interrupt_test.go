@@ -81,3 +81,13 @@ func TestLongQueriesAreCanceled(t *testing.T) {
 		gone()
 	}
 }
+
+// The planner's loops over the steps of one series look, too.
+func TestPartsStopWithinASeries(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &rawReader{ctx: ctx}
+	require.False(t, r.stopped(0))
+	cancel()
+	require.True(t, r.stopped(0))
+	require.False(t, (&rawReader{}).stopped(0), "without a query")
+}

@@ -51,7 +51,7 @@ func (r *rawReader) slopes(out *values, s slope) {
 		}
 	}
 	from, to, reset := 0, 0, 0
-	for i := r.from; i < r.to; i++ {
+	for i := r.from; i < r.to && !r.stopped(i); i++ {
 		right := p.edges.at(i)
 		left := right - p.width
 		from, to = slideTimes(t, from, to, left, right)

@@ -1,6 +1,7 @@
 package promql
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,8 @@ type rawReader struct {
 	times  []int64
 	values []float64
 	resets []int // places of values that are less than the one before
+
+	ctx context.Context // of the query; nil: nothing ends it
 
 	// from and to bound the steps that are computed.
 	from, to int
@@ -153,12 +156,16 @@ func (r *rawReader) layOut() error {
 	return r.it.err
 }
 
+// stopped says, at some of the steps, that the query has ended, and what is computed isn't wanted any more: one series
+// may have many steps, and each many samples.
+func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
+
 // windows calls the function for each step that has samples.
 func (r *rawReader) windows(stored labels.Labels, out *values) {
 	p, in := r.part, &r.in[0]
 	in.Metric = stored
 	var floatsFrom, floatsTo, histsFrom, histsTo int
-	for i := r.from; i < r.to; i++ {
+	for i := r.from; i < r.to && !r.stopped(i); i++ {
 		left, right := p.window(i)
 		floatsFrom, floatsTo = slide(r.floats, floatsFrom, floatsTo, left, right, floatTime)
 		if len(r.hists) > 0 {

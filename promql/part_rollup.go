@@ -37,6 +37,7 @@ type rollupReader struct {
 
 func newRollupReader(ctx context.Context, store *storage.Store, l *leg, b *budget, warn func(error)) *rollupReader {
 	r := &rollupReader{leg: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.part, b)}
+	r.raw.ctx = ctx
 	if !l.Approximate {
 		r.over = newBucketFunc(l.function)
 	}

@@ -201,7 +201,9 @@ func (p *plan) find(c candidate, stats *PartStats, warn func(error)) ([]*leg, []
 // reader returns what computes a leg's values.
 func (p *plan) reader(l *leg, warn func(error)) partReader {
 	if l.Resolution == rollup.Raw {
-		return newRawReader(l.part, &p.budget)
+		r := newRawReader(l.part, &p.budget)
+		r.ctx = p.ctx
+		return r
 	}
 	return newRollupReader(p.ctx, p.queryable.store, l, &p.budget, warn)
 }
