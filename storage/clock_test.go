@@ -337,6 +337,26 @@ func TestClockThatIsNotEven(t *testing.T) {
 	r.start(60 * 24 * time.Hour).may()
 }
 
+// A delete of everything by a clock that is far behind, and is believed after a while, leaves nothing for when it is right
+// again.
+func TestDeleteByAClockThatIsBehind(t *testing.T) {
+	for _, sealed := range []bool{true, false} {
+		r := alone(t)
+		m := r.start(0)
+		require.NoError(t, m.write(r.now(), 1))
+		if sealed {
+			require.NoError(t, m.SealAll(t.Context()))
+		}
+		m.set(-60 * 24 * time.Hour)
+		r.pass(time.Minute)
+		require.ErrorIs(t, m.believed(), ErrClock)
+		r.pass(3 * 24 * time.Hour)
+		require.NoError(t, m.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...))
+		m.set(0)
+		require.Zero(t, m.visible())
+	}
+}
+
 // A store of an earlier release has no row of what it has seen: what it holds tells.
 func TestClockOfAnOlderStore(t *testing.T) {
 	r := alone(t)

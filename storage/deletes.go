@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // deletes are what this process knows of table delete.
@@ -51,7 +52,7 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	if err := s.believed(); err != nil {
 		return fmt.Errorf("storage: nothing is deleted: %w", err)
 	}
-	d, err := s.newDeletion(start, end, matchers)
+	d, err := s.newDeletion(ctx, tenant, start, end, matchers)
 	if err != nil || d == nil {
 		return err
 	}
@@ -82,10 +83,13 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 }
 
 // newDeletion returns nil where nothing can be in the range.
-func (s *Store) newDeletion(start, end int64, matchers []*labels.Matcher) (*deletion, error) {
+func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*deletion, error) {
 	now := s.opts.Now().UnixMilli()
-	// Nothing that is stored lies further ahead: clocks differ by less than a day.
-	d := &deletion{id: newID(), when: now, start: max(start, -maxTime), end: min(end, now+dayMS, maxTime), matchers: matchers}
+	newest, err := s.newestStored(ctx, tenant, now+dayMS)
+	if err != nil {
+		return nil, err
+	}
+	d := &deletion{id: newID(), when: now, start: max(start, -maxTime), end: min(end, newest, maxTime), matchers: matchers}
 	switch {
 	case len(matchers) == 0:
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
@@ -97,6 +101,27 @@ func (s *Store) newDeletion(start, end int64, matchers []*labels.Matcher) (*dele
 		return nil, nil
 	}
 	return d, nil
+}
+
+// newestStored returns up to when a tenant may have samples, milliseconds: some time ahead of the clock, for clocks differ by
+// less than a day; but where the clock was far ahead once, or is behind and believed, as far as there are any.
+func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (int64, error) {
+	windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(rollup.Raw, newest), lastWindowOf(rollup.Raw))
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range windows {
+		newest = max(newest, s.period.endOf(w))
+	}
+	for i := range s.head.parts {
+		p := &s.head.parts[i]
+		p.mu.RLock()
+		for at := range p.cells {
+			newest = max(newest, s.period.slotEnd(at.slot))
+		}
+		p.mu.RUnlock()
+	}
+	return newest, nil
 }
 
 // sealOf seals the slots of which the head has samples that a delete is about.
