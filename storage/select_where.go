@@ -84,10 +84,10 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 		w := &rolled[i]
 		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
 			if unfit[slot] {
-				if r.s.period.slotEnd(slot) > r.latest(rollup.Raw) {
+				if r.s.period.slotStart(slot) >= r.latest(rollup.Raw) {
 					return true
 				}
-				w.left = append(w.left, slot) // Classes whose samples are gone have buckets only.
+				w.left = append(w.left, slot) // What is past the retention of its class' samples has buckets only.
 				return false
 			}
 			isRolled[slot] = true
