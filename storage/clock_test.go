@@ -337,6 +337,28 @@ func TestClockThatIsNotEven(t *testing.T) {
 	r.start(60 * 24 * time.Hour).may()
 }
 
+// Late samples that a clock takes which was set right after it had been believed a year behind are found by the next process.
+func TestLateSamplesOfAClockThatWasSetRight(t *testing.T) {
+	r := alone(t)
+	keepAll := func(o *Options) { o.Retention = 0 }
+	m := r.start(0, keepAll)
+	m.set(-365 * 24 * time.Hour)
+	r.pass(time.Minute)
+	require.ErrorIs(t, m.believed(), ErrClock)
+	r.pass(36 * time.Hour)
+	require.NoError(t, m.believed())
+	m.set(0)
+	require.ErrorIs(t, m.believed(), ErrClock)
+	require.NoError(t, m.write(r.now().Add(-180*24*time.Hour), 1))
+	require.Equal(t, 1, m.visible())
+	r.pass(2 * time.Minute)
+	m.seenMS()
+	m.stop()
+	m = r.start(0, keepAll)
+	require.ErrorIs(t, m.believed(), ErrClock)
+	require.Equal(t, 1, m.visible())
+}
+
 // A delete of everything by a clock that is far behind, and is believed after a while, leaves nothing for when it is right
 // again.
 func TestDeleteByAClockThatIsBehind(t *testing.T) {

@@ -177,7 +177,7 @@ func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendi
 	until, gapFrom, gapTo := s.stagedUntil()
 	var hours []int64
 	for h := hour; h <= max(hour, floorDiv(until, hourMS)); h++ {
-		if h*hourMS >= gapFrom && (h+1)*hourMS < gapTo {
+		if h > hour && h*hourMS >= gapFrom && (h+1)*hourMS < gapTo { // At the mark is what arrived before it by the clock.
 			h = floorDiv(gapTo, hourMS) - 1
 			continue
 		}
