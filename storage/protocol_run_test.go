@@ -68,6 +68,9 @@ type openQuery struct {
 
 // runHistory returns what went wrong, or "".
 func runHistory(h history) string {
+	if strings.HasPrefix(h[0], "ways ") {
+		return runWays(h)
+	}
 	if strings.Contains(h[0], "processes=") {
 		return runShared(h)
 	}

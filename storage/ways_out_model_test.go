@@ -1,0 +1,285 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// waysSeries is how many series the histories of the ways out have.
+const waysSeries = 3
+
+// waysFact is what was written at one time of a series: later facts of the same time have greater values, which win.
+type waysFact struct {
+	v float64
+	// acked says that it was acknowledged; deleted that a delete of it was, mayBe that one wasn't but may take effect.
+	acked, deleted, mayBe bool
+	// rawless says that it was taken though no raw rows are promised: rollups only.
+	rawless bool
+	// sealed says that it surely is. Before, what is past the retention of raw samples isn't shown at all.
+	sealed bool
+	// kept is the shortest retention of raw samples in force since then, milliseconds.
+	kept int64
+}
+
+// waysHorizon is how far the histories have had a resolution hidden, and what may be gone: what was hidden for a week.
+type waysHorizon struct {
+	hidden, gone int64
+	steps        []waysStep
+}
+
+// waysStep is how far was hidden at most by an Expire, after so much time, milliseconds.
+type waysStep struct{ passed, hidden int64 }
+
+// expired notes an Expire, or one that failed.
+func (h *waysHorizon) expired(passed, hidden int64, ok bool) {
+	if !ok {
+		hidden = max(hidden, h.hidden)
+	}
+	h.hidden = hidden
+	h.steps = append(h.steps, waysStep{passed, hidden})
+	least := int64(math.MaxInt64)
+	for i := len(h.steps) - 1; i >= 0; i-- {
+		if least = min(least, h.steps[i].hidden); passed-h.steps[i].passed >= expireGrace.Milliseconds() {
+			h.gone = max(h.gone, least)
+		}
+	}
+}
+
+// waysBucket names a bucket of a series.
+type waysBucket struct {
+	series, end int64
+	res         rollup.Resolution
+}
+
+// waysSpan is what a delete is about: a series, or -1: all of them.
+type waysSpan struct{ series, start, end int64 }
+
+// waysModel is what must be there, and what must not:
+//
+//   - An acknowledged sample inside the retention that was in force ever since is there. What was outside of it for less
+//     than a week is there again.
+//   - A deleted one never comes back, whatever was copied, cleaned or restarted.
+//   - A bucket never counts less than it did, or than raw samples show, unless something of it is deleted.
+//   - What an answer lacks is told of by the horizons.
+type waysModel struct {
+	facts    map[int64]map[int64][]*waysFact // by series and time
+	horizons [3]waysHorizon
+	floors   map[waysBucket]int
+	// standing are the deletes that may not be cleaned. What is imported as rollups only into their range is taken for
+	// deleted, too, as decisions/025 says.
+	standing []waysSpan
+	expiring bool
+}
+
+func newWaysModel(expiring bool) *waysModel {
+	m := &waysModel{facts: map[int64]map[int64][]*waysFact{}, floors: map[waysBucket]int{}, expiring: expiring}
+	for i := range m.horizons {
+		m.horizons[i] = waysHorizon{hidden: never, gone: never}
+	}
+	for s := range int64(waysSeries) {
+		m.facts[s] = map[int64][]*waysFact{}
+	}
+	return m
+}
+
+// keptMS is a retention in milliseconds; for ever is more than any.
+func keptMS(d time.Duration) int64 {
+	if d == 0 {
+		return maxTime
+	}
+	return d.Milliseconds()
+}
+
+// put notes samples that were sent.
+func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
+	fact.v = v
+	for _, t := range times {
+		f := fact
+		m.facts[series][t] = append(m.facts[series][t], &f)
+	}
+}
+
+// rolledUp notes samples of which only rollups were made: a bucket that was empty counts them.
+func (m *waysModel) rolledUp(series int64, times []int64) {
+	for _, res := range rollup.Resolutions {
+		n := map[int64]int{}
+		for _, t := range times {
+			n[endOfBucket(t, res)]++
+		}
+		for end, count := range n {
+			fresh := !m.inDelete(waysBucket{series, end, res})
+			for t := range m.facts[series] {
+				fresh = fresh && endOfBucket(t, res) != end
+			}
+			if fresh {
+				m.floors[waysBucket{series, end, res}] = count
+			}
+		}
+	}
+}
+
+func endOfBucket(t int64, res rollup.Resolution) int64 {
+	return -floorDiv(-t, res.Width()) * res.Width()
+}
+
+// delete notes a delete of a series, -1: of all, that succeeded or may take effect later.
+func (m *waysModel) delete(series, start, end int64, done bool) {
+	m.standing = append(m.standing, waysSpan{series, start, end})
+	for s, times := range m.facts {
+		if series >= 0 && s != series {
+			continue
+		}
+		for t, list := range times {
+			if t < start || t > end {
+				continue
+			}
+			for _, f := range list {
+				f.deleted, f.mayBe = f.deleted || done, true
+			}
+		}
+		for b := range m.floors {
+			if b.series == s && b.end >= start && b.end-b.res.Width() <= end {
+				delete(m.floors, b)
+			}
+		}
+	}
+}
+
+// inDelete says whether a delete that may stand is about a bucket.
+func (m *waysModel) inDelete(b waysBucket) bool {
+	return slices.ContainsFunc(m.standing, func(d waysSpan) bool {
+		return (d.series < 0 || d.series == b.series) && b.end >= d.start && b.end-b.res.Width() <= d.end
+	})
+}
+
+// keeps notes that a process with a retention of raw samples is there.
+func (m *waysModel) keeps(raw time.Duration) {
+	for _, times := range m.facts {
+		for _, list := range times {
+			for _, f := range list {
+				f.kept = min(f.kept, keptMS(raw))
+			}
+		}
+	}
+}
+
+// sealed notes that all that was written is sealed.
+func (m *waysModel) sealed() {
+	for _, times := range m.facts {
+		for _, list := range times {
+			for _, f := range list {
+				f.sealed = true
+			}
+		}
+	}
+}
+
+// waysAnswer is what a process answers, and what it tells of it.
+type waysAnswer struct {
+	raw     map[int64]map[int64]float64
+	buckets map[waysBucket]int
+	told    [3]int64
+	// now is the time for real, bound what may be hidden at most by the process' clock and retentions.
+	now   int64
+	bound [3]int64
+	// until is up to when it shows samples: a clock that is behind takes what is later for the future.
+	until int64
+}
+
+// judge says what is wrong with an answer, or "".
+func (m *waysModel) judge(a *waysAnswer) string {
+	for s, times := range a.raw {
+		for t := range times {
+			if m.facts[s][t] == nil {
+				return fmt.Sprintf("series %d shows a sample at %s that was never written", s, showTime(t))
+			}
+		}
+	}
+	for s, times := range m.facts {
+		for t, list := range times {
+			if problem := m.judgeTime(a, s, t, list); problem != "" {
+				return problem
+			}
+		}
+	}
+	return m.judgeBuckets(a)
+}
+
+func (m *waysModel) judgeTime(a *waysAnswer, s, t int64, list []*waysFact) string {
+	got, shown := a.raw[s][t]
+	known := false
+	for _, f := range list {
+		known = known || f.v == got
+		if shown && f.v == got && f.deleted {
+			return fmt.Sprintf("series %d at %s: %v was deleted and came back", s, showTime(t), got)
+		}
+		if !f.acked || f.deleted || f.mayBe || shown && got >= f.v {
+			continue
+		}
+		if t > a.until || m.expiring && t <= a.now-f.kept {
+			continue // It was written to vanish by itself.
+		}
+		if !f.rawless && t > max(a.bound[rollup.Raw], m.horizons[rollup.Raw].gone) {
+			return fmt.Sprintf("series %d at %s: %v was acknowledged and is lost; told up to %s", s, showTime(t), f.v, showTime(a.told[rollup.Raw]))
+		}
+		if t > a.told[rollup.Raw] {
+			return fmt.Sprintf("series %d at %s: %v is missing, and the answer tells only of what is missing up to %s", s, showTime(t), f.v, showTime(a.told[rollup.Raw]))
+		}
+	}
+	if shown && !known {
+		return fmt.Sprintf("series %d at %s shows %v, which was never written", s, showTime(t), got)
+	}
+	return ""
+}
+
+func (m *waysModel) judgeBuckets(a *waysAnswer) string {
+	most, least, open := map[waysBucket]int{}, map[waysBucket]int{}, map[waysBucket]bool{}
+	for s, times := range m.facts {
+		for t, list := range times {
+			stands, sealed, acked := false, true, false
+			for _, f := range list {
+				stands, sealed = stands || !f.deleted, sealed && f.sealed
+				acked = acked || f.acked && !f.mayBe
+			}
+			_, shown := a.raw[s][t]
+			for _, res := range rollup.Resolutions {
+				b := waysBucket{s, endOfBucket(t, res), res}
+				if !sealed {
+					open[b] = true
+				}
+				if stands {
+					most[b]++
+				}
+				if shown && acked {
+					least[b]++
+				}
+			}
+		}
+	}
+	cut := func(b waysBucket) bool { return b.end > a.told[rollup.Raw] && b.end-b.res.Width() < a.told[rollup.Raw] }
+	for b, n := range a.buckets {
+		if n > most[b] {
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, %d stand", b.series, b.res, showTime(b.end), n, most[b])
+		}
+	}
+	for b, n := range least {
+		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && at >= a.told[b.res] && at >= max(a.bound[b.res], m.horizons[b.res].gone) {
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, raw shows %d", b.series, b.res, showTime(b.end), a.buckets[b], n)
+		}
+	}
+	for b, n := range m.floors {
+		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && !cut(b) && at >= max(a.bound[b.res], m.horizons[b.res].gone) {
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, it counted %d; told up to %s", b.series, b.res, showTime(b.end), a.buckets[b], n, showTime(a.told[b.res]))
+		}
+	}
+	for b, n := range a.buckets {
+		if !open[b] && !m.inDelete(b) {
+			m.floors[b] = max(m.floors[b], n)
+		}
+	}
+	return ""
+}

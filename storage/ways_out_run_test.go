@@ -1,0 +1,416 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// waysRun carries out a history of the ways out.
+type waysRun struct {
+	base     time.Time
+	passed   time.Duration
+	model    *waysModel
+	disk     protocolDisk   // of one process
+	expiring *memory.Engine // of several
+	procs    []*waysProcess
+	values   float64
+	copied   []engine.Batch
+	problem  string
+}
+
+// waysProcess is a process with a clock and retentions of its own.
+type waysProcess struct {
+	*Store
+	r     *waysRun
+	eng   *waysEngine
+	opts  Options
+	off   time.Duration
+	since time.Duration // when that was set
+	fault *protocolFault
+	// cancelAt is the call at which the context of the next delete ends; 0: at none.
+	cancelAt int
+	cancel   context.CancelFunc
+	calls    int
+}
+
+// waysEngine is a process' view of an engine: calls go wrong, and none comes through when it is dead.
+type waysEngine struct {
+	*faultengine.Engine
+	p    *waysProcess
+	dead bool
+	puts map[string]int
+}
+
+// Clock is the engine's, where there is one that is another machine's.
+type clockedWays struct{ *waysEngine }
+
+func (e clockedWays) Clock(context.Context) (time.Time, error) { return e.p.r.now(), nil }
+func (e clockedWays) ExpiresRows() bool                        { return true }
+
+func (e *waysEngine) rule(op faultengine.Op) faultengine.Action {
+	p := e.p
+	if e.dead {
+		return faultengine.Fail(errDead)
+	}
+	if p.calls++; p.cancel != nil && p.calls == p.cancelAt {
+		p.cancel()
+	}
+	f := p.fault
+	if f == nil || op.Kind != faultengine.Write || op.Table.Name != f.table {
+		return faultengine.Pass()
+	}
+	if f.n--; f.n != 0 {
+		return faultengine.Pass()
+	}
+	switch f.what {
+	case "fail":
+		return faultengine.Fail(nil)
+	case "lose":
+		return faultengine.Lose(nil)
+	default:
+		return faultengine.Withhold(nil)
+	}
+}
+
+func (r *waysRun) now() time.Time { return r.base.Add(r.passed) }
+
+func (r *waysRun) fail(format string, args ...any) {
+	if r.problem == "" {
+		r.problem = fmt.Sprintf(format, args...)
+	}
+}
+
+// runWays returns what went wrong, or "".
+func runWays(h history) string {
+	r, err := newWaysRun(h[0])
+	if err != nil {
+		return err.Error()
+	}
+	defer r.stop()
+	for s := range waysSeries { // So there are horizons.
+		r.line(fmt.Sprintf("p1 write %d 90m 20", s))
+	}
+	r.line("p1 seal")
+	r.line("p1 expire")
+	for i, line := range h[1:] {
+		if r.line(line); r.problem == "" {
+			r.look()
+		}
+		if r.problem != "" {
+			return fmt.Sprintf("line %d: %s: %s", i+2, line, r.problem)
+		}
+	}
+	if r.quiet(); r.problem != "" {
+		return "at the end: " + r.problem
+	}
+	return ""
+}
+
+func newWaysRun(head string) (*waysRun, error) {
+	r := &waysRun{}
+	processes, kind := 1, ""
+	o := DefaultOptions()
+	for _, word := range strings.Fields(head)[1:] {
+		name, text, _ := strings.Cut(word, "=")
+		var err error
+		switch name {
+		case "base":
+			r.base, err = time.Parse(time.RFC3339, text)
+		case "engine":
+			kind = text
+		case "processes":
+			processes, err = strconv.Atoi(text)
+		case "raw":
+			o.Retention, err = time.ParseDuration(text)
+		case "5m":
+			o.Retention5m, err = time.ParseDuration(text)
+		case "1h":
+			o.Retention1h, err = time.ParseDuration(text)
+		default:
+			err = fmt.Errorf("no setting %q", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	o.Partitions, o.seams.still = protocolPartitions, true
+	if r.model = newWaysModel(kind == "expiring"); kind == "expiring" {
+		r.expiring, o.Shared = memory.NewExpiring(r.now), true
+	} else {
+		var err error
+		if r.disk, err = newProtocolDisk(kind); err != nil {
+			return nil, err
+		}
+	}
+	for range processes {
+		p := &waysProcess{r: r, opts: o}
+		p.opts.Now = func() time.Time { return r.now().Add(p.off) }
+		p.opts.Elapsed = func() time.Duration { return r.passed }
+		r.procs = append(r.procs, p)
+		p.start()
+	}
+	return r, nil
+}
+
+func (p *waysProcess) start() {
+	var inner engine.Engine = unclosed{p.r.expiring}
+	if p.r.disk != nil {
+		var err error
+		if inner, err = p.r.disk.open(); err != nil {
+			p.r.fail("opening the engine: %v", err)
+			return
+		}
+	}
+	p.eng = &waysEngine{p: p}
+	p.eng.Engine = faultengine.Wrap(inner, p.eng.rule)
+	var eng engine.Engine = p.eng
+	if p.r.expiring != nil {
+		eng = clockedWays{p.eng}
+	}
+	p.r.model.keeps(p.opts.Retention)
+	ctx := context.Background()
+	s, err := Open(ctx, eng, p.opts)
+	if err == nil {
+		err = s.WaitReady(ctx)
+	}
+	if err != nil {
+		p.r.fail("opening the store: %v", err)
+		return
+	}
+	p.Store = s
+}
+
+// end ends a process, cut: by a power cut.
+func (p *waysProcess) end(cut bool, percent int) {
+	if p.Store == nil {
+		return
+	}
+	if cut {
+		if p.eng.dead = true; p.r.disk != nil {
+			p.r.disk.powerCut(percent)
+		}
+	} else if err := p.keepSeen(context.Background()); err != nil {
+		p.r.fail("noting the time: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		p.r.fail("closing the store: %v", err)
+	}
+	if err := p.eng.Close(); err != nil {
+		p.r.fail("closing the engine: %v", err)
+	}
+	p.Store = nil
+}
+
+func (r *waysRun) stop() {
+	for _, p := range r.procs {
+		p.end(false, 0)
+	}
+}
+
+// mustDoubt says whether the process' clock mustn't be believed: it is off by days, and hasn't run on for long enough.
+func (p *waysProcess) mustDoubt() bool {
+	if p.off == 0 {
+		return false
+	}
+	if p.opts.Shared {
+		return true
+	}
+	ran := p.r.passed - p.since
+	return ran < 55*time.Minute
+}
+
+// removed judges the error of what removes, and returns whether it did.
+func (p *waysProcess) removed(what string, err error, faulty bool) bool {
+	switch {
+	case err == nil && p.mustDoubt():
+		p.r.fail("%s by a clock that is off by %v", what, p.off)
+	case err != nil && !faulty && !errors.Is(err, ErrClock):
+		p.r.fail("%s: %v", what, err)
+	case errors.Is(err, ErrClock) && p.off == 0 && p.opts.Shared:
+		p.r.fail("%s: %v", what, err)
+	}
+	return err == nil
+}
+
+// bound is up to when a process may hide, by its clock and its retentions.
+func (p *waysProcess) bound(res rollup.Resolution) int64 {
+	h := &p.r.model.horizons[res]
+	kept := p.opts.keep().Of(res)
+	if kept == 0 {
+		return h.hidden
+	}
+	window := [...]int64{dayMS, window5mMS, window1hMS}[res]
+	return max(h.hidden, min(p.opts.Now().Add(-kept).UnixMilli(), h.hidden+window))
+}
+
+// expire advances horizons, and tells the model.
+func (p *waysProcess) expire(faulty bool) {
+	_, err := p.Expire(context.Background())
+	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, ErrClock) {
+		for res := range p.r.model.horizons {
+			hidden := int64(never)
+			if kept := p.opts.keep().Of(rollup.Resolution(res)); kept != 0 {
+				hidden = p.opts.Now().Add(-kept).UnixMilli()
+			}
+			p.r.model.horizons[res].expired(p.r.passed.Milliseconds(), hidden, ok)
+		}
+	}
+	if p.opts.Shared {
+		p.r.pass(horizonsFresh + time.Second)
+	}
+}
+
+// pass has time pass, in which processes are heard of.
+func (r *waysRun) pass(d time.Duration) {
+	r.passed += d
+	for _, p := range r.procs {
+		if p.Store != nil && p.opts.Shared {
+			if err := p.processes.beat(context.Background()); err != nil {
+				r.fail("beating: %v", err)
+			}
+		}
+	}
+}
+
+// round is what the loop of a server does.
+func (p *waysProcess) round(faulty bool) {
+	ctx := context.Background()
+	for partition := range protocolPartitions {
+		work, err := p.Waiting(ctx, partition)
+		if err != nil && !faulty {
+			p.r.fail("listing work: %v", err)
+		}
+		for _, w := range work {
+			if p.Settled(w.Slot, protocolSettle.Milliseconds()) {
+				if _, err := p.Seal(ctx, w); err != nil && !faulty && !errors.Is(err, ErrClock) {
+					p.r.fail("sealing: %v", err)
+				}
+			}
+		}
+		if err := p.Advance(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
+			p.r.fail("moving marks: %v", err)
+		}
+		if _, err := p.Sweep(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
+			p.r.fail("sweeping: %v", err)
+		}
+	}
+	p.LetGo()
+	p.expire(faulty)
+}
+
+// quiet ends a history: clocks are right, and nothing fails.
+func (r *waysRun) quiet() {
+	for _, p := range r.procs {
+		p.fault, p.off = nil, 0
+	}
+	for range 6 {
+		r.pass(day)
+		for _, p := range r.procs {
+			if r.problem != "" {
+				return
+			}
+			p.round(false)
+		}
+		r.look()
+	}
+	for _, p := range r.procs {
+		if r.problem != "" {
+			return
+		}
+		if err := p.CleanTombstones(context.Background(), "t"); err != nil && !errors.Is(err, ErrClock) {
+			r.fail("cleaning: %v", err)
+		}
+		r.look()
+		p.end(true, 50)
+		p.start()
+	}
+	r.look()
+	if r.problem == "" {
+		if _, err := r.procs[0].Check(context.Background(), func(problem string) { r.fail("check: %s", problem) }); err != nil {
+			r.fail("checking: %v", err)
+		}
+	}
+}
+
+// look compares what every process answers with the model.
+func (r *waysRun) look() {
+	for i, p := range r.procs {
+		if r.problem != "" || p.Store == nil {
+			continue
+		}
+		a, ok := p.answer()
+		if problem := ""; ok && r.problem == "" {
+			if problem = r.model.judge(a); problem != "" {
+				r.fail("process %d: %s", i+1, problem)
+			}
+		}
+	}
+}
+
+// answer asks for everything. A process of several whose clock isn't believed doesn't answer where others have deleted.
+func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
+	a = &waysAnswer{raw: map[int64]map[int64]float64{}, buckets: map[waysBucket]int{}, now: p.r.now().UnixMilli()}
+	ctx := context.Background()
+	told, err := p.horizons(ctx, "t")
+	if err != nil {
+		p.r.fail("asking for horizons: %v", err)
+		return a, false
+	}
+	a.told, a.until = told[0].At, maxTime
+	if p.off < 0 {
+		a.until = p.opts.Now().Add(MaxAhead).UnixMilli()
+	}
+	for res := range rollup.Resolution(resolutions) {
+		a.bound[res] = p.bound(res)
+		found, err := p.Select(ctx, Query{Tenant: "t", MinT: -maxTime, MaxT: maxTime, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+			Warn: func(err error) { p.r.fail("a warning: %v", err) }})
+		if err != nil {
+			if !p.opts.Shared || p.off == 0 || !errors.Is(err, ErrClock) {
+				p.r.fail("selecting: %v", err)
+			}
+			return a, false
+		}
+		for _, s := range found {
+			series, _ := strconv.ParseInt(s.Labels.Get("host"), 10, 64)
+			p.read(a, res, series, s)
+		}
+	}
+	return a, true
+}
+
+func (p *waysProcess) read(a *waysAnswer, res rollup.Resolution, series int64, s *SelectedSeries) {
+	if res == rollup.Raw {
+		var samples chunk.Samples
+		if err := s.Samples(&samples); err != nil {
+			p.r.fail("reading samples: %v", err)
+		}
+		a.raw[series] = map[int64]float64{}
+		for i, t := range samples.T {
+			a.raw[series][t] = samples.V[i]
+		}
+		return
+	}
+	var b rollup.Buckets
+	if err := s.Buckets(&b, &BucketBuffers{}); err != nil {
+		p.r.fail("reading buckets: %v", err)
+	}
+	for i, end := range b.End {
+		a.buckets[waysBucket{series, end, res}] += int(b.Count[i])
+	}
+}
+
+func waysLabels(series int64) labels.Labels {
+	return labels.FromStrings(labels.MetricName, "m", "host", fmt.Sprint(series))
+}

@@ -1,0 +1,237 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// line carries out one line of a history.
+func (r *waysRun) line(line string) {
+	words := strings.Fields(line)
+	if !strings.HasPrefix(words[0], "p") || words[0] == "pass" {
+		r.step(words)
+		return
+	}
+	n, _ := strconv.Atoi(words[0][1:])
+	if n < 1 || n > len(r.procs) {
+		r.fail("no process %q", words[0])
+		return
+	}
+	p := r.procs[n-1]
+	switch words[1] {
+	case "fault":
+		f, err := parseFault(strings.Join(words[2:], " "))
+		if err != nil {
+			r.fail("%v", err)
+		}
+		p.fault = &f
+		return
+	case "cancel":
+		p.cancelAt = int(number(words, 2))
+		return
+	}
+	p.step(words[1:])
+	p.fault, p.cancelAt = nil, 0
+}
+
+// step carries out what is about no process.
+func (r *waysRun) step(words []string) {
+	switch words[0] {
+	case "pass":
+		const step = 12 * time.Hour
+		for d := length(words, 1); d > 0 && r.problem == ""; d -= step {
+			r.pass(min(d, step))
+			for _, p := range r.procs {
+				p.round(false)
+			}
+		}
+	case "copy":
+		if r.expiring != nil {
+			r.copyRows()
+		}
+	case "back":
+		if r.expiring != nil && len(r.copied) > 0 {
+			r.expiring.Forget()
+			if err := r.expiring.Write(context.Background(), r.copied); err != nil {
+				r.fail("bringing rows back: %v", err)
+			}
+		}
+	default:
+		r.fail("no operation %q", words[0])
+	}
+}
+
+// copyRows keeps the rows that come and go, so that they can return.
+func (r *waysRun) copyRows() {
+	r.copied = nil
+	for _, b := range r.expiring.All() {
+		switch b.Table {
+		case engine.Stage, engine.Pending, engine.Deletes:
+			r.copied = append(r.copied, b)
+		}
+	}
+}
+
+func number(words []string, i int) int64 {
+	if i >= len(words) {
+		return 0
+	}
+	n, _ := strconv.ParseInt(words[i], 10, 64)
+	return n
+}
+
+func length(words []string, i int) time.Duration {
+	if i >= len(words) {
+		return 0
+	}
+	d, _ := time.ParseDuration(words[i])
+	return d
+}
+
+func (p *waysProcess) step(words []string) {
+	ctx, faulty := context.Background(), p.fault != nil
+	switch words[0] {
+	case "write":
+		p.write(words)
+	case "import":
+		p.imports(words)
+	case "delete":
+		p.delete(words)
+	case "seal":
+		err := p.SealAll(ctx)
+		if err != nil && !faulty && !errors.Is(err, ErrClock) {
+			p.r.fail("sealing: %v", err)
+		}
+		if err == nil {
+			p.r.model.sealed()
+		}
+	case "round":
+		p.round(faulty)
+	case "expire":
+		p.expire(faulty)
+	case "clean":
+		if p.removed("cleaning", p.CleanTombstones(ctx, "t"), faulty) && !faulty && !p.opts.Shared {
+			p.r.model.standing = nil
+		}
+	case "workoff":
+		if err := p.WorkOffDeletes(ctx, "t"); err != nil && !errors.Is(err, ErrClock) {
+			p.r.fail("making rollups anew: %v", err)
+		}
+	case "restart":
+		p.end(false, 0)
+		p.startWith(words[1:])
+	case "crash":
+		p.end(true, int(number(words, 1)))
+		p.startWith(words[2:])
+	case "skew":
+		p.off, p.since = length(words, 1), p.r.passed
+		p.r.pass(0)
+	case "late":
+		if err := p.eng.ApplyWithheld(ctx); err != nil {
+			p.r.fail("applying what was withheld: %v", err)
+		}
+	default:
+		p.r.fail("no operation %q", words[0])
+	}
+}
+
+func (p *waysProcess) startWith(words []string) {
+	p.opts.Retention, p.opts.Retention5m, p.opts.Retention1h = length(words, 0), length(words, 1), length(words, 2)
+	p.start()
+}
+
+// samples are the times that a line names, and the next value, which is greater than all before it.
+func (p *waysProcess) samples(words []string) (series int64, times []int64, v float64) {
+	first := p.r.now().Add(-length(words, 2)).Truncate(time.Minute)
+	for i := range number(words, 3) {
+		times = append(times, first.Add(time.Duration(i)*time.Minute).UnixMilli())
+	}
+	p.r.values++
+	return number(words, 1), times, p.r.values
+}
+
+// fact is what is known of a sample that is taken now.
+func (p *waysProcess) fact(acked bool) waysFact {
+	f := waysFact{acked: acked, kept: maxTime}
+	for _, other := range p.r.procs {
+		f.kept = min(f.kept, keptMS(other.opts.Retention))
+	}
+	return f
+}
+
+func (p *waysProcess) write(words []string) {
+	series, times, v := p.samples(words)
+	b := p.NewBatch("t")
+	s, err := b.Define(nil, waysLabels(series))
+	for i := 0; i < len(times) && err == nil; i++ {
+		err = b.Float(s, times[i], 0, v)
+	}
+	if err != nil {
+		b.Release()
+		if !errors.Is(err, ErrTooOld) && !errors.Is(err, ErrTooFarAhead) {
+			p.r.fail("writing: %v", err)
+		}
+		return
+	}
+	told, errTold := p.horizons(context.Background(), "t")
+	if err = b.Commit(context.Background()); err != nil && !errors.Is(err, ErrClock) {
+		p.r.fail("committing: %v", err)
+	}
+	if errTold != nil {
+		p.r.fail("asking for horizons: %v", errTold)
+		return
+	}
+	for _, t := range times { // Into history that is rollups only, it is only told that it isn't shown.
+		f := p.fact(err == nil)
+		f.rawless = t <= told[0].At[0]
+		p.r.model.put(series, []int64{t}, v, f)
+	}
+}
+
+func (p *waysProcess) imports(words []string) {
+	series, times, v := p.samples(words)
+	var samples chunk.Samples
+	for _, t := range times {
+		samples.AppendFloat(t, 0, v)
+	}
+	stats, err := p.Import(context.Background(), "t", []ImportedSeries{{waysLabels(series), &samples}})
+	ok := p.removed("importing", err, p.fault != nil)
+	f := p.fact(ok && stats.Expired+stats.Ahead+stats.Refused == 0)
+	f.rawless = stats.RollupsOnly > 0
+	if ok && stats.RollupsOnly == len(times) {
+		p.r.model.rolledUp(series, times)
+	}
+	if !errors.Is(err, ErrClock) {
+		p.r.model.put(series, times, v, f)
+	}
+}
+
+func (p *waysProcess) delete(words []string) {
+	matchers, series := ofMetric(), int64(-1)
+	if words[1] != "*" {
+		series = number(words, 1)
+		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "host", words[1]))
+	}
+	hour := func(i int) int64 { return floorDiv(p.r.now().Add(-length(words, i)).UnixMilli(), hourMS) * hourMS }
+	start, end := hour(2)+1, hour(3)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p.calls = 0
+	if p.cancelAt > 0 {
+		p.cancel = cancel
+	}
+	err := p.Delete(ctx, "t", start, end, matchers...)
+	p.cancel = nil
+	switch done := p.removed("deleting", err, p.fault != nil || ctx.Err() != nil); {
+	case done, !errors.Is(err, ErrClock):
+		p.r.model.delete(series, start, end, done)
+	}
+}
