@@ -50,7 +50,6 @@ type waysEngine struct {
 	*faultengine.Engine
 	p    *waysProcess
 	dead bool
-	puts map[string]int
 }
 
 // Clock is the engine's, where there is one that is another machine's.
