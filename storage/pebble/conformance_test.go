@@ -40,4 +40,5 @@ func TestConformance(t *testing.T) {
 				enginetest.Without("DeleteMindsTimestamps", "a delete finds what was written before it: see Engine.Write"))
 		})
 	}
+	t.Run("read by others", testConformanceOfReading)
 }

@@ -91,19 +91,25 @@ func (e *readElsewhere) Close() (err error) {
 	return errors.Join(e.Engine.Close(), err)
 }
 
-// TestConformanceOfReading has all engines of the suite read by engines that were opened for reading only.
-func TestConformanceOfReading(t *testing.T) {
-	t.Parallel()
+// testConformanceOfReading has all engines of the suite read by engines that were opened for reading only.
+func testConformanceOfReading(t *testing.T) {
 	opts := smallOptions()
 	opts.MemTableBytes = 64 << 20 // Nothing is compacted away beneath who reads.
+	openOn := func(t testing.TB, opts Options) engine.Engine {
+		e, err := Open("data", opts)
+		require.NoError(t, err)
+		return &readElsewhere{Engine: e, t: t, opts: opts}
+	}
 	enginetest.Run(t,
 		func(t testing.TB) engine.Engine {
 			opts := opts
 			opts.FS = NewCrashableFS()
-			e, err := Open("data", opts)
-			require.NoError(t, err)
-			return &readElsewhere{Engine: e, t: t, opts: opts}
+			return openOn(t, opts)
 		},
+		enginetest.WithReopen(func(t testing.TB, e engine.Engine) engine.Engine {
+			require.NoError(t, e.Close())
+			return openOn(t, e.(*readElsewhere).opts)
+		}),
 		enginetest.Without("DeleteMindsTimestamps", "a delete finds what was written before it: see Engine.Write"),
 		enginetest.Without("TakenBackAfterCancel", "what was cancelled may be written while files are opened that it is in"),
 		enginetest.Without("WriteCancelled", "what was cancelled may be written while files are opened that it is in"))
