@@ -437,7 +437,7 @@ func (h *head) drop(c *cell, gens []*generation) {
 func (s *strand) bytes() int64 {
 	n := strandBytes + cap(s.tail) + cap(s.hist)
 	for _, f := range s.frozen {
-		n += cap(f.data) + 40
+		n += cap(f.data) + frozenBytes
 	}
 	if s.exemplars != nil {
 		n += s.exemplars.bytes

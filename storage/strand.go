@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"math/bits"
+	"slices"
+	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -16,6 +18,8 @@ const (
 	// strandBytes is what a strand without samples weighs in the head's account, with the places in its
 	// series and its generation that point to it.
 	strandBytes = 248
+	// frozenBytes is what a frozen chunk weighs besides its data.
+	frozenBytes = 40
 )
 
 // strand holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
@@ -127,35 +131,50 @@ func (s *strand) repeats(t, st int64, v uint64) bool {
 	return s.some && s.t == t && s.v == v && s.st == st && s.n > 0
 }
 
-// freezeTail encodes the tail as a chunk and empties it. The tail keeps its room: readers decode it under
-// the lock and never hold on to it.
+// freezeTail encodes the tail as a chunk and empties it. The tail's memory goes: many a strand gets no more samples after that,
+// as the slot ends, and most of the head would be such room. It returns by how many bytes the strand grew, which may be negative.
 func (s *strand) freezeTail() int {
-	var samples chunk.Samples
-	if err := s.decodeTail(&samples); err != nil {
+	f := freezers.Get().(*freezer)
+	defer freezers.Put(f)
+	f.samples.Reset()
+	if err := s.decodeTail(&f.samples); err != nil {
 		panic(err) // Invariant: the tail is what appendFloat wrote.
 	}
-	s.tail, s.n = s.tail[:0], 0
+	freed := cap(s.tail)
+	s.tail, s.n = nil, 0
 	s.baseT, s.baseDlt, s.st, s.v = s.t, s.delta, 0, 0
-	return s.freeze(&samples)
+	return s.freeze(f) - freed
 }
 
 func (s *strand) freezeHistograms() int {
-	var samples chunk.Samples
-	if err := s.decodeHistograms(&samples); err != nil {
+	f := freezers.Get().(*freezer)
+	defer freezers.Put(f)
+	f.samples.Reset()
+	defer f.samples.Reset() // It would keep the histograms alive.
+	if err := s.decodeHistograms(&f.samples); err != nil {
 		panic(err) // Invariant: hist is what appendHistogram wrote.
 	}
 	freed := cap(s.hist)
 	s.hist, s.nHist = nil, 0
-	return s.freeze(&samples) - freed
+	return s.freeze(f) - freed
 }
 
-func (s *strand) freeze(samples *chunk.Samples) int {
-	samples.Normalize()
-	minT, maxT := boundsOf(samples)
-	data := chunk.AppendChunk(nil, samples)
-	assertFrozen(data, samples)
+// freezer is memory to freeze in.
+type freezer struct {
+	samples chunk.Samples
+	data    []byte
+}
+
+var freezers = sync.Pool{New: func() any { return &freezer{} }}
+
+func (s *strand) freeze(f *freezer) int {
+	f.samples.Normalize()
+	minT, maxT := boundsOf(&f.samples)
+	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
+	data := slices.Clone(f.data) // What is kept has no room to grow.
+	assertFrozen(data, &f.samples)
 	s.frozen = append(s.frozen, frozenChunk{minT: minT, maxT: maxT, data: data})
-	return cap(data) + 40
+	return cap(data) + frozenBytes
 }
 
 // read appends the strand's samples that may lie in [minT, maxT], in no particular order.

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -131,4 +133,60 @@ func BenchmarkSlice(b *testing.B) {
 			require.NoError(b, e.Close())
 		})
 	}
+}
+
+// BenchmarkGiveBack deletes one of three slots of the stage, 64 MiB each, and gives its space back: by excising it, and by compacting
+// its range. It reports CPU time, and the bytes of sorted files before and after.
+func BenchmarkGiveBack(b *testing.B) {
+	for _, how := range []string{"excise", "compact"} {
+		b.Run(how, func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 1))
+			for b.Loop() {
+				opts := DefaultOptions()
+				opts.StageDelay, opts.DropDelay = time.Hour, time.Hour // What they do is done here.
+				e, err := Open(b.TempDir(), opts)
+				require.NoError(b, err)
+				for seq := range int64(512) {
+					var batches []engine.Batch
+					for slot := range int64(3) {
+						for part := range int64(16) {
+							batch := stageBatch(seq, string(chunkLike(rng, 8<<10)))[0]
+							batch.Partition = slotPartition(slot, part)
+							batches = append(batches, batch)
+						}
+					}
+					require.NoError(b, e.Write(ctx, batches))
+				}
+				require.NoError(b, e.db.Flush())
+				for part := range int64(16) {
+					batch := stageBatch(0, "")[0]
+					batch.Partition = slotPartition(0, part)
+					batch.Mutations[0].Op, batch.Mutations[0].To = engine.DeleteRange, engine.Key{batch.Mutations[0].Clustering[0], engine.Int(1 << 20)}
+					require.NoError(b, e.Write(ctx, []engine.Batch{batch}))
+				}
+				before, begin := liveBytes(e), cpuSeconds()
+				slots := e.exciser.take()
+				require.Len(b, slots, 1)
+				if how == "excise" {
+					excised, err := e.exciser.round(ctx, slots)
+					require.NoError(b, err)
+					require.Len(b, excised, 1)
+				} else {
+					require.NoError(b, e.db.Flush())
+					require.NoError(b, e.db.Compact(ctx, slots[0].start, slots[0].end, false))
+				}
+				b.ReportMetric(cpuSeconds()-begin, "cpu-s")
+				b.ReportMetric(float64(before)/mega, "before-MB")
+				b.ReportMetric(float64(liveBytes(e))/mega, "after-MB")
+				require.NoError(b, e.Close())
+			}
+		})
+	}
+}
+
+// cpuSeconds returns the CPU time that this process has used.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

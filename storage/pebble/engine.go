@@ -69,6 +69,8 @@ type Engine struct {
 	watch  io.Closer // watches for a slow disk
 
 	reclaimer *reclaimer
+	exciser   *exciser
+	gate      gate // before slots of the stage
 	ledger    *ledger
 
 	damaged      damaged
@@ -166,7 +168,9 @@ func (e *Engine) open(opts Options) (err error) {
 	if err := e.checkFormat(); err != nil {
 		return err
 	}
-	e.reclaimer = startReclaimer(e.db, opts.DropDelay, func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) })
+	notYet := func(err error) { e.log.Warn("space of deleted rows isn't given back yet", "err", err) }
+	e.reclaimer = startReclaimer(e.db, opts.DropDelay, notYet)
+	e.exciser = startExciser(e.db, &e.gate, opts.StageDelay, e.reclaimer.deleted, notYet)
 	return nil
 }
 
@@ -295,6 +299,9 @@ func (e *Engine) closeAll() error {
 		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
 	}
 	var errs []error
+	if e.exciser != nil {
+		e.exciser.stop()
+	}
 	if e.reclaimer != nil {
 		e.reclaimer.stop()
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +49,7 @@ func powerSubject(opts Options) enginetest.Subject {
 func TestMetamorphic(t *testing.T) {
 	t.Parallel()
 	opts := smallOptions()
+	opts.StageDelay = time.Millisecond
 	if *historyFile != "" {
 		enginetest.Replay(t, powerSubject(opts), *historyFile)
 		return

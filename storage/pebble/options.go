@@ -44,6 +44,9 @@ type Options struct {
 	// DropDelay is about how long the space of what was dropped or deleted waits to be given back. Short
 	// delays cost compactions. Default 2 minutes.
 	DropDelay time.Duration
+	// StageDelay is how long no more of the stage is deleted before its slots are given back that hold nothing more; while more
+	// and more is deleted they wait 15 times as long. Short delays cost flushes. Default 2 seconds.
+	StageDelay time.Duration
 	// ReadOnly opens what is there for reading only: no file is made, changed or removed, and whatever would write returns
 	// engine.ErrReadOnly. The log is replayed into memory at each open. Default false.
 	ReadOnly bool
@@ -68,6 +71,7 @@ func DefaultOptions() Options {
 		Compactions:   max(1, runtime.GOMAXPROCS(0)/2),
 		ReserveBytes:  512 << 20,
 		DropDelay:     2 * time.Minute,
+		StageDelay:    2 * time.Second,
 		Logger:        slog.New(slog.DiscardHandler),
 	}
 }
@@ -88,6 +92,7 @@ func (o *Options) Validate() error {
 	within("ZstdLevel", int64(o.ZstdLevel), 1, 19)
 	within("Compactions", int64(o.Compactions), 1, 1<<10)
 	within("DropDelay", int64(o.DropDelay), int64(time.Millisecond), int64(24*time.Hour))
+	within("StageDelay", int64(o.StageDelay), int64(time.Millisecond), int64(24*time.Hour))
 	if o.Logger == nil {
 		errs = append(errs, errors.New("pebble: Logger is nil"))
 	}
@@ -99,6 +104,7 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 	p := &pebbledb.Options{
 		Lock:                        lock,
 		EventListener:               events,
+		Cleaner:                     cleaner{},
 		Merger:                      newMerger(),
 		FormatMajorVersion:          pebbledb.FormatTableFormatV6,
 		CacheSize:                   o.CacheBytes,

@@ -41,7 +41,16 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		e.release()
 		return nil
 	}
-	return e.commit(ctx, "write", e.release, func() error {
+	slots := stagedSlots(batches)
+	if err := e.enterSlots(ctx, slots); err != nil {
+		e.release()
+		return err
+	}
+	done := func() {
+		e.gate.leave(slots)
+		e.release()
+	}
+	return e.commit(ctx, "write", done, func() error {
 		for i, b := range commits {
 			// The log is one sequence: syncing its end syncs what came before.
 			sync := pebbledb.NoSync
@@ -56,7 +65,9 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 			}
 		}
 		for _, prefix := range deleted {
-			e.reclaimer.deleted(prefix)
+			if prefix[0] != engine.Stage.ID || !e.exciser.deleted(prefix) {
+				e.reclaimer.deleted(prefix)
+			}
 		}
 		return nil
 	})
@@ -106,8 +117,7 @@ func (e *Engine) encode(batches []engine.Batch) (commits []*pebbledb.Batch, dele
 			commits = append(commits, w.batch)
 		}
 		if w.add(&batches[i]) {
-			b := &batches[i]
-			deleted = append(deleted, appendPartition(nil, b.Table, b.Partition[:1]))
+			deleted = append(deleted, slotPrefix(&batches[i]))
 		}
 	}
 	return commits, deleted
