@@ -136,13 +136,14 @@ func TestBacklogIsDivided(t *testing.T) {
 	r.check()
 }
 
-// TestRawGoesOnlyWithRollups lets the retention pass before any round was: rollups are there when raw rows go.
+// TestRawGoesOnlyWithRollups lets the retention pass before any round was: raw rows are hidden once their rollups are there, and go
+// a week later.
 func TestRawGoesOnlyWithRollups(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Retention = 3 * 24 * hour })
 	r.days(2)
 	r.advance(30 * 24 * hour)
 	r.fail(func(op faultengine.Op) bool { return op.Kind == faultengine.Write && op.Table == engine.R5m })
-	r.loop.Round(t.Context()) // It hides, and drops a week later.
+	r.loop.Round(t.Context())
 	r.advance(8 * 24 * hour)
 	r.loop.Round(t.Context())
 	require.Len(t, r.unrolled(), 2, "raw stays while its rollups can't be made")
@@ -155,6 +156,9 @@ func TestRawGoesOnlyWithRollups(t *testing.T) {
 	r.advance(retryMost)
 	r.loop.Round(t.Context())
 	require.Empty(t, r.loop.Status(t.Context()).Chores)
+	require.Equal(t, 80, r.check().Samples, "hidden since now")
+	r.advance(8 * 24 * hour)
+	r.loop.Round(t.Context())
 	stats := r.check()
 	require.Zero(t, stats.Samples, "raw is gone")
 	require.NotZero(t, stats.Rollups)

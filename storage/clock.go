@@ -36,15 +36,15 @@ type clock struct {
 	// read is the last reading of the clock, ran that of Options.Elapsed.
 	read time.Time
 	ran  time.Duration
-	// seen is how much time the store has seen pass; kept is how much of that is durable.
-	seen, kept time.Duration
+	// seen is how much time the store has seen pass; kept is how much of that is durable, wrote how much is being made so.
+	seen, kept, wrote time.Duration
 	// expected is what the time should be; told says that it follows from what an operator said, and isn't durable yet.
 	expected time.Time
 	told     bool
 	// doubt is nil while the clock is believed.
 	doubt *doubt
-	// keeping is held by who writes the beat.
-	keeping sync.Mutex
+	// staged are the times at which something may be staged, where the process is alone; stagedKept are those that are durable.
+	staged, stagedKept timeSpans
 }
 
 // doubt is since when, and why, a clock isn't believed.
@@ -211,20 +211,6 @@ func (s *Store) times() (earlier, later time.Time) {
 	default:
 		return c.expected, now
 	}
-}
-
-// stagedUntil returns until when something may be staged, and a time before it, from < to, over which a clock that isn't
-// believed has leapt: nothing was staged then. Milliseconds.
-func (s *Store) stagedUntil() (until, from, to int64) {
-	c := &s.clock
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := s.look()
-	until = max(now.UnixMilli(), c.expected.UnixMilli()) + dayMS
-	if c.alone && c.doubt != nil && c.doubt.by > 0 {
-		from, to = c.expected.UnixMilli()+dayMS, min(c.doubt.clock.UnixMilli(), now.UnixMilli())-youngMS
-	}
-	return until, from, to
 }
 
 // settling says whether a slot that is over by the clock may still be going on by what is expected.

@@ -27,6 +27,8 @@ type clockBeat struct {
 	ClockMS int64 `json:"clock_ms"`
 	// Doubt is there while the clock isn't believed.
 	Doubt *doubtBeat `json:"doubt,omitempty"`
+	// Spans are the times at which something may be staged, where the store has one process.
+	Spans timeSpans `json:"spans,omitempty"`
 }
 
 type doubtBeat struct {
@@ -36,7 +38,7 @@ type doubtBeat struct {
 }
 
 func (c *clock) beat() clockBeat {
-	b := clockBeat{SeenMS: c.seen.Milliseconds(), ClockMS: c.expected.UnixMilli()}
+	b := clockBeat{SeenMS: c.seen.Milliseconds(), ClockMS: c.expected.UnixMilli(), Spans: c.staged}
 	if d := c.doubt; d != nil && c.alone {
 		b.Doubt = &doubtBeat{d.by.Milliseconds(), d.since.Milliseconds(), d.clock.UnixMilli()}
 	}
@@ -54,6 +56,11 @@ func parseClock(b []byte) (clockBeat, error) {
 	d := beat.Doubt
 	if beat.SeenMS < 0 || beat.SeenMS > maxSeenMS || d != nil && (d.SinceMS < 0 || d.SinceMS > beat.SeenMS || max(d.ByMS, -d.ByMS) > maxSeenMS) {
 		return beat, fmt.Errorf("storage: the row of what the store has seen of time makes no sense: %s", b)
+	}
+	for i, span := range beat.Spans {
+		if span.From < -maxTime || span.To > maxTime || span.From > span.To || i > 0 && span.From <= beat.Spans[i-1].To || i == maxStagedSpans {
+			return beat, fmt.Errorf("storage: the spans of time in which something was staged make no sense: %s", b)
+		}
 	}
 	return beat, nil
 }
@@ -93,7 +100,7 @@ func (s *Store) openClock(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	c.seen = time.Duration(beat.SeenMS) * time.Millisecond
-	c.kept = c.seen
+	c.kept, c.wrote = c.seen, c.seen
 	if found && c.alone {
 		c.expected = time.UnixMilli(beat.ClockMS)
 		if d := beat.Doubt; d != nil {
@@ -101,6 +108,12 @@ func (s *Store) openClock(ctx context.Context) error {
 		}
 	}
 	s.look()
+	if c.alone {
+		if c.staged = beat.Spans; len(c.staged) == 0 {
+			c.staged = s.assumedSpans()
+		}
+		c.stagedKept = c.staged
+	}
 	told := c.told
 	c.mu.Unlock()
 	if told {
@@ -137,14 +150,13 @@ func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 	return last, nil
 }
 
-// keepSeen makes what was seen of time durable, where enough of it has passed.
+// keepSeen makes what was seen of time durable, where enough of it has passed, or the next process would look for what is
+// staged at too few times.
 func (s *Store) keepSeen(ctx context.Context) error {
 	c := &s.clock
-	c.keeping.Lock()
-	defer c.keeping.Unlock()
 	c.mu.Lock()
 	s.look()
-	due := c.seen-c.kept >= keepInterval || c.told
+	due := c.seen-c.wrote >= keepInterval || c.told || c.spansDue()
 	c.mu.Unlock()
 	if !due || s.opts.ReadOnly {
 		return nil
@@ -159,7 +171,9 @@ func (s *Store) keepSeen(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	c.mu.Lock()
-	c.seen = max(c.seen, c.kept+time.Millisecond) // Or the row would be an old one.
+	// Whoever writes beside this one writes an older or a newer row, and the newest knows all.
+	c.seen = max(c.seen, c.kept+time.Millisecond, c.wrote+time.Millisecond)
+	c.wrote = c.seen.Truncate(time.Millisecond)
 	beat := c.beat()
 	c.mu.Unlock()
 	value, err := json.Marshal(beat)
@@ -173,7 +187,9 @@ func (s *Store) keepSeen(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept, c.told = max(c.kept, time.Duration(beat.SeenMS)*time.Millisecond), false
+	if seen := time.Duration(beat.SeenMS) * time.Millisecond; seen >= c.kept {
+		c.kept, c.told, c.stagedKept = seen, false, beat.Spans
+	}
 	return nil
 }
 

@@ -468,7 +468,8 @@ func TestClockRowIsStable(t *testing.T) {
 	require.ErrorIs(t, m.believed(), ErrClock)
 	r.pass(time.Hour)
 	m.seenMS()
-	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000}}`
+	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000},` +
+		`"spans":[{"from_ms":1777464000000,"to_ms":1777636800000}]}`
 	row := func() (value string) {
 		for row, err := range r.eng.Scan(t.Context(), engine.Range{Table: engine.Processes, Partition: engine.Key{engine.Int(1)}}) {
 			require.NoError(t, err)
@@ -478,7 +479,8 @@ func TestClockRowIsStable(t *testing.T) {
 		return value
 	}
 	require.Equal(t, want, row())
-	for _, bad := range []string{``, `{`, `{"seen_ms":-1}`, `{"seen_ms":9223372036854775807}`, `{"seen_ms":1,"doubt":{"since_ms":2}}`} {
+	for _, bad := range []string{``, `{`, `{"seen_ms":-1}`, `{"seen_ms":9223372036854775807}`, `{"seen_ms":1,"doubt":{"since_ms":2}}`,
+		`{"spans":[{"from_ms":2,"to_ms":1}]}`, `{"spans":[{"from_ms":0,"to_ms":5},{"from_ms":5,"to_ms":6}]}`, `{"spans":[{"from_ms":0,"to_ms":9007199254740993}]}`} {
 		_, err := parseClock([]byte(bad))
 		require.Error(t, err, bad)
 	}

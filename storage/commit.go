@@ -39,8 +39,9 @@ type committer struct {
 	done   chan struct{}
 
 	// gens are the generations that the commit under way adds to.
-	gens []*generation
-	rows []engine.Batch
+	gens  []*generation
+	rows  []engine.Batch
+	spans []timeSpan
 	// touched and sink serve touch.
 	touched []*strand
 	sink    uint32
@@ -143,7 +144,10 @@ func (c *committer) commit(group []*Batch) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	started := c.s.opts.Now()
-	err := c.s.eng.Write(ctx, c.rows)
+	err := c.keepSlots(ctx)
+	if err == nil {
+		err = c.s.eng.Write(ctx, c.rows)
+	}
 	if err == nil {
 		err = c.pend(ctx)
 	}
@@ -248,6 +252,28 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 // must not have. They are written once more.
 var errGrewOld = fmt.Errorf("%w: a slot came of age during the write", engine.ErrUnavailable)
 
+// keepSlots makes sure that the next process looks for what is staged, from the low mark on, whether its commit succeeds
+// or not: what is found at one start must be found at the next.
+func (c *committer) keepSlots(ctx context.Context) error {
+	if c.s.opts.Shared {
+		return nil
+	}
+	c.spans = c.spans[:0]
+	for _, g := range c.gens {
+		if len(g.builder.blobs) == 0 {
+			continue
+		}
+		lowest, _, err := c.s.lowestMarks(ctx, g.cell.partition)
+		if err != nil {
+			return err
+		}
+		if g.cell.slot >= lowest {
+			c.spans = append(c.spans, timeSpan{c.s.period.slotStart(g.cell.slot) + 1, c.s.period.slotEnd(g.cell.slot)})
+		}
+	}
+	return c.s.keepSpans(ctx, c.spans)
+}
+
 // pend writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
 // where a clock that was set back may lead. The blobs are durable by now: a sealer may delete a pending row
 // that has no blob. The clock is read again until the rows lie in an hour that isn't long over, where
@@ -282,8 +308,14 @@ func (c *committer) pend(ctx context.Context) error {
 	for len(old) > 0 {
 		hour := arrival()
 		rows := make([]engine.Batch, 0, len(old))
+		c.spans = c.spans[:0]
 		for _, o := range old {
-			rows = append(rows, o.g.builder.pending(o.g.cell, max(hour, o.minHour)))
+			at := max(hour, o.minHour)
+			rows = append(rows, o.g.builder.pending(o.g.cell, at))
+			c.spans = append(c.spans, timeSpan{at * hourMS, (at + 1) * hourMS})
+		}
+		if err := c.s.keepSpans(ctx, c.spans); err != nil {
+			return err
 		}
 		if err := c.s.eng.Write(ctx, rows); err != nil {
 			return err

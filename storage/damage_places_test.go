@@ -163,7 +163,7 @@ func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
 	seed, places := soak.Seed(t), soak.Times(t, 100)
 	if testing.Short() {
-		places /= 5
+		places = fewer(places / 5)
 	}
 	stores := []*damagedStore{newDamagedStore(t, false), newDamagedStore(t, true)}
 	for _, d := range stores {

@@ -113,6 +113,11 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 	for _, w := range windows {
 		newest = max(newest, s.period.endOf(w))
 	}
+	for _, res := range rollup.Resolutions { // Samples may be gone, and buckets of them stand.
+		if newest, err = s.newestRolled(ctx, tenant, res, newest); err != nil {
+			return 0, err
+		}
+	}
 	for i := range s.head.parts {
 		p := &s.head.parts[i]
 		p.mu.RLock()
@@ -120,6 +125,25 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 			newest = max(newest, s.period.slotEnd(at.slot))
 		}
 		p.mu.RUnlock()
+	}
+	return newest, nil
+}
+
+// newestRolled returns the end of the last slot with marks of rollups, or newest, milliseconds, where that is later.
+func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Resolution, newest int64) (int64, error) {
+	windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(res, newest), lastWindowOf(res))
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range windows {
+		for row, err := range s.eng.Scan(ctx, engine.Range{
+			Table: engine.Sealed, Partition: sealedPartition(w, tenant), From: engine.Key{engine.Int(s.period.slotOf(newest))}, KeysOnly: true,
+		}) {
+			if err != nil {
+				return 0, fmt.Errorf("storage: reading the marks of window %d of %q: %w", w, tenant, err)
+			}
+			newest = max(newest, s.period.slotEnd(row.Clustering[0].Int))
+		}
 	}
 	return newest, nil
 }

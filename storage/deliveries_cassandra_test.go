@@ -26,7 +26,7 @@ func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 	now := time.Now()                                        // it mustn't be far from the cluster's clock
 	const least = 40                                         // a commit takes a few hundredths of a second, which is what the test waits for
 	// A commit writes a row a slot, so there are fewer slots than over an engine of this process.
-	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, soak.Times(t, 120), 1)
+	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, soak.Times(t, 40), 1)
 	requireSameBytes(t, set, least, func(t *testing.T) (stores []*testStore) {
 		for range 2 {
 			eng, err := cassandra.Open(t.Context(), co)

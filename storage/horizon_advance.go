@@ -26,8 +26,13 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 			return before, err
 		}
 		next := before.clone()
-		s.aim(tenant, before, &next)
-		err = s.dropDue(ctx, tenant, &next, x.rolled)
+		var failed error
+		s.aim(tenant, before, &next, func(hidden, target int64) int64 {
+			to, err := s.rollHidden(ctx, tenant, hidden, target, x.rolled)
+			failed = errors.Join(failed, err)
+			return to
+		})
+		err = errors.Join(failed, s.dropDue(ctx, tenant, &next, x.rolled))
 		if next.equal(&before.horizonRow) {
 			return before, err
 		}
@@ -41,8 +46,9 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 	}
 }
 
-// aim hides what is past the retention of each class, whole windows of it, and shows again what isn't any more.
-func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow) {
+// aim hides what is past the retention of each class, whole windows of it, and shows again what isn't any more. Samples are
+// hidden when their rollups are there, which answer from then on: roll makes them, and returns up to where it has.
+func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow, roll func(hidden, target int64) int64) {
 	seen := s.seenMS()
 	for class := range s.classes.count() {
 		keep := s.classes.keep(tenant, class)
@@ -57,6 +63,9 @@ func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow) {
 				h.KeptMS = kept.Milliseconds()
 			}
 			h.lack(max(before.lacking(class, res), s.vanished(h)))
+			if res == rollup.Raw {
+				target = roll(h.HiddenMS, target)
+			}
 			var was *keptBefore
 			if before := h.KeptMS; kept != 0 && (before == 0 || before > kept.Milliseconds()) {
 				was = &keptBefore{KeptMS: before, HiddenMS: h.HiddenMS}
@@ -65,6 +74,22 @@ func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow) {
 			h.keep(kept.Milliseconds(), seen, s.expiring, s.period.endOf(s.period.windowAt(res, s.opts.Now().UnixMilli())))
 		}
 	}
+}
+
+// rollHidden makes the rollups of the raw windows that are to be hidden, and of the one after them, of which the clock hides more and
+// more, and returns up to where they may be hidden.
+func (s *Store) rollHidden(ctx context.Context, tenant string, hidden, target int64, rolled map[tenantWindow]bool) (int64, error) {
+	if target == never {
+		return target, nil
+	}
+	if target <= hidden {
+		if ds, err := s.deletesOf(ctx, tenant); err != nil || len(ds) == 0 {
+			return target, err
+		}
+	}
+	next := s.period.endOf(s.period.windowAt(rollup.Raw, target+1))
+	to, err := s.rollUntil(ctx, tenant, min(hidden, target), next, rolled)
+	return min(to, target), err
 }
 
 // dropDue notes what may be dropped from now on. Raw never goes before its rollups are there: where they can't be made,
@@ -120,7 +145,7 @@ func (s *Store) rollFirst(ctx context.Context, window int64, tenant string, roll
 
 // importsWithoutRaw says whether an import makes only rollups of a slot: its raw rows may be gone, or nobody wants them any
 // more. Then it is stored that they are lacking, so that a higher retention doesn't look for them. Where older raw rows of
-// the tenant stand, those of the slot are made, too, and go with them.
+// the tenant stand, or older samples wait to be sealed, those of the slot are made, too, and go with them.
 func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {
 	for try := 1; ; try++ {
 		before, err := s.horizonsOf(ctx, tenant)
@@ -140,7 +165,7 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 			return s.expiring, nil
 		case !s.expiring:
 			older, err := s.everyWindow(ctx, tenant, s.period.windowAt(rollup.Raw, lacking+1), window)
-			if err != nil || len(older) > 0 {
+			if err != nil || len(older) > 0 || s.head.holdsBetween(s.period.slotOf(lacking+1), slot) {
 				return false, err
 			}
 		}
@@ -150,4 +175,20 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 			return err == nil, err
 		}
 	}
+}
+
+// holdsBetween says whether anything is unsealed of slots from one to another.
+func (h *head) holdsBetween(first, last int64) bool {
+	for i := range h.parts {
+		p := &h.parts[i]
+		p.mu.RLock()
+		for at := range p.cells {
+			if at.slot >= first && at.slot <= last {
+				p.mu.RUnlock()
+				return true
+			}
+		}
+		p.mu.RUnlock()
+	}
+	return false
 }

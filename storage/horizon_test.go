@@ -178,6 +178,24 @@ func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 	}
 }
 
+// TestHiddenWhenRollupsKnow lowers a retention over samples that were written after a delete, and of whose slots the rollups don't know of
+// it yet: when they are hidden, these answer.
+func TestHiddenWhenRollupsKnow(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 30*day, true })
+	require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "web")))
+	ts.write("default", jobLabels("web"), every(ts.now.Add(-15*day), time.Minute, 13)...)
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.opts.Retention = 10 * day
+	ts.reopen()
+	_, err := ts.Expire(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, ts.all("default"))
+	for _, res := range rollup.Resolutions {
+		require.Equal(t, map[string]int{"web": 13}, ts.bucketsOf("default", res))
+	}
+}
+
 // TestLoweringIsTold lowers a retention: before, it can be asked what that hides; afterwards it is told until it goes.
 func TestLoweringIsTold(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,22 @@ type Horizons struct {
 	At [3]int64
 }
 
+// OlderQueries returns the queries for the buckets of the times of which a query finds no samples any more, class by class, with
+// these columns.
+func OlderQueries(q Query, horizons []Horizons, columns rollup.Columns) (list []Query) {
+	for _, h := range horizons {
+		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
+			older := q
+			older.MinT, older.MaxT = max(q.MinT, h.At[res]+1), min(q.MaxT, h.At[res-1])
+			older.Classes, older.Resolution, older.Columns, older.LabelsOnly = h.Class, res, columns, false
+			if older.MinT <= older.MaxT {
+				list = append(list, older)
+			}
+		}
+	}
+	return list
+}
+
 // horizons returns those of all classes of a tenant, by their numbers.
 func (s *Store) horizons(ctx context.Context, tenant string) ([]Horizons, error) {
 	t, err := s.horizonsOf(ctx, tenant)

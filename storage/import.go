@@ -108,7 +108,7 @@ func (i *imports) letGo(now time.Time) {
 
 // Import seals the samples of a tenant directly, without the stage, with their rollups:
 //
-//	series ─► days ─► metrics, side by side ─► chunks, labels, catalog ─► 5m ─► 1h ─► marks
+//	series ─► days ─► marks ─► metrics, side by side ─► catalog, labels, chunks ─► 5m ─► 1h ─► marks
 //
 // All of it is durable when it returns. It may be repeated, after an error or a crash, with the same series or others
 // that overlap: samples that are sealed already are left out. What the stage and the head hold of the same slots is
@@ -183,7 +183,7 @@ func (m *importing) add(in *ImportedSeries) error {
 		start := m.s.period.dayOf(m.s.period.slotOf(t))
 		d := m.days[start]
 		if d == nil {
-			d = &importDay{importing: m, start: start, of: map[*Series]*importedDay{}, touched: map[cellAt]bool{}}
+			d = &importDay{importing: m, start: start, of: map[*Series]*importedDay{}}
 			m.days[start] = d
 		}
 		part := &importedDay{collected: collected{series: series}}

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +19,12 @@ import (
 
 // importDay is what an import brings of a day. A day holds whole slots, and lies in one window of each resolution.
 //
-//	series by age ─► metrics ─► pieces of up to importPiece series ─┬─► worker ─┐
-//	                                                                └─► worker ─┴─► marks
+//	series by age ─► marks ─► metrics ─► pieces of up to importPiece series ─┬─► worker ─┐
+//	                                                                         └─► worker ─┴─► marks
+//
+// The finest rows have marks before they are written, so an import that is cut short leaves slots that are known to lack
+// rollups: queries answer from samples, deletes find what they touch, and the rollups are made later. Coarser rows get theirs
+// at the end.
 type importDay struct {
 	*importing
 	start int64 // milliseconds
@@ -33,9 +36,6 @@ type importDay struct {
 	deletes deletions
 	begun   time.Time
 	late    bool
-
-	mu      sync.Mutex
-	touched map[cellAt]bool // what gets marks
 }
 
 // importPiece is how many series of a metric are sealed together at most.
@@ -62,15 +62,83 @@ func (d *importDay) run(ctx context.Context) (err error) {
 		if len(list) == 0 {
 			continue
 		}
-		d.late = i == 1
-		if err := d.seal(list); err != nil {
-			return err
+		if d.late = i == 1; d.late {
+			d.s.filling.Lock()
+			defer d.s.filling.Unlock()
 		}
-		if err := d.mark(); err != nil {
+		if err := d.bring(list); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// bring writes the rows and marks of series that are of one age.
+func (d *importDay) bring(list []*importedDay) error {
+	cells := d.cells(list)
+	if d.late {
+		if err := d.trimBefore(list, cells); err != nil {
+			return err
+		}
+	}
+	if err := d.listWindows(); err != nil {
+		return err
+	}
+	begun, done := newMarks(cells), newMarks(cells)
+	if err := d.mark(d.finest(), begun); err != nil {
+		return err
+	}
+	if err := d.seal(list); err != nil {
+		return err
+	}
+	for res := rollup.OneHour; res > d.finest(); res-- {
+		if err := d.mark(res, begun, done); err != nil {
+			return err
+		}
+	}
+	return d.mark(d.finest(), done)
+}
+
+// trimBefore carries out the deletes that are about these series, or they would be about what is brought, too.
+func (d *importDay) trimBefore(list []*importedDay, cells map[cellAt]bool) error {
+	slots := map[int64]bool{}
+	for at := range cells {
+		slots[at.slot] = true
+	}
+	return d.s.trimBefore(d.ctx, d.tenant.name, slots, d.deletes.where(func(x *deletion) bool {
+		return slices.ContainsFunc(list, func(c *importedDay) bool { return matchesAll(c.series.labels, x.matchers) })
+	}))
+}
+
+// finest is the resolution of the finest rows that are written.
+func (d *importDay) finest() rollup.Resolution {
+	if d.late {
+		return rollup.FiveMinutes
+	}
+	return rollup.Raw
+}
+
+func (d *importDay) listWindows() error {
+	for res := d.finest(); res <= rollup.OneHour; res++ {
+		if err := d.s.listWindow(d.ctx, d.tenant.name, d.s.period.windowOfSlot(res, d.s.period.slotOf(d.start+1))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cells are the slots and partitions that series have samples in.
+func (d *importDay) cells(list []*importedDay) map[cellAt]bool {
+	cells := map[cellAt]bool{}
+	for _, c := range list {
+		for rest := c.samples; rest.Len() > 0; {
+			t, _ := boundsOf(&rest)
+			slot := d.s.period.slotOf(t)
+			cells[cellAt{slot, d.s.partitionOf(c.series, slot)}] = true
+			_, rest = cutSamples(rest, d.s.period.slotEnd(slot))
+		}
+	}
+	return cells
 }
 
 // lock takes the locks of all partitions that the day's series are in, in the order of their numbers; a seal has one
@@ -98,16 +166,26 @@ func (d *importDay) lock() (unlock func()) {
 func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	now := d.s.opts.Now().UnixMilli()
 	slot := d.s.period.slotOf(d.start + 1)
+	if _, err := d.s.horizonsOf(d.ctx, d.tenant.name); err != nil {
+		return nil, nil, err
+	}
 	for _, c := range d.list {
 		c.class = d.s.classes.writable(c.series.class, now)
 		keep := d.s.classes.keep(d.tenant.name, c.class)
+		past := func(res rollup.Resolution) bool {
+			return d.s.isGone(res, slot, d.tenant.name, c.class) || d.s.isOutlived(res, slot, keep)
+		}
+		if past(rollup.Raw) && past(rollup.FiveMinutes) { // No horizon moves for what isn't taken.
+			d.stats.Expired += c.samples.Len()
+			continue
+		}
 		withoutRaw, err := d.s.importsWithoutRaw(d.ctx, slot, d.tenant.name, c.class)
 		switch {
 		case err != nil:
 			return nil, nil, err
 		case !withoutRaw:
 			fresh = append(fresh, c)
-		case d.s.isGone(rollup.FiveMinutes, slot, d.tenant.name, c.class) || d.s.isOutlived(rollup.FiveMinutes, slot, keep):
+		case past(rollup.FiveMinutes): // It has gone just now.
 			d.stats.Expired += c.samples.Len()
 		default:
 			late = append(late, c)
@@ -119,14 +197,6 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 // seal writes the rows of series that are of one age, but for the marks.
 func (d *importDay) seal(list []*importedDay) error {
 	base := d.sealer(d.s.period.slotOf(d.start+1), nil)
-	for res, at := range base.into {
-		if d.late && res == int(rollup.Raw) {
-			continue
-		}
-		if err := d.s.listWindow(d.ctx, d.tenant.name, at.window); err != nil {
-			return err
-		}
-	}
 	pieces, err := d.spread(base, list)
 	if err != nil {
 		return err
@@ -160,7 +230,7 @@ func (d *importDay) seal(list []*importedDay) error {
 // sealer returns a sealer of a slot, which writes with others. Its partition doesn't matter: marks are written apart.
 func (d *importDay) sealer(slot int64, rows *sealedRows) *sealer {
 	y := newSealer(d.ctx, d.s, Work{Slot: slot})
-	y.sealedRows, y.late, y.again, y.begun = rows, d.late, true, d.begun
+	y.sealedRows, y.late, y.again, y.namesFirst, y.begun = rows, d.late, true, true, d.begun
 	y.deletes = map[string]deletions{d.tenant.name: d.deletes.inSlot(d.s.period, slot)}
 	return y
 }
@@ -239,44 +309,31 @@ func (h *head) seriesCount(t *headTenant, metric string) int {
 	return 0
 }
 
-// touch remembers what gets marks.
-func (d *importDay) touch(cells map[cellAt]bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// newMarks draws a mark for each slot and partition.
+func newMarks(cells map[cellAt]bool) []markAt {
+	marks := make([]markAt, 0, len(cells))
 	for at := range cells {
-		d.touched[at] = true
+		marks = append(marks, markAt{at.slot, at.partition, newID()})
 	}
+	return marks
 }
 
-// mark says that the slots were sealed once more, as sealer.mark does.
-func (d *importDay) mark() error {
-	ids := map[cellAt]string{}
-	for at := range d.touched {
-		ids[at] = newID()
-	}
-	clear(d.touched)
-	for res := rollup.OneHour + 1; res > 0; res-- {
-		if d.late && res-1 == rollup.Raw {
-			break
-		}
-		var all engine.Batch
-		for at, id := range ids {
-			into := destination{window: d.s.period.windowOfSlot(res-1, at.slot), end: d.s.period.slotEnd(at.slot)}
-			if res-1 == rollup.OneHour {
+// mark says at a resolution that slots were sealed once more, as sealer.mark does.
+func (d *importDay) mark(res rollup.Resolution, lists ...[]markAt) error {
+	var all engine.Batch
+	for _, marks := range lists {
+		for _, m := range marks {
+			into := destination{window: d.s.period.windowOfSlot(res, m.slot), end: d.s.period.slotEnd(m.slot)}
+			if res == rollup.OneHour {
 				into.end = d.start + dayMS
 			}
-			row := d.s.markRow(d.tenant.name, into, at.slot, at.partition, id)
+			row := d.s.markRow(d.tenant.name, into, m.slot, m.partition, m.id)
 			all.Table, all.Partition = row.Table, row.Partition
 			all.Mutations = append(all.Mutations, row.Mutations...)
 		}
-		if err := d.s.eng.Write(d.ctx, []engine.Batch{all}); err != nil {
-			return fmt.Errorf("storage: marking the day from %d of %q as imported: %w", d.start, d.tenant.name, err)
-		}
-		if len(all.Mutations) > 0 {
-			if err := d.s.stayListed(d.ctx, d.tenant.name, all.Partition[0].Int); err != nil {
-				return err
-			}
-		}
 	}
-	return nil
+	if err := d.s.eng.Write(d.ctx, []engine.Batch{all}); err != nil {
+		return fmt.Errorf("storage: marking the day from %d of %q as imported: %w", d.start, d.tenant.name, err)
+	}
+	return d.s.stayListed(d.ctx, d.tenant.name, all.Partition[0].Int)
 }

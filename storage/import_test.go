@@ -324,6 +324,27 @@ func TestImportOfOldHistory(t *testing.T) {
 	}
 }
 
+// TestImportBesideOlderUnsealedSamples imports history that is past a retention given by mistake, while samples that are older, and were
+// taken under the right one, wait to be sealed: with the right one these are there.
+func TestImportBesideOlderUnsealedSamples(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 365*day, true })
+	list := every(ts.now.Add(-140*day), time.Minute, 4)
+	ts.write("default", jobLabels("written"), list...)
+	ts.opts.Retention, ts.opts.Retention5m = 10*day, 300*day
+	ts.reopen()
+	ts.importJob("imported", every(ts.now.Add(-53*day), time.Minute, 4)...)
+	require.Equal(t, 4, ts.importJob("expired", every(ts.now.Add(-350*day), time.Minute, 4)...).Expired)
+	for _, kept := range []time.Duration{10 * day, 365 * day} {
+		ts.opts.Retention, ts.opts.Retention5m = kept, max(kept, 300*day)
+		ts.reopen()
+		_, err := ts.Expire(t.Context())
+		require.NoError(t, err)
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	require.Equal(t, list, ts.all("default")[jobLabels("written").String()])
+}
+
 // TestImportAfterDelete brings back what was deleted before, and not what is deleted afterwards.
 func TestImportAfterDelete(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,6 @@ type importWorker struct {
 	rows  *sealedRows
 	base  *sealer // for what concerns the day
 	slots map[int64]*sealer
-	cells map[cellAt]bool
 	stats ImportStats
 	// brought are the samples of all pieces; done are the series whose rollups are to be made, bytes what these weigh.
 	brought int
@@ -27,7 +26,7 @@ type importWorker struct {
 }
 
 func newImportWorker(ctx context.Context, d *importDay) *importWorker {
-	w := &importWorker{importDay: d, ctx: ctx, rows: &sealedRows{}, slots: map[int64]*sealer{}, cells: map[cellAt]bool{}}
+	w := &importWorker{importDay: d, ctx: ctx, rows: &sealedRows{}, slots: map[int64]*sealer{}}
 	w.base = w.sealer(d.s.period.slotOf(d.start + 1))
 	return w
 }
@@ -64,7 +63,6 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.id)); err != nil {
 				return err
 			}
-			w.cells[cellAt{y.work.Slot, w.s.partitionOf(c.series, y.work.Slot)}] = true
 		}
 		w.done = append(w.done, c)
 		if w.rows.bytes >= sealWriteBytes {
@@ -137,10 +135,6 @@ func (w *importWorker) roll() error {
 	clear(w.base.rolls)
 	clear(w.done)
 	w.base.rolls, w.done, w.bytes = w.base.rolls[:0], w.done[:0], 0
-	if err == nil {
-		w.touch(w.cells)
-		clear(w.cells)
-	}
 	return err
 }
 

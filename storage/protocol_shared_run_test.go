@@ -302,12 +302,9 @@ func (s *sharedRun) hooks(r *protocolRun, kind string) map[protocolCall]func() {
 }
 
 // waitsFor says whether what happens within a call of the same process would wait for that call, in the same goroutine:
-// for the clock's row, for a commit or for a seal. In a server it goes on when the call is through.
+// for a commit or for a seal. In a server it goes on when the call is through.
 func (r *protocolRun) waitsFor(kind, verb string) bool {
 	s := r.store
-	if held(&s.clock.keeping) {
-		return true
-	}
 	sealing := held(&s.deletes.cleaning, &s.deletes.taking, &s.deletes.learning)
 	for i := range s.sealMu {
 		sealing = sealing || held(&s.sealMu[i])

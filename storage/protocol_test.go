@@ -23,6 +23,7 @@ var protocolFile = flag.String("protocol.file", "", "a file with a history to re
 // every answer with a plain model. A failing history is cut short and printed; put in a file it can be
 // replayed with -protocol.file.
 func TestProtocol(t *testing.T) {
+	t.Parallel()
 	if *protocolFile != "" {
 		text, err := os.ReadFile(*protocolFile)
 		require.NoError(t, err)

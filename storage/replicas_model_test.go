@@ -53,6 +53,7 @@ func (r *modelReplica) setClock(rng *rand.Rand, changes int) {
 // TestReplicasModel plays random histories: replicas die and come back, processes crash, the engine fails, or does what it
 // says it couldn't. In the end every acknowledged sample is covered, and replicas alternate at elections only.
 func TestReplicasModel(t *testing.T) {
+	t.Parallel()
 	histories := soak.Times(t, 40)
 	if testing.Short() {
 		histories = 8
@@ -69,6 +70,7 @@ func TestReplicasModel(t *testing.T) {
 
 // TestReplicasModelAhead is TestReplicasModel where replicas' clocks are ahead now and then, or one of their series is.
 func TestReplicasModelAhead(t *testing.T) {
+	t.Parallel()
 	histories := soak.Times(t, 40)
 	if testing.Short() {
 		histories = 8

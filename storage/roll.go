@@ -196,6 +196,9 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 	if err != nil {
 		return err
 	}
+	if len(found) == 0 && r.chunk == nil {
+		return x.fill(rollup.FiveMinutes, r, b) // If there is a rollup, its samples are gone.
+	}
 	for _, own := range r.own {
 		if !slices.Contains(found, own) {
 			return x.fill(rollup.FiveMinutes, r, b) // Its window has expired just now.
@@ -279,10 +282,11 @@ func (x *sealer) lost(res rollup.Resolution, r *roll, version uint64) (bool, err
 	}), err
 }
 
-// fill adds to the stored chunk of a series the buckets that it lacks: what it was computed from is gone, and
-// that was more than what there is now.
+// fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
+// gone, and that was more than what there is now.
 func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
-	if r.chunk == nil && x.only == nil {
+	due := x.due.of(r.series.labels)
+	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
 	at := x.into[res]
@@ -296,26 +300,22 @@ func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
 		return err
 	}
 	b.Reset()
-	var add rollup.Buckets
 	if err := rollup.Decode(stored[0].data, rollup.AllColumns, b); err != nil {
 		return fmt.Errorf("storage: filling up rollups of %s: %w", r.series.labels, err)
 	}
-	if x.only != nil { // What was deleted can only be taken out by the bucket.
-		r.chunk, r.version = nil, stored[0].version+1
-		if x.only.of(r.series.labels).hideBuckets(b, 0, res.Width()) {
-			r.chunk = appendOrEmpty(b, res, r.version)
+	changed := due.hideBuckets(b, 0, res.Width())
+	if r.chunk != nil && !x.forDue {
+		var add, all rollup.Buckets
+		if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
+			return err
 		}
-		return nil
+		before := b.Len()
+		rollup.Merge(&all, b, &add, rollup.AllColumns)
+		changed, b = changed || all.Len() > before, &all
 	}
-	if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
-		return err
-	}
-	before := b.Len()
-	var all rollup.Buckets
-	rollup.Merge(&all, b, &add, rollup.AllColumns)
 	r.chunk, r.version = nil, stored[0].version+1
-	if all.Len() > before {
-		r.chunk = appendRollup(&all, res, r.version)
+	if changed {
+		r.chunk = appendOrEmpty(b, res, r.version)
 	}
 	return nil
 }
@@ -343,6 +343,9 @@ func (x *sealer) coarse(r *roll, shards int64, b *rollup.Buckets) error {
 	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
 	if r.chunk = appendRollup(&hours, rollup.OneHour, r.version); r.chunk == nil && r.version > 0 {
 		r.chunk = rollup.AppendEmpty(nil, r.version)
+	}
+	if len(chunks) == 0 {
+		return x.fill(rollup.OneHour, r, b)
 	}
 	if lost, err := x.lost(rollup.OneHour, r, r.version); err != nil || lost {
 		return cmp.Or(err, x.fill(rollup.OneHour, r, b))

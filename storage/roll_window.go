@@ -7,9 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -98,13 +95,13 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 			sealers[m.slot] = newSealer(ctx, s, Work{Slot: m.slot, Partition: m.partition})
 		}
 		if x := sealers[m.slot]; deleted.has(m.id) {
-			x.only = append(x.only, deleted.where(func(d *deletion) bool { return d.id == m.id })...)
+			x.due = append(x.due, deleted.where(func(d *deletion) bool { return d.id == m.id })...)
 		} else {
 			whole[m.slot] = true
 		}
 	}
-	for slot := range whole {
-		sealers[slot].only = nil
+	for slot, x := range sealers {
+		x.forDue = !whole[slot]
 	}
 	for _, slot := range slices.Sorted(maps.Keys(sealers)) {
 		for _, res := range rollup.Resolutions {
@@ -113,14 +110,11 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 			}
 		}
 	}
-	names, err := s.metricsIn(ctx, tenant, window)
+	names, err := s.metricsToRoll(ctx, tenant, window, sealers)
 	if err != nil {
 		return series, err
 	}
 	for _, metric := range names {
-		if !slices.ContainsFunc(slices.Collect(maps.Values(sealers)), func(x *sealer) bool { return x.only == nil || len(x.only.mayMatch(metric)) > 0 }) {
-			continue
-		}
 		n, err := s.rollMetric(ctx, tenant, window, metric, sealers, between)
 		series += n
 		if err != nil {
@@ -151,28 +145,16 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 	return series, nil
 }
 
-// metricsIn lists the metrics of a tenant's window.
-func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (names []string, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{
-		Table: engine.Catalog, Partition: catalogPartition(window, tenant, catalogMetric, ""), KeysOnly: true,
-	}) {
-		if err != nil {
-			return nil, fmt.Errorf("storage: listing metrics of %q: %w", tenant, err)
-		}
-		names = append(names, strings.Clone(row.Clustering[0].Text))
-	}
-	return names, nil
-}
-
 // rollMetric makes the rollups of one metric in the slots of sealers, and of their days.
 func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, metric string, sealers map[int64]*sealer, between func()) (series int, err error) {
-	list, err := s.seriesIn(ctx, tenant, window, metric)
+	list, err := s.seriesToRoll(ctx, tenant, window, metric, sealers)
 	if err != nil {
 		return 0, err
 	}
 	slots := slices.Sorted(maps.Keys(sealers))
 	for part := range slices.Chunk(list, rollSeries) {
 		ofDay := map[*collected]bool{}
+		var dueOfDay deletions
 		for i, slot := range slots {
 			x := sealers[slot]
 			x.rolls = x.rolls[:0]
@@ -180,7 +162,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 				return series, err
 			}
 			for j := range part {
-				if c := &part[j]; x.only == nil || len(x.only.of(c.series.labels)) > 0 {
+				if c := &part[j]; !x.forDue || len(x.due.of(c.series.labels)) > 0 {
 					x.rolls = append(x.rolls, roll{collected: c})
 					ofDay[c] = true
 				}
@@ -188,24 +170,33 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 			if err := x.rollFine(); err != nil {
 				return series, err
 			}
+			dueOfDay = append(dueOfDay, x.due.where(func(d *deletion) bool { return !dueOfDay.has(d.id) })...)
 			lastOfDay := i+1 == len(slots) || s.period.dayOf(slots[i+1]) != s.period.dayOf(slot)
 			if lastOfDay {
-				x.rolls = x.rolls[:0]
-				for j := range part {
-					if ofDay[&part[j]] {
-						x.rolls = append(x.rolls, roll{collected: &part[j]})
-					}
-				}
-				clear(ofDay)
-				if err := x.rollCoarse(); err != nil {
+				if err := x.rollDay(part, ofDay, dueOfDay); err != nil {
 					return series, err
 				}
+				clear(ofDay)
+				dueOfDay = nil
 			}
 			series += len(part)
 			between()
 		}
 	}
 	return series, nil
+}
+
+// rollDay makes the 1h rollups of a day of some series, of which slots' rollups were made, and heeds what these didn't know.
+func (x *sealer) rollDay(part []collected, of map[*collected]bool, due deletions) error {
+	x.rolls = x.rolls[:0]
+	for j := range part {
+		if of[&part[j]] {
+			x.rolls = append(x.rolls, roll{collected: &part[j]})
+		}
+	}
+	defer func(ofSlot deletions) { x.due = ofSlot }(x.due)
+	x.due = due
+	return x.rollCoarse()
 }
 
 // destine finds the shards in which the rollups of a metric's series go.
@@ -221,50 +212,6 @@ func (x *sealer) destine(tenant, metric string, list []collected) error {
 		}
 	}
 	return nil
-}
-
-// seriesIn reads the series of a metric in a window of raw rows, in the order of ids.
-func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metric string) ([]collected, error) {
-	shards, err := s.readShards(ctx, window, tenant, metric)
-	if err != nil {
-		return nil, err
-	}
-	t := &headTenant{name: tenant}
-	var list []collected
-	builder := labels.NewScratchBuilder(16)
-	for at := range s.places(shards) {
-		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, at),
-			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
-		}) {
-			if err != nil {
-				return nil, fmt.Errorf("storage: reading series of %q: %w", metric, err)
-			}
-			ls, err := parseLabels(row.Value, metric, &builder)
-			if err != nil {
-				s.corrupt(engine.Raw, &CorruptRowError{
-					Table: engine.Raw, Window: window, Tenant: tenant, Metric: metric, Series: row.Clustering[2].Text, Err: err,
-				})
-				continue
-			}
-			series := &Series{labels: ls, metric: metric, tenant: t}
-			copy(series.id[:], row.Clustering[2].Text)
-			list = append(list, collected{series: series, class: at.class()})
-		}
-	}
-	// A series that has changed its class has rows in both: its rollups go where they are kept longest.
-	kept := func(c *collected) time.Duration { return s.classes.keep(tenant, c.class).FiveMinutes }
-	slices.SortFunc(list, func(a, b collected) int {
-		order := strings.Compare(a.series.id.String(), b.series.id.String())
-		switch {
-		case order == 0 && shorter(kept(&b), kept(&a)):
-			return -1
-		case order == 0 && shorter(kept(&a), kept(&b)):
-			return 1
-		}
-		return order
-	})
-	return slices.CompactFunc(list, func(a, b collected) bool { return a.series.id == b.series.id }), nil
 }
 
 // Unrolled is a window of a tenant's raw rows that was sealed, in part or whole, without rollups.

@@ -33,16 +33,19 @@ type sealer struct {
 	late bool
 	// again says that the slot was sealed before.
 	again bool
-	now   int64 // when the seal began, milliseconds
-	begun time.Time
+	// namesFirst says that rows which come in part may be looked for by their names: the slot has its mark already.
+	namesFirst bool
+	now        int64 // when the seal began, milliseconds
+	begun      time.Time
 	// listed are the chunks that rollups depend on, where they were listed at once; nil: each series' are read.
 	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
 	// that the rollups must heed; they are read later.
 	deletes map[string]deletions
 	hiding  deletions
-	// only are the deletes that rollups are made anew for; nil: they are made for other reasons.
-	only deletions
+	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
+	due    deletions
+	forDue bool
 
 	// shards are those of the metric that was asked for last.
 	asked   string
@@ -105,7 +108,11 @@ func (x *sealer) run(gens []*generation) error {
 				continue
 			}
 			x.late = i == 1
-			if err := x.tenant(name, list); err != nil {
+			run := x.tenant
+			if x.late {
+				run = x.fillUp
+			}
+			if err := run(name, list); err != nil {
 				return err
 			}
 		}
@@ -469,6 +476,12 @@ func (x *sealer) write() error {
 		return err
 	}
 	batches := x.catalog
+	if x.namesFirst && len(batches) > 0 {
+		if err := x.s.eng.Write(x.ctx, batches); err != nil {
+			return fmt.Errorf("storage: writing names of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
+		}
+		batches = nil
+	}
 	for i := range x.rows {
 		batches = append(batches, x.rows[i].Batch)
 	}

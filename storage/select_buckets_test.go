@@ -26,7 +26,7 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 			ts := openTestStore(t, nil)
 			m := newReadModel(t, ts, shards, r)
 			ask := func(when string) {
-				for range 15 {
+				for range fewer(15) {
 					compareBuckets(t, ts, r, when)
 				}
 			}

@@ -150,7 +150,7 @@ func TestSelectAgreesWithAModel(t *testing.T) {
 			ts := openTestStore(t, nil)
 			m := newReadModel(t, ts, shards, r)
 			check := func() {
-				for range 60 {
+				for range fewer(60) {
 					requireModel(t, ts, m, randomQuery(ts, r))
 				}
 				requireModel(t, ts, m, Query{Tenant: "default", MinT: -1 << 63, MaxT: 1<<63 - 1, Sorted: true})

@@ -72,7 +72,7 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 		return nil, err
 	}
 	for slot := range r.cutSlots(q, open) {
-		if _, ok := sums[slot]; ok || !r.isRolled(rolled, slot) {
+		if r.hasSamples(sums, slot) || !r.isRolled(rolled, slot) {
 			unfit[slot] = true
 		}
 	}
@@ -107,11 +107,18 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 func (r *request) unfitForDeletes(w *sealedWindow, sums map[int64]uint64, unfit map[int64]bool) {
 	for _, d := range r.deletes {
 		for _, slot := range w.slots {
-			if _, ok := sums[slot]; ok && d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] {
+			if r.hasSamples(sums, slot) && d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] {
 				unfit[slot] = true
 			}
 		}
 	}
+}
+
+// hasSamples says whether a slot's samples answer as well as its rollups: it has marks of raw rows, or is of a time from which
+// none are lacking. A seal that was cut short may have left rollups there with marks of their own.
+func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
+	_, ok := sums[slot]
+	return ok || r.s.period.slotStart(slot) >= r.latest(rollup.Raw)
 }
 
 func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {

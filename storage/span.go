@@ -12,8 +12,8 @@ import (
 type Span struct{ MinT, MaxT int64 }
 
 // Spans lists where a tenant may have raw samples between minT and maxT, milliseconds, both included: disjoint, in
-// order, as wide as windows and slots are. It reads no data.
-func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64) ([]Span, error) {
+// order, as wide as windows and slots are. With rollups it also lists where only these may be left. It reads no data.
+func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, rollups bool) ([]Span, error) {
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,34 @@ func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64) ([]S
 	for _, w := range windows {
 		spans = append(spans, Span{s.period.windowEnd(w) - s.period.ofWindow(w).RawWindowMS + 1, s.period.windowEnd(w)})
 	}
+	if rollups {
+		if spans, err = s.appendOlder(ctx, spans, tenant); err != nil {
+			return nil, err
+		}
+	}
 	return clipSpans(spans, minT, maxT), nil
+}
+
+// appendOlder appends the spans of which some class has only rollups left.
+func (s *Store) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
+	horizons, err := s.horizons(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	for _, res := range rollup.Resolutions {
+		windows, err := s.windowsOf(ctx, tenant, firstWindowOf(res), lastWindowOf(res))
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range windows {
+			for _, h := range horizons {
+				if sp := (Span{max(s.startOf(w), h.At[res]) + 1, min(s.period.endOf(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
+					spans = append(spans, sp)
+				}
+			}
+		}
+	}
+	return spans, nil
 }
 
 // clipSpans sorts spans, makes one of those that touch, and leaves what lies between minT and maxT.

@@ -46,8 +46,8 @@ type pendingRow struct {
 }
 
 // Waiting lists the slots of a partition that may hold unsealed samples, oldest first: all from the low
-// mark on that have begun by any clock, those that pending rows name, and those that the head has. Most of the young ones
-// are empty.
+// mark on in which something may be staged (see stagedTimes), those that pending rows name, and those that the head has. Most
+// of the young ones are empty.
 func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	lowest, hour, err := s.marks(ctx, partition)
 	if err != nil {
@@ -57,15 +57,8 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	// This clock may have run ahead by less than a day when what is there was written.
-	until, gapFrom, gapTo := s.stagedUntil()
-	newest := s.period.slotOf(until)
 	bySlot := map[int64][]pendingRow{}
-	for slot := lowest; slot <= newest; slot++ {
-		if s.period.slotStart(slot) >= gapFrom && s.period.slotEnd(slot) < gapTo {
-			slot = s.period.slotOf(gapTo) - 1
-			continue
-		}
+	for slot := range s.stagedTimes().steps(lowest, s.period.slotOf) {
 		if partition < s.period.of(slot).Partitions {
 			bySlot[slot] = nil
 		}
@@ -173,16 +166,8 @@ const pendingWorkers = 16
 
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
-	// A writer's clock may run ahead of this one by less than a day.
-	until, gapFrom, gapTo := s.stagedUntil()
-	var hours []int64
-	for h := hour; h <= max(hour, floorDiv(until, hourMS)); h++ {
-		if h > hour && h*hourMS >= gapFrom && (h+1)*hourMS < gapTo { // At the mark is what arrived before it by the clock.
-			h = floorDiv(gapTo, hourMS) - 1
-			continue
-		}
-		hours = append(hours, h)
-	}
+	// At the mark is what arrived before it by the clock.
+	hours := slices.Collect(s.stagedTimes().steps(hour, func(ms int64) int64 { return floorDiv(ms, hourMS) }))
 	byHour := make([][]pendingRow, len(hours))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(1)

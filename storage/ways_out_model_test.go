@@ -3,7 +3,6 @@ package storage
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -25,11 +24,18 @@ type waysFact struct {
 	kept int64
 }
 
-// waysHorizon is how far the histories have had a resolution hidden, and what may be gone: what was hidden for a week.
+// waysHorizon is how far the histories have had a resolution hidden, what may be gone: what was hidden for a week, and up to
+// where it may be lacking: something came when it was past its retention already.
 type waysHorizon struct {
-	hidden, gone int64
-	steps        []waysStep
+	hidden, gone, lacking int64
+	steps                 []waysStep
 }
+
+// least is up to when a resolution may be hidden though its retention has been raised.
+func (h *waysHorizon) least() int64 { return max(h.hidden, h.gone, h.lacking) }
+
+// lack notes that windows may have only rollups that end when one does.
+func (h *waysHorizon) lack(t int64) { h.lacking = max(h.lacking, -floorDiv(-t, dayMS)*dayMS) }
 
 // waysStep is how far was hidden at most by an Expire, after so much time, milliseconds.
 type waysStep struct{ passed, hidden int64 }
@@ -55,9 +61,6 @@ type waysBucket struct {
 	res         rollup.Resolution
 }
 
-// waysSpan is what a delete is about: a series, or -1: all of them.
-type waysSpan struct{ series, start, end int64 }
-
 // waysModel is what must be there, and what must not:
 //
 //   - An acknowledged sample inside the retention that was in force ever since is there. What was outside of it for less
@@ -69,16 +72,13 @@ type waysModel struct {
 	facts    map[int64]map[int64][]*waysFact // by series and time
 	horizons [3]waysHorizon
 	floors   map[waysBucket]int
-	// standing are the deletes that may not be cleaned. What is imported as rollups only into their range is taken for
-	// deleted, too, as decisions/025 says.
-	standing []waysSpan
 	expiring bool
 }
 
 func newWaysModel(expiring bool) *waysModel {
 	m := &waysModel{facts: map[int64]map[int64][]*waysFact{}, floors: map[waysBucket]int{}, expiring: expiring}
 	for i := range m.horizons {
-		m.horizons[i] = waysHorizon{hidden: never, gone: never}
+		m.horizons[i] = waysHorizon{hidden: never, gone: never, lacking: never}
 	}
 	for s := range int64(waysSeries) {
 		m.facts[s] = map[int64][]*waysFact{}
@@ -111,7 +111,7 @@ func (m *waysModel) rolledUp(series int64, times []int64) {
 			n[endOfBucket(t, res)]++
 		}
 		for end, count := range n {
-			fresh := !m.inDelete(waysBucket{series, end, res})
+			fresh := true
 			for t := range m.facts[series] {
 				fresh = fresh && endOfBucket(t, res) != end
 			}
@@ -128,7 +128,6 @@ func endOfBucket(t int64, res rollup.Resolution) int64 {
 
 // delete notes a delete of a series, -1: of all, that succeeded or may take effect later.
 func (m *waysModel) delete(series, start, end int64, done bool) {
-	m.standing = append(m.standing, waysSpan{series, start, end})
 	for s, times := range m.facts {
 		if series >= 0 && s != series {
 			continue
@@ -147,13 +146,6 @@ func (m *waysModel) delete(series, start, end int64, done bool) {
 			}
 		}
 	}
-}
-
-// inDelete says whether a delete that may stand is about a bucket.
-func (m *waysModel) inDelete(b waysBucket) bool {
-	return slices.ContainsFunc(m.standing, func(d waysSpan) bool {
-		return (d.series < 0 || d.series == b.series) && b.end >= d.start && b.end-b.res.Width() <= d.end
-	})
 }
 
 // keeps notes that a process with a retention of raw samples is there.
@@ -237,7 +229,7 @@ func (m *waysModel) judgeTime(a *waysAnswer, s, t int64, list []*waysFact) strin
 }
 
 func (m *waysModel) judgeBuckets(a *waysAnswer) string {
-	most, least, open := map[waysBucket]int{}, map[waysBucket]int{}, map[waysBucket]bool{}
+	most, least, firm, open := map[waysBucket]int{}, map[waysBucket]int{}, map[waysBucket]int{}, map[waysBucket]bool{}
 	for s, times := range m.facts {
 		for t, list := range times {
 			stands, sealed, acked := false, true, false
@@ -254,13 +246,20 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 				if stands {
 					most[b]++
 				}
+				if acked {
+					firm[b]++
+				}
 				if shown && acked {
 					least[b]++
 				}
 			}
 		}
 	}
-	cut := func(b waysBucket) bool { return b.end > a.told[rollup.Raw] && b.end-b.res.Width() < a.told[rollup.Raw] }
+	// The day of which the clock hides more and more: until the next Expire its rollups may not know of a delete.
+	cut := func(b waysBucket) bool {
+		day := floorDiv(a.told[rollup.Raw]-1, dayMS) * dayMS
+		return b.end > day && b.end-b.res.Width() < a.told[rollup.Raw]
+	}
 	for b, n := range a.buckets {
 		if n > most[b] {
 			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, %d stand", b.series, b.res, showTime(b.end), n, most[b])
@@ -277,8 +276,8 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 		}
 	}
 	for b, n := range a.buckets {
-		if !open[b] && !m.inDelete(b) {
-			m.floors[b] = max(m.floors[b], n)
+		if !open[b] {
+			m.floors[b] = max(m.floors[b], min(n, firm[b])) // What wasn't acknowledged may go.
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // line carries out one line of a history.
@@ -50,7 +51,10 @@ func (r *waysRun) step(words []string) {
 		for d := length(words, 1); d > 0 && r.problem == ""; d -= step {
 			r.pass(min(d, step))
 			for _, p := range r.procs {
-				p.round(false)
+				if !p.opts.Shared {
+					p.late()
+				}
+				p.round(p.fault != nil)
 			}
 		}
 	case "copy":
@@ -96,8 +100,36 @@ func length(words []string, i int) time.Duration {
 	return d
 }
 
+// setClock sets how far the process' clock is off.
+func (p *waysProcess) setClock(off time.Duration) {
+	if (off - p.off).Abs() > maxLeap { // Or it is believed where it was.
+		ran := p.r.passed - p.since
+		if ran >= 420*day/30 { // Longer than any clock here is doubted.
+			p.trusted = nil
+		}
+		if ran >= 55*time.Minute {
+			p.trusted = append(p.trusted, p.off)
+		}
+		p.since = p.r.passed
+	}
+	p.off = off
+}
+
+// late has what was withheld happen.
+func (p *waysProcess) late() {
+	if err := p.eng.ApplyWithheld(context.Background()); err != nil {
+		p.r.fail("applying what was withheld: %v", err)
+	}
+}
+
 func (p *waysProcess) step(words []string) {
 	ctx, faulty := context.Background(), p.fault != nil
+	switch words[0] {
+	case "round", "expire", "clean", "workoff":
+		if !p.opts.Shared { // An engine in the same process ends what it began.
+			p.late()
+		}
+	}
 	switch words[0] {
 	case "write":
 		p.write(words)
@@ -118,9 +150,7 @@ func (p *waysProcess) step(words []string) {
 	case "expire":
 		p.expire(faulty)
 	case "clean":
-		if p.removed("cleaning", p.CleanTombstones(ctx, "t"), faulty) && !faulty && !p.opts.Shared {
-			p.r.model.standing = nil
-		}
+		p.removed("cleaning", p.CleanTombstones(ctx, "t"), faulty)
 	case "workoff":
 		if err := p.WorkOffDeletes(ctx, "t"); err != nil && !errors.Is(err, ErrClock) {
 			p.r.fail("making rollups anew: %v", err)
@@ -132,12 +162,10 @@ func (p *waysProcess) step(words []string) {
 		p.end(true, int(number(words, 1)))
 		p.startWith(words[2:])
 	case "skew":
-		p.off, p.since = length(words, 1), p.r.passed
+		p.setClock(length(words, 1))
 		p.r.pass(0)
 	case "late":
-		if err := p.eng.ApplyWithheld(ctx); err != nil {
-			p.r.fail("applying what was withheld: %v", err)
-		}
+		p.late()
 	default:
 		p.r.fail("no operation %q", words[0])
 	}
@@ -209,8 +237,14 @@ func (p *waysProcess) imports(words []string) {
 	if ok && stats.RollupsOnly == len(times) {
 		p.r.model.rolledUp(series, times)
 	}
-	if !errors.Is(err, ErrClock) {
-		p.r.model.put(series, times, v, f)
+	if errors.Is(err, ErrClock) {
+		return
+	}
+	p.r.model.put(series, times, v, f)
+	for _, t := range times {
+		if kept := p.opts.Retention; f.rawless || !ok && kept > 0 && t <= p.opts.Now().Add(-kept).UnixMilli() {
+			p.r.model.horizons[rollup.Raw].lack(t)
+		}
 	}
 }
 

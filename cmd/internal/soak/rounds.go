@@ -30,6 +30,7 @@ var all = []soaked{
 	{pkg: "storage", test: "TestSharedProtocol"},
 	{pkg: "storage", test: "TestConcurrent"},
 	{pkg: "storage", test: "TestSharedConcurrent"},
+	{pkg: "storage", test: "TestWaysOut"},
 	{pkg: "storage", test: "TestReplicasModel"},
 	{pkg: "storage", test: "TestReplicasModelAhead"},
 	{pkg: "storage/pebble", test: "TestMetamorphic"},

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every rule is where the table says, and the broken file is Go.
+func TestRulesCanBeBroken(t *testing.T) {
+	for _, r := range rules {
+		path, text, err := r.broken("../../..")
+		require.NoError(t, err, r.name)
+		_, err = parser.ParseFile(token.NewFileSet(), path, text, 0)
+		require.NoError(t, err, r.name)
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+// rule is something that the storage keeps to, and what breaks it.
+type rule struct {
+	name string
+	// file is where it is kept to; from, which stands there once, becomes to.
+	file, from, to string
+	// tests are those that are to notice, a regular expression of their whole names.
+	tests string
+}
+
+const histories = "TestProtocolRegressions|TestWaysOut|TestProtocol"
+
+// rules are about what hides, drops, deletes, cleans, expires, imports and returns. Those of ways in are among them where both meet.
+var rules = []rule{
+	{
+		"a delete asks whether the clock is believed", "storage/deletes.go",
+		"	if err := s.believed(); err != nil {\n		return fmt.Errorf(\"storage: nothing is deleted: %w\", err)\n	}\n	d, err", "	d, err",
+		histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"what expires asks whether the clock is believed", "storage/expire.go",
+		"	if err := s.believed(); err != nil {\n		return 0, err\n	}\n	tenants", "	tenants", histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"marks move by a believed clock only", "storage/waiting.go",
+		"	if err := s.believed(); err != nil {\n		return err\n	}\n	slot, hour", "	slot, hour", histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"what comes back is swept by a believed clock only", "storage/waiting.go",
+		"	if err := s.believed(); err != nil {\n		return 0, err\n	}\n	low", "	low", histories + "|TestClock.*|TestWrongClock.*",
+	},
+	{
+		"a doubted clock has to run evenly", "storage/clock.go",
+		"func (d *doubt) rest() time.Duration { return max(minDoubt,", "func (d *doubt) rest() time.Duration { return min(time.Minute,",
+		histories + "|TestClock.*",
+	},
+	{
+		"times at which something is staged are kept before the acknowledgement", "storage/clock_spans.go",
+		"	if c.alone {\n		for", "	if false {\n		for", histories + "|TestStagedIsFound.*",
+	},
+	{
+		"late samples have pending rows", "storage/commit.go",
+		"		old = append(old, oldStream{g, hour})\n", "		_ = hour\n", histories,
+	},
+	{
+		"hidden for a week before it is dropped", "storage/horizon.go",
+		"if seenMS-s.SeenMS >= expireGrace.Milliseconds() {\n			to = max", "if seenMS-s.SeenMS >= 0 {\n			to = max", histories,
+	},
+	{
+		"a higher retention shows again", "storage/horizon.go",
+		"	h.HiddenMS = max(target, h.LackingMS)", "	h.HiddenMS = max(h.HiddenMS, target, h.LackingMS)", histories,
+	},
+	{
+		"an import marks raw rows before it writes them", "storage/import_day.go",
+		"	if err := d.mark(d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
+	},
+	{
+		"a chunk names the deletes that it is exempt from", "storage/sealer.go",
+		"	s, known := c.series, false\n	named := x.deletesOf(c.series).ids()", "	s, known := c.series, false\n	var named exempt", histories,
+	},
+	{
+		"a cleaned chunk names the deletes that it was cleaned of", "storage/clean.go",
+		"exempt: raw.exempt.union(ds.ids()), cleaned: true", "exempt: raw.exempt, cleaned: true", histories + "|Test.*Clean.*",
+	},
+	{
+		"a delete seals what is staged", "storage/deletes.go",
+		"	for _, at := range s.head.cellsOf(tenant, d) {", "	for _, at := range s.head.cellsOf(tenant, d)[:0] {", histories + "|Test.*Delete.*",
+	},
+	{
+		"a delete reaches buckets ahead of a clock that is behind", "storage/deletes.go",
+		"			newest = max(newest, s.period.slotEnd(row.Clustering[0].Int))\n", "			_ = row\n", histories,
+	},
+	{
+		"a delete reaches buckets of a class whose samples are gone", "storage/roll_series.go",
+		"	if s.classes.count() == 1 && !s.expiring {", "	if true {", "TestDeleteOf.*",
+	},
+	{
+		"a delete reaches buckets of slots without samples", "storage/clean_trim.go",
+		"		if listed {\n			var err error", "		if false {\n			var err error", "TestDeleteOf.*",
+	},
+	{
+		"a trimmed rollup has a higher version", "storage/roll.go",
+		"	r.chunk, r.version = nil, stored[0].version+1", "	r.chunk, r.version = nil, stored[0].version", histories + "|TestDeleteOf.*|Test.*Class.*",
+	},
+	{
+		"samples are hidden when their rollups are there", "storage/horizon_advance.go",
+		"	to, err := s.rollUntil(ctx, tenant, min(hidden, target), next, rolled)\n", "	to, err := next, error(nil)\n", "TestHiddenWhenRollupsKnow",
+	},
+	{
+		"samples go when their rollups are there", "storage/horizon_advance.go",
+		"	if rolled[at] {", "	if true {", histories + "|TestWhatGoesHasItsRollups",
+	},
+	{
+		"late samples only fill up rollups where raw rows are lacking", "storage/import_day.go",
+		"		case !withoutRaw:\n", "		case !withoutRaw || true:\n", "TestLateSamplesDontOverwriteHistory|TestRollupsOnly.*",
+	},
+	{
+		"late samples that were written only fill up, too", "storage/sealer.go",
+		"		case !x.isGone(rollup.Raw, tenant, c.class):\n", "		case true:\n", histories + "|TestSealedTooLate",
+	},
+	{
+		"a window is listed when its mark is written", "storage/listing.go",
+		"	if until, ok := s.windows.get(at); ok && until > now {", "	if now > 0 {", "TestListingRaces",
+	},
+	{
+		"a delete reaches the windows of samples ahead of a clock that is behind", "storage/deletes.go",
+		"		newest = max(newest, s.period.endOf(w))\n", "		_ = w\n", "TestDeleteOfAnImportAheadThatFailed",
+	},
+	{
+		"rollups that don't know all that was sealed don't answer", "storage/select_where.go",
+		"ok && sum != w.sums[i] {", "ok && sum != w.sums[i] && false {", "TestImportThatFailsAnywhere",
+	},
+	{
+		"what deletes are about is taken out before rollups come without samples", "storage/import_day.go",
+		"		if err := d.trimBefore(list, cells); err != nil {\n			return err\n		}\n", "", histories,
+	},
+	{
+		"what deletes are about is taken out before a seal comes without samples", "storage/clean_trim.go",
+		"map[int64]bool{x.work.Slot: true}", "map[int64]bool{}", "TestRollupsOnlyAfterADelete",
+	},
+	{
+		"buckets of an hour go with a delete where others have finer ones", "storage/clean_trim.go",
+		"	if t.fine != nil {\n		if", "	if false {\n		if", "TestDeleteOf.*",
+	},
+	{
+		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",
+		" || s.head.holdsBetween(s.period.slotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
+	},
+}

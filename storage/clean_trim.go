@@ -1,0 +1,369 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// trim is what is to be taken out of a window of rollups.
+type trim struct {
+	s      *Store
+	ctx    context.Context
+	tenant string
+	window int64
+	res    rollup.Resolution
+	// waiting are the deletes that chunks don't know of, by the chunks' starts; missing are their marks.
+	waiting map[int64]deletions
+	missing map[markAt]bool
+	// fine are the series and days that have chunks of 5 minutes, where others may have only those of an hour; nil: all have.
+	fine map[chunkAt]bool
+	// listed and marked are of finer windows that were asked for, and their slots that have marks.
+	listed  map[int64]bool
+	marked  map[int64]map[int64]bool
+	deletes deletions
+}
+
+// trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
+func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds deletions) error {
+	s.filling.Lock()
+	defer s.filling.Unlock()
+	t := newTrim(ctx, s, tenant, window, ds)
+	marks, err := s.marksIn(ctx, tenant, window)
+	if err != nil {
+		return err
+	}
+	for m := range marks {
+		if finer, err := t.hasFiner(m.slot); err != nil {
+			return err
+		} else if !finer {
+			t.slot(marks, m.slot)
+		}
+	}
+	return t.run()
+}
+
+// trimBefore takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
+// without samples come there: rollups can't name deletes that they are exempt from. The caller holds filling.
+func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]bool, ds deletions) error {
+	ds = ds.where(func(d *deletion) bool {
+		for slot := range slots {
+			if d.touchesSlot(s.period, slot) {
+				return true
+			}
+		}
+		return false
+	})
+	if len(ds) == 0 {
+		return nil
+	}
+	var raw, window int64
+	for slot := range slots { // All are in the same.
+		raw, window = s.period.windowOfSlot(rollup.Raw, slot), s.period.windowOfSlot(rollup.FiveMinutes, slot)
+	}
+	if _, err := s.rollWindow(ctx, tenant, raw, func() {}); err != nil { // There may be samples of other classes.
+		return err
+	}
+	t := newTrim(ctx, s, tenant, window, ds)
+	marks, err := s.marksIn(ctx, tenant, window)
+	if err != nil {
+		return err
+	}
+	for slot := range slots {
+		t.slot(marks, slot)
+	}
+	for _, d := range ds {
+		if t.isMissing(d) && s.deletes.mayCome(d, s.opts.Now()) {
+			return errDeleting
+		}
+	}
+	return t.run()
+}
+
+// fillUp adds to the rollups of a slot without samples. Deletes that are about these series are carried out before, or they would
+// be about what comes now, too.
+func (x *sealer) fillUp(tenant string, list []collected) error {
+	x.s.filling.Lock()
+	defer x.s.filling.Unlock()
+	err := x.s.trimBefore(x.ctx, tenant, map[int64]bool{x.work.Slot: true}, x.deletes[tenant].where(func(d *deletion) bool {
+		return slices.ContainsFunc(list, func(c collected) bool { return matchesAll(c.series.labels, d.matchers) })
+	}))
+	if err != nil {
+		return err
+	}
+	return x.tenant(tenant, list)
+}
+
+func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds deletions) *trim {
+	return &trim{
+		s: s, ctx: ctx, tenant: tenant, window: window, res: resolutionOf(window),
+		waiting: map[int64]deletions{}, missing: map[markAt]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
+	}
+}
+
+// slot adds the deletes of which a slot has no marks. Those that are only announced get marks, and nothing is taken out for them.
+func (t *trim) slot(marks map[markAt]bool, slot int64) {
+	start := newSealer(t.ctx, t.s, Work{Slot: slot}).into[t.res].start
+	for _, d := range t.deletes.inSlot(t.s.period, slot) {
+		at := markOf(slot, d)
+		if marks[at] {
+			continue
+		}
+		t.missing[at] = true
+		if !d.announced {
+			t.wait(start, d)
+		}
+	}
+}
+
+// isMissing says whether a slot has no mark of a delete.
+func (t *trim) isMissing(d *deletion) bool {
+	for at := range t.missing {
+		if at.id == d.id {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *trim) run() error {
+	if len(t.missing) == 0 {
+		return nil
+	}
+	ds := t.deletes.inForce()
+	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {
+		t.fine = map[chunkAt]bool{}
+	}
+	if err := t.s.eachDeletedSeries(t.ctx, t.tenant, t.window, ds, t.partition); err != nil {
+		return err
+	}
+	if t.fine != nil {
+		if err := t.coarserOnly(ds); err != nil {
+			return err
+		}
+	}
+	return t.mark()
+}
+
+// coarserOnly takes buckets of an hour of those series out that have none of 5 minutes any more.
+func (t *trim) coarserOnly(ds deletions) error {
+	windows := map[int64]*trim{}
+	for m := range t.missing {
+		w := t.s.period.windowOfSlot(rollup.OneHour, m.slot)
+		if windows[w] == nil {
+			windows[w] = newTrim(t.ctx, t.s, t.tenant, w, ds)
+			windows[w].missing, windows[w].fine = t.missing, t.fine
+		}
+		for _, d := range ds {
+			if d.id == m.id {
+				windows[w].wait(t.s.period.dayOf(m.slot), d)
+			}
+		}
+	}
+	for w, coarser := range windows {
+		if err := t.s.eachDeletedSeries(t.ctx, t.tenant, w, ds, coarser.partition); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *trim) wait(start int64, d *deletion) {
+	if !t.waiting[start].has(d.id) {
+		t.waiting[start] = append(t.waiting[start], d)
+	}
+}
+
+// hasFiner says whether there may be samples of a slot, or finer rollups than these: its window is listed (a seal
+// lists it before it marks anything, and the marks were read before), and the slot has marks there, or rows of a seal that is about to
+// mark it. Nothing may be left of a window that is listed where rows vanish by themselves, and nothing of a slot where
+// the samples of the window are of other classes.
+func (t *trim) hasFiner(slot int64) (bool, error) {
+	for res := rollup.Raw; res < t.res; res++ {
+		window := t.s.period.windowOfSlot(res, slot)
+		listed, known := t.listed[window]
+		if !known {
+			found, err := t.s.everyWindow(t.ctx, t.tenant, window, window)
+			if err != nil {
+				return false, err
+			}
+			listed = len(found) > 0
+			t.listed[window] = listed
+		}
+		if listed {
+			var err error
+			if listed, err = t.stands(res, window, slot); err != nil {
+				return false, err
+			}
+		}
+		if listed {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// stands says whether a slot has marks in a window, or samples.
+func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
+	marks, known := t.marked[window]
+	if !known {
+		marks = map[int64]bool{}
+		found, err := t.s.marksIn(t.ctx, t.tenant, window)
+		if err != nil {
+			return false, err
+		}
+		for m := range found {
+			marks[m.slot] = true
+		}
+		t.marked[window] = marks
+	}
+	if marks[slot] || res != rollup.Raw {
+		return marks[slot], nil
+	}
+	names, err := t.s.metricsIn(t.ctx, t.tenant, window)
+	if err != nil {
+		return false, err
+	}
+	key := engine.Key{engine.Int(kindChunk), engine.Int(t.s.period.slotStart(slot))}
+	for _, metric := range names {
+		if len(t.deletes.mayMatch(metric)) == 0 {
+			continue
+		}
+		shards, err := t.s.readShards(t.ctx, window, t.tenant, metric)
+		if err != nil {
+			return false, err
+		}
+		for at := range t.s.places(shards) {
+			for _, err := range t.s.eng.Scan(t.ctx, engine.Range{
+				Table: engine.Raw, Partition: seriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,
+			}) {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.
+func (t *trim) partition(part engine.Key, at classShard, series map[string]deletedSeries) error {
+	c := cleaner{s: t.s, batch: engine.Batch{Table: tableOf(t.res), Partition: part}}
+	c.expires = t.s.expiresAfter(t.window, t.s.classes.keep(t.tenant, at.class()))
+	for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
+		Table: tableOf(t.res), Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)},
+	}) {
+		if err != nil {
+			return fmt.Errorf("storage: trimming window %d of %q: %w", t.window, t.tenant, err)
+		}
+		id, start := row.Clustering[1].Text, row.Clustering[2].Int
+		x, ok := series[id]
+		if !ok || t.isFollowed(id, start) {
+			continue
+		}
+		of := t.waiting[start].where(func(d *deletion) bool { return x.deletes.has(d.id) })
+		if err := t.buckets(&c, row, of); err != nil {
+			return err
+		}
+	}
+	if err := c.flush(t.ctx); err != nil || t.res == rollup.OneHour {
+		return err
+	}
+	return t.hours(part[3].Text, at, series)
+}
+
+// isFollowed says whether the row of a series and day follows from finer ones. It remembers those that are asked for.
+func (t *trim) isFollowed(id string, start int64) bool {
+	if t.fine == nil {
+		return false
+	}
+	at := chunkAt{start: t.s.period.dayOf(t.s.period.slotOf(start + 1))}
+	copy(at.series[:], id)
+	if t.res == rollup.OneHour {
+		return t.fine[at]
+	}
+	t.fine[at] = true
+	return false
+}
+
+// hours makes the 1h chunks anew whose 5m chunks were trimmed.
+func (t *trim) hours(metric string, at classShard, series map[string]deletedSeries) error {
+	var list []collected
+	for id, x := range series {
+		s := &Series{labels: x.labels, metric: metric, tenant: &headTenant{name: t.tenant}}
+		copy(s.id[:], id)
+		list = append(list, collected{series: s, class: at.class()})
+	}
+	days := map[int64]bool{}
+	for m := range t.missing {
+		if day := t.s.period.dayOf(m.slot); !days[day] {
+			days[day] = true
+			x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+			if err := x.destine(t.tenant, metric, list); err != nil {
+				return err
+			}
+			for i := range list {
+				x.rolls = append(x.rolls, roll{collected: &list[i]})
+			}
+			if err := x.rollCoarse(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mark says that it is done, at all coarser resolutions first.
+func (t *trim) mark() error {
+	for m := range t.missing { // All windows before any mark: one with marks whose finer ones aren't listed has lost those.
+		for res := t.res; res <= rollup.OneHour; res++ {
+			if err := t.s.listWindow(t.ctx, t.tenant, t.s.period.windowOfSlot(res, m.slot)); err != nil {
+				return err
+			}
+		}
+	}
+	for m := range t.missing {
+		x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+		for res := rollup.OneHour; res >= t.res; res-- {
+			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, x.into[res], m.slot, m.partition, m.id)}); err != nil {
+				return fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, t.tenant, err)
+			}
+			if err := t.s.stayListed(t.ctx, t.tenant, x.into[res].window); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// buckets takes whole buckets out of a row of rollups: of slots that don't know of the delete.
+func (t *trim) buckets(c *cleaner, row engine.Row, ds deletions) error {
+	if len(ds) == 0 {
+		return nil
+	}
+	var b rollup.Buckets
+	info, err := rollup.Header(row.Value)
+	if err == nil {
+		err = rollup.Decode(row.Value, rollup.AllColumns, &b)
+	}
+	if err != nil {
+		return nil // What can't be read is named by readers.
+	}
+	width, p := t.res.Width(), t.s.period
+	gone := func(end int64) bool {
+		return ds.hideBucket(end, width, func(d *deletion) bool { return t.missing[markOf(p.slotOf(end), d)] })
+	}
+	if !slices.ContainsFunc(b.End, gone) {
+		return nil
+	}
+	b.Delete(0, gone)
+	k, start := row.Clustering, row.Clustering[2].Int
+	end := start + dayMS
+	if t.res == rollup.FiveMinutes {
+		end = p.slotEnd(p.slotOf(start + 1))
+	}
+	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, rollupTimestamp(end, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
+	return c.flushAt(t.ctx, engine.MaxBatch/2)
+}

@@ -1,0 +1,140 @@
+package storage
+
+import (
+	"context"
+	"slices"
+)
+
+const (
+	// maxStagedSpans bounds how many spans of time the clock's row has.
+	maxStagedSpans = 8
+	// spanSlack is how far from a durable span something may be staged before the span is written anew, milliseconds.
+	spanSlack = dayMS / 2
+)
+
+// timeSpan is a span of time, both ends within it, milliseconds.
+type timeSpan struct {
+	From int64 `json:"from_ms"`
+	To   int64 `json:"to_ms"`
+}
+
+// timeSpans are in the order of time, and lie further than maxLeap apart. A clock that leaps makes a new one; a clock
+// that runs on makes the last one longer.
+type timeSpans []timeSpan
+
+// with returns the spans with one more.
+func (s timeSpans) with(span timeSpan) timeSpans {
+	if slices.ContainsFunc(s, func(have timeSpan) bool { return have.From <= span.From && span.To <= have.To }) {
+		return s
+	}
+	all := append(slices.Clone(s), span)
+	slices.SortFunc(all, func(a, b timeSpan) int {
+		if a.From < b.From {
+			return -1
+		}
+		return 1
+	})
+	merged := all[:1]
+	for _, next := range all[1:] {
+		if last := &merged[len(merged)-1]; next.From-last.To <= maxLeap.Milliseconds() {
+			last.To = max(last.To, next.To)
+		} else {
+			merged = append(merged, next)
+		}
+	}
+	for len(merged) > maxStagedSpans { // What lies between the nearest two is looked through in vain.
+		at := 1
+		for i := 2; i < len(merged); i++ {
+			if merged[i].From-merged[i-1].To < merged[at].From-merged[at-1].To {
+				at = i
+			}
+		}
+		merged[at-1].To = merged[at].To
+		merged = slices.Delete(merged, at, at+1)
+	}
+	return merged
+}
+
+// cover says whether all that lies in a span is found where the spans, and spanSlack around them, are looked through.
+func (s timeSpans) cover(span timeSpan) bool {
+	return slices.ContainsFunc(s, func(have timeSpan) bool {
+		return have.From-spanSlack <= span.From && span.To <= have.To+spanSlack
+	})
+}
+
+// assumedSpans are those of a store whose row tells of none: it is new, or was in use by an earlier release. It has staged
+// something at any time since it was created, but for those that a doubted clock has skipped.
+func (s *Store) assumedSpans() timeSpans {
+	c := &s.clock
+	now, expected := c.read.UnixMilli(), c.expected.UnixMilli()
+	born := s.created.UnixMilli() - youngMS
+	if d := c.doubt; d != nil && d.by > 0 && d.clock.UnixMilli() > expected {
+		leapt := d.clock.UnixMilli()
+		return timeSpans{}.with(timeSpan{min(born, expected), expected}).with(timeSpan{leapt - youngMS, max(leapt, now)})
+	}
+	until := max(now, expected)
+	return timeSpans{{min(born, until), until}}
+}
+
+// keepSpans makes sure that the next process finds what is staged at these times: of samples the times of their slots, of
+// pending rows the hours of arrival.
+func (s *Store) keepSpans(ctx context.Context, spans []timeSpan) error {
+	c := &s.clock
+	c.mu.Lock()
+	due := false
+	if c.alone {
+		for _, span := range spans {
+			c.staged = c.staged.with(span)
+			due = due || !c.stagedKept.cover(span)
+		}
+	}
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return s.keepSeen(ctx)
+}
+
+// spansDue says whether there is a span that the next process wouldn't look through. It needs the lock.
+func (c *clock) spansDue() bool {
+	return slices.ContainsFunc(c.staged, func(span timeSpan) bool { return !c.stagedKept.cover(span) })
+}
+
+// stagedTimes returns the times at which something may be staged, in order. Where several processes stage, that is any
+// time up to a day from now: another clock may run ahead by less.
+func (s *Store) stagedTimes() timeSpans {
+	c := &s.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := s.look()
+	if !c.alone || len(c.staged) == 0 {
+		return timeSpans{{-maxTime, max(now.UnixMilli(), c.expected.UnixMilli()) + dayMS}}
+	}
+	around := slices.Clone(c.staged)
+	for i := range around {
+		around[i].From -= dayMS
+		around[i].To += dayMS
+	}
+	return around
+}
+
+// steps yields the numbers of slots, or of hours, that spans touch, in order, from the lowest on, which is among them.
+func (s timeSpans) steps(lowest int64, number func(ms int64) int64) func(yield func(int64) bool) {
+	return func(yield func(int64) bool) {
+		if !yield(lowest) {
+			return
+		}
+		next := lowest + 1
+		for _, span := range s {
+			if span.To < span.From {
+				continue
+			}
+			last := number(span.To)
+			for next = max(next, number(span.From)); next <= last; next++ {
+				if !yield(next) {
+					return
+				}
+			}
+		}
+	}
+}

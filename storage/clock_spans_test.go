@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// Whatever is added to spans is in them, they are in order and apart, and there are few of them.
+func TestTimeSpansHoldWhatWasAdded(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var spans timeSpans
+		var added []timeSpan
+		for range 30 {
+			from := rng.Int64N(400*dayMS) - 200*dayMS
+			span := timeSpan{from, from + rng.Int64N(dayMS)}
+			before := slices.Clone(spans)
+			next := spans.with(span)
+			require.Equal(t, before, spans, "those that were given stay as they are: they may be being written")
+			spans, added = next, append(added, span)
+			require.LessOrEqual(t, len(spans), maxStagedSpans)
+			for i := range spans {
+				require.LessOrEqual(t, spans[i].From, spans[i].To)
+				require.True(t, i == 0 || spans[i].From-spans[i-1].To > maxLeap.Milliseconds())
+			}
+			for _, a := range added {
+				require.True(t, spans.cover(a))
+				require.Equal(t, spans, spans.with(a))
+			}
+		}
+	}
+}
+
+func TestStepsOfTimeSpans(t *testing.T) {
+	hour := func(ms int64) int64 { return floorDiv(ms, hourMS) }
+	spans := timeSpans{{-2 * hourMS, -hourMS}, {5 * hourMS, 7*hourMS - 1}, {6 * hourMS, 7 * hourMS}, {100 * hourMS, 100 * hourMS}}
+	require.Equal(t, []int64{-2, -1, 5, 6, 7, 100}, slices.Collect(spans.steps(-2, hour)))
+	require.Equal(t, []int64{1, 5, 6, 7, 100}, slices.Collect(spans.steps(1, hour)))
+	require.Equal(t, []int64{6, 7, 100}, slices.Collect(spans.steps(6, hour)))
+	require.Equal(t, []int64{200}, slices.Collect(spans.steps(200, hour)), "the mark's own is always among them")
+	for n := range spans.steps(-2, hour) {
+		require.Equal(t, int64(-2), n)
+		break
+	}
+}
+
+// What was acknowledged is found by the next process, however far the clock was off when it was taken, and however far it is now.
+func TestStagedIsFoundUnderAnyClock(t *testing.T) {
+	const day = 24 * time.Hour
+	offs := []time.Duration{0, -228 * day, 228 * day, -8 * day, 30 * 365 * day}
+	for _, taken := range offs {
+		for _, looked := range offs {
+			for _, wait := range []time.Duration{0, 12 * day} { // In doubt, and believed again.
+				r := alone(t)
+				keepAll := func(o *Options) { o.Retention = 0 }
+				m := r.start(0, keepAll)
+				r.pass(time.Hour)
+				want := 0
+				take := func(at time.Time) {
+					require.NoError(t, m.write(at, 1))
+					want++
+				}
+				take(r.now())
+				m.set(taken)
+				r.pass(time.Minute)
+				_ = m.believed()
+				take(m.opts.Now())
+				take(r.now().Add(-time.Minute / 2))
+				take(r.now().Add(-90 * day))
+				r.pass(wait)
+				_ = m.believed()
+				m.set(looked)
+				_ = m.believed()
+				m.stop()
+				m = r.start(looked, keepAll)
+				require.Equal(t, want, m.samples(), "taken %v off, looked for %v off, after %v", taken, looked, wait)
+				m.stop()
+			}
+		}
+	}
+}
+
+// samples returns how many samples the head holds of the only series.
+func (m *clockMachine) samples() int {
+	m.r.t.Helper()
+	var all chunk.Samples
+	read := func(g *generation) {
+		for _, st := range g.strands {
+			require.NoError(m.r.t, st.read(-maxTime, maxTime, &all))
+		}
+	}
+	for i := range m.head.parts {
+		for _, c := range m.head.parts[i].cells {
+			for _, g := range []*generation{c.open, c.followed} {
+				if g != nil {
+					read(g)
+				}
+			}
+			for _, g := range c.closed {
+				read(g)
+			}
+		}
+	}
+	all.Normalize()
+	return all.Len()
+}

@@ -1,0 +1,131 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// importJob imports samples of a job, and returns what became of them.
+func (ts *testStore) importJob(job string, list ...sample) ImportStats {
+	ts.t.Helper()
+	var samples chunk.Samples
+	for _, s := range list {
+		samples.AppendFloat(s.t, 0, s.v)
+	}
+	stats, err := ts.Import(ts.t.Context(), "default", []ImportedSeries{{jobLabels(job), &samples}})
+	require.NoError(ts.t, err)
+	return stats
+}
+
+// TestRollupsOnlyAfterADelete has history that gets only rollups come into the range of a delete that isn't cleaned: imported, or
+// sealed when its raw window was gone. It is new, and stays when the delete is cleaned, while what the delete is about
+// doesn't come back.
+func TestRollupsOnlyAfterADelete(t *testing.T) {
+	t.Parallel()
+	for _, written := range []bool{false, true} {
+		t.Run(fmt.Sprint("written=", written), func(t *testing.T) {
+			t.Parallel()
+			ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+			at := ts.now.Add(-40 * day).Truncate(day).Add(time.Hour)
+			bring := func(job string, start time.Time) {
+				list := every(start, time.Minute, 60)
+				if written {
+					ts.write("default", jobLabels(job), list...)
+				} else {
+					require.Equal(t, 60, ts.importJob(job, list...).RollupsOnly)
+				}
+			}
+			if written {
+				at = ts.now.Add(-12 * time.Hour).Truncate(day).Add(time.Hour)
+			}
+			bring("api", at)                    // It stays deleted,
+			bring("api", at.Add(4*time.Hour))   // in another slot of the same day, too.
+			bring("batch", at.Add(8*time.Hour)) // It isn't deleted.
+			require.NoError(t, ts.SealAll(t.Context()))
+			check := func(when string, jobs map[string]int) {
+				t.Helper()
+				for _, res := range rollup.Resolutions {
+					require.Equal(t, jobs, ts.bucketsOf("default", res), "%s, %s", res, when)
+				}
+			}
+			check("before", map[string]int{"api": 120, "batch": 60})
+			require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "api")))
+			check("deleted", map[string]int{"batch": 60})
+			bring("api", at.Add(2*time.Hour))
+			if written {
+				ts.passes(at.Add(11 * day))
+				require.NoError(t, ts.SealAll(t.Context()))
+			}
+			left := map[string]int{"api": 60, "batch": 60}
+			check("brought", left)
+			ts.reopen()
+			check("after a restart", left)
+			require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+			check("worked off", left)
+			require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+			check("cleaned", left)
+			ts.reopen()
+			check("started anew", left)
+		})
+	}
+}
+
+// TestDeleteOfRollupsBesideSamplesOfOthers deletes what was imported as rollups only into a slot without samples, of a window in
+// which other series have samples.
+func TestDeleteOfRollupsBesideSamplesOfOthers(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) {
+		o.Retention, o.AddClasses, o.seams.still = 90*day, true, true
+		o.Classes = []Class{classOfJob("ci", "ci", Keep{2 * day, 60 * day, 0})}
+	})
+	at := ts.now.Add(-30 * day).Truncate(day)
+	require.Equal(t, 30, ts.importJob("ci", every(at.Add(10*time.Hour), time.Minute, 30)...).RollupsOnly)
+	require.Zero(t, ts.importJob("api", every(at.Add(time.Hour), time.Minute, 30)...).RollupsOnly)
+	check := func(when string, jobs map[string]int) {
+		t.Helper()
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, jobs, ts.bucketsOf("default", res), "%s, %s", res, when)
+		}
+	}
+	check("before", map[string]int{"api": 30, "ci": 30})
+	require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "ci")))
+	left := map[string]int{"api": 30}
+	check("deleted", left)
+	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+	check("cleaned", left)
+	ts.reopen()
+	check("started anew", left)
+}
+
+// TestDeleteOfHoursBesideBucketsOfOthers deletes a class of which only buckets of an hour are left, where another's buckets of 5
+// minutes stand and nobody's samples do.
+func TestDeleteOfHoursBesideBucketsOfOthers(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) {
+		o.Retention, o.Retention5m, o.AddClasses, o.seams.still = 2*day, 90*day, true, true
+		o.Classes = []Class{classOfJob("ci", "ci", Keep{2 * day, 4 * day, 0})}
+	})
+	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
+	for _, job := range []string{"ci", "api"} {
+		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 120)...)
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.passes(at.Add(25 * day))
+	require.NotContains(t, ts.bucketsOf("default", rollup.FiveMinutes), "ci")
+	for _, clean := range []bool{false, true} {
+		if clean {
+			require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+		} else {
+			require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Hour).UnixMilli()+1, at.Add(2*time.Hour).UnixMilli(), equal("job", "ci")))
+		}
+		require.Equal(t, map[string]int{"api": 120, "ci": 60}, ts.bucketsOf("default", rollup.OneHour), "cleaned: %v", clean)
+	}
+	ts.reopen()
+	require.Equal(t, map[string]int{"api": 120, "ci": 60}, ts.bucketsOf("default", rollup.OneHour))
+}

@@ -1,0 +1,155 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// failingImport is a store in which an import fails at its nth write to the engine, whether it was applied or not.
+type failingImport struct {
+	*testStore
+	fails func(error) faultengine.Action
+	n     int
+}
+
+func openFailingImport(t *testing.T, fails func(error) faultengine.Action, at int) (f *failingImport, failed bool) {
+	f = &failingImport{fails: fails}
+	f.testStore, _ = openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Write && f.n > 0 {
+			if f.n--; f.n == 0 {
+				return f.fails(nil)
+			}
+		}
+		return faultengine.Pass()
+	}, nil)
+	f.write("t", hostLabels(0), sample{f.now.Add(-50 * time.Hour).UnixMilli(), 1}) // So other windows are listed.
+	f.write("t", hostLabels(9), sample{f.now.Add(-26 * time.Hour).UnixMilli(), 1}) // So one of its slots has rollups.
+	require.NoError(t, f.SealAll(t.Context()))
+	f.n = at
+	_, err := f.Import(t.Context(), "t", f.list())
+	f.n = 0
+	return f, err != nil
+}
+
+func hostLabels(i int) labels.Labels {
+	return labels.FromStrings(labels.MetricName, fmt.Sprintf("m%d", i%2), "host", fmt.Sprint(i))
+}
+
+// list is what is imported: some series of two metrics, over two slots of a day.
+func (f *failingImport) list() (list []ImportedSeries) {
+	for i := range 4 {
+		var samples chunk.Samples
+		for j := range 20 {
+			samples.AppendFloat(f.now.Add(-26*time.Hour+time.Duration(j)*10*time.Minute).UnixMilli(), 0, float64(j))
+		}
+		list = append(list, ImportedSeries{hostLabels(i), &samples})
+	}
+	return list
+}
+
+// counts returns how many samples each series shows at a resolution.
+func (f *failingImport) counts(res rollup.Resolution) map[string]int {
+	f.t.Helper()
+	found, err := f.Select(f.t.Context(), Query{
+		Tenant: "t", MinT: -maxTime, MaxT: maxTime, Resolution: res, Columns: rollup.AllColumns,
+		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "m.")},
+	})
+	require.NoError(f.t, err)
+	n := map[string]int{}
+	for _, s := range found {
+		var samples chunk.Samples
+		var b rollup.Buckets
+		if res == rollup.Raw {
+			require.NoError(f.t, s.Samples(&samples))
+		} else {
+			require.NoError(f.t, s.Buckets(&b, &BucketBuffers{}))
+		}
+		count := samples.Len()
+		for _, c := range b.Count {
+			count += int(c)
+		}
+		if count > 0 {
+			n[s.Labels.String()] = count
+		}
+	}
+	return n
+}
+
+// An import that fails at any of its writes leaves answers that agree, also when something is deleted of them, and says the
+// same once rollups were made and when it is repeated.
+func TestImportThatFailsAnywhere(t *testing.T) {
+	for name, fails := range map[string]func(error) faultengine.Action{"fails": faultengine.Fail, "applied": faultengine.Lose} {
+		t.Run(name, func(t *testing.T) {
+			for at := 1; ; at++ {
+				require.Less(t, at, 100)
+				f, failed := openFailingImport(t, fails, at)
+				agree := func(when string) {
+					t.Helper()
+					raw := f.counts(rollup.Raw)
+					for _, res := range rollup.Resolutions {
+						require.Equal(t, raw, f.counts(res), "%s, write %d failed, %s", res, at, when)
+					}
+				}
+				agree("at once")
+				require.NoError(t, f.Delete(t.Context(), "t", -maxTime, maxTime, labels.MustNewMatcher(labels.MatchEqual, "host", "1")))
+				agree("after a delete")
+				require.Zero(t, f.counts(rollup.Raw)[hostLabels(1).String()])
+				windows, err := f.Unrolled(t.Context(), -maxTime, maxTime)
+				require.NoError(t, err)
+				for _, w := range windows {
+					_, err := f.RollUp(t.Context(), w, func() {})
+					require.NoError(t, err)
+				}
+				agree("after rollups were made")
+				f.n = 0
+				_, err = f.Import(t.Context(), "t", f.list())
+				require.NoError(t, err)
+				agree("after it was repeated")
+				require.Equal(t, 20, f.counts(rollup.FiveMinutes)[hostLabels(2).String()])
+				require.Empty(t, f.problems())
+				if !failed {
+					require.Greater(t, at, 5, "it writes more often")
+					return
+				}
+			}
+		})
+	}
+}
+
+// A delete by a clock that fell behind, and is believed, reaches what an import left ahead of it that failed before it made rollups.
+func TestDeleteOfAnImportAheadThatFailed(t *testing.T) {
+	for at, failed := 1, true; failed; at++ {
+		require.Less(t, at, 100)
+		n := 0
+		r := &clockRig{t: t, eng: faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+			if op.Kind == faultengine.Write && n > 0 {
+				if n--; n == 0 {
+					return faultengine.Fail(nil)
+				}
+			}
+			return faultengine.Pass()
+		})}
+		m := r.start(0)
+		var samples chunk.Samples
+		samples.AppendFloat(r.now().UnixMilli(), 0, 1)
+		n = at
+		_, err := m.Import(t.Context(), "t", []ImportedSeries{{labels.FromStrings(labels.MetricName, "m"), &samples}})
+		n, failed = 0, err != nil
+		m.set(-60 * 24 * time.Hour)
+		r.pass(time.Minute)
+		require.ErrorIs(t, m.believed(), ErrClock)
+		r.pass(3 * 24 * time.Hour)
+		require.NoError(t, m.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...))
+		m.set(0)
+		require.Zero(t, m.visible(), "write %d failed", at)
+	}
+}

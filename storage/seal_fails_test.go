@@ -1,0 +1,66 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// A seal that fails at any of its writes, and is never repeated by that process, hides nothing of what was sealed before: the next
+// process finds all of it, at every resolution, and seals the rest.
+func TestSealThatFailsAnywhere(t *testing.T) {
+	for at, failed := 1, true; failed; at++ {
+		require.Less(t, at, 100)
+		n := 0
+		ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
+			if op.Kind == faultengine.Write && n > 0 {
+				if n--; n == 0 {
+					return faultengine.Fail(nil)
+				}
+			}
+			return faultengine.Pass()
+		}, func(o *Options) { o.seams.still = true })
+		day := func(ago int) time.Time {
+			return ts.now.Add(-time.Duration(ago) * 24 * time.Hour).Truncate(2 * time.Hour)
+		}
+		ts.write("default", jobLabels("web"), every(day(20), time.Minute, 30)...)
+		require.NoError(t, ts.SealAll(t.Context()))
+		ts.write("default", jobLabels("web"), every(day(3), time.Minute, 30)...) // Of another window at each resolution but one.
+		n = at
+		failed = ts.SealAll(t.Context()) != nil
+		n = 0
+		require.NoError(t, ts.Store.Close())
+		var err error
+		ts.Store, err = Open(t.Context(), ts.eng, ts.opts)
+		require.NoError(t, err)
+		require.NoError(t, ts.WaitReady(t.Context()))
+		for _, sealed := range []bool{false, true} {
+			if sealed {
+				require.NoError(t, ts.SealAll(t.Context()))
+			}
+			require.Len(t, ts.all("default")[jobLabels("web").String()], 60, "write %d failed, sealed %v", at, sealed)
+			for _, res := range rollup.Resolutions {
+				require.Equal(t, map[string]int{"web": 60}, ts.bucketsOf("default", res), "write %d failed, %s, sealed %v", at, res, sealed)
+			}
+		}
+	}
+}
+
+// Samples are hidden, and go, when their rollups are there: of an import that was cut short before it made them, too.
+func TestWhatGoesHasItsRollups(t *testing.T) {
+	for at, failed := 1, true; failed; at++ {
+		require.Less(t, at, 100)
+		var f *failingImport
+		f, failed = openFailingImport(t, faultengine.Fail, at)
+		before := f.counts(rollup.Raw)
+		f.passes(f.now.Add(DefaultOptions().Retention + 9*24*time.Hour))
+		require.Empty(t, f.counts(rollup.Raw))
+		for _, res := range rollup.Resolutions {
+			require.Equal(t, before, f.counts(res), "write %d failed, %s", at, res)
+		}
+	}
+}
