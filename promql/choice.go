@@ -14,7 +14,7 @@ import (
 type mode uint8
 
 const (
-	// modeAuto: exact, and where that would read much and windows fit buckets but for less than a tenth, those.
+	// modeAuto: exact, and where that would read much and windows fit buckets but for a hundredth, those, with an info.
 	modeAuto mode = iota
 	// modeExact: what raw samples give, as long as they are there.
 	modeExact
@@ -52,6 +52,8 @@ type request struct {
 	// From, To and Step are the right edges of the windows, after offset and @: From, From+Step, … up to To.
 	From, To, Step int64
 	Mode           mode
+	// Still says that windows are never moved unasked: an instant query's, which rules are, too.
+	Still bool
 	// Coarsest bounds the buckets' width, as Thanos' max_source_resolution does; 0 (Raw): nothing does.
 	Coarsest rollup.Resolution
 	// Horizon is the oldest time kept of each resolution; math.MinInt64: all of it is; math.MaxInt64: none.
@@ -100,8 +102,8 @@ type segment struct {
 	FromStep, ToStep int
 	Resolution       rollup.Resolution
 	Edges            edges
-	// Approximate says that Prometheus' function is to be called on the first and the last sample of each
-	// bucket, since buckets don't say what it needs.
+	// Approximate says that samples are made of buckets: of each, for Prometheus' function where buckets don't say what it
+	// needs; else, with ragged edges, of those that an edge cuts.
 	Approximate bool
 	// Windows are those to evaluate, the first being that of FromStep.
 	Windows windows
@@ -247,29 +249,38 @@ func (c *choice) piece(from, to int) (segment, error) {
 	if c.whole[rollup.Raw] <= from {
 		return c.pieceWithRaw(from, to), nil
 	}
-	kept, _ := c.bucketsKept(from)
+	kept, asked := c.bucketsKept(from)
+	finest := kept[len(kept)-1]
 	if c.fn.over == nil {
 		if c.fn.withoutRaw == refused {
 			return segment{}, c.refusal()
 		}
-		s := c.nearest(kept[len(kept)-1], from, to)
+		s := c.segment(finest, onEdges, from, to)
 		s.Approximate = true
 		return s, nil
+	}
+	if asked {
+		return c.nearest(finest, from, to), nil
 	}
 	for _, res := range kept {
 		if c.fits(res, from, to) {
 			return c.segment(res, onEdges, from, to), nil
 		}
 	}
-	if c.Mode == modeAuto && c.fn.name != "" {
+	if c.maySnap() {
 		for _, res := range kept {
-			if s := c.nearest(res, from, to); c.drifts(s) < c.Range/10 {
+			if s := c.nearest(res, from, to); s.Edges == snapped && c.drifts(s) <= c.Range/snapShare {
 				return s, nil
 			}
 		}
 	}
-	return c.nearest(kept[len(kept)-1], from, to), nil
+	s := c.segment(finest, ragged, from, to)
+	s.Approximate = true
+	return s, nil
 }
+
+// maySnap says whether windows may be moved by a little, unasked.
+func (c *choice) maySnap() bool { return c.Mode == modeAuto && !c.Still && c.fn.snaps }
 
 // bucketsKept returns the resolutions of buckets that have all windows from this step on, the coarsest first.
 // Where the query asks for one of them, and it is kept, it is the only one.
@@ -297,15 +308,19 @@ func (c *choice) pieceWithRaw(from, to int) segment {
 		return c.nearest(kept[0], from, to)
 	}
 	best, chunks := c.cheapest(kept, from, to)
-	if c.Mode == modeAuto && c.fn.name != "" && chunks > manyChunks {
-		for _, res := range kept {
-			if s := c.nearest(res, from, to); s.Edges == snapped && c.drifts(s) < c.Range/10 {
-				return s
+	if c.maySnap() && chunks > manyChunks {
+		least := c.Range/snapShare + 1
+		for _, res := range kept { // The coarsest of those that move them least.
+			if s := c.nearest(res, from, to); s.Edges == snapped && c.drifts(s) < least {
+				best, least = s, c.drifts(s)
 			}
 		}
 	}
 	return best
 }
+
+// snapShare is the share of a range by which the edges of its windows may be moved in all, so as not to read samples.
+const snapShare = 100
 
 // fits says whether the windows' edges, as far as they matter, are edges of buckets.
 func (c *choice) fits(res rollup.Resolution, from, to int) bool {

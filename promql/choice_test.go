@@ -46,6 +46,7 @@ func TestChoose(t *testing.T) {
 		offset    int64 // of the right edges from midnight
 		step      int64 // 0: an instant query
 		mode      mode
+		still     bool
 		coarsest  rollup.Resolution
 		horizon   [3]int64
 		oldest    int64
@@ -67,17 +68,19 @@ func TestChoose(t *testing.T) {
 		{name: "days at half past five", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 30*minute, step: day, want: "0-90 5m exact 24h0m0s"},
 		{name: "days at an odd time", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 31*minute, step: day, mode: modeExact, want: "0-90 1h ragged 24h0m0s"},
 		{name: "few edges, in auto, too", fn: "sum_over_time", window: 2 * day, days: 6, offset: 1, step: 2 * day, want: "0-3 1h ragged 48h0m0s"},
-		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 1h snapped 24h0m0s"},
+		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of windows of 24h0m0s are moved by up to 2m0s (0.14 % of the range)"},
+		{name: "an instant query stays where it is", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, still: true, want: "0-90 1h ragged 24h0m0s"},
+		{name: "so does what hangs on single samples", fn: "delta", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 1h ragged 24h0m0s"},
 		{name: "hours at an odd time, exact", fn: "rate", window: hour, days: 90, offset: 1, step: hour, mode: modeExact, want: "0-2160 raw exact 1h0m0s"},
 		{name: "no rollups at all", fn: "rate", window: hour, days: 90, step: hour, horizon: [3]int64{math.MinInt64, math.MaxInt64, math.MaxInt64}, want: "0-2160 raw exact 1h0m0s"},
 
 		// Grafana.
-		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s"},
+		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to those of buckets of 1h"},
 		{name: "$__rate_interval, exact", fn: "rate", window: hour + 15*second, days: 90, step: hour, mode: modeExact, want: "0-2160 raw exact 1h0m15s"},
-		{name: "from an unaligned start", fn: "rate", window: hour + minute, days: 90, offset: 17*minute + 23*second, step: hour, want: "0-2160 5m snapped 1h0m0s"},
+		{name: "from an unaligned start", fn: "rate", window: hour + minute, days: 90, offset: 17*minute + 23*second, step: hour, want: "0-2160 raw exact 1h1m0s"},
 		{name: "a day is read exactly", fn: "rate", window: 5*minute + 15*second, days: 1, offset: -5 * minute, step: 5 * minute, want: "0-288 raw exact 5m15s"},
-		{name: "10m steps over a week", fn: "rate", window: 10*minute + 15*second, days: 7, step: 10 * minute, want: "0-1008 5m snapped 10m0s"},
-		{name: "the ragged part is a tenth", fn: "rate", window: 50*minute + 5*minute, days: 90, offset: 2 * minute, step: hour, want: "0-2160 5m snapped 55m0s"},
+		{name: "10m steps over a week", fn: "rate", window: 10*minute + 15*second, days: 7, step: 10 * minute, want: "0-1008 raw exact 10m15s"},
+		{name: "the ragged part is a tenth", fn: "rate", window: 50*minute + 5*minute, days: 90, offset: 2 * minute, step: hour, want: "0-2160 raw exact 55m0s"},
 		{name: "the ragged part is more", fn: "rate", window: 35 * minute, days: 90, offset: 2 * minute, step: hour, want: "0-2160 raw exact 35m0s"},
 
 		// Instant selectors.
@@ -100,47 +103,47 @@ func TestChoose(t *testing.T) {
 		{name: "exact still", fn: "rate", window: hour, days: 90, step: hour, horizon: keptFor(15*day, 0, 0), want: "0-2160 1h exact 1h0m0s"},
 		{
 			name: "1h, then 5m, then raw", fn: "rate", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-721 1h widened 1h0m0s; 721-2160 5m exact 5m0s", wantScale: 1,
-			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z ranges and lookbacks that are shorter",
+			want: "0-721 1h ragged 5m0s approximate; 721-2160 5m exact 5m0s", wantScale: 1,
+			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z edges of windows lie inside buckets of up to 1h",
 		},
 		{
 			name: "raw where it is", fn: "rate", window: 2 * minute, days: 90, offset: 1000, step: hour, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-721 1h widened 1h0m0s; 721-1801 5m widened 5m0s; 1801-2160 raw exact 2m0s",
-			info: "widened to buckets of up to 1h",
+			want: "0-721 1h ragged 2m0s approximate; 721-1801 5m ragged 2m0s approximate; 1801-2160 raw exact 2m0s",
+			info: "inside buckets of up to 1h",
 		},
 		{
 			name: "a selector", window: 5 * minute, days: 90, offset: 7 * minute, step: hour, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-720 1h widened 1h0m0s; 720-1800 5m snapped 5m0s; 1800-2160 raw exact 5m0s",
-			info: "windows are moved",
+			want: "0-720 1h ragged 5m0s approximate; 720-1800 5m ragged 5m0s approximate; 1800-2160 raw exact 5m0s",
+			info: "inside buckets of up to 1h",
 		},
 		{
 			name: "a selector on edges", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
 			want: "0-2160 1h exact 5m0s",
 		},
 		{
-			name: "increase is scaled", fn: "increase", window: 5 * minute, days: 30, step: 5 * minute, horizon: keptFor(day, day, 0),
-			want: "0-8353 1h widened 1h0m0s; 8353-8640 5m exact 5m0s", wantScale: 1.0 / 12, info: "widened to buckets of up to 1h",
+			name: "a part of an hour's increase", fn: "increase", window: 5 * minute, days: 30, step: 5 * minute, horizon: keptFor(day, day, 0),
+			want: "0-8353 1h ragged 5m0s approximate; 8353-8640 5m exact 5m0s", wantScale: 1, info: "inside buckets of up to 1h",
 		},
 		{
 			name: "nearly fitting, as ever", fn: "rate", window: hour + 15*second, days: 30, step: hour, horizon: keptFor(day, 0, 0),
-			want: "0-698 1h snapped 1h0m0s; 698-720 raw exact 1h0m15s", info: "windows are moved to the edges of buckets of up to 1h",
+			want: "0-698 1h snapped 1h0m0s; 698-720 raw exact 1h0m15s", info: "edges of windows of 1h0m15s are moved by up to 15s (0.41 % of the range) to those of buckets of up to 1h",
 		},
 		{
 			name: "not fitting: what is finest", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour, mode: modeExact,
-			horizon: keptFor(day, 0, 0), want: "0-698 5m snapped 1h30m0s; 698-720 raw exact 1h30m0s", info: "edges of buckets of up to 5m",
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
 		},
 		{
 			name: "not fitting, in auto", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour,
-			horizon: keptFor(day, 0, 0), want: "0-698 5m snapped 1h30m0s; 698-720 raw exact 1h30m0s", info: "edges of buckets of up to 5m",
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
 		},
 		{
 			name: "not fitting, and only 1h left", fn: "increase", window: 90 * minute, days: 30, step: hour, horizon: keptFor(day, day, 0),
-			want: "0-698 1h widened 2h0m0s; 698-720 5m exact 1h30m0s", wantScale: 0.75, info: "widened to buckets of up to 1h",
+			want: "0-698 1h ragged 1h30m0s approximate; 698-720 5m exact 1h30m0s", wantScale: 1, info: "inside buckets of up to 1h",
 		},
 		{
 			name: "quantiles of what is left", fn: "quantile_over_time", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
 			want: "0-481 1h exact 1h0m0s approximate; 481-697 5m exact 1h0m0s approximate; 697-720 raw exact 1h0m0s",
-			info: "see the first and the last sample",
+			info: "samples made of buckets",
 		},
 		{
 			name: "refused", fn: "idelta", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
@@ -163,12 +166,16 @@ func TestChoose(t *testing.T) {
 		{name: "all is gone alike", fn: "rate", window: 2 * minute, days: 30, step: hour, horizon: keptFor(5*day, 5*day, 5*day), want: "0-720 raw exact 2m0s"},
 		{
 			name: "an edge from raw that is gone", fn: "increase", window: 30 * day, days: 1, offset: 1234567, horizon: keptFor(15*day, 60*day, 0),
-			want: "0-1 1h snapped 720h0m0s", info: "from 2026-02-28T00:20:34Z to 2026-02-28T00:20:34Z windows are moved",
+			want: "0-1 1h snapped 720h0m0s", info: "from 2026-02-28T00:20:34Z to 2026-02-28T00:20:34Z edges of windows of 720h0m0s are moved by up to 41m9.134s (0.095 % of the range)",
+		},
+		{
+			name: "an edge from raw that is gone, in an instant query", fn: "increase", window: 30 * day, days: 1, offset: 1234567, still: true, horizon: keptFor(15*day, 60*day, 0),
+			want: "0-1 5m ragged 720h0m0s approximate", info: "inside buckets of up to 5m",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := request{
-				Func: c.fn, Range: c.window, Mode: c.mode, Coarsest: c.coarsest, Horizon: c.horizon, Oldest: c.oldest,
+				Func: c.fn, Range: c.window, Mode: c.mode, Still: c.still, Coarsest: c.coarsest, Horizon: c.horizon, Oldest: c.oldest,
 				From: someDay - c.days*day + c.offset, Step: c.step, Slot: 2 * hour,
 			}
 			if r.To = r.From; c.step > 0 {
@@ -244,6 +251,7 @@ func generateRequest(r *rand.Rand) request {
 		From: someDay - r.Int64N(90)*day + pick(0, 0, 5*minute, 17*minute, hour, 1), Mode: mode(r.IntN(len(modeNames))),
 		Oldest: math.MinInt64, Horizon: keptFor(0, 0, 0),
 	}
+	q.Still = r.IntN(4) == 0
 	if r.IntN(5) == 0 {
 		q.Coarsest = rollup.Resolution(1 + r.IntN(2))
 	}
@@ -329,16 +337,19 @@ func requireSegment(t *testing.T, q request, s segment, context string) {
 		require.LessOrEqual(t, b, right, "%s: never the future", context)
 		require.Less(t, right-b, width, "%s: the nearest bucket", context)
 		require.GreaterOrEqual(t, b-a, min(q.Range, width), context)
-		if s.Edges != ragged {
+		if s.Edges != ragged && !s.Approximate {
 			require.Zero(t, b%width, context)
 			require.True(t, fn.newest || a%width == 0, context)
 		}
-		if s.Edges == ragged || s.Approximate == false && s.Edges != onEdges && q.Mode == modeExact {
-			require.Equal(t, s.Edges == ragged, rawThere(k), "%s: exact mode never moves windows where raw samples are", context)
+		if s.Edges == ragged || s.Edges != onEdges && q.Mode == modeExact {
+			require.Equal(t, s.Edges == ragged && !s.Approximate, rawThere(k), "%s: exact mode never moves windows where raw samples are", context)
+		}
+		if s.Approximate {
+			require.False(t, rawThere(k), "%s: samples are made only where they are gone", context)
 		}
 		if s.Edges == snapped && q.Mode == modeAuto && rawThere(k) {
-			require.Less(t, (right-b)+max(a-left, left-a), q.Range/10, context)
-			require.NotEmpty(t, q.Func, "%s: a selector never moves where raw samples are", context)
+			require.LessOrEqual(t, (right-b)+max(a-left, left-a), q.Range/100, context)
+			require.True(t, fn.snaps && !q.Still, "%s: it never moves where raw samples are", context)
 		}
 		if s.Edges == onEdges && q.Mode <= modeExact && s.Resolution == rollup.FiveMinutes && q.Coarsest != rollup.FiveMinutes && !s.Approximate {
 			fitsHour := right%hour == 0 && (fn.newest || left%hour == 0)
@@ -477,10 +488,10 @@ func TestShortfallsMerge(t *testing.T) {
 	require.NoError(t, all.info())
 	all.merge(shortfall{})
 	require.NoError(t, all.info())
-	all.merge(shortfall{From: someDay, To: someDay + day, Raw: someDay + 2*day, Widest: rollup.FiveMinutes, Moved: true})
+	all.merge(shortfall{From: someDay, To: someDay + day, Raw: someDay + 2*day, Widest: rollup.FiveMinutes, Moved: true, MovedBy: minute, MovedOf: 6 * hour})
 	all.merge(shortfall{})
 	all.merge(shortfall{From: someDay - day, To: someDay, Raw: someDay + 2*day, Widest: rollup.OneHour, Approximated: true})
 	require.EqualError(t, all.info(), "PromQL info: raw samples before 2026-03-03T00:00:00Z are gone; "+
-		"from 2026-02-28T00:00:00Z to 2026-03-02T00:00:00Z windows are moved to the edges of buckets of up to 1h; "+
-		"functions that buckets can't answer see the first and the last sample of each of buckets of up to 1h")
+		"from 2026-02-28T00:00:00Z to 2026-03-02T00:00:00Z edges of windows of 6h0m0s are moved by up to 1m0s (0.28 % of the range) to those of buckets of up to 1h; "+
+		"what buckets can't answer is computed from samples made of buckets of up to 1h")
 }

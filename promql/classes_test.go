@@ -158,7 +158,7 @@ func TestChoiceByClasses(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, segments, 1)
 	require.Equal(t, rollup.OneHour, segments[0].Resolution)
-	require.True(t, short.Widened)
+	require.True(t, short.Cut)
 
 	r.Classes = r.Classes[1:]
 	r.Horizon = r.Classes[0]

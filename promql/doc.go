@@ -51,35 +51,38 @@
 // Only samples can tell of a bucket in which floats and histograms mix, or whose histograms changed their bounds or
 // are gauges; and min, max, sum, avg and delta of histograms. Once raw is gone there is no value, and the info says so.
 //
+// Samples made of buckets are as many as there were, with the same first, last, least, greatest and sum in each bucket, and
+// for counters the same increase and resets (see rollup.Expander). So is all that the evaluator computes by itself.
+//
 //	function                       from buckets  where raw samples are gone
 //	(an instant selector)          exact         nearest, with an info
-//	absent                         -             approximate, with an info: the lookback is widened to a bucket
-//	absent_over_time               -             approximate, with an info: the window is widened to a bucket
+//	absent                         -             approximate, with an info: from samples made of buckets
+//	absent_over_time               -             approximate, with an info: from samples made of buckets
 //	avg_over_time                  exact         nearest, with an info
 //	changes                        exact         nearest, with an info
 //	count_over_time                exact         nearest, with an info
 //	delta                          exact         nearest, with an info
-//	deriv                          -             approximate, with an info: two points a bucket
+//	deriv                          -             approximate, with an info: from samples made of buckets
 //	double_exponential_smoothing   -             refused: smooths from sample to sample
 //	first_over_time                exact         nearest, with an info
 //	idelta                         -             refused: the last two samples aren't kept
 //	increase                       exact         nearest, with an info
-//	info                           -             approximate, with an info: the lookback is widened to a bucket
-//	irate                          -             approximate, with an info: over the last bucket
+//	info                           -             approximate, with an info: from samples made of buckets
+//	irate                          -             approximate, with an info: from samples made of buckets
 //	last_over_time                 exact         nearest, with an info
-//	mad_over_time                  -             approximate, with an info: two samples a bucket
+//	mad_over_time                  -             approximate, with an info: from samples made of buckets
 //	max_over_time                  exact         nearest, with an info
 //	min_over_time                  exact         nearest, with an info
-//	predict_linear                 -             approximate, with an info: two points a bucket
+//	predict_linear                 -             approximate, with an info: from samples made of buckets
 //	present_over_time              exact         nearest, with an info
-//	quantile_over_time             -             approximate, with an info: two samples a bucket
+//	quantile_over_time             -             approximate, with an info: from samples made of buckets
 //	rate                           exact         nearest, with an info
 //	resets                         exact         nearest, with an info
-//	start_timestamp                -             approximate, with an info: of the last sample in a bucket
-//	stddev_over_time               -             approximate, with an info: two samples a bucket
-//	stdvar_over_time               -             approximate, with an info: two samples a bucket
+//	start_timestamp                -             approximate, with an info: from samples made of buckets
+//	stddev_over_time               -             approximate, with an info: from samples made of buckets
+//	stdvar_over_time               -             approximate, with an info: from samples made of buckets
 //	sum_over_time                  exact         nearest, with an info
-//	timestamp                      -             approximate, with an info: of the last sample in a bucket
+//	timestamp                      -             approximate, with an info: from samples made of buckets
 //	ts_of_first_over_time          exact         nearest, with an info
 //	ts_of_last_over_time           exact         nearest, with an info
 //	ts_of_max_over_time            -             refused: a bucket doesn't know when

@@ -67,6 +67,9 @@ func (q queued) Insert(ctx context.Context, text string) (int, error) {
 	i, err := q.QueryTracker.Insert(ctx, text)
 	switch {
 	case err == nil:
+		if computes, ok := ctx.Value(activeKey{}).(func()); ok {
+			computes()
+		}
 		return i, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		err = promengine.ErrQueryTimeout("query queue")

@@ -30,6 +30,8 @@ type Options struct {
 	// UnreadBytes bounds what answers take in memory until they are read: above it, queries wait. 0: nothing does. Default
 	// 256 MiB.
 	UnreadBytes int64
+	// Memory is what the process may take, bytes: queries wait or end before all together take more. 0: nobody looks. Default 0.
+	Memory int64
 	// LookbackDelta is how old a sample may be to count as current. Default 5 minutes.
 	LookbackDelta time.Duration
 	// Limiter holds tenants to their limits; nil: they have none.
@@ -39,6 +41,8 @@ type Options struct {
 	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
 	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus.
 	PerStepStats, DelayedNameRemoval, StartTimestamps bool
+	// NoSnap reads samples, where they are there, rather than move the edges of windows by up to a hundredth of their range.
+	NoSnap bool
 	// NoPlanner leaves every query wholly to Prometheus' evaluator: for tests, and to compare.
 	NoPlanner bool
 	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
@@ -67,6 +71,8 @@ type Engine struct {
 	gate   *gate
 	opts   Options
 	active activeQueries
+	// pressure looks after the memory.
+	pressure pressure
 }
 
 // NewEngine returns an evaluator. It is the caller's to close.
@@ -77,7 +83,7 @@ func NewEngine(opts Options) *Engine {
 			Name: "cassia_query_unread_bytes", Help: "What answers to queries take in memory, about, until clients have read them.",
 		}, func() float64 { return float64(gate.queries.holding()) }))
 	}
-	return &Engine{opts: opts, gate: gate, engine: promengine.NewEngine(promengine.EngineOpts{
+	e := &Engine{opts: opts, gate: gate, engine: promengine.NewEngine(promengine.EngineOpts{
 		Logger:                   opts.Logger,
 		Reg:                      opts.Registerer,
 		MaxSamples:               opts.MaxSamples,
@@ -93,6 +99,8 @@ func NewEngine(opts Options) *Engine {
 		FeatureRegistry:          opts.Features,
 		Parser:                   NewParser(opts.Parser),
 	})}
+	e.pressure = pressure{memory: opts.Memory, used: inUse, active: &e.active, gate: gate}
+	return e
 }
 
 // Close waits for running queries' resources to be given back.
@@ -133,7 +141,7 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 		return made, err
 	}
 	ours, ok := q.(*Queryable)
-	if !ok || e.opts.NoPlanner || len(tenant.All(ctx)) > 1 {
+	if !ok || e.opts.NoPlanner {
 		inner, err := with(q)
 		if err != nil {
 			return nil, err
@@ -141,7 +149,7 @@ func (e *Engine) planned(ctx context.Context, q promstorage.Queryable, unbounded
 		return &query{Query: inner, engine: e, limiter: e.opts.Limiter}, nil
 	}
 	p := &plan{
-		queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
+		exact: e.opts.NoSnap, queryable: ours, delayed: e.opts.DelayedNameRemoval, starts: e.opts.StartTimestamps,
 		budget: budget{limit: int64(e.opts.MaxSamples)}, gate: e.gate,
 	}
 	inner, err := with(p)

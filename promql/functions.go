@@ -16,6 +16,8 @@ type function struct {
 	// grows says that the value grows with the window's length: asked for a shorter window than a bucket, the
 	// bucket's value is scaled down.
 	grows bool
+	// snaps says that a window may be moved by a little though its samples are there: the value doesn't hang on single ones.
+	snaps bool
 	// staleness says that a stale marker ends the series.
 	staleness bool
 	// withoutRaw says what becomes of the function where raw samples are gone and no bucket fits.
@@ -30,7 +32,7 @@ type withoutRaw uint8
 const (
 	// nearest: from the buckets next to the window, with an info; exactly where buckets end at its edges.
 	nearest withoutRaw = iota
-	// approximated: by Prometheus' function from the first and last sample of each bucket, with an info.
+	// approximated: by Prometheus' function from samples made of buckets, with an info.
 	approximated
 	// refused: with an error, since the answer would mislead.
 	refused
@@ -54,33 +56,33 @@ const bucketEnds = rollup.ColumnFirst | rollup.ColumnLast
 // instant selectors. Every other function takes what these give. The table in doc.go is made of it.
 var functions = [...]function{
 	{name: "", over: overSelector, columns: rollup.ColumnLast, newest: true, staleness: true},
-	{name: "absent", newest: true, withoutRaw: approximated, why: "the lookback is widened to a bucket"},
-	{name: "absent_over_time", withoutRaw: approximated, why: "the window is widened to a bucket"},
-	{name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum},
-	{name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, grows: true},
-	{name: "count_over_time", over: overCount, grows: true},
+	{name: "absent", newest: true, withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "absent_over_time", withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "avg_over_time", over: overAvg, columns: rollup.ColumnSum, snaps: true},
+	{name: "changes", over: overChanges, columns: rollup.ColumnChanges | bucketEnds, grows: true, snaps: true},
+	{name: "count_over_time", over: overCount, grows: true, snaps: true},
 	{name: "delta", over: overDelta, columns: bucketEnds, grows: true},
-	{name: "deriv", withoutRaw: approximated, why: "two points a bucket"},
+	{name: "deriv", withoutRaw: approximated, why: "from samples made of buckets"},
 	{name: "double_exponential_smoothing", withoutRaw: refused, why: "smooths from sample to sample"},
 	{name: "first_over_time", over: overOldest(firstIn), columns: rollup.ColumnFirst},
 	{name: "idelta", withoutRaw: refused, why: "the last two samples aren't kept"},
-	{name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | bucketEnds, grows: true},
-	{name: "info", newest: true, withoutRaw: approximated, why: "the lookback is widened to a bucket"},
-	{name: "irate", withoutRaw: approximated, why: "over the last bucket"},
+	{name: "increase", over: overIncrease, columns: rollup.ColumnCorrection | bucketEnds, grows: true, snaps: true},
+	{name: "info", newest: true, withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "irate", withoutRaw: approximated, why: "from samples made of buckets"},
 	{name: "last_over_time", over: overNewest(lastIn), columns: rollup.ColumnLast, newest: true},
-	{name: "mad_over_time", withoutRaw: approximated, why: "two samples a bucket"},
-	{name: "max_over_time", over: overMax, columns: rollup.ColumnMax},
-	{name: "min_over_time", over: overMin, columns: rollup.ColumnMin},
-	{name: "predict_linear", withoutRaw: approximated, why: "two points a bucket"},
+	{name: "mad_over_time", withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "max_over_time", over: overMax, columns: rollup.ColumnMax, snaps: true},
+	{name: "min_over_time", over: overMin, columns: rollup.ColumnMin, snaps: true},
+	{name: "predict_linear", withoutRaw: approximated, why: "from samples made of buckets"},
 	{name: "present_over_time", over: overNewest(presentIn), columns: rollup.ColumnLast, newest: true},
-	{name: "quantile_over_time", withoutRaw: approximated, why: "two samples a bucket"},
-	{name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds},
-	{name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, grows: true},
-	{name: "start_timestamp", newest: true, withoutRaw: approximated, why: "of the last sample in a bucket"},
-	{name: "stddev_over_time", withoutRaw: approximated, why: "two samples a bucket"},
-	{name: "stdvar_over_time", withoutRaw: approximated, why: "two samples a bucket"},
-	{name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, grows: true},
-	{name: "timestamp", newest: true, withoutRaw: approximated, why: "of the last sample in a bucket"},
+	{name: "quantile_over_time", withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "rate", over: overRate, columns: rollup.ColumnCorrection | bucketEnds, snaps: true},
+	{name: "resets", over: overResets, columns: rollup.ColumnResets | bucketEnds, grows: true, snaps: true},
+	{name: "start_timestamp", newest: true, withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "stddev_over_time", withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "stdvar_over_time", withoutRaw: approximated, why: "from samples made of buckets"},
+	{name: "sum_over_time", over: overSum, columns: rollup.ColumnSum, grows: true, snaps: true},
+	{name: "timestamp", newest: true, withoutRaw: approximated, why: "from samples made of buckets"},
 	{name: "ts_of_first_over_time", over: overOldest(firstTimeIn), columns: rollup.ColumnFirst},
 	{name: "ts_of_last_over_time", over: overLastTime, columns: rollup.ColumnLast},
 	{name: "ts_of_max_over_time", withoutRaw: refused, why: "a bucket doesn't know when"},

@@ -33,6 +33,9 @@ func docTable() string {
 		"Only samples can tell of a bucket in which floats and histograms mix, or whose histograms changed their bounds or",
 		"are gauges; and min, max, sum, avg and delta of histograms. Once raw is gone there is no value, and the info says so.",
 		"",
+		"Samples made of buckets are as many as there were, with the same first, last, least, greatest and sum in each bucket, and",
+		"for counters the same increase and resets (see rollup.Expander). So is all that the evaluator computes by itself.",
+		"",
 	} {
 		b.WriteString(strings.TrimRight("// "+line, " ") + "\n")
 	}

@@ -29,6 +29,7 @@ type gate struct {
 	limiter *tenant.Limiter
 	queries *turns
 	workers *turns
+	texts   texts
 
 	mu      sync.Mutex
 	entered map[int][]share // by what Insert returned
@@ -42,7 +43,7 @@ func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *ga
 		queries: newTurns(places, max(1, places/4), places*waitingPerRunning),
 		workers: newTurns(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
 	}
-	g.queries.bytes = unreadBytes
+	g.queries.bytes, g.texts.bytes = unreadBytes, unreadBytes
 	return g
 }
 
@@ -102,12 +103,16 @@ func (g *gate) sharesOf(ctx context.Context) []share {
 
 func atMost(n int64) int { return int(min(n, math.MaxInt32)) }
 
-// work calls f while a worker's place is taken for the tenant of ctx.
+// work calls f while a worker's place is taken for the tenants of ctx.
 func (g *gate) work(ctx context.Context, f func() error) error {
 	if g == nil {
 		return f()
 	}
-	shares := []share{{name: tenant.From(ctx)}}
+	names := tenant.All(ctx)
+	shares := make([]share, len(names))
+	for i, name := range names {
+		shares[i].name = name
+	}
 	if err := g.workers.enter(ctx, shares); err != nil {
 		return err
 	}

@@ -54,10 +54,14 @@ func rangeOf(node parser.Node) time.Duration {
 
 // Enter waits until the tenants of ctx may run one query more, for reads that aren't queries of the evaluator, and returns
 // a context for this one, all of whose reads count together. Unless there is an error, the caller calls leave once it is
-// done. Errors are as those of queries.
+// done. Errors are as those of queries. Who has the answer and is about to send it calls Answered with that context.
 func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), err error) {
 	place, err := e.gate.Insert(ctx, "")
-	return e.opts.Limiter.Begin(ctx), func() { e.gate.Delete(place) }, err
+	if err != nil {
+		return ctx, func() {}, err
+	}
+	t := &turn{gate: e.gate, place: place, shares: e.gate.sharesOf(ctx)}
+	return context.WithValue(e.opts.Limiter.Begin(ctx), turnKey{}, t), t.end, nil
 }
 
 // Queries returns how many queries of a tenant run, and how many wait.

@@ -2,12 +2,14 @@ package promql
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -76,8 +78,8 @@ func equalName(matchers []*labels.Matcher) string {
 }
 
 // selectNamed finds the series of a rollup's name. It is asked where no series has the name itself.
-func (r *reader) selectNamed(ctx context.Context, q storage.Query, step int64) ([]sourceSeries, error) {
-	name := equalName(q.Matchers)
+func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promstorage.SelectHints) ([]sourceSeries, error) {
+	name, step := equalName(q.Matchers), stepIn(hints)
 	metric, a := r.names.of(name)
 	how := resolvingOf(ctx)
 	if a == nil || how.mode == modeRaw {
@@ -111,6 +113,10 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, step int64) (
 	if err != nil {
 		return nil, err
 	}
+	if len(list) > 0 && sparse(q, hints) {
+		q.Warn(fmt.Errorf("%w: %s has a value at the end of each bucket of %s, and none between: ask at steps of that, or for a range over it",
+			annotations.PromQLInfo, name, q.Resolution))
+	}
 	tellNamed(ctx, name, SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(), Edges: onEdges.String(), Series: len(list),
 	})
@@ -121,6 +127,16 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, step int64) (
 		series[i] = sourceSeries{labels: builder.Set(labels.MetricName, name).Labels(), named: s, aggregate: a, until: q.MaxT}
 	}
 	return series, nil
+}
+
+// sparse says whether a query of a rollup's name looks between its values, which are as far from one another as buckets are wide,
+// and finds none there.
+func sparse(q storage.Query, hints *promstorage.SelectHints) bool {
+	width := q.Resolution.Width()
+	if hints == nil || hints.Func == "series" || hints.Range >= width || width <= (5*time.Minute).Milliseconds() && hints.Range == 0 {
+		return false
+	}
+	return hints.End%width != 0 || hints.Step%width != 0
 }
 
 // appendNamed appends what buckets say as samples. Whole buckets only: one that ends later is to come.

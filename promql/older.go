@@ -2,8 +2,9 @@ package promql
 
 import (
 	"context"
-	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
@@ -13,23 +14,31 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Where raw samples are gone, what asks for samples gets those that buckets keep, the first and the last of each:
+// Where raw samples are gone, what asks for samples gets as many as there were, made of buckets (see rollup.Expander):
 //
 //	time     |........... 1h ...........|....... 5m .......|...... raw ......|
-//	samples  first, last of each hour     of each 5 minutes   all
+//	samples  that make the same hours     the same 5 minutes  all
 //
-// The planner answers better. This is for what it leaves to the evaluator, and for remote read.
+// The planner answers better where windows end inside buckets. This is for what it leaves to the evaluator: requests of several
+// tenants, some features and functions; and for remote read, exports and the plain JSON API.
 
 // sourceSeries is a series of a SeriesSet: its samples, and where raw is gone, its buckets.
 type sourceSeries struct {
 	labels labels.Labels
 	raw    *storage.SelectedSeries // nil: it has none
-	older  []*storage.SelectedSeries
+	older  []olderSeries
 
 	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
 	named     *storage.SelectedSeries
 	aggregate *aggregate
 	until     int64
+}
+
+// olderSeries are buckets of a series, of which the samples from one time to another count, both included, milliseconds: of other
+// times nothing was asked, or there is something finer.
+type olderSeries struct {
+	*storage.SelectedSeries
+	from, to int64
 }
 
 // samples appends all samples of the series.
@@ -40,13 +49,12 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 	if len(s.older) == 0 {
 		return s.raw.Samples(into)
 	}
-	var buckets rollup.Buckets
-	var buffers storage.BucketBuffers
+	var x bucketExpander
 	for _, o := range s.older {
-		if err := o.Buckets(&buckets, &buffers); err != nil {
+		if err := o.Buckets(&x.buckets, &x.buffers); err != nil {
 			return err
 		}
-		appendEnds(into, &buckets)
+		x.appendTo(into, &x.buckets, o.from, o.to)
 	}
 	if s.raw != nil {
 		var own chunk.Samples
@@ -59,14 +67,31 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 	return nil
 }
 
-// misledByEnds are functions that samples left out would mislead, though buckets could answer them.
-var misledByEnds = map[string]bool{"count_over_time": true, "sum_over_time": true}
+// bucketExpander makes samples of buckets.
+type bucketExpander struct {
+	rollup.Expander
+	buckets rollup.Buckets
+	buffers storage.BucketBuffers
+	samples chunk.Samples
+}
 
-// selectAll finds the series of a query, with those of times whose raw samples are gone.
-func (r *reader) selectAll(ctx context.Context, q storage.Query, function string) ([]sourceSeries, error) {
+// appendTo appends the samples that buckets make from one time to another, both included, milliseconds.
+func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
+	x.samples.Reset()
+	for i, end := range b.End {
+		if end >= from && b.Start[i] < to {
+			x.Expand(&x.samples, b, i)
+		}
+	}
+	x.samples.Clip(from, to)
+	into.AppendAll(&x.samples)
+}
+
+// selectAll finds the series of a query, with those of times whose raw samples are gone, and tells where they are from.
+func (r *reader) selectAll(ctx context.Context, q storage.Query, function string) ([]sourceSeries, []SegmentStats, error) {
 	raw, err := r.store.Select(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	series := make([]sourceSeries, len(raw))
 	for i, s := range raw {
@@ -74,11 +99,11 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 	}
 	horizons, err := r.store.HorizonsOf(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	horizon := latest(horizons, rollup.Raw)
-	if q.MinT > horizon || q.LabelsOnly || resolvingOf(ctx).mode == modeRaw {
-		return series, nil
+	if q.MinT > horizon || resolvingOf(ctx).mode == modeRaw {
+		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
 	}
 	at := map[string]int{}
 	var key []byte
@@ -86,13 +111,18 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 		key = series[i].labels.Bytes(key)
 		at[string(key)] = i
 	}
-	found := false
-	for _, older := range olderQueries(q, horizons) {
+	var segments []SegmentStats
+	var lacks shortfall
+	for _, older := range storage.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		found = found || len(list) > 0
+		if len(list) > 0 {
+			segments = append(segments, segmentOf(older, len(list)))
+			segments[len(segments)-1].Approximate = true
+			lacks.merge(shortfall{From: max(older.MinT, 0), To: older.MaxT, Raw: horizon, Widest: older.Resolution, Approximated: true})
+		}
 		for _, s := range list {
 			key = s.Labels.Bytes(key)
 			i, ok := at[string(key)]
@@ -101,42 +131,108 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 				at[string(key)] = i
 				series = append(series, sourceSeries{labels: s.Labels})
 			}
-			series[i].older = append(series[i].older, s)
+			series[i].older = append(series[i].older, olderSeries{s, older.MinT, older.MaxT})
 		}
 	}
-	if !found {
-		return series, nil
+	if q.MaxT > horizon && len(raw) > 0 || segments == nil {
+		segments = append(segments, rawSegment(q, horizon, len(raw)))
 	}
-	if fn := functionOf(function); misledByEnds[function] || fn != nil && fn.withoutRaw == refused {
-		return nil, fmt.Errorf("%w before %s, and this use of %s can't be answered from rollups: ask for a later time, or for the function by itself",
-			errRawGone, formatTime(horizon), function)
+	if !lacks.lacks() {
+		return series, segments, nil
 	}
-	q.Warn(&missingError{shortfall{
-		From: max(q.MinT, 0), To: min(q.MaxT, horizon), Raw: horizon, Widest: rollup.OneHour, Approximated: true,
-	}})
+	if err := mayMake(ctx, function, horizon); err != nil {
+		return nil, nil, err
+	}
+	q.Warn(&missingError{lacks})
+	return inOrderOf(q, series), segments, nil
+}
+
+// inOrderOf returns the series as the query wants them: in order, and not too many.
+func inOrderOf(q storage.Query, series []sourceSeries) []sourceSeries {
 	if q.Sorted {
 		slices.SortFunc(series, func(a, b sourceSeries) int { return labels.Compare(a.labels, b.labels) })
 	}
 	if q.Limit > 0 && len(series) > q.Limit {
 		series = series[:q.Limit]
 	}
-	return series, nil
+	return series
 }
 
-// olderQueries ask for the buckets of the times whose samples are gone, class by class.
-func olderQueries(q storage.Query, horizons []storage.Horizons) (list []storage.Query) {
-	for _, h := range horizons {
-		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
-			older := q
-			older.MinT, older.MaxT = max(q.MinT, h.At[res]+1), min(q.MaxT, h.At[res-1])
-			older.Classes, older.Resolution = h.Class, res
-			older.Columns = rollup.ColumnCount | rollup.ColumnFirst | rollup.ColumnLast
-			if older.MinT <= older.MaxT {
-				list = append(list, older)
+// segmentOf tells of a query for what is kept at its resolution.
+func segmentOf(q storage.Query, series int) SegmentStats {
+	return SegmentStats{
+		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
+		Edges: onEdges.String(), Series: series,
+	}
+}
+
+// rawSegment tells of a query for samples, which are gone up to a time.
+func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
+	q.Resolution, q.MinT = rollup.Raw, max(q.MinT, horizon+1)
+	return segmentOf(q, series)
+}
+
+// selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets tell which series there were
+// at that time: rows of labels are those of many days.
+func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSeries, error) {
+	horizons, err := r.store.HorizonsOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	all := q
+	all.Sorted, all.Limit = false, 0
+	younger := all
+	younger.MinT = youngest(q.MinT, horizons)
+	var series []sourceSeries
+	at := map[string]bool{}
+	var key []byte
+	add := func(s *storage.SelectedSeries) {
+		if key = s.Labels.Bytes(key); !at[string(key)] {
+			at[string(key)] = true
+			series = append(series, sourceSeries{labels: s.Labels, raw: s})
+		}
+	}
+	if younger.MinT <= q.MaxT {
+		list, err := r.store.Select(ctx, younger)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			add(s)
+		}
+	}
+	var b rollup.Buckets
+	var buffers storage.BucketBuffers
+	for _, older := range storage.OlderQueries(all, horizons, rollup.ColumnCount) {
+		list, err := r.store.Select(ctx, older)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			if key = s.Labels.Bytes(key); at[string(key)] {
+				continue
+			}
+			if err := s.Buckets(&b, &buffers); err != nil {
+				return nil, err
+			}
+			for i, end := range b.End {
+				if end >= older.MinT && b.Start[i] < older.MaxT {
+					add(s)
+					break
+				}
 			}
 		}
 	}
-	return list
+	return inOrderOf(q, series), nil
+}
+
+// youngest returns from when on some class has samples, at minT at the earliest.
+func youngest(minT int64, horizons []storage.Horizons) int64 {
+	earliest := int64(math.MaxInt64)
+	for _, h := range horizons {
+		earliest = min(earliest, h.At[rollup.Raw]+1)
+	}
+	return max(minT, earliest)
 }
 
 // stepIn returns the distance of the query's steps, milliseconds.

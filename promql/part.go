@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // steps are n moments at equal distances, milliseconds. With an @ modifier all are the same: step is 0.
@@ -43,17 +42,14 @@ type part struct {
 	eval, edges steps
 	// stats: of histograms only count and sum are wanted.
 	stats bool
+	// starts: the function uses start timestamps, so that series with any are left to the evaluator.
+	starts bool
 	// minT is from where the ordinary Queryable would be asked to read.
 	minT int64
-	// ranges are the windows where they differ from those that edges and width say; nil: they don't.
-	ranges *windows
 }
 
 // window returns the edges of the window of step i.
 func (p *part) window(i int) (from, to int64) {
-	if p.ranges != nil {
-		return p.ranges.window(i)
-	}
 	to = p.edges.at(i)
 	return to - p.width, to
 }
@@ -71,11 +67,11 @@ func (p *part) metric(stored labels.Labels) labels.Labels {
 	return stored.DropReserved(schema.IsMetadataLabel)
 }
 
-// open finds the part's series, in the order in which the ordinary Queryable gives them. warn may be called
+// open finds the part's series of a tenant, in the order in which the ordinary Queryable gives them. warn may be called
 // until the last of them was read.
-func (p *part) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
+func (p *part) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*storage.SelectedSeries, error) {
 	return store.Select(ctx, storage.Query{
-		Tenant: tenant.From(ctx), MinT: earlier(p.minT, hintContext), MaxT: p.edges.last(),
+		Tenant: of, MinT: earlier(p.minT, hintContext), MaxT: p.edges.last(),
 		Matchers: p.matchers, Warn: warn,
 	})
 }
@@ -129,6 +125,8 @@ type PartStats struct {
 	Milliseconds float64 `json:"milliseconds"`
 	// Refused says why the part was left to Prometheus' evaluator after all; empty: it wasn't.
 	Refused string `json:"refused,omitempty"`
+	// selector is what the evaluator selects, for which the part was left to it.
+	selector string
 	// named is the name that may be a rollup's, for which the part was refused.
 	named string
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
-	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // leg is some steps of a part that are answered from one resolution.
@@ -21,13 +20,43 @@ type leg struct {
 	segment
 	// part is that of the leg's steps alone.
 	*part
+	// tenant is whose series the leg answers for.
+	tenant string
 	// oldest is the time of the first sample that ever came, as far as known; math.MinInt64: it isn't.
 	oldest int64
 	// gone is the newest timestamp of which no raw samples are kept of some of the part's series.
 	gone int64
+	// cuts are the edges that cut buckets.
+	cuts []int64
 
-	mu      sync.Mutex
-	samples map[uint64]*storage.SelectedSeries // what only samples answer; see sampled
+	// samples are for series with buckets that can't answer; whole are those buckets with all columns, where samples are gone.
+	samples, whole lookup
+}
+
+// lookup finds series that only few of a leg's need, once one does.
+type lookup struct {
+	mu    sync.Mutex
+	found map[uint64]*storage.SelectedSeries
+}
+
+// of returns the series of these labels, nil if open, which is called once, doesn't find it.
+func (l *lookup) of(series labels.Labels, open func() ([]*storage.SelectedSeries, error)) (*storage.SelectedSeries, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found == nil {
+		list, err := open()
+		if err != nil {
+			return nil, err
+		}
+		l.found = make(map[uint64]*storage.SelectedSeries, len(list))
+		for _, s := range list {
+			l.found[s.Labels.Hash()] = s
+		}
+	}
+	if s := l.found[series.Hash()]; s != nil && labels.Equal(s.Labels, series) {
+		return s, nil
+	}
+	return nil, nil
 }
 
 // partFound is a series of a part, with where it was found in each leg; nil: nowhere.
@@ -36,19 +65,19 @@ type partFound struct {
 	legs   []*storage.SelectedSeries
 }
 
-// resolve chooses what the part's steps are answered from.
-func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving) ([]*leg, shortfall, error) {
+// resolve chooses what the part's steps are answered from, for a tenant.
+func (p *part) resolve(ctx context.Context, store *storage.Store, of string, how resolving) ([]*leg, shortfall, error) {
 	r := request{
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
-		Mode: how.mode, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
+		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
 	}
-	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: tenant.From(ctx), MinT: r.From - r.Range, MaxT: r.To, Matchers: p.matchers})
+	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: r.To, Matchers: p.matchers})
 	if err != nil {
 		return nil, shortfall{}, err
 	}
 	r.keptUntil(horizons)
 	if r.From-r.Range < r.Horizon[rollup.Raw] {
-		oldest, err := store.Oldest(ctx, tenant.From(ctx))
+		oldest, err := store.Oldest(ctx, of)
 		if err != nil {
 			return nil, shortfall{}, err
 		}
@@ -63,7 +92,7 @@ func (p *part) resolve(ctx context.Context, store *storage.Store, how resolving)
 		if r.Step == 0 { // Each step asks for the same.
 			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
 		}
-		legs[i] = &leg{segment: s, part: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
+		legs[i] = &leg{segment: s, tenant: of, part: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
 	}
 	return legs, short, nil
 }
@@ -104,49 +133,52 @@ func (p *part) cut(s segment) *part {
 	cut.eval = steps{first: p.eval.at(s.FromStep), step: p.eval.step, n: s.ToStep - s.FromStep}
 	cut.edges = steps{first: p.edges.at(s.FromStep), step: p.edges.step, n: s.ToStep - s.FromStep}
 	cut.minT = max(p.minT, cut.edges.first-p.width+1)
-	if s.Approximate {
-		cut.ranges = &s.Windows
-	}
 	return &cut
 }
 
 // open finds the leg's series.
 func (l *leg) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
-	if l.Resolution == rollup.Raw {
-		return l.part.open(ctx, store, warn)
+	switch {
+	case l.Resolution == rollup.Raw:
+		return l.part.open(ctx, store, l.tenant, warn)
+	case l.Approximate:
+		from, to := l.span()
+		l.cuts = l.appendCuts(nil, from-1, to+1)
+		// Where samples are there still, these cut.
+		kept := l.gone + store.SlotWidth(l.gone).Milliseconds()
+		return l.openWhole(ctx, store, warn, l.appendCuts(nil, max(kept, from-1), to+1))
 	}
-	w := l.Windows
-	from, _ := w.window(0)
-	_, to := w.window(w.Steps - 1)
-	q := storage.Query{
-		Tenant: tenant.From(ctx), MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
-		Resolution: l.Resolution, Columns: columnsOf(l.function), Edges: l.appendCuts(nil, from-1, to+1),
-	}
-	if l.Approximate {
-		q.Columns = rollup.ColumnCount | rollup.ColumnFirst | rollup.ColumnLast
-	}
-	return store.Select(ctx, q)
+	from, to := l.span()
+	return store.Select(ctx, storage.Query{
+		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
+		Resolution: l.Resolution, Columns: l.with(columnsOf(l.function)), Edges: l.appendCuts(nil, from-1, to+1),
+	})
 }
 
-// sampled returns the series of the leg's steps as samples, as far as these are kept; nil: there are none. It is
-// for series with buckets that can't answer.
-func (l *leg) sampled(ctx context.Context, store *storage.Store, warn func(error), series labels.Labels) (*storage.SelectedSeries, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.samples == nil {
-		list, err := l.part.open(ctx, store, warn)
-		if err != nil {
-			return nil, err
-		}
-		l.samples = make(map[uint64]*storage.SelectedSeries, len(list))
-		for _, s := range list {
-			l.samples[s.Labels.Hash()] = s
-		}
+// with returns the columns that are read, given those that a function needs.
+func (l *leg) with(columns rollup.Columns) rollup.Columns {
+	if l.starts {
+		columns |= rollup.ColumnStarts
 	}
-	if s := l.samples[series.Hash()]; s != nil && labels.Equal(s.Labels, series) {
-		return s, nil
-	}
-	return nil, nil
+	return columns
+}
+
+// span returns the edges of all windows together.
+func (l *leg) span() (from, to int64) {
+	from, _ = l.Windows.window(0)
+	_, to = l.Windows.window(l.Windows.Steps - 1)
+	return from, to
+}
+
+// openWhole finds the leg's series with all that samples can be made of, also for those of their buckets that windows cut, but
+// at the edges given.
+func (l *leg) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*storage.SelectedSeries, error) {
+	from, _ := l.part.window(0)
+	_, to := l.part.window(l.edges.n - 1)
+	return store.Select(ctx, storage.Query{
+		Tenant: l.tenant, MinT: floorTo(from, l.Resolution.Width()) + 1, MaxT: ceilTo(to, l.Resolution.Width()),
+		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(rollup.CutColumns), Edges: edges,
+	})
 }
 
 // gather puts the series of the legs together, in the order in which they were found.
@@ -180,6 +212,8 @@ func gather(lists [][]*storage.SelectedSeries) []partFound {
 type resolving struct {
 	mode     mode
 	coarsest rollup.Resolution
+	// still says that windows aren't moved where samples are there.
+	still bool
 }
 
 type resolvingKey struct{}

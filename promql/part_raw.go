@@ -84,6 +84,14 @@ func (r *rawReader) histograms() chunkenc.Iterator {
 func (r *rawReader) notes() annotations.Annotations { return r.annotations }
 func (r *rawReader) samples() int64                 { return r.decoded }
 
+// errStarts: functions that use start timestamps get them from the evaluator alone.
+var errStarts = fmt.Errorf("%w: the series have start timestamps", errLeave)
+
+// hasStarts says whether any of the samples has a start timestamp.
+func hasStarts(s *chunk.Samples) bool {
+	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
+}
+
 // errJumps: between windows that don't touch, the evaluator loses sight of the histogram before.
 var errJumps = fmt.Errorf("%w: parts of histograms at steps wider than the range", errLeave)
 
@@ -97,6 +105,9 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 	iteratorFor(r.it, minT, fill)
 	if r.it.err != nil {
 		return r.it.err
+	}
+	if r.part.starts && hasStarts(&r.it.samples) {
+		return errStarts
 	}
 	r.decoded += int64(r.it.samples.Len())
 	if err := r.budget.allow(r.it.samples.Len()); err != nil {

@@ -3,8 +3,9 @@ package promql
 import (
 	"context"
 	"math"
+	"slices"
+	"sort"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/util/annotations"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // rollupReader computes a leg's values from buckets. What these can't answer it leaves to a rawReader over the
-// samples, and where a function knows only samples, it makes some of the buckets' first and last ones.
+// samples, and where a function knows only samples, it makes some of the buckets.
 type rollupReader struct {
 	leg   *leg
 	ctx   context.Context
@@ -24,23 +25,24 @@ type rollupReader struct {
 	over *bucketFunc
 	raw  *rawReader
 
-	buckets rollup.Buckets
-	buffers storage.BucketBuffers
-	answers answers
-	aside   values
+	bucketExpander
+	pieces       rollup.Buckets // buckets, cut by edges
+	whole        rollup.Buckets // those of a series with all columns
+	wholeBuffers storage.BucketBuffers
+	answers      answers
+	// aside are values from samples, made those from samples that are made of buckets.
+	aside, made values
 
 	annotations annotations.Annotations
 	decoded     int64
-	// leftOut says that steps have no value for want of samples.
-	leftOut bool
+	// leftOut says that steps have no value for want of samples, approximated that they have one from samples made of buckets.
+	leftOut, approximated bool
 }
 
 func newRollupReader(ctx context.Context, store *storage.Store, l *leg, b *budget, warn func(error)) *rollupReader {
 	r := &rollupReader{leg: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.part, b)}
 	r.raw.ctx = ctx
-	if !l.Approximate {
-		r.over = newBucketFunc(l.function)
-	}
+	r.over = newBucketFunc(l.function)
 	return r
 }
 
@@ -58,6 +60,9 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 	if err := s.Buckets(&r.buckets, &r.buffers); err != nil {
 		return asPrometheus(err)
 	}
+	if r.leg.starts && (slices.ContainsFunc(r.buckets.FirstST, isSet) || slices.ContainsFunc(r.buckets.LastST, isSet)) {
+		return errStarts
+	}
 	r.decoded += int64(r.buckets.Len())
 	if err := r.raw.budget.allow(r.buckets.Len()); err != nil {
 		return err
@@ -67,12 +72,20 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 			r.leftOut = r.leftOut || flags&rollup.NotSimple != 0
 		}
 		return r.raw.compute(s.Labels, out, math.MinInt64, func(into *chunk.Samples) error {
-			appendEnds(into, &r.buckets)
+			r.appendTo(into, &r.buckets, math.MinInt64, math.MaxInt64)
 			return nil
 		})
 	}
+	buckets := &r.buckets
+	if r.leg.Approximate {
+		buckets = &r.pieces
+		r.Cut(buckets, &r.buckets, r.leg.cuts)
+		if err := r.raw.budget.allow(buckets.Len()); err != nil {
+			return err
+		}
+	}
 	r.answers.Reset()
-	r.over.evaluate(&r.buckets, r.leg.Windows, &r.answers)
+	r.over.evaluate(buckets, r.leg.Windows, &r.answers)
 	a := &r.answers
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
@@ -97,14 +110,19 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 	return nil
 }
 
+func isSet(t int64) bool { return t != 0 }
+
 // sampled says whether the samples of the window of a step are kept.
 func (r *rollupReader) sampled(step int32) bool {
 	return max(r.leg.edges.at(int(step))-r.leg.width, r.leg.oldest-1) >= r.leg.gone
 }
 
-// askSamples computes the steps that buckets leave unanswered from samples, as far as these are kept.
+// askSamples computes the steps that buckets leave unanswered from samples, as far as these are kept, and else from those that
+// buckets make.
 func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
-	s, err := r.leg.sampled(r.ctx, r.store, r.warn, series)
+	s, err := r.leg.samples.of(series, func() ([]*storage.SelectedSeries, error) {
+		return r.leg.part.open(r.ctx, r.store, r.leg.tenant, r.warn)
+	})
 	if err != nil {
 		return err
 	}
@@ -114,54 +132,65 @@ func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 			return err
 		}
 	}
+	made := false
 	for _, step := range r.answers.Unanswered {
-		if !r.sampled(step) {
+		if r.sampled(step) {
+			r.aside.copyTo(out, int(step))
+			continue
+		}
+		if !made {
+			made = true
+			if err := r.make(series, len(out.v)); err != nil {
+				return err
+			}
+		}
+		if !r.simple(int(step)) {
 			r.leftOut = true
 			continue
 		}
-		var h *histogram.FloatHistogram
-		if len(r.aside.h) > 0 {
-			h = r.aside.h[step]
-		}
-		switch v := r.aside.v[step]; {
-		case h != nil:
-			out.setHistogram(int(step), h)
-		case !isNone(v):
-			out.v[step] = v
-			out.floats++
-			out.size++
-		}
+		r.made.copyTo(out, int(step))
+		r.approximated = true
 	}
 	return nil
 }
 
-// appendEnds appends the samples that buckets keep: the first and the last of each, and stale markers.
-func appendEnds(into *chunk.Samples, b *rollup.Buckets) {
-	for i := range b.End {
-		stale := b.Flags[i]&rollup.EndsStale != 0
-		if b.Count[i] > 0 {
-			if h := histogramsAt(b, i); h != nil {
-				into.AppendHistogram(chunk.Histogram{T: b.FirstT[i], Float: h.First})
-				if b.LastT[i] > b.FirstT[i] {
-					into.AppendHistogram(chunk.Histogram{T: b.LastT[i], Float: h.Last})
-				}
-			} else {
-				into.AppendFloat(b.FirstT[i], 0, b.First[i])
-				if b.LastT[i] > b.FirstT[i] {
-					into.AppendFloat(b.LastT[i], 0, b.Last[i])
-				}
-			}
-		}
-		if stale && (b.Count[i] == 0 || b.LastT[i] < b.End[i]) {
-			into.AppendFloat(b.End[i], 0, none)
-		}
+// make computes a series' values at n steps from samples that are made of all its buckets.
+func (r *rollupReader) make(series labels.Labels, n int) error {
+	r.made.reset(n)
+	r.whole.Reset()
+	s, err := r.leg.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.leg.openWhole(r.ctx, r.store, r.warn, nil) })
+	if err != nil || s == nil {
+		return err
 	}
+	if err := s.Buckets(&r.whole, &r.wholeBuffers); err != nil {
+		return asPrometheus(err)
+	}
+	return r.raw.compute(series, &r.made, math.MinInt64, func(into *chunk.Samples) error {
+		r.appendTo(into, &r.whole, math.MinInt64, math.MaxInt64)
+		return nil
+	})
 }
 
-// histogramsAt returns the histograms of bucket i, nil if it has none.
-func histogramsAt(b *rollup.Buckets, i int) *rollup.Histograms {
-	if len(b.Histograms) == 0 {
-		return nil
+// simple says whether all buckets of the window of a step are.
+func (r *rollupReader) simple(step int) bool {
+	from, to := r.leg.part.window(step)
+	b := &r.whole
+	for i := sort.Search(b.Len(), func(i int) bool { return b.End[i] > from }); i < b.Len() && b.Start[i] < to; i++ {
+		if b.Flags[i]&rollup.NotSimple != 0 {
+			return false
+		}
 	}
-	return b.Histograms[i]
+	return true
+}
+
+// copyTo sets a step of other values to what v has there, if that is anything.
+func (v *values) copyTo(other *values, step int) {
+	switch {
+	case len(v.h) > 0 && v.h[step] != nil:
+		other.setHistogram(step, v.h[step])
+	case !isNone(v.v[step]):
+		other.v[step] = v.v[step]
+		other.floats++
+		other.size++
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +16,7 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
-	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // plan computes the parts of one query just before Prometheus' evaluator runs, and puts a selector with a
@@ -36,8 +35,10 @@ type plan struct {
 	stmt      *parser.EvalStmt
 	// delayed and starts are the evaluator's options of these names, see finder.
 	delayed, starts bool
-	budget          budget
-	gate            *gate // nil: work isn't shared with others
+	// exact says that windows aren't moved where samples are there.
+	exact  bool
+	budget budget
+	gate   *gate // nil: work isn't shared with others
 
 	ctx context.Context // of Exec
 
@@ -66,8 +67,31 @@ type partResult struct {
 	selectErr, readErr error
 }
 
+// mixes says whether some of the series have native histograms that not all others can be added to.
+func (r *partResult) mixes() bool {
+	histograms, others := false, false
+	for _, s := range r.series {
+		for i, v := range s.v {
+			switch {
+			case i < len(s.h) && s.h[i] != nil:
+				histograms, others = true, others || s.h[i].UsesCustomBuckets()
+			case !isNone(v):
+				others = true
+			}
+		}
+	}
+	return histograms && others
+}
+
 // markName is the label of the matchers that stand for parts. It isn't what they are recognised by.
 const markName = "__part__"
+
+// resolving is how resolutions are chosen. An instant query, as rules are, reads few slots that windows cut.
+func (p *plan) resolving() resolving {
+	how := resolvingOf(p.ctx)
+	how.still = p.exact || !p.stmt.Start.Before(p.stmt.End)
+	return how
+}
 
 // Querier implements promstorage.Queryable. It computes the parts.
 func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
@@ -93,6 +117,10 @@ func (p *plan) compute(c candidate) error {
 	start := time.Now()
 	stats := PartStats{Expr: (*c.at).String()}
 	result, err := p.result(c, &stats)
+	late := p.delayed && !c.keepsName() && (c.over != nil || c.at != &p.stmt.Expr)
+	if late && (errors.Is(err, errHistograms) || err == nil && result.mixes()) {
+		err = errLateNames
+	}
 	if errors.Is(err, errHistograms) {
 		c.at, c.over = c.inner, nil
 		stats.Expr = (*c.at).String()
@@ -112,6 +140,7 @@ func (p *plan) compute(c candidate) error {
 	switch {
 	case err != nil:
 		stats.Refused, stats.Segments = strings.TrimPrefix(err.Error(), errLeave.Error()+": "), nil
+		stats.selector = (&parser.VectorSelector{LabelMatchers: c.matchers}).String()
 		if errors.Is(err, errRollupName) {
 			stats.named = equalName(c.matchers)
 		}
@@ -127,13 +156,14 @@ func (p *plan) compute(c candidate) error {
 var (
 	errLeave      = errors.New("promql: left to the evaluator")
 	errRollupName = fmt.Errorf("%w: it may be the name of a rollup", errLeave)
+	errLateNames  = fmt.Errorf("%w: what aggregates histograms and others tells their names, which are removed late", errLeave)
 	errSameLabels = fmt.Errorf("%w: several series would have the same labels", errLeave)
 )
 
 func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	w := warningsOf(p.ctx)
 	result := &partResult{grid: c.eval}
-	legs, series, short, err := p.find(c, stats, w.add)
+	found, err := p.find(c, stats, w.add)
 	if errors.Is(err, errLeave) {
 		return nil, err
 	}
@@ -141,16 +171,15 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 		result.selectErr = asPrometheus(err)
 		return result, nil
 	}
-	if !c.unique(series) {
+	if !c.unique(found.series) {
 		return nil, errSameLabels
 	}
-	use := p.queryable.store.Limiter().Use(p.ctx, tenant.From(p.ctx))
-	held, used := p.budget.held.Load(), use.Saved()
-	if err := use.Series(len(series)); err != nil {
+	held, restore := p.budget.held.Load(), found.saved()
+	if err := found.count(); err != nil {
 		result.selectErr = err
 		return result, nil
 	}
-	run := &partRun{part: c.part, legs: legs, series: series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
+	run := &partRun{part: c.part, legs: found.legs, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
 	run.newReader = func(l *leg) partReader { return p.reader(l, w.add) }
 	into := &collector{budget: &p.budget, all: p.wholeOf(c)}
 	if c.over != nil {
@@ -161,41 +190,18 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	switch {
 	case errors.Is(err, errHistograms), errors.Is(err, errLeave):
 		p.budget.held.Store(held)
-		use.Restore(used)
+		restore()
 		return nil, err
 	case err != nil:
 		result.readErr = err
 	default:
 		result.notes = run.notes()
-		p.lacks(short, run)
+		p.lacks(found.short, run)
 		if answer := into.finish(result); answer != nil {
 			p.answer = answer
 		}
 	}
 	return result, nil
-}
-
-// find chooses the part's resolutions and finds its series.
-func (p *plan) find(c candidate, stats *PartStats, warn func(error)) ([]*leg, []partFound, shortfall, error) {
-	store := p.queryable.store
-	legs, short, err := c.resolve(p.ctx, store, resolvingOf(p.ctx))
-	if err != nil {
-		return nil, nil, short, err
-	}
-	lists := make([][]*storage.SelectedSeries, len(legs))
-	stats.Segments = nil
-	for i, l := range legs {
-		if lists[i], err = l.open(p.ctx, store, warn); err != nil {
-			return nil, nil, short, err
-		}
-		stats.Segments = append(stats.Segments, l.stats(len(lists[i])))
-	}
-	series := gather(lists)
-	stats.Series = len(series)
-	if _, rollup := p.queryable.names.of(equalName(c.matchers)); rollup != nil && len(series) == 0 {
-		return nil, nil, short, errRollupName
-	}
-	return legs, series, short, nil
 }
 
 // reader returns what computes a leg's values.
@@ -213,10 +219,10 @@ func (p *plan) lacks(short shortfall, run *partRun) {
 	p.short.merge(short)
 	for _, readers := range run.readers {
 		for i, reader := range readers {
-			if r, ok := reader.(*rollupReader); ok && r.leftOut {
+			if r, ok := reader.(*rollupReader); ok && (r.leftOut || r.approximated) {
 				p.short.merge(shortfall{
 					From: run.legs[i].edges.first, To: run.legs[i].edges.last(), Widest: run.legs[i].Resolution,
-					Raw: run.legs[i].gone, LeftOut: true,
+					Raw: run.legs[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
 				})
 			}
 		}
@@ -225,10 +231,14 @@ func (p *plan) lacks(short shortfall, run *partRun) {
 
 // replace puts a mark for the result in the place of an expression.
 func (p *plan) replace(at *parser.Expr, result *partResult) {
-	mark := labels.MustNewMatcher(labels.MatchEqual, markName, (*at).String())
+	mark := labels.MustNewMatcher(labels.MatchNotEqual, markName, (*at).String())
+	matchers := []*labels.Matcher{mark}
+	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels of them, of those by equality.
+		matchers = append(slices.Clone(selector.LabelMatchers), mark)
+	}
 	p.results[mark] = result
 	p.replaced = append(p.replaced, replacement{at: at, was: *at})
-	*at = &parser.VectorSelector{LabelMatchers: []*labels.Matcher{mark}, PosRange: (*at).PositionRange()}
+	*at = &parser.VectorSelector{LabelMatchers: matchers, PosRange: (*at).PositionRange()}
 }
 
 // restore makes the statement what it was.
@@ -249,8 +259,8 @@ type planQuerier struct {
 
 // Select implements promstorage.Querier.
 func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
-	if len(matchers) == 1 {
-		if result, ok := q.results[matchers[0]]; ok {
+	if n := len(matchers); n > 0 {
+		if result, ok := q.results[matchers[n-1]]; ok {
 			return &partSet{result: result}
 		}
 	}

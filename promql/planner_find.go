@@ -1,8 +1,11 @@
 package promql
 
 import (
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/timestamp"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -24,8 +27,7 @@ type candidate struct {
 // finder finds parts in a preprocessed query.
 type finder struct {
 	lookback time.Duration
-	// delayed: names are removed at the end, which only the evaluator can do; starts: rates use start
-	// timestamps.
+	// delayed: names are removed at the end, which only the evaluator can do; starts: rates use start timestamps.
 	delayed, starts bool
 	found           []candidate
 }
@@ -41,6 +43,8 @@ type surroundings struct {
 	// skewed: the evaluator reads what has an @ modifier at other times than it says. It does so inside a
 	// subquery that begins just when the expression around it does.
 	skewed bool
+	// named: what is around may see the names of series that the expression removes at the end.
+	named bool
 }
 
 func find(s *parser.EvalStmt, delayed, starts bool) []candidate {
@@ -72,6 +76,7 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 	case *parser.UnaryExpr:
 		f.visit(&e.Expr, children)
 	case *parser.BinaryExpr:
+		children.named = in.named || sees(e)
 		f.visit(&e.LHS, children)
 		f.visit(&e.RHS, children)
 	case *parser.SubqueryExpr:
@@ -82,10 +87,11 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 		f.take(at, in)
 	case *parser.Call:
 		if !f.take(at, in) {
+			children.named = in.named || callSees(e)
 			f.visitCall(e, children)
 		}
 	case *parser.AggregateExpr:
-		if !f.takeAggregation(at, e, in) {
+		if children.named = in.seenBy(e); !f.takeAggregation(at, e, in) {
 			f.visitAggregation(e, children)
 		}
 	}
@@ -111,6 +117,7 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 	if !ok {
 		return false
 	}
+	in.named = in.seenBy(e)
 	p, ok := f.partOf(e.Expr, in)
 	if ok {
 		f.found = append(f.found, candidate{at: at, part: p, over: over, inner: &e.Expr})
@@ -121,9 +128,12 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 // visitCall looks into the arguments of a function. Some functions look at what their arguments are.
 func (f *finder) visitCall(e *parser.Call, in surroundings) {
 	switch e.Func.Name {
-	case "info": // looks through the whole expression
+	case "info": // looks at the times of its selectors, and at the matchers of the second
+		if atTheirTime(e.Args[0]) {
+			f.visit(&e.Args[0], in)
+		}
 		return
-	case "absent", "absent_over_time", "timestamp", "start_timestamp":
+	case "absent_over_time", "timestamp", "start_timestamp":
 		in.fixed = true
 	}
 	for i := range e.Args {
@@ -132,13 +142,56 @@ func (f *finder) visitCall(e *parser.Call, in surroundings) {
 }
 
 func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
-	if e.Op == parser.LIMITK || e.Op == parser.LIMIT_RATIO { // choose by order, or by labels
+	if e.Op == parser.LIMIT_RATIO && f.delayed { // chooses by labels, with names that are removed later
 		return
 	}
 	f.visit(&e.Expr, in)
 	if e.Param != nil {
 		f.visit(&e.Param, in)
 	}
+}
+
+// sees says whether what is around the operands of a binary operation may see their names, as far as these aren't removed at once.
+// Comparisons keep them, and errors about vectors that don't match tell them.
+func sees(e *parser.BinaryExpr) bool {
+	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
+}
+
+// callSees says whether a function looks at the names of its arguments, or tells them in annotations.
+func callSees(e *parser.Call) bool {
+	switch e.Func.Name {
+	case "label_replace", "label_join", "sort_by_label", "sort_by_label_desc", "info":
+		return true
+	}
+	over := slices.Contains(e.Func.ArgTypes, parser.ValueTypeMatrix) && !strings.HasSuffix(e.Func.Name, "_over_time")
+	return over || strings.HasPrefix(e.Func.Name, "histogram_")
+}
+
+// seenBy says whether an aggregation, or what is around it, may see the names of what it aggregates. The series of most have none.
+func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
+	byName := !e.Without && slices.Contains(e.Grouping, labels.MetricName)
+	switch e.Op {
+	case parser.COUNT_VALUES, parser.LIMIT_RATIO:
+		return true
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK:
+		return byName || in.named
+	}
+	return byName
+}
+
+// atTheirTime says that no selector in an expression has a time of its own, and nothing is a subquery.
+func atTheirTime(expr parser.Expr) bool {
+	plain := true
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		switch e := n.(type) {
+		case *parser.VectorSelector:
+			plain = plain && e.Timestamp == nil && e.StartOrEnd == 0 && e.OriginalOffset == 0 && e.OriginalOffsetExpr == nil
+		case *parser.SubqueryExpr:
+			plain = false
+		}
+		return nil
+	})
+	return plain
 }
 
 // inside returns what surrounds the expression of a subquery, or false if that isn't worth knowing.
@@ -216,11 +269,9 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*part, bool) {
 	case "absent_over_time", "info", "label_replace", "label_join":
 		return nil, false
 	case "rate", "irate", "increase", "resets":
-		if f.starts {
-			return nil, false
-		}
+		p.starts = f.starts
 	}
-	if promengine.FunctionCalls[p.function] == nil || (f.delayed && !p.keepsName()) {
+	if promengine.FunctionCalls[p.function] == nil || (f.delayed && in.named && !p.keepsName()) {
 		return nil, false
 	}
 	var matrix *parser.MatrixSelector

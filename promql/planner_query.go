@@ -2,10 +2,12 @@ package promql
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	promengine "github.com/prometheus/prometheus/promql"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -31,6 +33,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	}
 	ctx, active, end := q.engine.active.begin(ctx, q.String(), q.Statement())
 	defer end()
+	defer q.engine.pressure.begin()()
 	// The evaluator has a timeout of its own, which neither a plan nor functions can see.
 	ctx, cancel := context.WithTimeout(ctx, q.engine.opts.Timeout)
 	defer cancel()
@@ -41,11 +44,11 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 		defer q.plan.restore()
 	}
 	result := q.Query.Exec(ctx)
-	result.Err = asEnded(result.Err)
+	result.Err = ended(ctx, result.Err)
 	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
 		q.plan.answer.complete(result, q.Stats().Samples)
 	}
-	q.unread = q.engine.gate.hold(ctx, result.Value)
+	q.answered(ctx, result)
 	short := w.missing()
 	if q.plan != nil {
 		short.merge(q.plan.short)
@@ -57,6 +60,26 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	q.engine.logSlow(ctx, active, q.Query, result)
 	return result
 }
+
+// answered counts the result, and waits until there is room for its text.
+func (q *query) answered(ctx context.Context, result *promengine.Result) {
+	if result.Err != nil {
+		return
+	}
+	bytes := unreadBytes(result.Value)
+	if most := q.engine.opts.Memory / mostOfMemory; most > 0 && bytes > most {
+		*result = promengine.Result{Err: fmt.Errorf("%w: the answer takes %d bytes, and at most %d may go to one", storage.ErrQueryTooLarge, bytes, most)}
+		return
+	}
+	q.unread = q.engine.gate.hold(ctx, bytes)
+	if err := q.unread.room(ctx); err != nil {
+		q.unread.give()
+		*result = promengine.Result{Err: ended(ctx, err)}
+	}
+}
+
+// mostOfMemory is which part of the memory one answer may take.
+const mostOfMemory = 4
 
 func (q *query) canBeCanceled(cancel context.CancelFunc) {
 	q.mu.Lock()

@@ -22,6 +22,7 @@ import (
 // suite wants; these keep many parts from being replaced. So each query is also put to two engines without
 // them, of which one has a planner, and whose answers must be the same, whatever the suite thinks of them.
 func TestPlannerPassesPrometheusSuite(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("some 2,000 queries, thrice, twice")
 	}

@@ -263,6 +263,7 @@ func askedOf(a *asker) asked {
 
 // The planner must answer every query as Prometheus' evaluator does on its own.
 func TestPlannerAnswersAsTheEvaluatorDoes(t *testing.T) {
+	t.Parallel()
 	seed := soak.Seed(t)
 	for i, c := range []struct {
 		about   string

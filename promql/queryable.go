@@ -151,14 +151,33 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 			return nil, err
 		}
 	}
-	series, err := r.selectAll(ctx, query, functionIn(hints))
-	if err == nil && len(series) == 0 {
-		series, err = r.selectNamed(ctx, query, stepIn(hints))
-	}
+	series, err := r.selected(ctx, query, hints)
 	if err == nil {
 		err = use.Series(len(series))
 	}
 	return series, err
+}
+
+// selected finds the series of a query, or of the rollup that it names, and tells what they are read from.
+func (r *reader) selected(ctx context.Context, q storage.Query, hints *promstorage.SelectHints) (series []sourceSeries, err error) {
+	var read []SegmentStats
+	if q.LabelsOnly {
+		series, err = r.selectLabels(ctx, q)
+	} else {
+		series, read, err = r.selectAll(ctx, q, functionIn(hints))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(series) == 0 {
+		if series, err = r.selectNamed(ctx, q, hints); err != nil || len(series) > 0 {
+			return series, err
+		}
+	}
+	if len(read) > 0 {
+		tellRead(ctx, q.Matchers, len(series), read)
+	}
+	return series, nil
 }
 
 // rangeOf returns the range to read: hints narrow the querier's, which spans all selectors of a query.

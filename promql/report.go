@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 // Report gathers how the parts of the queries of a context were answered.
@@ -28,6 +31,28 @@ func tell(ctx context.Context, p PartStats) {
 		defer r.mu.Unlock()
 		r.parts = append(r.parts, p)
 	}
+}
+
+// tellRead tells that the evaluator read series by itself. A part that was left to it for that is told with it.
+func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
+	r, ok := ctx.Value(reportKey{}).(*Report)
+	if !ok {
+		return
+	}
+	selector := (&parser.VectorSelector{LabelMatchers: matchers}).String()
+	why := "the evaluator reads its samples"
+	if segments[0].Approximate {
+		why = "its samples are made of buckets"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.parts {
+		if p := &r.parts[i]; p.selector == selector && p.Refused != "" {
+			p.Segments, p.Series = append(p.Segments, segments...), p.Series+series
+			return
+		}
+	}
+	r.parts = append(r.parts, PartStats{Expr: selector, Segments: segments, Series: series, Refused: why, selector: selector})
 }
 
 // tellNamed tells that the evaluator read the rollup of a name. A part that was left to it for that is told with it.
@@ -55,7 +80,8 @@ func (r *Report) Parts() []PartStats {
 }
 
 // Resolution sums up from what the parts were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
-// told. What the evaluator did by itself counts as raw, but for rollups that it read by their names.
+// told. What the evaluator did by itself counts as raw, but for rollups that it read by their names, and for samples that were made
+// of buckets.
 func (r *Report) Resolution() string {
 	var all []string
 	for _, p := range r.Parts() {
@@ -79,7 +105,7 @@ type SegmentStats struct {
 	// Resolution is raw, 5m or 1h.
 	Resolution string `json:"resolution"`
 	// Edges are exact: the answer is that of raw samples; snapped: windows were moved to the edges of buckets;
-	// or widened: made longer, too. Approximate says that a function saw two samples a bucket.
+	// or widened: made longer, too. Approximate says that a function saw samples made of buckets.
 	Edges       string `json:"edges"`
 	Approximate bool   `json:"approximate,omitempty"`
 	// Series were found.

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // tolerance is how far an answer may lie from that of raw samples: by so much of the largest absolute value that
@@ -141,6 +143,7 @@ type truths []truth
 type truth struct {
 	labels labels.Labels
 	samplePoints
+	all *chunk.Samples
 	// strange: it has histograms, or its sums overflow.
 	strange bool
 }
@@ -148,7 +151,7 @@ type truth struct {
 func truthsOf(all []*rolledSeries) (out truths) {
 	for _, s := range all {
 		p := samplePointsOf(&s.truth)
-		out = append(out, truth{s.labels, p, len(p.hists) > 0 || s.labels.Get(labels.MetricName) == "huge"})
+		out = append(out, truth{s.labels, p, &s.truth, len(p.hists) > 0 || s.labels.Get(labels.MetricName) == "huge"})
 	}
 	return out
 }

@@ -22,10 +22,11 @@ import (
 //	whole buckets, samples, or both      the evaluator's answer: series, steps, errors, annotations; floats within
 //	                                     1e-12 of the largest absolute value that entered the computation
 //	buckets, windows moved or widened    the evaluator's for those windows, scaled where the function grows with them
-//	the first and last of each bucket    Prometheus' function on these
+//	samples made of buckets              Prometheus' function on these
 //
 // And whatever is missing for want of samples is told in one info, or is an error where a function can't be answered.
 func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
+	t.Parallel()
 	seed := soak.Seed(t)
 	all := (&roller{r: rand.New(rand.NewPCG(seed, 1))}).all()
 	reference := unrolled(t, all)
@@ -145,7 +146,7 @@ func (c *rollupContest) old() {
 			c.ask(age.about, mode, c.queries)
 		}
 	}
-	for _, what := range []string{"exact", "exact, raw being gone", "composite", "moved", "ends of buckets", "left out", "refused"} {
+	for _, what := range []string{"exact", "exact, raw being gone", "composite", "moved", "made of buckets", "left out", "refused"} {
 		require.Greater(c.t, c.total[what], c.queries/10, what)
 	}
 	c.t.Log(c.total)

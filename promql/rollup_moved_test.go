@@ -7,10 +7,12 @@ import (
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -81,7 +83,7 @@ func (m *movedPart) expected(asked valuesAt) (valuesAt, string) {
 			}
 			continue
 		case l.Approximate:
-			now = m.ends(k, l)
+			now = m.made(k, l, false)
 		default:
 			now = m.evaluated(k)
 		}
@@ -171,18 +173,32 @@ func (m *movedPart) textOver(span int64) string {
 	return expr.String()
 }
 
-// ends calls the function on the first and the last sample of each bucket in the window of step k.
-func (m *movedPart) ends(k int, l *leg) (out answer) {
-	from, to := m.window(k)
+// made calls the function on the samples in the window of step k, some of which are made of buckets: of those that its leg's
+// edges cut, or, if buckets don't know the function, of all.
+func (m *movedPart) made(k int, l *leg, all bool) (out answer) {
+	from, to := m.part.window(k)
 	for _, s := range m.d.truths {
 		if !s.selected(m.candidate) {
 			continue
 		}
-		window := s.endsIn(from, to, l.Resolution)
+		made := s.madeIn(from, to, l, all || l.Edges != ragged)
+		if m.function == "" && endsStale(&made) {
+			continue
+		}
+		window := samplePointsOf(&made)
 		if len(window.floats)+len(window.hists) == 0 {
 			continue
 		}
 		row := promengine.Series{Metric: m.metric(s.labels)}
+		if m.function == "" {
+			if n, h := len(window.floats)-1, len(window.hists)-1; h < 0 || n >= 0 && window.floats[n].T > window.hists[h].T {
+				row.Floats = window.floats[n:]
+			} else {
+				row.Histograms = window.hists[h:]
+			}
+			out.rows = append(out.rows, row)
+			continue
+		}
 		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.floats, Histograms: window.hists}},
 			m.args, &promengine.EvalNodeHelper{Ts: m.eval.at(k)})
 		for _, v := range vector {
@@ -199,24 +215,51 @@ func (m *movedPart) ends(k int, l *leg) (out answer) {
 	return out
 }
 
-// endsIn returns the first and the last sample of each bucket in (from, to].
-func (s truth) endsIn(from, to int64, res rollup.Resolution) (out samplePoints) {
-	all := s.in(from, to)
-	width := res.Width()
-	for i, p := range all.floats {
-		if i == 0 || i == len(all.floats)-1 || ceilTo(p.T, width) != ceilTo(all.floats[i-1].T, width) || ceilTo(p.T, width) != ceilTo(all.floats[i+1].T, width) {
-			out.floats = append(out.floats, p)
+// endsStale says whether the newest of the samples is a stale marker.
+func endsStale(s *chunk.Samples) bool {
+	n := len(s.T) - 1
+	return n >= 0 && value.IsStaleNaN(s.V[n]) && (len(s.H) == 0 || s.H[len(s.H)-1].T < s.T[n])
+}
+
+// madeIn returns the samples in (from, to], some of which, or all, are made of the leg's buckets.
+func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
+	width := l.Resolution.Width()
+	var samples chunk.Samples
+	samples.AppendAll(s.all)
+	samples.Clip(floorTo(from, width)+1, ceilTo(to, width))
+	for i := range samples.H { // A store doesn't believe them.
+		if h := &samples.H[i]; h.Int != nil && h.Int.CounterResetHint != histogram.GaugeType {
+			h.Int = h.Int.Copy()
+			h.Int.CounterResetHint = histogram.UnknownCounterReset
+		} else if h.Float != nil && h.Float.CounterResetHint != histogram.GaugeType {
+			h.Float = h.Float.Copy()
+			h.Float.CounterResetHint = histogram.UnknownCounterReset
 		}
 	}
-	for i, p := range all.hists {
-		if p.H.CounterResetHint != histogram.GaugeType { // Of the one before, which may be left out.
-			p.H.CounterResetHint = histogram.UnknownCounterReset
-		}
-		if i == 0 || i == len(all.hists)-1 || ceilTo(p.T, width) != ceilTo(all.hists[i-1].T, width) || ceilTo(p.T, width) != ceilTo(all.hists[i+1].T, width) {
-			out.hists = append(out.hists, p)
+	var buckets rollup.Buckets
+	if kept := l.appendCuts(nil, l.gone+2*hour, ceilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
+		rollup.AppendCells(&buckets, &samples, kept, width)
+	} else {
+		rollup.AppendEvery(&buckets, &samples, rollup.FiveMinutes.Width())
+		if fine := buckets; l.Resolution == rollup.OneHour { // As they are made.
+			buckets = rollup.Buckets{}
+			rollup.Coarsen(&buckets, &fine, width)
 		}
 	}
-	return out
+	var x rollup.Expander
+	for i, end := range buckets.End {
+		if all || len(l.appendCuts(nil, buckets.Start[i], end)) > 0 {
+			x.Expand(&made, &buckets, i)
+			continue
+		}
+		var own chunk.Samples
+		own.AppendAll(s.all)
+		own.Clip(buckets.Start[i]+1, end)
+		made.AppendAll(&own)
+	}
+	made.Normalize()
+	made.Clip(from+1, to)
+	return made
 }
 
 // largest returns the bound of what the part has at a time.
@@ -247,6 +290,13 @@ func (m *movedPart) differs(got answer) string {
 		}
 		x, inAsked := asked[at]
 		v, ok := has[at]
+		if !ok {
+			v.metric = w.metric
+		}
+		if strange[at.series] && m.isMade(v, ok, at.t) {
+			m.d.outcomes["values from made samples"]++
+			continue
+		}
 		switch from, _ := m.part.window(m.stepAt(at.t)); {
 		case !strange[at.series]:
 		case leftOut && m.legOf(m.stepAt(at.t)).Approximate, !ok && leftOut, !ok && !inAsked && from >= m.d.store.Horizon(rollup.Raw), ok && inAsked && m.same(x, v, at.t):
@@ -265,11 +315,31 @@ func (m *movedPart) differs(got answer) string {
 		if leftOut && strange[at.series] && m.legOf(m.stepAt(at.t)).Approximate {
 			continue
 		}
-		if x, ok := asked[at]; !ok || !strange[at.series] || !m.same(x, v, at.t) {
+		if x, ok := asked[at]; !strange[at.series] || !(ok && m.same(x, v, at.t)) && !m.isMade(v, true, at.t) {
 			return fmt.Sprintf("%s has %v at %d", v.metric, v.text(), at.t)
 		}
 	}
 	return ""
+}
+
+// isMade says whether a value, or none, is that of a series whose samples are all made of buckets.
+func (m *movedPart) isMade(v valueAt, there bool, t int64) bool {
+	k := m.stepAt(t)
+	l := m.legOf(k)
+	if l.Resolution == rollup.Raw {
+		return false
+	}
+	for at, w := range valuesOf(m.made(k, l, true).rows) {
+		if at.series != v.metric.Hash() {
+			continue
+		}
+		if w.h != nil && v.h != nil { // It depends on what comes before the window.
+			w.h = w.h.Copy()
+			w.h.CounterResetHint = v.h.CounterResetHint
+		}
+		return there && m.same(w, v, t)
+	}
+	return !there
 }
 
 func (v valueAt) text() string {

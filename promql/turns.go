@@ -23,7 +23,9 @@ type turns struct {
 	// as it may of the places. 0: nothing does.
 	bytes int64
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// tight says that memory is short: one runs, and others wait until some have ended.
+	tight   bool
 	running int
 	waiting int
 	held    int64
@@ -133,6 +135,9 @@ func (t *turns) mayRun(lines []*line) bool {
 	if t.bytes > 0 && t.held >= t.bytes && (!empty || t.held >= t.bytes+t.bytes/4) {
 		return false
 	}
+	if t.tight && t.running > 0 {
+		return false
+	}
 	return t.running < t.places || idle && t.running < t.places+t.extra
 }
 
@@ -227,6 +232,15 @@ func (t *turns) hold(shares []share, bytes int64) {
 	for bytes < 0 && t.next() {
 	}
 	t.tidy(lines)
+}
+
+func (t *turns) setTight(tight bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.tight
+	t.tight = tight
+	for was && !tight && t.next() {
+	}
 }
 
 // holding returns the bytes that are held.

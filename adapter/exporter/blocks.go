@@ -65,7 +65,7 @@ func (r *run) blocks(ctx context.Context, folder *Folder) error {
 }
 
 // block writes what series have between two times. Where they have nothing there is no block.
-func (r *run) block(ctx context.Context, folder string, names io.Reader, sp storage.Span, list []*storage.SelectedSeries) (err error) {
+func (r *run) block(ctx context.Context, folder string, names io.Reader, sp storage.Span, list []*source) (err error) {
 	id, err := ulid.New(uint64(max(0, r.Now().UnixMilli())), names)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ type block struct {
 	ref  promstorage.SeriesRef
 }
 
-func (b *block) write(ctx context.Context, dir string, sp storage.Span, list []*storage.SelectedSeries) (err error) {
+func (b *block) write(ctx context.Context, dir string, sp storage.Span, list []*source) (err error) {
 	chunkw, err := chunks.NewWriter(filepath.Join(dir, "chunks"))
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (b *block) write(ctx context.Context, dir string, sp storage.Span, list []*
 }
 
 // symbols lists the texts of labels, sorted, each once.
-func symbols(list []*storage.SelectedSeries) []string {
+func symbols(list []*source) []string {
 	seen := map[string]struct{}{}
 	for _, s := range list {
 		s.Labels.Range(func(l labels.Label) { seen[l.Name], seen[l.Value] = struct{}{}, struct{}{} })
@@ -142,7 +142,7 @@ func symbols(list []*storage.SelectedSeries) []string {
 }
 
 // series writes a series, unless it has no samples here.
-func (b *block) series(s *storage.SelectedSeries, chunkw *chunks.Writer, indexw *index.Writer) error {
+func (b *block) series(s *source, chunkw *chunks.Writer, indexw *index.Writer) error {
 	samples, err := b.read(s)
 	if err != nil || samples.Len() == 0 {
 		return err

@@ -28,6 +28,8 @@ type Options struct {
 	BlockWidth int64
 	// StartTimestamps writes them into blocks, in encodings that only a Prometheus from 3.10 on reads.
 	StartTimestamps bool
+	// LeaveRollups leaves out times whose samples have expired: otherwise samples are made of their rollups.
+	LeaveRollups bool
 	// Now is the clock, of which blocks have their names.
 	Now func() time.Time
 	// Tell is told how far it has come; nil: nobody is. Warn is told what had to be left out because it is corrupt.
@@ -50,6 +52,8 @@ type Stats struct {
 	Series int
 	// Samples counts those written, Histograms the native ones among them.
 	Samples, Histograms int64
+	// Made counts those that are made of rollups.
+	Made int64
 	// Bytes is the size of all files, and Files their number; blocks count as one each.
 	Bytes int64
 	Files int
@@ -81,6 +85,7 @@ type run struct {
 	stats   Stats
 	seen    map[uint64]struct{}
 	samples chunk.Samples
+	made    maker
 	// total and done are the pieces of work.
 	total, done int
 }
@@ -94,7 +99,7 @@ func newRun(s *storage.Store, o Options) *run {
 
 // pieces cuts the spans of time that may have samples where time is a multiple of width after offset.
 func (r *run) pieces(ctx context.Context, width, offset int64) (out []storage.Span, err error) {
-	spans, err := r.store.Spans(ctx, r.Tenant, r.MinT, r.MaxT)
+	spans, err := r.store.Spans(ctx, r.Tenant, r.MinT, r.MaxT, !r.LeaveRollups)
 	if err != nil {
 		return nil, err
 	}
@@ -138,30 +143,38 @@ func (r *run) warn(err error) {
 }
 
 // series finds what is selected of a metric in a piece, or, for metric "", of all; sorted, each series once.
-func (r *run) series(ctx context.Context, sp storage.Span, metric string) ([]*storage.SelectedSeries, error) {
-	var all []*storage.SelectedSeries
+func (r *run) series(ctx context.Context, sp storage.Span, metric string) ([]*source, error) {
+	var all []*source
 	for _, ms := range r.Selectors {
 		if metric != "" {
 			ms = append(slices.Clip(ms), labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric))
 		}
-		found, err := r.store.Select(ctx, r.query(sp, ms))
+		found, err := r.sources(ctx, r.query(sp, ms))
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, found...)
 	}
-	if len(r.Selectors) > 1 {
-		slices.SortStableFunc(all, func(a, b *storage.SelectedSeries) int { return labels.Compare(a.Labels, b.Labels) })
-		all = slices.CompactFunc(all, func(a, b *storage.SelectedSeries) bool { return labels.Equal(a.Labels, b.Labels) })
-	}
-	return all, nil
+	slices.SortStableFunc(all, func(a, b *source) int { return labels.Compare(a.Labels, b.Labels) })
+	return slices.CompactFunc(all, func(a, b *source) bool { return labels.Equal(a.Labels, b.Labels) }), nil
 }
 
 // read returns the samples of a series, which are good until the next call.
-func (r *run) read(s *storage.SelectedSeries) (*chunk.Samples, error) {
+func (r *run) read(s *source) (*chunk.Samples, error) {
 	r.samples.Reset()
-	err := s.Samples(&r.samples)
-	return &r.samples, err
+	if s.kept != nil {
+		if err := s.kept.Samples(&r.samples); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.older) > 0 {
+		kept := r.samples.Len()
+		if err := r.made.appendOlder(&r.samples, s.older); err != nil {
+			return nil, err
+		}
+		r.stats.Made += int64(r.samples.Len() - kept)
+	}
+	return &r.samples, nil
 }
 
 // count notes what was written of a series.

@@ -52,6 +52,8 @@ type Options struct {
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 
+	// RefuseRollups says that remote read is refused where samples would have to be made of rollups.
+	RefuseRollups bool
 	// Exemplars finds exemplars; nil: there are none.
 	Exemplars promstorage.ExemplarQueryable
 	// Queries are Engine's; nil: nobody can see or cancel them.
@@ -117,7 +119,7 @@ func New(o Options) http.Handler {
 		o.CORSOrigin = regexp.MustCompile(anyOrigin)
 	}
 	describe(o)
-	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer)}
+	a := &api{Options: o, cors: o.CORSOrigin, counting: make(chan struct{}, 1), answered: newAnswered(o.Registerer), readsMade: newReadsMade(o.Registerer)}
 	// Prometheus' part describes itself in OpenAPI at once, which takes half a second: nothing but the first
 	// request should wait for that.
 	rest := sync.OnceValue(a.router)
@@ -136,6 +138,8 @@ type api struct {
 	counting chan struct{}
 	// answered counts queries by what they were answered from.
 	answered *prometheus.CounterVec
+	// readsMade counts what remote read was answered from buckets.
+	readsMade prometheus.Counter
 }
 
 // router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router knows the methods
@@ -228,7 +232,7 @@ func (a *api) whenReady(name string, h http.HandlerFunc) http.HandlerFunc {
 		return h
 	}
 	if name == "/read" {
-		h = a.boundedRead(h)
+		h = a.boundedRead(a.reading(h))
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := a.Ready(); err != nil {

@@ -84,6 +84,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),
 		expfmt.NewFormat(expfmt.TypeProtoCompact), expfmt.NewFormat(expfmt.TypeTextPlain))
 	w.Header().Set("Content-Type", string(format))
+	promql.Answered(ctx, newestBytes(samples))
 	encoder := expfmt.NewEncoder(w, format)
 	for _, family := range families(samples, format.FormatType() != expfmt.TypeTextPlain) {
 		if err := encoder.Encode(family); err != nil {
@@ -128,6 +129,18 @@ func (f *federation) samples(ctx context.Context, selectors [][]*labels.Matcher)
 	}
 	slices.SortStableFunc(out, func(a, b newest) int { return cmp.Compare(a.name, b.name) })
 	return out, nil
+}
+
+// newestBytes is about what samples and their families take until they are read.
+func newestBytes(samples []newest) (n int64) {
+	for i := range samples {
+		n += 512 // with the family's structs
+		samples[i].labels.Range(func(l labels.Label) { n += 128 + int64(len(l.Name)+len(l.Value)) })
+		if h := samples[i].h; h != nil {
+			n += 64 * int64(len(h.PositiveSpans)+len(h.NegativeSpans)+len(h.PositiveBuckets)+len(h.NegativeBuckets)+len(h.CustomValues))
+		}
+	}
+	return n
 }
 
 // take walks to the last sample. It is false if there is none, or a stale marker, which the formats don't have.

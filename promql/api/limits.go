@@ -1,10 +1,14 @@
 package api
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -13,21 +17,61 @@ func (a *api) limits(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, a.Limits(tenant.All(r.Context())))
 }
 
-// enter makes a read wait for its turn among its tenants' queries. Those of the evaluator wait there.
+// enter makes a read wait for its turn among its tenants' queries. Those of the evaluator wait there. What it answers counts
+// until the client has read it.
 func (a *api) enter(name string, h http.HandlerFunc) http.HandlerFunc {
 	if a.Enter == nil || name == "/query" || name == "/query_range" {
 		return h
 	}
-	return func(w http.ResponseWriter, r *http.Request) {
+	entered := func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := a.Enter(r.Context())
 		if err != nil {
 			a.fail(w, r, refusal(w, err), "execution", err.Error())
 			return
 		}
 		defer leave()
-		h(w, r.WithContext(ctx))
+		r = r.WithContext(ctx)
+		r.Header = r.Header.Clone()
+		r.Header.Del("Accept-Encoding") // The answer is compressed behind the writer that counts it.
+		h(&answerWriter{ResponseWriter: w, ctx: ctx}, r)
 	}
+	if name == "/read" { // It compresses by itself.
+		return entered
+	}
+	return a.get(entered)
 }
+
+// answerWriter counts answers, which Prometheus' handlers make as a whole and then write at once.
+type answerWriter struct {
+	http.ResponseWriter
+	ctx context.Context
+}
+
+// answerCost is how much memory an answer takes for each byte of it: its text, and what that was made of.
+const answerCost = 2
+
+// WriteHeader implements http.ResponseWriter. Both who compresses and the handler, which was told not to, say what the answer varies with.
+func (w *answerWriter) WriteHeader(code int) {
+	if vary := w.Header()["Vary"]; len(vary) > 1 {
+		w.Header()["Vary"] = slices.Compact(slices.Sorted(slices.Values(vary)))
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter. The frames of a streamed answer aren't counted: each is made when the one before was
+// read, and the read keeps its place.
+func (w *answerWriter) Write(p []byte) (int, error) {
+	if !strings.HasPrefix(w.Header().Get("Content-Type"), "application/x-streamed-protobuf") {
+		promql.Answered(w.ctx, int64(len(p))*answerCost)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher, which streamed answers need.
+func (w *answerWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+// Unwrap is what http.ResponseController asks for.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // refusal is the code for one who could not enter, who is told when to try again.
 func refusal(w http.ResponseWriter, err error) int {

@@ -25,7 +25,7 @@ type MetricMetadata struct {
 // words about parts that aren't there.
 func (a *api) overrides() map[string]http.HandlerFunc {
 	routes := map[string]http.HandlerFunc{
-		"/metadata":         a.get(a.metadata),
+		"/metadata":         a.enter("/metadata", a.metadata),
 		"/status/buildinfo": a.get(func(w http.ResponseWriter, r *http.Request) { a.respond(w, r, a.Version.info()) }),
 		"/status/config":    a.get(a.config),
 		"/status/tsdb":      a.get(a.tsdb),

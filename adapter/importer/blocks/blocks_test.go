@@ -304,3 +304,19 @@ func TestDamage(t *testing.T) {
 	require.ErrorIs(t, err, ErrDamaged)
 	require.ErrorContains(t, err, one)
 }
+
+// TestDamageIsToldOnce reads a damaged chunk of two days, each by itself, and all of it or its end: it is said once.
+func TestDamageIsToldOnce(t *testing.T) {
+	dir := t.TempDir()
+	one := write(t, dir, floats("a", start+90*60_000, 100)) // Half an hour before midnight.
+	path := filepath.Join(one, "chunks", "000001")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	text[60] ^= 255
+	require.NoError(t, os.WriteFile(path, text, 0o644))
+	for _, from := range []int64{math.MinInt64, start + 95*60_000, start + 3*3600_000} {
+		got, _, skipped := readAll(t, open(t, Options{Dirs: []string{dir}, Selection: importer.Selection{MinMS: from, MaxMS: math.MaxInt64}}), "")
+		require.Empty(t, got)
+		require.Len(t, skipped, 1, from)
+	}
+}

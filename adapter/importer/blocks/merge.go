@@ -116,8 +116,9 @@ func (m *merge) next() (ls labels.Labels, ok bool, err error) {
 	return m.at[0].labels, true, nil
 }
 
-// read returns the current series' samples with minT <= t <= maxT, of all blocks, sorted, and the chunks that are damaged.
-func (m *merge) read(minT, maxT int64) (*chunk.Samples, []importer.Skip, error) {
+// read returns the current series' samples with minT <= t <= maxT, of all blocks, sorted, and the chunks that are damaged. Of those
+// that begin before minT it is said only where nothing before minT is read (first): else it was said when that was.
+func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.Skip, error) {
 	samples := &chunk.Samples{}
 	var skipped []importer.Skip
 	for _, c := range m.at {
@@ -129,7 +130,7 @@ func (m *merge) read(minT, maxT int64) (*chunk.Samples, []importer.Skip, error) 
 			if meta.MaxTime < minT || meta.MinTime > maxT {
 				continue
 			}
-			if err := c.readChunk(meta, minT, maxT, deleted, samples); err != nil {
+			if err := c.readChunk(meta, minT, maxT, deleted, samples); err != nil && (first || meta.MinTime >= minT) {
 				skipped = append(skipped, importer.Skip{
 					What: fmt.Sprintf("block %s, series %s, a chunk of %d – %d ms", c.b.dir, c.labels, meta.MinTime, meta.MaxTime), Why: err.Error(), Damaged: true,
 				})

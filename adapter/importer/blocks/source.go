@@ -220,7 +220,7 @@ func (c *cutter) group(ctx context.Context, day int64, g group, from position) e
 		if !after.IsEmpty() && labels.Compare(ls, after) <= 0 {
 			continue
 		}
-		samples, skipped, err := m.read(minT, maxT)
+		samples, skipped, err := m.read(minT, maxT, day == c.first)
 		if err != nil {
 			return err
 		}

@@ -172,7 +172,7 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 				kept := func(o *storage.Options) { o.Retention, o.Retention5m = keep, 0 }
 				r, direct := newRig(t, func(o *Options) { o.MaxWeight = weight }, kept), importer.Local(openStore(t, kept), clock)
 				with := func() []storage.ImportedSeries {
-					list := history(1, 20, 6)
+					list := history(1, 20, 3)
 					// The first series stands there twice; another has no name; a histogram is none.
 					again := history(1, 20, 1)[0]
 					again.Samples.AppendFloat(now.UnixMilli()-1, 0, 42)
@@ -196,9 +196,9 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 				want.Known, got.Known = 0, 0
 				want.Refusals, got.Refusals = nil, nil
 				require.Equal(t, want, got)
-				requireThere(t, direct, history(1, 20, 6))
-				requireThere(t, r, history(1, 20, 6))
-				requireThere(t, importer.Local(r.store, clock), history(1, 20, 6))
+				requireThere(t, direct, history(1, 20, 3))
+				requireThere(t, r, history(1, 20, 3))
+				requireThere(t, importer.Local(r.store, clock), history(1, 20, 3))
 
 				again, err := r.Import(t.Context(), "a", with())
 				require.NoError(t, err)

@@ -1,0 +1,49 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/cassia-db/cassia/promql"
+)
+
+// newReadsMade returns the counter of answers to remote read that the answers themselves can't tell of.
+func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
+	return promauto.With(reg).NewCounter(prometheus.CounterOpts{
+		Name: "cassia_remote_read_expanded_total",
+		Help: "Requests of remote read over times whose raw samples are gone, answered with samples made of rollups.",
+	})
+}
+
+// reading answers requests of remote read with samples made of buckets where raw samples are gone, or refuses to.
+func (a *api) reading(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		reading := &promql.Reading{Refuse: a.RefuseRollups}
+		if reading.Refuse {
+			w = &refusedWriter{w, reading}
+		}
+		h(w, r.WithContext(promql.WithReading(r.Context(), reading)))
+		if reading.Made() {
+			a.readsMade.Inc()
+		}
+	}
+}
+
+// refusedWriter answers 422 in place of the 500 that Prometheus' handler has for any error.
+type refusedWriter struct {
+	http.ResponseWriter
+	reading *promql.Reading
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *refusedWriter) WriteHeader(code int) {
+	if code == http.StatusInternalServerError && w.reading.Refused() {
+		code = http.StatusUnprocessableEntity
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Flush implements http.Flusher, which streamed answers need.
+func (w *refusedWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }

@@ -1,0 +1,107 @@
+package promql
+
+import (
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// foundPart is what was found of a part. Each tenant has legs of its own, for what is kept of one may be gone of another:
+//
+//	legs     [ a: 1h ][ a: raw ][ b: raw         ]
+//	series     a1       a1
+//	           a2
+//	                               b1
+type foundPart struct {
+	legs   []*leg
+	series []partFound
+	short  shortfall
+	// uses are the tenants' limits, of so many series each.
+	uses  []*tenant.Use
+	sizes []int
+}
+
+// saved returns what brings the tenants' limits back to where they are.
+func (f *foundPart) saved() (restore func()) {
+	used := make([]tenant.Used, len(f.uses))
+	for i, use := range f.uses {
+		used[i] = use.Saved()
+	}
+	return func() {
+		for i, use := range f.uses {
+			use.Restore(used[i])
+		}
+	}
+}
+
+// count counts the series for the tenants' limits.
+func (f *foundPart) count() error {
+	for i, use := range f.uses {
+		if err := use.Series(f.sizes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find chooses the part's resolutions and finds its series, of each of the tenants of the query.
+func (p *plan) find(c candidate, stats *PartStats, warn func(error)) (*foundPart, error) {
+	stats.Segments, stats.Series = nil, 0
+	all := &foundPart{}
+	tenants := tenant.All(p.ctx)
+	if len(tenants) == 1 {
+		return all, p.findOf(tenants[0], c.part, all, stats, warn)
+	}
+	tenants, matchers, err := chosen(tenants, c.matchers)
+	if err != nil {
+		return nil, err
+	}
+	own := *c.part
+	own.matchers = matchers
+	b := labels.NewBuilder(labels.EmptyLabels())
+	for _, name := range tenants {
+		first := len(all.series)
+		if err := p.findOf(name, &own, all, stats, warn); err != nil {
+			return nil, err
+		}
+		for i := first; i < len(all.series); i++ {
+			all.series[i].labels = withTenant(b, all.series[i].labels, name)
+		}
+	}
+	for i := range all.series { // Those of a tenant have nothing in the legs of others that follow.
+		s := &all.series[i]
+		s.legs = append(s.legs[:len(s.legs):len(s.legs)], make([]*storage.SelectedSeries, len(all.legs)-len(s.legs))...)
+	}
+	return all, nil
+}
+
+// findOf finds what a tenant has of a part.
+func (p *plan) findOf(name string, of *part, into *foundPart, stats *PartStats, warn func(error)) error {
+	store := p.queryable.store
+	legs, short, err := of.resolve(p.ctx, store, name, p.resolving())
+	if err != nil {
+		return err
+	}
+	lists := make([][]*storage.SelectedSeries, len(legs))
+	for i, l := range legs {
+		if lists[i], err = l.open(p.ctx, store, warn); err != nil {
+			return err
+		}
+		stats.Segments = append(stats.Segments, l.stats(len(lists[i])))
+	}
+	series := gather(lists)
+	if _, rollup := p.queryable.names.of(equalName(of.matchers)); rollup != nil && len(series) == 0 {
+		return errRollupName
+	}
+	if before := len(into.legs); before > 0 {
+		for i := range series {
+			series[i].legs = append(make([]*storage.SelectedSeries, before, before+len(legs)), series[i].legs...)
+		}
+	}
+	into.legs, into.series = append(into.legs, legs...), append(into.series, series...)
+	into.short.merge(short)
+	into.uses, into.sizes = append(into.uses, store.Limiter().Use(p.ctx, name)), append(into.sizes, len(series))
+	stats.Series += len(series)
+	return nil
+}

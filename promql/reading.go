@@ -1,0 +1,52 @@
+package promql
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// Reading is a request of somebody who computes from samples himself, as remote read's. The answer has no place for an info, and
+// the function that it is for, if any is named, may be told wrongly: so it is either made of buckets where samples are gone, or
+// refused.
+type Reading struct {
+	// Refuse says that nothing may be made of buckets.
+	Refuse  bool
+	made    atomic.Bool
+	refused atomic.Bool
+}
+
+// Made says whether the answer was made of buckets in part, Refused whether it was refused for that.
+func (r *Reading) Made() bool    { return r.made.Load() }
+func (r *Reading) Refused() bool { return r.refused.Load() }
+
+type readingKey struct{}
+
+// WithReading returns a context for the selects of a reading.
+func WithReading(ctx context.Context, r *Reading) context.Context {
+	return context.WithValue(ctx, readingKey{}, r)
+}
+
+func readingOf(ctx context.Context) *Reading {
+	r, _ := ctx.Value(readingKey{}).(*Reading)
+	return r
+}
+
+// mayMake returns nil if samples may be made of buckets for a function, "" if none is known, before the horizon of raw samples,
+// milliseconds.
+func mayMake(ctx context.Context, function string, horizon int64) error {
+	if r := readingOf(ctx); r != nil {
+		if !r.Refuse {
+			r.made.Store(true)
+			return nil
+		}
+		r.refused.Store(true)
+		return fmt.Errorf("%w before %s, and this server makes none of rollups for remote read: ask for a later time, ask Cassia itself, "+
+			"or start it with --remote-read.rollups=expand", errRawGone, formatTime(horizon))
+	}
+	if fn := functionOf(function); fn != nil && fn.withoutRaw == refused {
+		return fmt.Errorf("%w before %s, and this use of %s can't be answered from rollups: ask for a later time, or for the function by itself",
+			errRawGone, formatTime(horizon), function)
+	}
+	return nil
+}
