@@ -27,11 +27,13 @@ LONGEST  := ./cmd/cassia ./storage/cassandra ./storage ./cmd/internal/ui ./promq
 
 # Runs go test and says in a few lines what passed, failed and was skipped, and why.
 SUITE    := $(GO) run ./cmd/internal/suite
+# For tests of which nobody keeps the program: no tables for debuggers, and vet is a target of its own.
+QUICKLY  := -vet=off -ldflags='-s -w'
 SOAK_FOR ?= 10m
 # What `make race` tests.
 RACE     ?= ./...
 
-.PHONY: all build run test test-short test-cassandra race soak bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules release vet fmt lint clean
 
 all: build
 
@@ -46,11 +48,11 @@ run: build
 # Everything, the real Prometheus, Cassandra and kill -9 included: ten minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
 test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
-	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 6 $(TESTFLAGS) $(LONGEST) ./...
+	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
 
 # The tests that start no other programs.
 test-short:
-	$(SUITE) $(SUITEFLAGS) -- -short $(TESTFLAGS) ./...
+	$(SUITE) $(SUITEFLAGS) -- -short $(QUICKLY) $(TESTFLAGS) ./...
 
 # What only a Cassandra can show.
 test-cassandra:
@@ -58,12 +60,16 @@ test-cassandra:
 
 # The quick tests under the race detector (it needs a C compiler), with the costly assertions switched on.
 race:
-	$(SUITE) $(SUITEFLAGS) -- -race -tags invariants -short -timeout 60m $(TESTFLAGS) $(RACE)
+	$(SUITE) $(SUITEFLAGS) -- -race -tags invariants -short -timeout 60m $(QUICKLY) $(TESTFLAGS) $(RACE)
 
 # The tests that try something else in every run, round after round: make soak SOAK_FOR=1h SEED=7. What fails prints the
 # command that repeats it. docker/cassandra/with-node make soak takes what needs a Cassandra, too.
 soak:
 	$(GO) run ./cmd/internal/soak -for $(SOAK_FOR) $(if $(SEED),-seed $(SEED)) $(SOAKFLAGS)
+
+# Breaks rules of the storage one by one, and says which test noticed and how soon: some ten minutes.
+broken-rules:
+	$(GO) run ./cmd/internal/broken $(BROKENFLAGS)
 
 bench:
 	$(GO) test -run '^$$' -bench . $(TESTFLAGS) ./...

@@ -39,13 +39,24 @@ type Evaluation struct {
 	Step       time.Duration
 }
 
+// Found is what an evaluation found.
+type Found struct {
+	Series promengine.Matrix
+	// Resolution says what it was answered from, such as "1h"; Notes in what it differs from an answer from all samples.
+	Resolution string
+	Notes      []string
+}
+
 // Evaluator answers PromQL. What it yields is valid until yield returns. Errors are those of the store, of contexts, and
 // ErrUnprocessable; others are bugs.
 type Evaluator interface {
 	// Enter waits until the tenant of ctx may read once more, beside its queries, and returns a context for that read. Unless
 	// there is an error, the caller calls leave once it is done.
 	Enter(ctx context.Context) (of context.Context, leave func(), err error)
-	Evaluate(ctx context.Context, q Evaluation, yield func(promengine.Matrix) error) error
+	// Answered says that the read of a context that Enter returned has nothing to compute any more, and that its answer takes
+	// so many bytes until it leaves.
+	Answered(ctx context.Context, bytes int64)
+	Evaluate(ctx context.Context, q Evaluation, yield func(Found) error) error
 }
 
 // Options configure an API.

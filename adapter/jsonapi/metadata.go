@@ -67,6 +67,11 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, of func(*params) (str
 	if texts == nil {
 		texts = []string{}
 	}
+	bytes := int64(0)
+	for _, text := range texts {
+		bytes += 2 * (int64(len(text)) + 16) // in memory, and in the answer
+	}
+	a.evaluator.Answered(ctx, bytes)
 	a.answer(w, http.StatusOK, texts)
 }
 

@@ -37,16 +37,21 @@ func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, p.err, errorAnswer{})
 		return
 	}
-	answer := series{tenant: p.tenant, metric: metric, limit: a.opts.MaxAnswer}
+	answer := series{header: w.Header(), tenant: p.tenant, metric: metric, limit: a.opts.MaxAnswer}
 	if q.End.Before(q.Start) {
 		a.send(w, http.StatusOK, []byte("[]")) // no multiple of the period lies in the range
 		return
 	}
-	if err := a.evaluator.Evaluate(r.Context(), q, answer.write); err != nil {
+	err := a.evaluator.Evaluate(r.Context(), q, func(found Found) error {
+		if err := answer.write(found); err != nil {
+			return err
+		}
+		a.send(w, http.StatusOK, answer.body) // As long as it isn't read, the evaluator counts it.
+		return nil
+	})
+	if err != nil {
 		a.fail(w, r, err, errorAnswer{})
-		return
 	}
-	a.send(w, http.StatusOK, answer.body)
 }
 
 // evaluation reads what is asked for.
@@ -173,13 +178,27 @@ func alignUp(t time.Time, period time.Duration) time.Time {
 
 // series writes an answer, series by series.
 type series struct {
+	header         http.Header
 	tenant, metric string
 	limit          int
 	body           []byte
 }
 
+// Headers of answers to queries, as series have no place for them.
+const (
+	resolutionHeader = "X-Cassia-Resolution"
+	noteHeader       = "X-Cassia-Note"
+)
+
 // write makes the answer of what was found. Native histograms have no place in it.
-func (s *series) write(found promengine.Matrix) error {
+func (s *series) write(answer Found) error {
+	if answer.Resolution != "" {
+		s.header.Set(resolutionHeader, answer.Resolution)
+	}
+	for _, note := range answer.Notes {
+		s.header.Add(noteHeader, strings.Join(strings.Fields(note), " ")) // A header has one line.
+	}
+	found := answer.Series
 	slices.SortFunc(found, func(a, b promengine.Series) int { return labels.Compare(a.Metric, b.Metric) })
 	s.body = append(s.body[:0], '[')
 	for _, one := range found {

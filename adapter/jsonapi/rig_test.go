@@ -37,6 +37,9 @@ type rig struct {
 	inside []string
 }
 
+// Answered implements Evaluator.
+func (r *rig) Answered(context.Context, int64) {}
+
 // Enter implements Evaluator.
 func (r *rig) Enter(ctx context.Context) (context.Context, func(), error) {
 	if r.full != nil {
@@ -47,13 +50,13 @@ func (r *rig) Enter(ctx context.Context) (context.Context, func(), error) {
 }
 
 // Evaluate implements Evaluator.
-func (r *rig) Evaluate(_ context.Context, q Evaluation, yield func(promengine.Matrix) error) error {
+func (r *rig) Evaluate(_ context.Context, q Evaluation, yield func(Found) error) error {
 	r.asked = q
 	found, err := r.answers()
 	if err != nil {
 		return err
 	}
-	return yield(found)
+	return yield(Found{Series: found})
 }
 
 type rigOptions struct {

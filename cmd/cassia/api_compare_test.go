@@ -24,6 +24,7 @@ var comparedHeaders = []string{
 
 // TestAPIAnswersAsPrometheusDoes asks a real Prometheus and Cassia the same.
 func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a real Prometheus: leave -short out")
 	}

@@ -23,6 +23,7 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 		t.Skip("runs the binary for two minutes: leave -short out")
 	}
 	t.Parallel() // much of the time is spent waiting for leases to pass over
+	underLoadAlone(t)
 	const partitions = 2
 	flags := append(onCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions="+strconv.Itoa(partitions))
 	binary := builtCassia(t)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +29,15 @@ func patiently(do func() error) error {
 
 // busy says whether something is to be tried again that ended so.
 func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
+
+// underLoad is held by the one test at a time that sends a load for as long as it takes.
+var underLoad sync.Mutex
+
+// underLoadAlone waits for the other tests that load a cluster. Side by side each would take longer, so send more, so compare more.
+func underLoadAlone(t *testing.T) {
+	underLoad.Lock()
+	t.Cleanup(underLoad.Unlock)
+}
 
 // onCassandra returns the flags of processes that share a keyspace of the test's own.
 func onCassandra(t *testing.T) []string {

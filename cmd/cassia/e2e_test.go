@@ -146,13 +146,13 @@ func TestRealPrometheus(t *testing.T) {
 		t.Skip("runs real programs for two minutes: leave -short out")
 	}
 	t.Parallel() // most of the time is spent waiting for scrapes
-	compareWithPrometheus(t, func(binary string) []promrig.Program {
+	compareWithPrometheus(t, []bool{false, true}, func(binary string) []promrig.Program {
 		return []promrig.Program{promrig.Cassia(binary, t.TempDir(), address(t))}
 	})
 }
 
-// compareWithPrometheus runs a stack for each protocol. cassias says what to start for one.
-func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.Program) {
+// compareWithPrometheus runs a stack for each protocol of remote write: 2.0 or not. cassias says what to start for one.
+func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
 	binary := builtCassia(t)
@@ -160,9 +160,9 @@ func compareWithPrometheus(t *testing.T, cassias func(binary string) []promrig.P
 	require.NoError(t, err)
 	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), address(t)))
 
-	stacks := []*stack{
-		startStack(ctx, t, exporter.Address, false, cassias(binary)),
-		startStack(ctx, t, exporter.Address, true, cassias(binary)),
+	var stacks []*stack
+	for _, protocol2 := range protocols {
+		stacks = append(stacks, startStack(ctx, t, exporter.Address, protocol2, cassias(binary)))
 	}
 	for _, s := range stacks {
 		s.flows(ctx, t)

@@ -29,7 +29,7 @@ type exporting struct {
 	offline
 	format, output, width string
 	match                 []string
-	start, end            string
+	start, end, rollups   string
 	server                *serverOfDirectory
 	exporter.Options
 }
@@ -49,6 +49,8 @@ func addExport(app *kingpin.Application) subcommand {
 	cmd.Flag("tenant", "Whose samples.").Default("default").StringVar(&e.Tenant)
 	cmd.Flag("block-width", "How wide blocks are: 2h, 6h or 18h, which Prometheus compacts further, or 1d.").Default("18h").EnumVar(&e.width, "2h", "6h", "18h", "1d")
 	cmd.Flag("start-timestamps", "Keep start timestamps in blocks, in chunks that only a recent Prometheus reads.").BoolVar(&e.StartTimestamps)
+	cmd.Flag("rollups", "What to write of times whose raw samples have expired: expand makes as many samples as there were of their rollups, leave leaves them out.").
+		Default("expand").EnumVar(&e.rollups, "expand", "leave")
 	return subcommand{cmd.FullCommand(), e.run}
 }
 
@@ -117,7 +119,7 @@ func (e *exporting) parse() error {
 	if err != nil {
 		return err
 	}
-	e.output = dash(e.output)
+	e.output, e.LeaveRollups = dash(e.output), e.rollups == "leave"
 	e.BlockWidth = time.Duration(d).Milliseconds()
 	if e.format == "blocks" && e.output == "-" {
 		return errors.New("--output is missing: blocks need a new or empty folder")
@@ -173,6 +175,9 @@ func tellExported(w io.Writer, s exporter.Stats, format string, took time.Durati
 		series = "at least " + series
 	}
 	fmt.Fprintf(w, "exported %s of %s, %d bytes in %s; took %s\n", count(int(s.Samples), "sample"), series, s.Bytes, count(s.Files, what), took.Round(time.Millisecond))
+	if s.Made > 0 {
+		fmt.Fprintf(w, "%d of the samples are made of rollups, since raw ones have expired: in each bucket first, last, least, greatest and sum are right; --rollups=leave leaves them out\n", s.Made)
+	}
 	out := s.LeftOut
 	for _, l := range []struct {
 		n    int64

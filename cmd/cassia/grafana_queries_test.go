@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,6 +93,8 @@ func (g *grafana) fill(query string) string {
 type grafanaAnswer struct {
 	series, samples, numbers int
 	resolution               string
+	// notices are what the panel shows in its corner.
+	notices []string
 	// expr is what was asked at last, at this step.
 	expr string
 	step time.Duration
@@ -110,6 +113,9 @@ type grafanaFrame struct {
 }
 
 var executedQuery = regexp.MustCompile(`(?s)^Expr: (.+)\nStep: (\S+)$`)
+
+// movedEdges is the only notice that a panel may have: by how many percent of their range edges of windows are moved.
+var movedEdges = regexp.MustCompile(`^PromQL info: edges of windows of \S+ are moved by up to \S+ \((\S+) % of the range\)`)
 
 // grafanaResult is what the back end answers to one query, with its frames as they are.
 type grafanaResult struct {
@@ -151,13 +157,26 @@ func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafan
 	}
 	require.NotContains(t, a.expr, "$", "a variable that there isn't")
 	a.resolution = g.resolution.Load().(string)
+	if strings.Contains(a.resolution, "snapped") {
+		require.NotEmpty(t, a.notices, query)
+	}
+	for _, n := range a.notices {
+		require.Contains(t, a.resolution, "snapped", n)
+		moved := movedEdges.FindStringSubmatch(n)
+		require.NotNil(t, moved, n)
+		share, err := strconv.ParseFloat(moved[1], 64)
+		require.NoError(t, err)
+		require.LessOrEqual(t, share, 1.0, n)
+	}
 	return a
 }
 
 // count adds a series.
 func (a *grafanaAnswer) count(t *testing.T, f grafanaFrame) {
 	t.Helper()
-	require.Empty(t, f.Schema.Meta.Notices)
+	for _, n := range f.Schema.Meta.Notices {
+		a.notices = append(a.notices, n.Text)
+	}
 	if found := executedQuery.FindStringSubmatch(f.Schema.Meta.ExecutedQueryString); found != nil {
 		step, err := time.ParseDuration(found[2])
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -186,9 +187,16 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 		err = c.compare(ctx, o, os.Stdout)
 	}
 	if report.Damaged > 0 {
-		err = errors.Join(err, fmt.Errorf("%d parts of the source are damaged and were left out; the rest is imported", report.Damaged))
+		err = errors.Join(err, fmt.Errorf("the source is damaged: %s left out, the rest is imported", parts(report.Damaged)))
 	}
 	return err
+}
+
+func parts(n int) string {
+	if n == 1 {
+		return "1 part was"
+	}
+	return strconv.Itoa(n) + " parts were"
 }
 
 // compare reads the source once more, and tells where what is stored differs.

@@ -97,6 +97,6 @@ func TestImportOfADamagedBlock(t *testing.T) {
 	for range 2 {
 		stderr.Reset()
 		require.Equal(t, 1, run([]string{"import", "blocks", "blocks", "--storage.path=to", "--retention.raw=0"}, &stderr))
-		require.Contains(t, stderr.String(), "1 parts of the source are damaged and were left out; the rest is imported")
+		require.Contains(t, stderr.String(), "the source is damaged: 1 part was left out, the rest is imported")
 	}
 }

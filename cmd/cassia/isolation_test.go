@@ -23,6 +23,7 @@ import (
 // reach their limits, and delete everything that they may: no answer that the tenant gets changes by that, and in none
 // stands a word of theirs, whatever is asked and however the tenant is named.
 func TestTenantsNeverMix(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("asks a thousand calls four times: leave -short out")
 	}

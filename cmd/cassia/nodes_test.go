@@ -49,6 +49,7 @@ func TestCassandraNodesDie(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs three Cassandra nodes for minutes: leave -short out")
 	}
+	underLoadAlone(t)
 	r := newNodesRig(t)
 	r.oneCopy()
 	r.start()

@@ -41,6 +41,7 @@ func TestPausedAndBackLate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary for two minutes: leave -short out")
 	}
+	underLoadAlone(t)
 	r := newPausedRig(t)
 	r.processes = startAll(r.ctx, t, r.programs...)
 	waitOwned(r.ctx, t, pausedPartitions/2, r.processes...)

@@ -33,6 +33,7 @@ import (
 // Queryable, from the head in one run, from sealed rows in the other. Each clear of the suite is a new
 // tenant of one store, so that a leak between tenants would show, too.
 func TestPrometheusSuite(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("some 2,000 queries, twice: half a minute")
 	}

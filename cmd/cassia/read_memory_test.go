@@ -23,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/api"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/storetest"
 )
 
@@ -67,7 +68,7 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 		t.Skip("stores and reads a million samples: leave -short out")
 	}
 	const series, samples = 6000, 240
-	eng := storetest.Pebble(t)
+	eng := memory.New()
 	so := storage.DefaultOptions()
 	so.Retention = 0
 	store := storetest.Open(t, eng, so)

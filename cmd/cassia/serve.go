@@ -32,8 +32,9 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// memoryLimit is the share of the memory above which Go collects garbage harder.
-const memoryLimit = 0.9
+// memoryLimit is the share of the memory above which Go collects garbage harder: below that at which queries are ended for what they
+// take, see promql/pressure.go, so that it isn't for garbage.
+const memoryLimit = 0.75
 
 func addServe(app *kingpin.Application) subcommand {
 	cmd := app.Command("serve", "Take samples, keep them, and answer queries.")
@@ -269,7 +270,8 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout, o.MaxSamples, o.MaxConcurrency, o.LookbackDelta = p.c.QueryTimeout, p.c.MaxSamples, p.c.MaxConcurrency, p.c.LookbackDelta
-	o.LogSlowerThan, o.UnreadBytes = p.c.LogSlowerThan, p.c.UnreadBytes
+	o.Memory = p.c.Memory
+	o.LogSlowerThan, o.UnreadBytes, o.NoSnap = p.c.LogSlowerThan, p.c.UnreadBytes, p.c.Snap == config.SnapOff
 	f := p.c.Features
 	o.Parser, o.PerStepStats, o.DelayedNameRemoval, o.StartTimestamps = f.Parser, f.PerStepStats, f.DelayedNameRemoval, f.StartTimestamps
 	o.Limiter = p.limiter
@@ -285,7 +287,7 @@ func (p *process) queryable() *promql.Queryable {
 func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
 	snapshot, dir := p.snapshots()
 	return api.New(api.Options{
-		Snapshot: snapshot, DataDir: dir,
+		Snapshot: snapshot, DataDir: dir, RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
 		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
 		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules, Alertmanagers: p.alertmanagerList(),
 		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,

@@ -82,11 +82,20 @@ func (r running) get(t *testing.T, path string) (int, string) {
 
 func (r running) post(t *testing.T, path string, body []byte) (int, string) {
 	t.Helper()
+	return r.postAs(t, "", path, body)
+}
+
+// postAs posts as a tenant, "" being none that is named.
+func (r running) postAs(t *testing.T, tenant, path string, body []byte) (int, string) {
+	t.Helper()
 	request, err := http.NewRequest(http.MethodPost, r.url+path, bytes.NewReader(body))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/x-protobuf")
 	request.Header.Set("Content-Encoding", "snappy")
 	request.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
+	if tenant != "" {
+		request.Header.Set("X-Scope-OrgID", tenant)
+	}
 	answer, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer answer.Body.Close()

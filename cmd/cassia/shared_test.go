@@ -26,6 +26,7 @@ func TestTwoOnCassandraShareWork(t *testing.T) {
 		t.Skip("runs the binary for most of a minute: leave -short out")
 	}
 	t.Parallel() // much of the time is spent waiting for leases to pass over
+	underLoadAlone(t)
 	r := newSharedRig(t)
 	deleted := newSharedDeletes(r)
 	deleted.whileBothWrite()

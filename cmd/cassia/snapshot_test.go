@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,10 +36,15 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	k := newKilled(t, sharedLoads(t)[:2], promrig.Cassia(binary, t.TempDir(), address(t), on(from)...))
 	k.processes = []*promrig.Process{start(k.ctx, t, k.programs[0])}
 	stopLoads := k.startLoads()
-	for _, l := range k.loads {
-		require.Eventually(t, func() bool { return l.acks.Count() > 500 }, patience, 10*time.Millisecond)
+	more := func() {
+		for _, l := range k.loads {
+			before := l.acks.Count()
+			require.Eventually(t, func() bool { return l.acks.Count() > before+500 }, patience, 10*time.Millisecond)
+		}
 	}
+	more()
 	require.NoError(t, promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"))
+	more()
 	known := k.known()
 
 	saved := filepath.Join(t.TempDir(), "saved")
@@ -51,8 +57,21 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 		out, err := c.CombinedOutput()
 		return string(out), err
 	}
+	sealed := make(chan error, 1)
+	saving, done := context.WithCancel(k.ctx)
+	go func() { // What is taken out of the stage meanwhile must be elsewhere.
+		for saving.Err() == nil {
+			if err := promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
+				sealed <- err
+				return
+			}
+		}
+		sealed <- nil
+	}()
 	out, err := run(from, "save", saved)
+	done()
 	require.NoError(t, err, out)
+	require.NoError(t, <-sealed)
 	k.stop(0)
 	stopLoads()
 	out, err = run(from, "load", saved)

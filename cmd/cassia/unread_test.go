@@ -22,7 +22,7 @@ func TestUnreadAnswers(t *testing.T) {
 		clients, places = 12, 2
 		series, steps   = 100, 10_000
 		limit           = 16 << 20
-		answer          = series * (steps*48 + 200) // at most, see promql/unread.go
+		answer          = series * (steps*80 + 200) // at most, see promql/unread.go
 	)
 	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--query.max-concurrency=", places), fmt.Sprint("--query.unread-bytes=", limit))
 	at := time.Now().Truncate(time.Second)
@@ -43,14 +43,7 @@ func TestUnreadAnswers(t *testing.T) {
 		_, metrics := r.get(t, "/metrics")
 		return metric(t, metrics, "cassia_query_unread_bytes")
 	}
-	waiting := func() int64 {
-		_, text := r.get(t, "/api/v1/status/limits")
-		var list struct {
-			Data []struct{ Used map[string]int64 }
-		}
-		require.NoError(t, json.Unmarshal([]byte(text), &list), text)
-		return list.Data[0].Used["queries_waiting"]
-	}
+	waiting := func() int64 { return waitingQueries(t, r) }
 	query := url.Values{"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"}}
 	var hangUp []func() error
 	for range clients {
@@ -69,4 +62,14 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, patience, 5*time.Millisecond)
 	require.Equal(t, "100", r.value(t, "count(unread)", at))
+}
+
+// waitingQueries is how many queries of the default tenant wait.
+func waitingQueries(t *testing.T, r running) int64 {
+	_, text := r.get(t, "/api/v1/status/limits")
+	var list struct {
+		Data []struct{ Used map[string]int64 }
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &list), text)
+	return list.Data[0].Used["queries_waiting"]
 }

@@ -94,9 +94,13 @@ func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error)
 	return ctx, leave, nil
 }
 
+// Answered implements jsonapi.Evaluator.
+func (evaluations) Answered(ctx context.Context, bytes int64) { promql.Answered(ctx, bytes) }
+
 // Evaluate implements jsonapi.Evaluator.
-func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(promengine.Matrix) error) error {
-	ctx = tenant.Into(ctx, q.Tenant)
+func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Found) error) error {
+	report := &promql.Report{}
+	ctx = tenant.Into(report.Into(ctx), q.Tenant)
 	var query promengine.Query
 	var err error
 	if q.Step > 0 {
@@ -116,7 +120,11 @@ func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield f
 	if err != nil {
 		return err
 	}
-	return yield(found)
+	answer := jsonapi.Found{Series: found, Resolution: report.Resolution()}
+	for _, note := range result.Warnings.AsErrors() {
+		answer.Notes = append(answer.Notes, note.Error())
+	}
+	return yield(answer)
 }
 
 // evaluationError says of the evaluator's errors what they are to whom asked.

@@ -14,6 +14,12 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/auth"
 )
 
+// RefuseRollups is what --remote-read.rollups says to have remote read refused where samples are gone.
+const RefuseRollups = "refuse"
+
+// SnapOff is what --query.snap says to have windows stay where they are.
+const SnapOff = "off"
+
 // Config holds the flags of cassia serve. Its fields are set once the command line is parsed, and checked
 // by Validate.
 type Config struct {
@@ -51,6 +57,12 @@ type Config struct {
 	LogSlowerThan              time.Duration
 	MaxSamples, MaxConcurrency int
 	QueryBytes, UnreadBytes    int64
+	// Memory is what the process may use, bytes: the machine's, or that of its control group.
+	Memory int64
+	// ReadRollups is expand or refuse: what remote read does where samples are gone.
+	ReadRollups string
+	// Snap is auto or off: whether edges of windows may be moved by a little.
+	Snap string
 	// CounterSuffixes are endings of metrics' names whose rollups are only summed.
 	CounterSuffixes []string
 	Features        Features
@@ -72,7 +84,7 @@ type Config struct {
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.
 func Register(cmd *kingpin.CmdClause, memory int64) *Config {
-	c := &Config{Engine: RegisterEngine(cmd)}
+	c := &Config{Engine: RegisterEngine(cmd), Memory: memory}
 	shares := sharesOf(memory)
 
 	cmd.Flag("web.listen-address", "Address to listen on, as host:port. Can be repeated.").Default(":9201").StringsVar(&c.ListenAddresses)
@@ -102,6 +114,8 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("query.log-slower-than", "Queries that take longer get a line in the log; 0: none does.").Default("10s").StringVar(&c.slower)
 	bytesFlag(cmd, "query.max-bytes", "Maximum number of encoded bytes that a query may read. Default: a sixteenth of the memory.", shares.Query, &c.QueryBytes)
 	bytesFlag(cmd, "query.unread-bytes", "Memory for answers until clients have read them; above it, queries wait. Default: a sixteenth of the memory.", shares.Query, &c.UnreadBytes)
+	cmd.Flag("query.snap", "Whether range queries that would read more than two days of samples a series may move the edges of windows to those of rollups, by at most a hundredth of the range and with an info: auto or off.").Default("auto").EnumVar(&c.Snap, "auto", SnapOff)
+	cmd.Flag("remote-read.rollups", "What remote read answers where raw samples have expired: expand makes samples of rollups, refuse answers 422.").Default("expand").EnumVar(&c.ReadRollups, "expand", RefuseRollups)
 	cmd.Flag("query.counter-suffix", "Ending of the names of metrics of which, among the names of rollups (foo_min, foo_max, foo_sum, foo_count, foo_avg), only the sum exists. Can be repeated.").StringsVar(&c.CounterSuffixes)
 	cmd.Flag("enable-feature", "Comma separated names of optional features of the query language, as in Prometheus. One or more of: ["+featureNames()+"]").StringsVar(&c.features)
 
