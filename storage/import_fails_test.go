@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,25 +19,29 @@ import (
 type failingImport struct {
 	*testStore
 	fails func(error) faultengine.Action
-	n     int
+	left  countdown
 }
+
+// countdown says which write fails, also to those that a delete goes on with in the background.
+type countdown struct{ atomic.Int64 }
+
+// hit is whether this is the write that was counted down to.
+func (c *countdown) hit() bool { return c.Load() > 0 && c.Add(-1) == 0 }
 
 func openFailingImport(t *testing.T, fails func(error) faultengine.Action, at int) (f *failingImport, failed bool) {
 	f = &failingImport{fails: fails}
 	f.testStore, _ = openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Write && f.n > 0 {
-			if f.n--; f.n == 0 {
-				return f.fails(nil)
-			}
+		if op.Kind == faultengine.Write && f.left.hit() {
+			return f.fails(nil)
 		}
 		return faultengine.Pass()
 	}, nil)
 	f.write("t", hostLabels(0), sample{f.now.Add(-50 * time.Hour).UnixMilli(), 1}) // So other windows are listed.
 	f.write("t", hostLabels(9), sample{f.now.Add(-26 * time.Hour).UnixMilli(), 1}) // So one of its slots has rollups.
 	require.NoError(t, f.SealAll(t.Context()))
-	f.n = at
+	f.left.Store(int64(at))
 	_, err := f.Import(t.Context(), "t", f.list())
-	f.n = 0
+	f.left.Store(0)
 	return f, err != nil
 }
 
@@ -110,7 +115,7 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 					require.NoError(t, err)
 				}
 				agree("after rollups were made")
-				f.n = 0
+				f.left.Store(0)
 				_, err = f.Import(t.Context(), "t", f.list())
 				require.NoError(t, err)
 				agree("after it was repeated")
@@ -129,21 +134,20 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 func TestDeleteOfAnImportAheadThatFailed(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)
-		n := 0
+		var left countdown
 		r := &clockRig{t: t, eng: faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Write && n > 0 {
-				if n--; n == 0 {
-					return faultengine.Fail(nil)
-				}
+			if op.Kind == faultengine.Write && left.hit() {
+				return faultengine.Fail(nil)
 			}
 			return faultengine.Pass()
 		})}
 		m := r.start(0)
 		var samples chunk.Samples
 		samples.AppendFloat(r.now().UnixMilli(), 0, 1)
-		n = at
+		left.Store(int64(at))
 		_, err := m.Import(t.Context(), "t", []ImportedSeries{{labels.FromStrings(labels.MetricName, "m"), &samples}})
-		n, failed = 0, err != nil
+		left.Store(0)
+		failed = err != nil
 		m.set(-60 * 24 * time.Hour)
 		r.pass(time.Minute)
 		require.ErrorIs(t, m.believed(), ErrClock)

@@ -15,12 +15,10 @@ import (
 func TestSealThatFailsAnywhere(t *testing.T) {
 	for at, failed := 1, true; failed; at++ {
 		require.Less(t, at, 100)
-		n := 0
+		var left countdown
 		ts, _ := openFaultyStore(t, func(op faultengine.Op) faultengine.Action {
-			if op.Kind == faultengine.Write && n > 0 {
-				if n--; n == 0 {
-					return faultengine.Fail(nil)
-				}
+			if op.Kind == faultengine.Write && left.hit() {
+				return faultengine.Fail(nil)
 			}
 			return faultengine.Pass()
 		}, func(o *Options) { o.seams.still = true })
@@ -30,9 +28,9 @@ func TestSealThatFailsAnywhere(t *testing.T) {
 		ts.write("default", jobLabels("web"), every(day(20), time.Minute, 30)...)
 		require.NoError(t, ts.SealAll(t.Context()))
 		ts.write("default", jobLabels("web"), every(day(3), time.Minute, 30)...) // Of another window at each resolution but one.
-		n = at
+		left.Store(int64(at))
 		failed = ts.SealAll(t.Context()) != nil
-		n = 0
+		left.Store(0)
 		require.NoError(t, ts.Store.Close())
 		var err error
 		ts.Store, err = Open(t.Context(), ts.eng, ts.opts)
