@@ -32,14 +32,20 @@ type gate struct {
 	texts   texts
 
 	mu      sync.Mutex
-	entered map[int][]share // by what Insert returned
+	entered map[int]entry // by what Insert returned
 	last    int
+}
+
+// entry is a query that has a place.
+type entry struct {
+	shares []share
+	stays  bool // until its stay ends
 }
 
 func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *gate {
 	places := max(1, maxConcurrency)
 	g := &gate{
-		limiter: limiter, entered: map[int][]share{},
+		limiter: limiter, entered: map[int]entry{},
 		queries: newTurns(places, max(1, places/4), places*waitingPerRunning),
 		workers: newTurns(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
 	}
@@ -69,21 +75,49 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.last++
-	g.entered[g.last] = shares
+	e := entry{shares: shares}
+	if s, ok := ctx.Value(stayKey{}).(*stay); ok && s.place == 0 {
+		s.place, e.stays = g.last, true
+	}
+	g.entered[g.last] = e
 	return g.last, nil
 }
 
 // notInserted is what Insert returns beside an error.
 const notInserted = -1
 
-// Delete implements promql.QueryTracker.
+// Delete implements promql.QueryTracker. A query that stays, see gate.stay, keeps its place.
 func (g *gate) Delete(inserted int) {
 	g.mu.Lock()
-	shares, ok := g.entered[inserted]
+	defer g.mu.Unlock()
+	if e, ok := g.entered[inserted]; ok && !e.stays {
+		g.leave(inserted, e)
+	}
+}
+
+// leave needs the lock.
+func (g *gate) leave(inserted int, e entry) {
 	delete(g.entered, inserted)
-	g.mu.Unlock()
-	if ok {
-		g.queries.leave(shares)
+	g.queries.leave(e.shares)
+}
+
+// stay is a place that outlasts Prometheus' evaluator, which gives it back before the answer is counted: whoever waited
+// would begin in between.
+type stay struct {
+	place int // 0: none was taken
+}
+
+type stayKey struct{}
+
+// stay returns a context whose query keeps the place that it takes until end is called.
+func (g *gate) stay(ctx context.Context) (_ context.Context, end func()) {
+	s := &stay{}
+	return context.WithValue(ctx, stayKey{}, s), func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if e, ok := g.entered[s.place]; ok {
+			g.leave(s.place, e)
+		}
 	}
 }
 

@@ -43,12 +43,10 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 		q.plan.ctx = ctx
 		defer q.plan.restore()
 	}
-	result := q.Query.Exec(ctx)
-	result.Err = ended(ctx, result.Err)
-	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
-		q.plan.answer.complete(result, q.Stats().Samples)
+	result := q.evaluate(ctx)
+	if q.unread != nil {
+		q.room(ctx, result)
 	}
-	q.answered(ctx, result)
 	short := w.missing()
 	if q.plan != nil {
 		short.merge(q.plan.short)
@@ -61,8 +59,22 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	return result
 }
 
-// answered counts the result, and waits until there is room for its text.
-func (q *query) answered(ctx context.Context, result *promengine.Result) {
+// evaluate returns the result, once it is counted. Until then it has the query's place: so no more answers than there are
+// places come to be beyond what may be unread.
+func (q *query) evaluate(ctx context.Context) *promengine.Result {
+	ctx, leave := q.engine.gate.stay(ctx)
+	defer leave()
+	result := q.Query.Exec(ctx)
+	result.Err = ended(ctx, result.Err)
+	if q.plan != nil && q.plan.answer != nil && result.Err == nil {
+		q.plan.answer.complete(result, q.Stats().Samples)
+	}
+	q.count(ctx, result)
+	return result
+}
+
+// count counts a result that isn't an error, unless it is too large.
+func (q *query) count(ctx context.Context, result *promengine.Result) {
 	if result.Err != nil {
 		return
 	}
@@ -72,6 +84,10 @@ func (q *query) answered(ctx context.Context, result *promengine.Result) {
 		return
 	}
 	q.unread = q.engine.gate.hold(ctx, bytes)
+}
+
+// room waits until there is room for the text of the answer.
+func (q *query) room(ctx context.Context, result *promengine.Result) {
 	if err := q.unread.room(ctx); err != nil {
 		q.unread.give()
 		*result = promengine.Result{Err: ended(ctx, err)}

@@ -1,0 +1,50 @@
+package promql
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Whoever waits for a place begins when the answer of whoever had it is counted: with one place there is one answer at
+// most beyond what may be unread, however many ask.
+func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
+	const rounds, queries = 50, 8
+	for range rounds {
+		o := DefaultOptions()
+		o.MaxConcurrency, o.UnreadBytes = 1, 1
+		e := NewEngine(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		answered, refused := make(chan struct{}, queries), make(chan struct{}, queries)
+		var all sync.WaitGroup
+		for range queries {
+			all.Go(func() {
+				q, err := e.NewRangeQuery(ctx, stuck{}, nil, `vector(1)`, time.Unix(0, 0), time.Unix(10_000, 0), time.Second)
+				if !assert.NoError(t, err) {
+					return
+				}
+				defer q.Close()
+				if q.Exec(ctx).Err != nil {
+					refused <- struct{}{}
+					return
+				}
+				answered <- struct{}{}
+				<-ctx.Done() // Nobody reads it.
+			})
+		}
+		<-answered
+		require.Eventually(t, func() bool { _, waiting := e.Queries(tenant.Default); return waiting == queries-1 }, time.Minute, time.Millisecond)
+		require.Empty(t, answered)
+		cancel()
+		all.Wait()
+		require.Len(t, refused, queries-1)
+		require.Zero(t, e.gate.queries.holding())
+		require.NoError(t, e.Close())
+	}
+}
