@@ -18,6 +18,8 @@ const (
 	cachedValues         // the values of a window's label, text
 	cachedCounts         // of what a window's series are made; text says of which
 	cachedIDs            // which series a window has
+	cachedWindows        // the windows of a tenant; the version is the engine's
+	cachedMarks          // the marks of a window; the version is the engine's
 )
 
 // cacheKey names something that was read of a tenant's sealed window.

@@ -140,6 +140,14 @@ type Row struct {
 	Value      []byte
 }
 
+// Versioned is implemented by engines whose rows change through them alone: no other process writes them, and none vanishes by
+// itself.
+type Versioned interface {
+	// Version returns a number of a partition of a table that is Remembered. As long as it returns the same one, what was
+	// scanned since it returned it first lacks no write that has returned, whatever that returned; ok is false if that isn't known.
+	Version(t *Table, partition Key) (version uint64, ok bool)
+}
+
 // Clock is implemented by engines on other machines, whose clock is not this process'.
 type Clock interface {
 	// Clock returns what time it is there.
