@@ -135,6 +135,19 @@ func (c *cache) look(key cacheKey, version uint64) (value cached, f *flight, min
 	return nil, f, true
 }
 
+// held returns what key names in this version of its window, if it is in memory.
+func (c *cache) held(key cacheKey, version uint64) (cached, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key]
+	if e == nil || e.Value.(*cacheEntry).version != version {
+		return nil, false
+	}
+	c.counts.hits++
+	c.recent.MoveToFront(e)
+	return e.Value.(*cacheEntry).value, true
+}
+
 func (c *cache) fly(f *flight, key flightKey, load func() (cached, error)) {
 	f.err = errLoadPanicked
 	defer func() {

@@ -256,11 +256,6 @@ func (s *Store) everyWindow(ctx context.Context, tenant string, first, last int6
 
 // windowsAround is windowsOf; missed, if set, is told of what can't be read.
 func (s *Store) windowsAround(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) (windows []int64, err error) {
-	if missed != nil {
-		if list, ok, err := s.recalledWindows(ctx, tenant); ok || err != nil {
-			return list.between(first, last), err
-		}
-	}
 	rows := engine.Range{
 		Table: engine.Windows, Partition: engine.Key{engine.Text(tenant)},
 		From: engine.Key{engine.Int(first)}, To: engine.Key{engine.Int(last)},

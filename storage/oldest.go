@@ -22,7 +22,7 @@ func (s *Store) SlotWidth(t int64) time.Duration {
 func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		windows, err := s.windowsOf(ctx, tenant, firstWindowOf(res), lastWindowOf(res))
+		windows, err := s.knownWindows(ctx, tenant, firstWindowOf(res), lastWindowOf(res), s.noteGap)
 		if err != nil {
 			return 0, err
 		}

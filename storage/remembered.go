@@ -66,6 +66,14 @@ func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.
 	return v, err == nil, err
 }
 
+// knownWindows is windowsAround for queries, which may remember. What removes rows, or says what stands there, reads them.
+func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) ([]int64, error) {
+	if list, ok, err := s.recalledWindows(ctx, tenant); ok || err != nil {
+		return list.between(first, last), err
+	}
+	return s.windowsAround(ctx, tenant, first, last, missed)
+}
+
 // recalledWindows returns the windows of a tenant, if they are remembered, or can be.
 func (s *Store) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
 	partition := engine.Key{engine.Text(tenant)}
@@ -81,6 +89,22 @@ func (s *Store) recalledWindows(ctx context.Context, tenant string) (listedWindo
 		return nil, false, err
 	}
 	return v.(listedWindows), true, nil
+}
+
+// heldMarks returns the marks of a window if they are in memory.
+func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
+	if s.versions == nil {
+		return nil, false
+	}
+	version, ok := s.versions.Version(engine.Sealed, sealedPartition(window, tenant))
+	if !ok {
+		return nil, false
+	}
+	v, ok := s.cache.held(cacheKey{kind: cachedMarks, window: window, tenant: tenant}, version)
+	if !ok {
+		return nil, false
+	}
+	return v.(*windowMarks), true
 }
 
 // recalledMarks returns the marks of a window, if they are remembered, or can be.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,4 +113,77 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 	require.Positive(t, counter.since(engine.Sealed), "a delete is in force")
 	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
 	has(2)
+}
+
+// What is remembered answers queries. Check, and what removes rows, read what stands there, and tell that it can't be read.
+func TestOnlyQueriesRemember(t *testing.T) {
+	t.Parallel()
+	ts, eng := openUnreadableStore(t, func(o *Options) { o.Retention = 24 * time.Hour })
+	at := ts.now.UnixMilli() - hourMS
+	ts.write("ann", upLabels, sample{at, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	count := func() (told int) {
+		list, err := ts.Select(t.Context(), Query{
+			Tenant: "ann", MinT: at - hourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))},
+			Warn: func(error) { told++ },
+		})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		return told
+	}
+	require.Zero(t, count())
+	for _, table := range []*engine.Table{engine.Windows, engine.Sealed} {
+		eng.table.Store(table)
+		require.Zero(t, count(), "%s is remembered", table)
+		stats, err := ts.Check(t.Context(), func(string) {})
+		require.NoError(t, err)
+		require.NotZero(t, stats.Problems, "Check reads %s", table)
+		_, err = ts.everyWindow(t.Context(), "ann", -allWindows, allWindows)
+		require.Equal(t, table == engine.Windows, err != nil, "%s: %v", table, err)
+	}
+	eng.table.Store(nil)
+}
+
+// underWay is an engine in which a write is under way as long as it is told.
+type underWay struct {
+	*memory.Engine
+	busy atomic.Bool
+}
+
+// Version implements engine.Versioned.
+func (u *underWay) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
+	version, ok := u.Engine.Version(t, partition)
+	return version, ok && !u.busy.Load()
+}
+
+// While a write is under way nothing is answered from memory, for others may have seen it and gone by it; and what is read then isn't
+// remembered.
+func TestNothingIsRememberedWhileWritesAreUnderWay(t *testing.T) {
+	t.Parallel()
+	eng := &underWay{Engine: memory.New()}
+	counter := countScans(eng)
+	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: counter}
+	ts.opts.Now = func() time.Time { return ts.now }
+	ts.opts.Partitions = 1
+	ts.open()
+	t.Cleanup(ts.close)
+	at := ts.now.UnixMilli() - 30*hourMS
+	ts.write("ann", upLabels, sample{at, 1})
+	require.NoError(t, ts.SealAll(t.Context()))
+	scans := func() int {
+		counter.since(engine.Windows)
+		counter.since(engine.Sealed)
+		list, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: at - hourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))}})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		return min(counter.since(engine.Windows), counter.since(engine.Sealed))
+	}
+	eng.busy.Store(true)
+	require.Positive(t, scans())
+	require.Positive(t, scans())
+	eng.busy.Store(false)
+	require.Positive(t, scans())
+	require.Zero(t, scans())
+	eng.busy.Store(true)
+	require.Positive(t, scans())
 }

@@ -38,7 +38,7 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 	if minT > r.maxT {
 		return nil, nil
 	}
-	list, err := r.s.windowsAround(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT), func(e *DamagedRowsError) {
+	list, err := r.s.knownWindows(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT), func(e *DamagedRowsError) {
 		r.s.noteGap(e)
 		r.tellGap(e)
 	})
@@ -46,17 +46,15 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 		return nil, err
 	}
 	found := make([]sealedWindow, len(list))
-	if r.s.versions != nil { // Most are remembered.
-		for i, window := range list {
-			if found[i], err = r.marks(ctx, window, p.slotOf(minT), p.slotOf(r.maxT)); err != nil {
-				return nil, err
-			}
-		}
-		return slices.DeleteFunc(found, func(w sealedWindow) bool { return w.version == 0 }), nil
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readWorkers)
 	for i, window := range list {
+		if len(r.deletes) == 0 {
+			if m, ok := r.s.heldMarks(r.tenant, window); ok {
+				found[i] = m.within(window, p.slotOf(minT), p.slotOf(r.maxT))
+				continue
+			}
+		}
 		g.Go(func() (err error) {
 			found[i], err = r.marks(ctx, window, p.slotOf(minT), p.slotOf(r.maxT))
 			return err
