@@ -60,6 +60,7 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 		require.Regexp(t, `cassia_remote_read_expanded_total [1-9]`, metrics)
 		x.infosAreThoseOf(t, read(x.whole))
 	})
+	t.Run("functions that would mislead", x.misleading)
 	t.Run("JSON API", x.plainJSON)
 	t.Run("rollup names and series", x.namesAndSeries)
 	for _, feature := range []string{"promql-delayed-name-removal", "use-start-timestamps"} {

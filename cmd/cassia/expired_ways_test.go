@@ -26,6 +26,27 @@ func (x *expired) infosAreThoseOf(t *testing.T, prometheus running) {
 	}
 }
 
+// misleading asks for what can't be computed from buckets: it is refused with the reason where samples are gone, and answered where they
+// are there.
+func (x *expired) misleading(t *testing.T) {
+	for _, function := range []string{"idelta(sn_sine[1h])", "double_exponential_smoothing(sn_sine[1h], 0.5, 0.5)", "ts_of_max_over_time(sn_sine[1h])", "max(ts_of_min_over_time(sn_sine[1h]))"} {
+		for _, tenant := range []string{"default", "ta|tb"} {
+			for zone, from := range x.zones {
+				got := x.aged.over(t, tenant, function, from, 5*time.Minute)
+				if zone == "raw" {
+					want := x.whole.over(t, tenant, function, from, 5*time.Minute)
+					require.Equal(t, want, got, "%s of %s", function, tenant)
+					require.Equal(t, http.StatusOK, got.code)
+					continue
+				}
+				require.Equal(t, http.StatusUnprocessableEntity, got.code, "%s of %s", function, tenant)
+				require.Contains(t, got.err, "raw samples are gone before", "%s of %s", function, tenant)
+				require.Contains(t, got.err, strings.TrimPrefix(strings.Split(function, "(sn_sine")[0], "max("))
+			}
+		}
+	}
+}
+
 // federated scrapes the newest samples of series that have ended where samples are gone.
 func (x *expired) federated(t *testing.T) {
 	x.restart(t, "", "--query.lookback-delta=10d")
