@@ -10,11 +10,17 @@ const (
 	manyChunks = 24
 )
 
+// fewSlots is how many slots a single window may touch to be read raw: to find out where buckets are takes longer.
+const fewSlots = 2
+
 // cheapest returns the way to an exact answer that decodes the least, and how many raw chunks a series it reads.
 // kept isn't empty.
 func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best segment, chunks int) {
 	covered := c.slotsCovered(from, to)
 	best, chunks = c.segment(rollup.Raw, onEdges, from, to), covered
+	if to-from == 1 && covered <= fewSlots {
+		return best, chunks
+	}
 	least := int64(covered) * rawChunkSamples
 	for _, res := range kept {
 		buckets := int64(covered) * (c.Slot / res.Width())

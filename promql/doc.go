@@ -44,47 +44,53 @@
 //
 // # Functions over rollups
 //
-// A function that is exact from buckets has raw's answer where the edges of its windows are edges of buckets, or
-// where raw samples are there for the ragged ends. Once they are gone, windows move to the nearest buckets, and
-// one info a query says so; what grows with a window's length is scaled where that had to be widened.
+// A function that is exact from buckets has raw's answer (to 1e-12) where the edges of its windows are edges of buckets, or
+// where raw samples are there for the ragged ends. Where those are gone, the buckets at the ends are cut as the samples that
+// are made of them say: one info a query tells it, and the answer is off by at most what is in these buckets: values between
+// their least and greatest, their number, their increase. The rest is the same.
+//
+// Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
+// least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). What is computed from them,
+// instead of from buckets, is told in the same info: the functions below that buckets don't know, and what the evaluator computes
+// by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote read). Over
+// whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and where samples
+// came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the values of made
+// samples: the last of a bucket where it asks at the bucket's end.
 //
 // Only samples can tell of a bucket in which floats and histograms mix, or whose histograms changed their bounds or
-// are gauges; and min, max, sum, avg and delta of histograms. Once raw is gone there is no value, and the info says so.
-//
-// Samples made of buckets are as many as there were, with the same first, last, least, greatest and sum in each bucket, and
-// for counters the same increase and resets (see rollup.Expander). So is all that the evaluator computes by itself.
+// are gauges. Once raw is gone there is no value for what they would have to tell, and the info says so.
 //
 //	function                       from buckets  where raw samples are gone
-//	(an instant selector)          exact         nearest, with an info
-//	absent                         -             approximate, with an info: from samples made of buckets
-//	absent_over_time               -             approximate, with an info: from samples made of buckets
-//	avg_over_time                  exact         nearest, with an info
-//	changes                        exact         nearest, with an info
-//	count_over_time                exact         nearest, with an info
-//	delta                          exact         nearest, with an info
-//	deriv                          -             approximate, with an info: from samples made of buckets
+//	(an instant selector)          exact         exact on buckets, else cut
+//	absent                         -             approximate: there is a series where made samples are
+//	absent_over_time               -             approximate: there is a series where made samples are
+//	avg_over_time                  exact         exact on buckets, else cut
+//	changes                        exact         exact on buckets, else cut
+//	count_over_time                exact         exact on buckets, else cut
+//	delta                          exact         exact on buckets, else cut
+//	deriv                          -             approximate: a line through made samples
 //	double_exponential_smoothing   -             refused: smooths from sample to sample
-//	first_over_time                exact         nearest, with an info
+//	first_over_time                exact         exact on buckets, else cut
 //	idelta                         -             refused: the last two samples aren't kept
-//	increase                       exact         nearest, with an info
-//	info                           -             approximate, with an info: from samples made of buckets
-//	irate                          -             approximate, with an info: from samples made of buckets
-//	last_over_time                 exact         nearest, with an info
-//	mad_over_time                  -             approximate, with an info: from samples made of buckets
-//	max_over_time                  exact         nearest, with an info
-//	min_over_time                  exact         nearest, with an info
-//	predict_linear                 -             approximate, with an info: from samples made of buckets
-//	present_over_time              exact         nearest, with an info
-//	quantile_over_time             -             approximate, with an info: from samples made of buckets
-//	rate                           exact         nearest, with an info
-//	resets                         exact         nearest, with an info
-//	start_timestamp                -             approximate, with an info: from samples made of buckets
-//	stddev_over_time               -             approximate, with an info: from samples made of buckets
-//	stdvar_over_time               -             approximate, with an info: from samples made of buckets
-//	sum_over_time                  exact         nearest, with an info
-//	timestamp                      -             approximate, with an info: from samples made of buckets
-//	ts_of_first_over_time          exact         nearest, with an info
-//	ts_of_last_over_time           exact         nearest, with an info
+//	increase                       exact         exact on buckets, else cut
+//	info                           -             approximate: as its argument
+//	irate                          -             approximate: the slope of made samples, about a bucket's average
+//	last_over_time                 exact         exact on buckets, else cut
+//	mad_over_time                  -             approximate: of made samples: off by what a bucket spreads at most
+//	max_over_time                  exact         exact on buckets, else cut
+//	min_over_time                  exact         exact on buckets, else cut
+//	predict_linear                 -             approximate: a line through made samples
+//	present_over_time              exact         exact on buckets, else cut
+//	quantile_over_time             -             approximate: of made samples: off by what a bucket spreads at most
+//	rate                           exact         exact on buckets, else cut
+//	resets                         exact         exact on buckets, else cut
+//	start_timestamp                -             approximate: made samples have none
+//	stddev_over_time               -             approximate: of made samples: off by what a bucket spreads at most
+//	stdvar_over_time               -             approximate: of made samples, as stddev_over_time
+//	sum_over_time                  exact         exact on buckets, else cut
+//	timestamp                      -             approximate: made samples are evenly spaced in a bucket
+//	ts_of_first_over_time          exact         exact on buckets, else cut
+//	ts_of_last_over_time           exact         exact on buckets, else cut
 //	ts_of_max_over_time            -             refused: a bucket doesn't know when
 //	ts_of_min_over_time            -             refused: a bucket doesn't know when
 //

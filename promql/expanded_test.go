@@ -161,6 +161,10 @@ func TestAnswersPastThePlannerWhereRawIsGone(t *testing.T) {
 			_, notes := a.points(t, e, a.aged, ctx, "stddev_over_time(sine[1h])", a.now.Add(-8*24*time.Hour), a.now.Add(-8*24*time.Hour), time.Hour)
 			require.Len(t, notes, 1, "what is approximate is told")
 			require.ErrorContains(t, notes[0], "samples made of buckets")
+			for _, query := range []string{"stddev_over_time(sine[5m])", "sine", "count(info(sine))", "double_exponential_smoothing(sine[5m], 0.5, 0.5)"} {
+				_, notes = a.points(t, e, a.aged, ctx, query, a.now.Add(-48*time.Hour+5*time.Minute), a.now, time.Hour)
+				require.Empty(t, notes, "%s: all samples of the windows are there, only those before the first are gone", query)
+			}
 		})
 	}
 }

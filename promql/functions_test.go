@@ -18,6 +18,9 @@ var rewriteDoc = flag.Bool("rewrite", false, "write the table of functions into 
 const (
 	docTableBegin = "// # Functions over rollups\n"
 	docTableEnd   = "package promql\n"
+
+	readmeTableBegin = "<!-- functions -->"
+	readmeTableEnd   = "<!-- end of functions -->"
 )
 
 // docTable renders functions, and the names of all others that the parser knows, as a part of a package comment.
@@ -26,15 +29,21 @@ func docTable() string {
 	b.WriteString(docTableBegin)
 	for _, line := range []string{
 		"",
-		"A function that is exact from buckets has raw's answer where the edges of its windows are edges of buckets, or",
-		"where raw samples are there for the ragged ends. Once they are gone, windows move to the nearest buckets, and",
-		"one info a query says so; what grows with a window's length is scaled where that had to be widened.",
+		"A function that is exact from buckets has raw's answer (to 1e-12) where the edges of its windows are edges of buckets, or",
+		"where raw samples are there for the ragged ends. Where those are gone, the buckets at the ends are cut as the samples that",
+		"are made of them say: one info a query tells it, and the answer is off by at most what is in these buckets: values between",
+		"their least and greatest, their number, their increase. The rest is the same.",
+		"",
+		"Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,",
+		"least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). What is computed from them,",
+		"instead of from buckets, is told in the same info: the functions below that buckets don't know, and what the evaluator computes",
+		"by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote read). Over",
+		"whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and where samples",
+		"came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the values of made",
+		"samples: the last of a bucket where it asks at the bucket's end.",
 		"",
 		"Only samples can tell of a bucket in which floats and histograms mix, or whose histograms changed their bounds or",
-		"are gauges; and min, max, sum, avg and delta of histograms. Once raw is gone there is no value, and the info says so.",
-		"",
-		"Samples made of buckets are as many as there were, with the same first, last, least, greatest and sum in each bucket, and",
-		"for counters the same increase and resets (see rollup.Expander). So is all that the evaluator computes by itself.",
+		"are gauges. Once raw is gone there is no value for what they would have to tell, and the info says so.",
 		"",
 	} {
 		b.WriteString(strings.TrimRight("// "+line, " ") + "\n")
@@ -66,6 +75,54 @@ func docTable() string {
 // otherFunctions returns the parser's functions that aren't in functions.
 func otherFunctions() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool { return functionOf(name) != nil })
+}
+
+// readmeTable renders functions as the README has them.
+func readmeTable() string {
+	var b strings.Builder
+	b.WriteString(readmeTableBegin + "\n| function | once raw samples have expired (until then all have their answers) |\n|---|---|\n")
+	rows := map[string][]string{}
+	var order []string
+	for _, f := range functions {
+		var how string
+		switch f.withoutRaw {
+		case cut:
+			how = "exact (to 1e-12) where windows lie on buckets; else off by at most what is in the buckets at the window's ends, with an info"
+		case approximated:
+			how = "approximate, with an info: " + f.why
+		default:
+			how = "refused: " + f.why
+		}
+		name := "`" + f.name + "`"
+		if f.name == "" {
+			name = "a plain selector"
+		}
+		if rows[how] == nil {
+			order = append(order, how)
+		}
+		rows[how] = append(rows[how], name)
+	}
+	for _, how := range order {
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(rows[how], ", "), how)
+	}
+	b.WriteString("| all others | as what they take |\n" + readmeTableEnd)
+	return b.String()
+}
+
+// The table in the README is that of functions, too.
+func TestFunctionsInReadme(t *testing.T) {
+	content, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(content), readmeTableBegin)
+	require.True(t, ok, "the README has no %s", readmeTableBegin)
+	_, after, ok := strings.Cut(rest, readmeTableEnd)
+	require.True(t, ok)
+	want := before + readmeTable() + after
+	if *rewriteDoc {
+		require.NoError(t, os.WriteFile("../README.md", []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, want, string(content), "run this test with -rewrite")
 }
 
 func wrapped(words []string, width int) (lines []string) {
@@ -111,7 +168,7 @@ func TestFunctionsAreComplete(t *testing.T) {
 		if f.name != "" {
 			require.Contains(t, parser.Functions, f.name)
 		}
-		require.Equal(t, f.over != nil, f.withoutRaw == nearest, "%s: buckets answer it, or they don't", f.name)
+		require.Equal(t, f.over != nil, f.withoutRaw == cut, "%s: buckets answer it, or they don't", f.name)
 		if f.over == nil {
 			require.NotEmpty(t, f.why, "%s: say why", f.name)
 			require.Zero(t, columnsOf(f.name))

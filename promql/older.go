@@ -87,8 +87,9 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 	into.AppendAll(&x.samples)
 }
 
-// selectAll finds the series of a query, with those of times whose raw samples are gone, and tells where they are from.
-func (r *reader) selectAll(ctx context.Context, q storage.Query, function string) ([]sourceSeries, []SegmentStats, error) {
+// selectAll finds the series of a query, with those of times whose raw samples are gone, and tells where they are from. What lies
+// before asked, milliseconds, is context: it makes nothing of the answer, so nothing is told of it.
+func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, function string) ([]sourceSeries, []SegmentStats, error) {
 	raw, err := r.store.Select(ctx, q)
 	if err != nil {
 		return nil, nil, err
@@ -120,8 +121,10 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 		}
 		if len(list) > 0 {
 			segments = append(segments, segmentOf(older, len(list)))
-			segments[len(segments)-1].Approximate = true
-			lacks.merge(shortfall{From: max(older.MinT, 0), To: older.MaxT, Raw: horizon, Widest: older.Resolution, Approximated: true})
+			if older.MaxT >= asked {
+				segments[len(segments)-1].Approximate = true
+				lacks.merge(shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon, Widest: older.Resolution, Approximated: true})
+			}
 		}
 		for _, s := range list {
 			key = s.Labels.Bytes(key)
@@ -138,7 +141,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, function string
 		segments = append(segments, rawSegment(q, horizon, len(raw)))
 	}
 	if !lacks.lacks() {
-		return series, segments, nil
+		return inOrderOf(q, series), segments, nil
 	}
 	if err := mayMake(ctx, function, horizon); err != nil {
 		return nil, nil, err

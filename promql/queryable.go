@@ -151,20 +151,21 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 			return nil, err
 		}
 	}
-	series, err := r.selected(ctx, query, hints)
+	series, err := r.selected(ctx, query, mint, hints)
 	if err == nil {
 		err = use.Series(len(series))
 	}
 	return series, err
 }
 
-// selected finds the series of a query, or of the rollup that it names, and tells what they are read from.
-func (r *reader) selected(ctx context.Context, q storage.Query, hints *promstorage.SelectHints) (series []sourceSeries, err error) {
+// selected finds the series of a query, or of the rollup that it names, and tells what they are read from. Its answer is of the times
+// from asked on.
+func (r *reader) selected(ctx context.Context, q storage.Query, asked int64, hints *promstorage.SelectHints) (series []sourceSeries, err error) {
 	var read []SegmentStats
 	if q.LabelsOnly {
 		series, err = r.selectLabels(ctx, q)
 	} else {
-		series, read, err = r.selectAll(ctx, q, functionIn(hints))
+		series, read, err = r.selectAll(ctx, q, asked, functionIn(hints))
 	}
 	if err != nil {
 		return nil, err

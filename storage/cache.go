@@ -18,6 +18,8 @@ const (
 	cachedValues         // the values of a window's label, text
 	cachedCounts         // of what a window's series are made; text says of which
 	cachedIDs            // which series a window has
+	cachedWindows        // the windows of a tenant; the version is the engine's
+	cachedMarks          // the marks of a window; the version is the engine's
 )
 
 // cacheKey names something that was read of a tenant's sealed window.
@@ -131,6 +133,19 @@ func (c *cache) look(key cacheKey, version uint64) (value cached, f *flight, min
 	f = &flight{done: make(chan struct{})}
 	c.flights[flightKey{key, version}] = f
 	return nil, f, true
+}
+
+// held returns what key names in this version of its window, if it is in memory.
+func (c *cache) held(key cacheKey, version uint64) (cached, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key]
+	if e == nil || e.Value.(*cacheEntry).version != version {
+		return nil, false
+	}
+	c.counts.hits++
+	c.recent.MoveToFront(e)
+	return e.Value.(*cacheEntry).value, true
 }
 
 func (c *cache) fly(f *flight, key flightKey, load func() (cached, error)) {

@@ -36,6 +36,11 @@ func (u *unreadable) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 	}
 }
 
+// Version implements engine.Versioned.
+func (u *unreadable) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
+	return u.Engine.(engine.Versioned).Version(t, partition)
+}
+
 func openUnreadableStore(t *testing.T, change func(*Options)) (*testStore, *unreadable) {
 	ts := &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	ts.opts.Now = func() time.Time { return ts.now }

@@ -263,9 +263,14 @@ func (s *Store) windowsAround(ctx context.Context, tenant string, first, last in
 	if missed != nil {
 		rows.Damaged = func(d engine.Damage) { missed(s.gapOf(&rows, d)) }
 	}
+	return s.scanWindows(ctx, rows)
+}
+
+// scanWindows returns those of the rows that say that a window is listed.
+func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []int64, err error) {
 	for row, err := range s.eng.Scan(ctx, rows) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: listing windows of %q: %w", tenant, err)
+			return nil, fmt.Errorf("storage: listing windows of %q: %w", rows.Partition[0].Text, err)
 		}
 		if parseListing(row.Value).counts() {
 			windows = append(windows, row.Clustering[0].Int)

@@ -22,7 +22,7 @@ func (s *Store) SlotWidth(t int64) time.Duration {
 func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		windows, err := s.windowsOf(ctx, tenant, firstWindowOf(res), lastWindowOf(res))
+		windows, err := s.knownWindows(ctx, tenant, firstWindowOf(res), lastWindowOf(res), s.noteGap)
 		if err != nil {
 			return 0, err
 		}
@@ -42,6 +42,12 @@ func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
 
 // firstSlot returns the first sealed slot of a window.
 func (s *Store) firstSlot(ctx context.Context, tenant string, window int64) (slot int64, ok bool, err error) {
+	if m, ok, err := s.recalledMarks(ctx, tenant, window); ok || err != nil {
+		if err != nil || len(m.slots) == 0 {
+			return 0, false, err
+		}
+		return m.slots[0], true, nil
+	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{
 		Table: engine.Sealed, Partition: sealedPartition(window, tenant), KeysOnly: true, Limit: 1,
 	}) {

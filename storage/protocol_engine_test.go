@@ -50,6 +50,15 @@ func (e unclosed) ExpiresRows() bool {
 	return ok && x.ExpiresRows()
 }
 
+// Version implements engine.Versioned, where the engine does.
+func (e unclosed) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
+	v, ok := e.Engine.(engine.Versioned)
+	if !ok {
+		return 0, false
+	}
+	return v.Version(t, partition)
+}
+
 func (d *memoryDisk) open() (engine.Engine, error) { return unclosed{d.inner}, nil }
 func (d *memoryDisk) powerCut(int)                 {}
 
@@ -272,6 +281,14 @@ func (e *stepEngine) enter(write bool) (last bool, err error) {
 		return false, errDead
 	}
 	return last, nil
+}
+
+// Version implements engine.Versioned. Where several processes share an engine, nobody knows who writes.
+func (e *stepEngine) Version(t *engine.Table, partition engine.Key) (uint64, bool) {
+	if e.shared {
+		return 0, false
+	}
+	return e.inner.Version(t, partition)
 }
 
 func (e *stepEngine) Write(ctx context.Context, batches []engine.Batch) (first error) {

@@ -38,7 +38,7 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 	if minT > r.maxT {
 		return nil, nil
 	}
-	list, err := r.s.windowsAround(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT), func(e *DamagedRowsError) {
+	list, err := r.s.knownWindows(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT), func(e *DamagedRowsError) {
 		r.s.noteGap(e)
 		r.tellGap(e)
 	})
@@ -49,6 +49,12 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readWorkers)
 	for i, window := range list {
+		if len(r.deletes) == 0 {
+			if m, ok := r.s.heldMarks(r.tenant, window); ok {
+				found[i] = m.within(window, p.slotOf(minT), p.slotOf(r.maxT))
+				continue
+			}
+		}
 		g.Go(func() (err error) {
 			found[i], err = r.marks(ctx, window, p.slotOf(minT), p.slotOf(r.maxT))
 			return err
@@ -60,41 +66,64 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 	return slices.DeleteFunc(found, func(w sealedWindow) bool { return w.version == 0 }), nil
 }
 
-// marks reads a window's marks; its version is 0 if there are none.
+// marks finds a window's marks; its version is 0 if there are none.
 func (r *request) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
-	w := sealedWindow{window: window}
-	h, ofSlot := xxhash.New(), xxhash.New()
-	var buf []byte
-	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
-		slot := row.Clustering[0].Int
-		buf = binary.LittleEndian.AppendUint64(buf[:0], uint64(slot))
-		buf = binary.LittleEndian.AppendUint64(buf, uint64(row.Clustering[1].Int))
-		buf = append(buf, row.Clustering[2].Text...)
-		_, _ = h.Write(buf)
-		w.version = 1
-		if len(r.deletes) > 0 && r.deletes.has(row.Clustering[2].Text) {
-			if w.cleared == nil {
-				w.cleared = map[markAt]bool{}
+	if len(r.deletes) == 0 { // Else it matters which marks these are.
+		if m, ok, err := r.s.recalledMarks(ctx, r.tenant, window); ok || err != nil {
+			if err != nil {
+				return sealedWindow{}, err
 			}
-			w.cleared[markAt{slot, int(row.Clustering[1].Int), strings.Clone(row.Clustering[2].Text)}] = true
+			return m.within(window, minSlot, maxSlot), nil
 		}
-		if slot < minSlot || slot > maxSlot {
-			return nil
+	}
+	m, cleared := marksReader{}, map[markAt]bool(nil)
+	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
+		if id := row.Clustering[2].Text; len(r.deletes) > 0 && r.deletes.has(id) {
+			if cleared == nil {
+				cleared = map[markAt]bool{}
+			}
+			cleared[markAt{row.Clustering[0].Int, int(row.Clustering[1].Int), strings.Clone(id)}] = true
 		}
-		n := len(w.slots)
-		if n == 0 || w.slots[n-1] != slot {
-			ofSlot.Reset()
-			w.slots, w.sums = append(w.slots, slot), append(w.sums, 0)
-			n++
-		}
-		_, _ = ofSlot.Write(buf)
-		w.sums[n-1] = ofSlot.Sum64()
+		m.add(row)
 		return nil
 	})
-	if w.version != 0 {
-		w.version = max(1, h.Sum64())
-	}
+	w := m.marks().within(window, minSlot, maxSlot)
+	w.cleared = cleared
 	return w, err
+}
+
+// marksReader makes marks of rows.
+type marksReader struct {
+	windowMarks
+	all, ofSlot xxhash.Digest
+	buf         []byte
+}
+
+func (m *marksReader) add(row engine.Row) {
+	slot := row.Clustering[0].Int
+	m.buf = binary.LittleEndian.AppendUint64(m.buf[:0], uint64(slot))
+	m.buf = binary.LittleEndian.AppendUint64(m.buf, uint64(row.Clustering[1].Int))
+	m.buf = append(m.buf, row.Clustering[2].Text...)
+	n := len(m.slots)
+	if n == 0 {
+		m.all.Reset()
+	}
+	_, _ = m.all.Write(m.buf)
+	if n == 0 || m.slots[n-1] != slot {
+		m.ofSlot.Reset()
+		m.slots, m.sums = append(m.slots, slot), append(m.sums, 0)
+		n++
+	}
+	_, _ = m.ofSlot.Write(m.buf)
+	m.sums[n-1] = m.ofSlot.Sum64()
+}
+
+// marks returns what was read.
+func (m *marksReader) marks() *windowMarks {
+	if len(m.slots) > 0 {
+		m.version = max(1, m.all.Sum64())
+	}
+	return &windowMarks{version: m.version, slots: m.slots, sums: m.sums}
 }
 
 // sealedMetric is a metric of a window.

@@ -180,6 +180,8 @@ type Store struct {
 	// classes say how long what is kept.
 	classes *classes
 	eng     engine.Engine
+	// versions say whether what was read still stands; nil: nobody knows.
+	versions engine.Versioned
 	// writer is this process' name in the stage, new at every start.
 	writer  string
 	created time.Time
@@ -246,6 +248,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head.classOf = s.classes.of
+	s.versions, _ = engine.As[engine.Versioned](eng)
 	if e, ok := engine.As[expirer](eng); ok {
 		s.expiring = e.ExpiresRows()
 	}

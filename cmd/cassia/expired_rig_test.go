@@ -39,9 +39,9 @@ func newExpired(t *testing.T, feature string) *expired {
 	}}
 	for _, dir := range []string{x.wholeDir, x.agedDir} {
 		r := startServe(t, "--storage.path="+dir, "--storage.partitions=1", "--retention.raw=0")
-		for _, from := range x.zones {
+		for zone, from := range x.zones {
 			for _, tenant := range []string{"default", "ta", "tb"} {
-				r.writeExpired(t, tenant, from.Add(-4*time.Hour), from.Add(8*time.Hour))
+				r.writeExpired(t, tenant, "zone_"+zone, from.Add(-4*time.Hour), from.Add(8*time.Hour))
 			}
 		}
 		code, text := r.post(t, "/-/seal", nil)
@@ -55,8 +55,8 @@ func newExpired(t *testing.T, feature string) *expired {
 // expiredFeatures are always enabled.
 const expiredFeatures = "promql-experimental-functions,promql-extended-range-selectors"
 
-// restart starts both anew, with another feature.
-func (x *expired) restart(t *testing.T, feature string) {
+// restart starts both anew, with another feature, and other flags.
+func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	t.Helper()
 	for _, r := range []running{x.whole, x.aged} {
 		if r.stop != nil {
@@ -64,8 +64,9 @@ func (x *expired) restart(t *testing.T, feature string) {
 		}
 	}
 	features := "--enable-feature=" + strings.TrimSuffix(expiredFeatures+","+feature, ",")
-	x.whole = startServe(t, "--storage.path="+x.wholeDir, "--retention.raw=0", "--tenants.federation", features)
-	x.aged = startServe(t, append([]string{"--storage.path=" + x.agedDir, "--tenants.federation", features}, expiredFlags...)...)
+	flags = append([]string{"--tenants.federation", features}, flags...)
+	x.whole = startServe(t, append([]string{"--storage.path=" + x.wholeDir, "--retention.raw=0"}, flags...)...)
+	x.aged = startServe(t, append(append([]string{"--storage.path=" + x.agedDir}, flags...), expiredFlags...)...)
 	for _, r := range []running{x.whole, x.aged} {
 		require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
 	}
@@ -77,8 +78,8 @@ func (x *expired) restart(t *testing.T, feature string) {
 }
 
 // writeExpired writes the series of a tenant: a gauge, a counter of constant rate with resets, one of bursts, and a native
-// histogram.
-func (r running) writeExpired(t *testing.T, tenant string, from, to time.Time) {
+// histogram; and a gauge of another name.
+func (r running) writeExpired(t *testing.T, tenant, name string, from, to time.Time) {
 	t.Helper()
 	request := &prompb.WriteRequest{}
 	series := func(name string) *prompb.TimeSeries {
@@ -90,6 +91,7 @@ func (r running) writeExpired(t *testing.T, tenant string, from, to time.Time) {
 		"c":       func(s float64) float64 { return 2 * math.Mod(s, 7*3600+120) },
 		"bursty":  func(s float64) float64 { return 100 * math.Floor(s/1020) },
 	}
+	floats[name] = floats["sn_sine"]
 	for name, value := range floats {
 		s := series(name)
 		for at := from.Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {

@@ -57,8 +57,10 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 		}
 		planner.same(t, x.answersOn(t, read(x.whole), read(x.aged), "", false))
 		_, metrics := x.aged.get(t, "/metrics")
-		require.Contains(t, metrics, "cassia_remote_read_expanded_total")
+		require.Regexp(t, `cassia_remote_read_expanded_total [1-9]`, metrics)
+		x.infosAreThoseOf(t, read(x.whole))
 	})
+	t.Run("functions that would mislead", x.misleading)
 	t.Run("JSON API", x.plainJSON)
 	t.Run("rollup names and series", x.namesAndSeries)
 	for _, feature := range []string{"promql-delayed-name-removal", "use-start-timestamps"} {
@@ -67,6 +69,8 @@ func TestExpiredHistoryOnEveryWay(t *testing.T) {
 			planner.same(t, x.answersOn(t, x.whole, x.aged, "default", true))
 		})
 	}
+	t.Run("federate", x.federated)
+	t.Run("remote read that is refused", x.refused)
 	t.Run("export", x.exported)
 }
 
@@ -115,6 +119,9 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 			if told && c.off > 1e-9 {
 				require.Contains(t, strings.Join(got.infos, "\n"), "raw samples before", "%s, %s: %v", query, zone, c)
 				require.Contains(t, got.resolution, "approximate", "%s, %s", query, zone)
+			}
+			if strings.Contains(query, "timestamp(") {
+				require.Less(t, c.off, 1e-12, "%s, %s: %v", query, zone, c)
 			}
 			if !fars[query[len("max without (__tenant_id__) ("):len(query)-1]] {
 				require.Less(t, c.off, 0.05, "%s, %s: %v", query, zone, c)

@@ -21,7 +21,7 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 		w := r.do(httptest.NewRequest(http.MethodGet, Prefix+path+"?"+params.Encode(), nil))
 		return w
 	}
-	query := url.Values{"query": {"max_over_time(m[5m])"}, "time": {"300"}}
+	query := url.Values{"query": {"max_over_time(m[5h])"}, "time": {"300"}}
 	with := func(more ...string) url.Values {
 		v := url.Values{}
 		for k, list := range query {
@@ -43,9 +43,9 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 		{with("max_source_resolution", "5m"), "5m"},
 		{with("max_source_resolution", "auto"), "5m"},
 		{with("time", "301"), "raw"},
-		{with("resolution", "1h"), "1h widened"},
+		{with("resolution", "1h"), "1h snapped"},
 		{with("query", "1"), ""},
-		{with("query", "m + max_over_time(m[5m])", "resolution", "raw"), "raw"},
+		{with("query", "m + max_over_time(m[5h])", "resolution", "raw"), "raw"},
 	} {
 		w := ask("/query", c.params)
 		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
@@ -56,9 +56,9 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 		# TYPE cassia_query_answers_total counter
 		cassia_query_answers_total{edges="exact",resolution="5m"} 4
 		cassia_query_answers_total{edges="exact",resolution="raw"} 4
-		cassia_query_answers_total{edges="widened",resolution="1h"} 1
+		cassia_query_answers_total{edges="snapped",resolution="1h"} 1
 	`), "cassia_query_answers_total"))
-	w := ask("/query_range", url.Values{"query": {"sum(max_over_time(m[5m]))"}, "start": {"0"}, "end": {"300"}, "step": {"300"}, "stats": {"all"}})
+	w := ask("/query_range", url.Values{"query": {"sum(max_over_time(m[5h]))"}, "start": {"0"}, "end": {"300"}, "step": {"300"}, "stats": {"all"}})
 	require.Equal(t, "5m", w.Header().Get(ResolutionHeader))
 	var body struct {
 		Data struct {
@@ -77,7 +77,7 @@ func TestQueriesTellFromWhatTheyWereAnswered(t *testing.T) {
 	require.NotEmpty(t, body.Data.Stats.Samples)
 	require.Len(t, body.Data.Stats.Parts, 1)
 	p := body.Data.Stats.Parts[0]
-	require.Equal(t, "sum(max_over_time(m[5m]))", p.Expr)
+	require.Equal(t, "sum(max_over_time(m[5h]))", p.Expr)
 	require.Equal(t, 2, p.Series)
 	require.Equal(t, 4, p.Samples, "buckets")
 	require.Equal(t, "5m", p.Segments[0].Resolution)

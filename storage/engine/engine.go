@@ -140,6 +140,15 @@ type Row struct {
 	Value      []byte
 }
 
+// Versioned is implemented by engines whose rows change through them alone: no other process writes them, and none vanishes by
+// itself.
+type Versioned interface {
+	// Version returns a number of a partition of a table that is Remembered. Where it returns the same one again, what was
+	// scanned since it returned it first is what a scan would find now: no write was applied meanwhile, wholly or in part, whether its
+	// caller waited for it or not. ok is false if that isn't known, as while a write is under way.
+	Version(t *Table, partition Key) (version uint64, ok bool)
+}
+
 // Clock is implemented by engines on other machines, whose clock is not this process'.
 type Clock interface {
 	// Clock returns what time it is there.

@@ -42,6 +42,8 @@ type Table struct {
 	Converging bool
 	// Conditional says that the table's rows are written by CompareAndSet only.
 	Conditional bool
+	// Remembered says that readers remember what stands in a partition: see Versioned.
+	Remembered bool
 }
 
 func (t *Table) String() string { return t.Name }

@@ -39,7 +39,7 @@ var (
 		Partition:  []Field{{"partition", KindInt}},
 		Clustering: []Field{{"what", KindText}}}
 	// Sealed holds one row a seal: a cached window is valid while the set of its rows is the same.
-	Sealed = &Table{ID: 4, Name: "sealed",
+	Sealed = &Table{ID: 4, Name: "sealed", Remembered: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}, {"id", KindID}}}
 	// Raw holds labels (KindLabels) and chunks (KindChunk) of a metric's series.
@@ -63,7 +63,7 @@ var (
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindText}}}
 	// Windows lists the windows in which a tenant has rows.
-	Windows = &Table{ID: 13, Name: "windows",
+	Windows = &Table{ID: 13, Name: "windows", Remembered: true,
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"window", KindInt}}}
 	// Tenants lists who has rows, in list 0, and who ever deleted series, in list 1.

@@ -72,6 +72,7 @@ type Engine struct {
 	exciser   *exciser
 	gate      gate // before slots of the stage
 	ledger    *ledger
+	versions  versions
 
 	damaged      damaged
 	tableOptions sstable.ReaderOptions
@@ -79,6 +80,7 @@ type Engine struct {
 
 var (
 	_ engine.Engine        = (*Engine)(nil)
+	_ engine.Versioned     = (*Engine)(nil)
 	_ prometheus.Collector = (*Engine)(nil)
 )
 

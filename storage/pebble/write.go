@@ -50,19 +50,10 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		e.gate.leave(slots)
 		e.release()
 	}
+	touched := e.versions.touched(batches)
 	return e.commit(ctx, "write", done, func() error {
-		for i, b := range commits {
-			// The log is one sequence: syncing its end syncs what came before.
-			sync := pebbledb.NoSync
-			if i == len(commits)-1 {
-				sync = pebbledb.Sync
-			}
-			if err := e.db.Apply(b, sync); err != nil {
-				return err
-			}
-			if err := b.Close(); err != nil {
-				return err
-			}
+		if err := counting(touched, func() error { return e.apply(commits) }); err != nil {
+			return err
 		}
 		for _, prefix := range deleted {
 			if prefix[0] != engine.Stage.ID || !e.exciser.deleted(prefix) {
@@ -71,6 +62,24 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		}
 		return nil
 	})
+}
+
+// apply applies batches of Pebble's, one after the other, and syncs them.
+func (e *Engine) apply(commits []*pebbledb.Batch) error {
+	for i, b := range commits {
+		// The log is one sequence: syncing its end syncs what came before.
+		sync := pebbledb.NoSync
+		if i == len(commits)-1 {
+			sync = pebbledb.Sync
+		}
+		if err := e.db.Apply(b, sync); err != nil {
+			return err
+		}
+		if err := b.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // begin is how every call starts.
@@ -284,7 +293,7 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	start := appendPartition(nil, t, prefix)
 	end := afterPrefix(nil, start)
 	return e.commit(ctx, "drop", e.release, func() error {
-		if err := e.db.DeleteRange(start, end, pebbledb.Sync); err != nil {
+		if err := counting(e.versions.all(t), func() error { return e.db.DeleteRange(start, end, pebbledb.Sync) }); err != nil {
 			return err
 		}
 		e.reclaimer.deleted(start)
@@ -332,7 +341,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	value = append([]byte{}, value...)
 	// The next one is let in when the row is written, not when this caller leaves: it must see the row.
 	err = e.commit(ctx, "compare and set", done, func() error {
-		return e.db.Set(key, value, pebbledb.Sync)
+		return counting(e.versions.all(t), func() error { return e.db.Set(key, value, pebbledb.Sync) })
 	})
 	return err == nil, nil, err
 }

@@ -51,8 +51,28 @@ func (x *Expander) Cut(into, b *Buckets, edges []int64) {
 		for k := first; k < into.Len(); k++ {
 			into.Flags[k] |= b.Flags[i] & NotSimple
 		}
+		into.shareChanges(first, b.Changes[i])
 	}
 	into.copy(b, kept, b.Len(), CutColumns)
+}
+
+// shareChanges divides the changes of a bucket among its pieces, which are those from first on: made samples change more often than
+// those that there were. Between two pieces there is one wherever they differ.
+func (b *Buckets) shareChanges(first int, changes uint32) {
+	between, samples := uint32(0), uint64(0)
+	for k := first; k < b.Len(); k++ {
+		if k > first && b.First[k] != b.Last[k-1] {
+			between++
+		}
+		samples += uint64(max(1, b.Count[k]) - 1)
+	}
+	inside := uint64(changes - min(changes, between))
+	given, seen := uint64(0), uint64(0)
+	for k := first; k < b.Len() && samples > 0; k++ {
+		seen += uint64(max(1, b.Count[k]) - 1)
+		b.Changes[k] = uint32(inside*seen/samples - given)
+		given = inside * seen / samples
+	}
 }
 
 // Expand appends samples that make the ith bucket: as many as it was made of, evenly spaced from the first's time to the

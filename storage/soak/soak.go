@@ -96,3 +96,12 @@ func packagePath() string {
 		}
 	}
 }
+
+// Amount returns how much a test does: usual in `make test`, and many times more where somebody soaks.
+func Amount(t testing.TB, usual, soaked int) int {
+	t.Helper()
+	if times, ok := number(t, TimesVariable); ok && times > 0 {
+		return soaked * int(times)
+	}
+	return usual
+}

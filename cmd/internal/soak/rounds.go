@@ -40,6 +40,7 @@ var all = []soaked{
 	{pkg: "storage", test: "TestBucketsAreWhatSamplesMake"},
 	{pkg: "promql", test: "TestPlannerAnswersAsTheEvaluatorDoes"},
 	{pkg: "promql", test: "TestRollupsAnswerAsRawSamplesDo"},
+	{pkg: "promql", test: "TestExpiredAnswersAreWithinTheirInfos"},
 	{pkg: "promql", test: "TestOverBucketsIsOverSamples"},
 	{pkg: "promql", test: "TestChoiceProperties"},
 	{pkg: "cmd/cassia", test: "TestKilledAtAnyMoment"},

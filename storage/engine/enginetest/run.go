@@ -88,6 +88,8 @@ func cases() []testCase {
 		{"DropAll", testDropAll},
 		{"WriteAfterDrop", testWriteAfterDrop},
 		{"AtOnce", testAtOnce},
+		{"Versions", testVersions},
+		{"VersionsAtOnce", testVersionsAtOnce},
 	}
 }
 

@@ -113,7 +113,10 @@ type count struct {
 	table byte
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine    = (*Engine)(nil)
+	_ engine.Versioned = (*Engine)(nil)
+)
 
 // Wrap returns an engine that asks rule before each operation. Rules are called one at a time, and must
 // not call the engine.
@@ -280,6 +283,15 @@ func (e *Engine) apply(ctx context.Context, a Action, do func(context.Context) e
 	case fail:
 	}
 	return a.err
+}
+
+// Version implements engine.Versioned, where the engine does: what is lost or withheld counts when it is applied.
+func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
+	v, is := e.inner.(engine.Versioned)
+	if !is {
+		return 0, false
+	}
+	return v.Version(t, partition)
 }
 
 // Close implements engine.Engine. What is withheld is never applied.

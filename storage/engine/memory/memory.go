@@ -21,11 +21,15 @@ type Engine struct {
 	mu     sync.RWMutex
 	tables map[byte][]*partition // by table ID; partitions in the order of their keys
 	closed bool
+	writes uint64 // how many there were
 	// now is the clock by which rows expire; nil: they don't.
 	now func() time.Time
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine    = (*Engine)(nil)
+	_ engine.Versioned = (*Engine)(nil)
+)
 
 type partition struct {
 	key  engine.Key
@@ -63,6 +67,7 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := engine.CheckBatches(batches); err != nil {
 		return err
 	}
+	e.writes++
 	for _, b := range batches {
 		p := e.partition(b.Table, b.Partition)
 		for _, m := range b.Mutations {
@@ -218,6 +223,7 @@ func (e *Engine) Drop(ctx context.Context, t *engine.Table, prefix engine.Key) e
 	if e.now != nil {
 		return nil
 	}
+	e.writes++
 	e.tables[t.ID] = slices.DeleteFunc(e.tables[t.ID], func(p *partition) bool {
 		return engine.Compare(p.key, prefix) == 0
 	})
@@ -237,6 +243,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, cluste
 	if err := engine.CheckCompareAndSet(t, key, clustering, value); err != nil {
 		return false, nil, err
 	}
+	e.writes++
 	p := e.partition(t, key)
 	i, found := p.find(clustering)
 	written := row{key: cloneKey(clustering), value: append([]byte{}, value...)}
@@ -251,6 +258,13 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, key, cluste
 		return false, nil, nil
 	}
 	return true, nil, nil
+}
+
+// Version implements engine.Versioned.
+func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.writes, t.Remembered && e.now == nil && engine.CheckKey(t.Partition, partition, false) == nil
 }
 
 // Close implements engine.Engine.

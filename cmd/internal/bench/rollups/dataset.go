@@ -27,7 +27,10 @@ const dayMs = int64(24 * time.Hour / time.Millisecond)
 type dataset struct {
 	// Counters and Gauges are how many series each of the metrics has.
 	Counters, Gauges int
-	Days             int
+	// Metrics are how many metrics the gauges are divided among: 0 and 1 are the same. Wide are how many gauges more there are on the
+	// last day, of as many metrics.
+	Metrics, Wide int `json:",omitempty"`
+	Days          int
 	// IntervalMs is the time between two samples of a series, milliseconds.
 	IntervalMs int64
 	// EndMs is the midnight (UTC) at which the samples end, milliseconds.
@@ -40,6 +43,8 @@ func (d dataset) validate() error {
 	switch {
 	case d.Counters < 1 || d.Gauges < 1 || d.Counters+d.Gauges > 1e6:
 		return fmt.Errorf("%w: %d and %d series, each must be 1 at least", errDataset, d.Counters, d.Gauges)
+	case d.Metrics < 0 || d.Metrics > d.Gauges || d.Wide < 0 || d.Wide > 1e6:
+		return fmt.Errorf("%w: %d gauges of %d metrics, and %d more", errDataset, d.Gauges, d.Metrics, d.Wide)
 	case d.Days < 1 || d.Days > 10_000:
 		return fmt.Errorf("%w: %d days", errDataset, d.Days)
 	case d.IntervalMs < 1000 || dayMs%d.IntervalMs != 0:
@@ -50,10 +55,12 @@ func (d dataset) validate() error {
 	return nil
 }
 
-func (d dataset) series() int      { return d.Counters + d.Gauges }
-func (d dataset) startMs() int64   { return d.EndMs - int64(d.Days)*dayMs }
-func (d dataset) stepsOfDay() int  { return int(dayMs / d.IntervalMs) }
-func (d dataset) samples() int64   { return int64(d.series()) * int64(d.stepsOfDay()) * int64(d.Days) }
+func (d dataset) series() int     { return d.Counters + d.Gauges + d.Wide }
+func (d dataset) startMs() int64  { return d.EndMs - int64(d.Days)*dayMs }
+func (d dataset) stepsOfDay() int { return int(dayMs / d.IntervalMs) }
+func (d dataset) samples() int64 {
+	return int64(d.stepsOfDay()) * (int64(d.Counters+d.Gauges)*int64(d.Days) + int64(d.Wide))
+}
 func (d dataset) end() time.Time   { return time.UnixMilli(d.EndMs).UTC() }
 func (d dataset) start() time.Time { return time.UnixMilli(d.startMs()).UTC() }
 
@@ -61,12 +68,24 @@ func (d dataset) start() time.Time { return time.UnixMilli(d.startMs()).UTC() }
 func (d dataset) labelsOf(i int) labels.Labels {
 	name, own := counterName, "handler"
 	if i >= d.Counters {
-		name, own, i = gaugeName, "device", i-d.Counters
+		name, own, i = d.gaugeOf(i-d.Counters), "device", i-d.Counters
 	}
 	job := fmt.Sprintf("job-%d", i%jobs)
 	i /= jobs
 	return labels.FromStrings(labels.MetricName, name, "job", job,
 		"instance", fmt.Sprintf("%s-%d.example.net:9100", job, i/10), own, fmt.Sprintf("%s-%d", own, i%10))
+}
+
+// gaugeOf returns the metric of gauge i.
+func (d dataset) gaugeOf(i int) string {
+	switch {
+	case i >= d.Gauges:
+		return fmt.Sprintf("wide_%03d", i%max(1, d.Metrics))
+	case d.Metrics > 1:
+		return fmt.Sprintf("m_%03d", i%d.Metrics)
+	default:
+		return gaugeName
+	}
 }
 
 // generator makes the samples, a step of all series at a time. Series are scraped at instants of their own within the
@@ -113,8 +132,12 @@ func newGenerator(d dataset) *generator {
 // step yields the next sample of every series: its number, its time in milliseconds, its value.
 func (g *generator) step(yield func(i int, t int64, v float64) error) error {
 	daytime := 1 + 0.6*math.Sin(2*math.Pi*float64(g.now%dayMs)/float64(dayMs))
-	for i := range g.states {
-		s := &g.states[i]
+	there := g.states
+	if g.now < g.EndMs-dayMs {
+		there = there[:g.Counters+g.Gauges]
+	}
+	for i := range there {
+		s := &there[i]
 		if s.mean > 0 {
 			s.count(g.random, daytime, g.stepsOfDay())
 		} else {

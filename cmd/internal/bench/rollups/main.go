@@ -14,6 +14,8 @@
 // the samples had come in and been sealed in their time; and in blocks as long as Prometheus' compaction makes them.
 // Then, for every question and resolution, a process is started, left alone until it is quiet, asked once, and
 // stopped, several times over; the medians count. All files lie in the system's cache before.
+//
+// With -small both run side by side, and are asked small questions, which take about as long as a selector does.
 package main
 
 import (
@@ -33,6 +35,8 @@ type settings struct {
 	prometheus, cassia string
 	dir, profile, only string
 	counters, gauges   int
+	metrics, wide      int
+	small              bool
 	days               int
 	interval           time.Duration
 	until              string
@@ -54,7 +58,13 @@ func main() {
 	flag.StringVar(&s.resolutions, "resolutions", "auto,exact,raw", "what Cassia is asked to answer from, with commas between")
 	flag.StringVar(&s.only, "only", "", "ask just the questions that contain this text")
 	flag.StringVar(&s.profile, "profile", "", "folder for CPU profiles of Cassia; none are made if empty")
+	flag.IntVar(&s.metrics, "metrics", 0, "metrics that the gauges are divided among; 0: one")
+	flag.IntVar(&s.wide, "wide", 0, "gauges more on the last day, of as many metrics")
+	flag.BoolVar(&s.small, "small", false, "ask small questions of servers that run, over 58 days every 5 minutes: 500 counters, 1,000 gauges of 200 metrics, 10,000 more on the last day")
 	flag.Parse()
+	if s.small {
+		s.counters, s.gauges, s.metrics, s.wide, s.days, s.interval = 500, 1000, 200, 10_000, 58, 5*time.Minute
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, s); err != nil {
@@ -89,6 +99,9 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	fmt.Print(fillTable(data, disk, costs, sealing))
+	if s.small {
+		return askSmall(ctx, s, data)
+	}
 	results, err := ask(ctx, s, data)
 	if err != nil {
 		return err
@@ -117,7 +130,7 @@ func (s settings) dataset(now time.Time) (dataset, error) {
 			return dataset{}, fmt.Errorf("-until: %w", err)
 		}
 	}
-	d := dataset{Counters: s.counters, Gauges: s.gauges, Days: s.days, IntervalMs: s.interval.Milliseconds(), EndMs: end.UnixMilli()}
+	d := dataset{Counters: s.counters, Gauges: s.gauges, Metrics: s.metrics, Wide: s.wide, Days: s.days, IntervalMs: s.interval.Milliseconds(), EndMs: end.UnixMilli()}
 	return d, d.validate()
 }
 

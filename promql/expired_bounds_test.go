@@ -1,0 +1,252 @@
+package promql
+
+import (
+	"math"
+	"regexp"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// What an info about missing samples, or about moved windows, states, and how far a value may be off by it:
+//
+//	cut     a window that ends inside buckets is off by at most what is in these: values between their least and greatest, their
+//	        number, their increase
+//	moved   by at most what lies between the edges asked for and those that were used
+//	made    a function of all samples is off by at most what samples between the least and the greatest of its buckets can make
+//
+// Outside of the times that the info names, and where there is none, nothing may be off.
+type stated struct {
+	told           bool
+	raw, from, to  int64 // of the missing; milliseconds
+	width          int64 // of the widest bucket
+	cut, made      bool
+	moved, snapped int64 // by how much edges were moved, where samples are gone and where they are there
+}
+
+var (
+	statedRaw     = regexp.MustCompile(`raw samples before (\S+) are gone; from (\S+) to (\S+) (.*)`)
+	statedMoved   = regexp.MustCompile(`edges of windows of \S+ are moved by up to (\S+) \(`)
+	statedBuckets = regexp.MustCompile(`buckets of up to (5m|1h)`)
+)
+
+// statedBy reads the infos of an answer; it returns those of others, too.
+func statedBy(t *testing.T, notes []string) (s stated, others []string) {
+	for _, note := range notes {
+		here, there, _ := strings.Cut(note, "; where samples are there, ")
+		m := statedRaw.FindStringSubmatch(here)
+		if m == nil && !statedMoved.MatchString(note) {
+			others = append(others, note)
+			continue
+		}
+		require.False(t, s.told, "several infos: %q", notes)
+		s.told = true
+		if m == nil {
+			here, there = "", note
+		} else {
+			s.raw, s.from, s.to = msOf(t, m[1]), msOf(t, m[2]), msOf(t, m[3])
+			s.width = rollup.FiveMinutes.Width()
+			buckets := statedBuckets.FindStringSubmatch(m[4])
+			require.NotNil(t, buckets, "no bucket is named: %s", note)
+			if buckets[1] == "1h" {
+				s.width = rollup.OneHour.Width()
+			}
+		}
+		s.cut, s.made = strings.Contains(here, "which are cut"), strings.Contains(here, "computed from samples made of")
+		s.moved, s.snapped = movedIn(t, here), movedIn(t, there)
+	}
+	return s, others
+}
+
+func movedIn(t *testing.T, text string) int64 {
+	m := statedMoved.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	d, err := time.ParseDuration(m[1])
+	require.NoError(t, err)
+	return d.Milliseconds()
+}
+
+func msOf(t *testing.T, text string) int64 {
+	at, err := time.Parse(time.RFC3339, text)
+	require.NoError(t, err)
+	return at.UnixMilli()
+}
+
+// zones are the spans in which an answer may have seen other samples than there were, left-open: buckets that the window's ends
+// cut, and what lies between the ends and those that were used.
+func (s stated) zones(from, to int64) (zones [][2]int64) {
+	for _, end := range []int64{from, to} {
+		if s.cut || s.made {
+			if start := floorTo(end, s.width); start != end {
+				zones = append(zones, [2]int64{start, start + s.width})
+			}
+		}
+		if by := max(s.moved, s.snapped); by > 0 {
+			zones = append(zones, [2]int64{end - by, end + by})
+		}
+	}
+	return zones
+}
+
+// touches says whether the info is about a window.
+func (s stated) touches(from, to int64) bool {
+	return s.snapped > 0 || s.told && from < s.raw && to >= s.from && from <= s.to
+}
+
+// extent are some values: how many, and the least and the greatest.
+type extent struct {
+	n      int
+	lo, hi float64
+}
+
+func (e *extent) add(values []float64) {
+	for _, v := range values {
+		if e.n == 0 {
+			e.lo, e.hi = v, v
+		}
+		e.n, e.lo, e.hi = e.n+1, min(e.lo, v), max(e.hi, v)
+	}
+}
+
+func (e extent) spread() float64 { return e.hi - e.lo }
+
+func (e extent) largest() float64 { return max(math.Abs(e.lo), math.Abs(e.hi)) }
+
+// view is what a window shows of a series.
+type view struct {
+	window, edges, all extent
+	// inner are the values of the window that are in no zone.
+	inner extent
+	// rise is the increase within the window, and edgeRise that of the zones.
+	rise, edgeRise float64
+	// sampled is from the first to the last sample of the window, seconds.
+	sampled float64
+	resets  int // in the zones
+	moving  bool
+	steep   float64
+}
+
+func (s *boundedSeries) in(from, to int64) (i, j int) {
+	i = sort.Search(len(s.t), func(i int) bool { return s.t[i] > from })
+	j = sort.Search(len(s.t), func(j int) bool { return s.t[j] > to })
+	return i, max(i, j)
+}
+
+// rise returns the increase from the sample before i to that before j, the number of falls, and the greatest step a second.
+func (s *boundedSeries) riseOf(i, j int) (rise float64, falls int, steep float64) {
+	for k := max(1, i); k < j; k++ {
+		d := s.v[k] - s.v[k-1]
+		if d < 0 {
+			falls++
+			d = s.v[k]
+		}
+		rise += d
+		steep = max(steep, math.Abs(d)/(float64(s.t[k]-s.t[k-1])/1000))
+	}
+	return rise, falls, steep
+}
+
+func (s *boundedSeries) view(from, to int64, zones [][2]int64) (v view) {
+	i, j := s.in(from, to)
+	v.window.add(s.v[i:j])
+	v.all = v.window
+	if i < j {
+		v.sampled = float64(s.t[j-1]-s.t[i]) / 1000
+		v.rise, _, v.steep = s.riseOf(i+1, j)
+	}
+	for _, z := range zones {
+		a, b := s.in(z[0], z[1])
+		v.edges.add(s.v[a:b])
+		v.all.add(s.v[a:b])
+		rise, falls, steep := s.riseOf(a, min(b+1, len(s.v))) // What a window misses at its beginning, it misses the step from.
+		v.edgeRise, v.resets, v.steep = v.edgeRise+rise, v.resets+falls, max(v.steep, steep)
+	}
+	for k := i; k < j; k++ {
+		inside := false
+		for _, z := range zones {
+			inside = inside || s.t[k] > z[0] && s.t[k] <= z[1]
+		}
+		if !inside {
+			v.inner.add(s.v[k : k+1])
+		}
+	}
+	return v
+}
+
+// stretch is by how much at most an increase is extrapolated.
+func (v *view) stretch() float64 { return 1 + 2.2/float64(max(1, v.window.n-1)) }
+
+// offBy returns by how much a function's value may be off, of a window of so many milliseconds.
+func (s *boundedSeries) offBy(fn string, v view, width int64) float64 {
+	edge, all := v.edges.spread(), v.all.spread()
+	n, edges := float64(max(1, v.window.n)), float64(v.edges.n)
+	if s.wobbly { // The times of made samples aren't those that there were.
+		edge = all
+	}
+	increase := v.edgeRise*v.stretch() + v.rise*(v.stretch()-1)
+	switch fn {
+	case "", "limitk", "last_over_time", "first_over_time":
+		return edge
+	case "max_over_time", "min_over_time":
+		if v.inner.n == 0 {
+			return all
+		}
+		return max(v.all.hi-v.inner.hi, v.inner.lo-v.all.lo)
+	case "avg_over_time":
+		return all * min(1, (edges+2)/n)
+	case "sum_over_time":
+		if v.moving {
+			return edges * v.all.largest()
+		}
+		return edges*edge + s.miscounted(edges)*v.all.largest()
+	case "count_over_time":
+		if v.moving {
+			return edges
+		}
+		return s.miscounted(edges)
+	case "changes":
+		return edges
+	case "changes of made":
+		return n + edges
+	case "resets":
+		return float64(v.resets)
+	case "increase", "histogram_count(increase)":
+		return increase
+	case "rate", "histogram_count(rate)":
+		return increase / (float64(width) / 1000) * 1.02
+	case "increase anchored", "increase smoothed":
+		return v.edgeRise + 0.02*v.rise
+	case "delta":
+		return 2*edge*v.stretch() + all*(v.stretch()-1)
+	case "irate":
+		return 2*v.steep + all/(max(1, v.sampled)/n)
+	case "deriv":
+		return 6 * all / max(1, v.sampled)
+	case "predict_linear":
+		return all * (2 + 6*(float64(width)/1000+60)/max(1, v.sampled))
+	case "quantile_over_time", "stddev_over_time", "mad_over_time":
+		return all
+	case "stdvar_over_time":
+		return all * all
+	case "timestamp", "ts_of_first_over_time", "ts_of_last_over_time":
+		if s.wobbly {
+			return 3 * s.every / 1000
+		}
+	}
+	return 0
+}
+
+// miscounted is how many samples more or fewer a window's ends may show. Those of series at regular times are where they were.
+func (s *boundedSeries) miscounted(edges float64) float64 {
+	if s.wobbly {
+		return min(edges, 8)
+	}
+	return 0
+}

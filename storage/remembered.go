@@ -1,0 +1,133 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// What every query reads first, which windows there are and the marks in them, is remembered where the engine can say that nobody has
+// written any since it was read (see engine.Versioned and decisions/033): a query of one series over a day needs no other row.
+//
+//	query ─► windows of the tenant ─► marks of each ─► series (by their version) ─► chunks
+//	         └─────── by the engine's versions ─────┘
+
+// errDamagedList says that what was read lacks damaged rows, so that each query must read it, and tell.
+var errDamagedList = errors.New("storage: damaged rows aren't remembered")
+
+// listedWindows are the windows of a tenant that are listed, in order. They don't change.
+type listedWindows []int64
+
+func (l listedWindows) bytes() int64 { return int64(8 * len(l)) }
+
+// between returns a copy of those from first to last.
+func (l listedWindows) between(first, last int64) []int64 {
+	from := sort.Search(len(l), func(i int) bool { return l[i] >= first })
+	to := sort.Search(len(l), func(i int) bool { return l[i] > last })
+	return slices.Clone(l[from:max(from, to)])
+}
+
+// windowMarks are the marks of a window. They don't change.
+type windowMarks struct {
+	// version is a hash of all of them; 0: there are none.
+	version uint64
+	// slots are those that have any, in order, and sums hashes of theirs.
+	slots []int64
+	sums  []uint64
+}
+
+func (m *windowMarks) bytes() int64 { return int64(16*len(m.slots) + 64) }
+
+// within returns a window with those of its slots that a request is about, which may be changed.
+func (m *windowMarks) within(window, minSlot, maxSlot int64) sealedWindow {
+	from := sort.Search(len(m.slots), func(i int) bool { return m.slots[i] >= minSlot })
+	to := max(from, sort.Search(len(m.slots), func(i int) bool { return m.slots[i] > maxSlot }))
+	return sealedWindow{window: window, version: m.version, slots: slices.Clone(m.slots[from:to]), sums: slices.Clone(m.sums[from:to])}
+}
+
+// remember returns what was read of a partition once, as long as nobody has written there; ok is false if that isn't known, or if what
+// is read is damaged.
+func (s *Store) remember(ctx context.Context, t *engine.Table, partition engine.Key, key cacheKey, load func() (cached, error)) (v cached, ok bool, err error) {
+	if s.versions == nil {
+		return nil, false, nil
+	}
+	version, ok := s.versions.Version(t, partition)
+	if !ok {
+		return nil, false, nil
+	}
+	v, err = s.cache.get(ctx, key, version, load)
+	if errors.Is(err, errDamagedList) {
+		return nil, false, nil
+	}
+	return v, err == nil, err
+}
+
+// knownWindows is windowsAround for queries, which may remember. What removes rows, or says what stands there, reads them.
+func (s *Store) knownWindows(ctx context.Context, tenant string, first, last int64, missed func(*DamagedRowsError)) ([]int64, error) {
+	if list, ok, err := s.recalledWindows(ctx, tenant); ok || err != nil {
+		return list.between(first, last), err
+	}
+	return s.windowsAround(ctx, tenant, first, last, missed)
+}
+
+// recalledWindows returns the windows of a tenant, if they are remembered, or can be.
+func (s *Store) recalledWindows(ctx context.Context, tenant string) (listedWindows, bool, error) {
+	partition := engine.Key{engine.Text(tenant)}
+	v, ok, err := s.remember(ctx, engine.Windows, partition, cacheKey{kind: cachedWindows, tenant: tenant}, func() (cached, error) {
+		damaged := false
+		list, err := s.scanWindows(ctx, engine.Range{Table: engine.Windows, Partition: partition, Damaged: func(engine.Damage) { damaged = true }})
+		if err == nil && damaged {
+			err = errDamagedList
+		}
+		return listedWindows(list), err
+	})
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return v.(listedWindows), true, nil
+}
+
+// heldMarks returns the marks of a window if they are in memory.
+func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
+	if s.versions == nil {
+		return nil, false
+	}
+	version, ok := s.versions.Version(engine.Sealed, sealedPartition(window, tenant))
+	if !ok {
+		return nil, false
+	}
+	v, ok := s.cache.held(cacheKey{kind: cachedMarks, window: window, tenant: tenant}, version)
+	if !ok {
+		return nil, false
+	}
+	return v.(*windowMarks), true
+}
+
+// recalledMarks returns the marks of a window, if they are remembered, or can be.
+func (s *Store) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
+	partition := sealedPartition(window, tenant)
+	v, ok, err := s.remember(ctx, engine.Sealed, partition, cacheKey{kind: cachedMarks, window: window, tenant: tenant}, func() (cached, error) {
+		var m marksReader
+		damaged := false
+		for row, err := range s.eng.Scan(ctx, engine.Range{
+			Table: engine.Sealed, Partition: partition, KeysOnly: true, Damaged: func(engine.Damage) { damaged = true },
+		}) {
+			if err != nil {
+				return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
+			}
+			m.add(row)
+		}
+		if damaged {
+			return nil, errDamagedList
+		}
+		return m.marks(), nil
+	})
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return v.(*windowMarks), true, nil
+}
