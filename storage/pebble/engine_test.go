@@ -135,7 +135,7 @@ func TestSpaceComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := openOn(t, NewCrashableFS(), func(o *Options) { o.DropDelay, o.StageDelay = 20*time.Millisecond, 20*time.Millisecond })
 			fill(t, e)
-			require.Greater(t, e.DiskUsage(), uint64(8*mega))
+			require.Greater(t, e.DiskUsage(), uint64(7*mega), "less of the log counts while it is exchanged")
 			if compactFirst {
 				require.NoError(t, e.Compact(ctx))
 				require.Greater(t, liveBytes(e), int64(7*mega), "what was flushed when it began")
