@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -47,4 +48,51 @@ func TestAnswersAreCountedBeforeOthersBegin(t *testing.T) {
 		require.Zero(t, e.gate.queries.holding())
 		require.NoError(t, e.Close())
 	}
+}
+
+// A read that isn't a query has its place until its answer is counted, and what it holds is given back when it leaves.
+func TestReadsHaveTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.MaxConcurrency, o.UnreadBytes = 1, 100
+		e := NewEngine(o)
+		entered := make(chan func(), 2)
+		enter := func() {
+			_, leave, err := e.Enter(t.Context())
+			assert.NoError(t, err)
+			entered <- leave
+		}
+		first, leave, err := e.Enter(t.Context())
+		require.NoError(t, err)
+		go enter()
+		synctest.Wait()
+		require.Empty(t, entered, "there is one place")
+		Answered(first, 60)
+		synctest.Wait()
+		require.Len(t, entered, 1, "it has nothing to compute any more")
+		require.EqualValues(t, 60, e.gate.queries.holding())
+		(<-entered)()
+		Answered(first, 60)
+		go enter()
+		synctest.Wait()
+		require.Empty(t, entered, "too much is unread")
+		leave()
+		leave()
+		synctest.Wait()
+		require.Zero(t, e.gate.queries.holding())
+		(<-entered)()
+
+		_, leave, err = e.Enter(t.Context())
+		require.NoError(t, err)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, nothing, err := e.Enter(gone)
+		require.ErrorIs(t, err, context.Canceled)
+		nothing()
+		leave()
+		Answered(t.Context(), 60)
+		require.Zero(t, e.gate.queries.holding(), "a context of nobody's turn")
+		require.Empty(t, e.gate.entered)
+		require.NoError(t, e.Close())
+	})
 }
