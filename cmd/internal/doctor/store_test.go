@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -118,6 +119,36 @@ func TestStoreOfADirectory(t *testing.T) {
 	got := worst(t, Store(c, StoreOptions{Now: noon}))
 	require.Equal(t, Error, got.Level)
 	require.Contains(t, got.Do, "`cassia serve` seals it")
+}
+
+func TestStoreWithDamagedFiles(t *testing.T) {
+	c := condition(func(c *storage.Condition) { c.Files, c.FileBytes = 3, 4096 })
+	healthy := ok("3 files, 4096 bytes: every block is as it was written")
+	require.Equal(t, []Finding{healthy}, unreadable(c, StoreOptions{}))
+	c.Unreadable, c.Problems = 7, []string{"a", "b", "c", "d", "e", "f", "g"}
+	got := worst(t, Store(c, StoreOptions{Now: noon, Flags: "--storage.path=data"}))
+	require.Equal(t, Error, got.Level)
+	require.Equal(t, "7 damaged parts: a, b, c, d, e and 2 more", got.What)
+	require.Contains(t, got.Do, "cassia restore --damaged --from=BACKUPS --storage.path=data")
+}
+
+func TestStoreWithALoweredRetention(t *testing.T) {
+	day := func(n int) time.Time { return noon.AddDate(0, 0, n) }
+	c := condition(func(c *storage.Condition) {
+		for range 12 {
+			c.Hidden = append(c.Hidden, storage.HorizonChange{
+				Tenant: "a", Class: "audit", Resolution: rollup.Raw, From: day(-60), To: day(-30), Was: 90 * 24 * time.Hour, Goes: day(5),
+			})
+		}
+		c.Hidden[1].Class, c.Hidden[1].Was = "", 0
+	})
+	got := hidden(c)
+	require.Len(t, got, 11)
+	require.Equal(t, `a lowered retention hides raw of "a", class "audit", from 2026-03-02 until 2026-04-01`, got[0].What)
+	require.Contains(t, got[0].Why, "it was kept for 90 d; it goes for good from 2026-05-06 on")
+	require.Equal(t, `a lowered retention hides raw of "a" from 2026-03-02 until 2026-04-01`, got[1].What)
+	require.Contains(t, got[1].Why, "kept for ever")
+	require.Equal(t, "2 more such", got[10].What)
 }
 
 func TestClockThatIsNotBelieved(t *testing.T) {
