@@ -165,6 +165,7 @@ func TestLookAtSharedStore(t *testing.T) {
 		o.Shared = true
 		ts := openOn(t, &clockedEngine{inner, time.Now}, o)
 		ts.fill()
+		synctest.Wait() // Until the rollups are made anew that the delete is about.
 		o.ReadOnly = true
 		look := openOn(t, &clockedEngine{neverWritten{inner, t}, time.Now}, o)
 		require.Equal(t, ts.told(), look.told())

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +79,10 @@ func (x *expired) refused(t *testing.T) {
 func TestWindowsMoveByLittle(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)
-	r := startServe(t, "--storage.path="+dir, "--storage.partitions=1", "--retention.raw=0")
+	rules := t.TempDir() + "/moved.yml"
+	require.NoError(t, os.WriteFile(rules, []byte(
+		"groups: [{name: g, interval: 1s, rules: [{record: ruled, expr: 'sum_over_time(avg_over_time(g[1h15s])[7d:1h])'}]}]"), 0o600))
+	r := startServe(t, "--storage.path="+dir, "--storage.partitions=1", "--retention.raw=0", "--rule.files="+rules)
 	r.writeMoving(t, now.Add(-9*24*time.Hour), now)
 	code, text := r.post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
@@ -107,6 +113,7 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	require.Zero(t, c.missing+c.extra)
 	require.Positive(t, c.off)
 	require.Less(t, c.off, 0.01)
+	r.rulesAreExact(t, time.Now())
 	for _, query := range []string{"avg_over_time(g[5d15s])", "max_over_time(avg_over_time(g[1h15s])[7d:1h])"} {
 		require.Empty(t, r.asks(t, "query", "", url.Values{"query": {query}}).infos, query)
 	}
@@ -116,6 +123,33 @@ func TestWindowsMoveByLittle(t *testing.T) {
 	got = ask(moves, "", time.Hour)
 	require.Empty(t, told(got))
 	require.NotContains(t, got.resolution, "snapped")
+}
+
+// rulesAreExact holds that a rule recorded what an exact query answers, in an evaluation after all was written.
+func (r running) rulesAreExact(t *testing.T, written time.Time) {
+	t.Helper()
+	var at, value string
+	require.Eventually(t, func() bool {
+		for _, points := range r.asks(t, "query", "", url.Values{"query": {"ruled[10m]"}}).series {
+			for second, v := range points {
+				if ms := int64(math.Round(second * 1000)); ms > written.UnixMilli() {
+					at, value = fmt.Sprintf("%d.%03d", ms/1000, ms%1000), v
+				}
+			}
+		}
+		return at != ""
+	}, patience, 20*time.Millisecond, "no rule was evaluated")
+	recorded, err := strconv.ParseFloat(value, 64)
+	require.NoError(t, err)
+	for _, points := range r.asks(t, "query", "", url.Values{"query": {"sum_over_time(avg_over_time(g[1h15s])[7d:1h])"}, "time": {at}, "resolution": {"exact"}}).series {
+		for _, v := range points {
+			want, err := strconv.ParseFloat(v, 64)
+			require.NoError(t, err)
+			require.InEpsilon(t, want, recorded, 1e-12)
+			return
+		}
+	}
+	require.Fail(t, "there is no answer")
 }
 
 // told are the infos of moved windows.
