@@ -316,6 +316,7 @@ func (s *Store) Close() error {
 	s.committer.close()
 	<-s.metadata.done
 	s.running.Wait()
+	s.processes.end()
 	return nil
 }
 
