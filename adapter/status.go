@@ -35,7 +35,7 @@ func Status(err error) int {
 	switch {
 	case errors.As(err, &limit):
 		return limit.Status
-	case errors.Is(err, storage.ErrTooManySeries):
+	case errors.Is(err, storage.ErrTooManySeries), errors.Is(err, storage.ErrHeadShare):
 		return http.StatusTooManyRequests
 	case errors.As(err, &refused):
 		return http.StatusBadRequest

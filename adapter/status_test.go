@@ -16,6 +16,7 @@ import (
 func TestStatus(t *testing.T) {
 	for err, code := range map[error]int{
 		storage.ErrTooManySeries:                                http.StatusTooManyRequests,
+		storage.ErrHeadShare:                                    http.StatusTooManyRequests,
 		refusal(storage.ErrTooManySeries):                       http.StatusTooManyRequests,
 		refusal(storage.ErrTooOld):                              http.StatusBadRequest,
 		refusal(&storage.LabelError{Reason: "duplicate_label"}): http.StatusBadRequest,

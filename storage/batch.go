@@ -92,7 +92,7 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 		mayEnter = nil
 	}
 	if b.tenant.unknown() {
-		if mayEnter != nil && b.s.headFull() {
+		if mayEnter != nil && b.s.head.refusesSeries(b.tenant, b.s.opts.HeadBytes) {
 			return nil, ErrTooManySeries
 		}
 		b.tenant = b.s.head.tenant(b.tenant.name)
@@ -101,6 +101,7 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.tenant = s.tenant
 	if alias != nil {
 		b.s.head.remember(alias, s)
 	}
@@ -176,7 +177,7 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 func (b *Batch) Len() int { return len(b.entries) }
 
 // Commit returns nil once every sample is durable and visible to queries. ErrOverloaded says that too much
-// waits already or isn't sealed, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
+// waits already or isn't sealed, ErrHeadShare that too much isn't sealed of this tenant, a *tenant.LimitError that the tenant sends too much, and nothing was taken; engine.ErrUnavailable and
 // others that durability isn't known, and the sender must try again. The batch is released in any case.
 func (b *Batch) Commit(ctx context.Context) error {
 	if len(b.entries)+len(b.exemplars) == 0 {
@@ -194,7 +195,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 	}
 	if err := b.s.committer.enqueue(b); err != nil {
 		limiter.GiveSamples(name, n)
-		if errors.Is(err, ErrOverloaded) {
+		if errors.Is(err, ErrOverloaded) || errors.Is(err, ErrHeadShare) {
 			b.s.metrics.overloaded.Inc()
 		}
 		b.Release()

@@ -155,6 +155,8 @@ type classes struct {
 	tenants    map[string]Keep
 	configured []Class
 	known      atomic.Pointer[[]knownClass]
+	// others are what other processes of a shared store are configured to keep.
+	others atomic.Pointer[[]statedKeep]
 }
 
 func newClasses(o *Options, known []knownClass) *classes {
@@ -208,9 +210,14 @@ func (c *classes) writable(class, now int64) int64 {
 	return class
 }
 
-// keep returns how long rows of a tenant in a class are kept. Of a class that isn't configured any more: as long
-// as it said last, or as the default one if that is longer.
+// keep returns how long rows of a tenant in a class are kept: the longest that any process is configured to.
 func (c *classes) keep(tenant string, class int64) Keep {
+	return c.longestStated(c.ownKeep(tenant, class), tenant, class)
+}
+
+// ownKeep returns how long this process is configured to keep them. Of a class that isn't configured any more: as long
+// as it said last, or as the default one if that is longer.
+func (c *classes) ownKeep(tenant string, class int64) Keep {
 	usual := c.base
 	if own, ok := c.tenants[tenant]; ok {
 		usual = own
@@ -240,6 +247,13 @@ func (c *classes) longestOfAll() Keep {
 	keep := c.longest("")
 	for name := range c.tenants {
 		keep = keep.longest(c.longest(name))
+	}
+	if others := c.others.Load(); others != nil {
+		for i := range *others {
+			for name := range (*others)[i].Tenants {
+				keep = keep.longest(c.longest(name))
+			}
+		}
 	}
 	return keep
 }

@@ -60,8 +60,10 @@ func (c *committer) enqueue(b *Batch) error {
 	if c.closed {
 		return engine.ErrClosed
 	}
-	if !b.free && c.s.HeadOverfull() {
-		return ErrHeadFull
+	if !b.free {
+		if err := c.s.head.refusesSamples(b.tenant, c.s.opts.HeadBytes); err != nil {
+			return err
+		}
 	}
 	if c.queued > 0 && c.queued+b.bytes > c.s.opts.QueueBytes {
 		return ErrOverloaded
@@ -242,7 +244,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	}
 	st, isNew := g.strandOf(s, c.s.period.slotStart(slot))
 	if isNew {
-		c.s.head.bytes.Add(strandBytes)
+		c.s.head.weigh(s.tenant, strandBytes)
 	}
 	s.cur = st
 	return st
@@ -356,7 +358,6 @@ func (c *committer) show() {
 	for _, g := range c.gens {
 		b := g.builder
 		p := h.part(g.cell.partition)
-		grew := 0
 		for _, it := range b.items {
 			if n := len(it.strand.tail); n > 0 {
 				c.sink += uint32(it.strand.tail[n-1]) // see touch
@@ -364,20 +365,21 @@ func (c *committer) show() {
 		}
 		p.mu.Lock()
 		for _, it := range b.items {
+			var grew int
 			if it.entry.hist != nil {
-				grew += it.strand.appendHistogram(it.entry.t, it.entry.hist)
+				grew = it.strand.appendHistogram(it.entry.t, it.entry.hist)
 			} else {
-				grew += it.strand.appendFloat(it.entry.t, it.entry.st, it.entry.v)
+				grew = it.strand.appendFloat(it.entry.t, it.entry.st, it.entry.v)
 			}
+			h.grew(it.strand, grew)
 		}
 		for _, it := range b.exemplars {
-			grew += it.strand.appendExemplar(it.entry.t, it.entry.data)
+			h.grew(it.strand, it.strand.appendExemplar(it.entry.t, it.entry.data))
 		}
 		for i := range b.blobs {
 			g.rows = append(g.rows, stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
 		}
 		p.mu.Unlock()
-		h.bytes.Add(int64(grew))
 		c.s.metrics.stagedBytes.Add(float64(b.bytes()))
 		g.builder = nil
 		c.s.builders.Put(b)

@@ -54,6 +54,8 @@ type Condition struct {
 	// Tenants is how many have rows.
 	Tenants   int
 	Processes []ProcessSeen
+	// Keeps says how long processes keep what, in words, where they are configured otherwise than others: the longest holds.
+	Keeps []string
 	// Leases are by partition.
 	Leases []Lease
 	// Waiting are the slots with unsealed samples, oldest first.
@@ -179,7 +181,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if o.Files {
 		files = x.files
 	}
-	for _, look := range []func(context.Context) error{x.waiting, x.verify, x.expired, x.clock, x.hidden, files} {
+	for _, look := range []func(context.Context) error{x.kept, x.waiting, x.verify, x.expired, x.clock, x.hidden, files} {
 		if err := x.c.goOn(look(ctx)); err != nil {
 			return nil, err
 		}
@@ -425,5 +427,21 @@ func (x *examiner) processes(ctx context.Context, before []Process, listen func(
 		}
 		x.c.Processes = append(x.c.Processes, seen)
 	}
+	return nil
+}
+
+// kept reads how long processes keep what, which holds for what should be hidden and gone, too.
+func (x *examiner) kept(ctx context.Context) error {
+	stated, err := x.s.statedByOthers(ctx)
+	if err != nil || len(stated) == 0 {
+		return err
+	}
+	x.s.classes.others.Store(&stated)
+	for i := range stated {
+		if words := stated[i].words(); len(stated) > 1 && !slices.Contains(x.c.Keeps, words) {
+			x.c.Keeps = append(x.c.Keeps, words)
+		}
+	}
+	slices.Sort(x.c.Keeps)
 	return nil
 }

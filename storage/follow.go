@@ -328,7 +328,7 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 	p := h.part(d.partition)
 	p.mu.Lock()
 	g := p.cellOf(d.slot, d.partition).follow()
-	grew := d.addTo(g)
+	d.addTo(g)
 	if whole {
 		g.rows = append(g.rows, r)
 	}
@@ -336,7 +336,6 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 		g.definers = append(g.definers, d.definer(r))
 	}
 	p.mu.Unlock()
-	h.bytes.Add(int64(grew))
 }
 
 // firstDead returns a series of the samples that the head has let go of, or nil. The caller holds life.

@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -44,6 +45,20 @@ var goldenRows = map[string]goldenRow{
 		func(value []byte) ([]byte, error) {
 			run, err := parseWorkedOff(workedOffGolden(value))
 			return appendWorkedOff(run.last), err
+		},
+	},
+	"retentions-v1": {
+		func(value []byte) (string, error) {
+			var k statedKeep
+			err := json.Unmarshal(value, &k)
+			return k.words(), err
+		},
+		func(value []byte) ([]byte, error) {
+			var k statedKeep
+			if err := json.Unmarshal(value, &k); err != nil {
+				return nil, err
+			}
+			return json.Marshal(k)
 		},
 	},
 	"held-v1": {words: heldWords},
@@ -114,6 +129,9 @@ func goldenValues() map[string][]byte {
 	d.announced = true
 	values["delete-v2-announced"] = appendDeletion(nil, &d)
 	values["delete-v3-cleared"] = appendClearance(nil, clearance{before: 1777464000001, standing: exempt(goldenID + "fedcba9876543210")})
+	retentions, _ := json.Marshal(statedKeep{All: statedLife{2592000000, 31536000000, 0}, Leaving: true,
+		Tenants: map[string]statedLife{"brief": {RawMS: 86400000}}, Classes: map[string]statedLife{"debug": {604800000, 604800000, 604800000}}})
+	values["retentions-v1"] = retentions
 	values["worked-off-v1"] = appendWorkedOff(300)
 	b := &heldBuilder{fresh: reach{now: 1777636800000, limit: 1777636830000, t: -maxTime}}
 	tenant := &headTenant{name: "t"}

@@ -27,7 +27,7 @@ const maxTime = 1 << 53
 // begins or a commit fails; then the next commit opens another. It goes, with its strands, when all of its
 // rows are gone from the stage.
 type head struct {
-	bytes  atomic.Int64 // estimate of what it holds
+	bytes  atomic.Int64 // estimate of what it holds; see weigh
 	series atomic.Int64
 	seed   maphash.Seed
 	// life is held, for reading, while series are given strands, so that none is let go of meanwhile.
@@ -37,6 +37,8 @@ type head struct {
 
 	mu      sync.RWMutex
 	tenants map[string]*headTenant
+	// fair remembers what a tenant may hold while the head is full.
+	fair fairShare
 
 	// parts[p] guards the strands of the series that are in partition p of the first period, and so in p, p +
 	// the number of parts, … of later ones; and the cells of these.
@@ -108,8 +110,10 @@ func (r stageRow) key() engine.Key { return engine.Key{engine.Text(r.writer), en
 type headTenant struct {
 	name    string
 	aliases aliasTable
+	bytes   atomic.Int64 // estimate of what the head holds of it; see weigh
 
 	mu      sync.RWMutex
+	gone    bool // the head doesn't know it any more: another one may have its name
 	byID    map[SeriesID]*Series
 	metrics map[string]*headMetric
 }
@@ -177,6 +181,7 @@ func (h *head) tenant(name string) *headTenant {
 	if t = h.tenants[name]; t == nil {
 		t = &headTenant{name: name, byID: map[SeriesID]*Series{}, metrics: map[string]*headMetric{}}
 		h.tenants[name] = t
+		h.weigh(t, tenantBytes+int64(len(name)))
 	}
 	return t
 }
@@ -220,7 +225,7 @@ func (h *head) remember(key []byte, s *Series) {
 	}
 	t.aliases.add(hash, s)
 	s.bytes += aliasBytes
-	h.bytes.Add(aliasBytes)
+	h.weigh(t, aliasBytes)
 }
 
 // define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
@@ -239,18 +244,19 @@ func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant
 	_, _ = hash.Write([]byte{0})
 	_, _ = hash.Write(set)
 	s = &Series{
-		id: id, labels: ls, tenant: t, metric: ls.Get(labels.MetricName),
+		id: id, labels: ls, metric: ls.Get(labels.MetricName),
 		sum: hash.Sum64(), part: partitionOf(hash.Sum64(), len(h.parts)),
-		bytes: int64(320 + len(set)),
+		bytes: seriesWeight(set),
 	}
 	if h.classOf != nil {
 		s.class = h.classOf(ls)
 	}
-	t.mu.Lock()
+	t = h.lock(t)
 	defer t.mu.Unlock()
 	if known := t.byID[id]; known != nil {
 		return known, nil
 	}
+	s.tenant = t
 	if mayEnter != nil {
 		if err := mayEnter(t); err != nil {
 			return nil, err
@@ -258,6 +264,17 @@ func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant
 	}
 	h.insert(s)
 	return s, nil
+}
+
+// lock locks the tenant, or the one that has its name since the head let go of it.
+func (h *head) lock(t *headTenant) *headTenant {
+	t.mu.Lock()
+	for t.gone {
+		t.mu.Unlock()
+		t = h.tenant(t.name)
+		t.mu.Lock()
+	}
+	return t
 }
 
 // insert makes a series findable. The caller holds the tenant's lock.
@@ -270,7 +287,7 @@ func (h *head) insert(s *Series) {
 		t.metrics[s.metric] = m
 	}
 	m.series = append(m.series, s)
-	h.bytes.Add(s.bytes)
+	h.weigh(t, s.bytes)
 	h.series.Add(1)
 }
 
@@ -279,18 +296,23 @@ func (h *head) insert(s *Series) {
 func (h *head) revive(s *Series) *Series {
 	h.life.Lock()
 	defer h.life.Unlock()
-	t := s.tenant
-	t.mu.Lock()
+	t := h.lock(s.tenant)
 	defer t.mu.Unlock()
 	if known := t.byID[s.id]; known != nil {
 		return known // s, where another goroutine was faster.
+	}
+	if t != s.tenant {
+		s = &Series{id: s.id, sum: s.sum, labels: s.labels, metric: s.metric, tenant: t, class: s.class, part: s.part,
+			bytes: seriesWeight(AppendSeriesSet(nil, s.labels))}
+		h.insert(s)
+		return s
 	}
 	s.dead, s.cur = false, nil // What is written of its labels stays so, and a seal may be under way.
 	h.insert(s)
 	return s
 }
 
-// letGo removes the series that have no strands. The caller holds the commit lock.
+// letGo removes the series that have no strands, and the tenants that have no series. The caller holds the commit lock.
 func (h *head) letGo() int {
 	h.life.Lock()
 	defer h.life.Unlock()
@@ -310,9 +332,21 @@ func (h *head) letGo() int {
 		if gone > before {
 			t.aliases.remove(func(s *Series) bool { return s.dead })
 		}
+		if len(t.byID) == 0 {
+			h.forget(t)
+		}
 		t.mu.Unlock()
 	}
 	return gone
+}
+
+// forget removes a tenant without series. The caller holds its lock.
+func (h *head) forget(t *headTenant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.gone = true
+	delete(h.tenants, t.name)
+	h.weigh(t, -tenantBytes-int64(len(t.name)))
 }
 
 func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
@@ -331,7 +365,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 		delete(t.byID, s.id)
 		s.dead, s.cur = true, nil
 		s.next.Store(nil) // or the dead would keep each other
-		h.bytes.Add(-s.bytes)
+		h.weigh(t, -s.bytes)
 		h.series.Add(-1)
 	}
 	gone := len(m.series) - len(keep)
@@ -390,7 +424,7 @@ func (c *cell) follow() *generation {
 	return c.followed
 }
 
-// drop removes generations of a cell with their strands, and returns the bytes that this frees.
+// drop removes generations of a cell with their strands.
 func (h *head) drop(c *cell, gens []*generation) {
 	gone := make(map[*generation]bool, len(gens))
 	for _, g := range gens {
@@ -399,15 +433,14 @@ func (h *head) drop(c *cell, gens []*generation) {
 	p := h.part(c.partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var freed int64
 	for _, g := range gens {
 		if g.dropped { // A seal and Forget may both find that it is sealed.
 			continue
 		}
 		g.dropped = true
 		for _, st := range g.strands {
-			freed += st.bytes()
 			s := st.series
+			h.weigh(s.tenant, -st.bytes())
 			keep := make([]*strand, 0, len(s.strands))
 			for _, other := range s.strands {
 				if other != st {
@@ -431,7 +464,7 @@ func (h *head) drop(c *cell, gens []*generation) {
 		p.seq = max(p.seq, c.seq)
 		delete(p.cells, cellAt{c.slot, c.partition})
 	}
-	h.bytes.Add(-freed)
+	h.fair.stale()
 }
 
 func (s *strand) bytes() int64 {

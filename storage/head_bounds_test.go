@@ -57,12 +57,137 @@ func TestTenantsWhoBringNothingArentRemembered(t *testing.T) {
 		require.NoError(t, b.Commit(t.Context()))
 	}
 	require.Empty(t, ts.head.tenants)
-	ts.opts.HeadBytes = 1
-	ts.Store.opts.HeadBytes = 1
-	ts.head.bytes.Add(1)
+	const most = 1 << 20
+	ts.Store.opts.HeadBytes = most
+	ts.head.bytes.Add(2 * most) // Beyond that nobody's new series are taken.
 	require.ErrorIs(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}), ErrTooManySeries)
 	require.Empty(t, ts.head.tenants)
-	ts.head.bytes.Add(-1)
+	ts.head.bytes.Add(-2 * most)
 	require.NoError(t, ts.tryWrite("late", upLabels, sample{ts.now.UnixMilli(), 1}))
 	require.Len(t, ts.head.tenants, 1)
+}
+
+// hold writes a sample of a tenant and has the head hold so much of it, as if it were samples.
+func (ts *testStore) hold(tenant string, bytes int64) {
+	ts.t.Helper()
+	require.NoError(ts.t, ts.tryWrite(tenant, upLabels, sample{ts.now.UnixMilli(), 1}))
+	t := ts.head.tenant(tenant)
+	ts.head.weigh(t, bytes-t.bytes.Load())
+}
+
+// Where one tenant's burst fills the head, others who hold less than their share are taken, with new series, too.
+func TestHeadIsSharedFairly(t *testing.T) {
+	const most = 32 << 20
+	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, func(o *Options) { o.HeadBytes = most })
+	write := func(name string) error { return ts.tryWrite(name, upLabels, sample{ts.now.UnixMilli() - 1, 1}) }
+	series := func(name string) error {
+		return ts.tryWrite(name, labels.FromStrings(labels.MetricName, "new"), sample{ts.now.UnixMilli(), 1})
+	}
+	ts.hold("small", most/8)
+	for i := range 100 {
+		ts.hold(fmt.Sprint("tiny", i), 2<<10)
+	}
+	ts.hold("burst", most)
+	require.ErrorIs(t, series("burst"), ErrTooManySeries, "new series of who holds most")
+	require.NoError(t, write("burst"), "known ones have some more")
+	ts.hold("burst", 2*most)
+	err := write("burst")
+	require.ErrorIs(t, err, ErrHeadShare)
+	require.NotErrorIs(t, err, ErrOverloaded, "it is about this tenant")
+
+	for _, name := range []string{"small", "tiny0", "newcomer"} {
+		ts.head.weigh(ts.head.tenant("burst"), -most/2-most/8-most/16) // Held is now between the two bounds of who holds less.
+		require.NoError(t, series(name), name)
+		require.NoError(t, write(name), name)
+		ts.head.weigh(ts.head.tenant("burst"), most/2+most/8+most/16)
+	}
+	ts.head.weigh(ts.head.tenant("burst"), -most/2)
+	for _, name := range []string{"small", "tiny0", "newcomer"} {
+		require.NoError(t, write(name), name)
+		require.ErrorIs(t, ts.tryWrite(name, labels.FromStrings(labels.MetricName, "newer"), sample{ts.now.UnixMilli(), 1}), ErrTooManySeries, name)
+	}
+	require.ErrorIs(t, write("burst"), ErrHeadShare)
+	ts.head.weigh(ts.head.tenant("burst"), most/2)
+	require.ErrorIs(t, write("small"), ErrHeadFull, "the head is bounded, whoever fills it")
+	require.ErrorIs(t, write("burst"), ErrHeadShare)
+
+	ts.head.weigh(ts.head.tenant("small"), most)
+	ts.head.weigh(ts.head.tenant("burst"), -most)
+	require.ErrorIs(t, write("small"), ErrHeadShare, "both hold too much now")
+	ts.head.weigh(ts.head.tenant("small"), -most)
+	require.NoError(t, write("small"))
+}
+
+// The account is the sum of the tenants', and empty when all is sealed, whatever way what it counts took.
+func TestAccountOfTheHead(t *testing.T) {
+	ts, eng := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
+	agree := func() {
+		t.Helper()
+		var sum int64
+		for _, tenant := range ts.head.tenants {
+			sum += tenant.bytes.Load()
+		}
+		require.Equal(t, ts.head.bytes.Load(), sum)
+	}
+	for i := range 300 {
+		for _, name := range []string{"ann", "bob"} {
+			ts.write(name, labels.FromStrings(labels.MetricName, "up", "host", fmt.Sprint(i%7)), sample{ts.now.UnixMilli() - int64(i)*60_000, float64(i)})
+		}
+	}
+	agree()
+	require.NoError(t, ts.Store.Close())
+	var err error
+	ts.Store, err = Open(t.Context(), eng, ts.opts)
+	require.NoError(t, err)
+	require.NoError(t, ts.WaitReady(t.Context()))
+	require.Positive(t, ts.head.bytes.Load())
+	agree()
+	require.NoError(t, ts.SealAll(t.Context()))
+	agree()
+	ts.requireEmptyHead()
+	require.Empty(t, ts.head.tenants, "who has nothing unsealed isn't remembered")
+	ts.write("ann", upLabels, sample{ts.now.UnixMilli(), 1})
+	agree()
+}
+
+// What one tenant doesn't use of its equal part is for the others.
+func TestSharesOfTheHead(t *testing.T) {
+	h := newHead(1)
+	hold := func(name string, bytes int64) {
+		tn := h.tenant(name)
+		h.weigh(tn, bytes-tn.bytes.Load())
+	}
+	require.EqualValues(t, 1<<20, h.shareOf(1<<20), "nobody holds anything")
+	hold("burst", 2<<20)
+	require.EqualValues(t, 1<<20, h.shareOf(1<<20), "one has all")
+	hold("b", 600<<10)
+	require.EqualValues(t, 512<<10, h.shareOf(1<<20), "two have half each")
+	hold("b", 24<<10)
+	require.EqualValues(t, 1000<<10, h.shareOf(1<<20), "the one what the other leaves")
+	for i := range 100 {
+		hold(fmt.Sprint("tiny", i), 2<<10)
+	}
+	require.EqualValues(t, 800<<10, h.shareOf(1<<20), "many small ones don't make it small")
+}
+
+// A tenant whom the head forgot between two steps of a batch is there again for the next one.
+func TestForgottenTenantComesBack(t *testing.T) {
+	ts, _ := openFaultyStore(t, func(faultengine.Op) faultengine.Action { return faultengine.Pass() }, nil)
+	at := ts.now.UnixMilli()
+	first, second := ts.NewBatch("ann"), ts.NewBatch("ann")
+	s, err := first.Define([]byte("alias"), upLabels)
+	require.NoError(t, err)
+	require.NoError(t, first.Float(s, at, 0, 1))
+	ts.LetGo()
+	require.Empty(t, ts.head.tenants)
+	again, err := second.Define([]byte("alias"), upLabels)
+	require.NoError(t, err)
+	require.NotSame(t, s, again)
+	require.NoError(t, second.Float(again, at+1, 0, 2))
+	require.NoError(t, first.Commit(t.Context()))
+	require.NoError(t, second.Commit(t.Context()))
+	require.Equal(t, []sample{{at, 1}, {at + 1, 2}}, ts.all("ann")[upLabels.String()])
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.requireEmptyHead()
+	require.Equal(t, []sample{{at, 1}, {at + 1, 2}}, ts.all("ann")[upLabels.String()])
 }

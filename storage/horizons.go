@@ -20,7 +20,9 @@ func (s *Store) wanted(kept time.Duration) int64 {
 
 // Horizon returns the newest timestamp that the default class' retention doesn't ask to be kept at a resolution,
 // milliseconds. What is hidden, of a tenant's classes, and what isn't there, tells HorizonsOf.
-func (s *Store) Horizon(res rollup.Resolution) int64 { return s.wanted(s.classes.base.Of(res)) }
+func (s *Store) Horizon(res rollup.Resolution) int64 {
+	return s.wanted(s.classes.keep("", classDefault).Of(res))
+}
 
 // Horizons tells until when rows of a class of a tenant's are hidden or gone.
 type Horizons struct {

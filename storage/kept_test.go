@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -58,3 +59,58 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 		require.Equal(t, 30*24*time.Hour, k.End.Sub(k.Start))
 	}
 }
+
+// What one process of several promises no other hides, or lets vanish, by a shorter retention of its own; that holds when the
+// last one has ended that promised more.
+func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
+	for name, ends := range map[string]func(*clockRig, *clockMachine){
+		"in order": func(_ *clockRig, m *clockMachine) { m.stop() },
+		"killed":   func(r *clockRig, _ *clockMachine) { r.pass(processLife + time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &clockRig{t: t, shared: true}
+			r.eng = &expiringClocked{clockedEngine{memory.NewExpiring(r.now), r.now}}
+			keep := func(raw, brief time.Duration) func(*Options) {
+				return func(o *Options) { o.Retention, o.TenantRetention = raw, map[string]Keep{"brief": {Raw: brief}} }
+			}
+			short, long := r.start(0, keep(10*day, 3*day)), r.start(0, keep(90*day, 60*day))
+			pass := func(d time.Duration, all ...*clockMachine) {
+				for ; d > 0; d -= 12 * time.Hour {
+					r.pass(12 * time.Hour)
+					for _, m := range append(all, all...) { // As if they had gone on telling: twice, so that each hears of all.
+						require.NoError(t, m.processes.beat(t.Context()))
+					}
+					for _, m := range all {
+						_, err := m.Expire(t.Context())
+						require.NoError(t, err)
+					}
+				}
+			}
+			require.NoError(t, short.processes.beat(t.Context()), "it hears of the other one")
+			require.Equal(t, 60*day, short.classes.keep("brief", classDefault).Raw)
+			c, err := Examine(t.Context(), r.eng, ExamineOptions{Now: r.now})
+			require.NoError(t, err)
+			require.Equal(t, []string{"raw 2160h0m0s, 5m for ever, 1h for ever, tenants otherwise: 1", "raw 240h0m0s, 5m for ever, 1h for ever, tenants otherwise: 1"}, c.Keeps)
+			at := r.now()
+			require.NoError(t, short.write(at, 1))
+			require.NoError(t, short.write(at.Add(-30*day), 1), "old for one, not for the other")
+			require.NoError(t, short.SealAll(t.Context()))
+			pass(30*day, short, long)
+			for _, m := range []*clockMachine{short, long} {
+				require.Equal(t, 2, m.visible())
+			}
+			ends(r, long)
+			pass(day, short)
+			require.Zero(t, short.visible(), "nobody promises more any longer")
+			again := r.start(0, keep(90*day, 0))
+			require.NoError(t, short.processes.beat(t.Context()))
+			pass(day, short, again)
+			require.Equal(t, 2, again.visible(), "and somebody does again")
+		})
+	}
+}
+
+// expiringClocked is clockedEngine over one whose rows vanish by themselves.
+type expiringClocked struct{ clockedEngine }
+
+func (*expiringClocked) ExpiresRows() bool { return true }

@@ -52,28 +52,15 @@ func (b *Batch) countRefused(err error) {
 
 // mayEnter says whether the head takes one more series of a tenant. The caller holds the tenant's lock.
 func (s *Store) mayEnter(t *headTenant) error {
-	if s.headFull() {
+	if s.head.refusesSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
 	}
 	return s.opts.Limiter.TakeSeries(t.name, len(t.byID), s.Ready() == nil)
 }
 
-// headFull says whether the head takes no new series.
-func (s *Store) headFull() bool {
-	most := s.opts.HeadBytes
-	return most > 0 && s.head.bytes.Load() >= most
-}
-
-// leastForKnown is what samples of known series have at least beyond the bound of the head, bytes.
-const leastForKnown = 4 << 20
-
-// HeadOverfull says whether the head takes no samples of known series either, which lasts until slots are sealed. They have a quarter more than new series,
-// which would come to nothing if the known ones had to stop with them. What is under way already comes on top, at most
-// the queue; a batch is taken as a whole however large it is, so that none is refused for ever.
-func (s *Store) HeadOverfull() bool {
-	most := s.opts.HeadBytes
-	return most > 0 && s.head.bytes.Load() >= most+max(most/4, leastForKnown)
-}
+// HeadOverfull says whether samples of known series are refused, at least those of who holds most, which lasts until
+// slots are sealed.
+func (s *Store) HeadOverfull() bool { return s.head.overfull(s.opts.HeadBytes) }
 
 // Limiter returns what holds tenants to their limits; nil: nothing does.
 func (s *Store) Limiter() *tenant.Limiter { return s.opts.Limiter }

@@ -203,7 +203,9 @@ func (e *hookEngine) before(n int, do, f func()) bool {
 	f()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.do == nil
+	reached := e.do == nil
+	e.do = nil
+	return reached
 }
 
 // TestListingRaces lets one process unlist a window at every moment of another one's import into it, and import at every
@@ -239,8 +241,8 @@ func TestListingRaces(t *testing.T) {
 		var reached bool
 		if importing {
 			reached = atWriter.before(n, unlist, put)
-		} else {
-			reached = atRemover.before(n, put, unlist)
+		} else if reached = atRemover.before(n, put, unlist); !reached {
+			put()
 		}
 		found, err := remover.windowsOf(t.Context(), "default", window, window)
 		require.NoError(t, err)

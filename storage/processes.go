@@ -96,6 +96,11 @@ func (p *processes) beat(ctx context.Context) error {
 			return err
 		}
 	}
+	if self.Beat == 1 || self.Leaving || self.Beat%periodBeats == 0 || p.s.opts.seams.still {
+		if err := p.state(ctx, &self, now); err != nil {
+			return err
+		}
+	}
 	if self.Beat%periodBeats == 0 {
 		if err := p.s.refreshPeriods(ctx); err != nil {
 			return err

@@ -105,7 +105,7 @@ type stepEngine struct {
 	fresh  []string        // rows of stage and pending that were put since requests were begun
 	// shared makes every batch of a write a write of its own, and every few rows of a scan a call.
 	shared bool
-	// opening says that a shared store hasn't said yet that it is there, which Open waits for.
+	// opening says that a shared store hasn't heard yet how long the others keep what, the last that Open waits for.
 	opening atomic.Bool
 	order   uint64 // in which the batches of a write are applied; 0: as they come
 }
@@ -304,9 +304,6 @@ func (e *stepEngine) Write(ctx context.Context, batches []engine.Batch) (first e
 		if err := e.write(ctx, []engine.Batch{b}); first == nil {
 			first = err
 		}
-		if b.Table == engine.Processes {
-			e.opening.Store(false)
-		}
 	}
 	return first
 }
@@ -399,6 +396,9 @@ func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 			return
 		}
 		e.pages(ctx, r, yield)
+		if r.Table == engine.Processes && engine.Compare(r.Partition, statedPartition()) == 0 {
+			e.opening.Store(false)
+		}
 	}
 }
 

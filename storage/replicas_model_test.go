@@ -29,6 +29,18 @@ type modelReplica struct {
 // modelScrape is what a replica scraped: at is when by its own clock, and real when it really was.
 type modelScrape struct{ at, real, further time.Time }
 
+// modelDelete is a delete of the series m, and what was acknowledged before it.
+type modelDelete struct {
+	start, end time.Time
+	done       bool
+	before     map[int64]bool // when it was really scraped
+}
+
+// near says whether a sample lies in the range of the delete, or not far from it.
+func (d *modelDelete) near(at time.Time, gap time.Duration) bool {
+	return !at.Before(d.start.Add(-gap)) && !at.After(d.end.Add(gap))
+}
+
 // scrape takes a sample. One that was restarted has nothing from before.
 func (r *modelReplica) scrape(now time.Time) {
 	if r.alive {
@@ -63,7 +75,7 @@ func TestReplicasModel(t *testing.T) {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(seed, 14)), 2, false)
+			playReplicas(t, rand.New(rand.NewPCG(seed, 14)), replicasPlay{replicas: 2})
 		})
 	}
 }
@@ -80,13 +92,37 @@ func TestReplicasModelAhead(t *testing.T) {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(seed, 23)), 2+i%2, true)
+			playReplicas(t, rand.New(rand.NewPCG(seed, 23)), replicasPlay{replicas: 2 + i%2, ahead: true})
 		})
 	}
 }
 
-func playReplicas(t *testing.T, rng *rand.Rand, n int, ahead bool) {
-	faults := false
+// TestReplicasModelDeletes is TestReplicasModel where series are deleted, also while the engine fails: what was acknowledged before
+// never comes back, whoever held it of whom.
+func TestReplicasModelDeletes(t *testing.T) {
+	t.Parallel()
+	histories := soak.Times(t, 30)
+	if testing.Short() {
+		histories = 6
+	}
+	first := soak.First(t)
+	for i := range histories {
+		seed := first + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			playReplicas(t, rand.New(rand.NewPCG(seed, 25)), replicasPlay{replicas: 2 + i%2, deletes: true})
+		})
+	}
+}
+
+// replicasPlay says what a history of replicas is about.
+type replicasPlay struct {
+	replicas       int
+	ahead, deletes bool
+}
+
+func playReplicas(t *testing.T, rng *rand.Rand, play replicasPlay) {
+	n, ahead, faults := play.replicas, play.ahead, false
 	rule := func(op faultengine.Op) faultengine.Action {
 		ours := op.Table == engine.Held || op.Table == engine.Chosen || op.Table == engine.Stage
 		if !faults || !ours || op.Kind == faultengine.Scan || rng.IntN(12) > 0 {
@@ -99,6 +135,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, n int, ahead bool) {
 	}
 	p := newPairs(t, faultengine.Wrap(memory.New(), rule), 2, nil)
 	replicas := []*modelReplica{{name: "a", alive: true}, {name: "b", offset: 3 * time.Second, alive: true}, {name: "c", offset: 6 * time.Second, alive: true}}[:n]
+	var deleted []*modelDelete
 	const rounds = 120
 	for round := range rounds {
 		faults = round < rounds-30
@@ -117,6 +154,12 @@ func playReplicas(t *testing.T, rng *rand.Rand, n int, ahead bool) {
 			case 2:
 				if ahead {
 					replicas[rng.IntN(n)].setClock(rng, round+1)
+				}
+			case 3:
+				if play.deletes {
+					deleted = append(deleted, p.deleteSome(rng, replicas))
+					faults = false
+					p.requireDeleted(deleted)
 				}
 			}
 		}
@@ -142,6 +185,7 @@ func playReplicas(t *testing.T, rng *rand.Rand, n int, ahead bool) {
 	for range 3 {
 		p.passAnyhow(6 * time.Minute)
 	}
+	p.requireDeleted(deleted)
 	// An elected replica that is back before another is elected leaves what it missed: decisions/014.
 	const gap = 55_000
 	requireNear := func(series string) {
@@ -149,6 +193,9 @@ func playReplicas(t *testing.T, rng *rand.Rand, n int, ahead bool) {
 		for _, r := range replicas {
 			for _, s := range r.acked {
 				at := s.real.UnixMilli()
+				if slices.ContainsFunc(deleted, func(d *modelDelete) bool { return d.near(s.at, gap*time.Millisecond) }) {
+					continue // What covered it may be deleted.
+				}
 				i, _ := slices.BinarySearch(stored, at)
 				near := func(i int) bool {
 					return i >= 0 && i < len(stored) && max(stored[i]-at, at-stored[i]) <= gap
@@ -170,6 +217,37 @@ func playReplicas(t *testing.T, rng *rand.Rand, n int, ahead bool) {
 		}
 	}
 	require.LessOrEqual(t, both, 30, "of %d samples", len(stored))
+}
+
+// deleteSome has a process delete the series m in some range of time.
+func (p *pairs) deleteSome(rng *rand.Rand, replicas []*modelReplica) *modelDelete {
+	d := &modelDelete{start: p.now.Add(-time.Duration(rng.IntN(1800)) * time.Second), end: p.now.Add(30 * time.Second), before: map[int64]bool{}}
+	if rng.IntN(2) == 0 {
+		d.end = d.start.Add(time.Duration(rng.IntN(600)) * time.Second)
+	}
+	for _, r := range replicas {
+		for _, s := range r.acked {
+			if d.near(s.at, 0) {
+				d.before[s.real.UnixMilli()] = true
+			}
+		}
+	}
+	err := p.processes[rng.IntN(len(p.processes))].store.Delete(p.t.Context(), "default", d.start.UnixMilli(), d.end.UnixMilli(), equal("__name__", "m"))
+	d.done = err == nil
+	return d
+}
+
+// requireDeleted makes sure that no process shows what was deleted.
+func (p *pairs) requireDeleted(all []*modelDelete) {
+	p.t.Helper()
+	for i := range p.processes {
+		shown := p.values(i, "m")
+		for _, d := range all {
+			for _, v := range shown {
+				require.False(p.t, d.done && d.before[int64(v)], "process %d shows what was deleted: %v", i, time.UnixMilli(int64(v)).UTC())
+			}
+		}
+	}
 }
 
 // passAnyhow is pass where the engine may fail.

@@ -210,3 +210,37 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	require.NoError(t, p.processes[0].store.SealAll(ctx))
 	p.requireValues("sealed again", "m")
 }
+
+// A process that may not seal, for its clock isn't believed or it only looks, answers where others have deleted: it lets go of
+// what they have sealed, and keeps what came later.
+func TestWhoMayNotSealHeedsDeletes(t *testing.T) {
+	r := &clockRig{t: t, shared: true}
+	inner := memory.New()
+	r.eng = &clockedEngine{inner, r.now}
+	right, wrong := r.start(0), r.start(0)
+	looks := r.start(0, func(o *Options) { o.ReadOnly = true })
+	for i := range 10 {
+		require.NoError(t, right.write(r.now().Add(time.Duration(-i)*time.Minute), 1))
+		require.NoError(t, wrong.write(r.now().Add(time.Duration(-i)*time.Minute-time.Second), 1))
+	}
+	for _, m := range []*clockMachine{right, wrong, looks} {
+		require.Equal(t, 20, m.visible())
+	}
+	wrong.set(20 * day)
+	require.NoError(t, wrong.processes.beat(t.Context()))
+	require.NoError(t, right.Delete(t.Context(), "t", -maxTime, r.now().UnixMilli(), ofMetric()...))
+	require.NoError(t, right.write(r.now().Add(-90*time.Second), 2))
+	require.NoError(t, right.write(r.now().Add(-30*time.Minute), 3))
+	for name, m := range map[string]*clockMachine{"right": right, "looks": looks} {
+		require.Equal(t, 2, m.visible(), name)
+	}
+	require.Equal(t, 2, wrong.visible(), "wrong")
+	wrong.set(0)
+	require.NoError(t, wrong.processes.beat(t.Context()))
+	require.Equal(t, 2, wrong.visible())
+	require.Equal(t, 2, r.start(0, func(o *Options) { o.ReadOnly = true }).visible(), "one that starts while the delete stands")
+	require.NoError(t, right.SealAll(t.Context()))
+	for name, m := range map[string]*clockMachine{"right": right, "wrong": wrong, "looks": looks} {
+		require.Equal(t, 2, m.visible(), name)
+	}
+}

@@ -24,8 +24,11 @@ var (
 	// ErrHeadFull says that what isn't sealed takes so much memory that not even samples of known series are taken. Nothing
 	// was taken; try again later, for sealing makes room.
 	ErrHeadFull = fmt.Errorf("%w: what isn't sealed yet takes more memory than --storage.head-bytes allows, try again later", ErrOverloaded)
+	// ErrHeadShare says that what isn't sealed takes so much memory, and this tenant's more than its fair share of that, so
+	// that samples of known series are taken of others only. Nothing was taken; try again later, for sealing makes room.
+	ErrHeadShare = errors.New("storage: what isn't sealed yet takes more memory than --storage.head-bytes allows, and this tenant's more than its fair share of that: until it is sealed, samples of those who hold less are taken only, try again later")
 	// ErrTooManySeries says that the head has reached its memory limit; samples of known series are still
-	// taken, until it has a quarter more.
+	// taken, until it has a quarter more, and new series of those who hold less than their fair share of it.
 	ErrTooManySeries = errors.New("storage: the head has reached its memory limit, no new series are taken")
 	// ErrTooOld says that a sample is older than what is kept.
 	ErrTooOld = errors.New("storage: sample is older than the retention")
@@ -83,8 +86,8 @@ type Options struct {
 	Classes []Class
 	// AddClasses makes the store know all Classes. Each name gets a number for ever.
 	AddClasses bool
-	// HeadBytes bounds the memory of unsealed data: above it, new series are refused, and at a
-	// quarter more samples of known ones, too. Default 4 GiB.
+	// HeadBytes bounds the memory of unsealed data: above it, new series are refused, and at a quarter more samples of
+	// known ones, too. Tenants that hold less than their fair share of it may fill half as much again. Default 4 GiB.
 	HeadBytes int64
 	// QueueBytes bounds what waits to become durable. Default 64 MiB.
 	QueueBytes int64
@@ -316,6 +319,7 @@ func (s *Store) Close() error {
 	s.committer.close()
 	<-s.metadata.done
 	s.running.Wait()
+	s.processes.end()
 	return nil
 }
 

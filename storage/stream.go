@@ -175,17 +175,17 @@ func (d *blobDecoder) sample(r readSample) error {
 	return nil
 }
 
-// addTo appends the samples to a generation and returns by how many bytes it grew. Where the generation
-// belongs to a cell, the caller holds the partition's lock, and the head's life.
-func (d *blobDecoder) addTo(g *generation) (grew int) {
+// addTo appends the samples to a generation. Where it belongs to a cell, the caller holds the partition's lock, and the
+// head's life, and what they weigh is added to the head's account.
+func (d *blobDecoder) addTo(g *generation) {
 	start := d.s.period.slotStart(d.slot)
 	for i := range d.samples {
 		r := &d.samples[i]
-		ref := &d.epoch.refs[r.ref]
+		ref, grew := &d.epoch.refs[r.ref], 0
 		if ref.strand == nil || ref.strand.gen != g {
 			var isNew bool
 			if ref.strand, isNew = g.strandOf(ref.series, start); isNew {
-				grew += strandBytes
+				grew = strandBytes
 			}
 		}
 		switch {
@@ -196,8 +196,10 @@ func (d *blobDecoder) addTo(g *generation) (grew int) {
 		default:
 			grew += ref.strand.appendFloat(r.t, r.st, r.v)
 		}
+		if g.index == nil {
+			d.s.head.grew(ref.strand, grew)
+		}
 	}
-	return grew
 }
 
 // strandOf finds or makes the strand of a series.

@@ -106,6 +106,10 @@ func processes(c *storage.Condition) (found []Finding) {
 	if versions = slices.Compact(versions); len(versions) > 1 {
 		found = append(found, Finding{Note, "the processes run different versions: " + listed(versions), "that is for the time of an upgrade only", "upgrade the rest"})
 	}
+	if len(c.Keeps) > 1 {
+		found = append(found, Finding{Note, "processes are started with different retentions: " + strings.Join(c.Keeps, "; "),
+			"what any of them keeps is kept, until two hours after it was heard last", "give all of them the same --retention flags and file"})
+	}
 	return found
 }
 

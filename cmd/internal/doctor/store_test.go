@@ -93,6 +93,7 @@ func TestStore(t *testing.T) {
 		}},
 		{name: "an owner is dead", change: func(c *storage.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no living owner: 2", do: "leases"},
 		{name: "a lease is free", change: func(c *storage.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},
+		{name: "retentions", change: func(c *storage.Condition) { c.Keeps = []string{"raw 240h", "raw 720h"} }, level: Note, what: "different retentions: raw 240h; raw 720h", do: "the same --retention"},
 		{name: "versions", change: func(c *storage.Condition) { c.Processes[1].Version = "1.1" }, level: Note, what: "different versions: 1.0, 1.1"},
 		{name: "not dropped", change: func(c *storage.Condition) {
 			c.Expired = []storage.ExpiredWindow{{Tenant: "a", Window: 3, Until: noon.Add(-24 * time.Hour), Listed: true, Rows: true}}

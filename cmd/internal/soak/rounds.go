@@ -33,6 +33,7 @@ var all = []soaked{
 	{pkg: "storage", test: "TestWaysOut"},
 	{pkg: "storage", test: "TestReplicasModel"},
 	{pkg: "storage", test: "TestReplicasModelAhead"},
+	{pkg: "storage", test: "TestReplicasModelDeletes"},
 	{pkg: "storage/pebble", test: "TestMetamorphic"},
 	{pkg: "storage", test: "TestDamageAtRandomPlaces"},
 	{pkg: "storage", test: "TestImportIsAsWrites"},

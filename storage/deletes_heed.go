@@ -1,0 +1,152 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// heed returns the deletes that a query must heed, when the head has all that other processes had acknowledged and
+// nothing that these deletes are about.
+//
+// Another process has sealed what it deletes. This one may still have it in its head, in one generation with what
+// came later: so it seals, too, and reads for that what is left in the stage. One that may not seal only reads that.
+func (s *Store) heed(ctx context.Context, tenant string) (deletions, error) {
+	found, err := s.deletesOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	// After the deletes were read: what the follower reads from now on isn't deleted.
+	if err := s.catchUp(ctx); err != nil || !s.opts.Shared {
+		return found, err
+	}
+	if s.newTo(found) == nil {
+		return found, nil
+	}
+	m := &s.deletes
+	m.learning.Lock()
+	defer m.learning.Unlock()
+	for _, d := range s.newTo(found) {
+		err := s.sealOf(ctx, tenant, d)
+		if errors.Is(err, ErrClock) || errors.Is(err, engine.ErrReadOnly) {
+			err = s.rereadOf(ctx, tenant, d)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("storage: applying a delete: %w", err)
+		}
+		m.mu.Lock()
+		m.apply(d)
+		m.mu.Unlock()
+	}
+	return found, nil
+}
+
+// newTo returns those that the head doesn't know yet.
+func (s *Store) newTo(found deletions) deletions {
+	s.deletes.mu.Lock()
+	defer s.deletes.mu.Unlock()
+	return found.where(func(d *deletion) bool { return !s.deletes.applied[d.id] })
+}
+
+// rereadOf has the head hold no more than what is staged of the cells in which it has samples that a delete is about.
+func (s *Store) rereadOf(ctx context.Context, tenant string, d *deletion) error {
+	if err := s.Ready(); err != nil {
+		return err
+	}
+	for _, at := range s.head.cellsOf(tenant, d) {
+		if err := s.reread(ctx, Work{Slot: at.slot, Partition: at.partition}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reread puts what is left in the stage of a cell's generations in their place. What others have sealed of them meanwhile is
+// met in rows; until the head lets go of the old ones queries meet samples twice.
+func (s *Store) reread(ctx context.Context, w Work) error {
+	s.sealMu[w.Partition].Lock()
+	defer s.sealMu[w.Partition].Unlock()
+	old, _ := s.closeCell(w)
+	covered := map[stageRow]bool{}
+	for _, g := range old {
+		for _, r := range g.rows {
+			covered[r] = true
+		}
+	}
+	staged, err := s.listRows(ctx, engine.Stage, w)
+	if err != nil {
+		return err
+	}
+	back, err := s.workedOffAmong(ctx, w, staged)
+	if err != nil {
+		return err
+	}
+	left := map[stageRow]bool{}
+	for _, r := range staged {
+		if covered[r] && !back[r] {
+			left[r] = true
+		}
+	}
+	var again *generation
+	if len(left) > 0 {
+		if again, err = s.load(ctx, w, func(r stageRow) bool { return left[r] }); err != nil {
+			return err
+		}
+	}
+	if again != nil {
+		for _, r := range again.rows {
+			delete(left, r)
+		}
+	}
+	if len(left) > 0 {
+		if left, err = s.stillStaged(ctx, w, left); err != nil || len(left) > 0 { // Or they were sealed meanwhile.
+			return errors.Join(err, fmt.Errorf("%w: %d staged rows of slot %d, partition %d, can't be read", engine.ErrUnavailable, len(left), w.Slot, w.Partition))
+		}
+	}
+	if again != nil {
+		s.head.adopt(w, again)
+	}
+	s.release(w, old)
+	return nil
+}
+
+// stillStaged returns those of the rows that are in the stage.
+func (s *Store) stillStaged(ctx context.Context, w Work, rows map[stageRow]bool) (map[stageRow]bool, error) {
+	staged, err := s.listRows(ctx, engine.Stage, w)
+	still := map[stageRow]bool{}
+	for _, r := range staged {
+		if rows[r] {
+			still[r] = true
+		}
+	}
+	return still, err
+}
+
+// adopt makes a generation that was loaded one of the head's, closed.
+func (h *head) adopt(w Work, g *generation) {
+	h.life.RLock()
+	defer h.life.RUnlock()
+	for {
+		i := slices.IndexFunc(g.strands, func(st *strand) bool { return st.series.dead })
+		if i < 0 {
+			break
+		}
+		h.life.RUnlock()
+		g.strands[i].series = h.revive(g.strands[i].series)
+		h.life.RLock()
+	}
+	p := h.part(w.Partition)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.cellOf(w.Slot, w.Partition)
+	g.cell = c
+	for _, st := range g.strands {
+		s := st.series
+		s.strands = append(s.strands[:len(s.strands):len(s.strands)], st)
+		h.weigh(s.tenant, st.bytes())
+	}
+	c.closed = append(c.closed, g)
+}

@@ -1,0 +1,116 @@
+package storage
+
+import (
+	"slices"
+	"sync"
+)
+
+const (
+	// tenantBytes is about what a tenant without series weighs in the head's account.
+	tenantBytes = 1024
+	// leastForKnown is what samples of known series have at least beyond the bound of the head, bytes.
+	leastForKnown = 4 << 20
+	// fairSteps is into how many parts the bound is divided of which one may pass before shares are computed anew.
+	fairSteps = 128
+	// fairAlone is which part of the bound all others together hold less than where a tenant is as good as alone.
+	fairAlone = 16
+)
+
+// seriesWeight is about what a series weighs without its strands and aliases.
+func seriesWeight(set []byte) int64 { return int64(320 + len(set)) }
+
+// weigh adds to what the head holds, and to what it holds of a tenant.
+func (h *head) weigh(t *headTenant, n int64) {
+	h.bytes.Add(n)
+	t.bytes.Add(n)
+}
+
+// grew adds what a strand has grown by. Most samples fit into the room that it has.
+func (h *head) grew(st *strand, n int) {
+	if n != 0 {
+		h.weigh(st.series.tenant, int64(n))
+	}
+}
+
+// refusesSeries says whether the head takes no new series of a tenant; most is its bound, 0: none.
+//
+//	            most     + most/4, known series   + most/2
+//	──────────────┼────────────────┼──────────────────┼───────────────────────┼─────►
+//	 all is taken │ no new series  │ nothing          │                       │
+//	              │ of who holds its fair share or more                       │
+//	 all is taken, also new series, of who holds less │ no new series of them │ nothing of anybody
+//
+// What is under way already comes on top, at most the queue. A batch is taken as a whole however large it is, so that
+// none is refused for ever.
+func (h *head) refusesSeries(t *headTenant, most int64) bool {
+	held := h.bytes.Load()
+	return most > 0 && held >= most && (held >= most+most/2 || h.holdsItsShare(t, most))
+}
+
+// refusesSamples returns why the head takes no samples of a tenant, not even of known series: ErrHeadFull, ErrHeadShare, or
+// nil. Known series have a quarter more than new ones, which would come to nothing if those had to stop with them.
+func (h *head) refusesSamples(t *headTenant, most int64) error {
+	if !h.overfull(most) {
+		return nil
+	}
+	switch {
+	case h.bytes.Load()-t.bytes.Load() < most/fairAlone:
+		return ErrHeadFull // It isn't that others need the memory, and more senders try again after 503 than after 429.
+	case h.holdsItsShare(t, most):
+		return ErrHeadShare
+	case h.bytes.Load() >= boundOfKnown(most)+most/2:
+		return ErrHeadFull
+	}
+	return nil
+}
+
+// overfull says whether the head takes no samples of known series, at least of who holds most.
+func (h *head) overfull(most int64) bool { return most > 0 && h.bytes.Load() >= boundOfKnown(most) }
+
+func boundOfKnown(most int64) int64 { return most + max(most/4, leastForKnown) }
+
+// holdsItsShare says whether the head holds as much of a tenant as it fairly may while it is full.
+func (h *head) holdsItsShare(t *headTenant, most int64) bool {
+	f := &h.fair
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	held := h.bytes.Load()
+	if f.share == 0 || (held-f.held)*fairSteps > most || (f.held-held)*fairSteps > most {
+		f.held, f.share = held, h.shareOf(most)
+	}
+	return t.bytes.Load() >= f.share
+}
+
+// fairShare remembers the share that is fair, until what is held has changed.
+type fairShare struct {
+	mu    sync.Mutex
+	held  int64 // by the head, when the share was computed
+	share int64 // 0: it must be computed
+}
+
+// stale has the share computed anew: something was sealed.
+func (f *fairShare) stale() {
+	f.mu.Lock()
+	f.share = 0
+	f.mu.Unlock()
+}
+
+// shareOf divides the bound among the tenants: it is the most that each may hold so that together they hold no more.
+// What a tenant doesn't use of its equal part is for the others, so that many small ones don't make it small.
+func (h *head) shareOf(most int64) int64 {
+	h.mu.RLock()
+	held := make([]int64, 0, len(h.tenants))
+	for _, t := range h.tenants {
+		held = append(held, t.bytes.Load())
+	}
+	h.mu.RUnlock()
+	slices.Sort(held)
+	rest := most
+	for i, n := range held {
+		if equal := rest / int64(len(held)-i); n > equal {
+			return max(1, equal)
+		}
+		rest -= n
+	}
+	return max(1, most)
+}
