@@ -242,6 +242,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	}
 	st, isNew := g.strandOf(s, c.s.period.slotStart(slot))
 	if isNew {
+		g.bytes += strandBytes
 		c.s.head.bytes.Add(strandBytes)
 	}
 	s.cur = st
@@ -352,7 +353,7 @@ func (c *committer) tails(rows []engine.Batch) []engine.Batch {
 
 // show makes what is durable visible to queries.
 func (c *committer) show() {
-	h := c.s.head
+	h, now := c.s.head, c.s.opts.Now()
 	for _, g := range c.gens {
 		b := g.builder
 		p := h.part(g.cell.partition)
@@ -376,6 +377,7 @@ func (c *committer) show() {
 		for i := range b.blobs {
 			g.rows = append(g.rows, stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
 		}
+		g.bytes, g.touched = g.bytes+int64(grew), now
 		p.mu.Unlock()
 		h.bytes.Add(int64(grew))
 		c.s.metrics.stagedBytes.Add(float64(b.bytes()))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
@@ -89,8 +90,11 @@ type generation struct {
 	index map[*Series]*strand
 	// builder collects the blobs of the commit under way; only the committer uses it.
 	builder *streamBuilder
-	// dropped says that the head has let go of it; the partition's lock guards it.
+	// dropped says that the head has let go of it, bytes is what its strands weigh, and touched when they last got anything;
+	// the partition's lock guards them.
 	dropped bool
+	bytes   int64
+	touched time.Time
 }
 
 type stageRow struct {

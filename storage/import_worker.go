@@ -2,12 +2,10 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -138,20 +136,6 @@ func (w *importWorker) roll() error {
 	return err
 }
 
-// chunkList are the versions of the raw chunks of some series in a day; nil where there are too many others among
-// them to look for them all at once.
-type chunkList map[chunkAt][]string
-
-type chunkAt struct {
-	start  int64
-	series SeriesID
-}
-
-// has says whether a series may have chunks in the slot that starts then.
-func (l chunkList) has(start int64, id SeriesID) bool {
-	return l == nil || len(l[chunkAt{start, id}]) > 0
-}
-
 // listDone lists the chunks of the series whose rollups are to be made.
 func (w *importWorker) listDone() (chunkList, error) {
 	all := chunkList{}
@@ -180,34 +164,14 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, places := make(map[SeriesID]bool, len(piece)), map[classShard]bool{}
-	for _, c := range piece {
-		ids[c.series.id] = true
-		for at := range w.s.placesOf(c.series.id, shards) {
-			places[at] = true
-		}
+	series := make([]*Series, len(piece))
+	for i, c := range piece {
+		series[i] = c.series
 	}
-	found, others := chunkList{}, 0
-	first := engine.Key{engine.Int(kindChunk), engine.Int(w.start)}
-	last := engine.Key{engine.Int(kindChunk), engine.Int(w.start + dayMS - 1)}
-	for at := range places {
-		for row, err := range w.s.eng.Scan(w.ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(window, w.tenant.name, metric, at), From: first, To: last, KeysOnly: true,
-		}) {
-			if err != nil {
-				return nil, fmt.Errorf("storage: listing the chunks of %q: %w", metric, err)
-			}
-			var id SeriesID
-			copy(id[:], row.Clustering[2].Text)
-			if !ids[id] {
-				if others++; others > 50*len(piece)+1000 {
-					return nil, nil
-				}
-				continue
-			}
-			key := chunkAt{row.Clustering[1].Int, id}
-			found[key] = append(found[key], string([]byte(row.Clustering[3].Text)))
-		}
+	found := chunkList{}
+	whole, err := w.s.listAmong(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + dayMS - 1}, series, found)
+	if err != nil || !whole {
+		return nil, err
 	}
 	return found, nil
 }

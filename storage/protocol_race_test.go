@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,11 +164,8 @@ func (r *concurrentRun) round(*rand.Rand) {
 	for p := range r.store.period.partitions() {
 		work, err := r.store.Waiting(ctx, p)
 		assert.NoError(r.t, err)
-		for _, w := range work {
-			if r.store.Settled(w.Slot, 0) {
-				_, _ = r.store.Seal(ctx, w)
-			}
-		}
+		work = slices.DeleteFunc(work, func(w Work) bool { return !r.store.Settled(w.Slot, 0) })
+		r.store.sealPasses(work, func(works []Work) { _, _ = r.store.SealTogether(ctx, works) })
 		_ = r.store.Advance(ctx, p)
 	}
 }

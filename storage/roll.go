@@ -32,17 +32,6 @@ type roll struct {
 	version uint64
 }
 
-// rollup brings the rollups of the series that were just written up to date.
-func (x *sealer) rollup() error {
-	if err := x.rollFine(); err != nil {
-		return err
-	}
-	err := x.rollCoarse()
-	clear(x.rolls)
-	x.rolls = x.rolls[:0]
-	return err
-}
-
 // rollFine writes the 5m chunks, rollCoarse the 1h chunks after them.
 func (x *sealer) rollFine() error {
 	if len(x.rolls) == 0 {
