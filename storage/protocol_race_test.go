@@ -186,3 +186,14 @@ func (r *concurrentRun) end() {
 	require.Positive(r.t, stats.Samples)
 	r.t.Logf("%d samples in %d chunks of %d series", stats.Samples, stats.Chunks, stats.Series)
 }
+
+// sealPasses calls seal for each pass that work makes.
+func (s *Store) sealPasses(work []Work, seal func([]Work)) {
+	for _, at := range s.Together(work, 1) {
+		pass := make([]Work, len(at))
+		for i, n := range at {
+			pass[i] = work[n]
+		}
+		seal(pass)
+	}
+}

@@ -392,17 +392,6 @@ func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
 	return empty && len(w.pending) == 0, err
 }
 
-// sealPasses calls seal for each pass that work makes.
-func (s *Store) sealPasses(work []Work, seal func([]Work)) {
-	for _, at := range s.Together(work, 1) {
-		pass := make([]Work, len(at))
-		for i, n := range at {
-			pass[i] = work[n]
-		}
-		seal(pass)
-	}
-}
-
 // round is what the sealing loop does in one round.
 func (r *protocolRun) round(ctx context.Context) {
 	var settled []Work
