@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -111,17 +110,11 @@ func (w *importWorker) roll() error {
 	if err != nil {
 		return err
 	}
-	for _, slot := range slices.Sorted(maps.Keys(w.slots)) {
-		y := w.slots[slot]
+	for _, y := range w.slots {
 		y.listed = listed
-		if err := y.makeFine(hiding, raw); err != nil {
-			return err
-		}
-		if err := y.putRollups(rollup.FiveMinutes); err != nil {
-			return err
-		}
-		clear(y.rolls)
-		y.rolls = y.rolls[:0]
+	}
+	if err := fineOfDay(w.slots, hiding, raw); err != nil {
+		return err
 	}
 	if err := w.base.write(); err != nil {
 		return err

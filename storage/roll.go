@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -115,19 +116,61 @@ func (x *sealer) writeRollups(res rollup.Resolution) error {
 
 // putRollups adds them to what is written next.
 func (x *sealer) putRollups(res rollup.Resolution) error {
-	at := x.into[res]
 	for i := range x.rolls {
-		r := &x.rolls[i]
-		if r.chunk == nil {
-			continue
+		if err := x.putRollup(res, &x.rolls[i]); err != nil {
+			return err
 		}
-		x.label(r.collected, res)
-		x.put(r.collected, res, rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
-		if x.bytes >= sealWriteBytes {
-			if err := x.write(); err != nil {
-				return err
+	}
+	return nil
+}
+
+func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
+	if r.chunk == nil {
+		return nil
+	}
+	at := x.into[res]
+	x.label(r.collected, res)
+	x.put(r.collected, res, rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
+	if x.bytes >= sealWriteBytes {
+		return x.write()
+	}
+	return nil
+}
+
+// fineOfDay makes the 5m chunks of the slots of a day, heeding deletes, and adds them to what is written next: series by series, as
+// they are stored, so that each is labeled once.
+func fineOfDay(day map[int64]*sealer, hiding deletions, raw metricShards) error {
+	slots := slices.Sorted(maps.Keys(day))
+	for _, slot := range slots {
+		if err := day[slot].makeFine(hiding, raw); err != nil {
+			return err
+		}
+	}
+	type place struct {
+		x *sealer
+		r *roll
+	}
+	var all []place
+	at := map[*Series]int{} // the order of series, which is that of each slot's
+	for _, slot := range slots {
+		x := day[slot]
+		for i := range x.rolls {
+			r := &x.rolls[i]
+			if _, ok := at[r.series]; !ok {
+				at[r.series] = len(at)
 			}
+			all = append(all, place{x, r})
 		}
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(at[a.r.series], at[b.r.series]) })
+	for _, p := range all {
+		if err := p.x.putRollup(rollup.FiveMinutes, p.r); err != nil {
+			return err
+		}
+	}
+	for _, x := range day {
+		clear(x.rolls)
+		x.rolls = x.rolls[:0]
 	}
 	return nil
 }

@@ -366,17 +366,11 @@ func (t *tenantPass) roll() error {
 	if err != nil {
 		return err
 	}
-	for _, slot := range slices.Sorted(maps.Keys(t.slots)) {
-		x := t.slots[slot]
+	for _, x := range t.slots {
 		x.again, x.listed = len(t.again) > 0, listed
-		if err := x.makeFine(hiding, raw); err != nil {
-			return err
-		}
-		if err := x.putRollups(rollup.FiveMinutes); err != nil {
-			return err
-		}
-		clear(x.rolls)
-		x.rolls = x.rolls[:0]
+	}
+	if err := fineOfDay(t.slots, hiding, raw); err != nil {
+		return err
 	}
 	if err := t.base.write(); err != nil {
 		return err
