@@ -64,8 +64,10 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	if err != nil {
 		return nil, err
 	}
-	if process, out.restartLoaded, err = restart(ctx, process); err != nil {
-		return nil, err
+	if s.queries {
+		if process, out.restartLoaded, err = restart(ctx, process); err != nil {
+			return nil, err
+		}
 	}
 	if err := out.finish(ctx, sys, process, dir, loaded, s.rest); err != nil {
 		return nil, err
@@ -117,8 +119,9 @@ func (r *result) rest(ctx context.Context, sys system, process *promrig.Process,
 	return err
 }
 
-// finish has the system bring its data into the final form. That is done by the process after a restart, so
-// its CPU is counted from the end of that; reading its own data at the start isn't part of ingestion.
+// finish has the system bring its data into the final form. Where a restart is timed, that is done by the process after it, so
+// its CPU is counted from the end of that; reading its own data at the start isn't part of ingestion. What it does by itself
+// meanwhile isn't counted then: without queries there is no restart, and all is.
 func (r *result) finish(ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage, rest time.Duration) error {
 	if err := settle(ctx, process.PID()); err != nil {
 		return err
@@ -137,7 +140,9 @@ func (r *result) finish(ctx context.Context, sys system, process *promrig.Proces
 	if err != nil {
 		return err
 	}
-	r.cpu = loaded.CPU + after.CPU - before.CPU
+	if r.cpu = after.CPU; r.restartLoaded > 0 {
+		r.cpu += loaded.CPU - before.CPU
+	}
 	r.peak = max(loaded.PeakRSS, after.PeakRSS)
 	if r.finalBytes, r.allBytes, err = sys.disk(dir); err != nil {
 		return err

@@ -39,12 +39,12 @@ func rows(s settings) []row {
 		{"disk a sample, everything there is", func(r *result) float64 { return float64(r.allBytes) / float64(r.samples) }, plain(2, " B")},
 		{"memory a series, after the load", func(r *result) float64 { return float64(r.rss) / perSeries / 1e3 }, plain(1, " kB")},
 		{"memory a series, at most", func(r *result) float64 { return float64(r.peak) / perSeries / 1e3 }, plain(1, " kB")},
-		{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")},
 		{"restart to ready, compacted or sealed", func(r *result) float64 { return r.restartFinished.Seconds() }, plain(2, " s")},
 	}
 	if !s.queries {
 		return out
 	}
+	out = append(out, row{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")})
 	for i, q := range queries(s.workload) {
 		out = append(out, row{
 			fmt.Sprintf("`%s` %s", q.text, q.when()), func(r *result) float64 { return float64(r.queries[i]) / 1e6 }, ms,
