@@ -1,16 +1,25 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"maps"
+	"slices"
+	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// chunkList are the versions of the raw chunks of some series in some slots; nil where there are too many others among
-// them to look for them all at once.
+const (
+	// passOver is how many rows of others a scan for some series passes over, one after the other, before it begins anew at the next row
+	// that may be theirs; passOverFar is that where the engine is far away.
+	passOver    = 32
+	passOverFar = 1000
+	// coarsePiece is for how many series the 5m chunks of a day are read together.
+	coarsePiece = 512
+)
+
+// chunkList are the versions of the raw chunks of some series in some slots; nil: they weren't listed.
 type chunkList map[chunkAt][]string
 
 type chunkAt struct {
@@ -23,7 +32,7 @@ func (l chunkList) has(start int64, id SeriesID) bool {
 	return l == nil || len(l[chunkAt{start, id}]) > 0
 }
 
-// metricChunks are the raw chunks of a metric that start from one time to another, in a window, of so many shards.
+// metricChunks are the chunks of a metric that start from one time to another, in a window, of so many shards.
 type metricChunks struct {
 	window         int64
 	tenant, metric string
@@ -31,80 +40,136 @@ type metricChunks struct {
 	first, last    int64
 }
 
-// listChunks adds the chunks of some series of a metric to found.
+// listChunks adds the raw chunks of some series of a metric to found.
 func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Series, found chunkList) error {
-	some := chunkList{}
-	whole, err := s.listAmong(ctx, of, series, some)
-	if err != nil {
-		return err
+	for at, ids := range s.byPlace(series, of.shards) {
+		r := engine.Range{
+			Table: engine.Raw, Partition: seriesPartition(of.window, of.tenant, of.metric, at), KeysOnly: true,
+			From: engine.Key{engine.Int(kindChunk), engine.Int(of.first), engine.Text(ids[0])},
+			To:   engine.Key{engine.Int(kindChunk), engine.Int(of.last), engine.Text(ids[len(ids)-1])},
+		}
+		err := s.scanFor(ctx, r, func(row engine.Row) (next engine.Key) {
+			start, id := row.Clustering[1].Int, row.Clustering[2].Text
+			switch i, mine := slices.BinarySearch(ids, id); {
+			case mine:
+				key := chunkAt{start: start}
+				copy(key.series[:], id)
+				found[key] = append(found[key], strings.Clone(row.Clustering[3].Text))
+				return nil
+			case i < len(ids):
+				return engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(ids[i])}
+			default:
+				return engine.Key{engine.Int(kindChunk), engine.Int(start + 1), engine.Text(ids[0])}
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("storage: listing the chunks of %q: %w", of.metric, err)
+		}
 	}
-	if !whole {
-		for _, x := range series {
-			if err := s.listOne(ctx, of, x, found); err != nil {
+	return nil
+}
+
+// fineChunks reads the 5m chunks of some series of a metric, of each in order, as rollups does of one.
+func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Series, found map[SeriesID][]rollupChunk) error {
+	for at, ids := range s.byPlace(series, of.shards) {
+		r := engine.Range{
+			Table: engine.R5m, Partition: seriesPartition(of.window, of.tenant, of.metric, at),
+			From: rollupKey(ids[0], of.first), To: rollupKey(ids[len(ids)-1], of.last),
+		}
+		err := s.scanFor(ctx, r, func(row engine.Row) (next engine.Key) {
+			id, start := row.Clustering[1].Text, row.Clustering[2].Int
+			i, mine := slices.BinarySearch(ids, id)
+			switch {
+			case mine && start >= of.first && start <= of.last:
+				var key SeriesID
+				copy(key[:], id)
+				found[key] = append(found[key], rollupChunkOf(at, row))
+				return nil
+			case mine && start > of.last:
+				i++
+			}
+			if i == len(ids) {
+				return r.To
+			}
+			return rollupKey(ids[i], of.first)
+		})
+		if err != nil {
+			return fmt.Errorf("storage: reading rollups of %q: %w", of.metric, err)
+		}
+	}
+	for _, x := range series {
+		found[x.id] = bestOfEach(found[x.id])
+	}
+	return nil
+}
+
+// byPlace returns where rows of some series may be, and of which of them, in the order of ids.
+func (s *Store) byPlace(series []*Series, shards int64) map[classShard][]string {
+	places := map[classShard][]string{}
+	for _, x := range series {
+		id := x.id.String()
+		for at := range s.placesOf(x.id, shards) {
+			places[at] = append(places[at], id)
+		}
+	}
+	for at, ids := range places {
+		slices.Sort(ids)
+		places[at] = slices.Compact(ids)
+	}
+	return places
+}
+
+// scanFor scans rows in order. take returns nil for a row that it takes, and for another one the next key that may be of a row to take,
+// which comes after it: with many others between, the scan goes on there.
+func (s *Store) scanFor(ctx context.Context, r engine.Range, take func(engine.Row) (next engine.Key)) error {
+	most := passOver
+	if s.opts.Shared {
+		most = passOverFar
+	}
+	for again := true; again; {
+		again = false
+		others := 0
+		for row, err := range s.eng.Scan(ctx, r) {
+			if err != nil {
 				return err
 			}
-		}
-		return nil
-	}
-	maps.Copy(found, some)
-	return nil
-}
-
-// listAmong lists the chunks of some series in one go, with those of all others between. It gives up where these are too many.
-func (s *Store) listAmong(ctx context.Context, of metricChunks, series []*Series, found chunkList) (whole bool, err error) {
-	ids, places := make(map[SeriesID]bool, len(series)), map[classShard]bool{}
-	from, to := series[0].id, series[0].id
-	for _, x := range series {
-		ids[x.id] = true
-		if bytes.Compare(x.id[:], from[:]) < 0 {
-			from = x.id
-		}
-		if bytes.Compare(x.id[:], to[:]) > 0 {
-			to = x.id
-		}
-		for at := range s.placesOf(x.id, of.shards) {
-			places[at] = true
-		}
-	}
-	first := engine.Key{engine.Int(kindChunk), engine.Int(of.first), engine.Text(from.String())}
-	last := engine.Key{engine.Int(kindChunk), engine.Int(of.last), engine.Text(to.String())}
-	others := 0
-	for at := range places {
-		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(of.window, of.tenant, of.metric, at), From: first, To: last, KeysOnly: true,
-		}) {
-			if err != nil {
-				return false, fmt.Errorf("storage: listing the chunks of %q: %w", of.metric, err)
-			}
-			key := chunkAt{start: row.Clustering[1].Int}
-			copy(key.series[:], row.Clustering[2].Text)
-			if !ids[key.series] {
-				if others++; others > 50*len(series)+1000 {
-					return false, nil
-				}
+			next := take(row)
+			if next == nil {
+				others = 0
 				continue
 			}
-			found[key] = append(found[key], string([]byte(row.Clustering[3].Text)))
-		}
-	}
-	return true, nil
-}
-
-// listOne lists the chunks of one series, slot by slot.
-func (s *Store) listOne(ctx context.Context, of metricChunks, x *Series, found chunkList) error {
-	for slot := s.period.slotOf(of.first + 1); s.period.slotStart(slot) <= of.last; slot++ {
-		at := chunkAt{s.period.slotStart(slot), x.id}
-		key := engine.Key{engine.Int(kindChunk), engine.Int(at.start), engine.Text(x.id.String())}
-		for in := range s.placesOf(x.id, of.shards) {
-			for row, err := range s.eng.Scan(ctx, engine.Range{
-				Table: engine.Raw, Partition: seriesPartition(of.window, of.tenant, of.metric, in), From: key, To: key, KeysOnly: true,
-			}) {
-				if err != nil {
-					return fmt.Errorf("storage: listing the chunks of %s: %w", x.labels, err)
-				}
-				found[at] = append(found[at], string([]byte(row.Clustering[3].Text)))
+			if others++; others > most {
+				r.From, again = next, true
+				break
 			}
 		}
 	}
 	return nil
+}
+
+// coarseOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
+func (x *sealer) coarseOf(ctx context.Context, rolls []roll, fine metricShards, b *rollup.Buckets) error {
+	day := x.into[rollup.OneHour]
+	chunks := map[SeriesID][]rollupChunk{}
+	for metric, series := range byMetric(rolls) {
+		of := metricChunks{x.into[rollup.FiveMinutes].window, series[0].tenant.name, metric, fine.of(metric), day.start, day.end - 1}
+		if err := x.s.fineChunks(ctx, of, series, chunks); err != nil {
+			return err
+		}
+	}
+	for i := range rolls {
+		if err := x.coarse(&rolls[i], chunks[rolls[i].series.id], b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func byMetric(rolls []roll) map[string][]*Series {
+	metrics := map[string][]*Series{}
+	for i := range rolls {
+		s := rolls[i].series
+		metrics[s.metric] = append(metrics[s.metric], s)
+	}
+	return metrics
 }

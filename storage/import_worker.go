@@ -162,9 +162,6 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 		series[i] = c.series
 	}
 	found := chunkList{}
-	whole, err := w.s.listAmong(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + dayMS - 1}, series, found)
-	if err != nil || !whole {
-		return nil, err
-	}
-	return found, nil
+	err = w.s.listChunks(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + dayMS - 1}, series, found)
+	return found, err
 }

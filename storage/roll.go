@@ -75,15 +75,23 @@ func (x *sealer) rollCoarse() error {
 	if err != nil {
 		return err
 	}
-	err = x.each(func(r *roll, b *rollup.Buckets) error { return x.coarse(r, fine.of(r.series.metric), b) })
+	pieces := slices.Collect(slices.Chunk(x.rolls, coarsePiece))
+	err = x.sideBySide(len(pieces), func(ctx context.Context, i int, b *rollup.Buckets) error {
+		return x.coarseOf(ctx, pieces[i], fine, b)
+	})
 	if err != nil {
 		return err
 	}
 	return x.writeRollups(rollup.OneHour)
 }
 
-// each calls f for every series, side by side where the engine is far away, with buckets to work in.
+// each calls f for every series.
 func (x *sealer) each(f func(*roll, *rollup.Buckets) error) error {
+	return x.sideBySide(len(x.rolls), func(_ context.Context, i int, b *rollup.Buckets) error { return f(&x.rolls[i], b) })
+}
+
+// sideBySide calls f n times, side by side where the engine is far away, with buckets to work in.
+func (x *sealer) sideBySide(n int, f func(ctx context.Context, i int, b *rollup.Buckets) error) error {
 	workers := 1
 	if x.s.opts.Shared {
 		workers = x.s.opts.seams.workers(readWorkers)
@@ -92,11 +100,11 @@ func (x *sealer) each(f func(*roll, *rollup.Buckets) error) error {
 	for w := range workers {
 		g.Go(func() error {
 			var b rollup.Buckets
-			for i := w; i < len(x.rolls); i += workers {
+			for i := w; i < n; i += workers {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				if err := f(&x.rolls[i], &b); err != nil {
+				if err := f(ctx, i, &b); err != nil {
 					return err
 				}
 			}
@@ -353,12 +361,7 @@ func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
 }
 
 // coarse sets the 1h chunk of a series from all 5m chunks of the day.
-func (x *sealer) coarse(r *roll, shards int64, b *rollup.Buckets) error {
-	day := x.into[rollup.OneHour]
-	chunks, err := x.s.rollups(x.ctx, rollup.FiveMinutes, x.into[rollup.FiveMinutes].window, r.series, shards, day.start, day.end-1)
-	if err != nil {
-		return err
-	}
+func (x *sealer) coarse(r *roll, chunks []rollupChunk, b *rollup.Buckets) error {
 	b.Reset()
 	r.version = 0
 	for _, c := range chunks {
@@ -398,7 +401,7 @@ type rollupChunk struct {
 // the higher version counts.
 func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
 	found, err := s.rollupRows(ctx, res, window, series, shards, from, to)
-	return slices.CompactFunc(found, func(a, b rollupChunk) bool { return a.start == b.start }), err
+	return bestOfEach(found), err
 }
 
 // rollupRows reads all of them, of one start that with the highest version first.
@@ -413,15 +416,30 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 			if err != nil {
 				return nil, fmt.Errorf("storage: reading rollups of %s: %w", series.labels, err)
 			}
-			info, err := rollup.Header(row.Value)
-			if err != nil {
-				info.Version = 0 // Any other is better; Decode names it.
-			}
-			found = append(found, rollupChunk{class: at.class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)})
+			found = append(found, rollupChunkOf(at, row))
 		}
 	}
-	slices.SortStableFunc(found, func(a, b rollupChunk) int {
+	sortRollups(found)
+	return found, nil
+}
+
+func rollupChunkOf(at classShard, row engine.Row) rollupChunk {
+	info, err := rollup.Header(row.Value)
+	if err != nil {
+		info.Version = 0 // Any other is better; Decode names it.
+	}
+	return rollupChunk{class: at.class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)}
+}
+
+// sortRollups sorts chunks by start, of one start that with the highest version first.
+func sortRollups(list []rollupChunk) {
+	slices.SortStableFunc(list, func(a, b rollupChunk) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))
 	})
-	return found, nil
+}
+
+// bestOfEach sorts chunks, and keeps of each start the one that counts.
+func bestOfEach(list []rollupChunk) []rollupChunk {
+	sortRollups(list)
+	return slices.CompactFunc(list, func(a, b rollupChunk) bool { return a.start == b.start })
 }

@@ -1,14 +1,10 @@
 package storage
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -105,7 +101,7 @@ type collected struct {
 // at is where rows of the series go at a resolution.
 func (c *collected) at(res rollup.Resolution) classShard { return classShardOf(c.class, c.shards[res]) }
 
-// collect groups the strands of generations by tenant and series, in the order of metrics and ids.
+// collect groups the strands of generations by tenant and series.
 func collect(gens []*generation) map[string][]collected {
 	at := map[*Series]int{}
 	byTenant := map[string][]collected{}
@@ -123,11 +119,6 @@ func collect(gens []*generation) map[string][]collected {
 			}
 			byTenant[name][i].strands = append(byTenant[name][i].strands, st)
 		}
-	}
-	for _, list := range byTenant {
-		slices.SortFunc(list, func(a, b collected) int {
-			return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]))
-		})
 	}
 	return byTenant
 }
