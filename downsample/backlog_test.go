@@ -34,6 +34,7 @@ func TestBacklogIsWorkedOff(t *testing.T) {
 
 	// While a round is cut short there is no time for it.
 	r.write(testStart.Add(-5*hour), 1)
+	r.write(testStart.Add(-15*hour), 1) // The day before.
 	r.fail(func(op faultengine.Op) bool {
 		if op.Kind == faultengine.Write && op.Table == engine.Raw {
 			r.advance(roundLimit + time.Second) // Sealing one slot takes that long.

@@ -4,9 +4,12 @@
 //
 //	every Interval, what has waited longest first:
 //
-//	  Store.Staged ──► Store.Seal ──► rest ──► … ──► Store.Advance, LetGo, Expire ──► Store.RollUp ──► rest ──► …
-//	                        │ error                                                       │ error
-//	                        └──► next round                                               └──► minutes later
+//	  Store.Staged ──► Store.SealTogether ──► rest ──► … ──► Store.Advance, LetGo, Expire ──► Store.RollUp ──► rest ──► …
+//	                        │ error                                                               │ error
+//	                        └──► each by itself ──► next round                                    └──► minutes later
+//
+// Slots of one day are sealed in one pass (Store.Together). Where the head holds much of settled slots, as in a backfill, those that
+// rest are sealed before a round is due (Loop.Relieve).
 //
 // A slot is settled once it ended at least Settle ago; what comes later is late, and brings its slot back
 // to work: it is sealed again, and the rollups of the buckets it touches are made anew. What an earlier release

@@ -25,6 +25,7 @@ type Loop struct {
 	progress progress
 	backlog  backlog
 	metrics  metrics
+	failures atomic.Int64 // of steps of rounds
 }
 
 // New makes a loop over a store. The store outlives it.
@@ -63,11 +64,26 @@ func (l *Loop) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		l.Round(ctx)
+		if !l.rest(ctx, ticker.C, more) {
+			return
+		}
+	}
+}
+
+// rest waits until the next round is due, and relieves the head meanwhile. It returns false when ctx has ended.
+func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struct{}) bool {
+	look := time.NewTicker(reliefInterval)
+	defer look.Stop()
+	for failed := false; ; {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-more:
-		case <-ticker.C:
+			return true
+		case <-due:
+			return true
+		case <-look.C:
+			failed = failed || !l.Relieve(ctx) // What fails is for the next round.
 		}
 	}
 }

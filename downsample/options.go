@@ -15,6 +15,9 @@ type Options struct {
 	Settle time.Duration
 	// Interval is the time between rounds. Default 1 min.
 	Interval time.Duration
+	// HeadBytes is how much the head may hold of settled slots: above it they are sealed at once, without waiting for a round.
+	// 0: any amount. Default 64 MiB.
+	HeadBytes int64
 	// Share is for which share of the time each hand works, at most, and rests in between; while the work lags it
 	// rests less (see rest). 1: it never rests. Default 0.5.
 	Share float64
@@ -37,7 +40,7 @@ type Options struct {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Settle: 15 * time.Minute, Interval: time.Minute, Share: 0.5, Hands: max(1, runtime.GOMAXPROCS(0)/4),
+		Settle: 15 * time.Minute, Interval: time.Minute, HeadBytes: 64 << 20, Share: 0.5, Hands: max(1, runtime.GOMAXPROCS(0)/4),
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -49,6 +52,8 @@ func (o *Options) Validate() error {
 		return errors.New("downsample: a settling time below zero")
 	case o.Interval <= 0:
 		return errors.New("downsample: the interval must be above zero")
+	case o.HeadBytes < 0:
+		return errors.New("downsample: a bound of settled slots in the head below zero")
 	case !(o.Share > 0 && o.Share <= 1):
 		return errors.New("downsample: the share of the time must be above zero, and at most 1")
 	case o.Hands < 1:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cassia-db/cassia/storage"
@@ -17,6 +18,11 @@ const (
 	roundLimit = 5 * time.Minute
 	// sweepInterval is the time between two sweeps.
 	sweepInterval = 24 * time.Hour
+	// reliefInterval is the time between two looks at what the head holds of settled slots. reliefRest is for how long nothing is
+	// written to those that are sealed then, if it isn't reliefMost times the bound.
+	reliefInterval = time.Second
+	reliefRest     = 2 * time.Second
+	reliefMost     = 4
 	// early is how long before its end a slot may be sealed: longer than any slot, and than samples may be ahead.
 	early = 48 * time.Hour
 )
@@ -52,6 +58,36 @@ func (l *Loop) Round(ctx context.Context) {
 func (l *Loop) lag() time.Duration {
 	_, lag := l.progress.behind(l.opts.Now())
 	return lag
+}
+
+// Relieve seals settled slots before a round is due, if the head holds much of them, as in a backfill: its memory is bounded, however
+// long that is. Slots that are being written to are left until they rest, for they would have to be sealed again; but where
+// the head holds far more in these, as of a backfill that goes through all times series by series, they are sealed, too. It
+// returns false if sealing failed.
+func (l *Loop) Relieve(ctx context.Context) bool {
+	rest := reliefRest
+	if !l.headAbove(l.opts.HeadBytes, rest) {
+		if rest = 0; !l.headAbove(reliefMost*l.opts.HeadBytes, rest) {
+			return true
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.failures.Load()
+	all := slices.DeleteFunc(l.list(ctx), func(w storage.Staged) bool { return !l.store.Rests(w.Work, rest) })
+	l.seal(ctx, l.opts.Now(), all)
+	return l.failures.Load() == before
+}
+
+// headAbove says whether the head holds more than so many bytes of settled slots to which nothing was written for rest.
+func (l *Loop) headAbove(most int64, rest time.Duration) bool {
+	bytes := int64(0)
+	for p := range l.store.Partitions() {
+		if l.owns(p) {
+			bytes += l.store.HeadSettled(p, l.opts.Settle.Milliseconds(), rest)
+		}
+	}
+	return l.opts.HeadBytes > 0 && bytes > most
 }
 
 // list finds what waits in this process' partitions, what has waited longest first, and lets go of what others
@@ -92,43 +128,95 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 }
 
 // seal seals slots, with all hands. It returns whether all of them were tried.
-func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) (whole bool) {
-	work := make(chan *storage.Staged)
+func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) bool {
+	work := make(chan []*storage.Staged)
+	over := func() bool { return ctx.Err() != nil || l.opts.Now().Sub(began) > roundLimit }
 	var sealing sync.WaitGroup
+	var short atomic.Bool
 	for _, h := range l.pacer.hands {
 		sealing.Go(func() {
-			for w := range work {
-				h.work(ctx, fmt.Sprintf("sealing slot %d of partition %d", w.Slot, w.Partition), l.lag, func(func()) { l.sealOne(ctx, w) })
+			for pass := range work {
+				if over() { // Passes wait for a hand.
+					short.Store(true)
+					continue
+				}
+				what := fmt.Sprintf("sealing slot %d of partition %d", pass[0].Slot, pass[0].Partition)
+				if more := len(pass) - 1; more > 0 {
+					what += fmt.Sprintf(", and %d more of its day", more)
+				}
+				h.work(ctx, what, l.lag, func(func()) { l.sealPass(ctx, pass) })
 			}
 		})
 	}
-	whole = true
+	works := make([]storage.Work, len(all))
 	for i := range all {
-		w := &all[i]
-		if ctx.Err() != nil || l.opts.Now().Sub(began) > roundLimit {
-			whole = false
+		works[i] = all[i].Work
+	}
+	for _, at := range l.store.Together(works, l.opts.Hands) {
+		if over() {
+			short.Store(true)
 			break
 		}
-		if l.owns(w.Partition) {
-			work <- w
-		} else {
-			l.progress.forget(w.Partition) // It has passed to another process.
+		if pass := l.stillOwned(all, at); len(pass) > 0 {
+			work <- pass
 		}
 	}
 	close(work)
 	sealing.Wait()
-	return whole && ctx.Err() == nil
+	return !short.Load() && ctx.Err() == nil
 }
 
-func (l *Loop) sealOne(ctx context.Context, w *storage.Staged) {
+// stillOwned returns the slots at these places of all whose partitions haven't passed to another process.
+func (l *Loop) stillOwned(all []storage.Staged, at []int) (pass []*storage.Staged) {
+	for _, i := range at {
+		if w := &all[i]; l.owns(w.Partition) {
+			pass = append(pass, w)
+		} else {
+			l.progress.forget(w.Partition)
+		}
+	}
+	return pass
+}
+
+// sealPass seals slots together, and where that fails each by itself, so that one doesn't keep the others from it.
+func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	began := l.opts.Now()
-	stats, err := l.store.Seal(ctx, w.Work)
-	if err != nil {
+	works := make([]storage.Work, len(pass))
+	for i, w := range pass {
+		works[i] = w.Work
+	}
+	stats, err := l.store.SealTogether(ctx, works)
+	now := l.opts.Now()
+	var left []*storage.Staged
+	for i, w := range pass {
+		if stats[i].Done {
+			l.sealed(w, stats[i], began, now)
+		} else {
+			left = append(left, w)
+		}
+	}
+	if err == nil {
+		return
+	}
+	if len(pass) == 1 {
+		w := pass[0]
 		l.progress.fail(w.Partition, err)
 		l.failed(ctx, "sealing", err, "partition", w.Partition, "slot", w.Slot)
 		return
 	}
-	now := l.opts.Now()
+	if ctx.Err() != nil {
+		return
+	}
+	l.opts.Logger.Warn("sealing slots together failed; each is sealed by itself", "slots", len(left), "partition", left[0].Partition, "slot", left[0].Slot, "err", err)
+	for i := range left {
+		if ctx.Err() == nil {
+			l.sealPass(ctx, left[i:i+1])
+		}
+	}
+}
+
+// sealed notes what was done.
+func (l *Loop) sealed(w *storage.Staged, stats storage.SealStats, began, now time.Time) {
 	l.progress.done(w, stats, now)
 	if stats.Blobs == 0 {
 		return
@@ -204,6 +292,7 @@ func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) 
 	if ctx.Err() != nil {
 		return
 	}
+	l.failures.Add(1)
 	l.metrics.failures.Inc()
 	l.opts.Logger.Warn(what+" failed; the next round tries again", append(args, "err", err)...)
 }

@@ -182,7 +182,11 @@ func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
 	}
 	x := newSealer(c.ctx, c.s, Work{Slot: first})
 	r := roll{collected: &collected{series: series}} // Of no class that matters: none has lost rows.
-	if err := x.coarse(&r, shards, &rollup.Buckets{}); err != nil {
+	chunks, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+dayMS-1)
+	if err != nil {
+		return err
+	}
+	if err := x.coarse(&r, chunks, &rollup.Buckets{}); err != nil {
 		return err
 	}
 	stored, err := c.s.shardsAround(c.ctx, p.windowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)

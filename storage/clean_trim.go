@@ -84,20 +84,6 @@ func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]b
 	return t.run()
 }
 
-// fillUp adds to the rollups of a slot without samples. Deletes that are about these series are carried out before, or they would
-// be about what comes now, too.
-func (x *sealer) fillUp(tenant string, list []collected) error {
-	x.s.filling.Lock()
-	defer x.s.filling.Unlock()
-	err := x.s.trimBefore(x.ctx, tenant, map[int64]bool{x.work.Slot: true}, x.deletes[tenant].where(func(d *deletion) bool {
-		return slices.ContainsFunc(list, func(c collected) bool { return matchesAll(c.series.labels, d.matchers) })
-	}))
-	if err != nil {
-		return err
-	}
-	return x.tenant(tenant, list)
-}
-
 func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds deletions) *trim {
 	return &trim{
 		s: s, ctx: ctx, tenant: tenant, window: window, res: resolutionOf(window),

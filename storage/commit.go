@@ -244,7 +244,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	}
 	st, isNew := g.strandOf(s, c.s.period.slotStart(slot))
 	if isNew {
-		c.s.head.weigh(s.tenant, strandBytes)
+		c.s.head.grew(st, strandBytes)
 	}
 	s.cur = st
 	return st
@@ -354,7 +354,7 @@ func (c *committer) tails(rows []engine.Batch) []engine.Batch {
 
 // show makes what is durable visible to queries.
 func (c *committer) show() {
-	h := c.s.head
+	h, now := c.s.head, c.s.opts.Now()
 	for _, g := range c.gens {
 		b := g.builder
 		p := h.part(g.cell.partition)
@@ -379,6 +379,7 @@ func (c *committer) show() {
 		for i := range b.blobs {
 			g.rows = append(g.rows, stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
 		}
+		g.touched = now
 		p.mu.Unlock()
 		c.s.metrics.stagedBytes.Add(float64(b.bytes()))
 		g.builder = nil

@@ -69,7 +69,9 @@ func (s *Store) rereadOf(ctx context.Context, tenant string, d *deletion) error 
 func (s *Store) reread(ctx context.Context, w Work) error {
 	s.sealMu[w.Partition].Lock()
 	defer s.sealMu[w.Partition].Unlock()
-	old, _ := s.closeCell(w)
+	closed := &sealedWork{Work: w}
+	s.closeCells([]*sealedWork{closed})
+	old := closed.own
 	covered := map[stageRow]bool{}
 	for _, g := range old {
 		for _, r := range g.rows {
@@ -146,7 +148,7 @@ func (h *head) adopt(w Work, g *generation) {
 	for _, st := range g.strands {
 		s := st.series
 		s.strands = append(s.strands[:len(s.strands):len(s.strands)], st)
-		h.weigh(s.tenant, st.bytes())
+		h.grew(st, int(st.bytes()))
 	}
 	c.closed = append(c.closed, g)
 }

@@ -1,23 +1,12 @@
 package storage
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
-
-// gathered is what a seal works off.
-type gathered struct {
-	// gens hold the samples of rows, the stage rows to delete afterwards. left are those that can't be read.
-	gens []*generation
-	rows []stageRow
-	left map[stageRow]bool
-	// deletes were read after all of that: of each tenant those that touch the slot.
-	deletes map[string]deletions
-}
 
 // maxGathers is how often a seal begins anew because somebody deleted series meanwhile.
 const maxGathers = 20
@@ -29,35 +18,52 @@ const maxGathers = 20
 // Invariant: no delete that was durable before any of these samples were acknowledged is missing from the deletes
 // that their chunk will name, for these are read after the samples; and no sample is older than one that it names,
 // for the samples are read after it.
-func (s *Store) gatherUndeleted(ctx context.Context, w Work, gens []*generation, upTo int64) (g gathered, err error) {
-	before, err := s.allDeletes(ctx)
+func (p *sealPass) gatherUndeleted() error {
+	before, err := p.s.allDeletes(p.ctx)
 	if err != nil {
-		return g, err
+		return err
 	}
 	for range maxGathers {
-		known := gens
-		if s.concern(before, w.Slot, gens) {
-			known = nil
+		for _, w := range p.works {
+			if err := p.gather(w, before); err != nil {
+				return err
+			}
 		}
-		var extra []*generation
-		if extra, g.rows, g.left, err = s.gather(ctx, w, known, upTo); err != nil {
-			return g, err
-		}
-		g.gens = slices.Concat(known, extra)
-		after, err := s.allDeletes(ctx)
+		after, err := p.s.allDeletes(p.ctx)
 		if err != nil {
-			return g, err
+			return err
 		}
 		if sameDeletes(before, after) {
-			g.deletes = map[string]deletions{}
-			for tenant, ds := range after {
-				g.deletes[tenant] = ds.inSlot(s.period, w.Slot)
-			}
-			return g, nil
+			p.deletes = after
+			return nil
 		}
 		before = after
 	}
-	return g, fmt.Errorf("%w: series are deleted faster than a slot can be read", engine.ErrUnavailable)
+	return fmt.Errorf("%w: series are deleted faster than a slot can be read", engine.ErrUnavailable)
+}
+
+func (p *sealPass) gather(w *sealedWork, deletes map[string]deletions) error {
+	known := w.own
+	if p.s.concern(deletes, w.Slot, w.own) {
+		known = nil
+	}
+	extra, rows, left, err := p.s.gather(p.ctx, w.Work, known, w.upTo)
+	if err != nil {
+		return err
+	}
+	w.gens, w.rows, w.left = slices.Concat(known, extra), rows, left
+	return nil
+}
+
+// deletesIn returns those deletes, by tenant, that touch a slot.
+func (p *sealPass) deletesIn(slot int64) map[string]deletions {
+	in := map[string]deletions{}
+	for tenant, ds := range p.deletes {
+		if ds = ds.inSlot(p.s.period, slot); len(ds) > 0 {
+			in[tenant] = ds
+		}
+	}
+	return in
 }
 
 // concern says whether any of the deletes is about samples of these generations.

@@ -86,49 +86,71 @@ func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) er
 	return nil
 }
 
-// deleteStaged deletes exactly the rows that were read, and the pending rows that were listed before, but
+// deleteStaged deletes exactly the rows that were read, and then the pending rows that were listed before, but
 // not those of rows that are left.
-func (s *Store) deleteStaged(ctx context.Context, w Work, rows []stageRow, left map[stageRow]bool) error {
-	if err := s.deleteRows(ctx, engine.Stage, stagePartition(w.Slot, w.Partition), rows); err != nil {
+func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
+	var staged, pending []engine.Batch
+	for _, w := range works {
+		staged = append(staged, rowsDeleted(engine.Stage, stagePartition(w.Slot, w.Partition), w.rows))
+		byHour := map[int64]int{}
+		for _, p := range w.pending {
+			if w.left[p.row] {
+				continue
+			}
+			n, ok := byHour[p.hour]
+			if !ok {
+				n = len(pending)
+				byHour[p.hour] = n
+				pending = append(pending, engine.Batch{Table: engine.Pending, Partition: pendingPartition(w.Partition, p.hour)})
+			}
+			pending[n].Mutations = append(pending[n].Mutations, engine.Mutation{
+				Op: engine.Delete, Timestamp: stageTimestamp,
+				Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.writer), engine.Int(p.row.seq)},
+			})
+		}
+	}
+	if err := s.writeInPieces(ctx, staged...); err != nil {
 		return err
 	}
-	byHour := map[int64]*engine.Batch{}
-	for _, p := range w.pending {
-		if left[p.row] {
-			continue
-		}
-		b := byHour[p.hour]
-		if b == nil {
-			b = &engine.Batch{Table: engine.Pending, Partition: pendingPartition(w.Partition, p.hour)}
-			byHour[p.hour] = b
-		}
-		b.Mutations = append(b.Mutations, engine.Mutation{
-			Op: engine.Delete, Timestamp: stageTimestamp,
-			Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.writer), engine.Int(p.row.seq)},
-		})
-	}
-	for _, b := range byHour {
-		if err := s.writeInPieces(ctx, *b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.writeInPieces(ctx, pending...)
 }
 
-// writeInPieces writes a batch of small mutations that needn't be applied together.
-func (s *Store) writeInPieces(ctx context.Context, b engine.Batch) error {
+// writeInPieces writes batches of small mutations that needn't be applied together.
+func (s *Store) writeInPieces(ctx context.Context, batches ...engine.Batch) error {
 	const piece = 2000
-	for from := 0; from < len(b.Mutations); from += piece {
-		part := engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: b.Mutations[from:min(from+piece, len(b.Mutations))]}
-		if err := s.eng.Write(ctx, []engine.Batch{part}); err != nil {
-			return fmt.Errorf("storage: deleting worked-off rows of %s: %w", b.Table, err)
+	var now []engine.Batch
+	n := 0
+	write := func() error {
+		if err := s.eng.Write(ctx, now); err != nil {
+			return fmt.Errorf("storage: writing rows of %s: %w", now[0].Table, err)
+		}
+		now, n = nil, 0
+		return nil
+	}
+	for _, b := range batches {
+		for part := range slices.Chunk(b.Mutations, piece) {
+			if n > 0 && n+len(part) > piece {
+				if err := write(); err != nil {
+					return err
+				}
+			}
+			now = append(now, engine.Batch{Table: b.Table, Partition: b.Partition, Mutations: part})
+			n += len(part)
 		}
 	}
-	return nil
+	if n == 0 {
+		return nil
+	}
+	return write()
 }
 
-// deleteRows deletes rows of stage or defined, in ranges where their numbers follow each other.
+// deleteRows deletes rows of stage or defined.
 func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []stageRow) error {
+	return s.writeInPieces(ctx, rowsDeleted(t, partition, rows))
+}
+
+// rowsDeleted deletes rows of stage or defined, in ranges where their numbers follow each other.
+func rowsDeleted(t *engine.Table, partition engine.Key, rows []stageRow) engine.Batch {
 	slices.SortFunc(rows, func(a, b stageRow) int {
 		return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
 	})
@@ -143,7 +165,7 @@ func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engin
 		})
 		i = j
 	}
-	return s.writeInPieces(ctx, batch)
+	return batch
 }
 
 // deleteHeld deletes held rows: ranges of numbers where they follow each other in the order given, which is that

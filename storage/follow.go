@@ -329,6 +329,7 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 	p.mu.Lock()
 	g := p.cellOf(d.slot, d.partition).follow()
 	d.addTo(g)
+	g.touched = f.s.opts.Now()
 	if whole {
 		g.rows = append(g.rows, r)
 	}

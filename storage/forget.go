@@ -22,12 +22,13 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 		if !s.anySealed(w, staged) {
 			continue
 		}
-		gens, _ := s.closeCell(w)
+		closed := &sealedWork{Work: w}
+		s.closeCells([]*sealedWork{closed})
 		// What was staged before the generations were closed is in this list, or is sealed.
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
 		}
-		s.release(w, slices.DeleteFunc(gens, func(g *generation) bool { return !g.sealed(staged) }))
+		s.release(w, slices.DeleteFunc(closed.own, func(g *generation) bool { return !g.sealed(staged) }))
 	}
 	s.follower.forget(partition)
 	return nil

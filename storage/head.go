@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
@@ -91,8 +92,12 @@ type generation struct {
 	index map[*Series]*strand
 	// builder collects the blobs of the commit under way; only the committer uses it.
 	builder *streamBuilder
-	// dropped says that the head has let go of it; the partition's lock guards it.
+	// bytes is what its strands weigh.
+	bytes atomic.Int64
+	// dropped says that the head has let go of it, and touched when its strands last got anything; the partition's lock guards
+	// them.
 	dropped bool
+	touched time.Time
 }
 
 type stageRow struct {

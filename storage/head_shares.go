@@ -28,6 +28,7 @@ func (h *head) weigh(t *headTenant, n int64) {
 // grew adds what a strand has grown by. Most samples fit into the room that it has.
 func (h *head) grew(st *strand, n int) {
 	if n != 0 {
+		st.gen.bytes.Add(int64(n))
 		h.weigh(st.series.tenant, int64(n))
 	}
 }

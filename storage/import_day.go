@@ -3,7 +3,6 @@ package storage
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -85,18 +83,18 @@ func (d *importDay) bring(list []*importedDay) error {
 		return err
 	}
 	begun, done := newMarks(cells), newMarks(cells)
-	if err := d.mark(d.finest(), begun); err != nil {
+	if err := d.s.mark(d.ctx, d.tenant.name, d.finest(), begun); err != nil {
 		return err
 	}
 	if err := d.seal(list); err != nil {
 		return err
 	}
 	for res := rollup.OneHour; res > d.finest(); res-- {
-		if err := d.mark(res, begun, done); err != nil {
+		if err := d.s.mark(d.ctx, d.tenant.name, res, slices.Concat(begun, done)); err != nil {
 			return err
 		}
 	}
-	return d.mark(d.finest(), done)
+	return d.s.mark(d.ctx, d.tenant.name, d.finest(), done)
 }
 
 // trimBefore carries out the deletes that are about these series, or they would be about what is brought, too.
@@ -316,24 +314,4 @@ func newMarks(cells map[cellAt]bool) []markAt {
 		marks = append(marks, markAt{at.slot, at.partition, newID()})
 	}
 	return marks
-}
-
-// mark says at a resolution that slots were sealed once more, as sealer.mark does.
-func (d *importDay) mark(res rollup.Resolution, lists ...[]markAt) error {
-	var all engine.Batch
-	for _, marks := range lists {
-		for _, m := range marks {
-			into := destination{window: d.s.period.windowOfSlot(res, m.slot), end: d.s.period.slotEnd(m.slot)}
-			if res == rollup.OneHour {
-				into.end = d.start + dayMS
-			}
-			row := d.s.markRow(d.tenant.name, into, m.slot, m.partition, m.id)
-			all.Table, all.Partition = row.Table, row.Partition
-			all.Mutations = append(all.Mutations, row.Mutations...)
-		}
-	}
-	if err := d.s.eng.Write(d.ctx, []engine.Batch{all}); err != nil {
-		return fmt.Errorf("storage: marking the day from %d of %q as imported: %w", d.start, d.tenant.name, err)
-	}
-	return d.s.stayListed(d.ctx, d.tenant.name, all.Partition[0].Int)
 }

@@ -2,12 +2,9 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -113,17 +110,11 @@ func (w *importWorker) roll() error {
 	if err != nil {
 		return err
 	}
-	for _, slot := range slices.Sorted(maps.Keys(w.slots)) {
-		y := w.slots[slot]
+	for _, y := range w.slots {
 		y.listed = listed
-		if err := y.makeFine(hiding, raw); err != nil {
-			return err
-		}
-		if err := y.putRollups(rollup.FiveMinutes); err != nil {
-			return err
-		}
-		clear(y.rolls)
-		y.rolls = y.rolls[:0]
+	}
+	if err := fineOfDay(w.slots, hiding, raw); err != nil {
+		return err
 	}
 	if err := w.base.write(); err != nil {
 		return err
@@ -136,20 +127,6 @@ func (w *importWorker) roll() error {
 	clear(w.done)
 	w.base.rolls, w.done, w.bytes = w.base.rolls[:0], w.done[:0], 0
 	return err
-}
-
-// chunkList are the versions of the raw chunks of some series in a day; nil where there are too many others among
-// them to look for them all at once.
-type chunkList map[chunkAt][]string
-
-type chunkAt struct {
-	start  int64
-	series SeriesID
-}
-
-// has says whether a series may have chunks in the slot that starts then.
-func (l chunkList) has(start int64, id SeriesID) bool {
-	return l == nil || len(l[chunkAt{start, id}]) > 0
 }
 
 // listDone lists the chunks of the series whose rollups are to be made.
@@ -180,34 +157,11 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, places := make(map[SeriesID]bool, len(piece)), map[classShard]bool{}
-	for _, c := range piece {
-		ids[c.series.id] = true
-		for at := range w.s.placesOf(c.series.id, shards) {
-			places[at] = true
-		}
+	series := make([]*Series, len(piece))
+	for i, c := range piece {
+		series[i] = c.series
 	}
-	found, others := chunkList{}, 0
-	first := engine.Key{engine.Int(kindChunk), engine.Int(w.start)}
-	last := engine.Key{engine.Int(kindChunk), engine.Int(w.start + dayMS - 1)}
-	for at := range places {
-		for row, err := range w.s.eng.Scan(w.ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(window, w.tenant.name, metric, at), From: first, To: last, KeysOnly: true,
-		}) {
-			if err != nil {
-				return nil, fmt.Errorf("storage: listing the chunks of %q: %w", metric, err)
-			}
-			var id SeriesID
-			copy(id[:], row.Clustering[2].Text)
-			if !ids[id] {
-				if others++; others > 50*len(piece)+1000 {
-					return nil, nil
-				}
-				continue
-			}
-			key := chunkAt{row.Clustering[1].Int, id}
-			found[key] = append(found[key], string([]byte(row.Clustering[3].Text)))
-		}
-	}
-	return found, nil
+	found := chunkList{}
+	err = w.s.listChunks(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + dayMS - 1}, series, found)
+	return found, err
 }

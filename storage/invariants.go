@@ -22,32 +22,46 @@ func assertFrozen(data []byte, want *chunk.Samples) {
 
 // assertSealed makes sure that the sealed rows hold all that the stage rows held, before these are deleted.
 // Rows that can't be read right now prove nothing.
-func (x *sealer) assertSealed(gens []*generation) {
+func (p *sealPass) assertSealed() {
 	if !invariants {
 		return
 	}
-	for tenant, list := range collect(gens) {
-		fresh, _, _ := x.byAge(tenant, list)
-		for _, c := range fresh {
-			var samples chunk.Samples
-			for _, st := range c.strands {
-				if err := st.read(-maxTime, maxTime, &samples); err != nil {
+	for _, w := range p.works {
+		if !w.waits() {
+			continue
+		}
+		x := newSealer(p.ctx, p.s, w.Work)
+		x.deletes = p.deletesIn(w.Slot)
+		for tenant, list := range collect(w.gens) {
+			for i := range list {
+				series := []stagedSeries{{list[i], w}}
+				if fresh, _, _ := p.byAge(tenant, series); len(fresh) > 0 && !x.assertSealed(&list[i]) {
 					return
 				}
 			}
-			var sealed chunk.Samples
-			if x.readSealed(c.series, &sealed, new(exempt)) != nil {
-				return
-			}
-			sealed.Normalize()
-			// Where sealed samples won against these, they still do.
-			var both chunk.Samples
-			both.AppendAll(&sealed)
-			both.AppendAll(&samples)
-			both.Normalize()
-			if !sealed.Covers(&both) {
-				panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.work.Slot, c.series.labels, tenant))
-			}
 		}
 	}
+}
+
+// assertSealed returns false if rows can't be read.
+func (x *sealer) assertSealed(c *collected) bool {
+	var samples, sealed chunk.Samples
+	for _, st := range c.strands {
+		if err := st.read(-maxTime, maxTime, &samples); err != nil {
+			return false
+		}
+	}
+	if x.readSealed(c.series, &sealed, new(exempt)) != nil {
+		return false
+	}
+	sealed.Normalize()
+	// Where sealed samples won against these, they still do.
+	var both chunk.Samples
+	both.AppendAll(&sealed)
+	both.AppendAll(&samples)
+	both.Normalize()
+	if !sealed.Covers(&both) {
+		panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.work.Slot, c.series.labels, c.series.tenant.name))
+	}
+	return true
 }

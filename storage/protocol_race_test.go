@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,11 +164,8 @@ func (r *concurrentRun) round(*rand.Rand) {
 	for p := range r.store.period.partitions() {
 		work, err := r.store.Waiting(ctx, p)
 		assert.NoError(r.t, err)
-		for _, w := range work {
-			if r.store.Settled(w.Slot, 0) {
-				_, _ = r.store.Seal(ctx, w)
-			}
-		}
+		work = slices.DeleteFunc(work, func(w Work) bool { return !r.store.Settled(w.Slot, 0) })
+		r.store.sealPasses(work, func(works []Work) { _, _ = r.store.SealTogether(ctx, works) })
 		_ = r.store.Advance(ctx, p)
 	}
 }
@@ -187,4 +185,15 @@ func (r *concurrentRun) end() {
 	require.NoError(r.t, err)
 	require.Positive(r.t, stats.Samples)
 	r.t.Logf("%d samples in %d chunks of %d series", stats.Samples, stats.Chunks, stats.Series)
+}
+
+// sealPasses calls seal for each pass that work makes.
+func (s *Store) sealPasses(work []Work, seal func([]Work)) {
+	for _, at := range s.Together(work, 1) {
+		pass := make([]Work, len(at))
+		for i, n := range at {
+			pass[i] = work[n]
+		}
+		seal(pass)
+	}
 }

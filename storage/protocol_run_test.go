@@ -394,6 +394,7 @@ func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
 
 // round is what the sealing loop does in one round.
 func (r *protocolRun) round(ctx context.Context) {
+	var settled []Work
 	for p := range r.store.period.partitions() {
 		work, err := r.store.Waiting(ctx, p)
 		if err != nil {
@@ -402,10 +403,15 @@ func (r *protocolRun) round(ctx context.Context) {
 		}
 		for _, w := range work {
 			if r.store.Settled(w.Slot, protocolSettle.Milliseconds()) {
-				_, err := r.store.Seal(ctx, w)
-				r.tolerate("sealing", err)
+				settled = append(settled, w)
 			}
 		}
+	}
+	r.store.sealPasses(settled, func(works []Work) {
+		_, err := r.store.SealTogether(ctx, works)
+		r.tolerate("sealing", err)
+	})
+	for p := range r.store.period.partitions() {
 		r.tolerate("moving marks", r.store.Advance(ctx, p))
 	}
 	r.store.LetGo()

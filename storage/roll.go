@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -30,17 +31,6 @@ type roll struct {
 	// nil: there is none.
 	chunk   []byte
 	version uint64
-}
-
-// rollup brings the rollups of the series that were just written up to date.
-func (x *sealer) rollup() error {
-	if err := x.rollFine(); err != nil {
-		return err
-	}
-	err := x.rollCoarse()
-	clear(x.rolls)
-	x.rolls = x.rolls[:0]
-	return err
 }
 
 // rollFine writes the 5m chunks, rollCoarse the 1h chunks after them.
@@ -85,15 +75,23 @@ func (x *sealer) rollCoarse() error {
 	if err != nil {
 		return err
 	}
-	err = x.each(func(r *roll, b *rollup.Buckets) error { return x.coarse(r, fine.of(r.series.metric), b) })
+	pieces := slices.Collect(slices.Chunk(x.rolls, coarsePiece))
+	err = x.sideBySide(len(pieces), func(ctx context.Context, i int, b *rollup.Buckets) error {
+		return x.coarseOf(ctx, pieces[i], fine, b)
+	})
 	if err != nil {
 		return err
 	}
 	return x.writeRollups(rollup.OneHour)
 }
 
-// each calls f for every series, side by side where the engine is far away, with buckets to work in.
+// each calls f for every series.
 func (x *sealer) each(f func(*roll, *rollup.Buckets) error) error {
+	return x.sideBySide(len(x.rolls), func(_ context.Context, i int, b *rollup.Buckets) error { return f(&x.rolls[i], b) })
+}
+
+// sideBySide calls f n times, side by side where the engine is far away, with buckets to work in.
+func (x *sealer) sideBySide(n int, f func(ctx context.Context, i int, b *rollup.Buckets) error) error {
 	workers := 1
 	if x.s.opts.Shared {
 		workers = x.s.opts.seams.workers(readWorkers)
@@ -102,11 +100,11 @@ func (x *sealer) each(f func(*roll, *rollup.Buckets) error) error {
 	for w := range workers {
 		g.Go(func() error {
 			var b rollup.Buckets
-			for i := w; i < len(x.rolls); i += workers {
+			for i := w; i < n; i += workers {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				if err := f(&x.rolls[i], &b); err != nil {
+				if err := f(ctx, i, &b); err != nil {
 					return err
 				}
 			}
@@ -126,19 +124,61 @@ func (x *sealer) writeRollups(res rollup.Resolution) error {
 
 // putRollups adds them to what is written next.
 func (x *sealer) putRollups(res rollup.Resolution) error {
-	at := x.into[res]
 	for i := range x.rolls {
-		r := &x.rolls[i]
-		if r.chunk == nil {
-			continue
+		if err := x.putRollup(res, &x.rolls[i]); err != nil {
+			return err
 		}
-		x.label(r.collected, res)
-		x.put(r.collected, res, rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
-		if x.bytes >= sealWriteBytes {
-			if err := x.write(); err != nil {
-				return err
+	}
+	return nil
+}
+
+func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
+	if r.chunk == nil {
+		return nil
+	}
+	at := x.into[res]
+	x.label(r.collected, res)
+	x.put(r.collected, res, rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
+	if x.bytes >= sealWriteBytes {
+		return x.write()
+	}
+	return nil
+}
+
+// fineOfDay makes the 5m chunks of the slots of a day, heeding deletes, and adds them to what is written next: series by series, as
+// they are stored, so that each is labeled once.
+func fineOfDay(day map[int64]*sealer, hiding deletions, raw metricShards) error {
+	slots := slices.Sorted(maps.Keys(day))
+	for _, slot := range slots {
+		if err := day[slot].makeFine(hiding, raw); err != nil {
+			return err
+		}
+	}
+	type place struct {
+		x *sealer
+		r *roll
+	}
+	var all []place
+	at := map[*Series]int{} // the order of series, which is that of each slot's
+	for _, slot := range slots {
+		x := day[slot]
+		for i := range x.rolls {
+			r := &x.rolls[i]
+			if _, ok := at[r.series]; !ok {
+				at[r.series] = len(at)
 			}
+			all = append(all, place{x, r})
 		}
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(at[a.r.series], at[b.r.series]) })
+	for _, p := range all {
+		if err := p.x.putRollup(rollup.FiveMinutes, p.r); err != nil {
+			return err
+		}
+	}
+	for _, x := range day {
+		clear(x.rolls)
+		x.rolls = x.rolls[:0]
 	}
 	return nil
 }
@@ -321,12 +361,7 @@ func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
 }
 
 // coarse sets the 1h chunk of a series from all 5m chunks of the day.
-func (x *sealer) coarse(r *roll, shards int64, b *rollup.Buckets) error {
-	day := x.into[rollup.OneHour]
-	chunks, err := x.s.rollups(x.ctx, rollup.FiveMinutes, x.into[rollup.FiveMinutes].window, r.series, shards, day.start, day.end-1)
-	if err != nil {
-		return err
-	}
+func (x *sealer) coarse(r *roll, chunks []rollupChunk, b *rollup.Buckets) error {
 	b.Reset()
 	r.version = 0
 	for _, c := range chunks {
@@ -366,7 +401,7 @@ type rollupChunk struct {
 // the higher version counts.
 func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
 	found, err := s.rollupRows(ctx, res, window, series, shards, from, to)
-	return slices.CompactFunc(found, func(a, b rollupChunk) bool { return a.start == b.start }), err
+	return bestOfEach(found), err
 }
 
 // rollupRows reads all of them, of one start that with the highest version first.
@@ -381,15 +416,30 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 			if err != nil {
 				return nil, fmt.Errorf("storage: reading rollups of %s: %w", series.labels, err)
 			}
-			info, err := rollup.Header(row.Value)
-			if err != nil {
-				info.Version = 0 // Any other is better; Decode names it.
-			}
-			found = append(found, rollupChunk{class: at.class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)})
+			found = append(found, rollupChunkOf(at, row))
 		}
 	}
-	slices.SortStableFunc(found, func(a, b rollupChunk) int {
+	sortRollups(found)
+	return found, nil
+}
+
+func rollupChunkOf(at classShard, row engine.Row) rollupChunk {
+	info, err := rollup.Header(row.Value)
+	if err != nil {
+		info.Version = 0 // Any other is better; Decode names it.
+	}
+	return rollupChunk{class: at.class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)}
+}
+
+// sortRollups sorts chunks by start, of one start that with the highest version first.
+func sortRollups(list []rollupChunk) {
+	slices.SortStableFunc(list, func(a, b rollupChunk) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))
 	})
-	return found, nil
+}
+
+// bestOfEach sorts chunks, and keeps of each start the one that counts.
+func bestOfEach(list []rollupChunk) []rollupChunk {
+	sortRollups(list)
+	return slices.CompactFunc(list, func(a, b rollupChunk) bool { return a.start == b.start })
 }

@@ -1,13 +1,14 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // sealWriteBytes is about how much one write of the sealer holds.
@@ -15,6 +16,8 @@ const sealWriteBytes = 2 << 20
 
 // SealStats says what a seal did.
 type SealStats struct {
+	// Done says that nothing is left to do.
+	Done bool
 	// Blobs is how many stage rows were worked off; 0: there was nothing to do. Left is how many can't be read, and stay.
 	Blobs, Left int
 	// Series and Samples were written, in Chunks chunks of Bytes bytes.
@@ -32,59 +35,101 @@ type SealStats struct {
 //
 // Every step may be repeated; after an error the next Seal begins anew. Two seals of one slot, even by two
 // processes, end in the same rows.
-func (s *Store) Seal(ctx context.Context, w Work) (stats SealStats, err error) {
+func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
+	stats, err := s.SealTogether(ctx, []Work{w})
+	return stats[0], err
+}
+
+// SealTogether is Seal of several slots and partitions in one pass, which Together has found: then the 1h rollups of a day are made
+// once, and writes are shared. After an error some may be done, or none; whoever then seals each of the others by itself finds
+// which one is at fault.
+func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
+	stats := make([]SealStats, len(list))
 	if err := s.Ready(); err != nil {
 		return stats, fmt.Errorf("%w: %w", errNotRebuilt, err)
 	}
 	if err := s.maySeal(); err != nil {
 		return stats, err
 	}
-	s.sealMu[w.Partition].Lock()
-	defer s.sealMu[w.Partition].Unlock()
-	begin, now := time.Now(), s.opts.Now()
-	gens, upTo := s.closeCell(w)
-	if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, w.Partition)); err != nil {
-		return stats, err
-	} else if empty && len(w.pending) == 0 {
-		// What the head still has of the slot was sealed: by another process, or by a seal that didn't learn
-		// that its last write had succeeded.
-		s.release(w, gens)
-		return stats, nil
+	defer s.lockSeals(list)()
+	p := &sealPass{s: s, ctx: ctx, begun: s.opts.Now()}
+	for _, w := range list {
+		p.works = append(p.works, &sealedWork{Work: w})
 	}
-	g, err := s.gatherUndeleted(ctx, w, gens, upTo)
-	if err != nil {
-		return stats, err
-	}
-	if len(g.rows) > 0 || slices.ContainsFunc(g.gens, (*generation).partial) {
-		sealer := newSealer(ctx, s, w)
-		sealer.deletes, sealer.begun = g.deletes, now
-		if err := sealer.run(g.gens); err != nil {
-			return stats, err
+	err := p.run()
+	for i, w := range p.works {
+		if w.stats.Done {
+			stats[i] = w.stats
 		}
-		sealer.assertSealed(g.gens)
-		stats = sealer.stats
 	}
-	stats.Blobs, stats.Left = len(g.rows), len(g.left)
-	if err := s.keepDefinitions(ctx, w, now, append(g.gens, gens...), g.rows); err != nil {
-		return stats, err
+	return stats, err
+}
+
+// lockSeals keeps others from sealing these partitions, until unlock is called. Who takes several takes them in order.
+func (s *Store) lockSeals(list []Work) (unlock func()) {
+	partitions := make([]int, 0, len(list))
+	for _, w := range list {
+		partitions = append(partitions, w.Partition)
 	}
-	if err := s.maySeal(); err != nil { // What was written meanwhile may live too short.
-		return stats, err
+	slices.Sort(partitions)
+	partitions = slices.Compact(partitions)
+	for _, p := range partitions {
+		s.sealMu[p].Lock()
 	}
-	if err := s.noteWorkedOff(ctx, w, g.rows); err != nil {
-		return stats, err
+	return func() {
+		for _, p := range partitions {
+			s.sealMu[p].Unlock()
+		}
 	}
-	if err := s.deleteStaged(ctx, w, g.rows, g.left); err != nil {
-		return stats, err
+}
+
+// togetherStrands is about how many series of a slot are sealed in one pass: enough that what a pass costs by itself doesn't
+// count, and so few that it takes a second or two, and little memory.
+const togetherStrands = 1 << 14
+
+// Together cuts work into what is best sealed in one pass, as places in list: slots of one day, in lanes by partition, for those
+// who seal side by side. The order stays by what comes first of each.
+func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
+	type group struct {
+		day, window int64
+		lane        int
 	}
-	s.release(w, slices.DeleteFunc(gens, func(x *generation) bool { return x.hasAny(g.left) }))
-	if stats.Blobs == 0 {
-		return stats, nil
+	at := map[group]int{}
+	for i, w := range list {
+		g := group{s.period.dayOf(w.Slot), s.period.windowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes)}
+		n, ok := at[g]
+		if !ok {
+			n = len(passes)
+			passes, at[g] = append(passes, nil), n
+		}
+		passes[n] = append(passes[n], i)
 	}
-	s.metrics.sealSeconds.Observe(time.Since(begin).Seconds())
-	s.metrics.sealedSamples.Add(float64(stats.Samples))
-	s.metrics.sealedChunks.Add(float64(stats.Chunks))
-	return stats, nil
+	var cut [][]int
+	for _, pass := range passes {
+		slices.SortStableFunc(pass, func(a, b int) int { return cmp.Compare(list[a].Partition, list[b].Partition) })
+		from, strands := 0, 0
+		for i, w := range pass {
+			n := s.head.strandsOf(list[w])
+			if i > from && strands+n > togetherStrands {
+				cut = append(cut, pass[from:i])
+				from, strands = i, 0
+			}
+			strands += n
+		}
+		cut = append(cut, pass[from:])
+	}
+	return cut
+}
+
+// strandsOf returns how many strands the head has of a slot and partition.
+func (h *head) strandsOf(w Work) (n int) {
+	p := h.part(w.Partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if c := p.cells[w.cell()]; c != nil {
+		c.each(func(g *generation) { n += len(g.strands) })
+	}
+	return n
 }
 
 // SealAll seals all that is staged, whatever its age.
@@ -92,15 +137,22 @@ func (s *Store) SealAll(ctx context.Context) error {
 	if err := s.WaitReady(ctx); err != nil {
 		return err
 	}
+	var all []Work
 	for p := range s.period.partitions() {
 		work, err := s.Waiting(ctx, p)
 		if err != nil {
 			return err
 		}
-		for _, w := range work {
-			if _, err := s.Seal(ctx, w); err != nil {
-				return fmt.Errorf("storage: sealing slot %d of partition %d: %w", w.Slot, w.Partition, err)
-			}
+		all = append(all, work...)
+	}
+	slices.SortStableFunc(all, func(a, b Work) int { return cmp.Compare(a.Slot, b.Slot) })
+	for _, pass := range s.Together(all, 1) {
+		works := make([]Work, len(pass))
+		for i, at := range pass {
+			works[i] = all[at]
+		}
+		if _, err := s.SealTogether(ctx, works); err != nil {
+			return fmt.Errorf("storage: sealing slot %d of partition %d and what is sealed with it: %w", works[0].Slot, works[0].Partition, err)
 		}
 	}
 	s.LetGo()
@@ -138,27 +190,39 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	s.opts.Logger.Warn(what, "samples", samples.Len(), "exemplars that are left out", exemplars, "slot", w.Slot, "partition", w.Partition)
 }
 
-// closeCell closes the cell's open generation and returns all closed ones, and the last seq given out so
+// closeCells closes the open generations of what is to be sealed, and notes all closed ones, and the last seq given out so
 // far: this process' rows after it belong to generations to come.
-func (s *Store) closeCell(w Work) ([]*generation, int64) {
-	p := s.head.part(w.Partition)
-	p.mu.RLock()
-	_, ok := p.cells[w.cell()]
-	seq := p.seq
-	p.mu.RUnlock()
-	if !ok { // Nearly always: no need to wait for the commit under way.
-		return nil, seq
+func (s *Store) closeCells(works []*sealedWork) {
+	some := false
+	for _, w := range works {
+		p := s.head.part(w.Partition)
+		p.mu.RLock()
+		_, ok := p.cells[w.cell()]
+		w.upTo = p.seq
+		p.mu.RUnlock()
+		some = some || ok
+	}
+	if !some { // No need to wait for the commit under way.
+		return
 	}
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
+	for _, w := range works {
+		s.closeCell(w)
+	}
+}
+
+func (s *Store) closeCell(w *sealedWork) {
+	p := s.head.part(w.Partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.cells[w.cell()]
 	if c == nil {
-		return nil, p.seq
+		w.upTo = p.seq
+		return
 	}
 	c.closeGeneration()
-	return slices.Clone(c.closed), c.seq
+	w.own, w.upTo = slices.Clone(c.closed), c.seq
 }
 
 // gather lists the stage rows to seal. Where gens, the closed generations, lack some of them, extra is one

@@ -1,14 +1,10 @@
 package storage
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,13 +14,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// sealer writes the sealed rows of one slot and partition.
+// sealer writes the sealed rows of one slot.
 type sealer struct {
 	s     *Store
 	ctx   context.Context
 	work  Work
 	into  [resolutions]destination
-	stats SealStats
+	stats *SealStats
 
 	*sealedRows
 	rolls   []roll         // the series whose chunks are among rows, or were there
@@ -78,7 +74,7 @@ type seriesLabels struct {
 
 func newSealer(ctx context.Context, s *Store, w Work) *sealer {
 	now := s.opts.Now()
-	x := &sealer{s: s, ctx: ctx, work: w, now: now.UnixMilli(), begun: now, sealedRows: &sealedRows{}}
+	x := &sealer{s: s, ctx: ctx, work: w, now: now.UnixMilli(), begun: now, stats: &SealStats{}, sealedRows: &sealedRows{}}
 	for res := range rollup.Resolution(resolutions) {
 		window := s.period.windowOfSlot(res, w.Slot)
 		x.into[res] = destination{window: window, start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
@@ -87,55 +83,6 @@ func newSealer(ctx context.Context, s *Store, w Work) *sealer {
 	day.start = s.period.dayOf(w.Slot)
 	day.end = day.start + dayMS
 	return x
-}
-
-func (x *sealer) run(gens []*generation) error {
-	byTenant := collect(gens)
-	names := make([]string, 0, len(byTenant))
-	for name := range byTenant {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if _, err := x.s.horizonsOf(x.ctx, name); err != nil {
-			return err
-		}
-		fresh, late, gone := x.byAge(name, byTenant[name])
-		x.s.countExpired(x.work, gone, "left out unsealed samples past the retention of rollups")
-		x.s.countExpired(x.work, late, "found unsealed samples past their retention: they only fill up rollups")
-		for i, list := range [][]collected{fresh, late} {
-			if len(list) == 0 {
-				continue
-			}
-			x.late = i == 1
-			run := x.tenant
-			if x.late {
-				run = x.fillUp
-			}
-			if err := run(name, list); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// byAge tells a tenant's series whose raw window stands from those for which it may be gone, and from those for
-// which that of 5m rollups may be.
-func (x *sealer) byAge(tenant string, list []collected) (fresh, late, gone []collected) {
-	for i := range list {
-		c := &list[i]
-		c.class = x.s.classes.writable(c.series.class, x.now)
-		switch {
-		case !x.isGone(rollup.Raw, tenant, c.class):
-			fresh = append(fresh, *c)
-		case x.isGone(rollup.FiveMinutes, tenant, c.class):
-			gone = append(gone, *c)
-		default:
-			late = append(late, *c)
-		}
-	}
-	return fresh, late, gone
 }
 
 // isGone says whether the rows of a class may be gone from the window that holds the slot.
@@ -154,7 +101,7 @@ type collected struct {
 // at is where rows of the series go at a resolution.
 func (c *collected) at(res rollup.Resolution) classShard { return classShardOf(c.class, c.shards[res]) }
 
-// collect groups the strands of generations by tenant and series, in the order of metrics and ids.
+// collect groups the strands of generations by tenant and series.
 func collect(gens []*generation) map[string][]collected {
 	at := map[*Series]int{}
 	byTenant := map[string][]collected{}
@@ -173,57 +120,7 @@ func collect(gens []*generation) map[string][]collected {
 			byTenant[name][i].strands = append(byTenant[name][i].strands, st)
 		}
 	}
-	for _, list := range byTenant {
-		slices.SortFunc(list, func(a, b collected) int {
-			return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]))
-		})
-	}
 	return byTenant
-}
-
-func (x *sealer) tenant(name string, list []collected) error {
-	sealedBefore, err := x.sealedBefore(name)
-	if err != nil {
-		return err
-	}
-	x.again = sealedBefore
-	for res, at := range x.into {
-		if x.late && res == int(rollup.Raw) {
-			continue
-		}
-		if err := x.s.listWindow(x.ctx, name, at.window); err != nil {
-			return err
-		}
-	}
-	if err := x.spread(name, list); err != nil {
-		return err
-	}
-	var samples chunk.Samples
-	before := x.stats.Samples
-	for i := range list {
-		c := &list[i]
-		samples.Reset()
-		for _, st := range c.strands {
-			// Closed generations don't change any more, so no lock is needed.
-			if err := st.read(-maxTime, maxTime, &samples); err != nil {
-				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)
-			}
-		}
-		samples.Normalize()
-		if err := x.series(c, &samples, sealedBefore); err != nil {
-			return err
-		}
-		last := i == len(list)-1
-		if x.bytes >= sealWriteBytes || last {
-			if err := x.flush(); err != nil {
-				return err
-			}
-		}
-	}
-	if sealedBefore && x.stats.Samples > before {
-		x.stats.Repaired++
-	}
-	return x.mark(name, newID())
 }
 
 // mark says that the slot was sealed once more, the rollups' windows first: whoever finds the mark of raw
@@ -249,17 +146,6 @@ func (s *Store) markRow(tenant string, at destination, slot int64, partition int
 		Clustering: engine.Key{engine.Int(slot), engine.Int(int64(partition)), engine.Text(id)},
 		Timestamp:  at.end * 1000, Expires: s.expires(at.window, tenant), Value: []byte{1},
 	}}}
-}
-
-// sealedBefore says whether the slot has a mark already: then what comes now is late, or comes again.
-func (x *sealer) sealedBefore(tenant string) (bool, error) {
-	at := engine.Key{engine.Int(x.work.Slot), engine.Int(int64(x.work.Partition))}
-	for _, err := range x.s.eng.Scan(x.ctx, engine.Range{
-		Table: engine.Sealed, Partition: sealedPartition(x.into[rollup.Raw].window, tenant), From: at, To: at, KeysOnly: true, Limit: 1,
-	}) {
-		return err == nil, err
-	}
-	return false, nil
 }
 
 // series adds the rows of one series: its labels once a window, and its chunks. Its rollups follow when these
@@ -451,14 +337,6 @@ func (x *sealer) names(s *Series, at destination) {
 		add(catalogLabel, "", l.Name, []byte{1})
 		add(catalogValue, l.Name, l.Value, []byte{1})
 	})
-}
-
-// flush writes the chunks that were added, and then the rollups of their series.
-func (x *sealer) flush() error {
-	if err := x.write(); err != nil {
-		return err
-	}
-	return x.rollup()
 }
 
 // inTime says that the deletes which the seal knows of are all that are about what it has read. Those that were made since

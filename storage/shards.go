@@ -161,25 +161,40 @@ func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metr
 
 // spread cuts a tenant's series, which are in the order of metrics, into metrics, makes sure that each has
 // the shards it needs, and puts its series in the order of classes, shards and ids.
-func (x *sealer) spread(tenant string, list []collected) error {
-	for from := 0; from < len(list); {
-		to := from
-		var bytes int64
-		for ; to < len(list) && list[to].series.metric == list[from].series.metric; to++ {
-			for _, st := range list[to].strands {
-				bytes += st.encodedBytes()
+func (t *tenantPass) spread() error {
+	partitions := map[int64]map[int]bool{} // of each slot
+	for i := range t.list {
+		w := t.list[i].work
+		if partitions[w.Slot] == nil {
+			partitions[w.Slot] = map[int]bool{}
+		}
+		partitions[w.Slot][w.Partition] = true
+	}
+	for from := 0; from < len(t.list); {
+		metric, to := t.list[from].series.metric, from
+		series, bytes := map[int64]int{}, map[int64]int64{} // in each slot
+		for ; to < len(t.list) && t.list[to].series.metric == metric; to++ {
+			slot := t.list[to].work.Slot
+			series[slot]++
+			for _, st := range t.list[to].strands {
+				bytes[slot] += st.encodedBytes()
 			}
 		}
 		for res := range rollup.Resolution(resolutions) {
-			n, err := x.shardsFor(res, tenant, list[from].series.metric, to-from, bytes)
-			if err != nil {
-				return err
+			shards := int64(1)
+			for slot, n := range series {
+				of := len(partitions[slot])
+				needed, err := t.slots[slot].shardsFor(res, t.tenant, metric, (n+of-1)/of, bytes[slot]/int64(of))
+				if err != nil {
+					return err
+				}
+				shards = max(shards, needed)
 			}
 			for i := from; i < to; i++ {
-				list[i].shards[res] = shardOf(list[i].series.id, n)
+				t.list[i].shards[res] = shardOf(t.list[i].series.id, shards)
 			}
 		}
-		slices.SortStableFunc(list[from:to], func(a, b collected) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
+		slices.SortStableFunc(t.list[from:to], func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
 		from = to
 	}
 	return nil

@@ -95,22 +95,28 @@ func (s *Store) bytesOf(ctx context.Context, tenant string, window int64) (total
 	return total + int64(n), err
 }
 
-// TableBytes returns about what each table takes, by name; nil: the engine can't tell.
-func (s *Store) TableBytes(ctx context.Context) (map[string]int64, error) {
-	m, ok := engine.As[measurer](s.eng)
+// SpaceOf returns what an engine's directory takes on the disk, as du counts it, by what it is: the rows of a table, by its name, and what
+// the engine itself has besides. nil: it has no directory.
+func SpaceOf(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
+	e, ok := engine.As[interface {
+		Space(ctx context.Context) (map[string]uint64, error)
+	}](eng)
 	if !ok {
 		return nil, nil
 	}
-	sizes := map[string]int64{}
-	for _, t := range engine.Tables {
-		n, err := m.Usage(ctx, t, nil)
-		if err != nil {
-			return nil, err
-		}
-		sizes[t.Name] = int64(n)
+	space, err := e.Space(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return sizes, nil
+	out := make(map[string]int64, len(space))
+	for of, n := range space {
+		out[of] = int64(n)
+	}
+	return out, nil
 }
+
+// Space is SpaceOf the store's engine.
+func (s *Store) Space(ctx context.Context) (map[string]int64, error) { return SpaceOf(ctx, s.eng) }
 
 // RetentionOf is how long a tenant's series are kept: those in no class, and those in one that is kept the longest.
 func (s *Store) RetentionOf(tenant string) (usual, longest Keep) {

@@ -304,13 +304,12 @@ func (p *waysProcess) round(faulty bool) {
 		if err != nil && !faulty {
 			p.r.fail("listing work: %v", err)
 		}
-		for _, w := range work {
-			if p.Settled(w.Slot, protocolSettle.Milliseconds()) {
-				if _, err := p.Seal(ctx, w); err != nil && !faulty && !errors.Is(err, ErrClock) {
-					p.r.fail("sealing: %v", err)
-				}
+		work = slices.DeleteFunc(work, func(w Work) bool { return !p.Settled(w.Slot, protocolSettle.Milliseconds()) })
+		p.sealPasses(work, func(works []Work) {
+			if _, err := p.SealTogether(ctx, works); err != nil && !faulty && !errors.Is(err, ErrClock) {
+				p.r.fail("sealing: %v", err)
 			}
-		}
+		})
 		if err := p.Advance(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
 			p.r.fail("moving marks: %v", err)
 		}

@@ -167,6 +167,11 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 		x.add(unopened(err))
 		return nil
 	}
+	if space, err := storage.SpaceOf(ctx, eng); err != nil {
+		x.add(unopened(err))
+	} else if space != nil {
+		x.add(doctor.Space(space))
+	}
 	x.add(doctor.Store(c, doctor.StoreOptions{
 		Shared: x.Kind == config.EngineCassandra, Keyspace: x.Cassandra.Keyspace, Flags: x.Where(), Now: x.now(),
 	})...)
@@ -197,7 +202,7 @@ func (x *examination) directory(ctx context.Context) {
 	if errors.Is(err, engine.ErrLocked) {
 		x.add(doctor.Finding{
 			Level: doctor.Note, What: "a process has it open, so the store can't be looked at from outside", Why: "waiting work and damage aren't known",
-			Do: "ask that process: curl -s localhost:9201/metrics | grep -E 'cassia_(downsample|store_corrupt|store_head|pebble_disk)'\nor stop it, and look again",
+			Do: "ask that process: curl -s localhost:9201/metrics | grep -E 'cassia_(downsample|store_corrupt|store_head|pebble_disk|pebble_space)'\nor stop it, and look again",
 		})
 		return
 	}

@@ -31,8 +31,6 @@ func newMetrics() []metric {
 	}
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	return []metric{
-		m("disk_bytes", "Bytes of all files, the log included.", gauge,
-			func(m *pebbledb.Metrics) float64 { return float64(m.DiskSpaceUsage()) }),
 		m("obsolete_bytes", "Bytes of files that nothing needs any more, or only scans under way.", gauge,
 			func(m *pebbledb.Metrics) float64 { return float64(m.Table.ObsoleteSize + m.Table.ZombieSize) }),
 		m("deleted_bytes", "Estimated bytes that compacting deletes will give back.", gauge, func(m *pebbledb.Metrics) float64 {
@@ -96,6 +94,8 @@ type collector struct {
 	levels    []levelMetric
 	fsync     *prometheus.Desc
 	tables    *prometheus.Desc
+	space     *prometheus.Desc
+	disk      *prometheus.Desc
 	available *prometheus.Desc
 	failed    *prometheus.Desc
 }
@@ -106,6 +106,8 @@ func newCollector() *collector {
 		levels:    newLevelMetrics(),
 		fsync:     prometheus.NewDesc("cassia_pebble_wal_fsync_seconds", "How long syncs of the log took.", nil, nil),
 		tables:    prometheus.NewDesc("cassia_pebble_table_bytes", "Bytes of a table's rows in sorted files, about: raw samples are in raw, rollups in r5m and r1h.", []string{"table"}, nil),
+		space:     prometheus.NewDesc("cassia_pebble_space_bytes", "Bytes on the disk by what they are: rows of a table in sorted files, log, free (given back soon), and other files. They add up to cassia_pebble_disk_bytes.", []string{"of"}, nil),
+		disk:      prometheus.NewDesc("cassia_pebble_disk_bytes", "Bytes that the directory takes on the disk, as du counts them.", nil, nil),
 		failed:    prometheus.NewDesc("cassia_pebble_failed", "1 when nothing can be written until the process starts anew.", nil, nil),
 		available: prometheus.NewDesc("cassia_pebble_disk_available_bytes", "Bytes free on the disk.", nil, nil),
 	}
@@ -121,6 +123,8 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- e.collector.fsync
 	ch <- e.collector.tables
+	ch <- e.collector.space
+	ch <- e.collector.disk
 	ch <- e.collector.available
 	ch <- e.collector.failed
 	for _, c := range e.events.collectors() {
@@ -156,13 +160,28 @@ func (e *Engine) collectPebble(ch chan<- prometheus.Metric, m *pebbledb.Metrics)
 			ch <- prometheus.MustNewConstMetric(c.desc, c.kind, c.value(&m.Levels[level]), strconv.Itoa(level))
 		}
 	}
-	for _, t := range engine.Tables {
-		if n, err := e.Usage(context.Background(), t, nil); err == nil {
-			ch <- prometheus.MustNewConstMetric(e.collector.tables, prometheus.GaugeValue, float64(n), t.Name)
-		}
-	}
+	e.collectSpace(ch)
 	if fsync, ok := e.collector.fsyncs(m); ok {
 		ch <- fsync
+	}
+}
+
+func (e *Engine) collectSpace(ch chan<- prometheus.Metric) {
+	space, err := e.Space(context.Background())
+	if err != nil {
+		return
+	}
+	gauge := func(desc *prometheus.Desc, n uint64, of ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), of...)
+	}
+	sum := uint64(0)
+	for of, n := range space {
+		gauge(e.collector.space, n, of)
+		sum += n
+	}
+	gauge(e.collector.disk, sum)
+	for _, t := range engine.Tables {
+		gauge(e.collector.tables, space[t.Name], t.Name)
 	}
 }
 

@@ -53,7 +53,7 @@ var rules = []rule{
 	},
 	{
 		"an import marks raw rows before it writes them", "storage/import_day.go",
-		"	if err := d.mark(d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
+		"	if err := d.s.mark(d.ctx, d.tenant.name, d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
 		"a chunk names the deletes that it is exempt from", "storage/sealer.go",
@@ -96,8 +96,8 @@ var rules = []rule{
 		"		case !withoutRaw:\n", "		case !withoutRaw || true:\n", "TestLateSamplesDontOverwriteHistory|TestRollupsOnly.*",
 	},
 	{
-		"late samples that were written only fill up, too", "storage/sealer.go",
-		"		case !x.isGone(rollup.Raw, tenant, c.class):\n", "		case true:\n", histories + "|TestSealedTooLate",
+		"late samples that were written only fill up, too", "storage/seal_pass.go",
+		"switch slot := c.work.Slot; {\n		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):\n", "switch slot := c.work.Slot; {\n		case slot == slot:\n", histories + "|TestSealedTooLate",
 	},
 	{
 		"a window is listed when its mark is written", "storage/listing.go",
@@ -116,8 +116,8 @@ var rules = []rule{
 		"		if err := d.trimBefore(list, cells); err != nil {\n			return err\n		}\n", "", histories,
 	},
 	{
-		"what deletes are about is taken out before a seal comes without samples", "storage/clean_trim.go",
-		"map[int64]bool{x.work.Slot: true}", "map[int64]bool{}", "TestRollupsOnlyAfterADelete",
+		"what deletes are about is taken out before a seal comes without samples", "storage/seal_pass.go",
+		"		slots[slot] = true\n", "		slots[slot] = false\n		delete(slots, slot)\n", "TestRollupsOnlyAfterADelete",
 	},
 	{
 		"buckets of an hour go with a delete where others have finer ones", "storage/clean_trim.go",
@@ -126,5 +126,21 @@ var rules = []rule{
 	{
 		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",
 		" || s.head.holdsBetween(s.period.slotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
+	},
+	{
+		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",
+		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w", "	if err := t.mark(); err != nil {\n		return err\n	}\n	if err := t.seal(); err != nil {\n		return err\n	}\n	for w", histories,
+	},
+	{
+		"a pass makes buckets of an hour when all slots' finer ones are durable", "storage/seal_pass.go",
+		"	if err := t.base.write(); err != nil {\n		return err\n	}\n	for _, c := range t.done", "	for _, c := range t.done", histories,
+	},
+	{
+		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",
+		"				found[key] = append(found[key], strings.Clone(row.Clustering[3].Text))\n", "				found[key] = []string{strings.Clone(row.Clustering[3].Text)}\n", histories,
+	},
+	{
+		"a pass that failed deletes nothing of the stage", "storage/seal_pass.go",
+		"	if err := p.seal(); err != nil {\n		return err\n	}\n	err := p.delete()", "	_ = p.seal()\n	err := p.delete()", histories,
 	},
 }

@@ -1,16 +1,21 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
 )
 
 // DirectoryFacts are what the operating system says of a directory.
 type DirectoryFacts struct {
 	Path string
-	// Bytes are those of its files; Free and Total those of the file system that it lies in, 0 if not known.
+	// Bytes are what it takes on the disk, as du counts it; Free and Total those of the file system that it lies in, 0 if not known.
 	Bytes, Free, Total int64
 }
 
@@ -20,17 +25,38 @@ func LookAtDirectory(path string) (DirectoryFacts, error) {
 	if _, err := os.ReadDir(path); err != nil {
 		return d, err
 	}
-	err := filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return nil
-		}
-		if info, err := entry.Info(); err == nil {
-			d.Bytes += info.Size()
-		}
-		return nil
-	})
+	bytes, err := pebble.Bytes(path)
+	d.Bytes = int64(bytes)
 	d.Free, d.Total = space(path)
 	return d, err
+}
+
+// spaceOf says what the parts of an engine's space are; what isn't here is named together.
+var spaceOf = map[string]string{
+	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
+	engine.Stage.Name: unsealed, engine.Pending.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
+	pebble.SpaceLog: "log", pebble.SpaceFree: "given back soon", pebble.SpaceOther: "other files",
+}
+
+const (
+	unsealed = "samples that aren't sealed"
+	names    = "names, marks and settings"
+)
+
+// Space tells what a directory's bytes are, the most first.
+func Space(space map[string]int64) Finding {
+	sums, all := map[string]int64{}, int64(0)
+	for of, n := range space {
+		sums[cmp.Or(spaceOf[of], names)] += n
+		all += n
+	}
+	var parts []string
+	for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }) {
+		if sums[of] > 0 {
+			parts = append(parts, of+" "+bytesText(sums[of]))
+		}
+	}
+	return ok("of %s on the disk are: %s", bytesText(all), strings.Join(parts, ", "))
 }
 
 const (

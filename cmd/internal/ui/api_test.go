@@ -48,7 +48,7 @@ func (f *fakeStore) Survey(_ context.Context, tenant string) ([]storage.Surveyed
 	return []storage.SurveyedWindow{{Kept: storage.Kept{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1}}, false, f.err
 }
 
-func (f *fakeStore) TableBytes(context.Context) (map[string]int64, error) {
+func (f *fakeStore) Space(context.Context) (map[string]int64, error) {
 	return map[string]int64{"raw": 5}, f.err
 }
 

@@ -24,8 +24,8 @@ type healthAnswer struct {
 	Engine string `json:"engine"`
 	// Disk is what the directory takes, and what is left; nil: it isn't this machine's.
 	Disk *disk `json:"disk"`
-	// Tables are about the sizes of the tables, bytes; nil: not known.
-	Tables   map[string]int64 `json:"tables"`
+	// Space is what these bytes are: rows of a table, by its name, and what the engine has besides; nil: not known.
+	Space    map[string]int64 `json:"space"`
 	Findings []doctor.Finding `json:"findings"`
 	// Examined is when the findings were found.
 	Examined time.Time `json:"examined"`
@@ -48,8 +48,14 @@ func (a *api) health(r *http.Request) (any, error) {
 		out.Disk = &disk{d.Path, d.Bytes, d.Free, d.Total}
 	}
 	var err error
-	if out.Tables, err = a.Store.TableBytes(r.Context()); err != nil {
+	if out.Space, err = a.Store.Space(r.Context()); err != nil {
 		return nil, err
+	}
+	if out.Disk != nil && out.Space != nil { // Files come and go.
+		out.Disk.Bytes = 0
+		for _, n := range out.Space {
+			out.Disk.Bytes += n
+		}
 	}
 	out.Findings, out.Examined, err = a.examine(r.Context())
 	return out, err

@@ -36,7 +36,7 @@ type Store interface {
 	CountSeries(context.Context, storage.SeriesQuery) (storage.SeriesCounts, error)
 	Churn(ctx context.Context, tenant string, windows int) (list []storage.WindowSeries, cut bool, err error)
 	Survey(ctx context.Context, tenant string) (list []storage.SurveyedWindow, cut bool, err error)
-	TableBytes(context.Context) (map[string]int64, error)
+	Space(context.Context) (map[string]int64, error)
 	RetentionOf(tenant string) (usual, longest storage.Keep)
 	ActiveSeries(tenant string) int
 }

@@ -6,13 +6,18 @@
 // (or `make bench-compare`). The load comes by remote write as fast as the server takes it. Prometheus' figures include the
 // compaction of its blocks, VictoriaMetrics' the merging of its parts, Cassia's its sealing, and all the load's
 // acknowledgement: Cassia's samples are synced to disk then, the others' are not.
+//
+// -shape names a load; what -series, -hours, -interval and -churn say counts more. -queries=false measures what it takes in CPU, disk
+// and memory only, without a restart in between: sealing that goes on aside is counted whenever it comes.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,7 +34,26 @@ type settings struct {
 	workload                                bench.Workload
 	protocol                                string
 	senders, repeat                         int
-	verify                                  bool
+	verify, queries                         bool
+	rest                                    time.Duration
+}
+
+// shape is a load.
+type shape struct {
+	series   int
+	hours    float64
+	interval time.Duration
+	churn    float64
+}
+
+// shapes are the loads that -shape names.
+var shapes = map[string]shape{
+	"hours":    {20_000, 6, 15 * time.Second, 0},
+	"few":      {5_000, 6, 15 * time.Second, 0},
+	"backfill": {500, 60 * 24, time.Minute, 0},
+	// Every target lives for 20 samples: 512,000 series in all, of which 20,000 are there at a time.
+	"churn":   {20_000, 512. / 240, 15 * time.Second, 12},
+	"million": {1_000_000, 0.1, 15 * time.Second, 0},
 }
 
 func main() {
@@ -41,14 +65,28 @@ func main() {
 	flag.StringVar(&s.cassia, "cassia", "bin/cassia", "Cassia's binary")
 	flag.StringVar(&s.dir, "dir", "", "folder for the data of all; a temporary one, removed at the end, if empty")
 	flag.StringVar(&s.only, "only", "", "measure just the system of this name")
-	flag.IntVar(&s.workload.Series, "series", 20000, "series")
-	flag.Float64Var(&hours, "hours", 6, "hours of data")
-	flag.DurationVar(&interval, "interval", 15*time.Second, "time between two samples of a series")
+	name := flag.String("shape", "hours", "of the load: "+strings.Join(slices.Sorted(maps.Keys(shapes)), ", "))
+	flag.IntVar(&s.workload.Series, "series", 0, "series at one time; 0: the shape's")
+	flag.Float64Var(&hours, "hours", 0, "hours of data; 0: the shape's")
+	flag.DurationVar(&interval, "interval", 0, "time between two samples of a series; 0: the shape's")
+	flag.Float64Var(&s.workload.ChurnPerHour, "churn", -1, "share of the series that are replaced by others in an hour; below 0: the shape's")
+	flag.DurationVar(&s.rest, "rest", time.Minute, "how long a server rests before its disk and memory are looked at")
+	flag.BoolVar(&s.queries, "queries", true, "time queries, at the end")
 	flag.StringVar(&s.protocol, "protocol", "1.0", "of remote write: 1.0 or 2.0")
 	flag.IntVar(&s.senders, "senders", 4, "requests at one time")
 	flag.IntVar(&s.repeat, "repeat", 7, "how often each query is timed, after one that warms up")
 	flag.BoolVar(&s.verify, "verify", true, "compare every sample with what was sent, after the load")
 	flag.Parse()
+	sh, ok := shapes[*name]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "no such shape:", *name)
+		os.Exit(2)
+	}
+	s.workload.Series = cmp.Or(s.workload.Series, sh.series)
+	hours, interval = cmp.Or(hours, sh.hours), cmp.Or(interval, sh.interval)
+	if s.workload.ChurnPerHour < 0 {
+		s.workload.ChurnPerHour = sh.churn
+	}
 	s.workload.IntervalMs = interval.Milliseconds()
 	s.workload.Steps = int(hours * float64(time.Hour) / float64(interval))
 	s.workload.StartMs = time.Now().Add(-time.Duration(s.workload.Steps) * interval).Truncate(interval).UnixMilli()

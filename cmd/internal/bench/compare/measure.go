@@ -21,8 +21,9 @@ type result struct {
 	cpu time.Duration
 	// rss is the memory when the load has ended, peak the most until it was finished.
 	rss, peak int64
-	// finalBytes and allBytes are on disk.
-	finalBytes, allBytes int64
+	// finalBytes and allBytes are on disk. restedBytes are there when the system has rested, and restedRSS is its memory then.
+	finalBytes, allBytes   int64
+	restedBytes, restedRSS int64
 	// restartLoaded is from start to ready with all that the load left behind, restartFinished when finished.
 	restartLoaded, restartFinished time.Duration
 	// queries are the median times, in the order of queries(); answers what they gave.
@@ -63,10 +64,12 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	if err != nil {
 		return nil, err
 	}
-	if process, out.restartLoaded, err = restart(ctx, process); err != nil {
-		return nil, err
+	if s.queries {
+		if process, out.restartLoaded, err = restart(ctx, process); err != nil {
+			return nil, err
+		}
 	}
-	if err := out.finish(ctx, sys, process, dir, loaded); err != nil {
+	if err := out.finish(ctx, sys, process, dir, loaded, s.rest); err != nil {
 		return nil, err
 	}
 	if s.verify && sys.exact() {
@@ -91,15 +94,35 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	} else if final > 0 {
 		out.finalBytes = final
 	}
-	if err := out.query(ctx, process.URL(), g, s.repeat); err != nil {
-		return nil, err
+	if s.queries {
+		if err := out.query(ctx, process.URL(), g, s.repeat); err != nil {
+			return nil, err
+		}
 	}
 	return out, process.Terminate(time.Minute)
 }
 
-// finish has the system bring its data into the final form. That is done by the process after a restart, so
-// its CPU is counted from the end of that; reading its own data at the start isn't part of ingestion.
-func (r *result) finish(ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage) error {
+// rest lets the system rest, and looks at what it takes then: what du and top show somebody who comes along.
+func (r *result) rest(ctx context.Context, sys system, process *promrig.Process, dir string, rest time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rest):
+	}
+	usage, err := bench.ProcessUsage(process.PID())
+	if err != nil {
+		return err
+	}
+	r.restedRSS = usage.RSS
+	r.peak = max(r.peak, usage.PeakRSS)
+	_, r.restedBytes, err = sys.disk(dir)
+	return err
+}
+
+// finish has the system bring its data into the final form. Where a restart is timed, that is done by the process after it, so
+// its CPU is counted from the end of that; reading its own data at the start isn't part of ingestion. What it does by itself
+// meanwhile isn't counted then: without queries there is no restart, and all is.
+func (r *result) finish(ctx context.Context, sys system, process *promrig.Process, dir string, loaded bench.Usage, rest time.Duration) error {
 	if err := settle(ctx, process.PID()); err != nil {
 		return err
 	}
@@ -117,10 +140,14 @@ func (r *result) finish(ctx context.Context, sys system, process *promrig.Proces
 	if err != nil {
 		return err
 	}
-	r.cpu = loaded.CPU + after.CPU - before.CPU
+	if r.cpu = after.CPU; r.restartLoaded > 0 {
+		r.cpu += loaded.CPU - before.CPU
+	}
 	r.peak = max(loaded.PeakRSS, after.PeakRSS)
-	r.finalBytes, r.allBytes, err = sys.disk(dir)
-	return err
+	if r.finalBytes, r.allBytes, err = sys.disk(dir); err != nil {
+		return err
+	}
+	return r.rest(ctx, sys, process, dir, rest)
 }
 
 // restart stops a server and starts it again, and returns how long it took to be ready.

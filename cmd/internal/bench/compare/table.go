@@ -32,13 +32,19 @@ func rows(s settings) []row {
 		{"samples a second", func(r *result) float64 { return r.load.Rate() }, plain(0, "")},
 		{"acknowledged after, mean", func(r *result) float64 { return float64(r.load.AckMean) / 1e6 }, ms},
 		{"acknowledged after, 99%", func(r *result) float64 { return float64(r.load.AckP99) / 1e6 }, ms},
+		{"disk a sample, " + short(s.rest) + " after it was sealed, as du shows it", func(r *result) float64 { return float64(r.restedBytes) / float64(r.samples) }, plain(2, " B")},
+		{"memory then", func(r *result) float64 { return float64(r.restedRSS) / (1 << 20) }, plain(0, " MiB")},
+		{"memory at most", func(r *result) float64 { return float64(r.peak) / (1 << 20) }, plain(0, " MiB")},
 		{"disk a sample, compacted or sealed", func(r *result) float64 { return float64(r.finalBytes) / float64(r.samples) }, plain(2, " B")},
 		{"disk a sample, everything there is", func(r *result) float64 { return float64(r.allBytes) / float64(r.samples) }, plain(2, " B")},
 		{"memory a series, after the load", func(r *result) float64 { return float64(r.rss) / perSeries / 1e3 }, plain(1, " kB")},
 		{"memory a series, at most", func(r *result) float64 { return float64(r.peak) / perSeries / 1e3 }, plain(1, " kB")},
-		{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")},
 		{"restart to ready, compacted or sealed", func(r *result) float64 { return r.restartFinished.Seconds() }, plain(2, " s")},
 	}
+	if !s.queries {
+		return out
+	}
+	out = append(out, row{"restart to ready, after the load", func(r *result) float64 { return r.restartLoaded.Seconds() }, plain(2, " s")})
 	for i, q := range queries(s.workload) {
 		out = append(out, row{
 			fmt.Sprintf("`%s` %s", q.text, q.when()), func(r *result) float64 { return float64(r.queries[i]) / 1e6 }, ms,

@@ -1,7 +1,7 @@
 // Storage: what a tenant's data take, what goes next, and to an admin, how the engine is.
 import { call } from './api';
 import type { ViewProps } from './app';
-import { bytes, count, plural } from './format';
+import { bytes, plural } from './format';
 import { href } from './location';
 import { Empty, Failure, Meter, Notice, Panel, Stat, useLoad, type Tone } from './parts';
 import { about, day, since } from './time';
@@ -10,7 +10,7 @@ import { resolutions, useWindows, widths, type Kept, type Window } from './windo
 interface Health {
   engine: string;
   disk: { path: string; bytes: number; free: number; total: number } | null;
-  tables: Record<string, number> | null;
+  space: Record<string, number> | null;
   findings: { level: 'ok' | 'note' | 'warning' | 'error'; what: string; why?: string; do?: string }[];
   examined: string;
 }
@@ -54,7 +54,7 @@ export function Storage({ session, tenant }: ViewProps) {
       {(all.length > 0 || !windows.data) && <Next list={windows.data && all} />}
       {health.error ? <Failure error={health.error} again={health.again} /> : null}
       {h && <Findings health={h} />}
-      {h?.tables && <Tables tables={h.tables} />}
+      {h?.space && <Space space={h.space} />}
     </>
   );
 }
@@ -133,14 +133,14 @@ function Coded({ text }: { text: string }) {
 const meanings: Record<string, string> = {
   stage: 'samples that aren’t sealed', raw: 'samples', r5m: 'buckets of 5 minutes', r1h: 'buckets of an hour', catalog: 'names of metrics, labels, values',
   metadata: 'what metrics mean', sealed: 'marks of what is sealed', defined: 'series of unsealed samples', held: 'samples of replicas',
+  pending: 'old slots with unsealed samples', log: 'what isn’t in sorted files yet', free: 'in sorted files, given back soon', other: 'other files',
 };
 
-function Tables({ tables }: { tables: Record<string, number> }) {
-  const list = Object.entries(tables).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+function Space({ space }: { space: Record<string, number> }) {
+  const list = Object.entries(space).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
   const all = list.reduce((n, [, b]) => n + b, 0);
   return (
-    <Panel title="Tables of the engine" aside={`${bytes(all)} in sorted files, of all tenants`}>
-      {!list.length && <p class="small">All is in memory and in the log still: {count(0)} files.</p>}
+    <Panel title="What the disk holds" aside={`${bytes(all)}, of all tenants, as du counts it`}>
       <ul class="counts">
         {list.map(([name, n]) => (
           <li key={name}>

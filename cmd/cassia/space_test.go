@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+)
+
+// du asks the system's own du what a directory takes, in KiB.
+func du(t *testing.T, dir string) int64 {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), "du", "-sk", dir).Output()
+	if err != nil {
+		return -1 // A file went meanwhile.
+	}
+	n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+func kib(n int64) int64 { return (n + 1023) / 1024 }
+
+// space reads from /metrics what the directory takes, and of what.
+func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
+	t.Helper()
+	code, text := r.get(t, "/metrics")
+	require.Equal(t, http.StatusOK, code)
+	of = map[string]int64{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			continue
+		}
+		if name == "cassia_pebble_disk_bytes" {
+			disk = int64(n)
+		}
+		if what, ok := strings.CutPrefix(name, `cassia_pebble_space_bytes{of="`); ok {
+			of[strings.TrimSuffix(what, `"}`)] = int64(n)
+		}
+	}
+	return disk, of
+}
+
+// health is what the page's storage view shows of the disk.
+func (r running) health(t *testing.T) (disk int64, of map[string]int64) {
+	t.Helper()
+	code, text := r.get(t, "/api/v1/cassia/health")
+	require.Equal(t, http.StatusOK, code, text)
+	var answer struct {
+		Data struct {
+			Disk  struct{ Bytes int64 }
+			Space map[string]int64
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &answer))
+	return answer.Data.Disk.Bytes, answer.Data.Space
+}
+
+func sumOf(of map[string]int64) (sum int64) {
+	for _, n := range of {
+		sum += n
+	}
+	return sum
+}
+
+// TestSpaceIsWhatDuShows holds /metrics, the page and the doctor against du. All of them look at a moment of their own, so
+// it waits for one in which nothing changes.
+func TestSpaceIsWhatDuShows(t *testing.T) {
+	if _, err := exec.LookPath("du"); err != nil {
+		t.Skip("there is no du")
+	}
+	dir := t.TempDir()
+	r := startServe(t, "--storage.path="+dir)
+	agree := func() (of map[string]int64, ok bool) {
+		before := du(t, dir)
+		disk, of := r.space(t)
+		shown, ofShown := r.health(t)
+		require.Equal(t, disk, sumOf(of), "the parts of /metrics are all there is")
+		require.Equal(t, shown, sumOf(ofShown), "the parts of the page are all there is")
+		return of, kib(disk) == before && kib(shown) == before && du(t, dir) == before
+	}
+	require.Eventually(t, func() bool { _, ok := agree(); return ok }, patience, 50*time.Millisecond, "an empty store")
+
+	now := time.Now()
+	for i := range 10 {
+		r.write(t, fmt.Sprint("metric_", i), now.Add(-24*time.Hour), float64(i))
+	}
+	code, text := r.post(t, "/-/seal", nil)
+	require.Equal(t, http.StatusOK, code, text)
+	require.Eventually(t, func() bool { // As what was sealed leaves the stage, all is written to files.
+		of, ok := agree()
+		return ok && of["raw"] > 0 && of["r5m"] > 0 && of["r1h"] > 0 && of["catalog"] > 0 && of["other"] > 0
+	}, patience, 50*time.Millisecond, "a sealed store")
+
+	require.NoError(t, r.stop())
+	require.Eventually(t, func() bool {
+		facts, err := doctor.LookAtDirectory(dir)
+		require.NoError(t, err)
+		found, _, err := examine(t, now, month, "--storage.path="+dir)
+		require.NoError(t, err)
+		return kib(facts.Bytes) == du(t, dir) && tellsParts(found, dir)
+	}, patience, 50*time.Millisecond, "the doctor")
+}
+
+// tellsParts says whether the doctor names what a directory holds with the same sum.
+func tellsParts(found []doctor.Finding, dir string) bool {
+	total, parts := "", ""
+	for _, f := range found {
+		if rest, ok := strings.CutPrefix(f.What, dir+" holds "); ok {
+			total, _, _ = strings.Cut(rest, ";")
+		}
+		if rest, ok := strings.CutPrefix(f.What, "of "+total+" on the disk are: "); ok && total != "" {
+			parts = rest
+		}
+	}
+	return strings.Contains(parts, "samples ") && strings.Contains(parts, "buckets of 5 minutes ") && strings.Contains(parts, "buckets of an hour ")
+}

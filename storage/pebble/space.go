@@ -1,0 +1,116 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// What Space tells besides tables.
+const (
+	// SpaceLog is what isn't in sorted files yet.
+	SpaceLog = "log"
+	// SpaceFree is what sorted files hold besides rows that count: files that only scans under way need, or nothing, and what was
+	// cut off others. It is given back when they end, or are compacted.
+	SpaceFree = "free"
+	// SpaceOther are the list of files, settings, sums of what is written, and the directory itself.
+	SpaceOther = "other"
+)
+
+// Space returns the bytes that the engine's directory takes on the disk, as du counts them, by what they are: the rows of a table (its
+// name) in sorted files, what was overwritten and not yet compacted away included, SpaceLog, SpaceFree and SpaceOther. They add up
+// to what du shows; how sorted files are shared out between tables and SpaceFree is an estimate.
+func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
+	tables := map[string]uint64{}
+	for _, t := range engine.Tables {
+		n, err := e.Usage(ctx, t, nil)
+		if err != nil {
+			return nil, err
+		}
+		tables[t.Name] = n
+	}
+	files, err := look(e.fs, e.dir)
+	if err != nil {
+		return nil, err
+	}
+	return share(tables, files), nil
+}
+
+// share adds what files hold besides tables. Where they hold less than these are said to, for some have gone since then, or the
+// estimate was too high, tables get shares of it.
+func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
+	rows := uint64(0)
+	for _, n := range tables {
+		rows += n
+	}
+	if of := rows; of > files.sorted {
+		rows = 0
+		for name, n := range tables {
+			tables[name] = uint64(float64(n) / float64(of) * float64(files.sorted))
+			rows += tables[name]
+		}
+	}
+	tables[SpaceLog], tables[SpaceOther], tables[SpaceFree] = files.log, files.other, files.sorted-min(rows, files.sorted)
+	return tables
+}
+
+// Bytes returns what a directory takes on the disk, as du counts it.
+func Bytes(dir string) (uint64, error) {
+	files, err := look(vfs.Default, dir)
+	return files.sorted + files.log + files.other, err
+}
+
+// fileBytes are what files take on the disk, by kind.
+type fileBytes struct{ sorted, log, other uint64 }
+
+// look adds up what is in a directory. Files that go meanwhile don't count.
+func look(files vfs.FS, dir string) (sum fileBytes, err error) {
+	info, err := files.Stat(dir)
+	if err != nil {
+		return sum, err
+	}
+	names, err := files.List(dir)
+	if err != nil {
+		return sum, err
+	}
+	sum.other = allocated(info)
+	for _, name := range names {
+		path := files.PathJoin(dir, name)
+		info, err := files.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return sum, err
+		case info.IsDir():
+			below, err := look(files, path)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return sum, err
+			}
+			sum.other += below.sorted + below.log + below.other
+		case isLog(name):
+			sum.log += allocated(info)
+		case strings.HasSuffix(name, ".sst"):
+			sum.sorted += allocated(info)
+		default:
+			sum.other += allocated(info)
+		}
+	}
+	return sum, nil
+}
+
+// allocated is what a file takes on the disk: less than its size where it has holes, more where room was taken ahead.
+func allocated(info os.FileInfo) uint64 {
+	if n, ok := blocksOf(info); ok {
+		return n
+	}
+	if info.IsDir() {
+		return 0
+	}
+	return uint64(info.Size())
+}

@@ -1,0 +1,51 @@
+package pebble
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// TestSpaceAddsUp holds what an engine says that its directory takes, and of what, against the files. These come and go aside, so it
+// waits until none does.
+func TestSpaceAddsUp(t *testing.T) {
+	dir := t.TempDir()
+	e, err := Open(dir, DefaultOptions())
+	require.NoError(t, err)
+	var space map[string]uint64
+	addsUp := func() bool {
+		before, err := Bytes(dir)
+		require.NoError(t, err)
+		space, err = e.Space(ctx)
+		require.NoError(t, err)
+		sum := uint64(0)
+		for _, n := range space {
+			sum += n
+		}
+		return sum == before
+	}
+	require.Eventually(t, addsUp, waitAtMost, pollEvery)
+	require.Zero(t, space["raw"])
+	fill(t, e)
+	require.Eventually(t, addsUp, waitAtMost, pollEvery)
+	require.Positive(t, space[SpaceLog])
+	require.NoError(t, e.Compact(ctx))
+	require.Eventually(t, addsUp, waitAtMost, pollEvery)
+	for _, of := range []string{"raw", "stage", SpaceOther} {
+		require.Positive(t, space[of], of)
+	}
+	require.Len(t, space, len(engine.Tables)+3, "no table has the name of another part")
+	require.NoError(t, e.Close())
+	_, err = e.Space(ctx)
+	require.ErrorIs(t, err, engine.ErrClosed)
+}
+
+// TestSpaceOfFilesThatWent is told more of tables than there is.
+func TestSpaceOfFilesThatWent(t *testing.T) {
+	space := share(map[string]uint64{"raw": 300, "r5m": 100}, fileBytes{sorted: 40, log: 5, other: 2})
+	require.Equal(t, map[string]uint64{"raw": 30, "r5m": 10, SpaceLog: 5, SpaceOther: 2, SpaceFree: 0}, space)
+	space = share(map[string]uint64{"raw": 30}, fileBytes{sorted: 40})
+	require.Equal(t, map[string]uint64{"raw": 30, SpaceLog: 0, SpaceOther: 0, SpaceFree: 10}, space)
+}

@@ -1,0 +1,445 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// sealPass seals what is staged of some slots of a day, in any partitions:
+//
+//	close the generations ─► list the stage rows ─► tenantPass: rows and marks ─► stage rows deleted
+//
+// Whoever runs it has the locks of the partitions.
+type sealPass struct {
+	s     *Store
+	ctx   context.Context
+	begun time.Time
+	works []*sealedWork
+	// deletes were read after all that is sealed, by tenant.
+	deletes map[string]deletions
+}
+
+// sealedWork is a slot and partition that a pass seals.
+type sealedWork struct {
+	Work
+	// own are the closed generations of the head, upTo is the last number that they may have.
+	own  []*generation
+	upTo int64
+	// gens hold the samples of rows, the stage rows to delete afterwards. left are those that can't be read.
+	gens  []*generation
+	rows  []stageRow
+	left  map[stageRow]bool
+	stats SealStats
+}
+
+// waits says whether there is anything to seal.
+func (w *sealedWork) waits() bool {
+	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*generation).partial)
+}
+
+func (p *sealPass) run() error {
+	begin := time.Now()
+	p.s.closeCells(p.works)
+	if err := p.gatherUndeleted(); err != nil {
+		return err
+	}
+	if err := p.seal(); err != nil {
+		return err
+	}
+	err := p.delete()
+	var all SealStats
+	for _, w := range p.works {
+		if !w.stats.Done {
+			continue
+		}
+		// What the head has of a slot without stage rows was sealed: by another process, or by a seal that didn't learn that its
+		// last write had succeeded.
+		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *generation) bool { return g.hasAny(w.left) }))
+		all.Blobs += w.stats.Blobs
+		all.Samples += w.stats.Samples
+		all.Chunks += w.stats.Chunks
+	}
+	if all.Blobs > 0 {
+		p.s.metrics.sealSeconds.Observe(time.Since(begin).Seconds())
+		p.s.metrics.sealedSamples.Add(float64(all.Samples))
+		p.s.metrics.sealedChunks.Add(float64(all.Chunks))
+	}
+	return err
+}
+
+// seal writes the sealed rows and their marks, tenant by tenant.
+func (p *sealPass) seal() error {
+	byTenant := map[string][]stagedSeries{}
+	for _, w := range p.works {
+		w.stats.Blobs, w.stats.Left = len(w.rows), len(w.left)
+		if !w.waits() {
+			continue
+		}
+		for tenant, list := range collect(w.gens) {
+			for i := range list {
+				byTenant[tenant] = append(byTenant[tenant], stagedSeries{list[i], w})
+			}
+		}
+	}
+	for _, tenant := range slices.Sorted(maps.Keys(byTenant)) {
+		if err := p.tenant(tenant, byTenant[tenant]); err != nil {
+			return err
+		}
+	}
+	p.assertSealed()
+	return nil
+}
+
+// tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
+func (p *sealPass) tenant(tenant string, list []stagedSeries) error {
+	if _, err := p.s.horizonsOf(p.ctx, tenant); err != nil {
+		return err
+	}
+	fresh, late, gone := p.byAge(tenant, list)
+	p.countExpired(gone, "left out unsealed samples past the retention of rollups")
+	p.countExpired(late, "found unsealed samples past their retention: they only fill up rollups")
+	for i, list := range [][]stagedSeries{fresh, late} {
+		if len(list) == 0 {
+			continue
+		}
+		if err := newTenantPass(p, tenant, list, i == 1).run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byAge tells series whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
+// may be.
+func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone []stagedSeries) {
+	now := p.begun.UnixMilli()
+	for _, c := range list {
+		c.class = p.s.classes.writable(c.series.class, now)
+		switch slot := c.work.Slot; {
+		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):
+			fresh = append(fresh, c)
+		case p.s.isGone(rollup.FiveMinutes, slot, tenant, c.class):
+			gone = append(gone, c)
+		default:
+			late = append(late, c)
+		}
+	}
+	return fresh, late, gone
+}
+
+// countExpired counts and tells what came too late to be sealed as it is: its window is gone.
+func (p *sealPass) countExpired(list []stagedSeries, what string) {
+	byWork := map[*sealedWork][]collected{}
+	for i := range list {
+		byWork[list[i].work] = append(byWork[list[i].work], list[i].collected)
+	}
+	for _, w := range p.works {
+		p.s.countExpired(w.Work, byWork[w], what)
+	}
+}
+
+// delete deletes the stage rows that were sealed, after it was noted that they are.
+func (p *sealPass) delete() error {
+	for _, w := range p.works {
+		if err := p.s.keepDefinitions(p.ctx, w.Work, p.begun, append(w.gens, w.own...), w.rows); err != nil {
+			return err
+		}
+	}
+	if err := p.s.maySeal(); err != nil { // What was written meanwhile may live too short.
+		return err
+	}
+	for _, w := range p.works {
+		if err := p.s.noteWorkedOff(p.ctx, w.Work, w.rows); err != nil {
+			return err
+		}
+	}
+	if err := p.s.deleteStaged(p.ctx, p.works); err == nil || len(p.works) == 1 {
+		p.done(p.works, err)
+		return err
+	}
+	var errs []error
+	for i := range p.works { // Some of it may have been written.
+		w := p.works[i : i+1]
+		err := p.s.deleteStaged(p.ctx, w)
+		p.done(w, err)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (p *sealPass) done(works []*sealedWork, err error) {
+	for _, w := range works {
+		w.stats.Done = err == nil
+	}
+}
+
+// stagedSeries is what a pass has of a series in a slot.
+type stagedSeries struct {
+	collected
+	work *sealedWork
+}
+
+// tenantPass seals a tenant's series of one age. A series has all of its slots' chunks written, and then all of their rollups, as
+// an import does it:
+//
+//	series ─► chunks of all slots ─► … ─► 5m of all slots ─► 1h of the day, once ─► … ─► marks
+type tenantPass struct {
+	*sealPass
+	tenant string
+	list   []stagedSeries
+	late   bool
+	rows   *sealedRows
+	base   *sealer // for what concerns the day
+	slots  map[int64]*sealer
+	// again are the cells that were sealed before.
+	again map[cellAt]bool
+	// done are the series whose rollups are to be made, in one of their slots, bytes what their rows weigh that are written.
+	done  []*stagedSeries
+	bytes int
+}
+
+func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
+	t := &tenantPass{sealPass: p, tenant: tenant, list: list, late: late, rows: &sealedRows{}, slots: map[int64]*sealer{}, again: map[cellAt]bool{}}
+	slices.SortFunc(list, func(a, b stagedSeries) int {
+		return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]), cmp.Compare(a.work.Slot, b.work.Slot))
+	})
+	for i := range list {
+		if w := list[i].work; t.slots[w.Slot] == nil {
+			t.slots[w.Slot] = t.sealer(w.Work)
+		}
+	}
+	t.base = t.sealer(list[0].work.Work)
+	return t
+}
+
+// sealer returns one of a slot, which writes with the others.
+func (t *tenantPass) sealer(w Work) *sealer {
+	x := newSealer(t.ctx, t.s, w)
+	x.sealedRows, x.late, x.begun, x.now, x.deletes = t.rows, t.late, t.begun, t.begun.UnixMilli(), t.deletesIn(w.Slot)
+	return x
+}
+
+func (t *tenantPass) run() error {
+	if t.late {
+		t.s.filling.Lock()
+		defer t.s.filling.Unlock()
+		if err := t.trimBefore(); err != nil {
+			return err
+		}
+	}
+	if err := t.sealedBefore(); err != nil {
+		return err
+	}
+	for res := t.finest(); res <= rollup.OneHour; res++ {
+		if err := t.s.listWindow(t.ctx, t.tenant, t.base.into[res].window); err != nil {
+			return err
+		}
+	}
+	if err := t.spread(); err != nil {
+		return err
+	}
+	before := map[*sealedWork]int{}
+	for i := range t.list {
+		before[t.list[i].work] = t.list[i].work.stats.Samples
+	}
+	if err := t.seal(); err != nil {
+		return err
+	}
+	for w, samples := range before {
+		if t.again[w.cell()] && w.stats.Samples > samples {
+			w.stats.Repaired++
+		}
+	}
+	return t.mark()
+}
+
+// finest is the resolution of the finest rows that are written.
+func (t *tenantPass) finest() rollup.Resolution {
+	if t.late {
+		return rollup.FiveMinutes
+	}
+	return rollup.Raw
+}
+
+// trimBefore carries out the deletes that are about these series, or they would be about what comes now, too.
+func (t *tenantPass) trimBefore() error {
+	slots := map[int64]bool{}
+	for slot := range t.slots {
+		slots[slot] = true
+	}
+	return t.s.trimBefore(t.ctx, t.tenant, slots, t.deletes[t.tenant].where(func(d *deletion) bool {
+		return slices.ContainsFunc(t.list, func(c stagedSeries) bool {
+			return d.touchesSlot(t.s.period, c.work.Slot) && matchesAll(c.series.labels, d.matchers)
+		})
+	}))
+}
+
+// sealedBefore finds the cells that have marks already: then what comes now is late, or comes again.
+func (t *tenantPass) sealedBefore() error {
+	for slot, x := range t.slots {
+		at := engine.Key{engine.Int(slot)}
+		for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
+			Table: engine.Sealed, Partition: sealedPartition(x.into[rollup.Raw].window, t.tenant), From: at, To: at, KeysOnly: true,
+		}) {
+			if err != nil {
+				return err
+			}
+			t.again[cellAt{slot, int(row.Clustering[1].Int)}] = true
+		}
+	}
+	return nil
+}
+
+// seal writes the rows of all series.
+func (t *tenantPass) seal() error {
+	var samples chunk.Samples
+	rolled := false
+	for i := range t.list {
+		c := &t.list[i]
+		samples.Reset()
+		for _, st := range c.strands {
+			// Closed generations don't change any more, so no lock is needed.
+			if err := st.read(-maxTime, maxTime, &samples); err != nil {
+				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)
+			}
+		}
+		samples.Normalize()
+		x := t.slots[c.work.Slot]
+		x.stats, x.again = &c.work.stats, t.again[c.work.cell()]
+		before := len(x.rolls)
+		if err := x.series(&c.collected, &samples, x.again); err != nil {
+			return err
+		}
+		rolled = rolled || len(x.rolls) > before
+		if i+1 < len(t.list) && t.list[i+1].series == c.series {
+			continue
+		}
+		if rolled {
+			t.done = append(t.done, c)
+		}
+		rolled = false
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	return t.roll()
+}
+
+// flush writes what there is, and makes rollups, when there is enough of it.
+func (t *tenantPass) flush() error {
+	if t.rows.bytes >= sealWriteBytes {
+		t.bytes += t.rows.bytes
+		if err := t.base.write(); err != nil {
+			return err
+		}
+	}
+	if t.bytes >= sealWriteBytes || len(t.done) >= importPiece {
+		return t.roll()
+	}
+	return nil
+}
+
+// roll writes the rows that are left, then the 5m rollups of all slots, and then the 1h rollups of the day.
+func (t *tenantPass) roll() error {
+	if err := t.base.write(); err != nil {
+		return err
+	}
+	if len(t.done) == 0 {
+		return nil
+	}
+	hiding, raw, err := t.base.beforeFine(t.tenant)
+	if err != nil {
+		return err
+	}
+	listed, err := t.listed(raw)
+	if err != nil {
+		return err
+	}
+	for _, x := range t.slots {
+		x.again, x.listed = len(t.again) > 0, listed
+	}
+	if err := fineOfDay(t.slots, hiding, raw); err != nil {
+		return err
+	}
+	if err := t.base.write(); err != nil {
+		return err
+	}
+	for _, c := range t.done {
+		t.base.rolls = append(t.base.rolls, roll{collected: &c.collected})
+	}
+	t.base.again = len(t.again) > 0
+	err = t.base.rollCoarse()
+	clear(t.base.rolls)
+	clear(t.done)
+	t.base.rolls, t.done, t.bytes = t.base.rolls[:0], t.done[:0], 0
+	return err
+}
+
+// listed lists the chunks that rollups of the series depend on; nil where they don't depend on any.
+func (t *tenantPass) listed(shards metricShards) (chunkList, error) {
+	if t.late {
+		return nil, nil
+	}
+	first, last := t.base.into[rollup.Raw].start, t.base.into[rollup.Raw].start
+	for _, x := range t.slots {
+		first, last = min(first, x.into[rollup.Raw].start), max(last, x.into[rollup.Raw].start)
+	}
+	all := chunkList{}
+	for from := 0; from < len(t.done); {
+		metric, to := t.done[from].series.metric, from
+		var series []*Series
+		for ; to < len(t.done) && t.done[to].series.metric == metric; to++ {
+			series = append(series, t.done[to].series)
+		}
+		of := metricChunks{t.base.into[rollup.Raw].window, t.tenant, metric, shards.of(metric), first, last}
+		if err := t.s.listChunks(t.ctx, of, series, all); err != nil {
+			return nil, err
+		}
+		from = to
+	}
+	return all, nil
+}
+
+// mark says that the slots were sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
+func (t *tenantPass) mark() error {
+	cells := map[cellAt]bool{}
+	for i := range t.list {
+		cells[t.list[i].work.cell()] = true
+	}
+	marks := newMarks(cells)
+	for res := rollup.OneHour + 1; res > t.finest(); res-- {
+		if err := t.s.mark(t.ctx, t.tenant, res-1, marks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mark writes marks of one day at a resolution.
+func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, marks []markAt) error {
+	var all engine.Batch
+	for _, m := range marks {
+		at := destination{window: s.period.windowOfSlot(res, m.slot), end: s.period.slotEnd(m.slot)}
+		if res == rollup.OneHour {
+			at.end = s.period.dayOf(m.slot) + dayMS
+		}
+		row := s.markRow(tenant, at, m.slot, m.partition, m.id)
+		all.Table, all.Partition = row.Table, row.Partition
+		all.Mutations = append(all.Mutations, row.Mutations...)
+	}
+	if err := s.writeInPieces(ctx, all); err != nil {
+		return fmt.Errorf("storage: marking slots of %q as sealed: %w", tenant, err)
+	}
+	return s.stayListed(ctx, tenant, all.Partition[0].Int)
+}
