@@ -121,14 +121,17 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	return cut
 }
 
-// strandsOf returns how many strands the head has of a slot and partition.
+// strandsOf returns how many strands the head has of a slot and partition. Of what it doesn't have nobody knows how much that is: it counts as
+// a pass of its own.
 func (h *head) strandsOf(w Work) (n int) {
 	p := h.part(w.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if c := p.cells[w.cell()]; c != nil {
-		c.each(func(g *generation) { n += len(g.strands) })
+	c := p.cells[w.cell()]
+	if c == nil {
+		return togetherStrands
 	}
+	c.each(func(g *generation) { n += len(g.strands) })
 	return n
 }
 

@@ -1,0 +1,133 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+)
+
+// passRig has a pass of three slots of a day to seal, of which one was sealed before, and breaks off its writes.
+type passRig struct {
+	*testStore
+	eng *faultengine.Engine
+	// sealing says that writes are counted in n, and read between; the one of number breakAt meets fate.
+	sealing    bool
+	n, breakAt int
+	fate       faultengine.Action
+	want       map[string][]sample
+}
+
+func newPassRig(t *testing.T, breakAt int, fate faultengine.Action) *passRig {
+	r := &passRig{breakAt: breakAt, fate: fate, want: map[string][]sample{}}
+	r.eng = faultengine.Wrap(memory.New(), r.decide)
+	r.testStore = &testStore{t: t, opts: DefaultOptions(), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), memory: &readsBetween{r.eng, r}}
+	r.opts.Now, r.opts.Partitions = func() time.Time { return r.now }, 2
+	r.open()
+	t.Cleanup(r.close)
+	r.fill(5*time.Hour, 0)
+	require.NoError(t, r.SealAll(t.Context()))
+	for i, ago := range []time.Duration{9 * time.Hour, 7 * time.Hour, 5*time.Hour - 10*time.Minute} {
+		r.fill(ago, i+1)
+	}
+	r.reads()
+	return r
+}
+
+// fill writes samples of eight series of two metrics.
+func (r *passRig) fill(ago time.Duration, v int) {
+	for i := range 8 {
+		ls := labels.FromStrings(labels.MetricName, fmt.Sprint("m", i%2), "i", fmt.Sprint(i))
+		s := sample{r.now.Add(-ago).UnixMilli(), float64(v)}
+		r.write("ann", ls, s)
+		r.want[ls.String()] = append(r.want[ls.String()], s)
+	}
+}
+
+// reads compares all there is.
+func (r *passRig) reads() {
+	r.t.Helper()
+	got := r.all("ann")
+	require.Len(r.t, got, len(r.want))
+	for series, list := range r.want {
+		require.ElementsMatch(r.t, list, got[series], series)
+	}
+}
+
+// decide counts writes.
+func (r *passRig) decide(op faultengine.Op) faultengine.Action {
+	if !r.sealing || op.Kind != faultengine.Write {
+		return faultengine.Pass()
+	}
+	if r.n++; r.n-1 == r.breakAt {
+		return r.fate
+	}
+	return faultengine.Pass()
+}
+
+// readsBetween reads before each write of a pass.
+type readsBetween struct {
+	engine.Engine
+	r *passRig
+}
+
+// Write implements engine.Engine.
+func (e *readsBetween) Write(ctx context.Context, batches []engine.Batch) error {
+	if e.r.sealing {
+		e.r.sealing = false // What reading does isn't counted.
+		e.r.reads()
+		e.r.sealing = true
+	}
+	return e.Engine.Write(ctx, batches)
+}
+
+// pass seals all that waits at once, and returns whether it came to an end.
+func (r *passRig) pass() bool {
+	var works []Work
+	for p := range r.Partitions() {
+		list, err := r.Waiting(r.t.Context(), p)
+		require.NoError(r.t, err)
+		works = append(works, list...)
+	}
+	r.sealing, r.n = true, 0
+	_, err := r.SealTogether(r.t.Context(), works)
+	r.sealing = false
+	return err == nil
+}
+
+// TestPassBreaksOffAnywhere lets each write of a pass fail, or arrive with an error, or later, or be the last before a crash. All is
+// read between any two writes, through the caches, and afterwards.
+func TestPassBreaksOffAnywhere(t *testing.T) {
+	fates := map[string]faultengine.Action{"fails": faultengine.Fail(nil), "arrives": faultengine.Lose(nil), "arrives later": faultengine.Withhold(nil)}
+	for name, fate := range fates {
+		for crash := range 2 {
+			for at := 0; ; at++ {
+				r := newPassRig(t, at, fate)
+				whole := r.pass()
+				if whole && r.n <= at {
+					require.Greater(t, at, 4, "rows, three marks and deletes are written one after the other")
+					break
+				}
+				r.reads()
+				if crash == 1 {
+					r.opensAgain()
+				}
+				r.reads()
+				require.NoError(t, r.SealAll(t.Context()), "%s at %d", name, at)
+				r.reads()
+				require.NoError(t, r.eng.ApplyWithheld(t.Context()))
+				r.reads()
+				require.NoError(t, r.SealAll(t.Context()))
+				r.reads()
+				require.Equal(t, 4*8, r.check().Samples)
+			}
+		}
+	}
+}
