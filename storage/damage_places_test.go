@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -79,7 +80,15 @@ func newDamagedStore(t *testing.T, killed bool) *damagedStore {
 			all := append(d.want[tenant][ls.String()], list...)
 			sortSamples(all)
 			d.want[tenant][ls.String()] = all
+			b := ts.NewBatch(tenant)
+			ref, err := b.Define(nil, ls)
+			require.NoError(t, err)
+			trace := labels.FromStrings("trace_id", fmt.Sprintf("%016x", rng.Uint64()))
+			require.NoError(t, b.Exemplar(ref, exemplar.Exemplar{Labels: trace, Value: rng.Float64(), Ts: list[0].t}))
+			require.NoError(t, b.Commit(t.Context()))
+			ts.NoteMetadata(tenant, []byte(ls.Get(labels.MetricName)), "gauge", nil, []byte(strings.Repeat("what it tells ", 20)))
 		}
+		s.metadata.write()
 	}
 	write("a", 26*time.Hour, 60*time.Hour, 5*time.Minute)
 	write("b", 26*time.Hour, 40*time.Hour, 5*time.Minute)
@@ -161,9 +170,9 @@ func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample
 // notice. A store that is opened to look at it does the same as one that is started.
 func TestDamageAtRandomPlaces(t *testing.T) {
 	t.Parallel()
-	seed, places := soak.Seed(t), soak.Times(t, 100)
+	seed, places := soak.Seed(t), soak.Times(t, 200)
 	if testing.Short() {
-		places = fewer(places / 5)
+		places = fewer(places / 10)
 	}
 	stores := []*damagedStore{newDamagedStore(t, false), newDamagedStore(t, true)}
 	for _, d := range stores {
@@ -345,28 +354,45 @@ func (g *namedGap) names(series string, at int64) bool {
 	return strings.Contains(series, g.metric) && (g.from.IsZero() || g.to.IsZero() || g.from.UnixMilli() < at && at <= g.to.UnixMilli())
 }
 
-// others asks for what else queries show: buckets of 5m, how many samples are in each, and the values of a label.
+// others asks for what else queries show: buckets of 5m and 1h, the values of a label, exemplars and metadata.
 func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []string, err error) {
+	warn := func(err error) { told = append(told, err.Error()) }
+	ctx := WithWarnings(context.Background(), warn)
 	q := Query{
-		Tenant: tenant, MinT: -maxTime, MaxT: maxTime, Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns, Sorted: true,
+		Tenant: tenant, MinT: -maxTime, MaxT: maxTime, Columns: rollup.AllColumns, Sorted: true, Warn: warn,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
-		Warn:     func(err error) { told = append(told, err.Error()) },
 	}
-	found, err := s.Select(context.Background(), q)
-	if err != nil {
-		return nil, nil, err
-	}
-	var buf BucketBuffers
-	for _, series := range found {
-		var b rollup.Buckets
-		if err := series.Buckets(&b, &buf); err != nil {
+	for _, q.Resolution = range rollup.Resolutions {
+		found, err := s.Select(ctx, q)
+		if err != nil {
 			return nil, told, err
 		}
-		for i, end := range b.End {
-			shown = append(shown, fmt.Sprintf("%s at %d: %v", series.Labels, end, b.Count[i]))
+		var buf BucketBuffers
+		for _, series := range found {
+			var b rollup.Buckets
+			if err := series.Buckets(&b, &buf); err != nil {
+				return nil, told, err
+			}
+			for i, end := range b.End {
+				shown = append(shown, fmt.Sprintf("%s at %d: %v, %v", series.Labels, end, b.Count[i], b.Max[i]))
+			}
 		}
 	}
-	q.Matchers = nil
-	values, err := s.LabelValues(context.Background(), "instance", q)
+	exemplars, err := s.Exemplars(ctx, tenant, -maxTime, maxTime, q.Matchers)
+	if err != nil {
+		return nil, told, err
+	}
+	for _, e := range exemplars {
+		shown = append(shown, fmt.Sprintf("%s %v", e.SeriesLabels, e.Exemplars))
+	}
+	metadata, err := s.Metadata(ctx, tenant, "", 0)
+	if err != nil {
+		return nil, told, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(metadata)) {
+		shown = append(shown, fmt.Sprintf("%s %v", name, metadata[name]))
+	}
+	q.Matchers, q.Resolution = nil, rollup.FiveMinutes
+	values, err := s.LabelValues(ctx, "instance", q)
 	return append(shown, values...), told, err
 }

@@ -15,12 +15,12 @@ import (
 // Exemplars returns the exemplars in [start, end], milliseconds, of the series that match all matchers of any of
 // the sets: series in the order of their labels, of each the exemplars in the order of time. Of a series and slot
 // 1,024 are kept, the newest among them. What is past the retention of raw samples is hidden. It returns ErrNotReady, and
-// ErrQueryTooLarge where more would have to be read than Options.QueryBytes.
+// ErrQueryTooLarge where more would have to be read than Options.QueryBytes. What can't be read is left out: see WithWarnings.
 func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, matchers ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: warningsOf(ctx)})
 	if err != nil {
 		return nil, err
 	}

@@ -189,10 +189,20 @@ func parseMetadata(b []byte) (m Metadata, err error) {
 }
 
 // Metadata returns what was said of a tenant's metrics in the last days, of each the latest first; metric
-// "" asks for all. limit bounds how many metrics; 0: all.
+// "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see WithWarnings.
 func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]Metadata, error) {
 	out := map[string][]Metadata{}
 	r := engine.Range{Table: engine.Metadata}
+	warn := func(err error) {
+		if w := warningsOf(ctx); w != nil {
+			w(err)
+		}
+	}
+	r.Damaged = func(d engine.Damage) {
+		e := s.gapOf(&r, d)
+		s.noteGap(e)
+		warn(e)
+	}
 	if metric != "" {
 		r.From = engine.Key{engine.Text(metric)}
 		r.To = r.From
@@ -211,7 +221,9 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 			}
 			m, err := parseMetadata(row.Value)
 			if err != nil {
-				s.corrupt(engine.Metadata, fmt.Errorf("metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err))
+				err = fmt.Errorf("storage: left out the corrupt metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err)
+				s.corrupt(engine.Metadata, err)
+				warn(err)
 				continue
 			}
 			if slices.Contains(out[name], m) {

@@ -202,6 +202,7 @@ func (p *waysProcess) start() {
 		return
 	}
 	p.Store = s
+	p.r.hear() // It is half a minute until they have.
 }
 
 // end ends a process, cut: by a power cut.
@@ -287,10 +288,17 @@ func (p *waysProcess) expire(faulty bool) {
 // pass has time pass, in which processes are heard of.
 func (r *waysRun) pass(d time.Duration) {
 	r.passed += d
-	for _, p := range r.procs {
-		if p.Store != nil && p.opts.Shared {
-			if err := p.processes.beat(context.Background()); err != nil {
-				r.fail("beating: %v", err)
+	r.hear()
+}
+
+// hear has each of several processes hear what all others tell, also those that hear of it first.
+func (r *waysRun) hear() {
+	for range 2 {
+		for _, p := range r.procs {
+			if p.Store != nil && p.opts.Shared {
+				if err := p.processes.beat(context.Background()); err != nil {
+					r.fail("beating: %v", err)
+				}
 			}
 		}
 	}

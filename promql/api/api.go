@@ -150,7 +150,7 @@ func (a *api) router() http.Handler {
 		if own, ok := overrides[name]; ok {
 			h, known[name] = own, true
 		}
-		return a.Instrument(Prefix+name, withRetry(a.whenReady(name, withOrigin(name, a.withResolution(name, a.withRollupNames(name, h))))))
+		return a.Instrument(Prefix+name, withRetry(a.whenReady(name, withOrigin(name, a.withResolution(name, a.withNotes(name, a.withRollupNames(name, h)))))))
 	}).WithPrefix(Prefix)
 	a.prometheus().Register(router)
 	for name, h := range overrides {

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// NoteHeader says what is missing in an answer that has no place for warnings.
+const NoteHeader = "X-Cassia-Note"
+
+// maxNotes bounds the notes of an answer.
+const maxNotes = 10
+
+// noters are the routes whose answers Prometheus gives no warnings.
+var noters = map[string]bool{"/query_exemplars": true, "/metadata": true}
+
+// withNotes tells in headers what couldn't be read.
+func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
+	if !noters[name] {
+		return h
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		notes := &notedWriter{ResponseWriter: w}
+		h(notes, r.WithContext(storage.WithWarnings(r.Context(), notes.add)))
+	}
+}
+
+// notedWriter sets the headers when the answer begins, which is after all was read.
+type notedWriter struct {
+	http.ResponseWriter
+	begun bool
+
+	mu    sync.Mutex
+	notes []string
+}
+
+func (w *notedWriter) add(err error) {
+	note := strings.Join(strings.Fields(err.Error()), " ") // A header has one line.
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.notes) < maxNotes && !slices.Contains(w.notes, note) {
+		w.notes = append(w.notes, note)
+	}
+}
+
+func (w *notedWriter) WriteHeader(code int) {
+	w.begin()
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *notedWriter) Write(b []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *notedWriter) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, note := range w.notes {
+		w.Header().Add(NoteHeader, note)
+	}
+}
+
+// Unwrap lets http.ResponseController find what is underneath.
+func (w *notedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
