@@ -167,7 +167,7 @@ func TestWriteRefusesTheRequest(t *testing.T) {
 
 func TestWriteWithoutRoomOrEngine(t *testing.T) {
 	good := fmt.Sprintf(`{"metricName": "m", "ts": %d, "value": 1}`, testSeconds)
-	full := newRig(t, rigOptions{storage: func(o *storage.Options) { o.HeadBytes = 1 }})
+	full := newRig(t, rigOptions{storage: func(o *storage.Options) { o.HeadBytes = 1100 }})
 	require.Equal(t, http.StatusNoContent, post(full.WriteSingle, good).Code, "the head was empty")
 	w := post(full.WriteSingle, strings.Replace(good, `"m"`, `"other"`, 1))
 	require.Equal(t, http.StatusTooManyRequests, w.Code)

@@ -316,7 +316,7 @@ func TestWorkIsBounded(t *testing.T) {
 func TestWithoutRoomOrEngine(t *testing.T) {
 	md := pmetric.NewMetrics()
 	gauge(md, "m", time.Now())
-	full := newServer(t, nil, nil, func(o *storage.Options) { o.HeadBytes = 1 })
+	full := newServer(t, nil, nil, func(o *storage.Options) { o.HeadBytes = 1100 })
 	require.Equal(t, http.StatusOK, full.post(t, encodingProtobuf, encode(t, md, encodingProtobuf)).code, "the head was empty")
 	gauge(md, "other", time.Now())
 	got := full.post(t, encodingProtobuf, encode(t, md, encodingProtobuf))

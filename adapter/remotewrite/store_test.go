@@ -141,7 +141,7 @@ func TestBadSamplesOfMany(t *testing.T) {
 
 // TestFullHead says that a full head takes samples of known series, and no new series.
 func TestFullHead(t *testing.T) {
-	s := newServer(t, nil, func(o *storage.Options) { o.HeadBytes = 1 })
+	s := newServer(t, nil, func(o *storage.Options) { o.HeadBytes = 1100 })
 	send := func(at int64, names ...string) *httptest.ResponseRecorder {
 		req := &prompb.WriteRequest{}
 		for _, name := range names {
