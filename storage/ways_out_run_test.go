@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -42,7 +43,9 @@ type waysProcess struct {
 	since time.Duration // when that was set
 	// trusted is how far its clock was off when it may have been believed: as far it may be off again.
 	trusted []time.Duration
-	fault   *protocolFault
+	// mu guards the next two, which the follower's reads look at, too.
+	mu    sync.Mutex
+	fault *protocolFault
 	// cancelAt is the call at which the context of the next delete ends; 0: at none.
 	cancelAt int
 	cancel   context.CancelFunc
@@ -67,6 +70,8 @@ func (e *waysEngine) rule(op faultengine.Op) faultengine.Action {
 	if e.dead {
 		return faultengine.Fail(errDead)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.calls++; p.cancel != nil && p.calls == p.cancelAt {
 		p.cancel()
 	}

@@ -33,14 +33,20 @@ func (r *waysRun) line(line string) {
 		if err != nil {
 			r.fail("%v", err)
 		}
+		p.mu.Lock()
 		p.fault = &f
+		p.mu.Unlock()
 		return
 	case "cancel":
+		p.mu.Lock()
 		p.cancelAt = int(number(words, 2))
+		p.mu.Unlock()
 		return
 	}
 	p.step(words[1:])
+	p.mu.Lock()
 	p.fault, p.cancelAt = nil, 0
+	p.mu.Unlock()
 }
 
 // step carries out what is about no process.
