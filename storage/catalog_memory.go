@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"sync"
 )
@@ -19,8 +20,8 @@ const maxCatalogMemory = 1 << 20
 // catalogName stands for a catalog row.
 type catalogName [2]uint64
 
-// name returns what stands for a row.
-func (m *catalogMemory) name(window int64, tenant string, kind int64, label, value string) catalogName {
+// name returns what stands for a row that lives so long.
+func (m *catalogMemory) name(window int64, life uint32, tenant string, kind int64, label, value string) catalogName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen == nil {
@@ -28,6 +29,7 @@ func (m *catalogMemory) name(window int64, tenant string, kind int64, label, val
 	}
 	var h maphash.Hash
 	h.SetSeed(m.seed)
+	_, _ = h.Write(binary.LittleEndian.AppendUint32(nil, life))
 	_, _ = h.WriteString(tenant)
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(label)

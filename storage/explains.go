@@ -17,10 +17,14 @@ const explainSpan = 1 << 30
 // explains returns the write timestamp of a row that explains others of a window; expires is when it may vanish, seconds since
 // 1970; 0: never.
 func (s *Store) explains(window, expires int64) int64 {
-	end := s.period.endOf(window)
-	life := int64(explainSpan - 1)
-	if expires != 0 {
-		life = min(max(expires-end/1000, 0), explainSpan-2)
+	return s.period.endOf(window)*1000 - explainSpan + int64(s.lifeOf(window, expires))
+}
+
+// lifeOf tells how long a row lives that explains others of a window. Who remembers that it was written remembers this, too: how long
+// rows are kept may become longer while a process runs, as soon as it hears of another that keeps them so.
+func (s *Store) lifeOf(window, expires int64) uint32 {
+	if expires == 0 {
+		return explainSpan - 1
 	}
-	return end*1000 - explainSpan + life
+	return uint32(min(max(expires-s.period.endOf(window)/1000, 0), explainSpan-2))
 }

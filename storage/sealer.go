@@ -198,15 +198,15 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 
 // label adds the labels row of a series, and its names, where this process hasn't written them yet.
 func (x *sealer) label(c *collected, res rollup.Resolution) {
-	s, where := c.series, writtenLabels{x.into[res].window, c.at(res), true}
+	s, window := c.series, x.into[res].window
+	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
+	where := writtenLabels{window, c.at(res), true, x.s.lifeOf(window, expires)}
 	if s.written[res] == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	window := x.into[res].window
-	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
 	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
@@ -314,7 +314,7 @@ func (x *sealer) names(s *Series, at destination) {
 	expires := x.s.expires(at.window, s.tenant.name)
 	timestamp := x.s.explains(at.window, expires)
 	add := func(kind int64, label, value string, row []byte) {
-		name := x.s.catalog.name(at.window, s.tenant.name, kind, label, value)
+		name := x.s.catalog.name(at.window, x.s.lifeOf(at.window, expires), s.tenant.name, kind, label, value)
 		if x.named[name] || x.s.catalog.has(name) {
 			return
 		}
