@@ -161,7 +161,7 @@ type writtenLabels struct {
 	window int64
 	at     classShard
 	some   bool
-	life   uint32 // which it was written with: see lifeOf
+	life   uint32 // which it was written with, where rows vanish by themselves: see lifeOf
 }
 
 // resolutions is how many there are: raw, 5m, 1h.

@@ -199,14 +199,17 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 // label adds the labels row of a series, and its names, where this process hasn't written them yet.
 func (x *sealer) label(c *collected, res rollup.Resolution) {
 	s, window := c.series, x.into[res].window
-	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
-	where := writtenLabels{window, c.at(res), true, x.s.lifeOf(window, expires)}
+	where := writtenLabels{window: window, at: c.at(res), some: true}
+	if x.s.expiring {
+		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class)))
+	}
 	if s.written[res] == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
+	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
 	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
