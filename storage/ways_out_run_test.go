@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -23,7 +24,7 @@ import (
 type waysRun struct {
 	base     time.Time
 	kind     string
-	passed   time.Duration
+	passed   atomicDuration
 	model    *waysModel
 	disk     protocolDisk   // of one process
 	expiring *memory.Engine // of several
@@ -39,11 +40,21 @@ type waysProcess struct {
 	r     *waysRun
 	eng   *waysEngine
 	opts  Options
-	off   time.Duration
+	off   atomicDuration
 	since time.Duration // when that was set
 	// trusted is how far its clock was off when it may have been believed: as far it may be off again.
 	trusted []time.Duration
-	// mu guards the next two, which the follower's reads look at, too.
+	faults  waysFaults
+}
+
+// atomicDuration is read by what a step left behind, such as a delete whose context ended, while the next step sets it.
+type atomicDuration struct{ ns atomic.Int64 }
+
+func (d *atomicDuration) get() time.Duration  { return time.Duration(d.ns.Load()) }
+func (d *atomicDuration) set(v time.Duration) { d.ns.Store(int64(v)) }
+
+// waysFaults is what goes wrong with the calls of a step. The calls of what an earlier one left behind count, too.
+type waysFaults struct {
 	mu    sync.Mutex
 	fault *protocolFault
 	// cancelAt is the call at which the context of the next delete ends; 0: at none.
@@ -52,37 +63,42 @@ type waysProcess struct {
 	calls    int
 }
 
-// waysEngine is a process' view of an engine: calls go wrong, and none comes through when it is dead.
-type waysEngine struct {
-	*faultengine.Engine
-	p    *waysProcess
-	dead bool
+func (f *waysFaults) set(fault *protocolFault, cancelAt int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault, f.cancelAt = fault, cancelAt
 }
 
-// Clock is the engine's, where there is one that is another machine's.
-type clockedWays struct{ *waysEngine }
+// drawn returns whether a fault is set, be it that it happened already.
+func (f *waysFaults) drawn() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fault != nil
+}
 
-func (e clockedWays) Clock(context.Context) (time.Time, error) { return e.p.r.now(), nil }
-func (e clockedWays) ExpiresRows() bool                        { return true }
+// deleting has cancel called at the call that is set, counted from here.
+func (f *waysFaults) deleting(cancel context.CancelFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls, f.cancel = 0, nil; f.cancelAt > 0 {
+		f.cancel = cancel
+	}
+}
 
-func (e *waysEngine) rule(op faultengine.Op) faultengine.Action {
-	p := e.p
-	if e.dead {
-		return faultengine.Fail(errDead)
+// act counts a call and returns what becomes of it.
+func (f *waysFaults) act(op faultengine.Op) faultengine.Action {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls++; f.cancel != nil && f.calls == f.cancelAt {
+		f.cancel()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.calls++; p.cancel != nil && p.calls == p.cancelAt {
-		p.cancel()
-	}
-	f := p.fault
-	if f == nil || op.Kind != faultengine.Write || op.Table.Name != f.table {
+	if f.fault == nil || op.Kind != faultengine.Write || op.Table.Name != f.fault.table {
 		return faultengine.Pass()
 	}
-	if f.n--; f.n != 0 {
+	if f.fault.n--; f.fault.n != 0 {
 		return faultengine.Pass()
 	}
-	switch f.what {
+	switch f.fault.what {
 	case "fail":
 		return faultengine.Fail(nil)
 	case "lose":
@@ -92,16 +108,38 @@ func (e *waysEngine) rule(op faultengine.Op) faultengine.Action {
 	}
 }
 
+// waysEngine is a process' view of an engine: calls go wrong, and none comes through when it is dead.
+type waysEngine struct {
+	*faultengine.Engine
+	p    *waysProcess
+	dead atomic.Bool
+}
+
+// Clock is the engine's, where there is one that is another machine's.
+type clockedWays struct{ *waysEngine }
+
+func (e clockedWays) Clock(context.Context) (time.Time, error) { return e.p.r.now(), nil }
+func (e clockedWays) ExpiresRows() bool                        { return true }
+
+func (e *waysEngine) rule(op faultengine.Op) faultengine.Action {
+	if e.dead.Load() {
+		return faultengine.Fail(errDead)
+	}
+	return e.p.faults.act(op)
+}
+
 // Write implements engine.Engine. What Pebble is asked to write comes in the order in which it was asked, also where nobody waits any
 // more; the others know by timestamps.
 func (e *waysEngine) Write(ctx context.Context, batches []engine.Batch) error {
-	if e.p.r.kind == "pebble" && !e.dead {
-		e.p.late()
+	if e.p.r.kind == "pebble" && !e.dead.Load() {
+		if err := e.ApplyWithheld(ctx); err != nil {
+			return err
+		}
 	}
 	return e.Engine.Write(ctx, batches)
 }
 
-func (r *waysRun) now() time.Time { return r.base.Add(r.passed) }
+func (r *waysRun) now() time.Time { return r.base.Add(r.passed.get()) }
 
 func (r *waysRun) fail(format string, args ...any) {
 	if r.problem == "" {
@@ -173,8 +211,8 @@ func newWaysRun(head string) (*waysRun, error) {
 	}
 	for range processes {
 		p := &waysProcess{r: r, opts: o}
-		p.opts.Now = func() time.Time { return r.now().Add(p.off) }
-		p.opts.Elapsed = func() time.Duration { return r.passed }
+		p.opts.Now = func() time.Time { return r.now().Add(p.off.get()) }
+		p.opts.Elapsed = func() time.Duration { return r.passed.get() }
 		r.procs = append(r.procs, p)
 		p.start()
 	}
@@ -216,7 +254,7 @@ func (p *waysProcess) end(cut bool, percent int) {
 		return
 	}
 	if cut {
-		if p.eng.dead = true; p.r.disk != nil {
+		if p.eng.dead.Store(true); p.r.disk != nil {
 			p.r.disk.powerCut(percent)
 		}
 	} else if err := p.keepSeen(context.Background()); err != nil {
@@ -239,23 +277,24 @@ func (r *waysRun) stop() {
 
 // mustDoubt says whether the process' clock mustn't be believed: it is off by days, and hasn't run on for long enough.
 func (p *waysProcess) mustDoubt() bool {
-	if p.off == 0 {
+	if p.off.get() == 0 {
 		return false
 	}
 	if p.opts.Shared {
 		return true
 	}
-	return p.r.passed-p.since < 55*time.Minute && !slices.ContainsFunc(p.trusted, func(t time.Duration) bool { return (p.off - t).Abs() <= maxLeap })
+	return p.r.passed.get()-p.since < 55*time.Minute &&
+		!slices.ContainsFunc(p.trusted, func(t time.Duration) bool { return (p.off.get() - t).Abs() <= maxLeap })
 }
 
 // removed judges the error of what removes, and returns whether it did.
 func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 	switch {
 	case err == nil && p.mustDoubt():
-		p.r.fail("%s by a clock that is off by %v", what, p.off)
+		p.r.fail("%s by a clock that is off by %v", what, p.off.get())
 	case err != nil && !faulty && !errors.Is(err, ErrClock):
 		p.r.fail("%s: %v", what, err)
-	case errors.Is(err, ErrClock) && p.off == 0 && p.opts.Shared:
+	case errors.Is(err, ErrClock) && p.off.get() == 0 && p.opts.Shared:
 		p.r.fail("%s: %v", what, err)
 	}
 	return err == nil
@@ -282,7 +321,7 @@ func (p *waysProcess) expire(faulty bool) {
 			if kept := p.opts.keep().Of(rollup.Resolution(res)); kept != 0 {
 				hidden = p.opts.Now().Add(-kept).UnixMilli()
 			}
-			p.r.model.horizons[res].expired(p.r.passed.Milliseconds(), hidden, ok)
+			p.r.model.horizons[res].expired(p.r.passed.get().Milliseconds(), hidden, ok)
 		}
 	}
 	if p.opts.Shared {
@@ -292,7 +331,7 @@ func (p *waysProcess) expire(faulty bool) {
 
 // pass has time pass, in which processes are heard of.
 func (r *waysRun) pass(d time.Duration) {
-	r.passed += d
+	r.passed.set(r.passed.get() + d)
 	r.hear()
 }
 
@@ -353,7 +392,8 @@ func (p *waysProcess) rollUp(faulty bool) {
 // quiet ends a history: clocks are right, and nothing fails.
 func (r *waysRun) quiet() {
 	for _, p := range r.procs {
-		p.fault, p.off = nil, 0
+		p.faults.set(nil, 0)
+		p.off.set(0)
 	}
 	for range 6 {
 		r.pass(day)
@@ -412,7 +452,7 @@ func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 		return a, false
 	}
 	a.told, a.until = told[0].At, maxTime
-	if p.off < 0 {
+	if p.off.get() < 0 {
 		a.until = p.opts.Now().Add(MaxAhead).UnixMilli()
 	}
 	for res := range rollup.Resolution(resolutions) {

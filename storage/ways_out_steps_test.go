@@ -33,20 +33,14 @@ func (r *waysRun) line(line string) {
 		if err != nil {
 			r.fail("%v", err)
 		}
-		p.mu.Lock()
-		p.fault = &f
-		p.mu.Unlock()
+		p.faults.set(&f, 0)
 		return
 	case "cancel":
-		p.mu.Lock()
-		p.cancelAt = int(number(words, 2))
-		p.mu.Unlock()
+		p.faults.set(nil, int(number(words, 2)))
 		return
 	}
 	p.step(words[1:])
-	p.mu.Lock()
-	p.fault, p.cancelAt = nil, 0
-	p.mu.Unlock()
+	p.faults.set(nil, 0)
 }
 
 // step carries out what is about no process.
@@ -60,7 +54,7 @@ func (r *waysRun) step(words []string) {
 				if !p.opts.Shared {
 					p.late()
 				}
-				p.round(p.fault != nil)
+				p.round(p.faults.drawn())
 			}
 		}
 	case "copy":
@@ -108,17 +102,17 @@ func length(words []string, i int) time.Duration {
 
 // setClock sets how far the process' clock is off.
 func (p *waysProcess) setClock(off time.Duration) {
-	if (off - p.off).Abs() > maxLeap { // Or it is believed where it was.
-		ran := p.r.passed - p.since
+	if (off - p.off.get()).Abs() > maxLeap { // Or it is believed where it was.
+		ran := p.r.passed.get() - p.since
 		if ran >= 420*day/30 { // Longer than any clock here is doubted.
 			p.trusted = nil
 		}
 		if ran >= 55*time.Minute {
-			p.trusted = append(p.trusted, p.off)
+			p.trusted = append(p.trusted, p.off.get())
 		}
-		p.since = p.r.passed
+		p.since = p.r.passed.get()
 	}
-	p.off = off
+	p.off.set(off)
 }
 
 // late has what was withheld happen.
@@ -129,7 +123,7 @@ func (p *waysProcess) late() {
 }
 
 func (p *waysProcess) step(words []string) {
-	ctx, faulty := context.Background(), p.fault != nil
+	ctx, faulty := context.Background(), p.faults.drawn()
 	switch words[0] {
 	case "round", "expire", "clean", "workoff":
 		if !p.opts.Shared { // An engine in the same process ends what it began.
@@ -237,7 +231,7 @@ func (p *waysProcess) imports(words []string) {
 		samples.AppendFloat(t, 0, v)
 	}
 	stats, err := p.Import(context.Background(), "t", []ImportedSeries{{waysLabels(series), &samples}})
-	ok := p.removed("importing", err, p.fault != nil)
+	ok := p.removed("importing", err, p.faults.drawn())
 	f := p.fact(ok && stats.Expired+stats.Ahead+stats.Refused == 0)
 	f.rawless = stats.RollupsOnly > 0
 	if ok && stats.RollupsOnly == len(times) {
@@ -264,13 +258,9 @@ func (p *waysProcess) delete(words []string) {
 	start, end := hour(2)+1, hour(3)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	p.calls = 0
-	if p.cancelAt > 0 {
-		p.cancel = cancel
-	}
+	p.faults.deleting(cancel)
 	err := p.Delete(ctx, "t", start, end, matchers...)
-	p.cancel = nil
-	switch done := p.removed("deleting", err, p.fault != nil || ctx.Err() != nil); {
+	switch done := p.removed("deleting", err, p.faults.drawn() || ctx.Err() != nil); {
 	case done, !errors.Is(err, ErrClock):
 		p.r.model.delete(series, start, end, done)
 	}
