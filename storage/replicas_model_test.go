@@ -65,52 +65,33 @@ func (r *modelReplica) setClock(rng *rand.Rand, changes int) {
 // TestReplicasModel plays random histories: replicas die and come back, processes crash, the engine fails, or does what it
 // says it couldn't. In the end every acknowledged sample is covered, and replicas alternate at elections only.
 func TestReplicasModel(t *testing.T) {
-	t.Parallel()
-	histories := soak.Times(t, 40)
-	if testing.Short() {
-		histories = 8
-	}
-	first := soak.First(t)
-	for i := range histories {
-		seed := first + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(seed, 14)), replicasPlay{replicas: 2})
-		})
-	}
+	playEach(t, 40, 14, func(int) replicasPlay { return replicasPlay{replicas: 2} })
 }
 
 // TestReplicasModelAhead is TestReplicasModel where replicas' clocks are ahead now and then, or one of their series is.
 func TestReplicasModelAhead(t *testing.T) {
-	t.Parallel()
-	histories := soak.Times(t, 40)
-	if testing.Short() {
-		histories = 8
-	}
-	first := soak.First(t)
-	for i := range histories {
-		seed := first + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(seed, 23)), replicasPlay{replicas: 2 + i%2, ahead: true})
-		})
-	}
+	playEach(t, 40, 23, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, ahead: true} })
 }
 
 // TestReplicasModelDeletes is TestReplicasModel where series are deleted, also while the engine fails: what was acknowledged before
 // never comes back, whoever held it of whom.
 func TestReplicasModelDeletes(t *testing.T) {
+	playEach(t, 30, 25, func(i int) replicasPlay { return replicasPlay{replicas: 2 + i%2, deletes: true} })
+}
+
+// playEach plays histories side by side, of -short a fifth. They are drawn from a seed each and from stream, which is the test's own.
+func playEach(t *testing.T, histories int, stream uint64, play func(i int) replicasPlay) {
 	t.Parallel()
-	histories := soak.Times(t, 30)
+	histories = soak.Times(t, histories)
 	if testing.Short() {
-		histories = 6
+		histories = max(1, histories/5)
 	}
 	first := soak.First(t)
 	for i := range histories {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			playReplicas(t, rand.New(rand.NewPCG(seed, 25)), replicasPlay{replicas: 2 + i%2, deletes: true})
+			playReplicas(t, rand.New(rand.NewPCG(seed, stream)), play(i))
 		})
 	}
 }
