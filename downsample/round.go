@@ -81,13 +81,16 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 
 // headAbove says whether the head holds more than so many bytes of settled slots to which nothing was written for rest.
 func (l *Loop) headAbove(most int64, rest time.Duration) bool {
+	if l.opts.HeadBytes <= 0 {
+		return false
+	}
 	bytes := int64(0)
 	for p := range l.store.Partitions() {
 		if l.owns(p) {
 			bytes += l.store.HeadSettled(p, l.opts.Settle.Milliseconds(), rest)
 		}
 	}
-	return l.opts.HeadBytes > 0 && bytes > most
+	return bytes > most
 }
 
 // list finds what waits in this process' partitions, what has waited longest first, and lets go of what others
