@@ -23,6 +23,7 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 		want := theirs.send(t, "1s", query)
 		// Prometheus broke off an answer once, which the data source told as "unexpected EOF": that isn't what is compared.
 		for asked := time.Now(); code == http.StatusOK && want.Error != "" && time.Since(asked) < patience; {
+			t.Logf("asked Prometheus again, for it answered: %s", want.Error)
 			want = theirs.send(t, "1s", query)
 		}
 		got := ours.send(t, "1s", query)
