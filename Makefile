@@ -45,7 +45,7 @@ build:
 run: build
 	./bin/cassia serve
 
-# Everything, the real Prometheus, Cassandra and kill -9 included: ten minutes where two cores are idle. A part of the tests
+# Everything, the real Prometheus, Cassandra and kill -9 included: twelve minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
 test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
 	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
