@@ -37,9 +37,9 @@ RACE     ?= ./...
 
 all: build
 
-# Builds bin/cassia.
+# Builds bin/cassia, without cgo as releases are.
 build:
-	$(GO) build -o bin/cassia ./cmd/cassia
+	CGO_ENABLED=0 $(GO) build -o bin/cassia ./cmd/cassia
 
 # Starts Cassia on :9201 with its data in ./data.
 run: build

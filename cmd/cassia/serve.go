@@ -128,6 +128,9 @@ func (p *process) openStore(ctx context.Context) error {
 		return err
 	}
 	p.registry.MustRegister(p.engine)
+	if e, ok := p.engine.(interface{ HeapBytes() int64 }); ok {
+		go boundGarbage(ctx, e.HeapBytes, debug.SetGCPercent)
+	}
 
 	so := storage.DefaultOptions()
 	so.Slot, so.Partitions, so.AnySettings = p.c.Slot, p.c.Partitions, p.c.AnySettings

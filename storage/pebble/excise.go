@@ -17,7 +17,7 @@ import (
 const (
 	// exciseWithin is after how many times Options.StageDelay slots are excised although more is deleted, as while a backfill is
 	// sealed.
-	exciseWithin = 15
+	exciseWithin = 2
 	// maxExcised bounds the slots that an exciser remembers; those beyond that are left to the reclaimer.
 	maxExcised = 1 << 12
 )

@@ -5,7 +5,7 @@
 //
 // (or `make bench-compare`). The load comes by remote write as fast as the server takes it. Prometheus' figures include the
 // compaction of its blocks, VictoriaMetrics' the merging of its parts, Cassia's its sealing, and all the load's
-// acknowledgement: Cassia's samples are synced to disk then, the others' are not.
+// acknowledgement: Cassia's samples are synced to disk then, the others' are not. -rate slows it down.
 //
 // -shape names a load; what -series, -hours, -interval and -churn say counts more. -queries=false measures what it takes in CPU, disk
 // and memory only, without a restart in between: sealing that goes on aside is counted whenever it comes.
@@ -36,6 +36,9 @@ type settings struct {
 	senders, repeat                         int
 	verify, queries                         bool
 	rest                                    time.Duration
+	// rate bounds the samples a second; 0: as fast as the server takes them. empty says that there is no load.
+	rate  float64
+	empty bool
 }
 
 // shape is a load.
@@ -44,16 +47,21 @@ type shape struct {
 	hours    float64
 	interval time.Duration
 	churn    float64
+	rate     float64
 }
 
 // shapes are the loads that -shape names.
 var shapes = map[string]shape{
-	"hours":    {20_000, 6, 15 * time.Second, 0},
-	"few":      {5_000, 6, 15 * time.Second, 0},
-	"backfill": {500, 60 * 24, time.Minute, 0},
+	"hours":    {20_000, 6, 15 * time.Second, 0, 0},
+	"few":      {5_000, 6, 15 * time.Second, 0, 0},
+	"backfill": {500, 60 * 24, time.Minute, 0, 0},
 	// Every target lives for 20 samples: 512,000 series in all, of which 20,000 are there at a time.
-	"churn":   {20_000, 512. / 240, 15 * time.Second, 12},
-	"million": {1_000_000, 0.1, 15 * time.Second, 0},
+	"churn":   {20_000, 512. / 240, 15 * time.Second, 12, 0},
+	"million": {1_000_000, 0.1, 15 * time.Second, 0, 0},
+	// Five minutes of 50,000 samples a second.
+	"steady": {20_000, 3.125, 15 * time.Second, 0, 50_000},
+	// No load: what a server takes by itself.
+	"empty": {1, 0.1, 15 * time.Second, 0, 0},
 }
 
 func main() {
@@ -70,6 +78,7 @@ func main() {
 	flag.Float64Var(&hours, "hours", 0, "hours of data; 0: the shape's")
 	flag.DurationVar(&interval, "interval", 0, "time between two samples of a series; 0: the shape's")
 	flag.Float64Var(&s.workload.ChurnPerHour, "churn", -1, "share of the series that are replaced by others in an hour; below 0: the shape's")
+	flag.Float64Var(&s.rate, "rate", -1, "most samples a second; 0: as fast as the server takes them; below 0: the shape's")
 	flag.DurationVar(&s.rest, "rest", time.Minute, "how long a server rests before its disk and memory are looked at")
 	flag.BoolVar(&s.queries, "queries", true, "time queries, at the end")
 	flag.StringVar(&s.protocol, "protocol", "1.0", "of remote write: 1.0 or 2.0")
@@ -87,6 +96,12 @@ func main() {
 	if s.workload.ChurnPerHour < 0 {
 		s.workload.ChurnPerHour = sh.churn
 	}
+	if s.rate < 0 {
+		s.rate = sh.rate
+	}
+	if s.empty = *name == "empty"; s.empty {
+		s.queries, s.verify = false, false
+	}
 	s.workload.IntervalMs = interval.Milliseconds()
 	s.workload.Steps = int(hours * float64(time.Hour) / float64(interval))
 	s.workload.StartMs = time.Now().Add(-time.Duration(s.workload.Steps) * interval).Truncate(interval).UnixMilli()
@@ -96,6 +111,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// load says in words what is sent.
+func (s settings) load() string {
+	if s.empty {
+		return "no load"
+	}
+	out := fmt.Sprintf("%d series, %s every %s, %d samples", s.workload.Series, short(time.Duration(s.workload.Steps)*s.workload.Interval()),
+		short(s.workload.Interval()), s.workload.Samples())
+	if s.rate > 0 {
+		out += fmt.Sprintf(", %.0f a second", s.rate)
+	}
+	return out + fmt.Sprintf(", remote write %s, %d senders", s.protocol, s.senders)
 }
 
 func compare(ctx context.Context, s settings) error {
@@ -124,7 +152,7 @@ func compare(ctx context.Context, s settings) error {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "== %s: %d series, %d samples each\n", sys.name(), s.workload.Series, s.workload.Steps)
+		fmt.Fprintf(os.Stderr, "== %s: %s\n", sys.name(), s.load())
 		r, err := measure(ctx, sys, dir, g, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", sys.name(), err)

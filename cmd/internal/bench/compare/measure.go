@@ -47,16 +47,9 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	defer func() { process.Kill() }()
 	out := &result{system: sys.name(), exact: sys.exact(), samples: g.Samples()}
 	acks := bench.NewAcks(g.Workload)
-	out.load, err = bench.Run(ctx, g, acks, bench.Options{
-		URL: process.URL() + "/api/v1/write", Protocol: bench.Protocol(s.protocol), Senders: s.senders, PID: process.PID(), Progress: os.Stderr,
-	})
-	if err != nil {
+	if err := out.send(ctx, process, g, acks, s); err != nil {
 		return nil, err
 	}
-	if err := out.load.Write(os.Stderr); err != nil {
-		return nil, err
-	}
-	out.rss = out.load.ServerRSS
 	if err := settle(ctx, process.PID()); err != nil {
 		return nil, err
 	}
@@ -100,6 +93,22 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 		}
 	}
 	return out, process.Terminate(time.Minute)
+}
+
+// send sends the load, if there is any.
+func (r *result) send(ctx context.Context, process *promrig.Process, g *bench.Generator, acks *bench.Acks, s settings) (err error) {
+	if s.empty {
+		return nil
+	}
+	r.load, err = bench.Run(ctx, g, acks, bench.Options{
+		URL: process.URL() + "/api/v1/write", Protocol: bench.Protocol(s.protocol), Senders: s.senders, Rate: s.rate,
+		PID: process.PID(), Progress: os.Stderr,
+	})
+	if err != nil {
+		return err
+	}
+	r.rss = r.load.ServerRSS
+	return r.load.Write(os.Stderr)
 }
 
 // rest lets the system rest, and looks at what it takes then: what du and top show somebody who comes along.

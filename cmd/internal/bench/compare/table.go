@@ -26,6 +26,14 @@ func plain(digits int, unit string) func(float64) string {
 func rows(s settings) []row {
 	perSeries := float64(s.workload.Series)
 	ms := plain(1, " ms")
+	rested := []row{
+		{"disk, " + short(s.rest) + " after all that, as du shows it", func(r *result) float64 { return float64(r.restedBytes) / 1e6 }, plain(1, " MB")},
+		{"memory then", func(r *result) float64 { return float64(r.restedRSS) / (1 << 20) }, plain(0, " MiB")},
+		{"memory at most", func(r *result) float64 { return float64(r.peak) / (1 << 20) }, plain(0, " MiB")},
+	}
+	if s.empty {
+		return rested
+	}
 	out := []row{
 		{"CPU for a million samples, all included", func(r *result) float64 { return r.cpu.Seconds() / float64(r.samples) * 1e6 }, plain(2, " s")},
 		{"… of that, until all was acknowledged", func(r *result) float64 { return r.load.CPUPerMillion() }, plain(2, " s")},
@@ -33,8 +41,7 @@ func rows(s settings) []row {
 		{"acknowledged after, mean", func(r *result) float64 { return float64(r.load.AckMean) / 1e6 }, ms},
 		{"acknowledged after, 99%", func(r *result) float64 { return float64(r.load.AckP99) / 1e6 }, ms},
 		{"disk a sample, " + short(s.rest) + " after it was sealed, as du shows it", func(r *result) float64 { return float64(r.restedBytes) / float64(r.samples) }, plain(2, " B")},
-		{"memory then", func(r *result) float64 { return float64(r.restedRSS) / (1 << 20) }, plain(0, " MiB")},
-		{"memory at most", func(r *result) float64 { return float64(r.peak) / (1 << 20) }, plain(0, " MiB")},
+		rested[1], rested[2],
 		{"disk a sample, compacted or sealed", func(r *result) float64 { return float64(r.finalBytes) / float64(r.samples) }, plain(2, " B")},
 		{"disk a sample, everything there is", func(r *result) float64 { return float64(r.allBytes) / float64(r.samples) }, plain(2, " B")},
 		{"memory a series, after the load", func(r *result) float64 { return float64(r.rss) / perSeries / 1e3 }, plain(1, " kB")},
@@ -62,8 +69,7 @@ func rows(s settings) []row {
 // table writes the results in Markdown; the last columns are the last system's figures divided by those of each other one.
 func table(s settings, results []*result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d series, %s every %s, %d samples, remote write %s, %d senders\n\n| |", s.workload.Series,
-		short(time.Duration(s.workload.Steps)*s.workload.Interval()), short(s.workload.Interval()), s.workload.Samples(), s.protocol, s.senders)
+	fmt.Fprintf(&b, "%s\n\n| |", s.load())
 	for _, r := range results {
 		fmt.Fprintf(&b, " %s |", r.system)
 	}

@@ -1,0 +1,20 @@
+package pebble
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHeapBytesAreTheMemtables: an engine has a memtable as soon as it is open, in Go's heap or outside of it.
+func TestHeapBytesAreTheMemtables(t *testing.T) {
+	e, err := Open(t.TempDir(), DefaultOptions())
+	require.NoError(t, err)
+	if onHeap {
+		require.Positive(t, e.HeapBytes())
+	} else {
+		require.Zero(t, e.HeapBytes())
+	}
+	require.NoError(t, e.Close())
+	require.Zero(t, e.HeapBytes(), "closed")
+}
