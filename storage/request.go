@@ -64,7 +64,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
 	}
-	hidden, err := s.horizons(ctx, q.Tenant)
+	hidden, err := s.horizons(ctx, q.Tenant, q.MinT, q.MaxT)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,8 @@ type waysRun struct {
 	expiring *memory.Engine // of several
 	procs    []*waysProcess
 	values   float64
+	longest  int64   // retention of any process, milliseconds
+	raised   []int64 // those that it has been longer than, until that is noted
 	copied   []engine.Batch
 	problem  string
 }
@@ -208,6 +210,34 @@ func (p *waysProcess) start() {
 	}
 	p.Store = s
 	p.r.hear() // It is half a minute until they have.
+	p.r.raise()
+}
+
+// raise tells the model when rows are kept for longer than before.
+func (r *waysRun) raise() {
+	longest := int64(0)
+	for _, p := range r.procs {
+		longest = max(longest, keptMS(p.opts.Retention))
+	}
+	if longest > r.longest && r.longest > 0 && r.expiring != nil {
+		r.model.raised(r.longest, r.now().UnixMilli())
+		r.raised = append(r.raised, r.longest)
+	}
+	r.longest = longest
+}
+
+// noted tells the model that what passes counts as written before the retention was raised, until some process has noted that.
+func (r *waysRun) noted() {
+	for _, kept := range r.raised {
+		r.model.gap(r.now().UnixMilli(), kept)
+	}
+	if len(r.raised) == 0 || r.procs[0].Store == nil {
+		return
+	}
+	t, err := r.procs[0].readHorizons(context.Background(), "t", nil)
+	if h := t.of(classDefault, rollup.Raw); err == nil && h != nil && !longerKept(r.longest%maxTime, h.KeptMS) {
+		r.raised = nil
+	}
 }
 
 // end ends a process, cut: by a power cut.
@@ -389,6 +419,7 @@ func (r *waysRun) quiet() {
 
 // look compares what every process answers with the model.
 func (r *waysRun) look() {
+	r.noted()
 	for i, p := range r.procs {
 		if r.problem != "" || p.Store == nil {
 			continue
@@ -406,29 +437,55 @@ func (r *waysRun) look() {
 func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	a = &waysAnswer{raw: map[int64]map[int64]float64{}, buckets: map[waysBucket]int{}, now: p.r.now().UnixMilli()}
 	ctx := context.Background()
-	told, err := p.horizons(ctx, "t")
-	if err != nil {
-		p.r.fail("asking for horizons: %v", err)
-		return a, false
-	}
-	a.told, a.until = told[0].At, maxTime
+	a.told, a.until = p.told, maxTime
 	if p.off < 0 {
 		a.until = p.opts.Now().Add(MaxAhead).UnixMilli()
 	}
 	for res := range rollup.Resolution(resolutions) {
 		a.bound[res] = p.bound(res)
-		found, err := p.Select(ctx, Query{Tenant: "t", MinT: -maxTime, MaxT: maxTime, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
-			Warn: func(err error) { p.r.fail("a warning: %v", err) }})
-		if err != nil {
-			p.r.fail("selecting: %v", err)
-			return a, false
-		}
-		for _, s := range found {
-			series, _ := strconv.ParseInt(s.Labels.Get("host"), 10, 64)
-			p.read(a, res, series, s)
+		for _, span := range p.besideGaps(res) {
+			found, err := p.Select(ctx, Query{Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+				Warn: func(err error) { p.r.fail("a warning: %v", err) }})
+			if err != nil {
+				p.r.fail("selecting: %v", err)
+				return a, false
+			}
+			for _, s := range found {
+				series, _ := strconv.ParseInt(s.Labels.Get("host"), 10, 64)
+				p.read(a, res, series, s)
+			}
 		}
 	}
 	return a, true
+}
+
+// told returns up to when an answer about a time isn't a resolution's, and says so.
+func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
+	list, err := p.horizons(context.Background(), "t", t, t)
+	if err != nil {
+		p.r.fail("asking for horizons: %v", err)
+		return maxTime
+	}
+	return list[0].At[res]
+}
+
+// besideGaps returns the spans between which rows may have vanished by themselves, or not: a question about several of them isn't
+// answered by samples from before the last gap.
+func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []Span) {
+	edges := []int64{-maxTime, maxTime}
+	if t, err := p.horizonsOf(context.Background(), "t"); err != nil {
+		p.r.fail("asking for horizons: %v", err)
+	} else if h := t.of(classDefault, res); h != nil {
+		h.gaps(p.outlived(res), func(from, to int64) bool {
+			edges = append(edges, from, to)
+			return true
+		})
+	}
+	slices.Sort(edges)
+	for i, edge := range slices.Compact(edges)[1:] {
+		spans = append(spans, Span{edges[i] + 1, edge})
+	}
+	return spans
 }
 
 func (p *waysProcess) read(a *waysAnswer, res rollup.Resolution, series int64, s *SelectedSeries) {
@@ -437,7 +494,9 @@ func (p *waysProcess) read(a *waysAnswer, res rollup.Resolution, series int64, s
 		if err := s.Samples(&samples); err != nil {
 			p.r.fail("reading samples: %v", err)
 		}
-		a.raw[series] = map[int64]float64{}
+		if a.raw[series] == nil {
+			a.raw[series] = map[int64]float64{}
+		}
 		for i, t := range samples.T {
 			a.raw[series][t] = samples.V[i]
 		}
