@@ -33,6 +33,8 @@ type horizon struct {
 	// changed; 0: it always was so, as far as is known.
 	KeptMS  int64 `json:"kept_ms"`
 	SinceMS int64 `json:"since_ms,omitempty"`
+	// Raised says that it came to KeptMS by a longer retention, so that Wrote has all that was written before.
+	Raised bool `json:"raised,omitempty"`
 	// Wrote are the windows whose rows were written with shorter retentions before it, over an engine whose rows vanish by
 	// themselves.
 	Wrote []wroteUnder `json:"wrote,omitempty"`
@@ -170,7 +172,7 @@ func (r *horizonRow) clone() horizonRow {
 func (r *horizonRow) equal(other *horizonRow) bool {
 	return slices.EqualFunc(r.Horizons, other.Horizons, func(a, b horizon) bool {
 		return a.HiddenMS == b.HiddenMS && a.LackingMS == b.LackingMS && a.DroppedMS == b.DroppedMS &&
-			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.Class == b.Class && a.Resolution == b.Resolution &&
+			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.Raised == b.Raised && a.Class == b.Class && a.Resolution == b.Resolution &&
 			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Wrote, b.Wrote)
 	})
 }

@@ -73,6 +73,11 @@ func TestHorizonOfShorterLives(t *testing.T) {
 	h.lackVanished(outlived)
 	require.Equal(t, int64(100*dayMS), h.LackingMS)
 	require.Empty(t, h.Wrote)
+	// What was raised a moment ago and is raised once more: rows of that moment, too.
+	twice := horizon{KeptMS: 30 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
+	twice.keep(60*dayMS, 50*dayMS, written)
+	twice.keep(365*dayMS, 51*dayMS, written)
+	require.Len(t, twice.Wrote, 4)
 	// One start with a wrong flag doesn't count.
 	h.keep(30*dayMS, 51*dayMS, written)
 	h.keep(365*dayMS, 52*dayMS, written)

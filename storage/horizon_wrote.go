@@ -39,18 +39,21 @@ func (w *wroteUnder) from() int64 {
 func longerKept(ms, than int64) bool { return than != 0 && (ms == 0 || ms > than) }
 
 // keep notes that it goes by another retention from now on. Where rows vanish by themselves (written returns the windows that have any),
-// those of a shorter one go on doing so, if it was in force for a week: what a flag that was wrong for less has written doesn't
-// make all before it vanish.
+// those of a shorter one go on doing so, unless a lowered one was in force for less than a week: what a flag that was wrong for a moment
+// has written doesn't make all before it vanish.
 func (h *horizon) keep(keptMS, seenMS int64, written func() []wroteUnder) {
 	if h.KeptMS == keptMS {
 		return
 	}
-	if written != nil && longerKept(keptMS, h.KeptMS) && (h.SinceMS == 0 || seenMS-h.SinceMS >= expireGrace.Milliseconds()) {
+	all := h.Raised || h.SinceMS == 0 || seenMS-h.SinceMS >= expireGrace.Milliseconds()
+	h.Raised = false
+	if written != nil && longerKept(keptMS, h.KeptMS) && all {
 		for _, w := range written() {
 			w.KeptMS = h.KeptMS
 			h.Wrote = append(h.Wrote, w)
 		}
 		h.boundWrote()
+		h.Raised = true
 	}
 	h.KeptMS, h.SinceMS = keptMS, max(seenMS, 1)
 }
@@ -155,8 +158,43 @@ func (s *Store) appendGaps(gaps []classGap, t *tenantHorizons) ([]classGap, int6
 	return gaps, end
 }
 
+// rawGaps returns those of a tenant, for what goes by them slot by slot: hidden are no longer as they are for a query over a gap.
+func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) ([]classGap, error) {
+	t, err := s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	gaps, _ := s.appendGaps(nil, t)
+	if len(gaps) == 0 {
+		return nil, nil
+	}
+	for class := range hidden {
+		hidden[class].At[rollup.Raw] = s.shownAfter(t, tenant, int64(class), rollup.Raw, maxTime, maxTime)
+	}
+	return gaps, nil
+}
+
+// inGap says whether a time of a class is in one of the gaps.
 func inGap(gaps []classGap, class, t int64) bool {
 	return slices.ContainsFunc(gaps, func(g classGap) bool { return g.class == class && t > g.from && t <= g.to })
+}
+
+// outsideGaps returns what of the times from minT to maxT is in none of the gaps of a class.
+func outsideGaps(gaps []classGap, class, minT, maxT int64) (spans []Span) {
+	gaps = slices.SortedFunc(slices.Values(gaps), func(a, b classGap) int { return cmp.Compare(a.from, b.from) })
+	for _, g := range gaps {
+		if g.class != class || g.to < minT {
+			continue
+		}
+		if to := min(g.from, maxT); minT <= to {
+			spans = append(spans, Span{minT, to})
+		}
+		minT = g.to + 1
+	}
+	if minT <= maxT {
+		spans = append(spans, Span{minT, maxT})
+	}
+	return spans
 }
 
 // writtenUntilNow returns what finds the windows that may have rows of a tenant now at a horizon's resolution, in ranges; nil where no

@@ -84,7 +84,7 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 		w := &rolled[i]
 		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
 			if unfit[slot] {
-				if r.s.period.slotStart(slot) >= r.latest(rollup.Raw) {
+				if !r.lacksRaw(slot) {
 					return true
 				}
 				w.left = append(w.left, slot) // What is past the retention of its class' samples has buckets only.
@@ -118,7 +118,7 @@ func (r *request) unfitForDeletes(w *sealedWindow, sums map[int64]uint64, unfit 
 // none are lacking. A seal that was cut short may have left rollups there with marks of their own.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
-	return ok || r.s.period.slotStart(slot) >= r.latest(rollup.Raw)
+	return ok || !r.lacksRaw(slot)
 }
 
 func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {
