@@ -208,12 +208,14 @@ type cleaner struct {
 	// rows is how many there were of the batch when explain looked, and explained are the series that it has written labels of.
 	rows      int
 	explained map[string]bool
+	others    *[]statedKeep // see sealer
 }
 
 func newCleaner(s *Store, tenant string, window int64, part engine.Key, class int64) *cleaner {
+	others := s.classes.others.Load()
 	return &cleaner{
-		s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
-		expires: s.expiresAfter(window, s.classes.keep(tenant, class)), explained: map[string]bool{},
+		others: others, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
+		expires: s.expiresAfter(window, s.classes.keepBy(others, tenant, class)), explained: map[string]bool{},
 	}
 }
 
@@ -230,7 +232,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	res := resolutionOf(c.window)
 	c.put(labelsKeyOf(res, id), c.s.explains(c.window, c.expires), appendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
-	x := sealer{s: c.s, ctx: ctx, sealedRows: &sealedRows{}}
+	x := sealer{s: c.s, ctx: ctx, others: c.others, sealedRows: &sealedRows{}}
 	x.names(&Series{labels: ls, metric: c.batch.Partition[3].Text, tenant: &headTenant{name: c.tenant}}, destination{window: c.window})
 	if len(x.catalog) == 0 {
 		return nil
