@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
@@ -109,8 +110,10 @@ func TestManyShorterLives(t *testing.T) {
 	}
 }
 
-// horizonsGolden is a row as FORMAT.md shows it. It must stay readable.
-const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"wrote":[{"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+// horizonsGolden is a row as FORMAT.md shows it, horizonsFirst as earlier releases wrote it. Both must stay readable.
+const horizonsFirst = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"wrote":[{"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+
+const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"raised":true,"wrote":[{"from_ms":1777420800000,"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
 
 func TestHorizonRows(t *testing.T) {
 	r, err := parseHorizons([]byte(horizonsGolden))
@@ -118,11 +121,19 @@ func TestHorizonRows(t *testing.T) {
 	require.Equal(t, horizonRow{Horizons: []horizon{
 		{
 			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000, SinceMS: 31532400000,
-			Wrote: []wroteUnder{{0, 1777593600000, 86400000}},
+			Raised: true, Wrote: []wroteUnder{{1777420800000, 1777593600000, 86400000}},
 			Steps: []hidingStep{{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil}},
 		},
 		{Resolution: rollup.FiveMinutes, HiddenMS: never, LackingMS: never, DroppedMS: never},
 	}}, r)
+	value, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Equal(t, horizonsGolden, string(value))
+	r.Horizons[0].Raised, r.Horizons[0].Wrote[0].FromMS = false, 0
+	first, err := parseHorizons([]byte(horizonsFirst))
+	require.NoError(t, err)
+	require.Equal(t, r, first)
+	require.Equal(t, int64(never), first.Horizons[0].Wrote[0].from())
 	for _, bad := range []string{
 		"", "{", `{"horizons":[{"resolution":3}]}`, `{"horizons":[{"class":-1}]}`, `{"horizons":[{"hidden_ms":1,"lacking_ms":2}]}`,
 		`{"horizons":[{"lacking_ms":1,"hidden_ms":1,"dropped_ms":2}]}`, `{"horizons":[{"resolution":1},{"resolution":0}]}`,
