@@ -21,7 +21,9 @@ type Batch struct {
 	tenant     *headTenant
 	last       *Series // that Lookup found
 	oldest     []int64 // by class: samples at or before it are refused
-	newest     int64   // samples after it are refused
+	gaps       []classGap
+	gapsEnd    int64 // of the newest of the gaps
+	newest     int64 // samples after it are refused
 	entries    []entry
 	exemplars  []exemplarEntry
 	bytes      int64
@@ -55,6 +57,7 @@ func (s *Store) NewBatch(tenant string) *Batch {
 		// Where rows may be missing there are only rollups, and a sample can't be added to those.
 		b.oldest = append(b.oldest, max(s.wanted(s.classes.keep(tenant, class).Raw), known.lacking(class, rollup.Raw)))
 	}
+	b.gaps, b.gapsEnd = s.appendGaps(b.gaps[:0], known)
 	return b
 }
 
@@ -139,7 +142,7 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 }
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
-	if class := min(ref.class, int64(len(b.oldest)-1)); t <= b.oldest[class] {
+	if class := min(ref.class, int64(len(b.oldest)-1)); t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t) {
 		return ErrTooOld
 	}
 	if t > b.newest {

@@ -212,7 +212,12 @@ func (c *classes) writable(class, now int64) int64 {
 
 // keep returns how long rows of a tenant in a class are kept: the longest that any process is configured to.
 func (c *classes) keep(tenant string, class int64) Keep {
-	return c.longestStated(c.ownKeep(tenant, class), tenant, class)
+	return c.keepBy(c.others.Load(), tenant, class)
+}
+
+// keepBy is keep as others were heard of at some moment; nil: none was.
+func (c *classes) keepBy(others *[]statedKeep, tenant string, class int64) Keep {
+	return c.longestStated(others, c.ownKeep(tenant, class), tenant, class)
 }
 
 // ownKeep returns how long this process is configured to keep them. Of a class that isn't configured any more: as long
@@ -234,10 +239,13 @@ func (c *classes) ownKeep(tenant string, class int64) Keep {
 }
 
 // longest returns how long anything of a tenant is kept: what isn't of one class lives as long.
-func (c *classes) longest(tenant string) Keep {
-	keep := c.keep(tenant, classDefault)
+func (c *classes) longest(tenant string) Keep { return c.longestBy(c.others.Load(), tenant) }
+
+// longestBy is longest as others were heard of at some moment; nil: none was.
+func (c *classes) longestBy(others *[]statedKeep, tenant string) Keep {
+	keep := c.keepBy(others, tenant, classDefault)
 	for class := int64(1); class < c.count(); class++ {
-		keep = keep.longest(c.keep(tenant, class))
+		keep = keep.longest(c.keepBy(others, tenant, class))
 	}
 	return keep
 }

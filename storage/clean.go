@@ -124,8 +124,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 // cleanWindow rewrites the chunks of a window of raw rows.
 func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds deletions) error {
 	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at classShard, series map[string]deletedSeries) error {
-		c := cleaner{s: s, batch: engine.Batch{Table: engine.Raw, Partition: part}}
-		c.expires = s.expiresAfter(window, s.classes.keep(tenant, at.class()))
+		c := newCleaner(s, tenant, window, part, at.class())
 		for row, err := range s.eng.Scan(ctx, engine.Range{
 			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindExemplars)},
 		}) {
@@ -133,7 +132,14 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
 			}
 			slot := s.period.slotOf(row.Clustering[1].Int + 1)
-			if err := c.row(ctx, row, slot, series[row.Clustering[2].Text].deletes.inSlot(s.period, slot)); err != nil {
+			id := row.Clustering[2].Text
+			if err := c.row(row, slot, series[id].deletes.inSlot(s.period, slot)); err != nil {
+				return err
+			}
+			if err := c.explain(ctx, id, series[id].labels); err != nil {
+				return err
+			}
+			if err := c.flushAt(ctx, engine.MaxBatch/2); err != nil {
 				return err
 			}
 		}
@@ -194,14 +200,53 @@ type deletedSeries struct {
 // cleaner rewrites chunks of one partition.
 type cleaner struct {
 	s       *Store
+	tenant  string
+	window  int64
 	batch   engine.Batch
 	bytes   int
 	expires int64
+	// rows is how many there were of the batch when explain looked, and explained are the series that it has written labels of.
+	rows      int
+	explained map[string]bool
+	others    *[]statedKeep // see sealer
+}
+
+func newCleaner(s *Store, tenant string, window int64, part engine.Key, class int64) *cleaner {
+	others := s.classes.others.Load()
+	return &cleaner{
+		others: others, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
+		expires: s.expiresAfter(window, s.classes.keepBy(others, tenant, class)), explained: map[string]bool{},
+	}
+}
+
+// explain writes the labels and names of a series again whose row was rewritten, where rows vanish by themselves: what was rewritten
+// may live longer than they.
+func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) error {
+	grown := len(c.batch.Mutations) > c.rows
+	c.rows = len(c.batch.Mutations)
+	if !c.s.expiring || !grown || c.explained[id] {
+		return nil
+	}
+	id = strings.Clone(id)
+	c.explained[id] = true
+	res := resolutionOf(c.window)
+	c.put(labelsKeyOf(res, id), c.s.explains(c.window, c.expires), appendLabels(nil, ls))
+	c.rows = len(c.batch.Mutations)
+	x := sealer{s: c.s, ctx: ctx, others: c.others, sealedRows: &sealedRows{}}
+	x.names(&Series{labels: ls, metric: c.batch.Partition[3].Text, tenant: &headTenant{name: c.tenant}}, destination{window: c.window})
+	if len(x.catalog) == 0 {
+		return nil
+	}
+	if err := c.s.eng.Write(ctx, x.catalog); err != nil {
+		return fmt.Errorf("storage: writing names of what was cleaned: %w", err)
+	}
+	c.s.catalog.add(x.named)
+	return nil
 }
 
 // row rewrites a row of raw, of samples or exemplars, without what is deleted of it. What can't be read stays, with the deletes that it isn't
 // exempt from: when these are gone it is still what it is.
-func (c *cleaner) row(ctx context.Context, row engine.Row, slot int64, ds deletions) error {
+func (c *cleaner) row(row engine.Row, slot int64, ds deletions) error {
 	if len(ds) == 0 {
 		return nil
 	}
@@ -214,7 +259,7 @@ func (c *cleaner) row(ctx context.Context, row engine.Row, slot int64, ds deleti
 	c.put(engine.Key{k[0], k[1], engine.Text(strings.Clone(k[2].Text)), engine.Text(strings.Clone(k[3].Text))},
 		// The more deletes were applied to it, the better.
 		c.s.period.slotEnd(slot)*1000+int64(cleaned.exempt.count()), appendRaw(nil, cleaned))
-	return c.flushAt(ctx, engine.MaxBatch/2)
+	return nil
 }
 
 // restOf returns a row of raw, and what isn't deleted of it, encoded; nil: all is.
@@ -253,7 +298,7 @@ func (c *cleaner) flush(ctx context.Context) error {
 	if err := c.s.eng.Write(ctx, []engine.Batch{c.batch}); err != nil {
 		return fmt.Errorf("storage: writing cleaned rows: %w", err)
 	}
-	c.batch.Mutations, c.bytes = nil, 0
+	c.batch.Mutations, c.bytes, c.rows = nil, 0, 0
 	return nil
 }
 

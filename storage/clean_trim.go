@@ -236,8 +236,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 
 // partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.
 func (t *trim) partition(part engine.Key, at classShard, series map[string]deletedSeries) error {
-	c := cleaner{s: t.s, batch: engine.Batch{Table: tableOf(t.res), Partition: part}}
-	c.expires = t.s.expiresAfter(t.window, t.s.classes.keep(t.tenant, at.class()))
+	c := newCleaner(t.s, t.tenant, t.window, part, at.class())
 	for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
 		Table: tableOf(t.res), Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)},
 	}) {
@@ -250,7 +249,11 @@ func (t *trim) partition(part engine.Key, at classShard, series map[string]delet
 			continue
 		}
 		of := t.waiting[start].where(func(d *deletion) bool { return x.deletes.has(d.id) })
-		if err := t.buckets(&c, row, of); err != nil {
+		t.buckets(c, row, of)
+		if err := c.explain(t.ctx, id, x.labels); err != nil {
+			return err
+		}
+		if err := c.flushAt(t.ctx, engine.MaxBatch/2); err != nil {
 			return err
 		}
 	}
@@ -325,9 +328,9 @@ func (t *trim) mark() error {
 }
 
 // buckets takes whole buckets out of a row of rollups: of slots that don't know of the delete.
-func (t *trim) buckets(c *cleaner, row engine.Row, ds deletions) error {
+func (t *trim) buckets(c *cleaner, row engine.Row, ds deletions) {
 	if len(ds) == 0 {
-		return nil
+		return
 	}
 	var b rollup.Buckets
 	info, err := rollup.Header(row.Value)
@@ -335,14 +338,14 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds deletions) error {
 		err = rollup.Decode(row.Value, rollup.AllColumns, &b)
 	}
 	if err != nil {
-		return nil // What can't be read is named by readers.
+		return // What can't be read is named by readers.
 	}
 	width, p := t.res.Width(), t.s.period
 	gone := func(end int64) bool {
 		return ds.hideBucket(end, width, func(d *deletion) bool { return t.missing[markOf(p.slotOf(end), d)] })
 	}
 	if !slices.ContainsFunc(b.End, gone) {
-		return nil
+		return
 	}
 	b.Delete(0, gone)
 	k, start := row.Clustering, row.Clustering[2].Int
@@ -351,5 +354,4 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds deletions) error {
 		end = p.slotEnd(p.slotOf(start + 1))
 	}
 	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, rollupTimestamp(end, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
-	return c.flushAt(t.ctx, engine.MaxBatch/2)
 }

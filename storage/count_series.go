@@ -41,7 +41,7 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
 	}
-	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -maxTime, MaxT: maxTime})
+	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -maxTime, MaxT: maxTime, overGaps: true})
 	if err != nil {
 		return SeriesCounts{}, err
 	}
@@ -201,7 +201,7 @@ const maxChurnSeries = 5_000_000
 // looks at, so that the older ones of the windows are missing. It reads keys, and remembers what it found of each window
 // while the window doesn't change.
 func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime, overGaps: true})
 	if err != nil {
 		return nil, false, err
 	}

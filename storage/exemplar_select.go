@@ -20,7 +20,7 @@ func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, 
 	if err := s.Ready(); err != nil {
 		return nil, err
 	}
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: warningsOf(ctx)})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: start, MaxT: end, Warn: warningsOf(ctx), overGaps: true})
 	if err != nil {
 		return nil, err
 	}

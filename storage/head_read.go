@@ -15,22 +15,25 @@ type openSeries struct {
 	labels  labels.Labels
 	class   int64
 	hidden  int64 // the newest timestamp that is no longer kept
+	gaps    []classGap
 	part    *headPartition
 	strands []*strand
 }
 
 // samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
 func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
-	if o.hidden < minT {
+	if o.hidden < minT && len(o.gaps) == 0 {
 		return o.read(minT, maxT, into)
 	}
-	var all chunk.Samples
-	if err := o.read(minT, maxT, &all); err != nil {
-		return err
+	for _, span := range outsideGaps(o.gaps, o.class, max(minT, o.hidden+1), maxT) {
+		var all chunk.Samples
+		if err := o.read(span.MinT, span.MaxT, &all); err != nil {
+			return err
+		}
+		all.Normalize()
+		all.Clip(span.MinT, span.MaxT)
+		into.AppendAll(&all)
 	}
-	all.Normalize()
-	all.Clip(o.hidden+1, maxT)
-	into.AppendAll(&all)
 	return nil
 }
 

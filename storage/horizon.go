@@ -33,8 +33,10 @@ type horizon struct {
 	// changed; 0: it always was so, as far as is known.
 	KeptMS  int64 `json:"kept_ms"`
 	SinceMS int64 `json:"since_ms,omitempty"`
-	// Wrote are the shorter retentions that rows were written with before it, over an engine whose rows vanish by
-	// themselves, oldest first.
+	// Raised says that it came to KeptMS by a longer retention, so that Wrote has all that was written before.
+	Raised bool `json:"raised,omitempty"`
+	// Wrote are the windows whose rows were written with shorter retentions before it, over an engine whose rows vanish by
+	// themselves.
 	Wrote []wroteUnder `json:"wrote,omitempty"`
 	// Steps are those in which HiddenMS went ahead and that aren't dropped, in order.
 	Steps []hidingStep `json:"steps,omitempty"`
@@ -54,19 +56,13 @@ type keptBefore struct {
 	HiddenMS int64 `json:"hidden_ms"`
 }
 
-// wroteUnder is a retention by which rows of windows up to ToMS were written: they vanish when it is over.
-type wroteUnder struct {
-	ToMS   int64 `json:"to_ms"`
-	KeptMS int64 `json:"kept_ms"`
-}
-
 const (
 	// never is the horizon of what is all there.
 	never = -maxTime
 	// maxSteps bounds the steps of a horizon. A week has eight ends of days.
 	maxSteps = 32
-	// maxWrote bounds the retentions that rows were written with before.
-	maxWrote = 8
+	// maxWrote bounds the ranges of windows that were written with shorter retentions.
+	maxWrote = 32
 )
 
 // aim hides up to target, or shows again what lies after it.
@@ -118,33 +114,6 @@ func (h *horizon) due(seenMS int64) int64 {
 		if seenMS-s.SeenMS >= expireGrace.Milliseconds() {
 			to = max(to, s.ToMS)
 		}
-	}
-	return to
-}
-
-// keep notes that it goes by another retention from now on. Where rows vanish by themselves (newest is the end of the newest
-// window that may have any then), those of a shorter one go on doing so, if it was in force for a week: what a flag that was
-// wrong for less has written doesn't make all before it vanish.
-func (h *horizon) keep(keptMS, seenMS int64, expiring bool, newest int64) {
-	if h.KeptMS == keptMS {
-		return
-	}
-	longer := h.KeptMS != 0 && (keptMS == 0 || keptMS > h.KeptMS)
-	if expiring && longer && (h.SinceMS == 0 || seenMS-h.SinceMS >= expireGrace.Milliseconds()) {
-		h.Wrote = append(h.Wrote, wroteUnder{ToMS: newest, KeptMS: h.KeptMS})
-		if len(h.Wrote) > maxWrote {
-			h.Wrote[1].KeptMS = min(h.Wrote[0].KeptMS, h.Wrote[1].KeptMS)
-			h.Wrote = h.Wrote[1:]
-		}
-	}
-	h.KeptMS, h.SinceMS = keptMS, max(seenMS, 1)
-}
-
-// vanished returns up to where rows may have vanished by themselves: outlived returns that of rows that were kept so long.
-func (h *horizon) vanished(outlived func(keptMS int64) int64) int64 {
-	to := int64(never)
-	for _, w := range h.Wrote {
-		to = max(to, min(w.ToMS, outlived(w.KeptMS)))
 	}
 	return to
 }
@@ -203,7 +172,7 @@ func (r *horizonRow) clone() horizonRow {
 func (r *horizonRow) equal(other *horizonRow) bool {
 	return slices.EqualFunc(r.Horizons, other.Horizons, func(a, b horizon) bool {
 		return a.HiddenMS == b.HiddenMS && a.LackingMS == b.LackingMS && a.DroppedMS == b.DroppedMS &&
-			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.Class == b.Class && a.Resolution == b.Resolution &&
+			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.Raised == b.Raised && a.Class == b.Class && a.Resolution == b.Resolution &&
 			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Wrote, b.Wrote)
 	})
 }

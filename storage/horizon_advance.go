@@ -27,7 +27,7 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 		}
 		next := before.clone()
 		var failed error
-		s.aim(tenant, before, &next, func(hidden, target int64) int64 {
+		s.aim(ctx, tenant, before, &next, func(hidden, target int64) int64 {
 			to, err := s.rollHidden(ctx, tenant, hidden, target, x.rolled)
 			failed = errors.Join(failed, err)
 			return to
@@ -48,7 +48,7 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 
 // aim hides what is past the retention of each class, whole windows of it, and shows again what isn't any more. Samples are
 // hidden when their rollups are there, which answer from then on: roll makes them, and returns up to where it has.
-func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow, roll func(hidden, target int64) int64) {
+func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, next *horizonRow, roll func(hidden, target int64) int64) {
 	seen := s.seenMS()
 	for class := range s.classes.count() {
 		keep := s.classes.keep(tenant, class)
@@ -62,7 +62,8 @@ func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow, rol
 			if !known {
 				h.KeptMS = kept.Milliseconds()
 			}
-			h.lack(max(before.lacking(class, res), s.vanished(h)))
+			h.lack(before.lacking(class, res))
+			h.lackVanished(s.outlived(res))
 			if res == rollup.Raw {
 				target = roll(h.HiddenMS, target)
 			}
@@ -71,7 +72,7 @@ func (s *Store) aim(tenant string, before *tenantHorizons, next *horizonRow, rol
 				was = &keptBefore{KeptMS: before, HiddenMS: h.HiddenMS}
 			}
 			h.aimLowered(target, seen, was)
-			h.keep(kept.Milliseconds(), seen, s.expiring, s.period.endOf(s.period.windowAt(res, s.opts.Now().UnixMilli())))
+			h.keep(kept.Milliseconds(), seen, s.writtenUntilNow(ctx, tenant, h))
 		}
 	}
 }
@@ -148,16 +149,13 @@ func (s *Store) rollFirst(ctx context.Context, window int64, tenant string, roll
 // the tenant stand, or older samples wait to be sealed, those of the slot are made, too, and go with them.
 func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string, class int64) (bool, error) {
 	for try := 1; ; try++ {
-		before, err := s.horizonsOf(ctx, tenant)
-		if err == nil && before.value == nil && !before.broken { // So it is known later what retention rows were written with.
-			before, err = s.advance(ctx, tenant, &expiry{rolled: map[tenantWindow]bool{}})
-		}
+		before, err := s.noteKept(ctx, tenant)
 		if err != nil {
 			return false, err
 		}
 		window, lacking := s.period.windowOfSlot(rollup.Raw, slot), before.lacking(class, rollup.Raw)
 		switch {
-		case s.period.endOf(window) <= lacking:
+		case s.period.endOf(window) <= lacking, s.hasVanished(before, class, window):
 			return true, nil
 		case !s.isOutlived(rollup.Raw, slot, s.classes.keep(tenant, class)):
 			return false, nil

@@ -154,7 +154,7 @@ func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizon
 			if s.period.endOf(w) <= from {
 				break
 			}
-			if to, ok, err := s.missingIn(ctx, tenant, w, res, listed); err != nil || ok {
+			if to, ok, err := s.missingIn(ctx, tenant, t, w, res, listed); err != nil || ok {
 				if err != nil {
 					return err
 				}
@@ -167,13 +167,13 @@ func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizon
 }
 
 // missingIn returns the end of the newest window of a resolution that isn't listed, of which a coarser window has marks.
-func (s *Store) missingIn(ctx context.Context, tenant string, coarser int64, res rollup.Resolution, listed map[int64]bool) (to int64, ok bool, err error) {
+func (s *Store) missingIn(ctx context.Context, tenant string, t *tenantHorizons, coarser int64, res rollup.Resolution, listed map[int64]bool) (to int64, ok bool, err error) {
 	end := s.period.endOf(coarser)
 	whole := true
-	for t := end; t > s.startOf(coarser); { // From the newest window on.
-		w := s.period.windowAt(res, t)
+	for at := end; at > s.startOf(coarser); { // From the newest window on.
+		w := s.period.windowAt(res, at)
 		whole = whole && listed[w]
-		t = s.startOf(w)
+		at = s.startOf(w)
 	}
 	if whole {
 		return 0, false, nil
@@ -184,7 +184,7 @@ func (s *Store) missingIn(ctx context.Context, tenant string, coarser int64, res
 	}
 	for m := range marks {
 		w := s.period.windowOfSlot(res, m.slot)
-		if listed[w] || ok && s.period.endOf(w) <= to {
+		if listed[w] || ok && s.period.endOf(w) <= to || s.hasVanished(t, classDefault, w) {
 			continue
 		}
 		if listed[w], err = s.standsNow(ctx, tenant, w); err != nil {

@@ -2,7 +2,9 @@ package storage
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,29 +50,70 @@ func TestHorizonOfShorterLives(t *testing.T) {
 	now := int64(100 * dayMS)
 	outlived := func(keptMS int64) int64 { return now - keptMS - 7*dayMS }
 	h := horizon{KeptMS: 30 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
-	h.keep(365*dayMS, 50*dayMS, true, now)
-	require.Equal(t, []wroteUnder{{ToMS: now, KeptMS: 30 * dayMS}}, h.Wrote)
-	require.Equal(t, now-37*dayMS, h.vanished(outlived))
-	now += 50 * dayMS
-	require.Equal(t, int64(100*dayMS), h.vanished(outlived), "not what was written later")
-	h.lack(h.vanished(outlived))
-	require.Empty(t, h.Wrote)
-	// One start with a wrong flag doesn't count.
-	h.keep(30*dayMS, 51*dayMS, true, now)
-	h.keep(365*dayMS, 52*dayMS, true, now)
-	require.Empty(t, h.Wrote)
-	h.keep(30*dayMS, 60*dayMS, false, now)
-	h.keep(0, 70*dayMS, false, now)
-	require.Empty(t, h.Wrote, "here nothing vanishes by itself")
-	for i := range int64(2 * maxWrote) {
-		h.keep(dayMS, (100+20*i)*dayMS, true, now+i*dayMS)
-		h.keep(2*dayMS, (110+20*i)*dayMS, true, now+i*dayMS)
+	written := func() []wroteUnder {
+		return []wroteUnder{{FromMS: 10 * dayMS, ToMS: 20 * dayMS}, {FromMS: 60 * dayMS, ToMS: now}}
 	}
-	require.Len(t, h.Wrote, maxWrote)
+	h.keep(365*dayMS, 50*dayMS, written)
+	require.Equal(t, []wroteUnder{{10 * dayMS, 20 * dayMS, 30 * dayMS}, {60 * dayMS, now, 30 * dayMS}}, h.Wrote)
+	vanished := func(from, to int64) int64 { return h.vanished(outlived, from*dayMS, to*dayMS) }
+	require.Equal(t, now-37*dayMS, vanished(0, 100))
+	now += 50 * dayMS
+	require.Equal(t, int64(100*dayMS), vanished(0, 200), "not what was written later")
+	require.Equal(t, int64(100*dayMS), vanished(100, 101))
+	require.Equal(t, int64(never), vanished(101, 200))
+	require.Equal(t, int64(never), vanished(30, 60), "nor what was written between")
+	require.Equal(t, int64(20*dayMS), vanished(0, 60))
+	require.Equal(t, int64(never), vanished(0, 10))
+	// What is lacking takes up the gaps that it touches.
+	h.lackVanished(outlived)
+	require.Equal(t, int64(never), h.LackingMS)
+	h.lack(15 * dayMS)
+	h.lackVanished(outlived)
+	require.Equal(t, int64(20*dayMS), h.LackingMS)
+	h.lack(61 * dayMS)
+	h.lackVanished(outlived)
+	require.Equal(t, int64(100*dayMS), h.LackingMS)
+	require.Empty(t, h.Wrote)
+	// What was raised a moment ago and is raised once more: rows of that moment, too.
+	twice := horizon{KeptMS: 30 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
+	twice.keep(60*dayMS, 50*dayMS, written)
+	twice.keep(365*dayMS, 51*dayMS, written)
+	require.Len(t, twice.Wrote, 4)
+	// One start with a wrong flag doesn't count.
+	h.keep(30*dayMS, 51*dayMS, written)
+	h.keep(365*dayMS, 52*dayMS, written)
+	require.Empty(t, h.Wrote)
+	h.keep(30*dayMS, 60*dayMS, nil)
+	h.keep(0, 70*dayMS, nil)
+	require.Empty(t, h.Wrote, "here nothing vanishes by itself")
+	// Of an earlier release: all that is older.
+	h.Wrote = []wroteUnder{{ToMS: 140 * dayMS, KeptMS: 3 * dayMS}}
+	require.Equal(t, int64(140*dayMS), vanished(110, 120))
+	h.lackVanished(outlived)
+	require.Equal(t, int64(140*dayMS), h.LackingMS)
 }
 
-// horizonsGolden is a row as FORMAT.md shows it. It must stay readable.
-const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"wrote":[{"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+// TestManyShorterLives has more ranges than a horizon keeps: those that are near to each other become one, which has all of them.
+func TestManyShorterLives(t *testing.T) {
+	h := horizon{HiddenMS: never, LackingMS: never, DroppedMS: never}
+	for i := range int64(2 * maxWrote) {
+		h.keep(dayMS+i, (100+20*i)*dayMS, nil)
+		h.keep(2*dayMS, (110+20*i)*dayMS, func() []wroteUnder {
+			return []wroteUnder{{FromMS: 100 * i * dayMS, ToMS: (100*i + 1) * dayMS}, {FromMS: (100*i + 3) * dayMS, ToMS: (100*i + 4) * dayMS}}
+		})
+	}
+	require.Len(t, h.Wrote, maxWrote)
+	for i := range int64(2 * maxWrote) {
+		for _, end := range []int64{(100*i + 1) * dayMS, (100*i + 4) * dayMS} {
+			require.True(t, slices.ContainsFunc(h.Wrote, func(w wroteUnder) bool { return end > w.from() && end <= w.ToMS && w.KeptMS <= dayMS+i }), "%d", end)
+		}
+	}
+}
+
+// horizonsGolden is a row as FORMAT.md shows it, horizonsFirst as earlier releases wrote it. Both must stay readable.
+const horizonsFirst = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"wrote":[{"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
+
+const horizonsGolden = `{"horizons":[{"class":0,"resolution":0,"hidden_ms":1777593600000,"lacking_ms":1776988800000,"dropped_ms":1776988800000,"kept_ms":2592000000,"since_ms":31532400000,"raised":true,"wrote":[{"from_ms":1777420800000,"to_ms":1777593600000,"kept_ms":86400000}],"steps":[{"to_ms":1777507200000,"seen_ms":31532400000,"lowered":{"kept_ms":0,"hidden_ms":1776988800000}},{"to_ms":1777593600000,"seen_ms":31618800000}]},{"class":0,"resolution":1,"hidden_ms":-9007199254740992,"lacking_ms":-9007199254740992,"dropped_ms":-9007199254740992,"kept_ms":0}]}`
 
 func TestHorizonRows(t *testing.T) {
 	r, err := parseHorizons([]byte(horizonsGolden))
@@ -78,11 +121,19 @@ func TestHorizonRows(t *testing.T) {
 	require.Equal(t, horizonRow{Horizons: []horizon{
 		{
 			HiddenMS: 1777593600000, LackingMS: 1776988800000, DroppedMS: 1776988800000, KeptMS: 2592000000, SinceMS: 31532400000,
-			Wrote: []wroteUnder{{1777593600000, 86400000}},
+			Raised: true, Wrote: []wroteUnder{{1777420800000, 1777593600000, 86400000}},
 			Steps: []hidingStep{{1777507200000, 31532400000, &keptBefore{0, 1776988800000}}, {1777593600000, 31618800000, nil}},
 		},
 		{Resolution: rollup.FiveMinutes, HiddenMS: never, LackingMS: never, DroppedMS: never},
 	}}, r)
+	value, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Equal(t, horizonsGolden, string(value))
+	r.Horizons[0].Raised, r.Horizons[0].Wrote[0].FromMS = false, 0
+	first, err := parseHorizons([]byte(horizonsFirst))
+	require.NoError(t, err)
+	require.Equal(t, r, first)
+	require.Equal(t, int64(never), first.Horizons[0].Wrote[0].from())
 	for _, bad := range []string{
 		"", "{", `{"horizons":[{"resolution":3}]}`, `{"horizons":[{"class":-1}]}`, `{"horizons":[{"hidden_ms":1,"lacking_ms":2}]}`,
 		`{"horizons":[{"lacking_ms":1,"hidden_ms":1,"dropped_ms":2}]}`, `{"horizons":[{"resolution":1},{"resolution":0}]}`,
@@ -138,7 +189,7 @@ func TestStoreWithoutHorizons(t *testing.T) {
 	require.Nil(t, h.value)
 	require.Equal(t, ts.period.endOf(first), h.lacking(classDefault, rollup.Raw))
 	require.Equal(t, int64(never), h.lacking(classDefault, rollup.FiveMinutes))
-	all, err := ts.horizons(t.Context(), "default")
+	all, err := ts.horizons(t.Context(), "default", -maxTime, maxTime)
 	require.NoError(t, err)
 	require.Equal(t, ts.period.endOf(first), all[0].At[rollup.Raw])
 }

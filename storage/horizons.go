@@ -24,7 +24,8 @@ func (s *Store) Horizon(res rollup.Resolution) int64 {
 	return s.wanted(s.classes.keep("", classDefault).Of(res))
 }
 
-// Horizons tells until when rows of a class of a tenant's are hidden or gone.
+// Horizons tells until when rows of a class of a tenant's are hidden or gone, as far as a query is concerned: where there is a gap, it is
+// one that touches the query's range of time. A query for a part of that range sees no less.
 type Horizons struct {
 	// Class is the bit that Query.Classes knows it by.
 	Class uint64
@@ -38,7 +39,7 @@ func OlderQueries(q Query, horizons []Horizons, columns rollup.Columns) (list []
 	for _, h := range horizons {
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes} {
 			older := q
-			older.MinT, older.MaxT = max(q.MinT, h.At[res]+1), min(q.MaxT, h.At[res-1])
+			older.MinT, older.MaxT = max(q.MinT, h.At[res]+1), min(q.MaxT, h.At[res-1], h.At[rollup.Raw])
 			older.Classes, older.Resolution, older.Columns, older.LabelsOnly = h.Class, res, columns, false
 			if older.MinT <= older.MaxT {
 				list = append(list, older)
@@ -48,8 +49,8 @@ func OlderQueries(q Query, horizons []Horizons, columns rollup.Columns) (list []
 	return list
 }
 
-// horizons returns those of all classes of a tenant, by their numbers.
-func (s *Store) horizons(ctx context.Context, tenant string) ([]Horizons, error) {
+// horizons returns those of all classes of a tenant, by their numbers, for what asks for the times from minT to maxT.
+func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) ([]Horizons, error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -58,19 +59,20 @@ func (s *Store) horizons(ctx context.Context, tenant string) ([]Horizons, error)
 	for class := range list {
 		list[class].Class = 1 << class
 		for res := range list[class].At {
-			list[class].At[res] = s.shownAfter(t, tenant, int64(class), rollup.Resolution(res))
+			list[class].At[res] = s.shownAfter(t, tenant, int64(class), rollup.Resolution(res), minT, maxT)
 		}
 	}
 	return list, nil
 }
 
-// shownAfter returns the newest timestamp that isn't shown of a class at a resolution. Flags and the clock only move it
-// within the window after what is stored as hidden: without a row that says so no more is hidden, and no less.
-func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res rollup.Resolution) int64 {
+// shownAfter returns the newest timestamp that isn't shown of a class at a resolution to what asks for the times from minT to maxT.
+// Flags and the clock only move it within the window after what is stored as hidden: without a row that says so no more is hidden,
+// and no less.
+func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res rollup.Resolution, minT, maxT int64) int64 {
 	at := s.wanted(s.classes.keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
 		at = min(at, s.period.endOf(s.period.windowAt(res, max(h.HiddenMS, never)+1)))
-		at = max(at, h.HiddenMS, s.vanished(h))
+		at = max(at, h.HiddenMS, h.vanished(s.outlived(res), minT, maxT))
 	}
 	return max(at, t.lacking(class, res))
 }
@@ -80,20 +82,7 @@ func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res ro
 func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
 	end := s.period.endOf(s.period.windowOfSlot(res, slot))
 	t := s.horizonMemory.get(tenant)
-	if t != nil {
-		if h := t.of(class, res); h != nil && end <= s.vanished(h) {
-			return true
-		}
-	}
-	return end <= t.lacking(class, res) || s.expiring && s.isOutlived(res, slot, s.classes.keep(tenant, class))
-}
-
-// vanished returns up to where rows may have vanished by themselves, as they were written with a shorter retention.
-func (s *Store) vanished(h *horizon) int64 {
-	return h.vanished(func(keptMS int64) int64 {
-		at := s.wanted(time.Duration(keptMS)*time.Millisecond + expireGrace)
-		return s.startOf(s.period.windowAt(h.Resolution, at+1))
-	})
+	return end <= t.lacking(class, res) || s.hasVanished(t, class, s.period.windowOfSlot(res, slot)) || s.expiring && s.isOutlived(res, slot, s.classes.keep(tenant, class))
 }
 
 // expirer is implemented by engines whose rows may vanish by themselves, at the time that they were written with.
@@ -103,7 +92,7 @@ type expirer interface{ ExpiresRows() bool }
 // least one. Where all of the range is kept in every class, or there is only one, no rows are read, and all classes
 // are told of.
 func (s *Store) HorizonsOf(ctx context.Context, q Query) ([]Horizons, error) {
-	all, err := s.horizons(ctx, q.Tenant)
+	all, err := s.horizons(ctx, q.Tenant, q.MinT, q.MaxT)
 	if err != nil {
 		return nil, err
 	}

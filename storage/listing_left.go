@@ -67,6 +67,18 @@ var (
 	relistedKey       = engine.Key{engine.Text("relisted")}
 )
 
+// relistAll is relist for whoever needs to know which windows have rows before Expire has run.
+func (s *Store) relistAll(ctx context.Context) error {
+	if !s.expiring || s.windows.whole.Load() {
+		return nil
+	}
+	tenants, err := s.everyTenant(ctx)
+	if err != nil {
+		return err
+	}
+	return s.relist(ctx, tenants)
+}
+
 // relist lists the windows again that have rows and aren't listed, if nobody has done so before.
 func (s *Store) relist(ctx context.Context, tenants []string) error {
 	if !s.expiring || s.windows.whole.Load() {

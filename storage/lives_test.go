@@ -52,3 +52,27 @@ func (e *livesEngine) row(t *engine.Table, partition engine.Key, m engine.Mutati
 	}
 	require.Equal(e.t, (e.of.period.endOf(window)+(kept+expireGrace).Milliseconds())/1000, m.Expires, "%s %v", t, partition)
 }
+
+// TestLabelsLiveAsLongAsChunksWhoeverIsHeard has a process that keeps rows longer be heard of between labels and a chunk of one seal: both
+// live equally long.
+func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
+	ts.expiring = true
+	slot := ts.period.slotOf(ts.now.UnixMilli())
+	series := &Series{labels: jobLabels("web"), metric: jobLabels("web").Get("__name__"), tenant: &headTenant{name: "default"}}
+	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
+		x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
+		c := &collected{series: series}
+		x.label(c, rollup.Raw)
+		ts.classes.others.Store(&others)
+		x.put(c, rollup.Raw, 1, chunkKey(series.id.String(), 0, series.id.String()), []byte{1})
+		x.names(series, x.into[rollup.Raw])
+		rows := x.rows[0].Mutations
+		require.Len(t, rows, 2)
+		require.Equal(t, rows[0].Expires, rows[1].Expires)
+		for _, b := range x.catalog {
+			require.Equal(t, rows[0].Expires, b.Mutations[0].Expires)
+		}
+	}
+}

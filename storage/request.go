@@ -45,8 +45,10 @@ type request struct {
 	s        *Store
 	tenant   string
 	matchers []*labels.Matcher
-	// hidden are the horizons of the tenant's classes, and classes those that were asked for.
+	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
+	// rows may have vanished, in a query for buckets: there it goes slot by slot what is made of samples.
 	hidden  []Horizons
+	gaps    []classGap
 	classes uint64
 	// minT and maxT are what the query may see of what it asked for, milliseconds; empty if minT > maxT.
 	minT, maxT int64
@@ -61,16 +63,22 @@ type request struct {
 }
 
 func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
-	if q.LabelsOnly {
-		q.Resolution = rollup.OneHour
-	}
-	hidden, err := s.horizons(ctx, q.Tenant)
+	hidden, err := s.horizons(ctx, q.Tenant, q.MinT, q.MaxT)
 	if err != nil {
 		return nil, err
 	}
+	var gaps []classGap
+	if q.Resolution != rollup.Raw || q.overGaps {
+		if gaps, err = s.rawGaps(ctx, q.Tenant, hidden); err != nil {
+			return nil, err
+		}
+	}
+	if q.LabelsOnly {
+		q.Resolution = rollup.OneHour
+	}
 	_, now := s.times()
 	r := &request{
-		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: hidden, classes: q.Classes,
+		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: hidden, gaps: gaps, classes: q.Classes,
 		use:  s.opts.Limiter.Use(ctx, q.Tenant),
 		maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), maxTime),
 	}

@@ -103,7 +103,7 @@ func (p *sealPass) seal() error {
 
 // tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
 func (p *sealPass) tenant(tenant string, list []stagedSeries) error {
-	if _, err := p.s.horizonsOf(p.ctx, tenant); err != nil {
+	if err := p.s.knowKept(p.ctx, tenant); err != nil {
 		return err
 	}
 	fresh, late, gone := p.byAge(tenant, list)

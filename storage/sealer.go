@@ -33,6 +33,9 @@ type sealer struct {
 	namesFirst bool
 	now        int64 // when the seal began, milliseconds
 	begun      time.Time
+	// others are what other processes kept when it began: what explains a row lives as long as the row, though another process is heard of
+	// between the two.
+	others *[]statedKeep
 	// listed are the chunks that rollups depend on, where they were listed at once; nil: each series' are read.
 	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
@@ -74,7 +77,7 @@ type seriesLabels struct {
 
 func newSealer(ctx context.Context, s *Store, w Work) *sealer {
 	now := s.opts.Now()
-	x := &sealer{s: s, ctx: ctx, work: w, now: now.UnixMilli(), begun: now, stats: &SealStats{}, sealedRows: &sealedRows{}}
+	x := &sealer{s: s, ctx: ctx, work: w, others: s.classes.others.Load(), now: now.UnixMilli(), begun: now, stats: &SealStats{}, sealedRows: &sealedRows{}}
 	for res := range rollup.Resolution(resolutions) {
 		window := s.period.windowOfSlot(res, w.Slot)
 		x.into[res] = destination{window: window, start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
@@ -201,7 +204,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 	s, window := c.series, x.into[res].window
 	where := writtenLabels{window: window, at: c.at(res), some: true}
 	if x.s.expiring {
-		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class)))
+		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.classes.keepBy(x.others, s.tenant.name, c.class)))
 	}
 	if s.written[res] == where {
 		return
@@ -209,7 +212,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
+	expires := x.s.expiresAfter(window, x.s.classes.keepBy(x.others, s.tenant.name, c.class))
 	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
@@ -225,7 +228,7 @@ func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key e
 		}})
 	}
 	b := &x.rows[len(x.rows)-1]
-	expires := x.s.expiresAfter(window, x.s.classes.keep(s.tenant.name, c.class))
+	expires := x.s.expiresAfter(window, x.s.classes.keepBy(x.others, s.tenant.name, c.class))
 	b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: expires, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
@@ -314,7 +317,7 @@ func (x *sealer) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yie
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *sealer) names(s *Series, at destination) {
-	expires := x.s.expires(at.window, s.tenant.name)
+	expires := x.s.expiresAfter(at.window, x.s.classes.longestBy(x.others, s.tenant.name))
 	timestamp := x.s.explains(at.window, expires)
 	add := func(kind int64, label, value string, row []byte) {
 		name := x.s.catalog.name(at.window, x.s.lifeOf(at.window, expires), s.tenant.name, kind, label, value)

@@ -40,6 +40,8 @@ type Query struct {
 	// Warn is told what had to be skipped because it is corrupt; nil: only logs and counters are. It is
 	// called by one goroutine at a time, also by SelectedSeries.Samples.
 	Warn func(error)
+	// overGaps says that what lies before a gap is to be seen, too.
+	overGaps bool
 }
 
 // SelectedSeries is one series of a Query's answer. Its methods may be called from any goroutine, and

@@ -126,7 +126,7 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden del
 			return false
 		}
 		_, left := slices.BinarySearch(w.left, slot)
-		return !left || end <= src.hiddenRaw // There are no samples any more.
+		return !left || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) // There are no samples any more.
 	}
 	for _, end := range into.End[before:] {
 		if !rolled(end) {

@@ -1,6 +1,10 @@
 package storage
 
-import "github.com/cassia-db/cassia/storage/rollup"
+import (
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
 
 // What is past the retention of its class is hidden, though its rows may still stand.
 
@@ -31,7 +35,17 @@ func (r *request) latest(res rollup.Resolution) int64 {
 
 // shows says whether anything of a class is to be seen in a window.
 func (r *request) shows(class int64, window int64) bool {
-	return r.classes&(1<<class) != 0 && r.s.period.endOf(window) > r.hiddenIn(class, resolutionOf(window))
+	return r.classes&(1<<class) != 0 && r.s.period.endOf(window) > r.hiddenIn(class, resolutionOf(window)) &&
+		(resolutionOf(window) != rollup.Raw || !inGap(r.gaps, class, r.s.period.endOf(window)))
+}
+
+// lacksRaw says whether samples of some class may be lacking in a slot.
+func (r *request) lacksRaw(slot int64) bool {
+	if r.s.period.slotStart(slot) < r.latest(rollup.Raw) {
+		return true
+	}
+	end := r.s.period.slotEnd(slot)
+	return slices.ContainsFunc(r.gaps, func(g classGap) bool { return inGap(r.gaps, g.class, end) })
 }
 
 // visible returns those of the positions whose series are in a class of which the window shows anything.
@@ -74,7 +88,7 @@ func (r *request) open() []openSeries {
 	kept := list[:0]
 	for i := range list {
 		o := &list[i]
-		o.hidden = r.hiddenIn(o.class, rollup.Raw)
+		o.hidden, o.gaps = r.hiddenIn(o.class, rollup.Raw), r.gaps
 		if r.classes&(1<<o.class) != 0 {
 			kept = append(kept, *o)
 		}

@@ -84,7 +84,7 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 		w := &rolled[i]
 		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
 			if unfit[slot] {
-				if r.s.period.slotStart(slot) >= r.latest(rollup.Raw) {
+				if !r.lacksRaw(slot) {
 					return true
 				}
 				w.left = append(w.left, slot) // What is past the retention of its class' samples has buckets only.
@@ -107,7 +107,7 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 func (r *request) unfitForDeletes(w *sealedWindow, sums map[int64]uint64, unfit map[int64]bool) {
 	for _, d := range r.deletes {
 		for _, slot := range w.slots {
-			if r.hasSamples(sums, slot) && d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] {
+			if r.hasSamples(sums, slot) && !r.mayHaveVanished(sums, slot) && d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] {
 				unfit[slot] = true
 			}
 		}
@@ -118,7 +118,15 @@ func (r *request) unfitForDeletes(w *sealedWindow, sums map[int64]uint64, unfit 
 // none are lacking. A seal that was cut short may have left rollups there with marks of their own.
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
-	return ok || r.s.period.slotStart(slot) >= r.latest(rollup.Raw)
+	return ok || !r.lacksRaw(slot)
+}
+
+// mayHaveVanished says whether a slot's samples, of which there are no marks, may have vanished by themselves though no horizon knows: they were
+// sealed while a lower retention was in force for less than a week (decisions/017, Limits). Rollups answer then.
+func (r *request) mayHaveVanished(sums map[int64]uint64, slot int64) bool {
+	_, marked := sums[slot]
+	end := r.s.period.endOf(r.s.period.windowOfSlot(rollup.Raw, slot))
+	return !marked && r.s.expiring && r.s.opts.Now().UnixMilli()-end >= expireGrace.Milliseconds()
 }
 
 func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {

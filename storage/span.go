@@ -44,16 +44,16 @@ func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, roll
 
 // appendOlder appends the spans of which some class has only rollups left.
 func (s *Store) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
-	horizons, err := s.horizons(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
 	for _, res := range rollup.Resolutions {
 		windows, err := s.windowsOf(ctx, tenant, firstWindowOf(res), lastWindowOf(res))
 		if err != nil {
 			return nil, err
 		}
 		for _, w := range windows {
+			horizons, err := s.horizons(ctx, tenant, s.startOf(w)+1, s.period.endOf(w))
+			if err != nil {
+				return nil, err
+			}
 			for _, h := range horizons {
 				if sp := (Span{max(s.startOf(w), h.At[res]) + 1, min(s.period.endOf(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
 					spans = append(spans, sp)

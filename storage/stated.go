@@ -87,8 +87,7 @@ func (k *statedKeep) words() string {
 }
 
 // longestStated returns the longest of keep and of what others state.
-func (c *classes) longestStated(keep Keep, tenant string, class int64) Keep {
-	others := c.others.Load()
+func (c *classes) longestStated(others *[]statedKeep, keep Keep, tenant string, class int64) Keep {
 	if others == nil {
 		return keep
 	}

@@ -73,10 +73,12 @@ type waysModel struct {
 	horizons [3]waysHorizon
 	floors   map[waysBucket]int
 	expiring bool
+	// gaps are the days that had samples when a longer retention came: when these vanish, milliseconds, by the end of the day.
+	gaps map[int64]int64
 }
 
 func newWaysModel(expiring bool) *waysModel {
-	m := &waysModel{facts: map[int64]map[int64][]*waysFact{}, floors: map[waysBucket]int{}, expiring: expiring}
+	m := &waysModel{facts: map[int64]map[int64][]*waysFact{}, floors: map[waysBucket]int{}, gaps: map[int64]int64{}, expiring: expiring}
 	for i := range m.horizons {
 		m.horizons[i] = waysHorizon{hidden: never, gone: never, lacking: never}
 	}
@@ -159,6 +161,32 @@ func (m *waysModel) keeps(raw time.Duration) {
 	}
 }
 
+// raised notes that rows were kept so long until now, milliseconds, and are kept for longer from now on.
+func (m *waysModel) raised(kept, now int64) {
+	m.gap(now, kept)
+	for _, times := range m.facts {
+		for t := range times {
+			m.gap(t, kept)
+		}
+	}
+}
+
+// gap notes that rows of a time's day may have been written with a retention.
+func (m *waysModel) gap(t, kept int64) {
+	end := -floorDiv(-t, dayMS) * dayMS
+	vanish := end + kept + expireGrace.Milliseconds()
+	if was, ok := m.gaps[end]; ok {
+		vanish = min(vanish, was)
+	}
+	m.gaps[end] = vanish
+}
+
+// vanished says whether samples of a time's day may have vanished by themselves.
+func (m *waysModel) vanished(t, now int64) bool {
+	vanish, ok := m.gaps[-floorDiv(-t, dayMS)*dayMS]
+	return ok && vanish <= now
+}
+
 // sealed notes that all that was written is sealed.
 func (m *waysModel) sealed() {
 	for _, times := range m.facts {
@@ -174,7 +202,8 @@ func (m *waysModel) sealed() {
 type waysAnswer struct {
 	raw     map[int64]map[int64]float64
 	buckets map[waysBucket]int
-	told    [3]int64
+	// told returns up to when an answer about a time tells that it isn't raw's, or a resolution's.
+	told func(res rollup.Resolution, t int64) int64
 	// now is the time for real, bound what may be hidden at most by the process' clock and retentions.
 	now   int64
 	bound [3]int64
@@ -215,11 +244,12 @@ func (m *waysModel) judgeTime(a *waysAnswer, s, t int64, list []*waysFact) strin
 		if t > a.until || m.expiring && t <= a.now-f.kept {
 			continue // It was written to vanish by itself.
 		}
-		if !f.rawless && t > max(a.bound[rollup.Raw], m.horizons[rollup.Raw].gone) {
-			return fmt.Sprintf("series %d at %s: %v was acknowledged and is lost; told up to %s", s, showTime(t), f.v, showTime(a.told[rollup.Raw]))
+		told := a.told(rollup.Raw, t)
+		if !f.rawless && t > max(a.bound[rollup.Raw], m.horizons[rollup.Raw].gone) && !m.vanished(t, a.now) {
+			return fmt.Sprintf("series %d at %s: %v was acknowledged and is lost; told up to %s", s, showTime(t), f.v, showTime(told))
 		}
-		if t > a.told[rollup.Raw] {
-			return fmt.Sprintf("series %d at %s: %v is missing, and the answer tells only of what is missing up to %s", s, showTime(t), f.v, showTime(a.told[rollup.Raw]))
+		if t > told {
+			return fmt.Sprintf("series %d at %s: %v is missing, and the answer tells only of what is missing up to %s", s, showTime(t), f.v, showTime(told))
 		}
 	}
 	if shown && !known {
@@ -257,8 +287,9 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 	}
 	// The day of which the clock hides more and more: until the next Expire its rollups may not know of a delete.
 	cut := func(b waysBucket) bool {
-		day := floorDiv(a.told[rollup.Raw]-1, dayMS) * dayMS
-		return b.end > day && b.end-b.res.Width() < a.told[rollup.Raw]
+		told := a.told(rollup.Raw, b.end)
+		day := floorDiv(told-1, dayMS) * dayMS
+		return b.end > day && b.end-b.res.Width() < told
 	}
 	for b, n := range a.buckets {
 		if n > most[b] {
@@ -266,13 +297,13 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 		}
 	}
 	for b, n := range least {
-		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && at >= a.told[b.res] && at >= max(a.bound[b.res], m.horizons[b.res].gone) {
+		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && at >= a.told(b.res, b.end) && at >= max(a.bound[b.res], m.horizons[b.res].gone) {
 			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, raw shows %d", b.series, b.res, showTime(b.end), a.buckets[b], n)
 		}
 	}
 	for b, n := range m.floors {
 		if at := b.end - b.res.Width(); b.end <= a.until && a.buckets[b] < n && !cut(b) && at >= max(a.bound[b.res], m.horizons[b.res].gone) {
-			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, it counted %d; told up to %s", b.series, b.res, showTime(b.end), a.buckets[b], n, showTime(a.told[b.res]))
+			return fmt.Sprintf("series %d: the %s bucket until %s counts %d samples, it counted %d; told up to %s", b.series, b.res, showTime(b.end), a.buckets[b], n, showTime(a.told(b.res, b.end)))
 		}
 	}
 	for b, n := range a.buckets {

@@ -30,6 +30,8 @@ type waysRun struct {
 	expiring *memory.Engine // of several
 	procs    []*waysProcess
 	values   float64
+	longest  int64   // retention of any process, milliseconds
+	raised   []int64 // those that it has been longer than, until that is noted
 	copied   []engine.Batch
 	problem  string
 }
@@ -246,6 +248,7 @@ func (p *waysProcess) start() {
 	}
 	p.Store = s
 	p.r.hear() // It is half a minute until they have.
+	p.r.raise()
 }
 
 // end ends a process, cut: by a power cut.
@@ -429,6 +432,7 @@ func (r *waysRun) quiet() {
 
 // look compares what every process answers with the model.
 func (r *waysRun) look() {
+	r.noted()
 	for i, p := range r.procs {
 		if r.problem != "" || p.Store == nil {
 			continue
@@ -446,26 +450,23 @@ func (r *waysRun) look() {
 func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	a = &waysAnswer{raw: map[int64]map[int64]float64{}, buckets: map[waysBucket]int{}, now: p.r.now().UnixMilli()}
 	ctx := context.Background()
-	told, err := p.horizons(ctx, "t")
-	if err != nil {
-		p.r.fail("asking for horizons: %v", err)
-		return a, false
-	}
-	a.told, a.until = told[0].At, maxTime
+	a.told, a.until = p.told, maxTime
 	if p.off.get() < 0 {
 		a.until = p.opts.Now().Add(MaxAhead).UnixMilli()
 	}
 	for res := range rollup.Resolution(resolutions) {
 		a.bound[res] = p.bound(res)
-		found, err := p.Select(ctx, Query{Tenant: "t", MinT: -maxTime, MaxT: maxTime, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
-			Warn: func(err error) { p.r.fail("a warning: %v", err) }})
-		if err != nil {
-			p.r.fail("selecting: %v", err)
-			return a, false
-		}
-		for _, s := range found {
-			series, _ := strconv.ParseInt(s.Labels.Get("host"), 10, 64)
-			p.read(a, res, series, s)
+		for _, span := range p.besideGaps(res) {
+			found, err := p.Select(ctx, Query{Tenant: "t", MinT: span.MinT, MaxT: span.MaxT, Matchers: ofMetric(), Resolution: res, Columns: rollup.AllColumns,
+				Warn: func(err error) { p.r.fail("a warning: %v", err) }})
+			if err != nil {
+				p.r.fail("selecting: %v", err)
+				return a, false
+			}
+			for _, s := range found {
+				series, _ := strconv.ParseInt(s.Labels.Get("host"), 10, 64)
+				p.read(a, res, series, s)
+			}
 		}
 	}
 	return a, true
@@ -477,7 +478,9 @@ func (p *waysProcess) read(a *waysAnswer, res rollup.Resolution, series int64, s
 		if err := s.Samples(&samples); err != nil {
 			p.r.fail("reading samples: %v", err)
 		}
-		a.raw[series] = map[int64]float64{}
+		if a.raw[series] == nil {
+			a.raw[series] = map[int64]float64{}
+		}
 		for i, t := range samples.T {
 			a.raw[series][t] = samples.V[i]
 		}

@@ -209,17 +209,16 @@ func (p *waysProcess) write(words []string) {
 		}
 		return
 	}
-	told, errTold := p.horizons(context.Background(), "t")
+	told := map[int64]int64{}
+	for _, t := range times {
+		told[t] = p.told(rollup.Raw, t)
+	}
 	if err = b.Commit(context.Background()); err != nil && !errors.Is(err, ErrClock) {
 		p.r.fail("committing: %v", err)
 	}
-	if errTold != nil {
-		p.r.fail("asking for horizons: %v", errTold)
-		return
-	}
 	for _, t := range times { // Into history that is rollups only, it is only told that it isn't shown.
 		f := p.fact(err == nil)
-		f.rawless = t <= told[0].At[0]
+		f.rawless = t <= told[t]
 		p.r.model.put(series, []int64{t}, v, f)
 	}
 }
@@ -242,7 +241,7 @@ func (p *waysProcess) imports(words []string) {
 	}
 	p.r.model.put(series, times, v, f)
 	for _, t := range times {
-		if kept := p.opts.Retention; f.rawless || !ok && kept > 0 && t <= p.opts.Now().Add(-kept).UnixMilli() {
+		if kept := p.opts.Retention; f.rawless && !p.r.model.vanished(t, p.r.now().UnixMilli()) || !ok && kept > 0 && t <= p.opts.Now().Add(-kept).UnixMilli() {
 			p.r.model.horizons[rollup.Raw].lack(t)
 		}
 	}

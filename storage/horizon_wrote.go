@@ -1,0 +1,274 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Over an engine whose rows vanish by themselves, rows keep the time to live that they were written with when the retention is
+// raised. So a horizon remembers which windows had rows then, and up to where these have vanished:
+//
+//	 written later, whole      had rows when the retention was raised      written later
+//	|..........................|xxxxxxxxxxxxxxxxxx|........................|..............► time
+//	                           from               vanished up to here      to
+//
+// What is written into other windows stays shown: a gap isn't a horizon. A query over a gap is answered as if all before the gap's end were
+// lacking, for an answer has one instant from which on samples make it. A query beside it sees nothing of it.
+
+// wroteUnder says that rows of windows that end after FromMS, up to ToMS, were written with a retention: they vanish when it is
+// over. FromMS is 0 where an earlier release, which didn't look, has written it: then it is all windows up to ToMS.
+type wroteUnder struct {
+	FromMS int64 `json:"from_ms,omitempty"`
+	ToMS   int64 `json:"to_ms"`
+	KeptMS int64 `json:"kept_ms"`
+}
+
+func (w *wroteUnder) from() int64 {
+	if w.FromMS == 0 {
+		return never
+	}
+	return w.FromMS
+}
+
+// longerKept says whether one retention in milliseconds is longer than another; 0 is for ever.
+func longerKept(ms, than int64) bool { return than != 0 && (ms == 0 || ms > than) }
+
+// keep notes that it goes by another retention from now on. Where rows vanish by themselves (written returns the windows that have any),
+// those of a shorter one go on doing so, unless a lowered one was in force for less than a week: what a flag that was wrong for a moment
+// has written doesn't make all before it vanish.
+func (h *horizon) keep(keptMS, seenMS int64, written func() []wroteUnder) {
+	if h.KeptMS == keptMS {
+		return
+	}
+	all := h.Raised || h.SinceMS == 0 || seenMS-h.SinceMS >= expireGrace.Milliseconds()
+	h.Raised = false
+	if written != nil && longerKept(keptMS, h.KeptMS) && all {
+		for _, w := range written() {
+			w.KeptMS = h.KeptMS
+			h.Wrote = append(h.Wrote, w)
+		}
+		h.boundWrote()
+		h.Raised = true
+	}
+	h.KeptMS, h.SinceMS = keptMS, max(seenMS, 1)
+}
+
+// boundWrote makes one of ranges that are near to each other where there are too many: what lies between counts as written so, too.
+func (h *horizon) boundWrote() {
+	slices.SortFunc(h.Wrote, func(a, b wroteUnder) int { return cmp.Or(cmp.Compare(a.ToMS, b.ToMS), cmp.Compare(a.from(), b.from())) })
+	for len(h.Wrote) > maxWrote {
+		nearest := 1
+		for i := range h.Wrote[1:] {
+			if h.Wrote[i+1].from()-h.Wrote[i].ToMS < h.Wrote[nearest].from()-h.Wrote[nearest-1].ToMS {
+				nearest = i + 1
+			}
+		}
+		a, b := h.Wrote[nearest-1], &h.Wrote[nearest]
+		if b.from() > a.from() {
+			b.FromMS = a.FromMS
+		}
+		b.KeptMS = min(a.KeptMS, b.KeptMS)
+		h.Wrote = slices.Delete(h.Wrote, nearest-1, nearest)
+	}
+}
+
+// gaps calls yield with the ranges of time (from, to] of which rows may have vanished by themselves, until it returns false: outlived
+// returns up to where rows have that were kept so long.
+func (h *horizon) gaps(outlived func(keptMS int64) int64, yield func(from, to int64) bool) {
+	for i := range h.Wrote {
+		w := &h.Wrote[i]
+		if to := min(w.ToMS, outlived(w.KeptMS)); to > w.from() && to > h.LackingMS && !yield(w.from(), to) {
+			return
+		}
+	}
+}
+
+// vanished returns the end of the newest gap that holds any of the times from minT to maxT.
+func (h *horizon) vanished(outlived func(keptMS int64) int64, minT, maxT int64) int64 {
+	end := int64(never)
+	h.gaps(outlived, func(from, to int64) bool {
+		if minT <= to && maxT > from {
+			end = max(end, to)
+		}
+		return true
+	})
+	return end
+}
+
+// lackVanished has rows be lacking of the gaps that what is lacking already ends in.
+func (h *horizon) lackVanished(outlived func(keptMS int64) int64) {
+	for at := int64(never) - 1; at != h.LackingMS; {
+		at = h.LackingMS
+		to := at
+		h.gaps(outlived, func(from, end int64) bool {
+			if from <= at {
+				to = max(to, end)
+			}
+			return true
+		})
+		h.lack(to)
+	}
+}
+
+// outlived returns up to where rows have vanished that were kept so long.
+func (s *Store) outlived(res rollup.Resolution) func(keptMS int64) int64 {
+	return func(keptMS int64) int64 {
+		at := s.wanted(time.Duration(keptMS)*time.Millisecond + expireGrace)
+		return s.startOf(s.period.windowAt(res, at+1))
+	}
+}
+
+// hasVanished says whether rows of a class may have vanished by themselves from a window.
+func (s *Store) hasVanished(t *tenantHorizons, class, window int64) bool {
+	if t == nil {
+		return false
+	}
+	h := t.of(class, resolutionOf(window))
+	if h == nil || len(h.Wrote) == 0 {
+		return false
+	}
+	end := s.period.endOf(window)
+	return h.vanished(s.outlived(h.Resolution), end, end) != never
+}
+
+// classGap is a range of time (from, to] of a class, of which raw rows may have vanished by themselves.
+type classGap struct{ class, from, to int64 }
+
+// appendGaps appends those of a tenant's classes, and returns the end of the newest.
+func (s *Store) appendGaps(gaps []classGap, t *tenantHorizons) ([]classGap, int64) {
+	end := int64(never)
+	if t == nil {
+		return gaps, end
+	}
+	for i := range t.Horizons {
+		h := &t.Horizons[i]
+		if h.Resolution != rollup.Raw || len(h.Wrote) == 0 {
+			continue
+		}
+		h.gaps(s.outlived(rollup.Raw), func(from, to int64) bool {
+			gaps, end = append(gaps, classGap{h.Class, from, to}), max(end, to)
+			return true
+		})
+	}
+	return gaps, end
+}
+
+// rawGaps returns those of a tenant, for what goes by them slot by slot: hidden are no longer as they are for a query over a gap.
+func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) ([]classGap, error) {
+	t, err := s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	gaps, _ := s.appendGaps(nil, t)
+	if len(gaps) == 0 {
+		return nil, nil
+	}
+	for class := range hidden {
+		hidden[class].At[rollup.Raw] = s.shownAfter(t, tenant, int64(class), rollup.Raw, maxTime, maxTime)
+	}
+	return gaps, nil
+}
+
+// inGap says whether a time of a class is in one of the gaps.
+func inGap(gaps []classGap, class, t int64) bool {
+	return slices.ContainsFunc(gaps, func(g classGap) bool { return g.class == class && t > g.from && t <= g.to })
+}
+
+// outsideGaps returns what of the times from minT to maxT is in none of the gaps of a class.
+func outsideGaps(gaps []classGap, class, minT, maxT int64) (spans []Span) {
+	gaps = slices.SortedFunc(slices.Values(gaps), func(a, b classGap) int { return cmp.Compare(a.from, b.from) })
+	for _, g := range gaps {
+		if g.class != class || g.to < minT {
+			continue
+		}
+		if to := min(g.from, maxT); minT <= to {
+			spans = append(spans, Span{minT, to})
+		}
+		minT = g.to + 1
+	}
+	if minT <= maxT {
+		spans = append(spans, Span{minT, maxT})
+	}
+	return spans
+}
+
+// writtenUntilNow returns what finds the windows that may have rows of a tenant now at a horizon's resolution, in ranges; nil where no
+// rows vanish by themselves. What can't be read counts as having rows, and so does the window that is passing.
+func (s *Store) writtenUntilNow(ctx context.Context, tenant string, h *horizon) func() []wroteUnder {
+	if !s.expiring {
+		return nil
+	}
+	return func() (list []wroteUnder) {
+		newest := s.period.windowAt(h.Resolution, s.opts.Now().UnixMilli())
+		windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(h.Resolution, h.LackingMS+1), lastWindowOf(h.Resolution))
+		if err != nil {
+			return []wroteUnder{{ToMS: s.period.endOf(newest)}}
+		}
+		if at, is := slices.BinarySearch(windows, newest); !is {
+			windows = slices.Insert(windows, at, newest)
+		}
+		for _, w := range windows {
+			from, to := s.startOf(w), s.period.endOf(w)
+			if n := len(list); n > 0 && list[n-1].ToMS == from {
+				list[n-1].ToMS = to
+			} else {
+				list = append(list, wroteUnder{FromMS: from, ToMS: to})
+			}
+		}
+		return list
+	}
+}
+
+// noteKept returns the horizons of a tenant, in which it is noted what retention rows were written with until now. It comes before rows
+// are written: a window that has none yet is whole.
+func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, error) {
+	for try := 1; ; try++ {
+		before, err := s.horizonsOf(ctx, tenant)
+		switch {
+		case err != nil || before.broken:
+			return before, err
+		case before.value == nil:
+			return s.advance(ctx, tenant, &expiry{rolled: map[tenantWindow]bool{}})
+		case !s.expiring:
+			return before, nil
+		}
+		if !slices.ContainsFunc(before.Horizons, func(h horizon) bool { return longerKept(s.keptMS(tenant, &h), h.KeptMS) }) {
+			return before, nil
+		}
+		if err := s.relistAll(ctx); err != nil {
+			return before, err
+		}
+		next := before.clone()
+		for i := range next.Horizons {
+			if h := &next.Horizons[i]; longerKept(s.keptMS(tenant, h), h.KeptMS) {
+				h.keep(s.keptMS(tenant, h), s.seenMS(), s.writtenUntilNow(ctx, tenant, h))
+			}
+		}
+		switch err := s.changeHorizons(ctx, tenant, before, next); {
+		case err == nil:
+			return s.horizonMemory.get(tenant), nil
+		case !errors.Is(err, errHorizonsChanged) || try == advanceTries:
+			return before, err
+		}
+	}
+}
+
+// knowKept is noteKept for a seal: where no rows vanish it only needs to know the horizons.
+func (s *Store) knowKept(ctx context.Context, tenant string) (err error) {
+	if s.expiring {
+		_, err = s.noteKept(ctx, tenant)
+	} else {
+		_, err = s.horizonsOf(ctx, tenant)
+	}
+	return err
+}
+
+// keptMS returns how long rows of a horizon's class and resolution are to be kept, milliseconds; 0: for ever.
+func (s *Store) keptMS(tenant string, h *horizon) int64 {
+	return s.classes.keep(tenant, h.Class).Of(h.Resolution).Milliseconds()
+}

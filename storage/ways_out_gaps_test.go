@@ -1,0 +1,64 @@
+package storage
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// raise tells the model when rows are kept for longer than before.
+func (r *waysRun) raise() {
+	longest := int64(0)
+	for _, p := range r.procs {
+		longest = max(longest, keptMS(p.opts.Retention))
+	}
+	if longest > r.longest && r.longest > 0 && r.expiring != nil {
+		r.model.raised(r.longest, r.now().UnixMilli())
+		r.raised = append(r.raised, r.longest)
+	}
+	r.longest = longest
+}
+
+// noted tells the model that what passes counts as written before the retention was raised, until some process has noted that.
+func (r *waysRun) noted() {
+	for _, kept := range r.raised {
+		r.model.gap(r.now().UnixMilli(), kept)
+	}
+	if len(r.raised) == 0 || r.procs[0].Store == nil {
+		return
+	}
+	t, err := r.procs[0].readHorizons(context.Background(), "t", nil)
+	if h := t.of(classDefault, rollup.Raw); err == nil && h != nil && !longerKept(r.longest%maxTime, h.KeptMS) {
+		r.raised = nil
+	}
+}
+
+// told returns up to when an answer about a time isn't a resolution's, and says so.
+func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
+	list, err := p.horizons(context.Background(), "t", t, t)
+	if err != nil {
+		p.r.fail("asking for horizons: %v", err)
+		return maxTime
+	}
+	return list[0].At[res]
+}
+
+// besideGaps returns the spans between which rows may have vanished by themselves, or not: a question about several of them isn't
+// answered by samples from before the last gap.
+func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []Span) {
+	edges := []int64{-maxTime, maxTime}
+	if t, err := p.horizonsOf(context.Background(), "t"); err != nil {
+		p.r.fail("asking for horizons: %v", err)
+	} else if h := t.of(classDefault, res); h != nil {
+		h.gaps(p.outlived(res), func(from, to int64) bool {
+			edges = append(edges, from, to)
+			return true
+		})
+	}
+	slices.Sort(edges)
+	for i, edge := range slices.Compact(edges)[1:] {
+		spans = append(spans, Span{edges[i] + 1, edge})
+	}
+	return spans
+}
