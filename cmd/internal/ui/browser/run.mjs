@@ -128,6 +128,30 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await shot(page, 'explore-error');
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
   await page.locator('.num', { hasText: '42' }).waitFor();
+
+  // What is read is exact, and what it means stands beside the completions.
+  const special = ['1795394751.29', '5e-324', '1.7976931348623157e+308', '-0', '+Inf', 'NaN'];
+  await page.goto(base + '/#/explore?tab=table&q=special_values or vector(0) * -1');
+  for (const text of special) await page.locator('td.num', { hasText: text }).waitFor();
+  await page.goto(base + '/#/explore?q=special_values or vector(0) * -1');
+  for (const text of special) await page.locator('.legend-value').getByText(text, { exact: true }).waitFor();
+  await editor(page).click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('http_request');
+  await page.locator('.cm-tooltip-autocomplete li', { hasText: 'http_requests_total' }).waitFor();
+  await page.locator('.cm-completionInfo', { hasText: 'All requests that were answered' }).waitFor();
+  await eventually('the help is not clipped', () => page.evaluate(() => {
+    const box = document.querySelector('.cm-completionInfo').getBoundingClientRect();
+    const [w, h] = [box.width, box.height]; // Its corners are round.
+    return [[w / 2, 3], [w / 2, h - 3], [3, h / 2], [w - 3, h / 2]].every(([x, y]) => document.elementFromPoint(box.left + x, box.top + y)?.closest('.cm-completionInfo'));
+  }));
+  await shot(page, 'explore-help');
+  page.quiet();
+
+  page.allowed.push(/status of 404/);
+  await page.goto(base + '/targets/of/nobody');
+  await page.getByRole('link', { name: 'Explore' }).click();
+  await editor(page).waitFor();
   await page.context().close();
 });
 
@@ -196,18 +220,19 @@ const views = {
 };
 
 step('every view in light, dark and small', async () => {
+  const [wide, small] = [{ width: 1440, height: 900 }, { width: 390, height: 844 }];
   for (const [kind, options] of Object.entries({
-    light: {}, dark: { colorScheme: 'dark' }, small: { viewport: { width: 360, height: 740 } }, smallDark: { viewport: { width: 360, height: 740 }, colorScheme: 'dark' },
+    light: { viewport: wide }, dark: { viewport: wide, colorScheme: 'dark' }, small: { viewport: small }, smallDark: { viewport: small, colorScheme: 'dark' },
   })) {
     for (const [name, [place, sign]] of Object.entries(views)) {
-      if ((name === 'table' || name === 'explain') && kind !== 'small' && kind !== 'dark') continue; // Colours and widths are others' too.
+      if (kind === 'small' || kind === 'dark') { if (name !== 'graph') continue; } // Colours and widths are others' too.
       const page = await open(options);
       await page.goto(`${base}/#/${place}`);
       await page.locator(sign).first().waitFor();
       if (name === 'graph') await eventually('the line is drawn', async () => (await drawn(page, first)) > 100);
       await page.waitForLoadState('networkidle');
       await shot(page, `${name}-${kind}`, kind.startsWith('small'));
-      await sound(page, `${name}, ${kind}`);
+      await sound(page, `${name}, ${kind}`, 0.1, kind === 'light' || kind === 'smallDark');
       await page.context().close();
     }
   }

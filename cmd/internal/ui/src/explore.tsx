@@ -239,12 +239,15 @@ function Share() {
   return <button onClick={copy} title="The page’s address says all of this">{copied ? 'Copied' : 'Copy link'}</button>;
 }
 
+// As many names as fit without scrolling.
+const shownNames = 24;
+
 /** Start is shown before anything is asked. */
 function Start(props: { session: ViewProps['session']; tenant: string; choose: (q: string) => void }) {
   const { session, tenant } = props;
   const now = Math.floor(Date.now() / 1000);
   const names = useLoad(
-    (signal) => call<string[]>('label/__name__/values', { start: now - 86400, end: now, limit: 24 }, { tenant, signal }).then((a) => a.data),
+    (signal) => call<string[]>('label/__name__/values', { start: now - 86400, end: now, limit: shownNames + 1 }, { tenant, signal }).then((a) => a.data),
     [tenant],
   );
   if (names.error) return <Failure error={names.error} again={names.again} />;
@@ -267,11 +270,14 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
     <div class="panel start">
       <h2>Metrics of the last day</h2>
       <ul class="chips">
-        {names.data.map((name) => (
+        {names.data.slice(0, shownNames).map((name) => (
           <li key={name}><button onClick={() => props.choose(selector({ __name__: name }))}>{name}</button></li>
         ))}
       </ul>
-      <p class="small">Click one, or write a query. <a href={href('cardinality', tenant ? { tenant } : {})}>Cardinality</a> lists all.</p>
+      <p class="small">
+        {names.data.length > shownNames ? `The first ${shownNames} by name; there are more. ` : ''}
+        Click one, or write a query. <a href={href('cardinality', tenant ? { tenant } : {})}>Cardinality</a> counts the series of each.
+      </p>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 // A graph of series over time, drawn by uPlot, with a legend that follows the cursor.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { exact, selector, short, type Labels } from './format';
+import { exact, number, selector, short, type Labels } from './format';
 import { local, type Bounds } from './time';
 
 /** Line is one series to draw; its values are at the steps of the bounds, null where there is none. */
@@ -20,12 +20,13 @@ export const colourOf = (i: number) => colours[i % colours.length]!;
 /** aligned puts the samples of an answer on the grid. */
 export function aligned(samples: [number, string][], b: Bounds): (number | null)[] {
   const values = new Array<number | null>(Math.round((b.end - b.start) / b.step) + 1).fill(null);
-  for (const [t, v] of samples) {
-    const n = Number(v);
-    // Neither NaN nor infinities can be drawn; the table shows them.
-    if (isFinite(n)) values[Math.round((t - b.start) / b.step)] = n;
-  }
+  for (const [t, v] of samples) values[Math.round((t - b.start) / b.step)] = number(v);
   return values;
+}
+
+/** drawable leaves out what no line can show; the legend says it. */
+export function drawable(values: (number | null)[]): (number | null)[] {
+  return values.map((v) => (v !== null && isFinite(v) ? v : null));
 }
 
 /** resolved is a colour of style.css as the canvas needs it. */
@@ -94,7 +95,7 @@ export function Graph({ lines, bounds, letters, onZoom }: Props) {
         {},
         ...lines.map((line, i) => ({
           label: selector(line.labels), stroke: colourOf(i), width: 1.5, spanGaps: false,
-          points: { show: lonely(line.values), size: 4, fill: colourOf(i) },
+          points: { show: lonely(drawable(line.values)), size: 4, fill: colourOf(i) },
         })),
       ],
       hooks: {
@@ -106,7 +107,7 @@ export function Graph({ lines, bounds, letters, onZoom }: Props) {
         }],
       },
     };
-    const u = new uPlot(options, [times, ...lines.map((l) => l.values)] as uPlot.AlignedData, box);
+    const u = new uPlot(options, [times, ...lines.map((l) => drawable(l.values))] as uPlot.AlignedData, box);
     plot.current = u;
     const resize = new ResizeObserver(() => u.setSize({ width: box.clientWidth, height }));
     resize.observe(box);
