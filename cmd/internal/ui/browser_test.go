@@ -46,7 +46,17 @@ func TestThePageInABrowser(t *testing.T) {
 	require.NoError(t, os.WriteFile(users, fmt.Appendf(nil, "users:\n- {name: ann, password: %s, roles: [read], tenants: [team-a]}\n"+
 		"- {name: ops, tokens: ['sha256:%s'], roles: [admin], tenants: '*'}\n", hash, hex.EncodeToString(digest[:])), 0o600))
 
-	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits)
+	rules := filepath.Join(files, "rules.yml")
+	require.NoError(t, os.WriteFile(rules, []byte(`groups:
+- name: shop
+  interval: 5s
+  rules:
+  - {record: "job:requests:count", expr: count by (job) (http_requests_total)}
+  - {alert: ManyRequests, expr: "count(http_requests_total) > 3", labels: {severity: page}, annotations: {summary: "{{ $value }} series", runbook: "https://example.org/many"}}
+  - {alert: Ambiguous, expr: "http_requests_total * on (job) http_requests_total"}
+`), 0o600))
+
+	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits, "--rule.files="+rules)
 	open := start(ctx, t, program)
 	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring"))
 	store(ctx, t, open.URL())

@@ -155,6 +155,35 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.context().close();
 });
 
+step('Alerts and Metrics show what there is and what it means', async () => {
+  const page = await open();
+  await page.goto(base + '/alerts');
+  const firing = page.locator('section.panel', { hasText: 'ManyRequests' });
+  await firing.locator('td .state.s-firing').waitFor();
+  await firing.getByText('8 series').waitFor();
+  await firing.getByRole('link', { name: 'https://example.org/many' }).waitFor();
+  await page.getByText(/many-to-many matching not allowed|found duplicate series/).first().waitFor();
+  await page.getByRole('button', { name: 'States in the last day of ManyRequests' }).click();
+  await firing.locator('.lane .block.s-firing').first().waitFor();
+  await sound(page, 'alerts');
+  await page.getByRole('tab', { name: 'All rules' }).click();
+  await page.locator('section.panel', { hasText: 'job:requests:count' }).waitFor();
+  await page.getByLabel('Find rules').fill('severity-nobody-has');
+  await page.getByText('No rule has that').waitFor();
+  await page.goto(base + '/rules?search=requests:count');
+  await counts('the rule that is looked for', page.locator('pre.rule-query'), (n) => n === 1);
+
+  await page.goto(base + '/#/metrics');
+  await page.getByLabel('Find a metric').fill('answered whatever');
+  await page.getByRole('button', { name: /^http_requests_total counter/ }).click();
+  await counts('the newest values', page.locator('tbody tr'), (n) => n === 8);
+  await sound(page, 'metrics');
+  await page.getByRole('link', { name: /^Explore rate/ }).click();
+  await page.locator('.legend li').nth(7).waitFor();
+  assert.match(decodeURIComponent(page.url()), /q=rate\(http_requests_total\[5m\]\)/);
+  await page.context().close();
+});
+
 step('Cardinality leads from a window to a label, and to a query', async () => {
   const page = await open();
   await page.goto(base + '/#/cardinality');
@@ -211,6 +240,8 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
 const views = {
   start: ['', '.chips li'],
   graph: ['explore?q=http_requests_total&from=now-6h', '.legend li'],
+  metrics: ['metrics?metric=http_requests_total', 'tbody tr'],
+  alerts: ['alerts', '.state.s-firing'],
   cardinality: ['cardinality', '.counts li'],
   downsampling: ['downsampling', '.lane .block'],
   storage: ['storage', '.notice.ok'],

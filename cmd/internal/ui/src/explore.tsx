@@ -276,7 +276,7 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
       </ul>
       <p class="small">
         {names.data.length > shownNames ? `The first ${shownNames} by name; there are more. ` : ''}
-        Click one, or write a query. <a href={href('cardinality', tenant ? { tenant } : {})}>Cardinality</a> counts the series of each.
+        Click one, or write a query. <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a> lists all, with what they mean.
       </p>
     </div>
   );
