@@ -1,7 +1,7 @@
 // Clicks through the page in a real browser. It is told by its environment: BASE and LOCKED are the URLs of two Cassias, one with
 // data and one with --auth.file, CHROMIUM is the browser, SHOTS a folder for pictures.
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { drawn, sound, watched } from './look.mjs';
 
@@ -59,8 +59,8 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await choice.click();
   await page.keyboard.type('[1h]');
   await page.keyboard.press('Control+Enter');
-  await page.locator('.legend li').nth(1).waitFor();
-  await counts('a line a job', page.locator('.legend li'), (n) => n === 2);
+  await page.locator('.legend tbody tr').nth(1).waitFor();
+  await counts('a line a job', page.locator('.legend tbody tr'), (n) => n === 2);
   await says(page, '.legend-name', /\{job="(api|web)"\}/);
   await eventually('the line is drawn', async () => (await drawn(page, first)) > 200);
   await says(page, '.badge', /^(raw|5m|1h).* 2 series/s);
@@ -69,6 +69,28 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   const plot = await page.locator('.u-over').boundingBox();
   await page.mouse.move(plot.x + plot.width / 2, plot.y + plot.height / 2);
   await says(page, '.plot-time', /^\d{4}-/); // The cursor's.
+  await page.mouse.move(0, 0);
+  await page.locator('.plot').focus();
+  await page.keyboard.press('End');
+  const newest = await page.locator('.legend-value').first().innerText();
+  await says(page, '.hover-value', new RegExp(`^${newest.replace(/[.+]/g, '\\$&')}$`));
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowLeft');
+  await page.locator('.hover code').waitFor();
+  await sound(page, 'a value at the cursor');
+  await shot(page, 'explore-hover');
+  await page.getByRole('button', { name: 'Mean' }).click();
+  await page.locator('th[aria-sort=descending]', { hasText: 'Mean' }).waitFor();
+  await page.getByRole('button', { name: 'Stack' }).click();
+  await page.getByRole('button', { name: 'Log axis' }).click();
+  await eventually('the address says both', () => /stack=1&log=1/.test(page.url()));
+  await sound(page, 'a stack on a logarithmic axis');
+  await page.getByRole('button', { name: 'Log axis' }).click();
+  await page.getByRole('button', { name: 'Stack' }).click();
+  await page.getByRole('button', { name: 'Zoom out' }).click();
+  await eventually('there is more to see', () => /from=20\d\d-/.test(decodeURIComponent(page.url())));
+  await page.goBack();
+  await page.locator('.legend tbody tr').nth(1).waitFor();
 
   const shared = page.url();
   assert.match(shared, /q=sum\+by/);
@@ -82,7 +104,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
 
   const other = await open();
   await other.goto(shared);
-  await other.locator('.legend li').nth(1).waitFor();
+  await other.locator('.legend tbody tr').nth(1).waitFor();
   await eventually('who is sent the address sees the same', async () => (await drawn(other, first)) > 200);
   await other.context().close();
   await page.context().close();
@@ -91,7 +113,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
 step('Explore: ranges, resolutions, several queries, tables, explanations, errors', async () => {
   const page = await open();
   await page.goto(base + '/#/explore?q=http_requests_total');
-  await page.locator('.legend li').first().waitFor();
+  await page.locator('.legend tbody tr').first().waitFor();
   await page.getByRole('button', { name: /Last 1 hour/ }).click();
   await sound(page, 'the choice of a range');
   await shot(page, 'explore-times');
@@ -103,13 +125,22 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.keyboard.type('avg(temperature_celsius)');
   await page.keyboard.press('Escape');
   await page.keyboard.press('Enter');
-  await page.locator('.legend li', { hasText: '{}' }).waitFor();
+  await page.locator('.legend tbody tr', { hasText: '{}' }).waitFor();
   await sound(page, 'two queries');
   await page.getByRole('tab', { name: 'Table' }).click();
   await page.locator('caption').nth(1).waitFor();
   await counts('eight series, and an average', page.locator('tbody tr'), (n) => n === 9);
   await sound(page, 'tables');
   await shot(page, 'explore-table');
+  await page.getByLabel('Filter the series of A').fill('host-3');
+  await counts('one of eight, and an average', page.locator('tbody tr'), (n) => n === 2);
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download CSV' }).first().click()]);
+  const rows = readFileSync(await file.path(), 'utf8').trim().split('\r\n');
+  assert.equal(rows[0], '__name__,instance,job,path,timestamp,value');
+  assert.match(rows[1], /^http_requests_total,host-3\.example\.org:9100,web,\/v1\/things\/and\/more,[\d.]+,\d+$/);
+  await page.getByLabel('Filter the series of A').fill('');
+  await page.getByRole('button', { name: 'Value' }).first().click();
+  await page.locator('th[aria-sort=descending]', { hasText: 'Value' }).waitFor();
   await page.getByRole('tab', { name: 'Explain' }).click();
   await page.locator('.part').nth(1).waitFor();
   await says(page, '.segments .res-chip', /^1h$/);
@@ -123,7 +154,7 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.keyboard.press('Escape');
   await page.keyboard.press('Control+Enter');
   await page.getByText(/parse error: expected type range vector/).waitFor();
-  await page.locator('.legend li').first().waitFor();
+  await page.locator('.legend tbody tr').first().waitFor();
   await sound(page, 'an error beside an answer', 0.2); // It stands above the graph, which makes room.
   await shot(page, 'explore-error');
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
@@ -179,7 +210,7 @@ step('Alerts and Metrics show what there is and what it means', async () => {
   await counts('the newest values', page.locator('tbody tr'), (n) => n === 8);
   await sound(page, 'metrics');
   await page.getByRole('link', { name: /^Explore rate/ }).click();
-  await page.locator('.legend li').nth(7).waitFor();
+  await page.locator('.legend tbody tr').nth(7).waitFor();
   assert.match(decodeURIComponent(page.url()), /q=rate\(http_requests_total\[5m\]\)/);
   await page.context().close();
 });
@@ -196,7 +227,7 @@ step('Cardinality leads from a window to a label, and to a query', async () => {
   await sound(page, 'cardinality');
   await shot(page, 'cardinality-values');
   await page.getByRole('link', { name: 'http_requests_total' }).click();
-  await page.locator('.legend li').nth(7).waitFor();
+  await page.locator('.legend tbody tr').nth(7).waitFor();
   await eventually('a line is drawn', async () => (await drawn(page, first)) > 200);
   await page.context().close();
 });
@@ -239,7 +270,7 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
 
 const views = {
   start: ['', '.chips li'],
-  graph: ['explore?q=http_requests_total&from=now-6h', '.legend li'],
+  graph: ['explore?q=http_requests_total&from=now-6h', '.legend tbody tr'],
   metrics: ['metrics?metric=http_requests_total', 'tbody tr'],
   alerts: ['alerts', '.state.s-firing'],
   cardinality: ['cardinality', '.counts li'],

@@ -12,6 +12,9 @@ export interface Asked {
   step: string;
   resolution: string;
   tab: Tab;
+  /** stack draws lines on each other, log the axis by powers of ten. */
+  stack: boolean;
+  log: boolean;
 }
 
 /** asked reads an address. */
@@ -24,6 +27,8 @@ export function asked(params: URLSearchParams): Asked {
     step: params.get('step') ?? '',
     resolution: params.get('resolution') ?? 'auto',
     tab: tab === 'table' || tab === 'explain' ? tab : 'graph',
+    stack: params.get('stack') === '1',
+    log: params.get('log') === '1',
   };
 }
 
@@ -37,5 +42,7 @@ export function address(a: Asked, tenant: string | null): URLSearchParams {
   if (a.step) params.set('step', a.step);
   if (a.resolution !== 'auto') params.set('resolution', a.resolution);
   if (a.tab !== 'graph') params.set('tab', a.tab);
+  if (a.stack) params.set('stack', '1');
+  if (a.log) params.set('log', '1');
   return params;
 }

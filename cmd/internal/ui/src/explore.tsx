@@ -13,7 +13,7 @@ import { TimePicker } from './picker';
 import { Completion } from './promclient';
 import { DataTable } from './datatable';
 import type { QueryData, Result } from './results';
-import { bounds, instant, points, type Bounds, type Range } from './time';
+import { bounds, duration, instant, points, type Bounds } from './time';
 
 // A browser draws so many lines, and a person tells so many apart.
 const maxLines = 100;
@@ -159,7 +159,7 @@ function Results(props: { results: Result[]; now: Asked; change: (part: Partial<
       </div>
       <div class={`progress ${loading ? 'on' : ''}`} />
       {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
-      {now.tab === 'graph' && <Lines results={results} zoom={(range) => change({ range })} />}
+      {now.tab === 'graph' && <Lines results={results} now={now} change={change} />}
       {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
       {now.tab === 'explain' && results.map((r, i) => <Explain key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
     </section>
@@ -195,7 +195,7 @@ function Words({ result, letter }: { result: Result; letter: string }) {
 
 const shownOf = (r: Result) => (Array.isArray(r.answer?.data.result) ? r.answer.data.result.length : 0);
 
-function Lines({ results, zoom }: { results: Result[]; zoom: (range: Range) => void }) {
+function Lines({ results, now, change }: { results: Result[]; now: Asked; change: (part: Partial<Asked>) => void }) {
   const done = results.filter((r) => r.answer && r.bounds && r.answer.data.resultType === 'matrix');
   const drawn = done[0]?.bounds;
   const last = useRef<{ key: unknown[]; lines: Line[] }>({ key: [], lines: [] });
@@ -215,7 +215,19 @@ function Lines({ results, zoom }: { results: Result[]; zoom: (range: Range) => v
     );
   }
   const iso = (t: number) => new Date(t * 1000).toISOString().slice(0, 19) + 'Z';
-  return <Graph lines={lines} bounds={drawn} letters={results.length > 1} onZoom={(from, to) => zoom({ from: iso(from), to: iso(to) })} />;
+  const width = drawn.end - drawn.start || drawn.step;
+  const show = (from: number, to: number) => change({ range: { from: iso(from), to: iso(Math.min(to, Date.now() / 1000)) } });
+  return (
+    <>
+      <div class="table-tools">
+        <button aria-pressed={now.stack} onClick={() => change({ stack: !now.stack })}>Stack</button>
+        <button aria-pressed={now.log} onClick={() => change({ log: !now.log })}>Log axis</button>
+        <button onClick={() => show(drawn.start - width / 2, drawn.end + width / 2)}>Zoom out</button>
+        <span class="small">Step {duration(drawn.step)}{now.step ? '' : ', chosen by the range'}</span>
+      </div>
+      <Graph lines={lines} bounds={drawn} letters={results.length > 1} stack={now.stack} log={now.log} onZoom={show} />
+    </>
+  );
 }
 
 function linesOf(r: Result, of: string, b: Bounds): Line[] {
