@@ -3,11 +3,13 @@ import type { Range } from './time';
 
 export const maxQueries = 10;
 
-export type Tab = 'graph' | 'table' | 'explain';
+export type Tab = 'graph' | 'table' | 'explain' | 'json';
 
 /** Asked is all of the view that its address says. */
 export interface Asked {
   queries: string[];
+  /** hidden are the places of the queries that aren't asked. */
+  hidden: number[];
   range: Range;
   step: string;
   resolution: string;
@@ -17,16 +19,20 @@ export interface Asked {
   log: boolean;
 }
 
+/** letter names a query by its place. */
+export const letter = (i: number) => String.fromCharCode(65 + i);
+
 /** asked reads an address. */
 export function asked(params: URLSearchParams): Asked {
   const queries = params.getAll('q').slice(0, maxQueries);
   const tab = params.get('tab');
   return {
     queries: queries.length ? queries : [''],
+    hidden: queries.flatMap((_, i) => (params.getAll('hide').includes(letter(i)) ? [i] : [])),
     range: { from: params.get('from') ?? 'now-1h', to: params.get('to') ?? 'now' },
     step: params.get('step') ?? '',
     resolution: params.get('resolution') ?? 'auto',
-    tab: tab === 'table' || tab === 'explain' ? tab : 'graph',
+    tab: tab === 'table' || tab === 'explain' || tab === 'json' ? tab : 'graph',
     stack: params.get('stack') === '1',
     log: params.get('log') === '1',
   };
@@ -36,7 +42,9 @@ export function asked(params: URLSearchParams): Asked {
 export function address(a: Asked, tenant: string | null): URLSearchParams {
   const params = new URLSearchParams();
   if (tenant) params.set('tenant', tenant);
-  for (const q of a.queries) if (q.trim()) params.append('q', q);
+  const full = a.queries.flatMap((q, i) => (q.trim() ? [i] : []));
+  for (const i of full) params.append('q', a.queries[i]!);
+  full.forEach((i, k) => a.hidden.includes(i) && params.append('hide', letter(k)));
   params.set('from', a.range.from);
   params.set('to', a.range.to);
   if (a.step) params.set('step', a.step);

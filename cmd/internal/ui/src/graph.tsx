@@ -144,7 +144,9 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
   const move = (idx: number | null, line: number | null) => {
     const u = plot.current;
     if (!u) return;
-    u.setCursor(idx === null ? { left: -10, top: -10 } : { left: u.valToPos(times[idx]!, 'x'), top: 10 });
+    // At the line itself, for uPlot takes the one that is nearest.
+    const value = idx === null || line === null ? null : u.data[line + 1]?.[idx];
+    u.setCursor(idx === null ? { left: -10, top: -10 } : { left: u.valToPos(times[idx]!, 'x'), top: typeof value === 'number' ? u.valToPos(value, 'y') : 10 });
     setCursor(idx);
     setNear(line);
   };
