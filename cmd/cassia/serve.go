@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/remotewrite"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/cmd/internal/ui"
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/api"
@@ -246,7 +247,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: slices.Concat(routes, []server.Route{haRoute(ha), p.federate(evaluator)}, p.importRoutes(), p.page(evaluator)),
+		API: queries, Write: write, Routes: slices.Concat(routes, []server.Route{haRoute(ha), p.federate(evaluator)}, p.importRoutes(), p.page(evaluator)), NotFound: ui.NotFound,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,

@@ -21,6 +21,8 @@ type Options struct {
 	Write http.Handler
 	// Routes are further rows of the table; optional.
 	Routes []Route
+	// NotFound answers for paths that no row has; optional.
+	NotFound http.HandlerFunc
 	// Auth tells who sends requests; nil: everybody may do everything, and names the tenant.
 	Auth Authenticator
 	// ExternalURL is how browsers may know this server beside its address, and Hosts are its further names; both optional.
@@ -51,7 +53,7 @@ func NewHandler(o Options) http.Handler {
 		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.Locked || o.Auth != nil),
 		bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 	}}
-	return recovering(o.HTTP, o.Logger, crowd(maxRequests, decoded(h.mux())))
+	return recovering(o.HTTP, o.Logger, crowd(maxRequests, decoded(h.elsewhere(h.mux()))))
 }
 
 type handler struct {

@@ -87,7 +87,7 @@ func behindDoor(t *testing.T, o Options) http.Handler {
 	require.NoError(t, err)
 	none := http.NotFoundHandler()
 	return server.NewHandler(server.Options{
-		API: none, Write: none, Ready: o.Ready, Routes: Routes(o), Auth: guard, HTTP: server.NewMetrics(nil), Gatherer: prometheus.NewRegistry(),
+		API: none, Write: none, Ready: o.Ready, Routes: Routes(o), NotFound: NotFound, Auth: guard, HTTP: server.NewMetrics(nil), Gatherer: prometheus.NewRegistry(),
 	})
 }
 

@@ -46,7 +46,17 @@ func TestThePageInABrowser(t *testing.T) {
 	require.NoError(t, os.WriteFile(users, fmt.Appendf(nil, "users:\n- {name: ann, password: %s, roles: [read], tenants: [team-a]}\n"+
 		"- {name: ops, tokens: ['sha256:%s'], roles: [admin], tenants: '*'}\n", hash, hex.EncodeToString(digest[:])), 0o600))
 
-	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits)
+	rules := filepath.Join(files, "rules.yml")
+	require.NoError(t, os.WriteFile(rules, []byte(`groups:
+- name: shop
+  interval: 5s
+  rules:
+  - {record: "job:requests:count", expr: count by (job) (http_requests_total)}
+  - {alert: ManyRequests, expr: "count(http_requests_total) > 3", labels: {severity: page}, annotations: {summary: "{{ $value }} series", runbook: "https://example.org/many"}}
+  - {alert: Ambiguous, expr: "http_requests_total * on (job) http_requests_total"}
+`), 0o600))
+
+	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits, "--rule.files="+rules)
 	open := start(ctx, t, program)
 	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring"))
 	store(ctx, t, open.URL())
@@ -90,6 +100,7 @@ func store(ctx context.Context, t *testing.T, url string) {
 	require.NoError(t, promrig.Post(ctx, url+"/-/seal"))
 	ahead := now.Add(storage.MaxAhead - time.Minute) // There is something at whichever moment the page asks for.
 	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), ahead, time.Minute, true))
+	remoteWrite(ctx, t, url, "default", special(now.Add(-2*time.Hour), ahead, time.Minute))
 	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), ahead, 5*time.Minute))
 }
 
@@ -128,8 +139,26 @@ func queues(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
 	return all
 }
 
+// special are gauges that always have the values that are easily shown wrongly.
+func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) {
+	for i, v := range []float64{1795394751.29, math.SmallestNonzeroFloat64, math.MaxFloat64, math.Inf(1), math.NaN()} {
+		gauge := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "special_values"}, {Name: "i", Value: fmt.Sprint(i)}}}
+		for at := from; at.Before(to); at = at.Add(every) {
+			gauge.Samples = append(gauge.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: v})
+		}
+		all = append(all, gauge)
+	}
+	return all
+}
+
+// meanings are what the metrics mean.
+var meanings = []prompb.MetricMetadata{
+	{MetricFamilyName: "http_requests_total", Type: prompb.MetricMetadata_COUNTER, Help: "All requests that were answered, whatever the answer was, since the process began."},
+	{MetricFamilyName: "temperature_celsius", Type: prompb.MetricMetadata_GAUGE, Unit: "celsius", Help: "How warm it is."},
+}
+
 func remoteWrite(ctx context.Context, t *testing.T, url, tenant string, series []prompb.TimeSeries) {
-	raw, err := (&prompb.WriteRequest{Timeseries: series}).Marshal()
+	raw, err := (&prompb.WriteRequest{Timeseries: series, Metadata: meanings}).Marshal()
 	require.NoError(t, err)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, raw)))
 	require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -99,27 +98,4 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = w.Write(f.plain)
-}
-
-// maxPanels is how many queries of a link are taken over.
-const maxPanels = 10
-
-// graph leads links of Prometheus' own page, which its alerts have, to where the queries stand here.
-func graph(w http.ResponseWriter, r *http.Request) {
-	asked, to := r.URL.Query(), url.Values{}
-	for i := range maxPanels {
-		at := fmt.Sprintf("g%d.", i)
-		if expr := asked.Get(at + "expr"); expr != "" {
-			to.Add("q", expr)
-		}
-		if i == 0 && asked.Get(at+"tab") == "1" {
-			to.Set("tab", "table")
-		}
-		if width := asked.Get(at + "range_input"); i == 0 && width != "" {
-			to.Set("from", "now-"+width)
-		}
-	}
-	harden(w.Header())
-	w.Header().Set("Location", "./#/explore?"+to.Encode()) // Relative: a proxy may have put it under a path.
-	w.WriteHeader(http.StatusFound)
 }

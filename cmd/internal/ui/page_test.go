@@ -68,16 +68,52 @@ func TestWhatThePageNamesIsThere(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, testOptions(), "/assets/app-OTHER.js").StatusCode)
 }
 
-func TestLinksOfPrometheusLeadToExplore(t *testing.T) {
+func TestLinksOfPrometheusLeadToViews(t *testing.T) {
 	for asked, want := range map[string]string{
 		"/graph?g0.expr=up+%3D%3D+0&g0.tab=1":           "./#/explore?q=up+%3D%3D+0&tab=table",
 		"/graph?g0.expr=a&g1.expr=b&g0.range_input=30m": "./#/explore?from=now-30m&q=a&q=b",
-		"/graph": "./#/explore?",
+		"/graph": "./#/explore",
+		"/query?g0.expr=rate%28a%5B5m%5D%29&g0.show_tree=0&g0.tab=graph&g0.range_input=1h&g0.res_type=auto&g0.res_density=medium&g0.display_mode=lines&g0.show_exemplars=0": "./#/explore?from=now-1h&q=rate%28a%5B5m%5D%29",
+		"/query?g0.expr=a&g0.tab=table&g0.moment_input=2026-11-22+07%3A15%3A00":                                                                                             "./#/explore?from=2026-11-22T06%3A15%3A00Z&q=a&tab=table&to=2026-11-22T07%3A15%3A00Z",
+		"/query?g0.expr=a&g0.range_input=1d&g0.end_input=2026-11-22+07%3A15&g0.res_type=fixed&g0.res_step=15&g0.display_mode=stacked":                                       "./#/explore?from=2026-11-21T07%3A15%3A00Z&q=a&stack=1&step=15s&to=2026-11-22T07%3A15%3A00Z",
+		"/query?g0.expr=a&g0.range_input=soon&g0.end_input=then&g0.step_input=1e300":                                                                                        "./#/explore?q=a",
+		"/alerts":            "./#/alerts",
+		"/alerts?search=cpu": "./#/alerts?find=cpu",
+		"/rules":             "./#/alerts?show=rules",
 	} {
 		r := get(t, testOptions(), asked)
-		require.Equal(t, http.StatusFound, r.StatusCode)
-		require.Equal(t, want, r.Header.Get("Location"))
+		require.Equal(t, http.StatusFound, r.StatusCode, asked)
+		require.Equal(t, want, r.Header.Get("Location"), asked)
 	}
+}
+
+func TestOtherPathsGetAPageThatSaysSo(t *testing.T) {
+	o := testOptions()
+	o.Ready = func() error { return nil }
+	ask := func(method, path, accept string) *http.Response {
+		r := httptest.NewRequest(method, path, nil)
+		r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		behindDoor(t, o).ServeHTTP(w, r)
+		return w.Result()
+	}
+	const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+	for path, root := range map[string]string{"/targets": "./", "/a/b/%3Cscript%3E": "../../"} {
+		r := ask(http.MethodGet, path, browser)
+		require.Equal(t, http.StatusNotFound, r.StatusCode)
+		require.Contains(t, r.Header.Get("Content-Type"), "text/html")
+		text := body(t, r)
+		require.NotContains(t, text, "<script")
+		require.Contains(t, text, `href="`+root+`#/explore"`)
+		nonce := regexp.MustCompile(`style nonce="(\w{20,})"`).FindStringSubmatch(text)
+		require.NotNil(t, nonce)
+		require.Contains(t, r.Header.Get("Content-Security-Policy"), nonce[1])
+	}
+	plain := ask(http.MethodPost, "/v1/metrics", "*/*")
+	require.Equal(t, http.StatusNotFound, plain.StatusCode)
+	require.Equal(t, "404: nothing is at /v1/metrics\n", body(t, plain))
+	require.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPost, "/alerts", browser).StatusCode, "the path is one")
+	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/", browser).StatusCode)
 }
 
 func TestSessionOfAnybody(t *testing.T) {

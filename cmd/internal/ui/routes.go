@@ -50,10 +50,9 @@ func Routes(o Options) []server.Route {
 	row := func(name string, role server.Role, tenant bool, answer answer) server.Route {
 		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant, Handler: respond(answer)}
 	}
-	return []server.Route{
+	return append(links(), []server.Route{
 		{Path: "GET /{$}", Name: "/", Role: server.Open, Handler: http.HandlerFunc(page)},
 		{Path: "GET /assets/{name}", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveAsset)},
-		{Path: "GET /graph", Name: "/graph", Role: server.Open, Handler: http.HandlerFunc(graph)},
 		row("session", server.Read, false, a.session),
 		row("tenants", server.Read, false, a.tenants),
 		row("series", server.Read, true, a.series),
@@ -61,5 +60,5 @@ func Routes(o Options) []server.Route {
 		row("windows", server.Read, true, a.windows),
 		row("work", server.Read, true, a.work),
 		row("health", server.Admin, false, a.health),
-	}
+	}...)
 }

@@ -1,5 +1,9 @@
 // What every page of the test is looked at for: errors, requests to others, shifted layout, text that is cut or overlaps.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** watched opens a page that remembers what must not happen. allow names answers that are meant to fail. */
 export async function watched(browser, base, options) {
@@ -29,16 +33,27 @@ export async function watched(browser, base, options) {
 
 /**
  * sound checks a page as it stands now; what names it in messages. Since the last look, the layout may have shifted by mayShift
- * of the window without a key or a click half a second before: how late an answer comes is the server's affair.
+ * of the window without a key or a click half a second before: how late an answer comes is the server's affair. forAll has axe look, too,
+ * which takes seconds.
  */
-export async function sound(page, what, mayShift = 0.1) {
+export async function sound(page, what, mayShift = 0.1, forAll = false) {
   page.quiet();
   const found = await page.evaluate(inspect);
   assert.deepEqual(found.violations, [], `${what}: the content security policy`);
   assert.deepEqual(found.cut, [], `${what}: text that is cut`);
   assert.deepEqual(found.overlaps, [], `${what}: texts that overlap`);
   assert.ok(found.shift < mayShift, `${what}: the layout shifted by ${found.shift}`);
+  if (forAll) assert.deepEqual(await accessible(page), [], `${what}: what axe finds`);
   assert.ok(found.texts > 5, `${what}: there are ${found.texts} texts`);
+}
+
+/** accessible returns what axe finds, each with where. */
+async function accessible(page) {
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe);
+  return page.evaluate(async () => {
+    const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
+    return violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary}`));
+  });
 }
 
 // inspect runs in the page. It goes by what is drawn: the boxes of texts, less what scrolling parts hide.

@@ -1,7 +1,7 @@
 // Clicks through the page in a real browser. It is told by its environment: BASE and LOCKED are the URLs of two Cassias, one with
 // data and one with --auth.file, CHROMIUM is the browser, SHOTS a folder for pictures.
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { drawn, sound, watched } from './look.mjs';
 
@@ -59,8 +59,8 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   await choice.click();
   await page.keyboard.type('[1h]');
   await page.keyboard.press('Control+Enter');
-  await page.locator('.legend li').nth(1).waitFor();
-  await counts('a line a job', page.locator('.legend li'), (n) => n === 2);
+  await page.locator('.legend tbody tr').nth(1).waitFor();
+  await counts('a line a job', page.locator('.legend tbody tr'), (n) => n === 2);
   await says(page, '.legend-name', /\{job="(api|web)"\}/);
   await eventually('the line is drawn', async () => (await drawn(page, first)) > 200);
   await says(page, '.badge', /^(raw|5m|1h).* 2 series/s);
@@ -69,6 +69,28 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
   const plot = await page.locator('.u-over').boundingBox();
   await page.mouse.move(plot.x + plot.width / 2, plot.y + plot.height / 2);
   await says(page, '.plot-time', /^\d{4}-/); // The cursor's.
+  await page.mouse.move(0, 0);
+  await page.locator('.plot').focus();
+  await page.keyboard.press('End');
+  const newest = await page.locator('.legend-value').first().innerText();
+  await says(page, '.hover-value', new RegExp(`^${newest.replace(/[.+]/g, '\\$&')}$`));
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowLeft');
+  await page.locator('.hover code').waitFor();
+  await sound(page, 'a value at the cursor');
+  await shot(page, 'explore-hover');
+  await page.getByRole('button', { name: 'Mean' }).click();
+  await page.locator('th[aria-sort=descending]', { hasText: 'Mean' }).waitFor();
+  await page.getByRole('button', { name: 'Stack' }).click();
+  await page.getByRole('button', { name: 'Log axis' }).click();
+  await eventually('the address says both', () => /stack=1&log=1/.test(page.url()));
+  await sound(page, 'a stack on a logarithmic axis');
+  await page.getByRole('button', { name: 'Log axis' }).click();
+  await page.getByRole('button', { name: 'Stack' }).click();
+  await page.getByRole('button', { name: 'Zoom out' }).click();
+  await eventually('there is more to see', () => /from=20\d\d-/.test(decodeURIComponent(page.url())));
+  await page.goBack();
+  await page.locator('.legend tbody tr').nth(1).waitFor();
 
   const shared = page.url();
   assert.match(shared, /q=sum\+by/);
@@ -82,7 +104,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
 
   const other = await open();
   await other.goto(shared);
-  await other.locator('.legend li').nth(1).waitFor();
+  await other.locator('.legend tbody tr').nth(1).waitFor();
   await eventually('who is sent the address sees the same', async () => (await drawn(other, first)) > 200);
   await other.context().close();
   await page.context().close();
@@ -91,7 +113,7 @@ step('Explore: a query is typed, completed, run and drawn', async () => {
 step('Explore: ranges, resolutions, several queries, tables, explanations, errors', async () => {
   const page = await open();
   await page.goto(base + '/#/explore?q=http_requests_total');
-  await page.locator('.legend li').first().waitFor();
+  await page.locator('.legend tbody tr').first().waitFor();
   await page.getByRole('button', { name: /Last 1 hour/ }).click();
   await sound(page, 'the choice of a range');
   await shot(page, 'explore-times');
@@ -103,13 +125,44 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.keyboard.type('avg(temperature_celsius)');
   await page.keyboard.press('Escape');
   await page.keyboard.press('Enter');
-  await page.locator('.legend li', { hasText: '{}' }).waitFor();
+  await page.locator('.legend tbody tr', { hasText: '{}' }).waitFor();
   await sound(page, 'two queries');
   await page.getByRole('tab', { name: 'Table' }).click();
   await page.locator('caption').nth(1).waitFor();
   await counts('eight series, and an average', page.locator('tbody tr'), (n) => n === 9);
   await sound(page, 'tables');
   await shot(page, 'explore-table');
+  await page.getByLabel('Filter the series of A').fill('host-3');
+  await counts('one of eight, and an average', page.locator('tbody tr'), (n) => n === 2);
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download CSV' }).first().click()]);
+  const rows = readFileSync(await file.path(), 'utf8').trim().split('\r\n');
+  assert.equal(rows[0], '__name__,instance,job,path,timestamp,value');
+  assert.match(rows[1], /^http_requests_total,host-3\.example\.org:9100,web,\/v1\/things\/and\/more,[\d.]+,\d+$/);
+  await page.getByLabel('Filter the series of A').fill('');
+  await page.getByRole('button', { name: 'Value' }).first().click();
+  await page.locator('th[aria-sort=descending]', { hasText: 'Value' }).waitFor();
+  await page.getByRole('tab', { name: 'JSON' }).click();
+  await page.locator('pre.json', { hasText: '"resultType": "matrix"' }).first().waitFor();
+  await sound(page, 'JSON');
+  await page.getByRole('button', { name: 'More for query B' }).click();
+  await sound(page, 'the menu of a query');
+  await page.getByRole('button', { name: 'Move up' }).click();
+  await says(page, '.editor', /avg/);
+  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'Hide' }).click();
+  await counts('one answer', page.locator('pre.json'), (n) => n === 1);
+  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'Show' , exact: true }).click();
+  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'Move down' }).click();
+  await says(page, '.editor', /http_requests_total/);
+  await page.getByRole('button', { name: 'Earlier queries' }).click();
+  await page.locator('.history code', { hasText: 'avg(temperature_celsius)' }).waitFor();
+  await page.getByRole('button', { name: 'Save: avg(temperature_celsius)' }).click();
+  await page.getByRole('button', { name: 'Save no longer: avg(temperature_celsius)' }).waitFor();
+  await sound(page, 'earlier queries');
+  await shot(page, 'explore-history');
+  await page.keyboard.press('Escape');
   await page.getByRole('tab', { name: 'Explain' }).click();
   await page.locator('.part').nth(1).waitFor();
   await says(page, '.segments .res-chip', /^1h$/);
@@ -123,11 +176,64 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.keyboard.press('Escape');
   await page.keyboard.press('Control+Enter');
   await page.getByText(/parse error: expected type range vector/).waitFor();
-  await page.locator('.legend li').first().waitFor();
+  await page.locator('.legend tbody tr').first().waitFor();
   await sound(page, 'an error beside an answer', 0.2); // It stands above the graph, which makes room.
   await shot(page, 'explore-error');
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
   await page.locator('.num', { hasText: '42' }).waitFor();
+
+  // What is read is exact, and what it means stands beside the completions.
+  const special = ['1795394751.29', '5e-324', '1.7976931348623157e+308', '-0', '+Inf', 'NaN'];
+  await page.goto(base + '/#/explore?tab=table&q=special_values or vector(0) * -1');
+  for (const text of special) await page.locator('td.num', { hasText: text }).waitFor();
+  await page.goto(base + '/#/explore?q=special_values or vector(0) * -1');
+  for (const text of special) await page.locator('.legend-value').getByText(text, { exact: true }).waitFor();
+  await editor(page).click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('http_request');
+  await page.locator('.cm-tooltip-autocomplete li', { hasText: 'http_requests_total' }).waitFor();
+  await page.locator('.cm-completionInfo', { hasText: 'All requests that were answered' }).waitFor();
+  await eventually('the help is not clipped', () => page.evaluate(() => {
+    const box = document.querySelector('.cm-completionInfo').getBoundingClientRect();
+    const [w, h] = [box.width, box.height]; // Its corners are round.
+    return [[w / 2, 3], [w / 2, h - 3], [3, h / 2], [w - 3, h / 2]].every(([x, y]) => document.elementFromPoint(box.left + x, box.top + y)?.closest('.cm-completionInfo'));
+  }));
+  await shot(page, 'explore-help');
+  page.quiet();
+
+  page.allowed.push(/status of 404/);
+  await page.goto(base + '/targets/of/nobody');
+  await page.getByRole('link', { name: 'Explore' }).click();
+  await editor(page).waitFor();
+  await page.context().close();
+});
+
+step('Alerts and Metrics show what there is and what it means', async () => {
+  const page = await open();
+  await page.goto(base + '/alerts');
+  const firing = page.locator('section.panel', { hasText: 'ManyRequests' });
+  await firing.locator('td .state.s-firing').waitFor();
+  await firing.getByText('8 series').waitFor();
+  await firing.getByRole('link', { name: 'https://example.org/many' }).waitFor();
+  await page.getByText(/many-to-many matching not allowed|found duplicate series/).first().waitFor();
+  await page.getByRole('button', { name: 'States in the last day of ManyRequests' }).click();
+  await firing.locator('.lane .block.s-firing').first().waitFor();
+  await sound(page, 'alerts');
+  await page.getByRole('tab', { name: 'All rules' }).click();
+  await page.locator('section.panel', { hasText: 'job:requests:count' }).waitFor();
+  await page.getByLabel('Find rules').fill('severity-nobody-has');
+  await page.getByText('No rule has that').waitFor();
+  await page.goto(base + '/rules?search=requests:count');
+  await counts('the rule that is looked for', page.locator('pre.rule-query'), (n) => n === 1);
+
+  await page.goto(base + '/#/metrics');
+  await page.getByLabel('Find a metric').fill('answered whatever');
+  await page.getByRole('button', { name: /^http_requests_total counter/ }).click();
+  await counts('the newest values', page.locator('tbody tr'), (n) => n === 8);
+  await sound(page, 'metrics');
+  await page.getByRole('link', { name: /^Explore rate/ }).click();
+  await page.locator('.legend tbody tr').nth(7).waitFor();
+  assert.match(decodeURIComponent(page.url()), /q=rate\(http_requests_total\[5m\]\)/);
   await page.context().close();
 });
 
@@ -143,7 +249,7 @@ step('Cardinality leads from a window to a label, and to a query', async () => {
   await sound(page, 'cardinality');
   await shot(page, 'cardinality-values');
   await page.getByRole('link', { name: 'http_requests_total' }).click();
-  await page.locator('.legend li').nth(7).waitFor();
+  await page.locator('.legend tbody tr').nth(7).waitFor();
   await eventually('a line is drawn', async () => (await drawn(page, first)) > 200);
   await page.context().close();
 });
@@ -186,7 +292,9 @@ step('Downsampling, Storage and Tenants show what there is', async () => {
 
 const views = {
   start: ['', '.chips li'],
-  graph: ['explore?q=http_requests_total&from=now-6h', '.legend li'],
+  graph: ['explore?q=http_requests_total&from=now-6h', '.legend tbody tr'],
+  metrics: ['metrics?metric=http_requests_total', 'tbody tr'],
+  alerts: ['alerts', '.state.s-firing'],
   cardinality: ['cardinality', '.counts li'],
   downsampling: ['downsampling', '.lane .block'],
   storage: ['storage', '.notice.ok'],
@@ -196,18 +304,19 @@ const views = {
 };
 
 step('every view in light, dark and small', async () => {
+  const [wide, small] = [{ width: 1440, height: 900 }, { width: 390, height: 844 }];
   for (const [kind, options] of Object.entries({
-    light: {}, dark: { colorScheme: 'dark' }, small: { viewport: { width: 360, height: 740 } }, smallDark: { viewport: { width: 360, height: 740 }, colorScheme: 'dark' },
+    light: { viewport: wide }, dark: { viewport: wide, colorScheme: 'dark' }, small: { viewport: small }, smallDark: { viewport: small, colorScheme: 'dark' },
   })) {
     for (const [name, [place, sign]] of Object.entries(views)) {
-      if ((name === 'table' || name === 'explain') && kind !== 'small' && kind !== 'dark') continue; // Colours and widths are others' too.
+      if (kind === 'small' || kind === 'dark') { if (name !== 'graph') continue; } // Colours and widths are others' too.
       const page = await open(options);
       await page.goto(`${base}/#/${place}`);
       await page.locator(sign).first().waitFor();
       if (name === 'graph') await eventually('the line is drawn', async () => (await drawn(page, first)) > 100);
       await page.waitForLoadState('networkidle');
       await shot(page, `${name}-${kind}`, kind.startsWith('small'));
-      await sound(page, `${name}, ${kind}`);
+      await sound(page, `${name}, ${kind}`, 0.1, kind === 'light' || kind === 'smallDark');
       await page.context().close();
     }
   }

@@ -1,6 +1,7 @@
 // The frame of the page: who is logged in, which tenant and which view are chosen.
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { Alerts } from './alerts';
 import { call, loggedIn, logIn, whenLoginIsNeeded, type Session } from './api';
 import { Cardinality } from './cardinality';
 import { Downsampling } from './downsampling';
@@ -8,6 +9,7 @@ import { Explore } from './explore';
 import { Caret, Logo } from './icons';
 import { go, href, usePlace, type Place } from './location';
 import { Login } from './login';
+import { Metrics } from './metrics';
 import { Failure, Notice, useLoad, useOutside } from './parts';
 import { Storage } from './storage';
 import { Tenants } from './tenants';
@@ -21,6 +23,8 @@ export interface ViewProps {
 
 const views: [string, string, (p: ViewProps) => preact.JSX.Element][] = [
   ['explore', 'Explore', Explore],
+  ['metrics', 'Metrics', Metrics],
+  ['alerts', 'Alerts', Alerts],
   ['cardinality', 'Cardinality', Cardinality],
   ['downsampling', 'Downsampling', Downsampling],
   ['storage', 'Storage', Storage],

@@ -3,16 +3,24 @@ import type { Range } from './time';
 
 export const maxQueries = 10;
 
-export type Tab = 'graph' | 'table' | 'explain';
+export type Tab = 'graph' | 'table' | 'explain' | 'json';
 
 /** Asked is all of the view that its address says. */
 export interface Asked {
   queries: string[];
+  /** hidden are the places of the queries that aren't asked. */
+  hidden: number[];
   range: Range;
   step: string;
   resolution: string;
   tab: Tab;
+  /** stack draws lines on each other, log the axis by powers of ten. */
+  stack: boolean;
+  log: boolean;
 }
+
+/** letter names a query by its place. */
+export const letter = (i: number) => String.fromCharCode(65 + i);
 
 /** asked reads an address. */
 export function asked(params: URLSearchParams): Asked {
@@ -20,10 +28,13 @@ export function asked(params: URLSearchParams): Asked {
   const tab = params.get('tab');
   return {
     queries: queries.length ? queries : [''],
+    hidden: queries.flatMap((_, i) => (params.getAll('hide').includes(letter(i)) ? [i] : [])),
     range: { from: params.get('from') ?? 'now-1h', to: params.get('to') ?? 'now' },
     step: params.get('step') ?? '',
     resolution: params.get('resolution') ?? 'auto',
-    tab: tab === 'table' || tab === 'explain' ? tab : 'graph',
+    tab: tab === 'table' || tab === 'explain' || tab === 'json' ? tab : 'graph',
+    stack: params.get('stack') === '1',
+    log: params.get('log') === '1',
   };
 }
 
@@ -31,11 +42,15 @@ export function asked(params: URLSearchParams): Asked {
 export function address(a: Asked, tenant: string | null): URLSearchParams {
   const params = new URLSearchParams();
   if (tenant) params.set('tenant', tenant);
-  for (const q of a.queries) if (q.trim()) params.append('q', q);
+  const full = a.queries.flatMap((q, i) => (q.trim() ? [i] : []));
+  for (const i of full) params.append('q', a.queries[i]!);
+  full.forEach((i, k) => a.hidden.includes(i) && params.append('hide', letter(k)));
   params.set('from', a.range.from);
   params.set('to', a.range.to);
   if (a.step) params.set('step', a.step);
   if (a.resolution !== 'auto') params.set('resolution', a.resolution);
   if (a.tab !== 'graph') params.set('tab', a.tab);
+  if (a.stack) params.set('stack', '1');
+  if (a.log) params.set('log', '1');
   return params;
 }

@@ -3,7 +3,7 @@ import { call } from './api';
 import type { ViewProps } from './app';
 import { count, plural, selector } from './format';
 import { go, href } from './location';
-import { Empty, Failure, Meter, Notice, Panel, Stat, useLoad } from './parts';
+import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, useLoad } from './parts';
 import { day } from './time';
 
 interface Churn {
@@ -26,7 +26,9 @@ interface Made {
   values: Count[];
 }
 
+// A list begins with a few, and the server tells at most so many.
 const limit = 50;
+const most = 1000;
 
 // open stands for what isn't sealed, in the place of a window's number.
 const open = 'open';
@@ -35,6 +37,8 @@ export function Cardinality({ tenant, place }: ViewProps) {
   const asked = place.params;
   const metric = asked.get('metric') ?? '';
   const label = asked.get('label') ?? '';
+  const all = asked.get('all') === '1';
+  const showAll = () => change({ all: '1' });
   const change = (part: Record<string, string>) => {
     const params = new URLSearchParams(asked);
     for (const [k, v] of Object.entries(part)) v ? params.set(k, v) : params.delete(k);
@@ -46,8 +50,8 @@ export function Cardinality({ tenant, place }: ViewProps) {
   const window = asked.get('window') ?? (churn.data ? (churn.data.unsealed || !newest ? open : String(newest)) : '');
   const sealed = window !== open;
   const made = useLoad(
-    async (signal) => !window ? undefined : call<Made>('cassia/series', { window: sealed ? window : undefined, metric: metric || undefined, label: label || undefined, limit }, { tenant, signal }).then((a) => a.data),
-    [tenant, window, metric, label],
+    async (signal) => !window ? undefined : call<Made>('cassia/series', { window: sealed ? window : undefined, metric: metric || undefined, label: label || undefined, limit: all ? most : limit }, { tenant, signal }).then((a) => a.data),
+    [tenant, window, metric, label, all],
   );
   const chosen = churn.data?.windows.find((w) => String(w.window) === window);
   const when = sealed ? (chosen ? `of ${day(chosen.start)}` : '') : 'not sealed yet';
@@ -78,17 +82,17 @@ export function Cardinality({ tenant, place }: ViewProps) {
           {made.error ? <Failure error={made.error} again={made.again} /> : null}
           <div class="columns" aria-busy={made.loading}>
             <List
-              title="Metrics by series" all={made.data?.all_metrics} list={made.data?.metrics} of={made.data?.series ?? 0}
+              title="Metrics by series" more={all ? undefined : showAll} all={made.data?.all_metrics} list={made.data?.metrics} of={made.data?.series ?? 0}
               link={(name) => href('explore', query(tenant, { __name__: name }, chosen))}
               action={metric ? undefined : ['Labels', (name) => change({ metric: name, label: '' })]}
             />
             <List
-              title="Labels by values" all={made.data?.all_labels} list={made.data?.labels} of={made.data?.labels[0]?.count ?? 0}
+              title="Labels by values" more={all ? undefined : showAll} all={made.data?.all_labels} list={made.data?.labels} of={made.data?.labels[0]?.count ?? 0}
               action={['Values', (name) => change({ label: name })]} chosen={label}
             />
             {label && (
               <List
-                title={<>Values of <code>{label}</code> by series</>} list={made.data?.values} of={made.data?.series ?? 0}
+                title={<>Values of <code>{label}</code> by series</>} more={all ? undefined : showAll} all={made.data?.labels.find((l) => l.name === label)?.count} list={made.data?.values} of={made.data?.series ?? 0}
                 link={(value) => href('explore', query(tenant, metric ? { __name__: metric, [label]: value } : { [label]: value }, chosen))}
               />
             )}
@@ -118,7 +122,7 @@ function Windows(props: { churn: Churn | undefined; chosen: string; choose: (w: 
   return (
     <Panel title="Series a window" aside="New and gone: against the window before">
       {churn?.cut && <Notice tone="info" title="Older windows are left out: there are too many series to compare." />}
-      <div class={`scroll ${churn ? '' : 'reserve'}`}>
+      <Scroll label="Series a window" class={`${churn ? '' : 'reserve'}`}>
         <table class="churn">
           <thead><tr><th>Window</th><th class="wide">Series</th><th class="num"><span class="hidden">Number</span></th><th class="num">New</th><th class="num">Gone</th></tr></thead>
           <tbody>
@@ -138,17 +142,18 @@ function Windows(props: { churn: Churn | undefined; chosen: string; choose: (w: 
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </Panel>
   );
 }
 
 function List(props: {
   title: preact.ComponentChildren; list: Count[] | undefined; all?: number | undefined; of: number;
-  link?: (name: string) => string; action?: [string, (name: string) => void] | undefined; chosen?: string;
+  link?: (name: string) => string; action?: [string, (name: string) => void] | undefined; chosen?: string; more?: (() => void) | undefined;
 }) {
   const { list, all } = props;
-  const aside = list && all && all > list.length ? `the first ${list.length} of ${count(all)}` : undefined;
+  const cut = list && all && all > list.length;
+  const aside = cut ? `the greatest ${count(list.length)} of ${count(all)}` : undefined;
   return (
     <Panel title={props.title} aside={aside}>
       {list && !list.length && <p class="small">There are none.</p>}
@@ -164,6 +169,7 @@ function List(props: {
           </li>
         ))}
       </ul>
+      {cut && props.more && <button class="link" onClick={props.more}>{all > most ? `Show the greatest ${count(most)}` : `Show all ${count(all)}`}</button>}
     </Panel>
   );
 }

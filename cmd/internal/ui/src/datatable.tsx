@@ -1,33 +1,62 @@
-// The answer of an instant query as a table.
-import { count, exact, selector } from './format';
-import { Empty } from './parts';
+// The answer of an instant query as a table that sorts, filters, and can be taken away as CSV.
+import { useState } from 'preact/hooks';
+import { csv, labelNames, shownRows, textOf, type Order } from './csv';
+import { exact, number, selector } from './format';
+import { Empty, Scroll } from './parts';
 import type { Histogram, Result } from './results';
 import { local } from './time';
 
 export function DataTable({ result, letter }: { result: Result; letter: string }) {
+  const [order, setOrder] = useState<Order>({ by: '', down: false });
+  const [text, setText] = useState('');
   const data = result.answer?.data;
   if (!data || data.resultType === 'matrix') return null;
   if (data.resultType === 'scalar' || data.resultType === 'string') {
-    return <p class="single">{letter && <b>{letter} </b>}{data.resultType === 'scalar' ? exact(Number(data.result[1])) : data.result[1]}</p>;
+    return <p class="single">{letter && <b>{letter} </b>}{data.resultType === 'scalar' ? exact(number(data.result[1])) : data.result[1]}</p>;
   }
   if (!data.result.length) return <Empty title={`${letter ? letter + ': ' : ''}No series at this time`}>An instant looks back 5 minutes. Choose another end of the range, or wrap the query in <code>last_over_time(…[1h])</code>.</Empty>;
   const at = data.result[0]!.value?.[0] ?? data.result[0]!.histogram?.[0] ?? 0;
-  return (
-    <div class="scroll">
-      <table>
-        <caption>{letter && <b>{letter} </b>}At {local(at)}</caption>
-        <thead><tr><th>Series</th><th class="num">Value</th></tr></thead>
-        <tbody>
-          {data.result.map((s, i) => (
-            <tr key={i}>
-              <td class="mono">{selector(s.metric)}</td>
-              <td class="num">{s.value ? exact(Number(s.value[1])) : s.histogram && <Buckets histogram={s.histogram[1]} />}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+  const rows = shownRows(data.result, order, text);
+  const sort = (by: 'series' | 'value') => setOrder((o) => ({ by, down: o.by === by ? !o.down : by === 'value' }));
+  const head = (by: 'series' | 'value', words: string, kind: string) => (
+    <th class={kind} aria-sort={order.by === by ? (order.down ? 'descending' : 'ascending') : 'none'}>
+      <button class="link" onClick={() => sort(by)}>{words}{order.by === by ? (order.down ? ' ↓' : ' ↑') : ''}</button>
+    </th>
   );
+  return (
+    <>
+      <div class="table-tools">
+        <input value={text} onInput={(e) => setText(e.currentTarget.value)} placeholder="Filter by labels or value" aria-label={`Filter the series${letter && ' of ' + letter}`} />
+        <span class="small">{rows.length === data.result.length ? '' : `${rows.length} of ${data.result.length}`}</span>
+        <span class="grow" />
+        <button onClick={() => download(csv(rows), `cassia-${letter || 'A'}.csv`)}>Download CSV</button>
+      </div>
+      <Scroll label="Series and values">
+        <table>
+          <caption>{letter && <b>{letter} </b>}At {local(at)}; labels: {labelNames(data.result).join(', ') || 'none'}</caption>
+          <thead><tr>{head('series', 'Series', '')}{head('value', 'Value', 'num')}</tr></thead>
+          <tbody>
+            {rows.map((s, i) => (
+              <tr key={i}>
+                <td class="mono">{selector(s.metric)}</td>
+                <td class="num">{s.histogram ? <Buckets histogram={s.histogram[1]} /> : textOf(s)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </>
+  );
+}
+
+/** download gives the browser a file. */
+export function download(text: string, name: string, kind = 'text/csv') {
+  const url = URL.createObjectURL(new Blob([text], { type: kind }));
+  const a = document.createElement('a');
+  a.href = url;
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 /** Buckets draws a histogram's distribution. */
@@ -36,7 +65,7 @@ function Buckets({ histogram }: { histogram: Histogram }) {
   const most = Math.max(...buckets.map((b) => Number(b[3])), 1);
   return (
     <div class="histogram">
-      <span>{count(Number(histogram.count))} observations, sum {exact(Number(histogram.sum))}</span>
+      <span>{exact(number(histogram.count))} observations, sum {exact(number(histogram.sum))}</span>
       <span class="buckets" aria-hidden="true">
         {buckets.map((b, i) => <i key={i} title={`${b[1]} to ${b[2]}: ${b[3]}`} style={{ height: `${Math.max(4, (100 * Number(b[3])) / most)}%` }} />)}
       </span>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call } from './api';
 import type { ViewProps } from './app';
 import { count, plural } from './format';
-import { Empty, Failure, Notice, Panel, Stat, Tabs, useLoad } from './parts';
+import { Empty, Failure, Notice, Panel, Scroll, Stat, Tabs, useLoad } from './parts';
 import { day, duration, since, utc } from './time';
 import { resolutions, useWindows, widths, type Window } from './windows';
 
@@ -71,12 +71,12 @@ export function Downsampling({ tenant }: ViewProps) {
       <Timeline windows={windows.data?.windows} cut={windows.data?.cut ?? false} />
       <Panel title="Late data" aside="Slots that were sealed again, by window">
         {late.length ? (
-          <div class="scroll">
+          <Scroll label="Slots">
             <table>
               <thead><tr><th>Window</th><th class="num">Sealed again</th><th class="num">Rollups missing</th></tr></thead>
               <tbody>{late.slice(0, 30).map((x) => <tr key={x.start}><td>{day(x.start)}</td><td class="num">{plural(x.again, 'time')}</td><td class="num">{x.unrolled ? plural(x.unrolled, 'seal') : 'none'}</td></tr>)}</tbody>
             </table>
-          </div>
+          </Scroll>
         ) : (
           <p class={`small ${windows.data ? '' : 'reserve-some'}`}>{windows.data ? 'Nothing came after its slot was sealed. If something does, exactly its buckets are computed anew, from all samples.' : '\u00a0'}</p>
         )}
@@ -177,7 +177,7 @@ function Partitions({ list }: { list: Partition[] }) {
   return (
     <details class="panel" open={bad || list.some((p) => p.waiting_slots > 0)}>
       <summary><h2>Partitions of the work</h2> <span class="small">{!list.length ? '' : list.every((p) => p.mine) ? `all ${list.length} are this process’` : `${list.filter((p) => p.mine).length} of ${list.length} are this process’`}</span></summary>
-      <div class="scroll">
+      <Scroll label="Slots">
         <table>
           <thead><tr><th>Partition</th>{list.some((p) => p.owner) && <th>Owner</th>}<th class="num">Waiting</th><th>Oldest that waits</th><th>Sealed last</th>{bad && <th>Failures</th>}</tr></thead>
           <tbody>
@@ -193,7 +193,7 @@ function Partitions({ list }: { list: Partition[] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </details>
   );
 }

@@ -35,7 +35,7 @@ const theme = EditorView.theme({
   '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground': { backgroundColor: 'var(--select)' },
   '.cm-tooltip': {
     color: 'var(--text)', backgroundColor: 'var(--panel)', border: '1px solid var(--line)', borderRadius: '8px',
-    boxShadow: 'var(--shadow)', overflow: 'hidden', maxWidth: 'calc(100vw - 1.5rem)',
+    boxShadow: 'var(--shadow)', maxWidth: 'calc(100vw - 1.5rem)',
   },
   '.cm-tooltip.cm-tooltip-autocomplete > ul': { fontFamily: 'var(--mono)', fontSize: '0.8125rem', maxHeight: '16rem', minWidth: '0', maxWidth: 'calc(100vw - 1.5rem)' },
   '.cm-tooltip.cm-tooltip-autocomplete > ul > li': { padding: '0.2rem 0.6rem' },

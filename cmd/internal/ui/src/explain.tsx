@@ -20,12 +20,12 @@ export function Explain({ result, letter }: { result: Result; letter: string }) 
       {letter && <h3>{letter} <code>{result.query}</code></h3>}
       <dl class="facts">
         <div><dt>Answered from</dt><dd>{answer.resolution || 'no stored samples'}</dd></div>
-        <div><dt>In all</dt><dd>{ms('execTotalTime')}</dd></div>
-        <div><dt>Preparing</dt><dd>{ms('queryPreparationTime')}</dd></div>
-        <div><dt>Evaluating</dt><dd>{ms('innerEvalTime')}</dd></div>
-        <div><dt>Waited</dt><dd>{ms('execQueueTime')}</dd></div>
-        <div><dt>Samples</dt><dd>{count(stats.samples?.totalQueryableSamples ?? 0)}</dd></div>
-        <div><dt>At once</dt><dd>{count(stats.samples?.peakSamples ?? 0)}</dd></div>
+        <div><dt>Time in all</dt><dd>{ms('execTotalTime')}</dd></div>
+        <div><dt>Preparing the query</dt><dd>{ms('queryPreparationTime')}</dd></div>
+        <div><dt>Computing the answer</dt><dd>{ms('innerEvalTime')}</dd></div>
+        <div><dt>Waiting for its turn</dt><dd>{ms('execQueueTime')}</dd></div>
+        <div><dt>Samples used</dt><dd>{count(stats.samples?.totalQueryableSamples ?? 0)}</dd></div>
+        <div><dt>Most samples in memory</dt><dd>{count(stats.samples?.peakSamples ?? 0)}</dd></div>
       </dl>
       {stats.parts?.length ? (
         stats.parts.map((p, i) => <PartOf key={i} part={p} />)

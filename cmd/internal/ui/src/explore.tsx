@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { call, type Answer } from './api';
 import type { ViewProps } from './app';
-import { address, asked, maxQueries, type Asked } from './asked';
+import { address, asked, letter, maxQueries, type Asked } from './asked';
 import { Editor } from './editor';
 import { Explain } from './explain';
 import { count, plural, selector } from './format';
@@ -11,15 +11,15 @@ import { go, href } from './location';
 import { Empty, Failure, Notice, Tabs, useLoad } from './parts';
 import { TimePicker } from './picker';
 import { Completion } from './promclient';
-import { DataTable } from './datatable';
+import { DataTable, download } from './datatable';
+import { History, QueryMenu } from './querytools';
+import { ran, save } from './remembered';
 import type { QueryData, Result } from './results';
-import { bounds, instant, points, type Bounds, type Range } from './time';
+import { bounds, duration, instant, points, type Bounds } from './time';
 
 // A browser draws so many lines, and a person tells so many apart.
 const maxLines = 100;
 const maxRows = 1000;
-
-const letter = (i: number) => String.fromCharCode(65 + i);
 
 export function Explore({ session, tenant, place }: ViewProps) {
   const now = useMemo(() => asked(place.params), [place]);
@@ -50,19 +50,50 @@ export function Explore({ session, tenant, place }: ViewProps) {
   };
   const run = () => {
     change({});
+    ran(session.user, drafts);
     setTurn((t) => t + 1);
   };
 
+  // swapped moves a query by one place, and who hides it with it.
+  const swapped = (i: number, k: number) => {
+    const queries = [...drafts];
+    [queries[i], queries[k]] = [queries[k]!, queries[i]!];
+    change({ queries, hidden: now.hidden.map((h) => (h === i ? k : h === k ? i : h)) });
+  };
+  const prettify = async (i: number) => {
+    setWrong('');
+    try {
+      const { data } = await call<string>('format_query', { query: drafts[i] }, { tenant, post: true });
+      replace(drafts.map((o, k) => (k === i ? data : o)));
+    } catch (err) {
+      setWrong(err instanceof Error ? err.message : String(err));
+    }
+  };
+  const without = (i: number) => ({ queries: drafts.filter((_, k) => k !== i), hidden: now.hidden.flatMap((h) => (h === i ? [] : h > i ? [h - 1] : [h])) });
+  const choices = (text: string, i: number): [string, (() => void) | undefined][] => {
+    const hidden = now.hidden.includes(i);
+    const room = drafts.length < maxQueries && text.trim();
+    return [
+      ['Prettify', text.trim() ? () => void prettify(i) : undefined],
+      ['Duplicate', room ? () => change({ queries: [...drafts, text] }) : undefined],
+      ['Move up', i > 0 ? () => swapped(i, i - 1) : undefined],
+      ['Move down', i < drafts.length - 1 ? () => swapped(i, i + 1) : undefined],
+      [hidden ? 'Show' : 'Hide', () => change({ hidden: hidden ? now.hidden.filter((h) => h !== i) : [...now.hidden, i] })],
+      ['Save in this browser', text.trim() ? () => void save(session.user, text.trim(), true) : undefined],
+    ];
+  };
+
   // What is asked: the queries of the address, not drafts.
-  const kind = now.tab === 'graph' ? 'graph' : now.tab === 'table' ? 'table' : 'explain';
-  const key = JSON.stringify([now.queries, now.range, now.step, now.resolution, kind, turn]);
+  const kind = now.tab;
+  const key = JSON.stringify([now.queries, now.range, now.step, now.resolution, now.hidden, kind, turn]);
   useEffect(() => {
     const stop = new AbortController();
     const b = bounds(now.range, points, now.step);
     setWrong(typeof b === 'string' ? b : '');
     if (typeof b === 'string') return;
-    setResults((old) => now.queries.map((query, i) => ({ ...old[i], query, loading: query.trim() !== '' })));
-    now.queries.forEach((query, i) => {
+    const asking = now.queries.map((query, i) => (now.hidden.includes(i) ? '' : query));
+    setResults((old) => asking.map((query, i) => (query.trim() ? { ...old[i], query, loading: true } : { query, loading: false })));
+    asking.forEach((query, i) => {
       if (!query.trim()) return;
       ask(query, now, b, tenant, stop.signal).then(
         (r) => put(i, r),
@@ -110,26 +141,28 @@ export function Explore({ session, tenant, place }: ViewProps) {
       {wrong && <Notice tone="error" title={wrong} />}
       <ol class="queries">
         {drafts.map((text, i) => (
-          <li class="query panel" key={i}>
+          <li class={`query panel ${now.hidden.includes(i) ? 'off' : ''}`} key={i}>
             <span class="query-letter">{letter(i)}</span>
             <Editor
               value={text} edition={edition} label={`Query ${letter(i)}`} completion={completion} onRun={run}
               onChange={(t) => setDrafts((all) => all.map((o, k) => (k === i ? t : o)))}
             />
+            <QueryMenu letter={letter(i)} choices={choices(text, i)} />
             {drafts.length > 1 && (
-              <button class="icon-button" aria-label={`Remove query ${letter(i)}`} title="Remove" onClick={() => change({ queries: drafts.filter((_, k) => k !== i) })}>✕</button>
+              <button class="icon-button" aria-label={`Remove query ${letter(i)}`} title="Remove" onClick={() => change(without(i))}>✕</button>
             )}
           </li>
         ))}
       </ol>
       <div class="under-queries">
         <button class="link" disabled={drafts.length >= maxQueries} onClick={() => setDrafts((all) => [...all, ''])}>+ Add a query</button>
+        <History user={session.user} choose={(q) => change({ queries: [...drafts.filter((d) => d.trim()), q].slice(-maxQueries), hidden: [] })} />
         <span class="hint"><kbd>Enter</kbd> runs, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line, <kbd>Ctrl</kbd>+<kbd>Space</kbd> completes</span>
       </div>
       {shown.length ? (
         <Results results={results} now={now} change={change} />
       ) : (
-        <Start session={session} tenant={tenant} choose={(q) => change({ queries: [q] })} />
+        <Start session={session} tenant={tenant} choose={(q) => change({ queries: [q], hidden: [] })} />
       )}
     </>
   );
@@ -154,15 +187,35 @@ function Results(props: { results: Result[]; now: Asked; change: (part: Partial<
   return (
     <section class="panel results" aria-busy={loading} aria-label="Results">
       <div class="results-head">
-        <Tabs label="How results are shown" tabs={[['graph', 'Graph'], ['table', 'Table'], ['explain', 'Explain']]} at={now.tab} onChange={(tab) => change({ tab })} />
+        <Tabs label="How results are shown" tabs={[['graph', 'Graph'], ['table', 'Table'], ['explain', 'Explain'], ['json', 'JSON']]} at={now.tab} onChange={(tab) => change({ tab })} />
         <div class="answered">{results.map((r, i) => <Answered key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}</div>
       </div>
       <div class={`progress ${loading ? 'on' : ''}`} />
       {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
-      {now.tab === 'graph' && <Lines results={results} zoom={(range) => change({ range })} />}
+      {now.tab === 'graph' && <Lines results={results} now={now} change={change} />}
       {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
+      {now.tab === 'json' && results.map((r, i) => r.answer && <Json key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
       {now.tab === 'explain' && results.map((r, i) => <Explain key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
     </section>
+  );
+}
+
+// A longer text makes the browser slow; the file has all of it.
+const maxText = 200_000;
+
+/** Json is the answer as the API gave it. */
+function Json({ result, letter }: { result: Result; letter: string }) {
+  const { data, warnings, infos } = result.answer!;
+  const text = JSON.stringify({ status: 'success', data, ...(warnings.length && { warnings }), ...(infos.length && { infos }) }, null, 1);
+  return (
+    <>
+      <div class="table-tools">
+        {letter && <b>{letter}</b>}
+        <span class="small grow">{text.length > maxText ? `The first ${count(maxText)} of ${count(text.length)} letters` : `${count(text.length)} letters`}</span>
+        <button onClick={() => download(text, `cassia-${letter || 'A'}.json`, 'application/json')}>Download JSON</button>
+      </div>
+      <pre class="json" tabIndex={0} role="region" aria-label={`JSON of ${letter || 'the answer'}`}>{text.slice(0, maxText)}</pre>
+    </>
   );
 }
 
@@ -195,7 +248,7 @@ function Words({ result, letter }: { result: Result; letter: string }) {
 
 const shownOf = (r: Result) => (Array.isArray(r.answer?.data.result) ? r.answer.data.result.length : 0);
 
-function Lines({ results, zoom }: { results: Result[]; zoom: (range: Range) => void }) {
+function Lines({ results, now, change }: { results: Result[]; now: Asked; change: (part: Partial<Asked>) => void }) {
   const done = results.filter((r) => r.answer && r.bounds && r.answer.data.resultType === 'matrix');
   const drawn = done[0]?.bounds;
   const last = useRef<{ key: unknown[]; lines: Line[] }>({ key: [], lines: [] });
@@ -215,7 +268,19 @@ function Lines({ results, zoom }: { results: Result[]; zoom: (range: Range) => v
     );
   }
   const iso = (t: number) => new Date(t * 1000).toISOString().slice(0, 19) + 'Z';
-  return <Graph lines={lines} bounds={drawn} letters={results.length > 1} onZoom={(from, to) => zoom({ from: iso(from), to: iso(to) })} />;
+  const width = drawn.end - drawn.start || drawn.step;
+  const show = (from: number, to: number) => change({ range: { from: iso(from), to: iso(Math.min(to, Date.now() / 1000)) } });
+  return (
+    <>
+      <div class="table-tools">
+        <button aria-pressed={now.stack} onClick={() => change({ stack: !now.stack })}>Stack</button>
+        <button aria-pressed={now.log} onClick={() => change({ log: !now.log })}>Log axis</button>
+        <button onClick={() => show(drawn.start - width / 2, drawn.end + width / 2)}>Zoom out</button>
+        <span class="small">Step {duration(drawn.step)}{now.step ? '' : ', chosen by the range'}</span>
+      </div>
+      <Graph lines={lines} bounds={drawn} letters={results.length > 1} stack={now.stack} log={now.log} onZoom={show} />
+    </>
+  );
 }
 
 function linesOf(r: Result, of: string, b: Bounds): Line[] {
@@ -239,12 +304,15 @@ function Share() {
   return <button onClick={copy} title="The page’s address says all of this">{copied ? 'Copied' : 'Copy link'}</button>;
 }
 
+// As many names as fit without scrolling.
+const shownNames = 24;
+
 /** Start is shown before anything is asked. */
 function Start(props: { session: ViewProps['session']; tenant: string; choose: (q: string) => void }) {
   const { session, tenant } = props;
   const now = Math.floor(Date.now() / 1000);
   const names = useLoad(
-    (signal) => call<string[]>('label/__name__/values', { start: now - 86400, end: now, limit: 24 }, { tenant, signal }).then((a) => a.data),
+    (signal) => call<string[]>('label/__name__/values', { start: now - 86400, end: now, limit: shownNames + 1 }, { tenant, signal }).then((a) => a.data),
     [tenant],
   );
   if (names.error) return <Failure error={names.error} again={names.again} />;
@@ -267,11 +335,14 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
     <div class="panel start">
       <h2>Metrics of the last day</h2>
       <ul class="chips">
-        {names.data.map((name) => (
+        {names.data.slice(0, shownNames).map((name) => (
           <li key={name}><button onClick={() => props.choose(selector({ __name__: name }))}>{name}</button></li>
         ))}
       </ul>
-      <p class="small">Click one, or write a query. <a href={href('cardinality', tenant ? { tenant } : {})}>Cardinality</a> lists all.</p>
+      <p class="small">
+        {names.data.length > shownNames ? `The first ${shownNames} by name; there are more. ` : ''}
+        Click one, or write a query. <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a> lists all, with what they mean.
+      </p>
     </div>
   );
 }

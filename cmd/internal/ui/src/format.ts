@@ -2,7 +2,7 @@
 
 const large: [number, string][] = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
 
-/** short writes a number for an axis or a tile. */
+/** short writes a number for an axis or a tile, with four digits of it. */
 export function short(v: number): string {
   if (!isFinite(v)) return v > 0 ? '+Inf' : v < 0 ? '-Inf' : 'NaN';
   const a = Number(Math.abs(v).toPrecision(4)); // 999.96 is 1k.
@@ -13,11 +13,16 @@ export function short(v: number): string {
 
 const trim = (v: number) => String(Number(v.toPrecision(4)));
 
-/** exact writes a number with all that matters of it to the eye. */
+/** exact writes a number with all of it: the shortest text that is read back as the same bits. */
 export function exact(v: number): string {
   if (!isFinite(v)) return short(v);
-  if (Number.isInteger(v) && Math.abs(v) < 1e15) return count(v);
-  return String(Number(v.toPrecision(7)));
+  return Object.is(v, -0) ? '-0' : String(v);
+}
+
+/** number reads a sample's value, as the API writes it and exact does. */
+export function number(text: string): number {
+  if (text === '+Inf' || text === 'Inf') return Infinity;
+  return text === '-Inf' ? -Infinity : Number(text);
 }
 
 /** count writes a whole number with its thousands apart. */

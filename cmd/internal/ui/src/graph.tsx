@@ -1,7 +1,8 @@
 // A graph of series over time, drawn by uPlot, with a legend that follows the cursor.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { exact, selector, short, type Labels } from './format';
+import { number, selector, short, type Labels } from './format';
+import { hoverText, Legend, statsOf } from './legend';
 import { local, type Bounds } from './time';
 
 /** Line is one series to draw; its values are at the steps of the bounds, null where there is none. */
@@ -20,12 +21,19 @@ export const colourOf = (i: number) => colours[i % colours.length]!;
 /** aligned puts the samples of an answer on the grid. */
 export function aligned(samples: [number, string][], b: Bounds): (number | null)[] {
   const values = new Array<number | null>(Math.round((b.end - b.start) / b.step) + 1).fill(null);
-  for (const [t, v] of samples) {
-    const n = Number(v);
-    // Neither NaN nor infinities can be drawn; the table shows them.
-    if (isFinite(n)) values[Math.round((t - b.start) / b.step)] = n;
-  }
+  for (const [t, v] of samples) values[Math.round((t - b.start) / b.step)] = number(v);
   return values;
+}
+
+/** drawable leaves out what no line can show; the legend says it. */
+export function drawable(values: (number | null)[]): (number | null)[] {
+  return values.map((v) => (v !== null && isFinite(v) ? v : null));
+}
+
+/** stacked adds up the lines, each on those before; below is where the one before ends, which counts as 0 where it has no value. */
+export function stacked(all: (number | null)[][]): (number | null)[][] {
+  const sums: number[] = [];
+  return all.map((values) => values.map((v, i) => (v === null ? null : (sums[i] = (sums[i] ?? 0) + v))));
 }
 
 /** resolved is a colour of style.css as the canvas needs it. */
@@ -43,18 +51,22 @@ interface Props {
   bounds: Bounds;
   /** letters shows which query a series answers. */
   letters: boolean;
+  /** stack draws each line on those before, log the axis by powers of ten. */
+  stack: boolean;
+  log: boolean;
   onZoom: (from: number, to: number) => void;
 }
 
 const height = 320;
 
-export function Graph({ lines, bounds, letters, onZoom }: Props) {
+export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
   const at = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   const [cursor, setCursor] = useState<number | null>(null);
   const [near, setNear] = useState<number | null>(null);
   const [only, setOnly] = useState<Set<number>>(new Set());
   const [theme, setTheme] = useState(0);
+  const stats = useMemo(() => lines.map((l) => statsOf(l.values)), [lines]);
   const zoom = useRef(onZoom);
   zoom.current = onZoom;
 
@@ -81,20 +93,25 @@ export function Graph({ lines, bounds, letters, onZoom }: Props) {
       stroke: resolved('--muted'), font: '12px system-ui, sans-serif',
       grid: { stroke: resolved('--grid'), width: 1 }, ticks: { stroke: resolved('--grid'), width: 1, size: 4 },
     };
+    const shown = lines.map((l) => drawable(l.values));
+    const data = stack ? stacked(shown) : shown;
+    // Powers of ten have no place for what isn't above 0.
+    const drawnData = log ? data.map((values) => values.map((v) => (v !== null && v > 0 ? v : null))) : data;
     const options: uPlot.Options = {
       width: box.clientWidth, height, legend: { show: false },
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
       focus: { alpha: lines.length > 1 ? 0.35 : 1 },
-      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] } },
+      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log && { y: { distr: 3 as const } }) },
       axes: [
         { ...axis, space: 70, size: 34, values: timeLabels },
-        { ...axis, size: axisWidth, gap: 6, values: (_, all) => all.map(short) },
+        { ...axis, size: axisWidth, gap: 6, values: (_, all) => all.map((v) => (v === null ? '' : short(v))) },
       ],
       series: [
         {},
         ...lines.map((line, i) => ({
           label: selector(line.labels), stroke: colourOf(i), width: 1.5, spanGaps: false,
-          points: { show: lonely(line.values), size: 4, fill: colourOf(i) },
+          points: { show: lonely(drawnData[i]!), size: 4, fill: colourOf(i) },
+          ...(stack && { fill: colourOf(i) + '30' }),
         })),
       ],
       hooks: {
@@ -106,7 +123,7 @@ export function Graph({ lines, bounds, letters, onZoom }: Props) {
         }],
       },
     };
-    const u = new uPlot(options, [times, ...lines.map((l) => l.values)] as uPlot.AlignedData, box);
+    const u = new uPlot(options, [times, ...drawnData] as uPlot.AlignedData, box);
     plot.current = u;
     const resize = new ResizeObserver(() => u.setSize({ width: box.clientWidth, height }));
     resize.observe(box);
@@ -114,7 +131,7 @@ export function Graph({ lines, bounds, letters, onZoom }: Props) {
       resize.disconnect();
       u.destroy();
     };
-  }, [lines, bounds, theme]);
+  }, [lines, bounds, theme, stack, log]);
 
   const toggle = (i: number, add: boolean) => {
     const next = new Set(add ? only : []);
@@ -124,46 +141,46 @@ export function Graph({ lines, bounds, letters, onZoom }: Props) {
     plot.current?.batch(() => lines.forEach((_, k) => plot.current!.setSeries(k + 1, { show: !next.size || next.has(k) })));
   };
 
+  const move = (idx: number | null, line: number | null) => {
+    const u = plot.current;
+    if (!u) return;
+    // At the line itself, for uPlot takes the one that is nearest.
+    const value = idx === null || line === null ? null : u.data[line + 1]?.[idx];
+    u.setCursor(idx === null ? { left: -10, top: -10 } : { left: u.valToPos(times[idx]!, 'x'), top: typeof value === 'number' ? u.valToPos(value, 'y') : 10 });
+    setCursor(idx);
+    setNear(line);
+  };
+  const keys = (e: KeyboardEvent) => {
+    const last = times.length - 1;
+    const line = Math.min(near ?? 0, lines.length - 1);
+    const to: Record<string, [number, number]> = {
+      ArrowLeft: [Math.max(0, (cursor ?? last + 1) - 1), line], ArrowRight: [Math.min(last, (cursor ?? last - 1) + 1), line], Home: [0, line], End: [last, line],
+      ArrowUp: [cursor ?? last, Math.max(0, (near ?? 1) - 1)], ArrowDown: [cursor ?? last, Math.min(lines.length - 1, (near ?? -1) + 1)],
+    };
+    const next = to[e.key];
+    if (!next || e.ctrlKey || e.metaKey || e.altKey) return;
+    e.preventDefault();
+    move(...next);
+  };
+  const tip = cursor !== null && near !== null && lines[near] && times[cursor] !== undefined && plot.current
+    ? { line: near, left: plot.current.valToPos(times[cursor]!, 'x') + plot.current.over.offsetLeft } : null;
+
   return (
     <div class="graph">
-      <div class="plot" ref={at} />
+      <div class="plot" ref={at} tabIndex={0} role="group" aria-label="Graph: arrows left and right move along the time, up and down along the series" onKeyDown={keys} onBlur={() => move(null, null)} />
+      {tip && (
+        <div class="hover" aria-live="polite" style={tip.left > (at.current?.clientWidth ?? 0) / 2 ? { right: `${(at.current?.clientWidth ?? 0) - tip.left + 12}px` } : { left: `${tip.left + 12}px` }}>
+          <span class="small">{local(times[cursor!]!)}</span>
+          <span><i class="swatch" style={{ background: colourOf(tip.line) }} /> <code>{selector(lines[tip.line]!.labels)}</code></span>
+          <b class="hover-value">{hoverText(lines[tip.line]!.values[cursor!])}</b>
+        </div>
+      )}
       <p class="plot-time">
         {cursor === null || times[cursor] === undefined ? 'Newest values. Drag over the graph to look closer.' : local(times[cursor]!)}
       </p>
-      <Legend lines={lines} cursor={cursor} near={near} only={only} letters={letters} toggle={toggle} />
+      <Legend lines={lines} stats={stats} cursor={cursor} near={near} only={only} letters={letters} toggle={toggle} />
     </div>
   );
-}
-
-function Legend(props: {
-  lines: Line[]; cursor: number | null; near: number | null; only: Set<number>; letters: boolean; toggle: (i: number, add: boolean) => void;
-}) {
-  return (
-    <ul class="legend" aria-label="Series">
-      {props.lines.map((line, i) => {
-        const value = props.cursor === null ? newest(line.values) : line.values[props.cursor];
-        const faint = props.only.size > 0 && !props.only.has(i);
-        return (
-          <li key={i}>
-            <button
-              class={`${faint ? 'faint' : ''} ${props.near === i ? 'near' : ''}`} aria-pressed={props.only.has(i)}
-              onClick={(e) => props.toggle(i, e.ctrlKey || e.metaKey || e.shiftKey)} title="Show only this; with Ctrl, this too"
-            >
-              <i class="swatch" style={{ background: colourOf(i) }} />
-              {props.letters && <b class="letter">{line.of}</b>}
-              <span class="legend-name">{selector(line.labels)}</span>
-              <span class="legend-value">{value === null || value === undefined ? '–' : exact(value)}</span>
-            </button>
-          </li>
-        );
-      })}
-    </ul>
-  );
-}
-
-function newest(values: (number | null)[]): number | null {
-  for (let i = values.length - 1; i >= 0; i--) if (values[i] !== null) return values[i]!;
-  return null;
 }
 
 /** lonely says that a line has points without neighbours, which a stroke wouldn't show. */

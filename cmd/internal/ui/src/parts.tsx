@@ -17,6 +17,11 @@ export function Panel(props: { title?: ComponentChildren; aside?: ComponentChild
   );
 }
 
+/** Scroll holds what may be wider than the window, and is moved by keys, too. */
+export function Scroll(props: { label: string; class?: string; children: ComponentChildren }) {
+  return <div class={`scroll ${props.class ?? ''}`} tabIndex={0} role="region" aria-label={props.label}>{props.children}</div>;
+}
+
 /** Stat is a tile with one number; bad marks one that somebody should look at. */
 export function Stat(props: { name: string; value: ComponentChildren; note?: ComponentChildren; bad?: boolean }) {
   return (
@@ -49,17 +54,25 @@ const advice: Record<number, string> = {
   0: 'Start Cassia again, or look at its log; this page tries again when you do.',
   403: 'Ask who keeps --auth.file for the role or the tenant that this needs.',
   404: 'This process doesn’t answer that; over Cassandra, ask one with --target=all or read.',
-  422: 'Ask for less: fewer series, a shorter range, or a longer step.',
   429: 'A limit of this tenant was reached. Wait a moment, or see the view Tenants.',
   503: 'Cassia can’t answer now. While it starts, it first reads what isn’t sealed yet; try again in some seconds.',
 };
+
+// What the server says of a query that takes too much, and of no other that can't be answered.
+const tooMuch = /needs too much|too many samples|exceeded maximum resolution/;
+
+/** adviceFor is what helps against an error; empty: what it says itself is all. */
+export function adviceFor(error: ApiError): string {
+  if (tooMuch.test(error.message)) return 'Ask for less: fewer series, a shorter range, or a longer step.';
+  return advice[error.status] ?? '';
+}
 
 /** Failure shows an error as the server told it, with what helps. */
 export function Failure(props: { error: unknown; before?: string; again?: () => void }) {
   const error = props.error instanceof ApiError ? props.error : new ApiError(-1, '', String(props.error));
   return (
     <Notice tone="error" title={(props.before ?? '') + error.message}>
-      {advice[error.status]}
+      {adviceFor(error)}
       {props.again && <button type="button" class="link" onClick={props.again}>Try again</button>}
     </Notice>
   );
@@ -68,7 +81,7 @@ export function Failure(props: { error: unknown; before?: string; again?: () => 
 export function Empty(props: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
-      <h3>{props.title}</h3>
+      <p class="empty-title">{props.title}</p>
       <div class="empty-text">{props.children}</div>
     </div>
   );

@@ -3,7 +3,7 @@ import { call } from './api';
 import type { ViewProps } from './app';
 import { bytes, plural } from './format';
 import { href } from './location';
-import { Empty, Failure, Meter, Notice, Panel, Stat, useLoad, type Tone } from './parts';
+import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, type Tone, useLoad } from './parts';
 import { about, day, since } from './time';
 import { resolutions, useWindows, widths, type Kept, type Window } from './windows';
 
@@ -21,7 +21,8 @@ export function Storage({ session, tenant }: ViewProps) {
     (signal) => (session.admin ? call<Health>('cassia/health', {}, { signal }).then((a) => a.data) : Promise.resolve(undefined)),
     [session.admin], 60_000,
   );
-  const all = windows.data?.windows ?? [];
+  // A window of which no slot is sealed has names of series only, and what is sealed is what this is about.
+  const all = (windows.data?.windows ?? []).filter((w) => w.resolution !== 'raw' || w.slots > 0);
   const known = all.every((w) => w.bytes >= 0);
   const sum = (res?: string) => all.filter((w) => !res || w.resolution === res).reduce((n, w) => n + Math.max(0, w.bytes), 0);
   const h = health.data;
@@ -86,7 +87,7 @@ function Next({ list }: { list: Window[] | undefined }) {
   return (
     <Panel title="What goes next" aside="Hidden when its retention is over; the space comes back 7 days later">
       {going.length ? (
-        <div class="scroll">
+        <Scroll label="Windows that go next">
           <table>
             <thead><tr><th>Resolution</th><th>Window</th><th class="num">Size</th><th>Hidden</th><th>Space back</th></tr></thead>
             <tbody>
@@ -101,7 +102,7 @@ function Next({ list }: { list: Window[] | undefined }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       ) : (
         <p class={`small ${list ? '' : 'reserve'}`}>{list ? 'Nothing: all of it is kept for ever.' : '\u00a0'}</p>
       )}

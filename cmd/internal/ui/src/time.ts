@@ -82,11 +82,23 @@ export const quickRanges: [string, string][] = [
   ['now-90d', '90 days'], ['now-1y', '1 year'], ['now-2y', '2 years'],
 ];
 
+/** inWords writes a duration with the names of its units: 1 hour 30 minutes. */
+function inWords(value: number): string {
+  const names: Record<string, string> = { ms: 'millisecond', d: 'day', h: 'hour', m: 'minute', s: 'second' };
+  return [...duration(value).matchAll(/(\d+)(ms|[dhms])/g)].map(([, n, unit]) => `${n} ${names[unit!]}${n === '1' ? '' : 's'}`).join(' ');
+}
+
 /** rangeText says a range in words. */
 export function rangeText(r: Range): string {
   const quick = quickRanges.find(([from]) => from === r.from);
   if (quick && r.to === 'now') return 'Last ' + quick[1];
-  const show = (t: string) => (/^now/.test(t) ? t : local(instant(t, 0)).replace(/:00$/, ''));
+  const ago = /^now-(.+)$/.exec(r.from);
+  if (ago && r.to === 'now' && seconds(ago[1]!) > 0) return 'Last ' + inWords(seconds(ago[1]!));
+  const show = (t: string) => {
+    const past = /^now-(.+)$/.exec(t);
+    if (past && seconds(past[1]!) > 0) return inWords(seconds(past[1]!)) + ' ago';
+    return t === 'now' ? t : local(instant(t, 0)).replace(/:00$/, '') || t;
+  };
   return `${show(r.from)} – ${show(r.to)}`;
 }
 

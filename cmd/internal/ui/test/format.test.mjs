@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { bytes, count, exact, plural, selector, short } from '../src/format';
+import { bytes, count, exact, number, plural, selector, short } from '../src/format';
+import { floats } from './floats.mjs';
 
 const table = (f, cases) => {
   for (const [from, want] of cases) assert.equal(f(from), want, `of ${from}`);
@@ -11,9 +12,18 @@ test('short writes numbers for axes', () => table(short, [
   [0.000123, '1.23e-4'], [-0.0001, '-1e-4'], [NaN, 'NaN'], [Infinity, '+Inf'], [-Infinity, '-Inf'],
 ]));
 
-test('exact keeps what matters', () => table(exact, [
-  [1234567, '1,234,567'], [0.1 + 0.2, '0.3'], [1234.56789, '1234.568'], [-5, '-5'], [1e300, '1e+300'], [-Infinity, '-Inf'],
+test('exact keeps all of a number', () => table(exact, [
+  [1795394751.29, '1795394751.29'], [0.1 + 0.2, '0.30000000000000004'], [-5, '-5'], [-0, '-0'], [5e-324, '5e-324'], [1e300, '1e+300'],
+  [Infinity, '+Inf'], [-Infinity, '-Inf'], [NaN, 'NaN'],
 ]));
+
+test('what the API writes is shown so that it is read back as the same bits', () => {
+  for (const v of floats(10_000)) {
+    const api = exact(v); // Prometheus' API writes the shortest text, too, with exponents elsewhere.
+    for (const text of [api, v.toExponential(17)]) if (isFinite(v) && v !== 0) assert.ok(Object.is(number(text), v), text);
+    assert.ok(Object.is(number(exact(number(api))), v), api);
+  }
+});
 
 test('sizes and counts', () => {
   table(bytes, [[0, '0 B'], [1023, '1023 B'], [1024, '1.0 KiB'], [1024 * 1023.9, '1.0 MiB'], [99.97 * 1024, '100 KiB'], [123 * 1024 ** 2, '123 MiB'], [3.5 * 1024 ** 4, '3.5 TiB']]);

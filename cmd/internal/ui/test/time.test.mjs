@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { aligned } from '../src/graph';
+import { aligned, drawable } from '../src/graph';
 import { about, bounds, duration, instant, local, points, quickRanges, rangeText, seconds, since } from '../src/time';
 
 const now = Date.parse('2026-11-22T07:15:30Z') / 1000;
@@ -29,7 +29,10 @@ test('instants are read as people write them', () => {
 
 test('ranges are said in words', () => {
   assert.equal(rangeText({ from: 'now-6h', to: 'now' }), 'Last 6 hours');
-  assert.equal(rangeText({ from: 'now-6h', to: 'now-1h' }), 'now-6h – now-1h');
+  assert.equal(rangeText({ from: 'now-6h', to: 'now-1h' }), '6 hours ago – 1 hour ago');
+  assert.equal(rangeText({ from: 'now-30m', to: 'now' }), 'Last 30 minutes');
+  assert.equal(rangeText({ from: 'now-1h30m', to: 'now' }), 'Last 1 hour 30 minutes');
+  assert.equal(rangeText({ from: 'now-90s', to: 'now-30s' }), '1 minute 30 seconds ago – 30 seconds ago');
   assert.equal(rangeText({ from: '2026-11-22T00:00:00Z', to: 'now' }), '2026-11-22 05:30 – now');
   for (const [from] of quickRanges) assert.ok(instant(from, now) < now, from);
 });
@@ -48,6 +51,7 @@ test('bounds lie on a grid where rollups answer exactly', () => {
 
 test('samples are put on the grid of a graph', () => {
   const b = { start: 100, end: 140, step: 10 };
-  assert.deepEqual(aligned([[110, '1'], [120, 'NaN'], [130, '+Inf'], [140, '-2.5']], b), [null, 1, null, null, -2.5]);
+  assert.deepEqual(aligned([[110, '1'], [120, 'NaN'], [130, '+Inf'], [140, '-2.5']], b), [null, 1, NaN, Infinity, -2.5]);
+  assert.deepEqual(drawable([null, 1, NaN, Infinity, -2.5]), [null, 1, null, null, -2.5]);
   assert.deepEqual(aligned([], { start: 100, end: 100, step: 10 }), [null]);
 });

@@ -1,0 +1,37 @@
+package server
+
+import "net/http"
+
+// elsewhere leads requests of which no row of the table knows the path to NotFound. Those whose method is the wrong one are
+// told so by the table, as ever: a row for all other paths would take them, too.
+func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
+	if h.NotFound == nil {
+		return mux
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if known, pattern := mux.Handler(r); pattern == "" {
+			told := verdict{header: http.Header{}, code: http.StatusOK}
+			known.ServeHTTP(&told, r) // It looks at nothing but the method, and writes a line.
+			if told.code == http.StatusNotFound {
+				h.NotFound(w, r)
+				return
+			}
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// verdict keeps the status of an answer, and drops the rest.
+type verdict struct {
+	header http.Header
+	code   int
+}
+
+// Header implements http.ResponseWriter.
+func (v *verdict) Header() http.Header { return v.header }
+
+// Write implements http.ResponseWriter.
+func (v *verdict) Write(p []byte) (int, error) { return len(p), nil }
+
+// WriteHeader implements http.ResponseWriter.
+func (v *verdict) WriteHeader(code int) { v.code = code }

@@ -1,0 +1,116 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/cassia-db/cassia/cmd/internal/server"
+)
+
+// maxPanels is how many queries of a link are taken over.
+const maxPanels = 10
+
+// links lead the addresses of Prometheus' own pages, which its alerts, dashboards and people have, to the views that show the same.
+func links() []server.Route {
+	row := func(path string, h http.HandlerFunc) server.Route {
+		return server.Route{Path: "GET " + path, Name: path, Role: server.Open, Handler: h}
+	}
+	return []server.Route{
+		row("/graph", graph), // Prometheus 2, and what alerts link to.
+		row("/query", graph), // Prometheus 3.
+		row("/alerts", func(w http.ResponseWriter, r *http.Request) { lead(w, "alerts", found(r, url.Values{})) }),
+		row("/rules", func(w http.ResponseWriter, r *http.Request) {
+			lead(w, "alerts", found(r, url.Values{"show": {"rules"}}))
+		}),
+	}
+}
+
+// lead leads to a view. The way is relative: a proxy may have put the page under a path.
+func lead(w http.ResponseWriter, view string, params url.Values) {
+	harden(w.Header())
+	to := "./#/" + view
+	if len(params) > 0 {
+		to += "?" + params.Encode()
+	}
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusFound)
+}
+
+// found takes over what is looked for.
+func found(r *http.Request, to url.Values) url.Values {
+	if text := r.URL.Query().Get("search"); text != "" {
+		to.Set("find", text)
+	}
+	return to
+}
+
+// graph takes over the queries, and of the first one how it is shown.
+func graph(w http.ResponseWriter, r *http.Request) {
+	asked, to := r.URL.Query(), url.Values{}
+	for i := range maxPanels {
+		if expr := asked.Get(fmt.Sprintf("g%d.expr", i)); expr != "" {
+			to.Add("q", expr)
+		}
+	}
+	panel := func(name string) string { return asked.Get("g0." + name) }
+	switch panel("tab") {
+	case "1", "table":
+		to.Set("tab", "table")
+	case "explain":
+		to.Set("tab", "explain")
+	}
+	if panel("stacked") == "1" || panel("display_mode") == "stacked" {
+		to.Set("stack", "1")
+	}
+	if step, err := strconv.ParseFloat(firstOf(panel("step_input"), panel("res_step")), 64); err == nil && step >= 1 && step <= maxStep {
+		to.Set("step", strconv.Itoa(int(step))+"s")
+	}
+	rangeOf(to, panel("range_input"), firstOf(panel("end_input"), panel("moment_input")))
+	lead(w, "explore", to)
+}
+
+// maxStep is the longest step that is taken over, seconds.
+const maxStep = 366 * 24 * 3600
+
+// rangeOf sets the range that is so long and ends then; both may be empty. Times are UTC, as Prometheus writes them.
+func rangeOf(to url.Values, width, end string) {
+	long, err := model.ParseDuration(width)
+	if err != nil || long <= 0 {
+		width, long = "", 0
+	}
+	at, err := momentOf(end)
+	switch {
+	case err != nil && width != "":
+		to.Set("from", "now-"+strings.ReplaceAll(width, " ", ""))
+	case err == nil:
+		if long == 0 {
+			long = model.Duration(time.Hour)
+		}
+		to.Set("from", at.Add(-time.Duration(long)).Format(time.RFC3339))
+		to.Set("to", at.Format(time.RFC3339))
+	}
+}
+
+func momentOf(text string) (at time.Time, err error) {
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if at, err = time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return at, err
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

@@ -1,0 +1,141 @@
+// Alerts & rules: what fires and since when, what is recorded, and what fails.
+import { useState } from 'preact/hooks';
+import { call } from './api';
+import type { ViewProps } from './app';
+import { count, exact, number, plural, selector, type Labels } from './format';
+import { go, href } from './location';
+import { Empty, Failure, Notice, Panel, Scroll, Stat, Tabs, useLoad } from './parts';
+import { found, never, type Alert, type Group, type Rule, type State } from './rules';
+import type { Series } from './results';
+import { duration, local, since } from './time';
+
+export function Alerts({ tenant, place }: ViewProps) {
+  const show = place.params.get('show') === 'rules' ? 'rules' : 'alerts';
+  const [text, setText] = useState(place.params.get('find') ?? '');
+  const list = useLoad((signal) => call<{ groups: Group[] | null }>('rules', {}, { tenant, signal }).then((a) => a.data.groups ?? []), [tenant], 10_000);
+  const groups = list.data ?? [];
+  const all = found(groups, 'all', '');
+  const states = (state: State) => all.flatMap(({ rule }) => rule.alerts ?? []).filter((a) => a.state === state).length;
+  const failing = all.filter(({ rule }) => rule.health === 'err').length;
+  const shown = found(groups, show === 'alerts' ? 'alerting' : 'all', text);
+  const change = (to: 'alerts' | 'rules') => {
+    const params = new URLSearchParams(place.params);
+    to === 'rules' ? params.set('show', 'rules') : params.delete('show');
+    go('alerts', params);
+  };
+  const number = (n: number) => (list.data ? count(n) : '…');
+  return (
+    <>
+      <div class="head-line">
+        <h1>Alerts &amp; rules</h1>
+        <p>What the rules of tenant <b>{tenant}</b> find, as of their last evaluation.</p>
+      </div>
+      <div class="stats">
+        <Stat name="Firing" value={number(states('firing'))} note="alerts" bad={states('firing') > 0} />
+        <Stat name="Pending" value={number(states('pending'))} note="alerts, not long enough yet" />
+        <Stat name="Rules" value={number(all.length)} note={`in ${plural(groups.length, 'group')}`} />
+        <Stat name="Failing" value={number(failing)} note="rules, at their last evaluation" bad={failing > 0} />
+      </div>
+      {list.error ? <Failure error={list.error} again={list.again} /> : null}
+      {list.data && !all.length ? (
+        <section class="panel"><Empty title="This tenant has no rules">They stand in files as Prometheus’: start Cassia with <code>--rule.files={tenant && tenant !== 'default' ? `${tenant}=` : ''}rules/*.yml</code>.</Empty></section>
+      ) : (
+        <>
+          <div class="toolbar">
+            <Tabs label="What is listed" tabs={[['alerts', 'Alerts'], ['rules', 'All rules']]} at={show} onChange={change} />
+            <input class="find" placeholder="Find names, labels, queries" aria-label="Find rules" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+          </div>
+          {list.data && !shown.length && <section class="panel"><Empty title="No rule has that">Search for a part of a name, a label’s value, a query or a file.</Empty></section>}
+          {shown.map(({ group, rule }) => <RuleOf key={`${group.file} ${group.name} ${rule.name} ${rule.query}`} group={group} rule={rule} tenant={tenant} />)}
+        </>
+      )}
+    </>
+  );
+}
+
+function RuleOf({ group, rule, tenant }: { group: Group; rule: Rule; tenant: string }) {
+  const [history, setHistory] = useState(false);
+  const alerting = rule.type === 'alerting';
+  const alerts = rule.alerts ?? [];
+  const explore = href('explore', { ...(tenant ? { tenant } : {}), q: rule.query });
+  return (
+    <Panel
+      title={<><span class={`state s-${alerting ? rule.state : 'recording'}`}>{alerting ? rule.state : 'recording'}</span> {rule.name}</>}
+      aside={<><span>{group.name} in {group.file.split('/').at(-1)}, every {duration(group.interval)}</span><a href={explore}>Explore</a></>}
+    >
+      <pre class="rule-query">{rule.query}</pre>
+      <p class="small">
+        {never(rule.lastEvaluation) ? 'Not evaluated yet' : `Evaluated ${since(rule.lastEvaluation)}, in ${duration(rule.evaluationTime)}`}
+        {alerting && rule.duration ? `; fires after ${duration(rule.duration)}` : ''}
+        {Object.keys(rule.labels ?? {}).length > 0 && <>; adds <code>{selector(rule.labels!)}</code></>}
+      </p>
+      {rule.lastError && <Notice tone="error" title="The last evaluation failed.">{rule.lastError}</Notice>}
+      {alerts.length > 0 && (
+        <Scroll label={`Alerts of ${rule.name}`}>
+          <table>
+            <thead><tr><th>State</th><th>Labels</th><th>Annotations</th><th>Since</th><th class="num">Value</th></tr></thead>
+            <tbody>{alerts.map((a) => <AlertOf key={selector(a.labels)} alert={a} />)}</tbody>
+          </table>
+        </Scroll>
+      )}
+      {alerting && (history ? <History name={rule.name} tenant={tenant} /> : <button class="link" onClick={() => setHistory(true)} aria-label={`States in the last day of ${rule.name}`}>States in the last day</button>)}
+    </Panel>
+  );
+}
+
+function AlertOf({ alert: a }: { alert: Alert }) {
+  const { alertname: _, ...labels } = a.labels;
+  return (
+    <tr>
+      <td><span class={`state s-${a.state}`}>{a.state}</span></td>
+      <td class="mono">{selector(labels)}</td>
+      <td><Annotations of={a.annotations} /></td>
+      <td class="nowrap" title={local(Date.parse(a.activeAt) / 1000)}>{since(a.activeAt)}</td>
+      <td class="num">{exact(number(a.value))}</td>
+    </tr>
+  );
+}
+
+function Annotations({ of }: { of: Labels }) {
+  return (
+    <>
+      {Object.entries(of).map(([name, text]) => (
+        <div key={name}><span class="small">{name}: </span>{/^https?:\/\//.test(text) ? <a href={text} rel="noreferrer">{text}</a> : text}</div>
+      ))}
+    </>
+  );
+}
+
+const day = 86400;
+
+/** History draws the states of the last day, a lane for each alert's labels. */
+function History({ name, tenant }: { name: string; tenant: string }) {
+  const step = 300;
+  const seen = useLoad(async (signal) => {
+    const end = Math.floor(Date.now() / 1000);
+    const query = selector({ __name__: 'ALERTS', alertname: name });
+    const { data } = await call<{ result: Series[] }>('query_range', { query, start: end - day, end, step, limit: 50 }, { tenant, signal, post: true });
+    return { end, result: data.result };
+  }, [tenant, name]);
+  if (seen.error) return <Failure error={seen.error} again={seen.again} />;
+  if (!seen.data) return <p class="small">…</p>;
+  if (!seen.data.result.length) return <p class="small">It was not active in the last day.</p>;
+  const at = (t: number) => (100 * (t - seen.data!.end + day)) / day;
+  return (
+    <div class="timeline">
+      {seen.data.result.map((s, i) => {
+        const { __name__: _, alertname: __, alertstate: state = '', ...labels } = s.metric;
+        const times = (s.values ?? []).map(([t]) => t);
+        return (
+          <div class="lane" key={i}>
+            <div class="lane-name">{state} <code>{selector(labels)}</code></div>
+            <div class="lane-track" role="img" aria-label={`${state} at ${times.length} of ${day / step} times, last ${local(times.at(-1) ?? 0)}`}>
+              {times.map((t) => <span key={t} class={`block s-${state}`} style={{ left: `${at(t)}%`, width: `${(100 * step) / day}%` }} title={`${state} at ${local(t)}`} />)}
+            </div>
+          </div>
+        );
+      })}
+      <div class="lane axis" aria-hidden="true"><div class="lane-name" /><div class="lane-axis"><span>a day ago</span><span>now</span></div></div>
+    </div>
+  );
+}

@@ -1,0 +1,54 @@
+// Series of an instant as rows: sorted, filtered, and written as CSV.
+import { exact, number, selector } from './format';
+import type { Series } from './results';
+
+export interface Order {
+  by: '' | 'series' | 'value';
+  down: boolean;
+}
+
+/** textOf is the value of a series in a table, exactly; of a histogram, how many observations it has. */
+export function textOf(s: Series): string {
+  return s.value ? exact(number(s.value[1])) : s.histogram ? exact(number(s.histogram[1].count)) : '';
+}
+
+/** labelNames are those of all series, in order. */
+export function labelNames(all: Series[]): string[] {
+  return [...new Set(all.flatMap((s) => Object.keys(s.metric)))].sort();
+}
+
+// Of one order for all, also those that compare with nothing: NaN is the least, and -0 less than 0.
+function compare(a: number, b: number): number {
+  if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(b)) - Number(Number.isNaN(a));
+  if (a === 0 && b === 0) return Number(Object.is(b, -0)) - Number(Object.is(a, -0));
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** shownRows are the series that have every word of the text, in the order that was chosen; without one, as the answer has them. */
+export function shownRows(all: Series[], order: Order, text: string): Series[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows = all.filter((s) => {
+    const own = `${selector(s.metric)} ${textOf(s)}`.toLowerCase();
+    return words.every((w) => own.includes(w));
+  });
+  if (!order.by) return rows;
+  const sign = order.down ? -1 : 1;
+  return rows.sort((a, b) => {
+    const by = order.by === 'value' ? compare(number(textOf(a)), number(textOf(b))) : selector(a.metric) < selector(b.metric) ? -1 : 1;
+    return sign * by;
+  });
+}
+
+const quoted = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+
+// A spreadsheet takes texts that begin so for formulas, which whoever sends samples could have written. Numbers aren't texts.
+const safe = (text: string) => quoted(/^[=+\-@\t]/.test(text) ? `'${text}` : text);
+
+/** csv writes a column a label, the time in seconds, and the exact value. */
+export function csv(rows: Series[]): string {
+  const names = labelNames(rows);
+  const lines = rows.map((s) => [
+    ...names.map((n) => safe(s.metric[n] ?? '')), String(s.value?.[0] ?? s.histogram?.[0] ?? ''), quoted(textOf(s)),
+  ]);
+  return [[...names.map(safe), 'timestamp', 'value'], ...lines].map((cells) => cells.join(',') + '\r\n').join('');
+}

@@ -1,0 +1,92 @@
+// The legend of a graph: what each series is, its value at the cursor, and what it was like in the range.
+import { useState } from 'preact/hooks';
+import { exact, selector } from './format';
+import { colourOf, type Line } from './graph';
+import { Scroll } from './parts';
+
+/** Stats are what a legend tells of a line; null: there is nothing. NaN counts as the newest only. */
+export interface Stats {
+  newest: number | null;
+  least: number | null;
+  greatest: number | null;
+  mean: number | null;
+}
+
+export function statsOf(values: (number | null)[]): Stats {
+  const out: Stats = { newest: null, least: null, greatest: null, mean: null };
+  let n = 0;
+  for (const v of values) {
+    if (v === null) continue;
+    out.newest = v;
+    if (Number.isNaN(v)) continue;
+    n++;
+    if (out.least === null || v < out.least) out.least = v;
+    if (out.greatest === null || v > out.greatest) out.greatest = v;
+    // Not by the sum, which may be too large for a number.
+    out.mean = out.mean === null ? v : !isFinite(v) || !isFinite(out.mean) ? out.mean + v : out.mean + (v / n - out.mean / n);
+  }
+  return out;
+}
+
+/** hoverText is a value at the cursor. */
+export function hoverText(v: number | null | undefined): string {
+  return v === null || v === undefined ? '–' : exact(v);
+}
+
+type Column = 'value' | 'least' | 'greatest' | 'mean';
+
+interface Props {
+  lines: Line[];
+  stats: Stats[];
+  cursor: number | null;
+  near: number | null;
+  only: Set<number>;
+  letters: boolean;
+  toggle: (i: number, add: boolean) => void;
+}
+
+export function Legend(props: Props) {
+  const [order, setOrder] = useState<{ by: Column | 'name'; down: boolean } | null>(null);
+  const { lines, stats, cursor } = props;
+  const value = (i: number, c: Column) => (c !== 'value' ? stats[i]![c] : cursor === null ? stats[i]!.newest : lines[i]!.values[cursor]!);
+  const places = lines.map((_, i) => i);
+  if (order) {
+    const sign = order.down ? -1 : 1;
+    const lowest = (v: number | null) => (v === null || Number.isNaN(v) ? -Infinity : v);
+    // By the newest, not the cursor's: rows that jump about can't be read.
+    const of = (i: number) => lowest(order.by === 'value' ? stats[i]!.newest : order.by === 'name' ? null : stats[i]![order.by]);
+    const names = lines.map((l) => l.of + selector(l.labels));
+    places.sort((a, b) => sign * (order.by === 'name' ? (names[a]! < names[b]! ? -1 : 1) : of(a) === of(b) ? 0 : of(a) < of(b) ? -1 : 1));
+  }
+  const sort = (by: Column | 'name') => setOrder((o) => (o?.by === by ? { by, down: !o.down } : { by, down: by !== 'name' }));
+  const head = (by: Column | 'name', words: string) => (
+    <th key={by} class={by === 'name' ? '' : 'num'} aria-sort={order?.by === by ? (order.down ? 'descending' : 'ascending') : 'none'}>
+      <button class="link" onClick={() => sort(by)}>{words}{order?.by === by ? (order.down ? ' ↓' : ' ↑') : ''}</button>
+    </th>
+  );
+  return (
+    <Scroll label="Series" class="legend">
+      <table>
+        <thead><tr>{head('name', 'Series')}{head('value', cursor === null ? 'Newest' : 'Value')}{head('least', 'Least')}{head('greatest', 'Greatest')}{head('mean', 'Mean')}</tr></thead>
+        <tbody>
+          {places.map((i) => {
+            const faint = props.only.size > 0 && !props.only.has(i);
+            return (
+              <tr key={i} class={`${faint ? 'faint' : ''} ${props.near === i ? 'near' : ''}`}>
+                <td>
+                  <button class="legend-line" aria-pressed={props.only.has(i)} onClick={(e) => props.toggle(i, e.ctrlKey || e.metaKey || e.shiftKey)} title="Show only this; with Ctrl, this too">
+                    <i class="swatch" style={{ background: colourOf(i) }} />
+                    {props.letters && <b class="letter">{lines[i]!.of}</b>}
+                    <span class="legend-name">{selector(lines[i]!.labels)}</span>
+                  </button>
+                </td>
+                <td class="num legend-value">{hoverText(value(i, 'value'))}</td>
+                {(['least', 'greatest', 'mean'] as const).map((c) => <td key={c} class="num">{hoverText(value(i, c))}</td>)}
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}

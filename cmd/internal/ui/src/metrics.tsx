@@ -1,0 +1,104 @@
+// Metrics: which there are, what they mean, their newest values, and the query that suits each.
+import { useMemo, useState } from 'preact/hooks';
+import { call } from './api';
+import type { ViewProps } from './app';
+import { count, exact, number, plural, selector } from './format';
+import { go, href } from './location';
+import { matching, meaningOf, suiting, type Metadata } from './meaning';
+import { Empty, Failure, Panel, Scroll, useLoad } from './parts';
+import type { Series } from './results';
+import { local } from './time';
+
+// So many names are asked for, so many drawn, and so many values of one.
+const most = 20_000;
+const drawn = 200;
+const values = 20;
+
+export function Metrics({ tenant, place }: ViewProps) {
+  const [text, setText] = useState(place.params.get('find') ?? '');
+  const list = useLoad(async (signal) => {
+    const now = Math.floor(Date.now() / 1000);
+    const [names, meanings] = await Promise.all([
+      call<string[]>('label/__name__/values', { start: now - 86400, end: now, limit: most }, { tenant, signal }),
+      call<Metadata>('metadata', { limit: most }, { tenant, signal }),
+    ]);
+    return { names: names.data, meanings: meanings.data };
+  }, [tenant]);
+  const names = list.data?.names ?? [];
+  const meanings = list.data?.meanings ?? {};
+  const found = useMemo(() => matching(names, meanings, text), [list.data, text]);
+  const chosen = place.params.get('metric') ?? '';
+  const choose = (metric: string) => {
+    const params = new URLSearchParams(place.params);
+    params.set('metric', metric);
+    go('metrics', params);
+  };
+  return (
+    <>
+      <div class="head-line">
+        <h1>Metrics</h1>
+        <p>What tenant <b>{tenant}</b> stored in the last day, and what it means.</p>
+        <input class="find" placeholder="Find in names and help" aria-label="Find a metric" value={text} onInput={(e) => setText(e.currentTarget.value)} />
+      </div>
+      {list.error ? <Failure error={list.error} again={list.again} /> : null}
+      {list.data && !names.length ? (
+        <section class="panel"><Empty title="This tenant has no metrics of the last day">Send samples by remote write, or choose another tenant above.</Empty></section>
+      ) : (
+        <div class="columns">
+          <Panel title={list.data ? plural(found.length, 'metric') : 'Metrics'} aside={found.length > drawn ? `the first ${drawn} are listed: search for others` : names.length >= most ? `the first ${count(most)} by name` : undefined}>
+            <ul class={`metric-list ${list.data ? '' : 'reserve'}`}>
+              {found.slice(0, drawn).map((name) => {
+                const m = meaningOf(name, meanings);
+                return (
+                  <li key={name}>
+                    <button aria-pressed={name === chosen} onClick={() => choose(name)}>
+                      <code>{name}</code> <span class="small">{[m.type, m.unit, m.help].filter(Boolean).join(' · ')}</span>
+                    </button>
+                  </li>
+                );
+              })}
+              {list.data && !found.length && <li class="small">No name and no help has that.</li>}
+            </ul>
+          </Panel>
+          {chosen ? <Metric key={chosen} name={chosen} meanings={meanings} tenant={tenant} /> : <Panel><Empty title="Choose a metric">Its newest values and the query that suits it are shown here.</Empty></Panel>}
+        </div>
+      )}
+    </>
+  );
+}
+
+function Metric({ name, meanings, tenant }: { name: string; meanings: Metadata; tenant: string }) {
+  const m = meaningOf(name, meanings);
+  const query = suiting(name, m.type);
+  const plain = selector({ __name__: name });
+  const keep: Record<string, string> = tenant ? { tenant } : {};
+  const newest = useLoad(
+    (signal) => call<{ result: Series[] }>('query', { query: plain, limit: values + 1 }, { tenant, signal, post: true }).then((a) => a.data.result),
+    [tenant, name], 15_000,
+  );
+  const list = newest.data ?? [];
+  return (
+    <Panel title={<code>{name}</code>} aside={<><a href={href('explore', { ...keep, q: query })}>Explore {query === plain ? 'it' : <code>{query}</code>}</a>{query !== plain && <a href={href('explore', { ...keep, q: plain })}>as stored</a>}</>}>
+      <dl class="facts">
+        <div><dt>Type</dt><dd>{m.type || 'not known'}</dd></div>
+        <div><dt>Unit</dt><dd>{m.unit || 'not told'}</dd></div>
+      </dl>
+      <p class="metric-help">{m.help || 'No help was sent with it.'}</p>
+      {newest.error ? <Failure error={newest.error} again={newest.again} /> : null}
+      {newest.data && !list.length && <p class="small">It has no sample of the last five minutes.</p>}
+      {list.length > 0 && (
+        <Scroll label={`Newest values of ${name}`}>
+          <table>
+            <caption>Newest values{list.length > values ? `, of the first ${values} series` : ''}, at {local(list[0]!.value?.[0] ?? list[0]!.histogram?.[0] ?? 0)}</caption>
+            <tbody>
+              {list.slice(0, values).map((s, i) => {
+                const { __name__: _, ...labels } = s.metric;
+                return <tr key={i}><td class="mono">{selector(labels)}</td><td class="num">{s.value ? exact(number(s.value[1])) : `${s.histogram![1].count} observations`}</td></tr>;
+              })}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+    </Panel>
+  );
+}

@@ -1,0 +1,52 @@
+// What can be done with a query beside running it, and the queries that the browser remembers.
+import { useState } from 'preact/hooks';
+import { Caret } from './icons';
+import { useOutside } from './parts';
+import { forget, remembered, save, type Remembered } from './remembered';
+
+/** QueryMenu is the menu of one query; a choice closes it. */
+export function QueryMenu({ letter, choices }: { letter: string; choices: [string, (() => void) | undefined][] }) {
+  const [open, setOpen] = useState(false);
+  const at = useOutside<HTMLDivElement>(open, () => setOpen(false));
+  return (
+    <div class="menu" ref={at}>
+      <button class="icon-button" aria-haspopup="true" aria-expanded={open} aria-label={`More for query ${letter}`} title="More" onClick={() => setOpen(!open)}>⋯</button>
+      {open && (
+        <div class="popover right">
+          <ul class="choices">
+            {choices.map(([name, act]) => act && <li key={name}><button onClick={() => { setOpen(false); act(); }}>{name}</button></li>)}
+          </ul>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** History lists what ran last and what was saved; a click takes it as the query. */
+export function History({ user, choose }: { user: string; choose: (query: string) => void }) {
+  const [list, setList] = useState<Remembered | null>(null);
+  const at = useOutside<HTMLDivElement>(list !== null, () => setList(null));
+  const rows = (queries: string[], saved: boolean) => queries.map((q) => (
+    <li key={q} class="history-line">
+      <button onClick={() => { setList(null); choose(q); }}><code>{q}</code></button>
+      <button class="icon-button" aria-label={`${saved ? 'Save no longer' : 'Save'}: ${q}`} title={saved ? 'Save no longer' : 'Save'} onClick={() => setList(save(user, q, !saved))}>{saved ? '★' : '☆'}</button>
+    </li>
+  ));
+  return (
+    <div class="menu" ref={at}>
+      <button class="link" aria-haspopup="true" aria-expanded={list !== null} onClick={() => setList(list ? null : remembered(user))}>Earlier queries <Caret /></button>
+      {list && (
+        <div class="popover history">
+          {list.saved.length > 0 && <><b class="small">Saved</b><ul class="choices">{rows(list.saved, true)}</ul></>}
+          <b class="small">Ran last</b>
+          <ul class="choices">
+            {rows(list.recent.filter((q) => !list.saved.includes(q)), false)}
+            {!list.recent.length && <li class="none">None yet</li>}
+          </ul>
+          {list.recent.length > 0 && <button class="link" onClick={() => setList(forget(user))}>Forget those that ran</button>}
+          <p class="small">This browser remembers them, and nobody else; “Copy link” shares what is shown.</p>
+        </div>
+      )}
+    </div>
+  );
+}
