@@ -341,7 +341,7 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
       </ul>
       <p class="small">
         {names.data.length > shownNames ? `The first ${shownNames} by name; there are more. ` : ''}
-        Click one, or write a query. <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a> lists all, with what they mean.
+        Click one, or write a query. <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a> searches all of them, and what they mean.
       </p>
     </div>
   );
