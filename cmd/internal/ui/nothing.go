@@ -47,6 +47,7 @@ var viewsOf = []viewOf{
 	{"explore", "Explore", "queries, graphs, tables"},
 	{"metrics", "Metrics", "which there are, and what they mean"},
 	{"alerts", "Alerts & rules", "what fires, and what fails"},
+	{"queries", "Queries", "those that run now"},
 	{"cardinality", "Cardinality", "of what the series are made"},
 	{"downsampling", "Downsampling", "what waits, and what is sealed at which resolution"},
 	{"storage", "Storage", "what is kept, and for how long"},

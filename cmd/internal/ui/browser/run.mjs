@@ -237,6 +237,46 @@ step('Alerts and Metrics show what there is and what it means', async () => {
   await page.context().close();
 });
 
+step('Queries lists what runs, and stops it; times are local or UTC; queries are prettified', async () => {
+  const page = await open({ timezoneId: 'Asia/Kolkata' });
+  // A real one would end when it likes. What the API does has tests of its own.
+  let runs = true;
+  const one = { id: 'ABC/1', tenants: ['default'], query: 'sum(rate(slow[1d]))', since: '2026-11-25T10:00:00Z', start: '2026-11-20T00:00:00Z', end: '2026-11-25T00:00:00Z', stepSeconds: 3600, origin: { address: '192.0.2.7:5', userAgent: 'Grafana/12' } };
+  await page.route('**/api/v1/status/active_queries', (r) => r.fulfill({ json: { status: 'success', data: runs ? [one] : [] } }));
+  await page.route('**/api/v1/status/active_queries/ABC%2F1', (r) => {
+    runs = r.request().method() !== 'DELETE';
+    return r.fulfill({ status: 204 });
+  });
+  await page.goto(base + '/#/queries');
+  await page.getByText('5d, every 1h').waitFor();
+  await sound(page, 'running queries', 0.1, true);
+  await shot(page, 'queries');
+  await page.getByRole('button', { name: 'Stop sum(rate(slow[1d]))' }).click();
+  await page.getByText('None runs').waitFor();
+  await page.unrouteAll();
+
+  await page.goto(base + '/#/explore?q=vector(time())&tab=table&to=2026-11-22T07:15:00Z&from=2026-11-22T06:15:00Z');
+  await says(page, 'caption', /At 2026-11-22 12:45:00/);
+  await page.getByRole('button', { name: 'Local' }).click();
+  await says(page, 'caption', /At 2026-11-22 07:15:00/);
+  await page.reload();
+  await says(page, 'caption', /At 2026-11-22 07:15:00/);
+  await page.getByRole('button', { name: 'More for query A' }).click();
+  await page.getByRole('button', { name: 'Duplicate' }).click();
+  await editor(page, 'B').click();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('sum  by(a)(  up  )');
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'More for query B' }).click();
+  await page.getByRole('button', { name: 'Prettify' }).click();
+  await eventually('it is pretty', async () => {
+    const text = await editor(page, 'B').innerText();
+    return text.trim() === 'sum by (a) (up)' || text;
+  });
+  page.quiet();
+  await page.context().close();
+});
+
 step('Cardinality leads from a window to a label, and to a query', async () => {
   const page = await open();
   await page.goto(base + '/#/cardinality');

@@ -25,8 +25,9 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** tenant is sent in X-Scope-OrgID; empty: the server chooses. */
   tenant?: string;
-  /** post sends the parameters in the body, where they may be long. */
+  /** post sends the parameters in the body, where they may be long; remove asks with DELETE. */
   post?: boolean;
+  remove?: boolean;
 }
 
 export type Params = Record<string, string | string[] | number | undefined>;
@@ -84,6 +85,7 @@ async function send(path: string, params: Params, options: CallOptions = {}): Pr
   } else if (form.size > 0) {
     url += '?' + form;
   }
+  if (options.remove) init.method = 'DELETE';
   let response: Response;
   try {
     response = await fetch(url, init);
@@ -120,6 +122,11 @@ export async function call<T>(path: string, params: Params = {}, options: CallOp
     resolution: response.headers.get('X-Cassia-Resolution') ?? '',
     milliseconds: performance.now() - begun,
   };
+}
+
+/** remove ends what a path of api/v1 stands for. */
+export async function remove(path: string, options: CallOptions = {}): Promise<void> {
+  await send('api/v1/' + path, {}, { ...options, remove: true });
 }
 
 /** Session is who asks, and what this server is: api/v1/cassia/session. */

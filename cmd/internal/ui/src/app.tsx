@@ -11,8 +11,10 @@ import { go, href, usePlace, type Place } from './location';
 import { Login } from './login';
 import { Metrics } from './metrics';
 import { Failure, Notice, useLoad, useOutside } from './parts';
+import { Queries } from './queries';
 import { Storage } from './storage';
 import { Tenants } from './tenants';
+import { inUtc, setUtc, zone } from './time';
 
 /** ViewProps are what every view is given. */
 export interface ViewProps {
@@ -25,6 +27,7 @@ const views: [string, string, (p: ViewProps) => preact.JSX.Element][] = [
   ['explore', 'Explore', Explore],
   ['metrics', 'Metrics', Metrics],
   ['alerts', 'Alerts', Alerts],
+  ['queries', 'Queries', Queries],
   ['cardinality', 'Cardinality', Cardinality],
   ['downsampling', 'Downsampling', Downsampling],
   ['storage', 'Storage', Storage],
@@ -61,16 +64,18 @@ function Page({ session, place }: { session: Session; place: Place }) {
   const right = (
     <>
       <TenantChooser session={session} tenant={tenant} choose={choose} />
+      <ZoneSwitch change={() => setZone(inUtc())} />
       <ThemeSwitch />
       {session.user && <UserMenu session={session} />}
     </>
   );
   const View = view?.[2];
+  const [utc, setZone] = useState(inUtc);
   return (
     <Frame place={place} right={right} tenant={place.params.get('tenant') ?? ''}>
       <Readiness session={session} />
       {View ? (
-        <View key={place.view + '/' + tenant} session={session} tenant={tenant} place={place} />
+        <View key={`${place.view}/${tenant}/${utc}`} session={session} tenant={tenant} place={place} />
       ) : (
         <Notice tone="info" title={`There is no view “${place.view}”.`}><a href={href('explore')}>Explore</a> is where most begin.</Notice>
       )}
@@ -152,6 +157,19 @@ function TenantChooser(props: { session: Session; tenant: string; choose: (name:
       )}
     </div>
   );
+}
+
+setUtc(localStorage.getItem('cassia.zone') === 'utc');
+
+/** ZoneSwitch chooses between the browser's zone and UTC. */
+function ZoneSwitch({ change }: { change: () => void }) {
+  const other = inUtc() ? 'local time' : 'UTC';
+  const toggle = () => {
+    setUtc(!inUtc());
+    localStorage.setItem('cassia.zone', inUtc() ? 'utc' : 'local');
+    change();
+  };
+  return <button class="zone" onClick={toggle} title={`Times are in ${zone()}. Change to ${other}`}>{inUtc() ? 'UTC' : 'Local'}</button>;
 }
 
 const themes = ['auto', 'light', 'dark'] as const;

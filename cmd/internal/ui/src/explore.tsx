@@ -159,7 +159,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
         <History user={session.user} choose={(q) => change({ queries: [...drafts.filter((d) => d.trim()), q].slice(-maxQueries), hidden: [] })} />
         <span class="hint"><kbd>Enter</kbd> runs, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line, <kbd>Ctrl</kbd>+<kbd>Space</kbd> completes</span>
       </div>
-      {shown.length ? (
+      {shown.length || (!results.length && now.queries.some((q) => q.trim())) ? (
         <Results results={results} now={now} change={change} />
       ) : (
         <Start session={session} tenant={tenant} choose={(q) => change({ queries: [q], hidden: [] })} />
@@ -259,7 +259,7 @@ function Lines({ results, now, change }: { results: Result[]; now: Asked; change
   }
   const { lines } = last.current;
   if (!drawn || !lines.length) {
-    if (!done.length) return results.some((r) => r.loading) ? <div class="plot-space" /> : null;
+    if (!done.length) return !results.length || results.some((r) => r.loading) ? <div class="plot-space" /> : null;
     const histograms = done.some((r) => r.answer!.data.resultType === 'matrix' && r.answer!.data.result.some((s) => s.histograms));
     return histograms ? (
       <Empty title="These are histograms">A line needs numbers: try <code>histogram_quantile(0.99, …)</code>, <code>histogram_count(…)</code> or <code>histogram_avg(…)</code>.</Empty>
@@ -341,7 +341,7 @@ function Start(props: { session: ViewProps['session']; tenant: string; choose: (
       </ul>
       <p class="small">
         {names.data.length > shownNames ? `The first ${shownNames} by name; there are more. ` : ''}
-        Click one, or write a query. <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a> lists all, with what they mean.
+        Click one, or write a query. <a href={href('metrics', tenant ? { tenant } : {})}>Metrics</a> searches all of them, and what they mean.
       </p>
     </div>
   );

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { number, selector, short, type Labels } from './format';
 import { hoverText, Legend, statsOf } from './legend';
-import { local, type Bounds } from './time';
+import { inUtc, local, type Bounds } from './time';
 
 /** Line is one series to draw; its values are at the steps of the bounds, null where there is none. */
 export interface Line {
@@ -99,6 +99,7 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
     const drawnData = log ? data.map((values) => values.map((v) => (v !== null && v > 0 ? v : null))) : data;
     const options: uPlot.Options = {
       width: box.clientWidth, height, legend: { show: false },
+      tzDate: (at) => (inUtc() ? uPlot.tzDate(new Date(at * 1000), 'Etc/UTC') : new Date(at * 1000)),
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
       focus: { alpha: lines.length > 1 ? 0.35 : 1 },
       scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log && { y: { distr: 3 as const } }) },

@@ -45,7 +45,7 @@ export function TimePicker({ range, onChange }: { range: Range; onChange: (r: Ra
           <form onSubmit={(e) => { e.preventDefault(); if (typeof checked !== 'string') choose(own); }}>
             <label>From <input value={from} onInput={(e) => setFrom(e.currentTarget.value)} spellcheck={false} /></label>
             <label>To <input value={to} onInput={(e) => setTo(e.currentTarget.value)} spellcheck={false} /></label>
-            <p class="small">{typeof checked === 'string' ? checked : `now-6h, 2026-11-22 07:15, or seconds. Zone: ${zone}`}</p>
+            <p class="small">{typeof checked === 'string' ? checked : `now-6h, 2026-11-22 07:15, or seconds. Zone: ${zone()}`}</p>
             <button class="primary" disabled={typeof checked === 'string'}>Show</button>
           </form>
         </div>

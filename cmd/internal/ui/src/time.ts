@@ -23,7 +23,18 @@ export function duration(value: number): string {
   return parts.join('');
 }
 
-/** instant parses a time into seconds since 1970; NaN: it is none. Without a zone it is local. */
+// utcZone says that times are read and written in UTC instead of the browser's zone.
+let utcZone = false;
+
+/** inUtc says whether times are in UTC. */
+export const inUtc = () => utcZone;
+
+/** setUtc chooses it. */
+export function setUtc(utc: boolean): void {
+  utcZone = utc;
+}
+
+/** instant parses a time into seconds since 1970; NaN: it is none. Without a zone it is local, or UTC where that is chosen. */
 export function instant(text: string, now: number): number {
   const t = text.trim();
   if (t === 'now') return now;
@@ -32,15 +43,18 @@ export function instant(text: string, now: number): number {
   if (/^\d{9,11}(\.\d+)?$/.test(t)) return Number(t);
   if (!/^\d{4}-\d{2}-\d{2}/.test(t)) return NaN;
   const dateOnly = /^\d{4}-\d{2}-\d{2}$/.test(t);
-  return Date.parse(dateOnly ? t + 'T00:00' : t.replace(' ', 'T')) / 1000;
+  const full = dateOnly ? t + 'T00:00' : t.replace(' ', 'T');
+  const zoned = /(Z|[+-]\d{2}:?\d{2})$/.test(full.slice(10));
+  return Date.parse(utcZone && !zoned ? full + 'Z' : full) / 1000;
 }
 
 const two = (n: number) => String(n).padStart(2, '0');
 
-/** local writes a time in the browser's zone. */
+/** local writes a time in the browser's zone, or in UTC where that is chosen. */
 export function local(at: number): string {
   const d = new Date(at * 1000);
   if (isNaN(d.getTime())) return '';
+  if (utcZone) return d.toISOString().slice(0, 19).replace('T', ' ');
   const date = `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
   return `${date} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
@@ -68,7 +82,10 @@ export function since(at: string, now = Date.now()): string {
   return s >= 0 ? `${about(s)} ago` : `in ${about(-s)}`;
 }
 
-export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'local time';
+const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'local time';
+
+/** zone is the name of the one in which times are. */
+export const zone = () => (utcZone ? 'UTC' : browserZone);
 
 /** Range is what the picker holds: texts that instant understands. */
 export interface Range {

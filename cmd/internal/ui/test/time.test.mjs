@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { aligned, drawable } from '../src/graph';
-import { about, bounds, duration, instant, local, points, quickRanges, rangeText, seconds, since } from '../src/time';
+import { about, bounds, duration, instant, local, points, quickRanges, rangeText, seconds, setUtc, since, zone } from '../src/time';
 
 const now = Date.parse('2026-11-22T07:15:30Z') / 1000;
 
@@ -25,6 +25,20 @@ test('instants are read as people write them', () => {
   assert.equal(local(now), '2026-11-22 12:45:30');
   assert.equal(local(NaN), '');
   assert.equal(instant(local(now), 0), now, 'what is written can be read');
+});
+
+test('times are read and written in UTC where that is chosen', () => {
+  setUtc(true);
+  try {
+    assert.equal(zone(), 'UTC');
+    assert.equal(local(now), '2026-11-22 07:15:30');
+    assert.equal(instant(local(now), 0), now);
+    assert.equal(instant('2026-11-22', 0), Date.parse('2026-11-22T00:00:00Z') / 1000);
+    assert.equal(instant('2026-11-22T12:45:30+05:30', 0), now);
+    assert.equal(instant('2026-11-22T07:15:30Z', 0), now);
+  } finally {
+    setUtc(false);
+  }
 });
 
 test('ranges are said in words', () => {
