@@ -77,6 +77,9 @@ func (e *readElsewhere) Scan(ctx context.Context, r engine.Range) iter.Seq2[engi
 	}
 }
 
+// Version implements engine.Versioned: who reads what another engine writes has none.
+func (e *readElsewhere) Version(*engine.Table, engine.Key) (uint64, bool) { return 0, false }
+
 // Close leaves the last of those that read to answer, closed as it is.
 func (e *readElsewhere) Close() (err error) {
 	e.mu.Lock()
