@@ -26,10 +26,11 @@ type rollupReader struct {
 	raw  *rawReader
 
 	bucketExpander
-	pieces       rollup.Buckets // buckets, cut by edges
-	whole        rollup.Buckets // those of a series with all columns
-	wholeBuffers storage.BucketBuffers
-	answers      answers
+	pieces     rollup.Buckets  // buckets, cut by edges
+	whole      *rollup.Buckets // those of a series with all columns
+	own        rollup.Buckets  // these, where they are read apart
+	ownBuffers storage.BucketBuffers
+	answers    answers
 	// aside are values from samples, made those from samples that are made of buckets.
 	aside, made values
 
@@ -157,24 +158,34 @@ func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
 // make computes a series' values at n steps from samples that are made of all its buckets.
 func (r *rollupReader) make(series labels.Labels, n int) error {
 	r.made.reset(n)
-	r.whole.Reset()
-	s, err := r.leg.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.leg.openWhole(r.ctx, r.store, r.warn, nil) })
-	if err != nil || s == nil {
+	if ok, err := r.readWhole(series); err != nil || !ok {
 		return err
 	}
-	if err := s.Buckets(&r.whole, &r.wholeBuffers); err != nil {
-		return asPrometheus(err)
-	}
 	return r.raw.compute(series, &r.made, math.MinInt64, func(into *chunk.Samples) error {
-		r.appendTo(into, &r.whole, math.MinInt64, math.MaxInt64)
+		r.appendTo(into, r.whole, math.MinInt64, math.MaxInt64)
 		return nil
 	})
+}
+
+// readWhole sets r.whole, and says whether there is any.
+func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
+	if r.leg.Approximate { // They are read like that, and cut by samples where these are kept.
+		r.whole = &r.buckets
+		return true, nil
+	}
+	r.whole = &r.own
+	r.own.Reset()
+	s, err := r.leg.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.leg.openWhole(r.ctx, r.store, r.warn, nil) })
+	if err != nil || s == nil {
+		return false, err
+	}
+	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
 }
 
 // simple says whether all buckets of the window of a step are.
 func (r *rollupReader) simple(step int) bool {
 	from, to := r.leg.part.window(step)
-	b := &r.whole
+	b := r.whole
 	for i := sort.Search(b.Len(), func(i int) bool { return b.End[i] > from }); i < b.Len() && b.Start[i] < to; i++ {
 		if b.Flags[i]&rollup.NotSimple != 0 {
 			return false

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -108,4 +109,38 @@ func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 			require.Empty(t, want.differs(got, 1e-12), a)
 		}
 	}
+}
+
+// Buckets have no sum of native histograms, so it is that of samples made of them. A bucket that the window's end cuts where raw
+// samples are kept is cut by these; it was made into samples as a whole, so that what came after the end was seen before it.
+func TestSamplesOfHistogramsCutWhereTheyAreKept(t *testing.T) {
+	store := openRolled(t, memory.New(), 5*24*time.Hour, 0)
+	b := store.NewBatch("default")
+	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "latency"))
+	require.NoError(t, err)
+	from, to := someDay+hour, someDay+7*hour+3*minute
+	want := 0.0
+	for at := someDay + minute; at <= someDay+8*hour; at += minute {
+		count := float64((at - someDay) / minute)
+		if at > to { // Those before must not see it.
+			count += 1000
+		}
+		if at > from && at <= to {
+			want += count
+		}
+		require.NoError(t, b.Histogram(s, at, 0, nil, &histogram.FloatHistogram{
+			Count: count, Sum: count, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []float64{count},
+		}))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, store.SealAll(t.Context()))
+	(&rollupContest{t: t, store: store}).passes(time.UnixMilli(someDay + 5*day + 4*hour))
+	r := newRivals(t, NewQueryable(store.Store), nil)
+	r.ctx = newRollupContext(t, "exact")
+	got, stats := r.answerOf(asked{text: "sum_over_time(latency[6h3m])", start: to})
+	require.Empty(t, got.err)
+	require.Equal(t, "5m approximate", stats[0].Segments[0].String())
+	require.Equal(t, 1, shortfallsIn(got.notes), got.notes)
+	require.Len(t, got.rows, 1)
+	require.InDelta(t, want, got.rows[0].Histograms[0].H.Count, 1e-6)
 }
