@@ -249,9 +249,9 @@ func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, e
 				h.keep(s.keptMS(tenant, h), s.seenMS(), s.writtenUntilNow(ctx, tenant, h))
 			}
 		}
-		switch err := s.changeHorizons(ctx, tenant, before, next); {
+		switch after, err := s.changeHorizons(ctx, tenant, before, next); {
 		case err == nil:
-			return s.horizonMemory.get(tenant), nil
+			return after, nil
 		case !errors.Is(err, errHorizonsChanged) || try == advanceTries:
 			return before, err
 		}
