@@ -35,6 +35,9 @@ type horizon struct {
 	SinceMS int64 `json:"since_ms,omitempty"`
 	// Raised says that it came to KeptMS by a longer retention, so that Wrote has all that was written before.
 	Raised bool `json:"raised,omitempty"`
+	// BeforeMS is, over such an engine, the retention that was in force before those of the last week that didn't count: rows that were
+	// written with it stand. 0: for ever, or there were none.
+	BeforeMS int64 `json:"before_ms,omitempty"`
 	// Wrote are the windows whose rows were written with shorter retentions before it, over an engine whose rows vanish by
 	// themselves.
 	Wrote []wroteUnder `json:"wrote,omitempty"`
@@ -172,7 +175,7 @@ func (r *horizonRow) clone() horizonRow {
 func (r *horizonRow) equal(other *horizonRow) bool {
 	return slices.EqualFunc(r.Horizons, other.Horizons, func(a, b horizon) bool {
 		return a.HiddenMS == b.HiddenMS && a.LackingMS == b.LackingMS && a.DroppedMS == b.DroppedMS &&
-			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.Raised == b.Raised && a.Class == b.Class && a.Resolution == b.Resolution &&
+			a.KeptMS == b.KeptMS && a.SinceMS == b.SinceMS && a.Raised == b.Raised && a.BeforeMS == b.BeforeMS && a.Class == b.Class && a.Resolution == b.Resolution &&
 			slices.Equal(a.Steps, b.Steps) && slices.Equal(a.Wrote, b.Wrote)
 	})
 }

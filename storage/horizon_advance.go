@@ -36,10 +36,10 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 		if next.equal(&before.horizonRow) {
 			return before, err
 		}
-		switch changed := s.changeHorizons(ctx, tenant, before, next); {
+		switch after, changed := s.changeHorizons(ctx, tenant, before, next); {
 		case changed == nil:
 			s.tellChanged(ctx, tenant, &before.horizonRow, &next, x)
-			return s.horizonMemory.get(tenant), err
+			return after, err
 		case !errors.Is(changed, errHorizonsChanged) || try == advanceTries:
 			return before, errors.Join(err, changed)
 		}
@@ -169,7 +169,7 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		}
 		next := before.clone()
 		next.at(class, rollup.Raw).lack(s.period.endOf(window))
-		if err := s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
+		if _, err := s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
 			return err == nil, err
 		}
 	}

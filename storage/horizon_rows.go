@@ -213,26 +213,27 @@ func (s *Store) startOf(window int64) int64 { return s.period.endOf(window - 1) 
 // errHorizonsChanged says that another process has changed a tenant's horizons.
 var errHorizonsChanged = errors.New("storage: another process has changed the horizons meanwhile")
 
-// changeHorizons stores the horizons of a tenant in place of those that were read.
-func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenantHorizons, next horizonRow) error {
+// changeHorizons stores the horizons of a tenant in place of those that were read, and returns them.
+func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenantHorizons, next horizonRow) (*tenantHorizons, error) {
 	if err := s.believed(); err != nil {
-		return err
+		return nil, err
 	}
 	value, err := json.Marshal(next)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, horizonsPartition, engine.Key{engine.Text(tenant)}, before.value, value)
 	switch {
 	case err != nil: // It may have been written: it is read again.
 		s.horizonMemory.forget(tenant)
-		return fmt.Errorf("storage: changing the horizons of %q: %w", tenant, err)
+		return nil, fmt.Errorf("storage: changing the horizons of %q: %w", tenant, err)
 	case !ok:
 		s.horizonMemory.forget(tenant)
-		return errHorizonsChanged
+		return nil, errHorizonsChanged
 	}
-	s.horizonMemory.set(tenant, &tenantHorizons{horizonRow: next, value: value, missing: before.missing, looked: before.looked, read: s.opts.Now()})
-	return nil
+	t := &tenantHorizons{horizonRow: next, value: value, missing: before.missing, looked: before.looked, read: s.opts.Now()}
+	s.horizonMemory.set(tenant, t)
+	return t, nil // Not what is remembered: who fails to change them meanwhile forgets it.
 }
 
 func (m *horizonMemory) forget(tenant string) {

@@ -79,13 +79,24 @@ func TestHorizonOfShorterLives(t *testing.T) {
 	twice.keep(60*dayMS, 50*dayMS, written)
 	twice.keep(365*dayMS, 51*dayMS, written)
 	require.Len(t, twice.Wrote, 4)
-	// One start with a wrong flag doesn't count.
+	// One start with a wrong flag doesn't count, but what was in force before it does, also once it was taken back.
+	for _, by := range [][]int64{{30, 365}, {30, 60, 365}, {30, 20, 45, 60, 0}} {
+		wrong := horizon{KeptMS: 60 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
+		for i, kept := range by {
+			require.Empty(t, wrong.Wrote)
+			wrong.keep(kept*dayMS, (50+int64(i))*dayMS, written)
+		}
+		require.Equal(t, []wroteUnder{{10 * dayMS, 20 * dayMS, 60 * dayMS}, {60 * dayMS, now, 60 * dayMS}}, wrong.Wrote)
+		require.True(t, wrong.Raised)
+		require.Zero(t, wrong.BeforeMS)
+	}
 	h.keep(30*dayMS, 51*dayMS, written)
 	h.keep(365*dayMS, 52*dayMS, written)
 	require.Empty(t, h.Wrote)
 	h.keep(30*dayMS, 60*dayMS, nil)
 	h.keep(0, 70*dayMS, nil)
 	require.Empty(t, h.Wrote, "here nothing vanishes by itself")
+	require.Zero(t, h.BeforeMS)
 	// Of an earlier release: all that is older.
 	h.Wrote = []wroteUnder{{ToMS: 140 * dayMS, KeptMS: 3 * dayMS}}
 	require.Equal(t, int64(140*dayMS), vanished(110, 120))

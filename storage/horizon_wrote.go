@@ -39,21 +39,28 @@ func (w *wroteUnder) from() int64 {
 func longerKept(ms, than int64) bool { return than != 0 && (ms == 0 || ms > than) }
 
 // keep notes that it goes by another retention from now on. Where rows vanish by themselves (written returns the windows that have any),
-// those of a shorter one go on doing so, unless a lowered one was in force for less than a week: what a flag that was wrong for a moment
-// has written doesn't make all before it vanish.
+// those of a shorter one go on doing so. A lowered one that was in force for less than a week doesn't count, but the one before it does:
+// what a flag that was wrong for a moment has written doesn't make all before it vanish.
 func (h *horizon) keep(keptMS, seenMS int64, written func() []wroteUnder) {
 	if h.KeptMS == keptMS {
 		return
 	}
-	all := h.Raised || h.SinceMS == 0 || seenMS-h.SinceMS >= expireGrace.Milliseconds()
-	h.Raised = false
-	if written != nil && longerKept(keptMS, h.KeptMS) && all {
+	was := h.BeforeMS
+	if h.Raised || h.SinceMS == 0 || seenMS-h.SinceMS >= expireGrace.Milliseconds() {
+		was = h.KeptMS
+	}
+	h.Raised, h.BeforeMS = false, 0
+	switch {
+	case written == nil:
+	case longerKept(keptMS, was):
 		for _, w := range written() {
-			w.KeptMS = h.KeptMS
+			w.KeptMS = was
 			h.Wrote = append(h.Wrote, w)
 		}
 		h.boundWrote()
 		h.Raised = true
+	default:
+		h.BeforeMS = was
 	}
 	h.KeptMS, h.SinceMS = keptMS, max(seenMS, 1)
 }
@@ -249,9 +256,9 @@ func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, e
 				h.keep(s.keptMS(tenant, h), s.seenMS(), s.writtenUntilNow(ctx, tenant, h))
 			}
 		}
-		switch err := s.changeHorizons(ctx, tenant, before, next); {
+		switch after, err := s.changeHorizons(ctx, tenant, before, next); {
 		case err == nil:
-			return s.horizonMemory.get(tenant), nil
+			return after, nil
 		case !errors.Is(err, errHorizonsChanged) || try == advanceTries:
 			return before, err
 		}

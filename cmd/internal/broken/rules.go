@@ -144,4 +144,8 @@ var rules = []rule{
 		"a pass that failed deletes nothing of the stage", "storage/seal_pass.go",
 		"	if err := p.seal(); err != nil {\n		return err\n	}\n	err := p.delete()", "	_ = p.seal()\n	err := p.delete()", histories,
 	},
+	{
+		"a seal notes how long rows lived before it writes any that live longer", "storage/horizon_wrote.go",
+		"	if s.expiring {\n		_, err = s.noteKept(", "	if false {\n		_, err = s.noteKept(", histories + "|TestWaysOutExpiring",
+	},
 }
