@@ -71,8 +71,8 @@ func (p *part) resolve(ctx context.Context, store *storage.Store, of string, how
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
 		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
 	}
-	// Legs read whole buckets: so the gaps are those that touch any of them.
-	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: r.To + rollup.OneHour.Width(), Matchers: p.matchers})
+	// Legs read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
+	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: ceilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
 	if err != nil {
 		return nil, shortfall{}, err
 	}
