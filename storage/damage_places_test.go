@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -291,15 +292,23 @@ func (d *damagedStore) outcome(t *testing.T, fs *pebble.CrashableFS, about strin
 	_, err = s.Check(t.Context(), func(problem string) { problems = append(problems, problem) })
 	require.NoError(t, err, about)
 	require.NotEmpty(t, problems, about)
+	for _, problem := range problems {
+		require.NotContains(t, problem, "\n", about)
+		require.Regexp(t, namesPlace, problem, about)
+	}
 	c, err := Examine(t.Context(), eng, ExamineOptions{Files: true, Now: d.options().Now})
 	require.NoError(t, err, about)
 	require.Positive(t, c.Unreadable, about)
 	return what
 }
 
+// namesPlace is how a problem that Check reports names what it is about.
+var namesPlace = regexp.MustCompile(`table|metric|window|slot|^file `)
+
 // requireHelp says that an error is one line that says what to do.
 func requireHelp(t *testing.T, err error, about string) {
 	require.Regexp(t, `cassia (restore|check)`, err.Error(), about)
+	require.NotContains(t, err.Error(), "\n", about)
 }
 
 // requireNamed says that every sample that is missing is named by a warning: its time, and its metric if any is named.

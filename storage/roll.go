@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -414,7 +415,8 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 			From: rollupKey(id, from), To: rollupKey(id, to),
 		}) {
 			if err != nil {
-				return nil, fmt.Errorf("storage: reading rollups of %s: %w", series.labels, err)
+				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", tableOf(res).Name, series.metric, series.tenant.name,
+					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
 			found = append(found, rollupChunkOf(at, row))
 		}

@@ -114,7 +114,7 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 		return stats, errors.Join(err, os.RemoveAll(c.to))
 	}
 	if err := fileutil.Rename(c.to, filepath.Join(folder, name)); err != nil {
-		return stats, fmt.Errorf("pebble: %w", err)
+		return stats, errors.Join(fmt.Errorf("pebble: %w", err), os.RemoveAll(c.to))
 	}
 	if len(stats.Damaged) > 0 {
 		return stats, nil
@@ -249,13 +249,28 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 	for _, f := range list.Files {
 		got, err := c.copy(f.Name)
 		if err == nil && (got.Size != f.Size || got.SHA256 != f.SHA256) {
-			err = fmt.Errorf("%w: %s isn't the file that was backed up; another backup may have it", ErrBackup, filepath.Join(from, f.Name))
+			err = fmt.Errorf("%w: %s isn't the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
 		if err != nil {
-			return stats, errors.Join(err, to.undo())
+			return stats, errors.Join(orOlder(err, folder, &list, name), to.undo())
 		}
 	}
 	return stats, to.finish(list.Files)
+}
+
+// orOlder adds to why a backup can't be restored which one of the same store was made before it.
+func orOlder(err error, folder string, list *backedUp, name string) error {
+	names, _, listErr := backups(folder)
+	if listErr != nil {
+		return err
+	}
+	names = ofStore(folder, names, list.Store)
+	if at := slices.Index(names, name); at > 0 {
+		if older := newestWhole(folder, names[:at]); older != "" {
+			return fmt.Errorf("%w; --backup=%s is the one before", err, older)
+		}
+	}
+	return fmt.Errorf("%w; there is no older backup", err)
 }
 
 func readList(dir string) (list backedUp, err error) {

@@ -243,8 +243,39 @@ func TestDamagedBackup(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "restored")
 		_, err = Restore(t.Context(), b.folder, "", dir)
 		require.ErrorContains(t, err, filepath.Base(files[0]), about)
+		require.ErrorContains(t, err, "there is no older backup", about)
 		require.NoDirExists(t, dir, "nothing is restored by half")
 	}
+}
+
+// TestDamagedNewestBackup is told which backup is the one before.
+func TestDamagedNewestBackup(t *testing.T) {
+	b := newBackedUp(t)
+	for _, name := range []string{"a", "b"} {
+		b.write()
+		_, err := b.backup(t.Context(), name, 0)
+		require.NoError(t, err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(b.folder, "b", "MANIFEST-*"))
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(manifests[0]))
+	dir := filepath.Join(t.TempDir(), "restored")
+	_, err = Restore(t.Context(), b.folder, "", dir)
+	require.ErrorContains(t, err, "--backup=a is the one before")
+	_, err = Restore(t.Context(), b.folder, "a", dir)
+	require.NoError(t, err)
+}
+
+// TestBackupOfATakenName leaves nothing beside the backup that has the name.
+func TestBackupOfATakenName(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	_, err := b.backup(t.Context(), "a", 0)
+	require.NoError(t, err)
+	_, err = b.backup(t.Context(), "a", 0)
+	require.Error(t, err)
+	require.NoDirExists(t, filepath.Join(b.folder, "a"+partialSuffix))
+	require.Equal(t, 1, b.restored(""))
 }
 
 func TestRestoreRefuses(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -330,8 +331,19 @@ func translate(op string, err error) error {
 	case errors.Is(err, pebbledb.ErrClosed):
 		return engine.ErrClosed
 	case pebbledb.IsCorruptionError(err):
-		return fmt.Errorf("pebble: %s: %w: %w (cassia check names all that is damaged, cassia restore --damaged mends it from a backup)", op, engine.ErrCorrupt, err)
+		return fmt.Errorf("pebble: %s: %w: %w (cassia check names all that is damaged, cassia restore --damaged mends it from a backup)", op, engine.ErrCorrupt, brief{err})
 	default:
 		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrUnavailable, err)
 	}
 }
+
+// brief is an error of Pebble's without what follows its first line: further lines are about Pebble's own code, and a log
+// that prints all of an error has stack traces.
+type brief struct{ cause error }
+
+func (b brief) Error() string {
+	line, _, _ := strings.Cut(b.cause.Error(), "\n")
+	return line
+}
+
+func (b brief) Unwrap() error { return b.cause }

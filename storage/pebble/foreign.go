@@ -12,6 +12,10 @@ import (
 // ErrForeign says that a directory holds something else than an engine's data.
 var ErrForeign = errors.New("pebble: the directory holds something else")
 
+// CheckForeign returns an error for which ErrForeign is true where Open makes no engine, since dir, a directory of this
+// machine, holds something else.
+func CheckForeign(dir string) error { return checkForeign(dir, vfs.Default) }
+
 // checkForeign returns an error for a directory without a database in which there are files that no engine makes: an engine
 // made there would hide that its data are elsewhere.
 func checkForeign(dir string, fs vfs.FS) error {
