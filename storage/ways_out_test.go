@@ -21,7 +21,7 @@ func TestWaysOut(t *testing.T) {
 // says which defects are open.
 func TestWaysOutExpiring(t *testing.T) {
 	t.Parallel()
-	for _, seed := range []uint64{0, 5, 28, 29, 38, 39, 53, 68} {
+	for _, seed := range []uint64{0, 5, 28, 29, 38, 39, 53, 68, 104} {
 		runWaysOut(t, seed, "expiring")
 	}
 }
