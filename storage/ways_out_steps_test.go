@@ -230,7 +230,8 @@ func (p *waysProcess) imports(words []string) {
 		samples.AppendFloat(t, 0, v)
 	}
 	stats, err := p.Import(context.Background(), "t", []ImportedSeries{{waysLabels(series), &samples}})
-	ok := p.removed("importing", err, p.faults.drawn())
+	// A delete that was announced and not written stands in the way for a while; whoever imports tries again.
+	ok := p.removed("importing", err, p.faults.drawn() || errors.Is(err, errDeleting))
 	f := p.fact(ok && stats.Expired+stats.Ahead+stats.Refused == 0)
 	f.rawless = stats.RollupsOnly > 0
 	if ok && stats.RollupsOnly == len(times) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -77,7 +78,8 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 		return "", fmt.Errorf("%s: %w", c.dir, err)
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	name = time.Now().UTC().Format("20060102T150405Z") + "-stopped"
+	// Two of one second have different names, as those have that a server makes.
+	name = fmt.Sprintf("%s-%016x", time.Now().UTC().Format("20060102T150405Z"), rand.Uint64())
 	if err := os.MkdirAll(filepath.Join(c.dir, snapshotsFolder), 0o755); err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -85,4 +86,17 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+empty), "there are no data of Cassia's")
 	require.ErrorContains(t, run("restore", "--storage.path="+filepath.Join(empty, "x"), "--from="+empty), "no complete backup")
 	require.ErrorContains(t, run("backup", "--storage.path="+empty, "--to="+empty, "--keep=-1"), "--keep")
+}
+
+// TestBackupsOfOneSecond are of a store that no server uses, one right after the other: more than one falls into a second.
+func TestBackupsOfOneSecond(t *testing.T) {
+	t.Parallel()
+	dir, folder := storeWith(t, 8), t.TempDir()
+	for range 4 {
+		var stderr bytes.Buffer
+		require.Zero(t, run([]string{"backup", "--storage.path=" + dir, "--to=" + folder}, &stderr), stderr.String())
+	}
+	made, err := filepath.Glob(filepath.Join(folder, "*Z-*"))
+	require.NoError(t, err)
+	require.Len(t, made, 4)
 }

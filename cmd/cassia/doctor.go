@@ -196,6 +196,13 @@ func (x *examination) directory(ctx context.Context) {
 	o.Logger, o.ReadOnly = slog.New(slog.DiscardHandler), true
 	eng, err := pebble.Open(x.Path, o)
 	if errors.Is(err, pebble.ErrNoData) {
+		if err := pebble.CheckForeign(x.Path); err != nil {
+			x.add(doctor.Finding{
+				Level: doctor.Error, What: oneLine(err), Why: "`cassia serve` makes no store there: the flag leads elsewhere than it should",
+				Do: "name the directory that `cassia serve` has",
+			})
+			return
+		}
 		x.add(noStoreYet())
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,12 @@ func TestDoctorOnADirectory(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left, "nothing is made")
+
+	foreign := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(foreign, "chunks_head"), 0o755))
+	_, text, err = examine(t, time.Now(), month, "--storage.path="+foreign)
+	require.ErrorContains(t, err, "1 error")
+	require.Contains(t, text, "chunks_head")
 
 	stop := storeBy(t, month, path)
 	_, text, err = examine(t, time.Now(), month, path)
