@@ -54,16 +54,14 @@ var viewsOf = []viewOf{
 	{"tenants", "Tenants", "limits, and what of them is in use"},
 }
 
-// NotFound answers for all paths that lead nowhere: browsers with a page, others with a line.
+// NotFound answers for all paths that lead nowhere: browsers with a page, others as Prometheus does.
 func NotFound(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
-	harden(w.Header())
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprintf(w, "404: nothing is at %s\n", r.URL.EscapedPath())
+		http.NotFound(w, r)
 		return
 	}
+	w.Header().Set("Cache-Control", "no-store")
+	harden(w.Header())
 	nonce := rand.Text()
 	var text bytes.Buffer
 	err := nothingThere.Execute(&text, map[string]any{"Nonce": nonce, "Path": r.URL.Path, "Root": rootOf(r.URL.Path), "Views": viewsOf})

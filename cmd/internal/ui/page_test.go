@@ -111,7 +111,7 @@ func TestOtherPathsGetAPageThatSaysSo(t *testing.T) {
 	}
 	plain := ask(http.MethodPost, "/v1/metrics", "*/*")
 	require.Equal(t, http.StatusNotFound, plain.StatusCode)
-	require.Equal(t, "404: nothing is at /v1/metrics\n", body(t, plain))
+	require.Equal(t, "404 page not found\n", body(t, plain))
 	require.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPost, "/alerts", browser).StatusCode, "the path is one")
 	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/", browser).StatusCode)
 }
