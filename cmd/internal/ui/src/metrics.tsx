@@ -60,7 +60,8 @@ export function Metrics({ tenant, place }: ViewProps) {
               {list.data && !found.length && <li class="small">No name and no help has that.</li>}
             </ul>
           </Panel>
-          {chosen ? <Metric key={chosen} name={chosen} meanings={meanings} tenant={tenant} /> : <Panel><Empty title="Choose a metric">Its newest values and the query that suits it are shown here.</Empty></Panel>}
+          {/* Not before the list: below it, on a small screen, it would be moved. */}
+          {chosen ? list.data && <Metric key={chosen} name={chosen} meanings={meanings} tenant={tenant} /> : <Panel><Empty title="Choose a metric">Its newest values and the query that suits it are shown here.</Empty></Panel>}
         </div>
       )}
     </>
