@@ -115,7 +115,7 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		FlushDelayDeleteRange:       o.DropDelay / 2,
 		// Windows are written once, in order, and seldom overlap: few files in level 0 are enough to
 		// compact, and a burst of sealing must not stop writes.
-		L0CompactionThreshold: 4,
+		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         256 << 20,
 	}
@@ -125,6 +125,9 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		p.Levels[i].BlockSize = o.BlockBytes
 		p.Levels[i].IndexBlockSize = o.BlockBytes
 		p.Levels[i].Compression = func() *sstable.CompressionProfile { return compression }
+		if i == 0 {
+			p.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
+		}
 	}
 	p.Experimental.SpanPolicyFunc = spanPolicy
 	return p
