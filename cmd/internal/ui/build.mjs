@@ -1,18 +1,20 @@
 // Bundles src into a folder, by default dist. What it writes depends on the sources and the lock file only, so that
-// the Go test can compare it with what is committed. Names carry a hash of the content and may be cached for ever.
+// the Go test can compare it with what is committed. Names carry a hash of the content and may be cached for ever: esbuild's
+// own hash depends on where node_modules lies, too.
 import { build } from 'esbuild';
+import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join, parse } from 'node:path';
 
 const out = process.argv[2] ?? 'dist';
 rmSync(out, { recursive: true, force: true });
-mkdirSync(out, { recursive: true });
+mkdirSync(join(out, 'assets'), { recursive: true });
 
 const result = await build({
   entryPoints: { app: 'src/app.tsx', theme: 'src/theme.ts', style: 'src/style.css', icon: 'src/icon.svg' },
   outdir: join(out, 'assets'),
-  entryNames: '[name]-[hash]',
-  assetNames: '[name]-[hash]',
+  entryNames: '[name]',
+  assetNames: '[name]',
   bundle: true,
   minify: true,
   format: 'iife',
@@ -23,15 +25,21 @@ const result = await build({
   supported: { 'inline-style': false },
   legalComments: 'none',
   charset: 'utf8',
-  metafile: true,
+  write: false,
   logLevel: 'warning',
 });
 
+const names = new Map();
+for (const { path, contents } of result.outputFiles) {
+  const { name, ext } = parse(path);
+  const named = `${name}-${createHash('sha256').update(contents).digest('hex').slice(0, 8)}${ext}`;
+  names.set(name + ext, named);
+  writeFileSync(join(out, 'assets', named), contents);
+}
+
 // The page names the files as they are called now.
-const names = Object.keys(result.metafile.outputs).map((name) => basename(name));
-const page = readFileSync('src/index.html', 'utf8').replace(/\bassets\/(\w+)\.(\w+)/g, (_, name, kind) => {
-  const found = names.find((n) => n.startsWith(name + '-') && n.endsWith('.' + kind));
-  if (!found) throw new Error(`src/index.html names ${name}.${kind}, which isn't built`);
-  return 'assets/' + found;
+const page = readFileSync('src/index.html', 'utf8').replace(/\bassets\/(\w+\.\w+)/g, (_, name) => {
+  if (!names.has(name)) throw new Error(`src/index.html names ${name}, which isn't built`);
+  return 'assets/' + names.get(name);
 });
 writeFileSync(join(out, 'index.html'), page);
