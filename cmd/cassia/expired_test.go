@@ -96,10 +96,12 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 			if !told && strings.HasPrefix(query, "info(") {
 				continue
 			}
-			c := compare(whole.over(t, tenant, query, from, time.Hour), aged.over(t, tenant, query, from, time.Hour))
-			require.Zero(t, c.missing+c.extra, "%s, %s: %v", query, zone, c)
+			want, got := whole.over(t, tenant, query, from, time.Hour), aged.over(t, tenant, query, from, time.Hour)
+			require.Equal(t, []int{http.StatusOK, http.StatusOK}, []int{want.code, got.code}, "%s, %s: %s%s", query, zone, want.err, got.err)
+			c := compare(want, got)
+			require.Zero(t, c.missing+c.extra, "%s, %s: %v; %+v", query, zone, c, want)
 			require.Less(t, c.off, 1e-12, "%s, %s: %v", query, zone, c)
-			if got := aged.over(t, tenant, query, from, time.Hour); told && !strings.HasPrefix(query, "info(") {
+			if told && !strings.HasPrefix(query, "info(") {
 				require.NotContains(t, strings.Join(got.infos, "\n"), "raw samples before", "%s, %s", query, zone)
 				require.NotEmpty(t, got.resolution, "%s, %s", query, zone)
 			}
