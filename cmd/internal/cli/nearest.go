@@ -43,6 +43,17 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 	return fmt.Errorf("%w; see %s", err, see)
 }
 
+// UnknownTopic says that help is there neither for a command nor for a topic of the name, and which is the nearest.
+func UnknownTopic(app *kingpin.ApplicationModel, name string, topics []string) error {
+	for _, c := range app.Commands {
+		topics = append(topics, c.Name)
+	}
+	if near := nearest(name, topics); near != "" {
+		return fmt.Errorf("no command and no topic %q; did you mean %q?", name, near)
+	}
+	return fmt.Errorf("no command and no topic %q", name)
+}
+
 // flagNames returns what may stand after the two hyphens.
 func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	for _, f := range flags {
