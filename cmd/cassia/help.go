@@ -38,7 +38,7 @@ func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
 		}
 		page, ok := manual.Find(words[0])
 		if !ok || len(words) > 1 {
-			return cli.UnknownTopic(app.Model(), words[0], manual.Topics())
+			return cli.UnknownTopic{Name: strings.Join(words, " "), Topics: manual.Topics()}
 		}
 		_, err := io.WriteString(out, page.Text(terminalWidth))
 		if err == nil {
