@@ -120,6 +120,7 @@ func TestHTMLIsWellFormed(t *testing.T) {
 		}
 		require.NotContains(t, text, "raw HTML omitted")
 		require.Equal(t, 1, strings.Count(text, "<h1"))
+		require.NotContains(t, text, "style=", "the server's policy doesn't allow it")
 		for _, m := range hrefs.FindAllStringSubmatch(text, -1) {
 			if topic, ok := strings.CutPrefix(m[1], "manual/"); ok {
 				topic, _, _ = strings.Cut(topic, "#")

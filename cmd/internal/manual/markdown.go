@@ -3,6 +3,7 @@ package manual
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -19,7 +20,9 @@ const repository = "https://github.com/cassia-db/cassia/blob/main/"
 // toRoot leads from the manual's folder to the top of the repository.
 const toRoot = "../../../"
 
-var markdown = goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+// markdown aligns columns by attributes: the server's policy takes no style in an element.
+var markdown = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
 func parse(source []byte) ast.Node {
 	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{used: map[string]bool{}}))))
@@ -103,8 +106,11 @@ func (p Page) HTML(base string) (string, error) {
 	return strings.NewReplacer(
 		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`, "<!-- raw HTML omitted -->\n", "",
-	).Replace(b.String()), nil
+	).Replace(untitled.ReplaceAllString(b.String(), "<td></td>")), nil
 }
+
+// untitled is the head of a column without a title, which for who hears the page is none.
+var untitled = regexp.MustCompile(`<th(?: align="\w+")?></th>`)
 
 // target returns where a link of the Markdown leads in the page that is served.
 func target(link, base string) string {

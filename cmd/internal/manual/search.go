@@ -28,8 +28,7 @@ type section struct {
 type Result struct {
 	Page    Page
 	Heading Heading
-	// Excerpt is a piece of the text around the first word that was found in it; words in it alternate: what stands at odd places is what
-	// was looked for.
+	// Excerpt is a piece of the text around what was looked for, in pieces: those at odd places are the words of the query.
 	Excerpt []string
 }
 
@@ -86,8 +85,9 @@ func Search(query string) []Result {
 		score int
 	}
 	var all []found
+	phrase := strings.Join(words, " ")
 	for _, s := range theBook().sections {
-		if score := s.score(words); score > 0 {
+		if score := s.score(words, phrase); score > 0 {
 			all = append(all, found{Result{s.page, s.heading, s.excerpt(words)}, score})
 		}
 	}
@@ -99,15 +99,25 @@ func Search(query string) []Result {
 	return out
 }
 
+// What a match counts: that of a whole phrase more than that of its words, and in a heading more than in the text.
+const (
+	inHeading = 20
+	asPhrase  = 25
+	mostOften = 5
+)
+
 // score says how well a section fits; 0: a word is missing.
-func (s *section) score(words []string) (score int) {
+func (s *section) score(words []string, phrase string) (score int) {
+	if len(words) > 1 && strings.Contains(s.lowText, phrase) {
+		score += asPhrase
+	}
 	for _, w := range words {
-		of := min(strings.Count(s.lowText, w), 5)
+		of := min(strings.Count(s.lowText, w), mostOften)
 		if strings.Contains(s.lowHeading, w) {
-			of += 20
+			of += inHeading
 		}
 		if strings.Contains(s.lowTitle, w) && s.heading.Level == 1 {
-			of += 20
+			of += inHeading
 		}
 		if of == 0 {
 			return 0
@@ -128,9 +138,12 @@ func (s *section) excerpt(words []string) []string {
 		return []string{s.text[:cut(s.text, excerptLength)]}
 	}
 	at := len(s.text)
+	if i := strings.Index(s.lowText, strings.Join(words, " ")); i >= 0 {
+		at = i
+	}
 	for _, w := range words {
-		if i := strings.Index(s.lowText, w); i >= 0 {
-			at = min(at, i)
+		if i := strings.Index(s.lowText, w); i >= 0 && at == len(s.text) {
+			at = i
 		}
 	}
 	if at == len(s.text) {

@@ -37,7 +37,7 @@ type manualView struct {
 	Groups             []manual.Group
 	Topic              string
 	Sections           []manual.Heading
-	Text               template.HTML
+	Heading, Text      template.HTML
 	Searched           bool
 	Query              string
 	Results            []manual.Result
@@ -70,7 +70,8 @@ func showManualPage(w http.ResponseWriter, v manualView, p manual.Page) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	v.Text = template.HTML(text) //nolint:gosec // It is the program's own.
+	title, rest, _ := strings.Cut(text, "</h1>")
+	v.Heading, v.Text = template.HTML(title+"</h1>"), template.HTML(rest) //nolint:gosec // They are the program's own.
 	showManual(w, v)
 }
 
@@ -134,6 +135,7 @@ article ul { list-style: disc; padding-left: 1.4rem; } article ol { list-style: 
 article li + li { margin-top: 0.25rem; }
 article table code { overflow-wrap: anywhere; }
 article th { white-space: normal; }
+article [align='right'] { text-align: right; font-variant-numeric: tabular-nums; }
 article td { overflow-wrap: break-word; min-width: 5rem; }
 .sections { border-left: 2px solid var(--line); padding-left: 0.9rem; font-size: 0.875rem; }
 .sections a { display: inline-block; margin-right: 1.2rem; }
@@ -166,7 +168,8 @@ mark { background: var(--select); color: inherit; }
 {{range .Results}}<div class="found"><h2><a href="{{$.Base}}{{.Page.Topic}}{{if gt .Heading.Level 1}}#{{.Heading.Anchor}}{{end}}">{{.Page.Title}}{{if gt .Heading.Level 1}}: {{.Heading.Title}}{{end}}</a></h2>
 <p>{{range $i, $piece := .Excerpt}}{{if $i | odd}}<mark>{{$piece}}</mark>{{else}}{{$piece}}{{end}}{{end}}</p></div>
 {{else}}<p>All words must stand in one section. Try fewer or shorter ones.</p>
-{{end}}{{else}}{{if gt (len .Sections) 2}}<nav class="sections" aria-label="Sections of this page">{{range .Sections}}<a href="#{{.Anchor}}">{{.Title}}</a> {{end}}</nav>
+{{end}}{{else}}{{.Heading}}
+{{if gt (len .Sections) 2}}<nav class="sections" aria-label="Sections of this page">{{range .Sections}}<a href="#{{.Anchor}}">{{.Title}}</a> {{end}}</nav>
 {{end}}{{.Text}}{{end}}</article></main>
 </div>
 </body>

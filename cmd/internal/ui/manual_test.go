@@ -4,7 +4,9 @@ import (
 	"encoding/xml"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -89,4 +91,27 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 		path := strings.TrimSuffix(strings.TrimPrefix(r.Path, "GET "), "{$}")
 		require.Contains(t, string(page), "`"+path+"`", "give it a line in the manual's http-api.md")
 	}
+}
+
+// Every page of the manual in a real Chromium: see browser/manual.mjs. With CASSIA_UI_SHOTS its pictures are kept in that folder.
+func TestManualInABrowser(t *testing.T) {
+	needModules(t)
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no chromium: install Debian's package of that name")
+	}
+	mux := http.NewServeMux()
+	for _, r := range Routes(testOptions()) {
+		mux.Handle(r.Path, r.Handler)
+	}
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	shots := os.Getenv("CASSIA_UI_SHOTS")
+	if shots == "" {
+		shots = t.TempDir()
+	}
+	cmd := exec.CommandContext(t.Context(), "node", "browser/manual.mjs")
+	cmd.Env = append(os.Environ(), "BASE="+server.URL, "CHROMIUM="+chromium, "SHOTS="+shots, "TOPICS="+strings.Join(manual.Topics(), " "))
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	require.NoError(t, cmd.Run(), "the output above says what went wrong")
 }
