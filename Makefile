@@ -19,7 +19,8 @@ export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 export CASSIA_TEST_ALERTMANAGER  ?= $(CURDIR)/$(ALERTS)
 export CASSIA_TEST_GRAFANA_DATASOURCE ?= $(CURDIR)/$(GRAFANA)
 
-# Runs a command with a Cassandra node that lives as long as the command.
+# Runs a command with a Cassandra node that lives as long as the command. With CASSANDRA_KEEP tests leave their keyspaces there,
+# as dropping them is dear: not for a soak, which makes keyspaces without end.
 WITH_NODE := docker/cassandra/with-node
 
 # The packages whose tests take longest begin first, so that the others run beside them.
@@ -48,7 +49,7 @@ run: build
 # Everything, the real Prometheus, Cassandra and kill -9 included: twelve minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
 test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
-	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
+	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
 
 # The tests that start no other programs.
 test-short:
@@ -56,7 +57,7 @@ test-short:
 
 # What only a Cassandra can show.
 test-cassandra:
-	$(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 30m $(TESTFLAGS) ./storage/cassandra/...
+	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 30m $(TESTFLAGS) ./storage/cassandra/...
 
 # The quick tests under the race detector (it needs a C compiler), with the costly assertions switched on.
 race:

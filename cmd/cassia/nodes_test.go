@@ -73,14 +73,14 @@ func newNodesRig(t *testing.T) *nodesRig {
 		"--cassandra.timeout=" + clusterTimeout.String(),
 	}
 	r.binary = builtCassia(t)
-	flags := append([]string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=4"}, r.flags...)
+	flags := append([]string{"--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions=2", "--no-self-monitoring"}, r.flags...)
 	r.killed = newKilled(t, sharedLoads(t),
 		promrig.Cassia(r.binary, t.TempDir(), address(t), flags...),
 		promrig.Cassia(r.binary, t.TempDir(), address(t), flags...))
 	addresses := []string{r.programs[0].Address, r.programs[1].Address}
 	r.sending, r.reading = newPatient(clientTimeout, addresses...), newPatient(clientTimeout, addresses...)
 	for _, l := range r.loads {
-		l.rate /= 2 // Each sample is written three times.
+		l.rate /= 3 // Each sample is written three times.
 		l.client = &http.Client{Transport: r.sending}
 	}
 	return r

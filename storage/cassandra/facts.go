@@ -2,7 +2,6 @@ package cassandra
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -111,13 +110,8 @@ func (o *Options) askNode(ctx context.Context, n *NodeFacts) error {
 	if err != nil {
 		errs = append(errs, fmt.Errorf("read its setting commitlog_sync: %w", err))
 	}
-	for _, t := range engine.Tables {
-		facts, err := tableFacts(ctx, session, o.Keyspace, t.Name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read its statistics of %s: %w", t, err))
-			break
-		}
-		n.Tables = append(n.Tables, facts)
+	if n.Tables, err = tableFacts(ctx, session, o.Keyspace); err != nil {
+		errs = append(errs, fmt.Errorf("read its statistics of tables: %w", err))
 	}
 	if len(errs) == 0 {
 		return nil
@@ -125,25 +119,40 @@ func (o *Options) askNode(ctx context.Context, n *NodeFacts) error {
 	return fmt.Errorf("%s: %w", n.Address, oneLine(errs))
 }
 
-// tableFacts reads a node's statistics; what it has none of stays 0.
-func tableFacts(ctx context.Context, session *gocql.Session, keyspace, table string) (TableFacts, error) {
-	f := TableFacts{Table: table}
+// tableFacts reads a node's statistics of the keyspace's tables, in the order of engine.Tables; what it has none of stays 0.
+// Cassandra computes such a view for all tables of all keyspaces, also when it is asked for one of them. So each view is read
+// once, whole.
+func tableFacts(ctx context.Context, session *gocql.Session, keyspace string) ([]TableFacts, error) {
+	facts, byName := make([]TableFacts, len(engine.Tables)), map[string]*TableFacts{}
+	for i, t := range engine.Tables {
+		facts[i].Table = t.Name
+		byName[t.Name] = &facts[i]
+	}
+	var in, table string
+	var mebibytes int64
+	var p99th, most float64
 	for _, view := range []struct {
 		name, columns string
 		into          []any
+		set           func(*TableFacts)
 	}{
-		{"disk_usage", "mebibytes", []any{&f.DiskMiB}},
-		{"max_partition_size", "mebibytes", []any{&f.MaxPartitionMiB}},
-		{"tombstones_per_read", "p99th, max", []any{&f.TombstonesPerRead, &f.MaxTombstonesPerRead}},
-		{"rows_per_read", "p99th", []any{&f.RowsPerRead}},
+		{"disk_usage", "mebibytes", []any{&mebibytes}, func(f *TableFacts) { f.DiskMiB = mebibytes }},
+		{"max_partition_size", "mebibytes", []any{&mebibytes}, func(f *TableFacts) { f.MaxPartitionMiB = mebibytes }},
+		{"tombstones_per_read", "p99th, max", []any{&p99th, &most}, func(f *TableFacts) { f.TombstonesPerRead, f.MaxTombstonesPerRead = p99th, most }},
+		{"rows_per_read", "p99th", []any{&p99th}, func(f *TableFacts) { f.RowsPerRead = p99th }},
 	} {
-		err := session.Query("SELECT "+view.columns+" FROM system_views."+view.name+" WHERE keyspace_name = ? AND table_name = ?", keyspace, table).
-			WithContext(ctx).Consistency(gocql.One).Scan(view.into...)
-		if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-			return f, err
+		rows := session.Query("SELECT keyspace_name, table_name, " + view.columns + " FROM system_views." + view.name).
+			WithContext(ctx).Consistency(gocql.One).Iter()
+		for into := append([]any{&in, &table}, view.into...); rows.Scan(into...); {
+			if f := byName[table]; f != nil && in == keyspace {
+				view.set(f)
+			}
+		}
+		if err := rows.Close(); err != nil {
+			return nil, fmt.Errorf("%s: %w", view.name, err)
 		}
 	}
-	return f, nil
+	return facts, nil
 }
 
 // clockAhead compares a node's clock with ours: read between two looks at ours, it is off by half of the

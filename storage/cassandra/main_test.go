@@ -29,7 +29,7 @@ var sharedKeyspace = fmt.Sprintf("cassia_test_%08x", rand.Uint32())
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if hosts := os.Getenv(hostsVariable); hosts != "" {
-		if err := dropKeyspace(hosts, sharedKeyspace); err != nil {
+		if err := cassandratest.DropKeyspace(strings.Split(hosts, ","), sharedKeyspace); err != nil {
 			fmt.Fprintln(os.Stderr, "drop the tests' keyspace:", err)
 			code = 1
 		}
@@ -41,17 +41,6 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
-}
-
-func dropKeyspace(hosts, keyspace string) error {
-	o := DefaultOptions()
-	o.Timeout = 10 * time.Minute // A node on a busy machine may need more than half a minute for it.
-	session, err := o.direct(strings.Split(hosts, ",")[0])
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	return session.Query("DROP KEYSPACE IF EXISTS " + keyspace).Exec()
 }
 
 // testHosts skips a test that has no Cassandra.
@@ -75,7 +64,7 @@ func testOptions(t testing.TB) Options {
 // ownKeyspace gives a test a keyspace of its own, which isn't made yet.
 func ownKeyspace(t testing.TB, o *Options) {
 	o.Keyspace = fmt.Sprintf("cassia_test_%08x", rand.Uint32())
-	t.Cleanup(func() { require.NoError(t, dropKeyspace(strings.Join(o.Hosts, ","), o.Keyspace)) })
+	t.Cleanup(func() { require.NoError(t, cassandratest.DropKeyspace(o.Hosts, o.Keyspace)) })
 }
 
 func open(t testing.TB, o Options) *Engine {

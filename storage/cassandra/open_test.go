@@ -141,10 +141,28 @@ func TestOpenAtOnce(t *testing.T) {
 		require.Len(t, sizes(t, e, rangeOf(stage(1))), engines)
 	}
 	testFacts(t, opened[0])
+	requireRead(t, opened[0], engine.Stage)
 	for _, e := range opened {
 		require.NoError(t, e.Close())
 	}
 	testSpoiledSchema(t, o)
+}
+
+// requireRead holds that of a keyspace's tables one has been read, as the nodes say. Other keyspaces have tables of the same
+// names.
+func requireRead(t *testing.T, e *Engine, table *engine.Table) {
+	nodes, err := e.Nodes(context.Background())
+	require.NoError(t, err)
+	read := map[string]bool{}
+	for _, n := range nodes {
+		for i, f := range n.Tables {
+			require.Equal(t, engine.Tables[i].Name, f.Table)
+			if f.RowsPerRead > 0 {
+				read[f.Table] = true
+			}
+		}
+	}
+	require.Equal(t, map[string]bool{table.Name: true}, read)
 }
 
 // testFacts looks at a schema that was just made, and at the cluster under it.

@@ -1,19 +1,35 @@
 package cassandratest
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // OwnKeyspace returns the name of a keyspace that no other test uses. Whoever opens it creates it; once the test has
-// ended, and all that it cleans up by itself, it is dropped. A Cassandra that is too busy for that fails no test: it keeps
-// the keyspace.
+// ended, and all that it cleans up by itself, it is dropped as DropKeyspace does. A Cassandra that is too busy for that fails
+// no test: it keeps the keyspace.
 func OwnKeyspace(t testing.TB, hosts []string) string {
 	t.Helper()
 	name := Keyspace(t)
 	t.Cleanup(func() {
-		if err := query(hosts, "DROP KEYSPACE IF EXISTS "+name); err != nil {
+		if err := DropKeyspace(hosts, name); err != nil {
 			t.Log(err)
 		}
 	})
 	return name
+}
+
+// KeepVariable says, with any value, that keyspaces stay on the node of docker/cassandra/with-node until that is removed with
+// all its data. It is for a node that is used for one run of the tests: dropping a keyspace is what costs such a node most,
+// for with each of its tables Cassandra flushes all tables of the node.
+const KeepVariable = "CASSANDRA_KEEP"
+
+// DropKeyspace drops a keyspace of tests, if it exists, unless it stays as KeepVariable says.
+func DropKeyspace(hosts []string, name string) error {
+	if os.Getenv(KeepVariable) != "" && os.Getenv(SharedDirVariable) != "" {
+		return nil
+	}
+	return query(hosts, "DROP KEYSPACE IF EXISTS "+name)
 }
 
 // Run runs statements of CQL on the Cassandra that tests share, one after the other.
