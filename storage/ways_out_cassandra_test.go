@@ -11,10 +11,10 @@ import (
 )
 
 // waysLinesOnCassandra bounds a history over a real Cassandra, where each line takes a hundred times as long as in memory.
-const waysLinesOnCassandra = 25
+const waysLinesOnCassandra = 40
 
-// TestWaysOutOnCassandra is TestWaysOutExpiring over a real Cassandra: the beginnings of histories, with a keyspace each. Rows have the time to
-// live that they would have, only that none goes: the cluster's clock stands nearly still.
+// TestWaysOutOnCassandra is TestWaysOutExpiring over a real Cassandra: the beginnings of histories, with a keyspace each. Rows are written with
+// the time to live that they would have, but none vanishes: the cluster's own clock moves by less than a minute.
 func TestWaysOutOnCassandra(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Cassandra: leave -short out")

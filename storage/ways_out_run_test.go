@@ -28,7 +28,10 @@ type waysRun struct {
 	disk     protocolDisk   // of one process
 	expiring *memory.Engine // of several, in memory
 	// open opens an engine for a process. Over one that is given, rows that vanish by themselves stay, as its clock doesn't follow.
-	open    func() (engine.Engine, error)
+	open func() (engine.Engine, error)
+	// slow says that each call of the engine takes a millisecond or more. Time passes in fewer, longer steps then, and
+	// nothing is swept, since rows that return are only drawn for the engine in memory.
+	slow    bool
 	procs   []*waysProcess
 	values  float64
 	longest int64   // retention of any process, milliseconds
@@ -152,6 +155,7 @@ func newWaysRun(head string, open waysOpener) (*waysRun, error) {
 	r.model = newWaysModel(r.kind == "expiring")
 	switch o.Shared = r.kind == "expiring"; {
 	case open != nil:
+		r.slow = true
 		r.open = func() (engine.Engine, error) { return open(r.now) }
 	case o.Shared:
 		r.expiring = memory.NewExpiring(r.now)
@@ -317,6 +321,9 @@ func (p *waysProcess) round(faulty bool) {
 		if err := p.Advance(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
 			p.r.fail("moving marks: %v", err)
 		}
+		if p.r.slow {
+			continue
+		}
 		if _, err := p.Sweep(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
 			p.r.fail("sweeping: %v", err)
 		}
@@ -347,8 +354,8 @@ func (r *waysRun) quiet() {
 		p.faults.set(nil, 0)
 		p.off.set(0)
 	}
-	for range 6 {
-		r.pass(day)
+	for d := range r.strides(6*day, day) {
+		r.pass(d)
 		for _, p := range r.procs {
 			if r.problem != "" {
 				return
