@@ -210,15 +210,16 @@ type cleaner struct {
 	rows      int
 	explained map[string]bool
 	others    *[]statedKeep // see sealer
+	horizons  *tenantHorizons
 	// slots are those of which rows of raw were rewritten, and whether they have marks that live as long.
 	slots map[int64]bool
 }
 
 func newCleaner(s *Store, tenant string, window int64, part engine.Key, class int64) *cleaner {
-	others := s.classes.others.Load()
+	others, horizons := s.classes.others.Load(), s.horizonMemory.get(tenant)
 	return &cleaner{
-		others: others, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
-		expires: s.expiresAfter(window, s.classes.keepBy(others, tenant, class)), explained: map[string]bool{},
+		others: others, horizons: horizons, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
+		expires: s.expiresAfter(window, s.lives(horizons, others, tenant, class)), explained: map[string]bool{},
 		slots: map[int64]bool{},
 	}
 }
@@ -236,7 +237,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	res := resolutionOf(c.window)
 	c.put(labelsKeyOf(res, id), c.s.explains(c.window, c.expires), appendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
-	x := sealer{s: c.s, ctx: ctx, others: c.others, sealedRows: &sealedRows{}}
+	x := sealer{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}, sealedRows: &sealedRows{}}
 	x.names(&Series{labels: ls, metric: c.batch.Partition[3].Text, tenant: &headTenant{name: c.tenant}}, destination{window: c.window})
 	if len(x.catalog) == 0 {
 		return nil

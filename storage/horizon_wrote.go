@@ -65,6 +65,18 @@ func (h *horizon) keep(keptMS, seenMS int64, written func() []wroteUnder) {
 	h.KeptMS, h.SinceMS = keptMS, max(seenMS, 1)
 }
 
+// living returns how long rows live that are written now, by a retention of keptMS: as long as by the one that the horizon goes by, which
+// may not have been lowered yet, and for a week of seen time after it was lowered as long as by the one before. seen returns the seen time.
+func (h *horizon) living(keptMS int64, seen func() int64) int64 {
+	if longerKept(h.KeptMS, keptMS) {
+		keptMS = h.KeptMS
+	}
+	if !h.Raised && h.SinceMS > 0 && longerKept(h.BeforeMS, keptMS) && seen()-h.SinceMS < expireGrace.Milliseconds() {
+		keptMS = h.BeforeMS
+	}
+	return keptMS
+}
+
 // boundWrote makes one of ranges that are near to each other where there are too many: what lies between counts as written so, too.
 func (h *horizon) boundWrote() {
 	slices.SortFunc(h.Wrote, func(a, b wroteUnder) int { return cmp.Or(cmp.Compare(a.ToMS, b.ToMS), cmp.Compare(a.from(), b.from())) })
