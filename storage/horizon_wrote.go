@@ -270,6 +270,7 @@ func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, e
 		}
 		switch after, err := s.changeHorizons(ctx, tenant, before, next); {
 		case err == nil:
+			s.tellChanged(ctx, tenant, &before.horizonRow, &next, &s.noted)
 			return after, nil
 		case !errors.Is(err, errHorizonsChanged) || try == advanceTries:
 			return before, err
