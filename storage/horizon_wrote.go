@@ -216,6 +216,34 @@ func outsideGaps(gaps []classGap, class, minT, maxT int64) (spans []Span) {
 	return spans
 }
 
+// BesideGaps cuts a span of time at the edges of the ranges of which rows have vanished, for who asks for all there is: a query over such a
+// range is answered as if all before its end were lacking (decisions/035).
+func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) ([]Span, error) {
+	t, err := s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	edges := []int64{sp.MaxT}
+	for i := range t.Horizons {
+		h := &t.Horizons[i]
+		h.gaps(s.outlived(h.Resolution), func(from, to int64) bool {
+			for _, edge := range []int64{from, to} {
+				if edge >= sp.MinT && edge < sp.MaxT {
+					edges = append(edges, edge)
+				}
+			}
+			return true
+		})
+	}
+	slices.Sort(edges)
+	var spans []Span
+	for _, edge := range slices.Compact(edges) {
+		spans = append(spans, Span{sp.MinT, edge})
+		sp.MinT = edge + 1
+	}
+	return spans, nil
+}
+
 // writtenUntilNow returns what finds the windows that may have rows of a tenant now at a horizon's resolution, in ranges; nil where no
 // rows vanish by themselves. What can't be read counts as having rows, and so does the window that is passing.
 func (s *Store) writtenUntilNow(ctx context.Context, tenant string, h *horizon) func() []wroteUnder {
