@@ -35,7 +35,7 @@ type CheckStats struct {
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
 // such. It reads everything; an error says that it could not go on.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
-	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, deletes: map[string]deletions{}}
+	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]deletions{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
@@ -80,6 +80,8 @@ type checker struct {
 	builder labels.ScratchBuilder
 	// missing are the marks of raw windows without rollups, as far as they were asked for.
 	missing map[tenantWindow][]markAt
+	// marked are the marks of a few windows of rollups.
+	marked map[tenantWindow]map[markAt]bool
 	// deletes are those of the tenants that were asked for.
 	deletes map[string]deletions
 	// gaps is how many gaps were reported.

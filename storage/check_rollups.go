@@ -54,6 +54,42 @@ func (c *checker) unrolled(tenant string, window int64) ([]markAt, error) {
 	return missing, err
 }
 
+// cutShort says whether slots of a day have marks at 5 minutes that the day lacks at an hour: an import of rollups failed between the
+// two. It wasn't acknowledged, and whoever repeats it, or writes anything else into the day, makes the day's 1h chunks anew.
+func (c *checker) cutShort(tenant string, first, last int64) (bool, error) {
+	fine, err := c.marks(tenant, c.s.period.windowOfSlot(rollup.FiveMinutes, first))
+	if err != nil {
+		return false, err
+	}
+	coarse, err := c.marks(tenant, c.s.period.windowOfSlot(rollup.OneHour, first))
+	if err != nil {
+		return false, err
+	}
+	for m := range fine {
+		if m.slot >= first && m.slot <= last && !coarse[m] {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// marks remembers the marks of the windows that were asked for last, which those of other days mostly are of, too.
+func (c *checker) marks(tenant string, window int64) (map[markAt]bool, error) {
+	at := tenantWindow{tenant, window}
+	if found, ok := c.marked[at]; ok {
+		return found, nil
+	}
+	found, err := c.s.marksIn(c.ctx, tenant, window)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.marked) >= 4 {
+		clear(c.marked)
+	}
+	c.marked[at] = found
+	return found, nil
+}
+
 // rollupsOf compares the 5m chunks of a metric with what of raw chunks is in sealed.
 func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed map[slotSeries]*slotChunks) error {
 	unsettled, err := c.unsettled(tenant, window)
@@ -174,6 +210,9 @@ func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
 		}
 	}
 	if missing, err := c.unrolled(tenant, p.windowOf(first)); err != nil || len(missing) > 0 {
+		return err
+	}
+	if cut, err := c.cutShort(tenant, first, last); err != nil || cut {
 		return err
 	}
 	series := &Series{id: id, metric: metric, tenant: &headTenant{name: tenant}, labels: labels.EmptyLabels()}

@@ -239,13 +239,10 @@ func (c *classes) ownKeep(tenant string, class int64) Keep {
 }
 
 // longest returns how long anything of a tenant is kept: what isn't of one class lives as long.
-func (c *classes) longest(tenant string) Keep { return c.longestBy(c.others.Load(), tenant) }
-
-// longestBy is longest as others were heard of at some moment; nil: none was.
-func (c *classes) longestBy(others *[]statedKeep, tenant string) Keep {
-	keep := c.keepBy(others, tenant, classDefault)
+func (c *classes) longest(tenant string) Keep {
+	keep := c.keep(tenant, classDefault)
 	for class := int64(1); class < c.count(); class++ {
-		keep = keep.longest(c.keepBy(others, tenant, class))
+		keep = keep.longest(c.keep(tenant, class))
 	}
 	return keep
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -209,13 +210,17 @@ type cleaner struct {
 	rows      int
 	explained map[string]bool
 	others    *[]statedKeep // see sealer
+	horizons  *tenantHorizons
+	// slots are those of which rows of raw were rewritten, and whether they have marks that live as long.
+	slots map[int64]bool
 }
 
 func newCleaner(s *Store, tenant string, window int64, part engine.Key, class int64) *cleaner {
-	others := s.classes.others.Load()
+	others, horizons := s.classes.others.Load(), s.horizonMemory.get(tenant)
 	return &cleaner{
-		others: others, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
-		expires: s.expiresAfter(window, s.classes.keepBy(others, tenant, class)), explained: map[string]bool{},
+		others: others, horizons: horizons, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
+		expires: s.expiresAfter(window, s.lives(horizons, others, tenant, class)), explained: map[string]bool{},
+		slots: map[int64]bool{},
 	}
 }
 
@@ -232,7 +237,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	res := resolutionOf(c.window)
 	c.put(labelsKeyOf(res, id), c.s.explains(c.window, c.expires), appendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
-	x := sealer{s: c.s, ctx: ctx, others: c.others, sealedRows: &sealedRows{}}
+	x := sealer{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}, sealedRows: &sealedRows{}}
 	x.names(&Series{labels: ls, metric: c.batch.Partition[3].Text, tenant: &headTenant{name: c.tenant}}, destination{window: c.window})
 	if len(x.catalog) == 0 {
 		return nil
@@ -254,6 +259,7 @@ func (c *cleaner) row(row engine.Row, slot int64, ds deletions) error {
 	if err != nil || len(raw.exempt.hidden(ds)) == 0 {
 		return nil
 	}
+	c.slots[slot] = c.slots[slot]
 	cleaned := rawChunk{exempt: raw.exempt.union(ds.ids()), cleaned: true, data: left}
 	k := row.Clustering
 	c.put(engine.Key{k[0], k[1], engine.Text(strings.Clone(k[2].Text)), engine.Text(strings.Clone(k[3].Text))},
@@ -295,10 +301,39 @@ func (c *cleaner) flush(ctx context.Context) error {
 	if len(c.batch.Mutations) == 0 {
 		return nil
 	}
+	if err := c.mark(ctx); err != nil {
+		return err
+	}
 	if err := c.s.eng.Write(ctx, []engine.Batch{c.batch}); err != nil {
 		return fmt.Errorf("storage: writing cleaned rows: %w", err)
 	}
 	c.batch.Mutations, c.bytes, c.rows = nil, 0, 0
+	return nil
+}
+
+// mark writes marks of the slots that are rewritten, where rows vanish by themselves. What was rewritten may live longer than the marks of
+// the slot's seals, and by its marks a slot is found: a later delete works off the slots that have any. The rollups know of all that is
+// rewritten. A mark's id follows from how long it lives, so that cleaning again writes the same.
+func (c *cleaner) mark(ctx context.Context) error {
+	if !c.s.expiring {
+		return nil
+	}
+	expires := c.s.expires(c.window, c.tenant)
+	sum := sha256.Sum256(fmt.Appendf(nil, "cleaned %d", expires))
+	for slot, marked := range c.slots {
+		if marked {
+			continue
+		}
+		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes, rollup.Raw} {
+			if err := c.s.listWindow(ctx, c.tenant, c.s.period.windowOfSlot(res, slot)); err != nil {
+				return err
+			}
+			if err := c.s.mark(ctx, c.tenant, res, []markAt{{slot, 0, string(sum[:engine.IDLen])}}); err != nil {
+				return err
+			}
+		}
+		c.slots[slot] = true
+	}
 	return nil
 }
 

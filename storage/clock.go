@@ -250,6 +250,14 @@ func (s *Store) seenMS() int64 {
 	return c.kept.Milliseconds()
 }
 
+// seenKept is seenMS as it was written last, which is behind by a minute or so.
+func (s *Store) seenKept() int64 {
+	c := &s.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept.Milliseconds()
+}
+
 // runClock keeps what is seen of time until ctx ends, where no beats of the process do that.
 func (s *Store) runClock(ctx context.Context) {
 	ticker := time.NewTicker(keepInterval)

@@ -101,14 +101,19 @@ func (c *clock) spansDue() bool {
 }
 
 // stagedTimes returns the times at which something may be staged, in order. Where several processes stage, that is any
-// time up to a day from now: another clock may run ahead by less.
+// time up to a day from now: another clock may run ahead by less. A doubted clock doesn't count, as it stages nothing: a process whose
+// clock says 2099 must not look through 73 years.
 func (s *Store) stagedTimes() timeSpans {
 	c := &s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := s.look()
 	if !c.alone || len(c.staged) == 0 {
-		return timeSpans{{-maxTime, max(now.UnixMilli(), c.expected.UnixMilli()) + dayMS}}
+		until := c.expected.UnixMilli()
+		if c.doubt == nil {
+			until = max(until, now.UnixMilli())
+		}
+		return timeSpans{{-maxTime, until + dayMS}}
 	}
 	around := slices.Clone(c.staged)
 	for i := range around {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -11,7 +12,7 @@ import (
 // expiry is what one Expire remembers.
 type expiry struct {
 	rolled map[tenantWindow]bool // whose rollups are there
-	told   int                   // changes that were logged
+	told   atomic.Int64          // changes that were logged
 }
 
 // advanceTries is how often horizons are advanced where others change them meanwhile.

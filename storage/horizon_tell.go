@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -42,7 +43,7 @@ func (s *Store) HorizonChanges(ctx context.Context) (list []HorizonChange, err e
 		s.aim(ctx, tenant, t, &next, func(_, target int64) int64 { return target })
 		next.Horizons = slices.DeleteFunc(next.Horizons, func(h horizon) bool {
 			was := t.of(h.Class, h.Resolution)
-			return was != nil && was.KeptMS == h.KeptMS // It goes on by day and week.
+			return was != nil && !changedHorizon(was, &h)
 		})
 		for _, c := range s.changes(ctx, tenant, &t.horizonRow, &next) {
 			first, err := s.firstIn(ctx, tenant, &c)
@@ -166,32 +167,65 @@ func (s *Store) instantOf(ms int64) time.Time {
 // maxToldChanges bounds what one Expire logs of changed retentions.
 const maxToldChanges = 50
 
-// tellChanged logs what a changed retention has hidden, or shown again.
+// tellChanged logs what a changed retention has hidden, or shown again, and which rows a higher one doesn't keep.
 func (s *Store) tellChanged(ctx context.Context, tenant string, before, next *horizonRow, x *expiry) {
-	var changed horizonRow // The others go on by day and week.
+	var changed horizonRow
 	for i := range next.Horizons {
 		h := &next.Horizons[i]
-		if was := before.of(h.Class, h.Resolution); was != nil && was.KeptMS != h.KeptMS {
+		was := before.of(h.Class, h.Resolution)
+		if was == nil {
+			continue
+		}
+		s.tellRaised(tenant, was, h, x)
+		if changedHorizon(was, h) {
 			changed.Horizons = append(changed.Horizons, *h)
 		}
 	}
-	if len(changed.Horizons) == 0 || x.told >= maxToldChanges {
+	if len(changed.Horizons) == 0 || x.told.Load() >= maxToldChanges {
 		return
 	}
 	for _, c := range s.changes(ctx, tenant, before, &changed) {
-		x.told++
-		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution, "was", inWords(c.Was), "is", inWords(c.Is)}
+		about := []any{"tenant", c.Tenant, "class", c.Class, "resolution", c.Resolution}
+		if c.Was != c.Is { // Or what it was is told of by tellRaised.
+			about = append(about, "was", inWords(c.Was))
+		}
+		about = append(about, "is", inWords(c.Is))
 		if c.Shown {
-			s.opts.Logger.Info("a higher retention shows samples again that were hidden", append(about, "after", c.From, "until", c.To)...)
+			x.tell(s, slog.LevelInfo, "a higher retention shows samples again that were hidden", append(about, "after", c.From, "until", c.To)...)
 			continue
 		}
 		if c.Samples >= 0 {
 			about = append(about, "samples, about", c.Samples)
 		}
-		s.opts.Logger.Warn("a lower retention hides samples; they go a week from now, and are shown again if a server is started with a higher one before",
+		x.tell(s, slog.LevelWarn, "a lower retention hides samples; they go a week from now, and are shown again if a server is started with a higher one before",
 			append(about, "after", c.From, "until", c.To, "go on", c.Goes)...)
 	}
-	if x.told >= maxToldChanges {
+}
+
+// changedHorizon says whether a horizon hides more because its retention was lowered, or shows something again. Others go on by day and week,
+// also one that was raised: what has passed since it was looked at last is hidden, as ever.
+func changedHorizon(was, is *horizon) bool {
+	return is.HiddenMS < was.HiddenMS || longerKept(was.KeptMS, is.KeptMS)
+}
+
+// tellRaised logs up to where rows go on to vanish as a shorter retention has it that they were written with.
+func (s *Store) tellRaised(tenant string, was, h *horizon, x *expiry) {
+	if !longerKept(h.KeptMS, was.KeptMS) || len(h.Wrote) == 0 || slices.Equal(h.Wrote, was.Wrote) {
+		return
+	}
+	last := h.Wrote[len(h.Wrote)-1]
+	kept := time.Duration(last.KeptMS) * time.Millisecond
+	x.tell(s, slog.LevelInfo, "a higher retention holds for what is written from now on; rows that were written before go when the shorter one is over, and answers about their time come from rollups then, and say so",
+		"tenant", tenant, "class", s.classes.nameOf(h.Class), "resolution", h.Resolution, "was", inWords(kept), "is", inWords(time.Duration(h.KeptMS)*time.Millisecond),
+		"written until", s.instantOf(last.ToMS), "the last go on", s.instantOf(last.ToMS).Add(kept+expireGrace))
+}
+
+// tell logs what has changed, up to a bound.
+func (x *expiry) tell(s *Store, level slog.Level, msg string, args ...any) {
+	switch n := x.told.Add(1); {
+	case n <= maxToldChanges:
+		s.opts.Logger.Log(s.background, level, msg, args...)
+	case n == maxToldChanges+1:
 		s.opts.Logger.Warn("more has changed with the retention; cassia retention lists it")
 	}
 }

@@ -65,6 +65,18 @@ func (h *horizon) keep(keptMS, seenMS int64, written func() []wroteUnder) {
 	h.KeptMS, h.SinceMS = keptMS, max(seenMS, 1)
 }
 
+// living returns how long rows live that are written now, by a retention of keptMS: as long as by the one that the horizon goes by, which
+// may not have been lowered yet, and for a week of seen time after it was lowered as long as by the one before. seen returns the seen time.
+func (h *horizon) living(keptMS int64, seen func() int64) int64 {
+	if longerKept(h.KeptMS, keptMS) {
+		keptMS = h.KeptMS
+	}
+	if !h.Raised && h.SinceMS > 0 && longerKept(h.BeforeMS, keptMS) && seen()-h.SinceMS < expireGrace.Milliseconds() {
+		keptMS = h.BeforeMS
+	}
+	return keptMS
+}
+
 // boundWrote makes one of ranges that are near to each other where there are too many: what lies between counts as written so, too.
 func (h *horizon) boundWrote() {
 	slices.SortFunc(h.Wrote, func(a, b wroteUnder) int { return cmp.Or(cmp.Compare(a.ToMS, b.ToMS), cmp.Compare(a.from(), b.from())) })
@@ -204,6 +216,34 @@ func outsideGaps(gaps []classGap, class, minT, maxT int64) (spans []Span) {
 	return spans
 }
 
+// BesideGaps cuts a span of time at the edges of the ranges of which rows have vanished, for who asks for all there is: a query over such a
+// range is answered as if all before its end were lacking (decisions/035).
+func (s *Store) BesideGaps(ctx context.Context, tenant string, sp Span) ([]Span, error) {
+	t, err := s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	edges := []int64{sp.MaxT}
+	for i := range t.Horizons {
+		h := &t.Horizons[i]
+		h.gaps(s.outlived(h.Resolution), func(from, to int64) bool {
+			for _, edge := range []int64{from, to} {
+				if edge >= sp.MinT && edge < sp.MaxT {
+					edges = append(edges, edge)
+				}
+			}
+			return true
+		})
+	}
+	slices.Sort(edges)
+	var spans []Span
+	for _, edge := range slices.Compact(edges) {
+		spans = append(spans, Span{sp.MinT, edge})
+		sp.MinT = edge + 1
+	}
+	return spans, nil
+}
+
 // writtenUntilNow returns what finds the windows that may have rows of a tenant now at a horizon's resolution, in ranges; nil where no
 // rows vanish by themselves. What can't be read counts as having rows, and so does the window that is passing.
 func (s *Store) writtenUntilNow(ctx context.Context, tenant string, h *horizon) func() []wroteUnder {
@@ -258,6 +298,7 @@ func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, e
 		}
 		switch after, err := s.changeHorizons(ctx, tenant, before, next); {
 		case err == nil:
+			s.tellChanged(ctx, tenant, &before.horizonRow, &next, &s.noted)
 			return after, nil
 		case !errors.Is(err, errHorizonsChanged) || try == advanceTries:
 			return before, err

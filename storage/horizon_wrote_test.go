@@ -1,11 +1,16 @@
 package storage
 
 import (
+	"bytes"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
 // writerFunc is an io.Writer.
@@ -34,4 +39,57 @@ func TestHorizonsForgottenAsTheyChange(t *testing.T) {
 	of.Store(ts.Store)
 	ts.expire(0)
 	require.Positive(t, forgotten.Load(), "what is hidden is told between")
+}
+
+// TestRaisingIsTold raises a retention over an engine whose rows vanish by themselves, after the store was off for days. The log tells once of what
+// goes on to vanish, and of what is shown again, whoever notes it first, and warns of nothing.
+func TestRaisingIsTold(t *testing.T) {
+	for name, first := range map[string]func(*clockMachine) error{
+		"expire": func(m *clockMachine) error { _, err := m.Expire(t.Context()); return err },
+		"seal":   func(m *clockMachine) error { return m.SealAll(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &clockRig{t: t, shared: true}
+			r.eng = &expiringClocked{clockedEngine{memory.NewExpiring(r.now), r.now}}
+			var log bytes.Buffer
+			keep := func(raw time.Duration) func(*Options) {
+				return func(o *Options) { o.Retention, o.Logger = raw, slog.New(slog.NewTextHandler(&log, nil)) }
+			}
+			m := r.start(0, keep(2*day))
+			require.NoError(t, m.write(r.now(), 1))
+			require.NoError(t, m.SealAll(t.Context()))
+			for range 5 {
+				r.pass(day)
+				require.NoError(t, m.processes.beat(t.Context()))
+				_, err := m.Expire(t.Context())
+				require.NoError(t, err)
+			}
+			require.Zero(t, m.visible())
+			m.stop()
+			r.pass(2 * time.Hour)
+			log.Reset()
+
+			m = r.start(0, keep(90*day))
+			require.NoError(t, m.processes.beat(t.Context()))
+			require.NoError(t, m.write(r.now(), 2))
+			require.NoError(t, first(m))
+			_, err := m.Expire(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 2, m.visible())
+			require.Equal(t, 1, strings.Count(log.String(), "a higher retention holds for what is written from now on"), log.String())
+			require.Contains(t, log.String(), "was=48h0m0s is=2160h0m0s")
+			require.Equal(t, 1, strings.Count(log.String(), "a higher retention shows samples again"), log.String())
+			require.NotContains(t, log.String(), "level=WARN")
+			m.stop()
+
+			// Off for longer than the retention was raised by: what has passed meanwhile is hidden, and nobody is warned.
+			log.Reset()
+			r.pass(100 * day)
+			m = r.start(0, keep(91*day))
+			require.NoError(t, m.processes.beat(t.Context()))
+			_, err = m.Expire(t.Context())
+			require.NoError(t, err)
+			require.NotContains(t, log.String(), "a lower retention", log.String())
+		})
+	}
 }

@@ -363,11 +363,12 @@ func (s *sharedRun) beat(r *protocolRun, kind string) {
 }
 
 func (s *sharedRun) beatNow(r *protocolRun) {
+	begun := r.now.Load() // Time may pass within.
 	if err := r.store.processes.beat(context.Background()); err != nil {
 		r.tolerate("beating", err)
 		return
 	}
-	r.beaten = r.now.Load()
+	r.beaten = begun
 }
 
 // do is an operation that only several processes have, or one of a process that is alone.

@@ -53,7 +53,31 @@ func (s *Store) expiresAfter(window int64, keep Keep) int64 {
 
 // expires is expiresAfter for what a tenant's classes share: names, marks, shards.
 func (s *Store) expires(window int64, tenant string) int64 {
-	return s.expiresAfter(window, s.classes.longest(tenant))
+	return s.expiresAfter(window, s.livesLongest(s.horizonMemory.get(tenant), s.classes.others.Load(), tenant))
+}
+
+// lives returns how long rows of a class live that are written now: as long as they are kept, and where rows vanish by themselves, not less
+// than was in force within the last week. A retention that was lowered can be taken back for a week, also for what is written meanwhile.
+func (s *Store) lives(t *tenantHorizons, others *[]statedKeep, tenant string, class int64) Keep {
+	keep := s.classes.keepBy(others, tenant, class)
+	if !s.expiring || t == nil {
+		return keep
+	}
+	for res, kept := range map[rollup.Resolution]*time.Duration{rollup.Raw: &keep.Raw, rollup.FiveMinutes: &keep.FiveMinutes, rollup.OneHour: &keep.OneHour} {
+		if h := t.of(class, res); h != nil {
+			*kept = time.Duration(h.living(kept.Milliseconds(), s.seenKept)) * time.Millisecond
+		}
+	}
+	return keep
+}
+
+// livesLongest is lives for what a tenant's classes share.
+func (s *Store) livesLongest(t *tenantHorizons, others *[]statedKeep, tenant string) Keep {
+	keep := s.lives(t, others, tenant, classDefault)
+	for class := int64(1); class < s.classes.count(); class++ {
+		keep = keep.longest(s.lives(t, others, tenant, class))
+	}
+	return keep
 }
 
 // isOutlived says whether the flags ask for a window of a resolution, that which holds a slot, no more: its end, the

@@ -33,9 +33,10 @@ type sealer struct {
 	namesFirst bool
 	now        int64 // when the seal began, milliseconds
 	begun      time.Time
-	// others are what other processes kept when it began: what explains a row lives as long as the row, though another process is heard of
-	// between the two.
-	others *[]statedKeep
+	// others are what other processes kept when it began, and horizons those that it found first: what explains a row lives as long as the
+	// row, though another process is heard of, or a retention is changed, between the two.
+	others   *[]statedKeep
+	horizons map[string]*tenantHorizons
 	// listed are the chunks that rollups depend on, where they were listed at once; nil: each series' are read.
 	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
@@ -86,6 +87,22 @@ func newSealer(ctx context.Context, s *Store, w Work) *sealer {
 	day.start = s.period.dayOf(w.Slot)
 	day.end = day.start + dayMS
 	return x
+}
+
+// horizonsOf returns the horizons of a tenant, the same at every call; nil: they aren't known.
+func (x *sealer) horizonsOf(tenant string) *tenantHorizons {
+	if !x.s.expiring {
+		return nil
+	}
+	t, known := x.horizons[tenant]
+	if !known {
+		if x.horizons == nil {
+			x.horizons = map[string]*tenantHorizons{}
+		}
+		t = x.s.horizonMemory.get(tenant)
+		x.horizons[tenant] = t
+	}
+	return t
 }
 
 // isGone says whether the rows of a class may be gone from the window that holds the slot.
@@ -204,7 +221,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 	s, window := c.series, x.into[res].window
 	where := writtenLabels{window: window, at: c.at(res), some: true}
 	if x.s.expiring {
-		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.classes.keepBy(x.others, s.tenant.name, c.class)))
+		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class)))
 	}
 	if s.written[res] == where {
 		return
@@ -212,7 +229,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	expires := x.s.expiresAfter(window, x.s.classes.keepBy(x.others, s.tenant.name, c.class))
+	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class))
 	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
@@ -228,7 +245,7 @@ func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key e
 		}})
 	}
 	b := &x.rows[len(x.rows)-1]
-	expires := x.s.expiresAfter(window, x.s.classes.keepBy(x.others, s.tenant.name, c.class))
+	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class))
 	b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: expires, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
@@ -317,7 +334,7 @@ func (x *sealer) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yie
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *sealer) names(s *Series, at destination) {
-	expires := x.s.expiresAfter(at.window, x.s.classes.longestBy(x.others, s.tenant.name))
+	expires := x.s.expiresAfter(at.window, x.s.livesLongest(x.horizonsOf(s.tenant.name), x.others, s.tenant.name))
 	timestamp := x.s.explains(at.window, expires)
 	add := func(kind int64, label, value string, row []byte) {
 		name := x.s.catalog.name(at.window, x.s.lifeOf(at.window, expires), s.tenant.name, kind, label, value)

@@ -208,6 +208,8 @@ type Store struct {
 	gone      dropMemory
 	// horizonMemory is what is known of what is hidden and gone.
 	horizonMemory horizonMemory
+	// noted is what was logged of raised retentions besides what Expire logs.
+	noted expiry
 	// expiring says that the engine's rows vanish by themselves, at the time that they were written with.
 	expiring  bool
 	deletes   deletes

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,13 +26,18 @@ type waysRun struct {
 	passed   atomicDuration
 	model    *waysModel
 	disk     protocolDisk   // of one process
-	expiring *memory.Engine // of several
-	procs    []*waysProcess
-	values   float64
-	longest  int64   // retention of any process, milliseconds
-	raised   []int64 // those that it has been longer than, until that is noted
-	copied   []engine.Batch
-	problem  string
+	expiring *memory.Engine // of several, in memory
+	// open opens an engine for a process. Over one that is given, rows that vanish by themselves stay, as its clock doesn't follow.
+	open func() (engine.Engine, error)
+	// slow says that each call of the engine takes a millisecond or more. Time passes in fewer, longer steps then, and
+	// nothing is swept, since rows that return are only drawn for the engine in memory.
+	slow    bool
+	procs   []*waysProcess
+	values  float64
+	longest int64   // retention of any process, milliseconds
+	raised  []int64 // those that it has been longer than, until that is noted
+	copied  []engine.Batch
+	problem string
 }
 
 // waysProcess is a process with a clock and retentions of its own.
@@ -47,67 +51,6 @@ type waysProcess struct {
 	// trusted is how far its clock was off when it may have been believed: as far it may be off again.
 	trusted []time.Duration
 	faults  waysFaults
-}
-
-// atomicDuration is read by what a step left behind, such as a delete whose context ended, while the next step sets it.
-type atomicDuration struct{ ns atomic.Int64 }
-
-func (d *atomicDuration) get() time.Duration  { return time.Duration(d.ns.Load()) }
-func (d *atomicDuration) set(v time.Duration) { d.ns.Store(int64(v)) }
-
-// waysFaults is what goes wrong with the calls of a step. The calls of what an earlier one left behind count, too.
-type waysFaults struct {
-	mu    sync.Mutex
-	fault *protocolFault
-	// cancelAt is the call at which the context of the next delete ends; 0: at none.
-	cancelAt int
-	cancel   context.CancelFunc
-	calls    int
-}
-
-func (f *waysFaults) set(fault *protocolFault, cancelAt int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault, f.cancelAt = fault, cancelAt
-}
-
-// drawn returns whether a fault is set, be it that it happened already.
-func (f *waysFaults) drawn() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.fault != nil
-}
-
-// deleting has cancel called at the call that is set, counted from here.
-func (f *waysFaults) deleting(cancel context.CancelFunc) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.calls, f.cancel = 0, nil; f.cancelAt > 0 {
-		f.cancel = cancel
-	}
-}
-
-// act counts a call and returns what becomes of it.
-func (f *waysFaults) act(op faultengine.Op) faultengine.Action {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.calls++; f.cancel != nil && f.calls == f.cancelAt {
-		f.cancel()
-	}
-	if f.fault == nil || op.Kind != faultengine.Write || op.Table.Name != f.fault.table {
-		return faultengine.Pass()
-	}
-	if f.fault.n--; f.fault.n != 0 {
-		return faultengine.Pass()
-	}
-	switch f.fault.what {
-	case "fail":
-		return faultengine.Fail(nil)
-	case "lose":
-		return faultengine.Lose(nil)
-	default:
-		return faultengine.Withhold(nil)
-	}
 }
 
 // waysEngine is a process' view of an engine: calls go wrong, and none comes through when it is dead.
@@ -150,8 +93,11 @@ func (r *waysRun) fail(format string, args ...any) {
 }
 
 // runWays returns what went wrong, or "".
-func runWays(h history) string {
-	r, err := newWaysRun(h[0])
+func runWays(h history) string { return runWaysOver(h, nil) }
+
+// runWaysOver is runWays over another engine that several processes share, if one is given.
+func runWaysOver(h history, open waysOpener) string {
+	r, err := newWaysRun(h[0], open)
 	if err != nil {
 		return err.Error()
 	}
@@ -175,7 +121,10 @@ func runWays(h history) string {
 	return ""
 }
 
-func newWaysRun(head string) (*waysRun, error) {
+// waysOpener opens an engine, given the time that it is.
+type waysOpener func(now func() time.Time) (engine.Engine, error)
+
+func newWaysRun(head string, open waysOpener) (*waysRun, error) {
 	r := &waysRun{}
 	processes := 1
 	o := DefaultOptions()
@@ -203,13 +152,20 @@ func newWaysRun(head string) (*waysRun, error) {
 		}
 	}
 	o.Partitions, o.seams.still = protocolPartitions, true
-	if r.model = newWaysModel(r.kind == "expiring"); r.kind == "expiring" {
-		r.expiring, o.Shared = memory.NewExpiring(r.now), true
-	} else {
+	r.model = newWaysModel(r.kind == "expiring")
+	switch o.Shared = r.kind == "expiring"; {
+	case open != nil:
+		r.slow = true
+		r.open = func() (engine.Engine, error) { return open(r.now) }
+	case o.Shared:
+		r.expiring = memory.NewExpiring(r.now)
+		r.open = func() (engine.Engine, error) { return unclosed{r.expiring}, nil }
+	default:
 		var err error
 		if r.disk, err = newProtocolDisk(r.kind); err != nil {
 			return nil, err
 		}
+		r.open = func() (engine.Engine, error) { return r.disk.open() }
 	}
 	for range processes {
 		p := &waysProcess{r: r, opts: o}
@@ -222,18 +178,15 @@ func newWaysRun(head string) (*waysRun, error) {
 }
 
 func (p *waysProcess) start() {
-	var inner engine.Engine = unclosed{p.r.expiring}
-	if p.r.disk != nil {
-		var err error
-		if inner, err = p.r.disk.open(); err != nil {
-			p.r.fail("opening the engine: %v", err)
-			return
-		}
+	inner, err := p.r.open()
+	if err != nil {
+		p.r.fail("opening the engine: %v", err)
+		return
 	}
 	p.eng = &waysEngine{p: p}
 	p.eng.Engine = faultengine.Wrap(inner, p.eng.rule)
 	var eng engine.Engine = p.eng
-	if p.r.expiring != nil {
+	if p.opts.Shared {
 		eng = clockedWays{p.eng}
 	}
 	p.r.model.keeps(p.opts.Retention)
@@ -368,6 +321,9 @@ func (p *waysProcess) round(faulty bool) {
 		if err := p.Advance(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
 			p.r.fail("moving marks: %v", err)
 		}
+		if p.r.slow {
+			continue
+		}
 		if _, err := p.Sweep(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
 			p.r.fail("sweeping: %v", err)
 		}
@@ -398,8 +354,8 @@ func (r *waysRun) quiet() {
 		p.faults.set(nil, 0)
 		p.off.set(0)
 	}
-	for range 6 {
-		r.pass(day)
+	for d := range r.strides(6*day, day) {
+		r.pass(d)
 		for _, p := range r.procs {
 			if r.problem != "" {
 				return

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -47,9 +48,11 @@ func (r *waysRun) line(line string) {
 func (r *waysRun) step(words []string) {
 	switch words[0] {
 	case "pass":
-		const step = 12 * time.Hour
-		for d := length(words, 1); d > 0 && r.problem == ""; d -= step {
-			r.pass(min(d, step))
+		for d := range r.strides(length(words, 1), 12*time.Hour) {
+			if r.problem != "" {
+				return
+			}
+			r.pass(d)
 			for _, p := range r.procs {
 				if !p.opts.Shared {
 					p.late()
@@ -70,6 +73,17 @@ func (r *waysRun) step(words []string) {
 		}
 	default:
 		r.fail("no operation %q", words[0])
+	}
+}
+
+// strides divides a time that passes into steps of one length, or into two where each step takes long; the last may be shorter.
+func (r *waysRun) strides(d, step time.Duration) iter.Seq[time.Duration] {
+	if r.slow {
+		step = max(step, (d+1)/2)
+	}
+	return func(yield func(time.Duration) bool) {
+		for ; d > 0 && yield(min(d, step)); d -= step {
+		}
 	}
 }
 

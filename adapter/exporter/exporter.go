@@ -162,8 +162,8 @@ func (r *run) series(ctx context.Context, sp storage.Span, metric string) ([]*so
 // read returns the samples of a series, which are good until the next call.
 func (r *run) read(s *source) (*chunk.Samples, error) {
 	r.samples.Reset()
-	if s.kept != nil {
-		if err := s.kept.Samples(&r.samples); err != nil {
+	for _, kept := range s.kept {
+		if err := kept.Samples(&r.samples); err != nil {
 			return nil, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // source is a series of a piece: its samples, and the buckets of times whose samples have expired.
 type source struct {
 	Labels labels.Labels
-	kept   *storage.SelectedSeries // nil: it has none
+	kept   []*storage.SelectedSeries // by time
 	older  []older
 }
 
@@ -26,47 +26,74 @@ type older struct {
 // sources finds the series of a query.
 func (r *run) sources(ctx context.Context, q storage.Query) ([]*source, error) {
 	q.Sorted = false
-	kept, err := r.store.Select(ctx, q)
+	f := finding{at: map[string]*source{}}
+	spans, err := r.store.BesideGaps(ctx, q.Tenant, storage.Span{MinT: q.MinT, MaxT: q.MaxT})
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*source, len(kept))
-	for i, s := range kept {
-		all[i] = &source{Labels: s.Labels, kept: s}
-	}
-	if r.LeaveRollups {
-		return all, nil
-	}
-	horizons, err := r.store.HorizonsOf(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	var at map[string]*source
-	var key []byte
-	for _, query := range storage.OlderQueries(q, horizons, rollup.ExpandColumns) {
-		if at == nil {
-			at = make(map[string]*source, len(all))
-			for _, s := range all {
-				key = s.Labels.Bytes(key)
-				at[string(key)] = s
-			}
-		}
-		list, err := r.store.Select(ctx, query)
+	for i, sp := range spans {
+		q.MinT, q.MaxT = sp.MinT, sp.MaxT
+		kept, err := r.store.Select(ctx, q)
 		if err != nil {
 			return nil, err
 		}
+		for _, s := range kept {
+			one := f.of(s.Labels, i == 0)
+			one.kept = append(one.kept, s)
+		}
+		if r.LeaveRollups {
+			continue
+		}
+		if err := r.older(ctx, q, &f); err != nil {
+			return nil, err
+		}
+	}
+	return f.all, nil
+}
+
+// older finds the buckets of a query's times whose samples have expired.
+func (r *run) older(ctx context.Context, q storage.Query, f *finding) error {
+	horizons, err := r.store.HorizonsOf(ctx, q)
+	if err != nil {
+		return err
+	}
+	for _, query := range storage.OlderQueries(q, horizons, rollup.ExpandColumns) {
+		list, err := r.store.Select(ctx, query)
+		if err != nil {
+			return err
+		}
 		for _, s := range list {
-			key = s.Labels.Bytes(key)
-			one := at[string(key)]
-			if one == nil {
-				one = &source{Labels: s.Labels}
-				at[string(key)] = one
-				all = append(all, one)
-			}
+			one := f.of(s.Labels, false)
 			one.older = append(one.older, older{s, query.MinT, query.MaxT})
 		}
 	}
-	return all, nil
+	return nil
+}
+
+// finding are the series that were found so far.
+type finding struct {
+	all []*source
+	at  map[string]*source // by labels; those of all up to the first indexed of it
+	// indexed is how many of all are in at, which most exports never ask for.
+	indexed int
+	key     []byte
+}
+
+// of returns the series with these labels. New says that it surely wasn't found before.
+func (f *finding) of(ls labels.Labels, isNew bool) *source {
+	if !isNew {
+		for ; f.indexed < len(f.all); f.indexed++ {
+			f.key = f.all[f.indexed].Labels.Bytes(f.key)
+			f.at[string(f.key)] = f.all[f.indexed]
+		}
+		f.key = ls.Bytes(f.key)
+		if one := f.at[string(f.key)]; one != nil {
+			return one
+		}
+	}
+	one := &source{Labels: ls}
+	f.all = append(f.all, one)
+	return one
 }
 
 // maker makes samples of buckets.

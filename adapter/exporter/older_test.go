@@ -59,3 +59,88 @@ func TestExportOfExpiredSamples(t *testing.T) {
 	_, err = Text(t.Context(), s, OpenMetrics, left, &out)
 	require.ErrorIs(t, err, ErrNothing)
 }
+
+// TestExportBesideAGap exports where rows of two days have vanished by themselves, after a retention was raised: the samples beside these days
+// are written as they are, also those of a block that reaches into them.
+func TestExportBesideAGap(t *testing.T) {
+	const day = 24 * time.Hour
+	const midnight = nowMS / dayMS * dayMS
+	clock := time.UnixMilli(midnight - 30*dayMS + 1)
+	eng := memory.NewExpiring(func() time.Time { return clock })
+	open := func(raw time.Duration) *storage.Store {
+		o := storage.DefaultOptions()
+		o.Retention, o.Now = raw, func() time.Time { return clock }
+		o.Elapsed = func() time.Duration { return time.Duration(clock.UnixNano()) }
+		s, err := storage.Open(t.Context(), eng, o)
+		require.NoError(t, err)
+		require.NoError(t, s.WaitReady(t.Context()))
+		return s
+	}
+	series := labels.FromStrings("__name__", "c")
+	each := func(ago int64, f func(at int64)) { // the minutes of the day that began so many days ago
+		for at := midnight - ago*dayMS + 60_000; at <= midnight-(ago-1)*dayMS; at += 60_000 {
+			f(at)
+		}
+	}
+	bring := func(s *storage.Store, ago int64) {
+		var samples chunk.Samples
+		each(ago, func(at int64) { samples.AppendFloat(at, 0, float64(at/1000)) })
+		_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: series, Samples: &samples}})
+		require.NoError(t, err)
+	}
+	s := open(2 * day)
+	bring(s, 32)
+	bring(s, 31)
+	_, err := s.Expire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	s = open(365 * day)
+	defer func() { require.NoError(t, s.Close()) }()
+	bring(s, 34)
+	bring(s, 33)
+	for clock.UnixMilli() < nowMS {
+		clock = clock.Add(day / 2)
+		_, err := s.Expire(t.Context())
+		require.NoError(t, err)
+	}
+	bring(s, 29) // The window that is passing when a retention is raised counts as written before: that of the 30th.
+	bring(s, 28)
+
+	all, raw := held{}, held{} // of all days, and of those whose rows stand
+	for _, ago := range []int64{34, 33, 32, 31, 29, 28} {
+		each(ago, func(at int64) {
+			all.float(series, at, 0, float64(at/1000))
+			if ago != 32 && ago != 31 {
+				raw.float(series, at, 0, float64(at/1000))
+			}
+		})
+	}
+	for name, export := range map[string]func(o Options) (held, Stats){
+		"blocks": func(o Options) (held, Stats) {
+			dir := t.TempDir() + "/blocks"
+			stats, err := Blocks(t.Context(), s, o, newFolder(t, dir))
+			require.NoError(t, err)
+			return inBlocks(t, dir), stats
+		},
+		"text": func(o Options) (held, Stats) {
+			var out bytes.Buffer
+			stats, err := Text(t.Context(), s, OpenMetrics, o, &out)
+			require.NoError(t, err)
+			got := held{}
+			inOpenMetrics(t, out.Bytes(), got)
+			return got, stats
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := everything()
+			got, stats := export(o)
+			same(t, all, got)
+			require.Equal(t, int64(2*24*60), stats.Made, "of the days whose rows have vanished, and of no others")
+			o.LeaveRollups = true
+			got, stats = export(o)
+			same(t, raw, got)
+			require.Zero(t, stats.Made)
+		})
+	}
+}

@@ -30,7 +30,7 @@ func floatsOf(t *testing.T, s *storage.Store, change func(v float64) (float64, b
 	require.NoError(t, err)
 	out, r := held{}, newRun(s, everything())
 	for _, series := range list {
-		samples, err := r.read(&source{Labels: series.Labels, kept: series})
+		samples, err := r.read(&source{Labels: series.Labels, kept: []*storage.SelectedSeries{series}})
 		require.NoError(t, err)
 		for i, at := range samples.T {
 			if v, ok := change(samples.V[i]); ok {

@@ -52,6 +52,8 @@ var all = []soaked{
 	{pkg: "cmd/cassia", test: "TestCassandraNodesDie", cassandra: true},
 	{pkg: "cmd/cassia", test: "TestPrometheusSuiteOnCassandra", cassandra: true},
 	{pkg: "storage", test: "TestDeliveriesGiveTheSameBytesOnCassandra", cassandra: true},
+	{pkg: "storage", test: "TestWaysOutOnCassandra", cassandra: true},
+	{pkg: "storage", test: "TestWaysOutExpiring"},
 	{pkg: "storage/cassandra", test: "TestMetamorphic", cassandra: true},
 }
 

@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+)
+
+// atomicDuration is read by what a step left behind, such as a delete whose context ended, while the next step sets it.
+type atomicDuration struct{ ns atomic.Int64 }
+
+func (d *atomicDuration) get() time.Duration  { return time.Duration(d.ns.Load()) }
+func (d *atomicDuration) set(v time.Duration) { d.ns.Store(int64(v)) }
+
+// waysFaults is what goes wrong with the calls of a step. The calls of what an earlier one left behind count, too.
+type waysFaults struct {
+	mu    sync.Mutex
+	fault *protocolFault
+	// cancelAt is the call at which the context of the next delete ends; 0: at none.
+	cancelAt int
+	cancel   context.CancelFunc
+	calls    int
+}
+
+func (f *waysFaults) set(fault *protocolFault, cancelAt int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault, f.cancelAt = fault, cancelAt
+}
+
+// drawn returns whether a fault is set, be it that it happened already.
+func (f *waysFaults) drawn() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fault != nil
+}
+
+// deleting has cancel called at the call that is set, counted from here.
+func (f *waysFaults) deleting(cancel context.CancelFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls, f.cancel = 0, nil; f.cancelAt > 0 {
+		f.cancel = cancel
+	}
+}
+
+// act counts a call and returns what becomes of it.
+func (f *waysFaults) act(op faultengine.Op) faultengine.Action {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls++; f.cancel != nil && f.calls == f.cancelAt {
+		f.cancel()
+	}
+	if f.fault == nil || op.Kind != faultengine.Write || op.Table.Name != f.fault.table {
+		return faultengine.Pass()
+	}
+	if f.fault.n--; f.fault.n != 0 {
+		return faultengine.Pass()
+	}
+	switch f.fault.what {
+	case "fail":
+		return faultengine.Fail(nil)
+	case "lose":
+		return faultengine.Lose(nil)
+	default:
+		return faultengine.Withhold(nil)
+	}
+}
