@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -56,11 +57,61 @@ func TestSystemdUnit(t *testing.T) {
 		return options[at].Value
 	}
 	command := strings.Fields(find("Service", "ExecStart"))
-	require.True(t, strings.HasSuffix(command[0], "/cassia"))
-	served(t, command[1:])
+	require.Equal(t, "/usr/bin/cassia", command[0], "where the packages have it")
+	for _, settings := range []string{find("Service", "Environment"), packagedSettings(t)} {
+		args, address := expanded(t, command[1:], settings), ""
+		for _, arg := range args {
+			if value, ok := strings.CutPrefix(arg, "--web.listen-address="); ok {
+				address = value
+			}
+		}
+		served(t, args)
+		host, _, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		require.True(t, net.ParseIP(host).IsLoopback(), "only this machine reaches it by default: %s", address)
+	}
 	require.Contains(t, command, "--storage.path=/var/lib/"+find("Service", "StateDirectory"), "the one directory that may be written to")
+	require.Equal(t, "-/etc/cassia/cassia.env", find("Service", "EnvironmentFile"))
+	require.Equal(t, "/bin/kill -HUP $MAINPID", find("Service", "ExecReload"))
 	require.Equal(t, "strict", find("Service", "ProtectSystem"))
 	require.Equal(t, "multi-user.target", find("Install", "WantedBy"))
+}
+
+// packagedSettings is the file of settings in the packages, as a line of systemd's Environment.
+func packagedSettings(t *testing.T) string {
+	text, err := os.ReadFile("../../docker/packages/cassia.env")
+	require.NoError(t, err)
+	var set []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			name, value, ok := strings.Cut(line, "=")
+			require.True(t, ok, line)
+			set = append(set, name+"="+strings.Trim(value, `"`))
+		}
+	}
+	return strings.Join(set, " ")
+}
+
+// expanded replaces variables as systemd does: ${NAME} within a word, $NAME by words of its own.
+func expanded(t *testing.T, args []string, settings string) (out []string) {
+	known := map[string]string{}
+	for _, s := range strings.Fields(settings) {
+		name, value, _ := strings.Cut(s, "=")
+		known[name] = value
+	}
+	value := func(name string) string {
+		v, ok := known[name]
+		require.True(t, ok, "%s has no value", name)
+		return v
+	}
+	for _, arg := range args {
+		if name, ok := strings.CutPrefix(arg, "$"); ok && !strings.HasPrefix(name, "{") {
+			out = append(out, strings.Fields(value(name))...)
+			continue
+		}
+		out = append(out, os.Expand(arg, value))
+	}
+	return out
 }
 
 func TestComposeExample(t *testing.T) {

@@ -33,6 +33,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addCheck(app),
 		addInspect(app),
 		addDoctor(app),
+		addHealthcheck(app),
 		addDownsample(app),
 		addRetention(app),
 		addExport(app),
