@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/cli"
 )
 
 // subcommand is a command of cassia's command line.
@@ -44,6 +46,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addBackup(app),
 		addRestore(app),
 		addBench(app),
+		addVersion(app), addCompletion(app), addMan(app),
 	}
 }
 
@@ -67,16 +70,22 @@ func run(args []string, stderr io.Writer) int {
 	return 0
 }
 
-// parse finds the subcommand that the arguments name.
-func parse(args []string) (subcommand, error) {
+// newApplication declares the command line, and returns what runs each command.
+func newApplication() (*kingpin.Application, []subcommand) {
 	app := kingpin.New("cassia", "A long-term store for Prometheus data.")
-	app.HelpFlag.Short('h')
+	app.HelpFlag.Short('h').Help("Show what there is, or a command's flags.")
 	app.Version(versionText())
 	app.UsageWriter(os.Stdout)
-	commands := subcommands(app)
+	cli.SetUsage(app, func() string { return "" })
+	return app, subcommands(app)
+}
+
+// parse finds the subcommand that the arguments name.
+func parse(args []string) (subcommand, error) {
+	app, commands := newApplication()
 	name, err := app.Parse(args)
 	if err != nil {
-		return subcommand{}, fmt.Errorf("%w; see cassia --help", err)
+		return subcommand{}, cli.Explain(app, args, err)
 	}
 	for _, c := range commands {
 		if c.name == name {

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// Shells are those that completions are there for.
+var Shells = []string{"bash", "zsh", "fish"}
+
+// Scripts that ask the program itself, by kingpin's hidden flag --completion-bash, what may follow the words so far. NAME stands for
+// the program's name.
+const (
+	bashScript = `# bash completion for NAME
+_NAME_complete() {
+	local word=${COMP_WORDS[COMP_CWORD]}
+	COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" --completion-bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "$word"))
+}
+complete -o default -F _NAME_complete NAME
+`
+	zshScript = `#compdef NAME
+_NAME() {
+	local -a found
+	found=(${(f)"$("${words[1]}" --completion-bash "${(@)words[2,$CURRENT]}" 2>/dev/null)"})
+	compadd -- $found
+	if (( compstate[nmatches] == 0 )) && [[ $words[CURRENT] != -* ]]; then
+		_files
+	fi
+}
+if [[ $funcstack[1] == _NAME ]]; then
+	_NAME "$@"
+else
+	compdef _NAME NAME
+fi
+`
+	fishScript = `# fish completion for NAME
+function __NAME_complete
+	set -l words (commandline -opc)
+	set -l program $words[1]
+	set -e words[1]
+	$program --completion-bash $words (commandline -ct) 2>/dev/null
+end
+complete -c NAME -a '(__NAME_complete)'
+`
+)
+
+// Completion writes the script that makes a shell complete the application's commands and flags.
+func Completion(w io.Writer, app *kingpin.ApplicationModel, shell string) error {
+	script, ok := map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[shell]
+	if !ok {
+		return fmt.Errorf("no completion for %q, only for %s", shell, strings.Join(Shells, ", "))
+	}
+	_, err := io.WriteString(w, strings.ReplaceAll(script, "NAME", app.Name))
+	return err
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// CommandGroup is a heading in the usage, and the commands below it.
+type CommandGroup struct {
+	Title    string
+	Commands []*kingpin.CmdModel
+}
+
+// FlagGroup is a heading in the usage of a command, and the flags below it.
+type FlagGroup struct {
+	Title string
+	Flags []*kingpin.FlagModel
+}
+
+// commandGroups says in which order commands are shown: first what most people use. A name stands for the commands below it, too.
+var commandGroups = []struct {
+	title string
+	names []string
+}{
+	{"Run a server and look after it", []string{"serve", "check", "doctor", "backup", "restore"}},
+	{"Bring history, and take it elsewhere", []string{"import", "export"}},
+	{"Maintenance", []string{"retention", "downsample", "inspect", "schema"}},
+	{otherCommands, []string{"bench", "help", "version", "completion", "man"}},
+}
+
+// otherCommands heads what no other group names.
+const otherCommands = "More"
+
+// CommandGroups sorts the commands that can be run into their groups, without hidden ones.
+func CommandGroups(app *kingpin.ApplicationModel) []CommandGroup {
+	of := map[string][]*kingpin.CmdModel{}
+	for _, c := range app.FlattenedCommands() {
+		if !c.Hidden {
+			first, _, _ := strings.Cut(c.FullCommand, " ")
+			of[first] = append(of[first], c)
+		}
+	}
+	out := make([]CommandGroup, len(commandGroups))
+	for i, g := range commandGroups {
+		out[i].Title = g.title
+		for _, name := range g.names {
+			out[i].Commands = append(out[i].Commands, of[name]...)
+			delete(of, name)
+		}
+	}
+	last := &out[len(out)-1]
+	for _, c := range app.FlattenedCommands() { // In the order in which they were declared.
+		if first, _, _ := strings.Cut(c.FullCommand, " "); len(of[first]) > 0 {
+			last.Commands = append(last.Commands, of[first]...)
+			delete(of, first)
+		}
+	}
+	return out
+}
+
+// Titles of groups of flags that aren't made of a prefix.
+const (
+	ownFlags     = "Flags"
+	generalFlags = "General"
+)
+
+// flagGroups are the groups in the order in which they are shown, with the names of flags, or what they begin with up to a dot.
+var flagGroups = []struct {
+	title string
+	names []string
+}{
+	{ownFlags, nil},
+	{"Web", []string{"web."}},
+	{"Storage", []string{"storage.", "target"}},
+	{"Retention", []string{"retention."}},
+	{"Queries", []string{"query.", "remote-read.", "enable-feature"}},
+	{"Tenants", []string{"tenants.", "limits.", "auth."}},
+	{"Pairs of Prometheus (HA)", []string{"ha."}},
+	{"Rules and alerts", []string{"rule.", "alertmanager."}},
+	{"OpenTelemetry", []string{"otlp."}},
+	{"Backup", []string{"backup."}},
+	{"Cassandra", []string{"cassandra."}},
+	{"KairosDB", []string{"kairosdb."}},
+	{"Log, and Cassia's own metrics", []string{"log.", "self-monitoring"}},
+	{generalFlags, []string{"help", "version"}},
+}
+
+// groupOf returns the title of a flag's group.
+func groupOf(flag string) string {
+	for _, g := range flagGroups {
+		for _, name := range g.names {
+			if flag == name || strings.HasSuffix(name, ".") && strings.HasPrefix(flag, name) {
+				return g.title
+			}
+		}
+	}
+	return ownFlags
+}
+
+// FlagGroups sorts flags into their groups, without hidden ones. A command's own flags, which no group of a server's flags has, come
+// first.
+func FlagGroups(flags []*kingpin.FlagModel) (out []FlagGroup) {
+	of := map[string][]*kingpin.FlagModel{}
+	for _, f := range flags {
+		if !f.Hidden {
+			of[groupOf(f.Name)] = append(of[groupOf(f.Name)], f)
+		}
+	}
+	for _, g := range flagGroups {
+		if len(of[g.title]) > 0 {
+			out = append(out, FlagGroup{g.title, of[g.title]})
+		}
+	}
+	return out
+}

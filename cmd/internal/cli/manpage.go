@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// Variable is an environment variable that the program reads.
+type Variable struct{ Name, Effect string }
+
+// ManPage writes the application's page of section 1, in the macros of man(7).
+func ManPage(w io.Writer, app *kingpin.ApplicationModel, version string, variables []Variable, topics []string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s %s\" \"User Commands\"\n", strings.ToUpper(app.Name), roff(app.Name), roff(version))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", app.Name, roff(strings.TrimSuffix(app.Help, ".")))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n[\\fIflags\\fR]\n", app.Name)
+	b.WriteString(".SH DESCRIPTION\n")
+	for _, group := range CommandGroups(app) {
+		fmt.Fprintf(&b, ".SS %s\n", roff(group.Title))
+		for _, c := range group.Commands {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(c.FullCommand), roff(firstSentence(c.Help)))
+		}
+	}
+	b.WriteString(".SH COMMANDS\n")
+	for _, group := range CommandGroups(app) {
+		for _, c := range group.Commands {
+			fmt.Fprintf(&b, ".SS %s\n%s\n", roff(synopsis(app.Name, c)), roff(c.Help))
+			for _, flags := range FlagGroups(c.Flags) {
+				if flags.Title != ownFlags {
+					fmt.Fprintf(&b, ".PP\n.I %s\n", roff(flags.Title))
+				}
+				for _, f := range flags.Flags {
+					fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(flagSyntax(f)), roff(f.HelpWithEnvar()))
+				}
+			}
+		}
+	}
+	b.WriteString(".SH OPTIONS\nEvery command has these:\n")
+	for _, f := range app.Flags {
+		if !f.Hidden {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(flagSyntax(f)), roff(f.Help))
+		}
+	}
+	b.WriteString(".SH \"EXIT STATUS\"\n0 if the command did what was asked, 1 if it failed or found something wrong.\n")
+	b.WriteString(".SH ENVIRONMENT\n")
+	for _, v := range variables {
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(v.Name), roff(v.Effect))
+	}
+	if len(topics) > 0 {
+		fmt.Fprintf(&b, ".SH \"SEE ALSO\"\n.B %s help\n.I topic\nprints a page of the manual; a server shows it at /manual. Topics: %s.\n", app.Name, roff(strings.Join(topics, ", ")))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func synopsis(app string, c *kingpin.CmdModel) string {
+	out := app + " " + c.FullCommand
+	for _, f := range c.Flags {
+		if f.Required && !f.Hidden {
+			out += " " + flagSyntax(f)
+		}
+	}
+	for _, a := range c.Args {
+		if !a.Hidden {
+			out += " " + argumentSyntax(a)
+		}
+	}
+	return out
+}
+
+// roff returns text that troff shows as it is: without escapes, and without a control character at the beginning.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ").Replace(text)
+	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
+		return `\&` + text
+	}
+	return text
+}

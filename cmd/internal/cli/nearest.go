@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// What kingpin says of a name that it doesn't know.
+var (
+	unknownFlag    = regexp.MustCompile(`^unknown long flag '--(.+)'$`)
+	unknownCommand = regexp.MustCompile(`^expected command but got "(.+)"$`)
+)
+
+// Explain adds to an error of parsing the arguments what the nearest flag or command is, and which command shows those there are.
+func Explain(app *kingpin.Application, args []string, err error) error {
+	see := app.Name + " --help"
+	context, _ := app.ParseContext(args) // It fails as before; what was recognized stands in it.
+	flags, commands := app.Model().Flags, app.Model().Commands
+	if context != nil && context.SelectedCommand != nil {
+		command := context.SelectedCommand.Model()
+		see = app.Name + " " + command.FullCommand + " --help"
+		flags, commands = append(flags, command.Flags...), command.Commands
+	}
+	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
+		if near := nearest(m[1], flagNames(flags)); near != "" {
+			return fmt.Errorf("unknown flag --%s; did you mean --%s? See %s", m[1], near, see)
+		}
+		return fmt.Errorf("unknown flag --%s; see %s", m[1], see)
+	}
+	if m := unknownCommand.FindStringSubmatch(err.Error()); m != nil {
+		var names []string
+		for _, c := range commands {
+			names = append(names, c.Name)
+		}
+		if near := nearest(m[1], names); near != "" {
+			return fmt.Errorf("unknown command %q; did you mean %q? See %s", m[1], near, see)
+		}
+		return fmt.Errorf("unknown command %q; see %s", m[1], see)
+	}
+	return fmt.Errorf("%w; see %s", err, see)
+}
+
+// flagNames returns what may stand after the two hyphens.
+func flagNames(flags []*kingpin.FlagModel) (names []string) {
+	for _, f := range flags {
+		if f.Hidden {
+			continue
+		}
+		names = append(names, f.Name)
+		if f.IsBoolFlag() {
+			names = append(names, "no-"+f.Name)
+		}
+	}
+	return names
+}
+
+// nearest returns the name with the least distance from what was written, or else one that ends in it; empty: none is near.
+func nearest(written string, names []string) string {
+	best, least := "", max(2, len(written)/4)+1
+	for _, name := range names {
+		if d := distance(written, name); d < least {
+			best, least = name, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "."+written) || strings.HasSuffix(name, "-"+written) {
+			return name
+		}
+	}
+	return ""
+}
+
+// distance is the least number of characters to insert, remove, replace, or swap with the next one, that makes a into b (optimal
+// string alignment).
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			replaced := last[j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
