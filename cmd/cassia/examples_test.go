@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/prometheus/common/promslog"
 	promconfig "github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery"
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -120,11 +121,17 @@ func TestComposeExample(t *testing.T) {
 		WorkingDir: dir, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
 	})
 	require.NoError(t, err, "the schema of Compose")
-	ports := map[string]string{"prometheus": "9090", "node-exporter": "9100", "grafana": "3000", "cassandra": "9042"}
+	ports := map[string]string{"prometheus": "9090", "node-exporter": "9100", "grafana": "3000", "alertmanager": "9093"}
 	ports["cassia"] = served(t, project.Services["cassia"].Command)
 	taken := map[string]bool{}
+	var memory int64
 	for name, service := range project.Services {
+		require.Positive(t, service.MemLimit, "%s has as much memory as it likes", name)
+		memory += int64(service.MemLimit)
+		_, tag, _ := strings.Cut(service.Image, ":")
+		require.NotContains(t, []string{"", "latest"}, tag, "%s is another one tomorrow", name)
 		for _, p := range service.Ports {
+			require.Equal(t, "127.0.0.1", p.HostIP, "%s is for this machine only", name)
 			require.False(t, taken[p.Published], "%s is taken", p.Published)
 			taken[p.Published] = true
 			require.Equal(t, ports[name], p.Published, "%s is found where it is inside", name)
@@ -143,8 +150,15 @@ func TestComposeExample(t *testing.T) {
 			}
 		}
 	}
-	cassandra := slices.IndexFunc(project.Services["cassia"].Command, func(arg string) bool { return strings.HasPrefix(arg, "--cassandra.hosts=") })
-	require.Equal(t, "--cassandra.hosts=cassandra:9042", project.Services["cassia"].Command[cassandra])
+	require.Len(t, project.Services, len(ports))
+	require.Less(t, memory, int64(3<<30))
+	require.Contains(t, project.Services["cassia"].Command, "--storage.path="+project.Services["cassia"].Volumes[0].Target)
+	conf, err := promconfig.LoadFile(filepath.Join(dir, "prometheus.yml"), false, promslog.NewNopLogger())
+	require.NoError(t, err)
+	alertmanagers := conf.AlertingConfig.AlertmanagerConfigs
+	require.Len(t, alertmanagers, 1)
+	require.Equal(t, "alertmanager:9093", string(alertmanagers[0].ServiceDiscoveryConfigs[0].(discovery.StaticConfig)[0].Targets[0]["__address__"]))
+	require.Equal(t, []string{"/etc/prometheus/rules/*.yml"}, conf.RuleFiles, "where the volumes put them")
 
 	for _, at := range prometheusURLs(t, filepath.Join(dir, "prometheus.yml")) {
 		require.Equal(t, ports["cassia"], at.Port())
