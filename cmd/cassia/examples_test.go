@@ -2,14 +2,11 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,11 +18,6 @@ import (
 	promconfig "github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/discovery"
 	"github.com/stretchr/testify/require"
-	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	k8syaml "sigs.k8s.io/yaml"
 
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
@@ -189,143 +181,4 @@ func TestSingleNodeExample(t *testing.T) {
 	for _, at := range prometheusURLs(t, filepath.Join(examples, "single-node", "prometheus.yml")) {
 		require.Equal(t, "localhost:"+served(t, []string{"serve"}), at.Host)
 	}
-}
-
-// manifests are what a file of Kubernetes' has, as its own types.
-type manifests struct {
-	services    []core.Service
-	configs     map[string]core.ConfigMap
-	pods        map[string]core.PodTemplateSpec
-	volumes     map[string][]core.PersistentVolumeClaim
-	disruptions []policy.PodDisruptionBudget
-}
-
-func readManifests(t *testing.T, file string) manifests {
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	m := manifests{configs: map[string]core.ConfigMap{}, pods: map[string]core.PodTemplateSpec{}, volumes: map[string][]core.PersistentVolumeClaim{}}
-	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
-	buf := make([]byte, len(text)+1)
-	for {
-		n, err := documents.Read(buf)
-		if errors.Is(err, io.EOF) {
-			return m
-		}
-		require.NoError(t, err)
-		read := func(into any) { require.NoError(t, k8syaml.UnmarshalStrict(buf[:n], into), "%s", buf[:n]) }
-		var kind struct{ APIVersion, Kind string }
-		require.NoError(t, k8syaml.Unmarshal(buf[:n], &kind))
-		switch kind.APIVersion + " " + kind.Kind {
-		case "v1 Service":
-			m.services = append(m.services, core.Service{})
-			read(&m.services[len(m.services)-1])
-		case "v1 ConfigMap":
-			var c core.ConfigMap
-			read(&c)
-			m.configs[c.Name] = c
-		case "apps/v1 StatefulSet":
-			var s apps.StatefulSet
-			read(&s)
-			require.Equal(t, s.Spec.Selector.MatchLabels, s.Spec.Template.Labels)
-			m.pods[s.Name], m.volumes[s.Name] = s.Spec.Template, s.Spec.VolumeClaimTemplates
-			require.Contains(t, serviceNames(m.services), s.Spec.ServiceName)
-		case "apps/v1 Deployment":
-			var d apps.Deployment
-			read(&d)
-			require.Equal(t, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
-			m.pods[d.Name] = d.Spec.Template
-		case "policy/v1 PodDisruptionBudget":
-			m.disruptions = append(m.disruptions, policy.PodDisruptionBudget{})
-			read(&m.disruptions[len(m.disruptions)-1])
-		default:
-			require.Fail(t, "nobody looks at this", "%s of %s", kind, file)
-		}
-	}
-}
-
-func serviceNames(list []core.Service) (names []string) {
-	for _, s := range list {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
-func TestKubernetesManifests(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(examples, "kubernetes", "*.yaml"))
-	require.NoError(t, err)
-	require.Len(t, files, 2)
-	for _, file := range files {
-		m := readManifests(t, file)
-		require.NotEmpty(t, m.pods, file)
-		for name, pod := range m.pods {
-			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) { m.checkPod(t, name, pod) })
-		}
-		for _, s := range m.services {
-			matching := m.selected(s.Spec.Selector)
-			require.NotEmpty(t, matching, "service %s", s.Name)
-			for _, p := range s.Spec.Ports {
-				for _, pod := range matching {
-					require.Equal(t, pod.Spec.Containers[0].Ports[0].Name, p.TargetPort.StrVal, "service %s", s.Name)
-				}
-			}
-		}
-		for _, d := range m.disruptions {
-			require.Len(t, m.selected(d.Spec.Selector.MatchLabels), 1, d.Name)
-		}
-	}
-}
-
-// selected are the pods with all of these labels.
-func (m *manifests) selected(want map[string]string) (found []core.PodTemplateSpec) {
-	for _, pod := range m.pods {
-		all := true
-		for name, value := range want {
-			all = all && pod.Labels[name] == value
-		}
-		if all {
-			found = append(found, pod)
-		}
-	}
-	return found
-}
-
-func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
-	require.Len(t, pod.Spec.Containers, 1)
-	c := pod.Spec.Containers[0]
-	args := slices.Clone(c.Args)
-	for _, e := range c.Env {
-		if e.ValueFrom.ConfigMapKeyRef != nil {
-			from := e.ValueFrom.ConfigMapKeyRef
-			value, ok := m.configs[from.Name].Data[from.Key]
-			require.True(t, ok, "%s of ConfigMap %s", from.Key, from.Name)
-			for i := range args {
-				args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
-			}
-			continue
-		}
-		t.Setenv(e.Name, "secret") // of a Secret
-	}
-	for _, arg := range args {
-		require.NotContains(t, arg, "$(", "every variable is known")
-	}
-	port := served(t, args)
-	require.Len(t, c.Ports, 1)
-	require.Equal(t, port, strconv.Itoa(int(c.Ports[0].ContainerPort)))
-	for path, probe := range map[string]*core.Probe{"/-/healthy": c.LivenessProbe, "/-/ready": c.ReadinessProbe} {
-		require.Equal(t, path, probe.HTTPGet.Path)
-		require.Equal(t, c.Ports[0].Name, probe.HTTPGet.Port.StrVal)
-	}
-	require.Equal(t, "/-/healthy", c.StartupProbe.HTTPGet.Path)
-	mounted := map[string]string{}
-	for _, v := range c.VolumeMounts {
-		mounted[v.Name] = v.MountPath
-	}
-	for _, claim := range m.volumes[name] {
-		require.Contains(t, mounted, claim.Name)
-		inside := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--storage.path="+mounted[claim.Name]+"/") })
-		require.True(t, inside, "the data lie on the volume, in a directory that restore may make anew")
-		delete(mounted, claim.Name)
-	}
-	require.Empty(t, mounted, "volumes that aren't there")
-	require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
 }
