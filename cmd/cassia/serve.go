@@ -150,6 +150,7 @@ func (p *process) openStore(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
 	p.tellStore()
+	go p.watchRoom(ctx)
 	if err := p.store.TellRetention(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
