@@ -22,7 +22,7 @@ type function struct {
 	staleness bool
 	// withoutRaw says what becomes of the function where raw samples are gone and no bucket fits.
 	withoutRaw withoutRaw
-	// why says in the tables of doc.go and the README how it is approximated, or why it is refused.
+	// why says in the tables of doc.go and the manual how it is approximated, or why it is refused.
 	why string
 }
 

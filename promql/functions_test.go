@@ -19,8 +19,8 @@ const (
 	docTableBegin = "// # Functions over rollups\n"
 	docTableEnd   = "package promql\n"
 
-	readmeTableBegin = "<!-- functions -->"
-	readmeTableEnd   = "<!-- end of functions -->"
+	manualTableBegin = "<!-- functions -->"
+	manualTableEnd   = "<!-- end of functions -->"
 )
 
 // docTable renders functions, and the names of all others that the parser knows, as a part of a package comment.
@@ -77,10 +77,10 @@ func otherFunctions() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool { return functionOf(name) != nil })
 }
 
-// readmeTable renders functions as the README has them.
-func readmeTable() string {
+// manualTable renders functions as the manual has them.
+func manualTable() string {
 	var b strings.Builder
-	b.WriteString(readmeTableBegin + "\n| function | once raw samples have expired (until then all have their answers) |\n|---|---|\n")
+	b.WriteString(manualTableBegin + "\n| function | once raw samples have expired (until then all have their answers) |\n|---|---|\n")
 	rows := map[string][]string{}
 	var order []string
 	for _, f := range functions {
@@ -105,21 +105,24 @@ func readmeTable() string {
 	for _, how := range order {
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(rows[how], ", "), how)
 	}
-	b.WriteString("| all others | as what they take |\n" + readmeTableEnd)
+	b.WriteString("| all others | as what they take |\n" + manualTableEnd)
 	return b.String()
 }
 
-// The table in the README is that of functions, too.
-func TestFunctionsInReadme(t *testing.T) {
-	content, err := os.ReadFile("../README.md")
+// manualPage has the table of functions.
+const manualPage = "../cmd/internal/manual/rollups.md"
+
+// The table in the manual is that of functions, too.
+func TestFunctionsInManual(t *testing.T) {
+	content, err := os.ReadFile(manualPage)
 	require.NoError(t, err)
-	before, rest, ok := strings.Cut(string(content), readmeTableBegin)
-	require.True(t, ok, "the README has no %s", readmeTableBegin)
-	_, after, ok := strings.Cut(rest, readmeTableEnd)
+	before, rest, ok := strings.Cut(string(content), manualTableBegin)
+	require.True(t, ok, "the manual has no %s", manualTableBegin)
+	_, after, ok := strings.Cut(rest, manualTableEnd)
 	require.True(t, ok)
-	want := before + readmeTable() + after
+	want := before + manualTable() + after
 	if *rewriteDoc {
-		require.NoError(t, os.WriteFile("../README.md", []byte(want), 0o644))
+		require.NoError(t, os.WriteFile(manualPage, []byte(want), 0o644))
 		return
 	}
 	require.Equal(t, want, string(content), "run this test with -rewrite")

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/cassia-db/cassia/cmd/internal/cli"
+	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
 // variables are what cassia reads of its environment.
@@ -16,6 +19,50 @@ var variables = []cli.Variable{
 	{Name: "CASSIA_KAIROSDB_PASSWORD", Effect: "The password of --kairosdb.username, where --kairosdb.password-file isn't given."},
 	{Name: "GOMEMLIMIT", Effect: "Memory above which Go collects garbage harder. Default: three quarters of the machine's, or of the control group's."},
 	{Name: "GOGC", Effect: "How much the heap grows between collections, in percent of all of it. Default: by what is in use besides write buffers and caches of the embedded store."},
+}
+
+// addTopics makes `cassia help TOPIC` print a page of the manual, beside what kingpin's command does: help on commands.
+func addTopics(app *kingpin.Application, out io.Writer, terminate func(int)) {
+	app.PreAction(func(c *kingpin.ParseContext) error {
+		if c.SelectedCommand == nil || c.SelectedCommand != app.HelpCommand {
+			return nil
+		}
+		var words []string
+		for _, e := range c.Elements {
+			if _, ok := e.Clause.(*kingpin.ArgClause); ok && e.Value != nil {
+				words = append(words, *e.Value)
+			}
+		}
+		if len(words) == 0 || app.GetCommand(words[0]) != nil {
+			return nil
+		}
+		page, ok := manual.Find(words[0])
+		if !ok || len(words) > 1 {
+			return cli.UnknownTopic{Name: strings.Join(words, " "), Topics: manual.Topics()}
+		}
+		_, err := io.WriteString(out, page.Text(terminalWidth))
+		if err == nil {
+			terminate(0)
+		}
+		return err
+	})
+}
+
+// terminalWidth is how long the lines of a page are on a terminal: as many characters as most have at least.
+const terminalWidth = 80
+
+// topics ends the list of commands.
+func topics() string {
+	var b strings.Builder
+	b.WriteString("\n`cassia help TOPIC` prints a page of the manual, which a server shows at /manual:\n")
+	for _, g := range manual.Groups() {
+		var names []string
+		for _, p := range g.Pages {
+			names = append(names, p.Topic)
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", g.Title, strings.Join(names, ", "))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func addVersion(app *kingpin.Application) subcommand {
@@ -37,6 +84,6 @@ func addCompletion(app *kingpin.Application) subcommand {
 func addMan(app *kingpin.Application) subcommand {
 	cmd := app.Command("man", "Print the man page: cassia man > cassia.1; man -l cassia.1.")
 	return subcommand{cmd.FullCommand(), func(context.Context) error {
-		return cli.ManPage(os.Stdout, app.Model(), buildVersion().Cassia, variables, nil)
+		return cli.ManPage(os.Stdout, app.Model(), buildVersion().Cassia, variables, manual.Topics())
 	}}
 }

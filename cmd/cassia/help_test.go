@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os/exec"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/cli"
+	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
 // cassia runs the real program, and returns what it printed.
@@ -35,6 +37,27 @@ func TestCommandsThatDescribeTheProgram(t *testing.T) {
 	require.Equal(t, cassia(t, "serve", "--help"), cassia(t, "help", "serve"))
 	for _, title := range []string{"Web", "Storage", "Retention", "Queries", "Tenants", "Pairs of Prometheus (HA)", "Rules and alerts", "OpenTelemetry", "Cassandra"} {
 		require.Contains(t, cassia(t, "serve", "--help"), "\n"+title+":\n")
+	}
+}
+
+func TestHelpOnTopics(t *testing.T) {
+	t.Parallel()
+	for _, topic := range manual.Topics() {
+		page, _ := manual.Find(topic)
+		require.Equal(t, page.Text(80), cassia(t, "help", topic))
+		require.Contains(t, cassia(t, "help"), topic)
+		app, _ := newApplication()
+		require.Nil(t, app.GetCommand(topic), "the topic %s can't be asked for: help shows the command", topic)
+	}
+	for words, want := range map[string]string{
+		"help rolups":        `no command and no topic "rolups"; did you mean rollups? See cassia help`,
+		"help srve":          `no command and no topic "srve"; did you mean serve? See cassia help`,
+		"help rollups again": `no command and no topic "rollups again"; see cassia help`,
+		"help plugh":         `no command and no topic "plugh"; see cassia help`,
+	} {
+		var stderr bytes.Buffer
+		require.Equal(t, 1, run(strings.Fields(words), &stderr))
+		require.Equal(t, "cassia: "+want+"\n", stderr.String())
 	}
 }
 

@@ -76,7 +76,8 @@ func newApplication() (*kingpin.Application, []subcommand) {
 	app.HelpFlag.Short('h').Help("Show what there is, or a command's flags.")
 	app.Version(versionText())
 	app.UsageWriter(os.Stdout)
-	cli.SetUsage(app, func() string { return "" })
+	cli.SetUsage(app, topics)
+	addTopics(app, os.Stdout, os.Exit)
 	return app, subcommands(app)
 }
 

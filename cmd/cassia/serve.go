@@ -87,9 +87,16 @@ type process struct {
 }
 
 // serve runs until ctx ends, which is no error. listening is told the addresses once they are open.
-func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) (err error) {
-	p := &process{c: c, flags: flags, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
-	signals := ctx
+func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
+	return newProcess(c, flags, log).run(ctx, listening)
+}
+
+func newProcess(c *config.Config, flags map[string]string, log *slog.Logger) *process {
+	return &process{c: c, flags: flags, log: log, registry: prometheus.NewRegistry(), started: time.Now()}
+}
+
+func (p *process) run(ctx context.Context, listening func([]string)) (err error) {
+	log, signals := p.log, ctx
 	ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildCollector())

@@ -177,7 +177,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		{[]string{"serve", "--retention.raw=1h"}, "--retention.raw=1h: must be at least 1d, or 0 to keep samples for ever"},
 		{[]string{"serve", "--nonsense"}, "unknown flag --nonsense; see cassia serve --help"},
 		{[]string{"serve", "--storage.pth=x"}, "unknown flag --storage.pth; did you mean --storage.path? See cassia serve --help"},
-		{[]string{"srve"}, `unknown command "srve"; did you mean "serve"? See cassia --help`},
+		{[]string{"srve"}, `unknown command "srve"; did you mean serve? See cassia --help`},
 		{[]string{"nonsense"}, `unknown command "nonsense"; see cassia --help`},
 	} {
 		var stderr bytes.Buffer

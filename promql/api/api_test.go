@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,27 @@ func TestEveryRouteIsInstrumented(t *testing.T) {
 	r.get(Prefix + "/label/i/values")
 	r.get(Prefix + "/status/buildinfo")
 	require.Equal(t, []string{Prefix + "/label/:name/values", Prefix + "/status/buildinfo"}, routes)
+}
+
+// Every route has its line in the manual.
+func TestEveryRouteIsInTheManual(t *testing.T) {
+	page, err := os.ReadFile("../../cmd/internal/manual/http-api.md")
+	require.NoError(t, err)
+	var routes []string
+	r := newRig(t, func(o *Options) {
+		o.Queries = o.Engine.(*promql.Engine)
+		o.Limits = func([]string) any { return nil }
+		o.Instrument = func(route string, h http.HandlerFunc) http.HandlerFunc {
+			routes = append(routes, route)
+			return h
+		}
+	})
+	r.get(Prefix + "/status/buildinfo") // The routes are made by then.
+	require.Greater(t, len(routes), 30)
+	for _, route := range routes {
+		route = regexp.MustCompile(`[:*](\w+)`).ReplaceAllString(route, "{$1}")
+		require.Contains(t, string(page), "`"+route+"`", "give it a line in the manual's http-api.md")
+	}
 }
 
 func TestAQueryThatNeedsTooMuchFails(t *testing.T) {

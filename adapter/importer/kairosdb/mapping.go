@@ -26,7 +26,7 @@ const (
 	namesUTF8        = "utf8"
 )
 
-// mappingFile is what a mapping file holds; see README.md.
+// mappingFile is what a mapping file holds; see cmd/internal/manual/importing.md.
 type mappingFile struct {
 	Names   string            `yaml:"names"`
 	Metrics []metricRule      `yaml:"metrics"`

@@ -68,9 +68,9 @@ labels: {cluster: eu-1}
 	require.NotEqual(t, m.digest, utf8.digest)
 }
 
-// TestReadmesMapping: the file that the README shows does what stands beside it.
-func TestReadmesMapping(t *testing.T) {
-	text, err := os.ReadFile("../../../README.md")
+// TestManualsMapping: the file that the manual shows does what stands beside it.
+func TestManualsMapping(t *testing.T) {
+	text, err := os.ReadFile("../../../cmd/internal/manual/importing.md")
 	require.NoError(t, err)
 	_, file, ok := strings.Cut(string(text), "```yaml\nnames: underscores")
 	require.True(t, ok)

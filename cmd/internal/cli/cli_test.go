@@ -62,9 +62,9 @@ func TestExplainNamesTheNearest(t *testing.T) {
 		{[]string{"serve", "--no-web.enabel"}, "unknown flag --no-web.enabel; did you mean --no-web.enable? See prog serve --help"},
 		{[]string{"serve", "--web.secrt=1"}, "unknown flag --web.secrt; see prog serve --help"},
 		{[]string{"serve", "--xyzzy"}, "unknown flag --xyzzy; see prog serve --help"},
-		{[]string{"serv"}, `unknown command "serv"; did you mean "serve"? See prog --help`},
+		{[]string{"serv"}, `unknown command "serv"; did you mean serve? See prog --help`},
 		{[]string{"plugh"}, `unknown command "plugh"; see prog --help`},
-		{[]string{"import", "block"}, `unknown command "block"; did you mean "blocks"? See prog import --help`},
+		{[]string{"import", "block"}, `unknown command "block"; did you mean blocks? See prog import --help`},
 		{[]string{"odd"}, "required argument 'file' not provided; see prog odd --help"},
 	} {
 		app := testApplication(&bytes.Buffer{})

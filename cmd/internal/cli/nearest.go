@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -17,6 +18,13 @@ var (
 // Explain adds to an error of parsing the arguments what the nearest flag or command is, and which command shows those there are.
 func Explain(app *kingpin.Application, args []string, err error) error {
 	see := app.Name + " --help"
+	if topic := (UnknownTopic{}); errors.As(err, &topic) {
+		names := topic.Topics
+		for _, c := range app.Model().Commands {
+			names = append(names, c.Name)
+		}
+		return suggesting(topic.Error(), nearest(topic.Name, names), app.Name+" help")
+	}
 	context, _ := app.ParseContext(args) // It fails as before; what was recognized stands in it.
 	flags, commands := app.Model().Flags, app.Model().Commands
 	if context != nil && context.SelectedCommand != nil {
@@ -25,23 +33,39 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 		flags, commands = append(flags, command.Flags...), command.Commands
 	}
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
-		if near := nearest(m[1], flagNames(flags)); near != "" {
-			return fmt.Errorf("unknown flag --%s; did you mean --%s? See %s", m[1], near, see)
+		near := nearest(m[1], flagNames(flags))
+		if near != "" {
+			near = "--" + near
 		}
-		return fmt.Errorf("unknown flag --%s; see %s", m[1], see)
+		return suggesting("unknown flag --"+m[1], near, see)
 	}
 	if m := unknownCommand.FindStringSubmatch(err.Error()); m != nil {
 		var names []string
 		for _, c := range commands {
 			names = append(names, c.Name)
 		}
-		if near := nearest(m[1], names); near != "" {
-			return fmt.Errorf("unknown command %q; did you mean %q? See %s", m[1], near, see)
-		}
-		return fmt.Errorf("unknown command %q; see %s", m[1], see)
+		return suggesting(fmt.Sprintf("unknown command %q", m[1]), nearest(m[1], names), see)
 	}
 	return fmt.Errorf("%w; see %s", err, see)
 }
+
+// suggesting says what is wrong, what was probably meant (empty: nobody knows), and what shows all there is.
+func suggesting(what, near, see string) error {
+	if near == "" {
+		return fmt.Errorf("%s; see %s", what, see)
+	}
+	return fmt.Errorf("%s; did you mean %s? See %s", what, near, see)
+}
+
+// UnknownTopic is a name that help was asked for.
+type UnknownTopic struct {
+	Name string
+	// Topics are those there are besides commands.
+	Topics []string
+}
+
+// Error implements error.
+func (e UnknownTopic) Error() string { return fmt.Sprintf("no command and no topic %q", e.Name) }
 
 // flagNames returns what may stand after the two hyphens.
 func flagNames(flags []*kingpin.FlagModel) (names []string) {

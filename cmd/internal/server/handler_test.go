@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -30,6 +31,19 @@ func testOptions() Options {
 		SealAll:      func(context.Context) error { return nil },
 		Downsampling: func(context.Context) any { return map[string]int{"waiting_slots": 3} },
 		Gatherer:     registry, HTTP: NewMetrics(registry), Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// Every route has its line in the manual.
+func TestEveryRouteIsInTheManual(t *testing.T) {
+	page, err := os.ReadFile("../manual/http-api.md")
+	require.NoError(t, err)
+	h := &handler{Options: testOptions()}
+	for _, r := range h.routes() {
+		if r.Name == "" { // The API counts its own routes, and has a test of them.
+			continue
+		}
+		require.Contains(t, string(page), "`"+strings.TrimPrefix(r.Path, "GET ")+"`", "give it a line in the manual's http-api.md")
 	}
 }
 

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/cmd/internal/server"
@@ -50,7 +51,7 @@ func Routes(o Options) []server.Route {
 	row := func(name string, role server.Role, tenant bool, answer answer) server.Route {
 		return server.Route{Path: "GET " + Prefix + name, Name: Prefix + name, Role: role, Tenant: tenant, Handler: respond(answer)}
 	}
-	return append(links(), []server.Route{
+	return slices.Concat(links(), manualRoutes(), []server.Route{
 		{Path: "GET /{$}", Name: "/", Role: server.Open, Handler: http.HandlerFunc(page)},
 		{Path: "GET /assets/{name}", Name: "/assets/", Role: server.Open, Handler: http.HandlerFunc(serveAsset)},
 		row("session", server.Read, false, a.session),
@@ -60,5 +61,5 @@ func Routes(o Options) []server.Route {
 		row("windows", server.Read, true, a.windows),
 		row("work", server.Read, true, a.work),
 		row("health", server.Admin, false, a.health),
-	}...)
+	})
 }

@@ -81,7 +81,7 @@ function Page({ session, place }: { session: Session; place: Place }) {
       )}
       <footer class="foot">
         Cassia {session.version} on {session.engine}
-        {session.target !== 'all' && `, --target=${session.target}`}
+        {session.target !== 'all' && `, --target=${session.target}`} · <a href="manual">Manual</a>
       </footer>
     </Frame>
   );

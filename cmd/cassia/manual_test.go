@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cassia-db/cassia/cmd/internal/cli"
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/cmd/internal/manual"
+)
+
+var rewriteManual = flag.Bool("rewrite", false, "write what the manual has from the program, instead of comparing it")
+
+const (
+	manualDir = "../internal/manual/"
+	toRoot    = "../../"
+)
+
+// requireManual wants a page to be what the program says, or makes it so.
+func requireManual(t *testing.T, page, want string) {
+	t.Helper()
+	if *rewriteManual {
+		require.NoError(t, os.WriteFile(manualDir+page, []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, want, manualPage(t, page), "%s isn't what the program says: go test ./cmd/cassia -run TestManual -rewrite", page)
+}
+
+// requireManualPart is requireManual for what stands between two marks.
+func requireManualPart(t *testing.T, page, name, want string) {
+	t.Helper()
+	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
+	before, rest, ok := strings.Cut(manualPage(t, page), begin)
+	require.True(t, ok, "%s has no %s", page, begin)
+	_, after, ok := strings.Cut(rest, end)
+	require.True(t, ok, "%s has no %s", page, end)
+	requireManual(t, page, before+begin+"\n"+want+"\n"+end+after)
+}
+
+func manualPage(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(manualDir + page)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// tableCell is text as a cell of a Markdown table.
+func tableCell(text string) string {
+	return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`, "*", `\*`).Replace(strings.TrimSpace(text))
+}
+
+// The page of flags is written from the command line's declaration: go test ./cmd/cassia -run TestManualFlags -rewrite.
+func TestManualFlags(t *testing.T) {
+	app, _ := newApplication()
+	requireManual(t, "flags.md", cli.FlagsPage(app.Model(), variables))
+}
+
+// alert is a rule of the examples.
+type alert struct {
+	Alert       string            `yaml:"alert"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+// Every alert of the examples has its line, written from its file: go test ./cmd/cassia -run TestManualAlerts -rewrite.
+func TestManualAlerts(t *testing.T) {
+	names, err := filepath.Glob(toRoot + "examples/rules/*.yml")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		var file struct {
+			Groups []struct {
+				Rules []alert `yaml:"rules"`
+			} `yaml:"groups"`
+		}
+		require.NoError(t, yaml.Unmarshal(text, &file))
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "### %s\n\n| alert | meaning | what to do |\n|---|---|---|\n", filepath.Base(name))
+		for _, group := range file.Groups {
+			for _, rule := range group.Rules {
+				if rule.Alert == "" {
+					continue
+				}
+				require.NotEmpty(t, rule.Annotations["do"], "%s: say what to do", rule.Alert)
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", rule.Alert, tableCell(rule.Annotations["description"]), tableCell(rule.Annotations["do"]))
+			}
+		}
+	}
+	requireManualPart(t, "troubleshooting.md", "alerts", b.String())
+}
+
+// described is a metric as its descriptor prints itself.
+var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*)", unit: "[^"]*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
+
+// ofCassandra are the metrics of that engine in its source: without a cluster there is no registry that has them.
+var ofCassandra = regexp.MustCompile(`(?:Name:\s*|NewDesc\()"(cassia_cassandra_\w+)",\s*(?:Help:\s*)?"([^"]+)"`)
+
+// Every metric has its line, written from the registry of a running process: go test ./cmd/cassia -run TestManualMetrics -rewrite.
+func TestManualMetrics(t *testing.T) {
+	lines := map[string]string{}
+	for _, d := range registered(t) {
+		m := described.FindStringSubmatch(d.String())
+		require.NotNil(t, m, d.String())
+		name := m[1]
+		if m[3] != "" {
+			name += "{" + strings.ReplaceAll(m[3], " ", "") + "}"
+		}
+		lines[m[1]] = fmt.Sprintf("| `%s` | %s |\n", name, tableCell(strings.ReplaceAll(m[2], `\"`, `"`)))
+	}
+	source, err := os.ReadFile(toRoot + "storage/cassandra/metrics.go")
+	require.NoError(t, err)
+	for _, m := range ofCassandra.FindAllStringSubmatch(string(source), -1) {
+		lines[m[1]] = fmt.Sprintf("| `%s` | %s |\n", m[1], tableCell(m[2]))
+	}
+	require.Len(t, ofCassandra.FindAllString(string(source), -1), strings.Count(string(source), `"cassia_cassandra_`))
+	var b strings.Builder
+	for _, group := range []struct{ title, prefix string }{
+		{"Cassia", "cassia_"}, {"Prometheus' evaluator, rules and notifications", "prometheus_"}, {"The process", "process_"}, {"Go's runtime", "go_"},
+	} {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "## %s\n\n| metric | |\n|---|---|\n", group.title)
+		for _, name := range slices.Sorted(func(yield func(string) bool) {
+			for name := range lines {
+				if strings.HasPrefix(name, group.prefix) && !yield(name) {
+					return
+				}
+			}
+		}) {
+			b.WriteString(lines[name])
+			delete(lines, name)
+		}
+	}
+	require.Empty(t, lines, "add their prefix to the groups")
+	requireManualPart(t, "metrics.md", "metrics", b.String())
+}
+
+// registered returns what a process over a directory, with everything switched on, has in its registry.
+func registered(t *testing.T) (list []*prometheus.Desc) {
+	dir := t.TempDir()
+	rules := filepath.Join(dir, "rules.yml")
+	require.NoError(t, os.WriteFile(rules, []byte("groups: [{name: a, rules: [{record: b, expr: vector(1)}]}]\n"), 0o600))
+	app := kingpin.New("cassia", "")
+	c := config.Register(app.Command("serve", ""), 1<<30)
+	_, err := app.Parse([]string{"serve", "--storage.path=" + filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0", "--ha.enabled",
+		"--rule.files=" + rules, "--alertmanager.url=http://127.0.0.1:1"})
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	p := newProcess(c, nil, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	listening, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- p.run(ctx, func([]string) { close(listening) }) }()
+	select {
+	case <-listening:
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	descs := make(chan *prometheus.Desc)
+	go func() { p.registry.Describe(descs); close(descs) }()
+	for d := range descs {
+		list = append(list, d)
+	}
+	families, err := p.registry.Gather() // Some tell only when asked.
+	require.NoError(t, err)
+	for _, f := range families {
+		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool { return strings.Contains(d.String(), `fqName: "`+f.GetName()+`"`) }), f.GetName())
+	}
+	cancel()
+	require.NoError(t, <-ended)
+	return list
+}
+
+// Every route that this package adds has its line in the manual. Other packages look at theirs.
+func TestManualRoutes(t *testing.T) {
+	page := manualPage(t, "http-api.md")
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	found := 0
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`Path: "(?:[A-Z]+ )?(/[^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+			require.Contains(t, page, "`"+m[1]+"`", "give it a line in the manual's http-api.md")
+			found++
+		}
+	}
+	require.Greater(t, found, 8)
+}
+
+// What the tables of troubleshooting quote of errors stands in the source, so that who searches for an error finds its line.
+func TestManualErrorsAreReal(t *testing.T) {
+	text := manualPage(t, "troubleshooting.md")
+	text = text[strings.Index(text, "## Errors of requests"):strings.Index(text, "## Alerts")]
+	var source bytes.Buffer
+	for _, house := range []string{"adapter", "cmd", "downsample", "promql", "storage"} {
+		require.NoError(t, filepath.WalkDir(toRoot+house, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			source.Write(content)
+			return err
+		}))
+	}
+	quotes := regexp.MustCompile("(?m)^\\| [^|`]*`([^`]+)`").FindAllStringSubmatch(text, -1)
+	require.Greater(t, len(quotes), 30)
+	for _, m := range quotes {
+		if m[1] == "query processing would load too many samples into memory" {
+			continue // Prometheus says that.
+		}
+		require.Contains(t, source.String(), m[1], "no error says that")
+	}
+}
+
+// Command lines in the manual are understood by the program: each line of a block of code that runs cassia.
+func TestManualCommands(t *testing.T) {
+	readme, err := os.ReadFile(toRoot + "README.md")
+	require.NoError(t, err)
+	pages := map[string]string{"README.md": string(readme), "the contents": manualPage(t, "README.md")}
+	for _, topic := range manual.Topics() {
+		pages[topic] = manualPage(t, topic+".md")
+	}
+	examples, err := filepath.Glob(toRoot + "examples/*/README.md")
+	require.NoError(t, err)
+	for _, path := range examples {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		pages[path] = string(text)
+	}
+	parsed := 0
+	for name, text := range pages {
+		for _, line := range commandLines(text) {
+			app, _ := newApplication()
+			app.Terminate(func(int) {})
+			_, err := app.Parse(line)
+			require.NoError(t, err, "%s: cassia %s", name, strings.Join(line, " "))
+			parsed++
+		}
+	}
+	require.Greater(t, parsed, 30)
+}
+
+// commandLines returns the arguments of what runs cassia in the blocks of code of a page.
+func commandLines(text string) (lines [][]string) {
+	inBlock := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "```") {
+			inBlock = !inBlock
+			continue
+		}
+		m := commandLine.FindStringSubmatch(line)
+		if !inBlock || m == nil {
+			continue
+		}
+		var words []string
+		for _, word := range shellWord.FindAllString(m[1], -1) {
+			if strings.HasPrefix(word, "#") || word == ">" || word == "|" || word == "…" {
+				break
+			}
+			words = append(words, strings.NewReplacer("'", "", `"`, "").Replace(word))
+		}
+		lines = append(lines, words)
+	}
+	return lines
+}
+
+var (
+	// commandLine is a line that runs cassia, alone or with something before it.
+	commandLine = regexp.MustCompile(`^(?:\$ )?(?:.*\| |source <\()?(?:bin/)?cassia ([a-z-][^)]*)\)?$`)
+	// shellWord is a word of a command line: with quotes, or up to a space.
+	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+)

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// FlagsPage returns the manual's page of all flags in Markdown: those of serve in groups, then those that other commands have besides.
+func FlagsPage(app *kingpin.ApplicationModel, variables []Variable) string {
+	var b strings.Builder
+	b.WriteString("# Flags\n\nThis page is written from the program. Boolean flags are switched off by `--no-` before their names. " +
+		"`cassia COMMAND --help` shows the same on a terminal.\n\n## Flags of serve\n")
+	commands := app.FlattenedCommands()
+	serve := commands[slices.IndexFunc(commands, func(c *kingpin.CmdModel) bool { return c.FullCommand == "serve" })]
+	shared := map[string]bool{}
+	for _, group := range FlagGroups(serve.Flags) {
+		fmt.Fprintf(&b, "\n### %s\n\n%s", group.Title, flagTable(group.Flags))
+		for _, f := range group.Flags {
+			shared[f.Name] = true
+		}
+	}
+	b.WriteString("\n## Flags of other commands\n\nWhere a command has flags of `serve`, they mean the same and stand only above.\n")
+	for _, group := range CommandGroups(app) {
+		for _, c := range group.Commands {
+			if c == serve || c.FullCommand == "serve" {
+				continue
+			}
+			own := slices.DeleteFunc(slices.Clone(c.Flags), func(f *kingpin.FlagModel) bool { return f.Hidden || shared[f.Name] })
+			if len(own) > 0 {
+				fmt.Fprintf(&b, "\n### cassia %s\n\n%s", c.FullCommand, flagTable(own))
+			}
+		}
+	}
+	b.WriteString("\n## Environment variables\n\n| variable | effect |\n|---|---|\n")
+	for _, v := range variables {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Name, cell(v.Effect))
+	}
+	return b.String()
+}
+
+// toldDefault is a default in words, at the end of a flag's help. What is computed from the machine's memory stands so, too, and
+// therefore doesn't depend on the machine that writes the page.
+var toldDefault = regexp.MustCompile(`\s*Default: (.+?)\.(\s|$)`)
+
+func flagTable(flags []*kingpin.FlagModel) string {
+	var b strings.Builder
+	b.WriteString("| flag | default | effect |\n|---|---|---|\n")
+	for _, f := range flags {
+		help, fallback := f.Help, ""
+		if m := toldDefault.FindStringSubmatch(help); m != nil {
+			help, fallback = strings.TrimSpace(strings.Replace(help, m[0], " ", 1)), m[1]
+		} else if len(f.Default) > 0 && f.Default[0] != "" {
+			fallback = "`" + strings.ReplaceAll(strings.Join(f.Default, ", "), "|", `\|`) + "`"
+		} else if f.Required {
+			fallback = "must be given"
+		} else if f.IsBoolFlag() {
+			fallback = "off"
+		}
+		if f.IsBoolFlag() {
+			fallback = strings.NewReplacer("`true`", "on", "`false`", "off").Replace(fallback)
+		}
+		if isCumulative(f.Value) && !strings.Contains(help, "repeated") {
+			help += " Can be repeated."
+		}
+		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, fallback, cell(help))
+	}
+	return b.String()
+}
+
+// cell returns text that is one cell of a table, in which nothing is markup.
+func cell(text string) string {
+	return strings.NewReplacer("\n", " ", `\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`).Replace(text)
+}

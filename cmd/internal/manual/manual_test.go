@@ -1,0 +1,180 @@
+package manual
+
+import (
+	"encoding/xml"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"github.com/yuin/goldmark/ast"
+)
+
+// everyPage calls do with each page and the contents.
+func everyPage(t *testing.T, do func(t *testing.T, p Page)) {
+	for _, topic := range append(Topics(), contents) {
+		t.Run(topic, func(t *testing.T) {
+			if p, ok := Find(topic); ok {
+				do(t, p)
+				return
+			}
+			require.Equal(t, contents, topic)
+			do(t, Contents())
+		})
+	}
+}
+
+// The table of contents has every file, once.
+func TestContentsHaveEveryPage(t *testing.T) {
+	names, err := fs.Glob(files, "*.md")
+	require.NoError(t, err)
+	topics := Topics()
+	require.Len(t, topics, len(names)-1)
+	for _, name := range names {
+		if topic := strings.TrimSuffix(name, ".md"); topic != contents {
+			require.Contains(t, topics, topic, "name it in README.md: - [Title](%s)", name)
+		}
+	}
+	for _, g := range Groups() {
+		for _, p := range g.Pages {
+			require.NotEmpty(t, p.Title, p.Topic)
+		}
+	}
+}
+
+// Links lead to pages, sections and files that are there, as the repository is browsed and as pages are served.
+func TestLinksLive(t *testing.T) {
+	readme, err := os.ReadFile(toRoot + "README.md")
+	require.NoError(t, err)
+	requireLinks(t, toRoot, readme)
+	everyPage(t, func(t *testing.T, p Page) {
+		requireLinks(t, ".", p.source)
+	})
+}
+
+// requireLinks wants the targets of a file's links, seen from a folder.
+func requireLinks(t *testing.T, folder string, source []byte) {
+	require.NoError(t, ast.Walk(parse(source), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		link, ok := n.(*ast.Link)
+		if !ok || !entering || strings.HasPrefix(string(link.Destination), "https://") {
+			return ast.WalkContinue, nil
+		}
+		file, anchor, _ := strings.Cut(string(link.Destination), "#")
+		text := source
+		if file != "" {
+			path := filepath.Join(folder, filepath.FromSlash(file))
+			info, err := os.Stat(path)
+			require.NoError(t, err, "%s leads nowhere", link.Destination)
+			if info.IsDir() {
+				return ast.WalkContinue, nil
+			}
+			text, err = os.ReadFile(path)
+			require.NoError(t, err)
+		}
+		if anchor != "" {
+			var anchors []string
+			for _, h := range headings(Page{source: text, root: parse(text)}) {
+				anchors = append(anchors, h.Anchor)
+			}
+			require.Contains(t, anchors, anchor, "%s has no such section", link.Destination)
+		}
+		return ast.WalkContinue, nil
+	}))
+}
+
+func TestTargets(t *testing.T) {
+	for _, c := range []struct{ link, base, want string }{
+		{"rollups.md", "", "rollups"},
+		{"rollups.md#by-name", "manual/", "manual/rollups#by-name"},
+		{"README.md", "", "../manual"},
+		{"README.md#begin", "manual/", "manual#begin"},
+		{"#here", "", "#here"},
+		{"../../../CHANGELOG.md", "", repository + "CHANGELOG.md"},
+		{"https://example.org/a.md", "", "https://example.org/a.md"},
+	} {
+		require.Equal(t, c.want, target(c.link, c.base))
+	}
+}
+
+// hrefs are the links of a page that is served.
+var hrefs = regexp.MustCompile(`href="([^"]*)"`)
+
+func TestHTMLIsWellFormed(t *testing.T) {
+	everyPage(t, func(t *testing.T, p Page) {
+		text, err := p.HTML("manual/")
+		require.NoError(t, err)
+		d := xml.NewDecoder(strings.NewReader("<div>" + text + "</div>"))
+		d.Entity = xml.HTMLEntity
+		for {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		require.NotContains(t, text, "raw HTML omitted")
+		require.Equal(t, 1, strings.Count(text, "<h1"))
+		require.NotContains(t, text, "style=", "the server's policy doesn't allow it")
+		for _, m := range hrefs.FindAllStringSubmatch(text, -1) {
+			if topic, ok := strings.CutPrefix(m[1], "manual/"); ok {
+				topic, _, _ = strings.Cut(topic, "#")
+				require.Contains(t, Topics(), topic)
+			} else {
+				require.Regexp(t, `^(https://|#|manual$)`, m[1])
+			}
+		}
+	})
+}
+
+func TestTextForATerminal(t *testing.T) {
+	everyPage(t, func(t *testing.T, p Page) {
+		text := p.Text(80)
+		require.True(t, strings.HasPrefix(text, p.Title+"\n"+strings.Repeat("=", utf8.RuneCountInString(p.Title))+"\n\n"), text[:60])
+		require.NotContains(t, text, "](")
+		for line := range strings.Lines(text) {
+			line = strings.TrimRight(line, "\n")
+			words := strings.Fields(line)
+			if len(words) > 1 && !strings.HasPrefix(line, "    ") { // Code and long words keep their length.
+				require.LessOrEqual(t, utf8.RuneCountInString(line), 80, line)
+			}
+		}
+	})
+	p := Page{source: []byte("# T\n\nSee [that](rollups.md#x), [here](#y) and `a*b`.\n\n1. one\n2. two\n   more\n\n| a | b |\n|---|---|\n| `x\\|y` | z |\n\n```\ncode\n```\n")}
+	p.root = parse(p.source)
+	require.Equal(t, "T\n=\n\nSee that (cassia help rollups), here and `a*b`.\n\n1. one\n2. two more\n\na      b\n`x|y`  z\n\n    code\n", p.Text(80))
+}
+
+func TestSearch(t *testing.T) {
+	first := func(query string) string {
+		found := Search(query)
+		require.NotEmpty(t, found, query)
+		return found[0].Page.Topic
+	}
+	require.Equal(t, "backups", first("backup restore"))
+	var topics []string
+	for _, r := range Search("--query.log-slower-than") {
+		topics = append(topics, r.Page.Topic)
+	}
+	require.Subset(t, topics, []string{"flags", "queries"})
+	require.Equal(t, "data-leaves", first("deleting series"))
+	require.Equal(t, "troubleshooting", first("CassiaOverloaded"))
+	require.Empty(t, Search(""))
+	require.Empty(t, Search("   "))
+	require.Empty(t, Search("xyzzyplugh"))
+	require.Empty(t, Search("backup xyzzyplugh"), "all words must be there")
+	require.NotPanics(t, func() { Search(strings.Repeat("ä…\xff ", 1000)) })
+	for _, r := range Search("retention") {
+		require.True(t, slices.Contains(strings.Fields(strings.ToLower(strings.Join(r.Excerpt, " "))), "retention") ||
+			strings.Contains(strings.ToLower(strings.Join(r.Excerpt, "")+r.Heading.Title+r.Page.Title), "retention"), r)
+		for i := 1; i < len(r.Excerpt); i += 2 {
+			require.Equal(t, "retention", strings.ToLower(r.Excerpt[i]))
+		}
+		require.True(t, utf8.ValidString(strings.Join(r.Excerpt, "")))
+	}
+}

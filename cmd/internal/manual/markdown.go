@@ -1,0 +1,175 @@
+package manual
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+)
+
+// repository is where files that aren't part of the manual can be seen.
+const repository = "https://github.com/cassia-db/cassia/blob/main/"
+
+// toRoot leads from the manual's folder to the top of the repository.
+const toRoot = "../../../"
+
+// markdown aligns columns by attributes: the server's policy takes no style in an element.
+var markdown = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+
+func parse(source []byte) ast.Node {
+	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{used: map[string]bool{}}))))
+}
+
+// anchors names headings as GitHub does, so that links work on both.
+type anchors struct{ used map[string]bool }
+
+// Generate implements parser.IDs.
+func (a *anchors) Generate(title []byte, _ ast.NodeKind) []byte {
+	var b strings.Builder
+	for _, r := range strings.ToLower(strings.TrimSpace(string(title))) {
+		switch {
+		case r == ' ':
+			b.WriteByte('-')
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			b.WriteRune(r)
+		}
+	}
+	name := b.String()
+	for i := 1; a.used[name]; i++ {
+		name = fmt.Sprintf("%s-%d", b.String(), i)
+	}
+	a.used[name] = true
+	return []byte(name)
+}
+
+// Put implements parser.IDs.
+func (a *anchors) Put(name []byte) { a.used[string(name)] = true }
+
+// Heading is a title within a page.
+type Heading struct {
+	Level         int
+	Title, Anchor string
+}
+
+func headings(p Page) (out []Heading) {
+	for n := p.root.FirstChild(); n != nil; n = n.NextSibling() {
+		if h, ok := n.(*ast.Heading); ok {
+			out = append(out, headingOf(h, p.source))
+		}
+	}
+	return out
+}
+
+func headingOf(h *ast.Heading, source []byte) Heading {
+	out := Heading{Level: h.Level, Title: plain(h, source)}
+	if id, ok := h.AttributeString("id"); ok {
+		out.Anchor = string(id.([]byte))
+	}
+	return out
+}
+
+// Sections returns the headings of the page's sections.
+func (p Page) Sections() (out []Heading) {
+	for _, h := range headings(p) {
+		if h.Level == 2 {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// HTML returns the page's text in HTML. base leads to the other pages: "" from a page beside them, "manual/" from above.
+func (p Page) HTML(base string) (string, error) {
+	root := parse(p.source) // Links are changed in it.
+	err := ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if link, ok := n.(*ast.Link); ok && entering {
+			link.Destination = []byte(target(string(link.Destination), base))
+		}
+		return ast.WalkContinue, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := markdown.Renderer().Render(&b, p.source, root); err != nil {
+		return "", err
+	}
+	// What is wider than the screen can be scrolled, by keyboard, too. In the pages' own text, < is escaped.
+	return strings.NewReplacer(
+		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
+		"<pre>", `<pre tabindex="0">`, "<!-- raw HTML omitted -->\n", "",
+	).Replace(untitled.ReplaceAllString(b.String(), "<td></td>")), nil
+}
+
+// untitled is the head of a column without a title, which for who hears the page is none.
+var untitled = regexp.MustCompile(`<th(?: align="\w+")?></th>`)
+
+// target returns where a link of the Markdown leads in the page that is served.
+func target(link, base string) string {
+	if file, ok := strings.CutPrefix(link, toRoot); ok {
+		return repository + file
+	}
+	if topic, anchor, ok := topicOf(link); ok {
+		switch {
+		case topic != contents:
+			return base + topic + anchor
+		case base == "":
+			return "../manual" + anchor
+		}
+		return "manual" + anchor
+	}
+	return link
+}
+
+// topicOf returns which page a link leads to, and the # and what follows.
+func topicOf(link string) (topic, anchor string, ok bool) {
+	topic, anchor, found := strings.Cut(link, "#")
+	if found {
+		anchor = "#" + anchor
+	}
+	topic, ok = strings.CutSuffix(topic, ".md")
+	return topic, anchor, ok && !strings.Contains(topic, "/")
+}
+
+// plain returns the text below a node, without markup.
+func plain(n ast.Node, source []byte) string {
+	var b strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Text:
+			b.Write(n.Segment.Value(source))
+			if n.SoftLineBreak() || n.HardLineBreak() {
+				b.WriteByte(' ')
+			}
+		case *ast.String:
+			b.Write(n.Value)
+		case *ast.AutoLink:
+			b.Write(n.Label(source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return unescaped(b.String())
+}
+
+// unescaped removes the backslashes before punctuation, which the parser leaves in texts.
+func unescaped(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte(`\|<*`, s[i+1]) >= 0 {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,103 @@
+package manual
+
+import (
+	"embed"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/yuin/goldmark/ast"
+)
+
+//go:embed *.md
+var files embed.FS
+
+// contents is the page that lists all others, and the name of its file.
+const contents = "README"
+
+// Page is a topic of the manual.
+type Page struct {
+	// Topic names the page: its file without .md, and what stands after /manual/ and `cassia help`. That of the contents is empty.
+	Topic string
+	Title string
+	// About says in a few words what is on it; may be empty.
+	About string
+
+	source []byte
+	root   ast.Node
+}
+
+// Group is a part of the table of contents.
+type Group struct {
+	Title string
+	Pages []Page
+}
+
+// book is the whole manual, read once.
+type book struct {
+	contents Page
+	groups   []Group
+	pages    map[string]Page
+	sections []section
+}
+
+// entry is a line of the table of contents.
+var entry = regexp.MustCompile(`^- \[(.+)\]\(([a-z-]+)\.md\)(?:: (.+))?$`)
+
+var theBook = sync.OnceValue(func() *book {
+	b := &book{pages: map[string]Page{}}
+	b.contents = load(contents)
+	b.contents.Topic = ""
+	for line := range strings.Lines(string(b.contents.source)) {
+		line = strings.TrimSpace(line)
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			b.groups = append(b.groups, Group{Title: title})
+		}
+		m := entry.FindStringSubmatch(line)
+		if m == nil || len(b.groups) == 0 {
+			continue
+		}
+		p := load(m[2])
+		p.About = m[3]
+		last := &b.groups[len(b.groups)-1]
+		last.Pages = append(last.Pages, p)
+		b.pages[p.Topic] = p
+		b.sections = append(b.sections, sectionsOf(p)...)
+	}
+	return b
+})
+
+// load reads a page. That of a missing file has no text, which a test would notice.
+func load(name string) Page {
+	source, _ := files.ReadFile(name + ".md")
+	p := Page{Topic: name, source: source, root: parse(source)}
+	for _, h := range headings(p) {
+		if h.Level == 1 {
+			p.Title = h.Title
+			break
+		}
+	}
+	return p
+}
+
+// Groups returns the table of contents.
+func Groups() []Group { return theBook().groups }
+
+// Contents returns the page that lists all others.
+func Contents() Page { return theBook().contents }
+
+// Topics returns the names of all pages, in the order of the contents.
+func Topics() (names []string) {
+	for _, g := range Groups() {
+		for _, p := range g.Pages {
+			names = append(names, p.Topic)
+		}
+	}
+	return names
+}
+
+// Find returns the page of a topic.
+func Find(topic string) (Page, bool) {
+	p, ok := theBook().pages[topic]
+	return p, ok
+}

@@ -1,0 +1,197 @@
+package manual
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark/ast"
+	table "github.com/yuin/goldmark/extension/ast"
+)
+
+// Bounds of a search.
+const (
+	maxWords = 8
+	maxFound = 40
+)
+
+// section is what a search finds: a heading, and the text up to the next one.
+type section struct {
+	page    Page
+	heading Heading
+	text    string
+	// low is heading and text in lower case.
+	lowTitle, lowHeading, lowText string
+}
+
+// Result is a section that a search found.
+type Result struct {
+	Page    Page
+	Heading Heading
+	// Excerpt is a piece of the text around what was looked for, in pieces: those at odd places are the words of the query.
+	Excerpt []string
+}
+
+// sectionsOf cuts a page at its headings.
+func sectionsOf(p Page) (out []section) {
+	for n := p.root.FirstChild(); n != nil; n = n.NextSibling() {
+		if h, ok := n.(*ast.Heading); ok {
+			heading := headingOf(h, p.source)
+			out = append(out, section{page: p, heading: heading, lowTitle: strings.ToLower(p.Title), lowHeading: strings.ToLower(heading.Title)})
+		} else if len(out) > 0 {
+			last := &out[len(out)-1]
+			last.text = strings.TrimSpace(last.text + " " + flat(n, p.source))
+		}
+	}
+	for i := range out {
+		out[i].lowText = strings.ToLower(out[i].text)
+	}
+	return out
+}
+
+// flat returns all text of a block, code included, in one line.
+func flat(n ast.Node, source []byte) string {
+	switch n := n.(type) {
+	case *ast.FencedCodeBlock, *ast.CodeBlock:
+		var b strings.Builder
+		for i := range n.Lines().Len() {
+			segment := n.Lines().At(i)
+			b.Write(segment.Value(source))
+		}
+		return strings.Join(strings.Fields(b.String()), " ")
+	case *ast.List, *ast.ListItem, *table.Table, *table.TableHeader, *table.TableRow, *ast.Blockquote:
+		var parts []string
+		for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+			parts = append(parts, flat(c, source))
+		}
+		return strings.Join(parts, " ")
+	case *ast.HTMLBlock:
+		return ""
+	}
+	return strings.Join(strings.Fields(plain(n, source)), " ")
+}
+
+// Search returns the sections that have all words of the query, best first.
+func Search(query string) []Result {
+	words := strings.Fields(strings.ToLower(query))
+	if len(words) > maxWords {
+		words = words[:maxWords]
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	type found struct {
+		Result
+		score int
+	}
+	var all []found
+	phrase := strings.Join(words, " ")
+	for _, s := range theBook().sections {
+		if score := s.score(words, phrase); score > 0 {
+			all = append(all, found{Result{s.page, s.heading, s.excerpt(words)}, score})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b found) int { return b.score - a.score })
+	var out []Result
+	for _, f := range all[:min(len(all), maxFound)] {
+		out = append(out, f.Result)
+	}
+	return out
+}
+
+// What a match counts: that of a whole phrase more than that of its words, and in a heading more than in the text.
+const (
+	inHeading = 20
+	asPhrase  = 25
+	mostOften = 5
+)
+
+// score says how well a section fits; 0: a word is missing.
+func (s *section) score(words []string, phrase string) (score int) {
+	if len(words) > 1 && strings.Contains(s.lowText, phrase) {
+		score += asPhrase
+	}
+	for _, w := range words {
+		of := min(strings.Count(s.lowText, w), mostOften)
+		if strings.Contains(s.lowHeading, w) {
+			of += inHeading
+		}
+		if strings.Contains(s.lowTitle, w) && s.heading.Level == 1 {
+			of += inHeading
+		}
+		if of == 0 {
+			return 0
+		}
+		score += of
+	}
+	return score
+}
+
+// excerptBefore and excerptLength say which piece of a text is shown, bytes.
+const (
+	excerptBefore = 60
+	excerptLength = 220
+)
+
+func (s *section) excerpt(words []string) []string {
+	if len(s.lowText) != len(s.text) { // Few letters change their length in lower case, and none of the manual's.
+		return []string{s.text[:cut(s.text, excerptLength)]}
+	}
+	at := len(s.text)
+	if i := strings.Index(s.lowText, strings.Join(words, " ")); i >= 0 {
+		at = i
+	}
+	for _, w := range words {
+		if i := strings.Index(s.lowText, w); i >= 0 && at == len(s.text) {
+			at = i
+		}
+	}
+	if at == len(s.text) {
+		at = 0
+	}
+	begin := cut(s.text, max(0, at-excerptBefore))
+	if begin > 0 {
+		if space := strings.IndexByte(s.text[begin:at], ' '); space >= 0 {
+			begin += space + 1
+		}
+	}
+	end := cut(s.text, begin+excerptLength)
+	var out []string
+	last := begin
+	for i := begin; i < end; {
+		if w := wordAt(s.lowText[i:end], words); w != "" {
+			out = append(out, s.text[last:i], s.text[i:i+len(w)])
+			i += len(w)
+			last = i
+			continue
+		}
+		i++
+	}
+	out = append(out, s.text[last:end])
+	if begin > 0 {
+		out[0] = "… " + out[0]
+	}
+	if end < len(s.text) {
+		out[len(out)-1] += " …"
+	}
+	return out
+}
+
+// wordAt returns the longest of the words that text begins with; empty: none.
+func wordAt(text string, words []string) (longest string) {
+	for _, w := range words {
+		if len(w) > len(longest) && strings.HasPrefix(text, w) {
+			longest = w
+		}
+	}
+	return longest
+}
+
+// cut returns a place at or before at between two characters.
+func cut(text string, at int) int {
+	at = min(at, len(text))
+	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {
+		at--
+	}
+	return at
+}

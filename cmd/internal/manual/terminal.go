@@ -1,0 +1,201 @@
+package manual
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark/ast"
+	table "github.com/yuin/goldmark/extension/ast"
+)
+
+// Text returns the page as plain text, in lines of at most width characters where words and code allow it.
+func (p Page) Text(width int) string {
+	t := terminal{source: p.source, width: max(width, 40)}
+	t.blocks(p.root, "")
+	return strings.TrimRight(t.out.String(), "\n") + "\n"
+}
+
+// terminal writes Markdown as plain text.
+type terminal struct {
+	source []byte
+	width  int
+	out    strings.Builder
+}
+
+// blocks writes what is below a node, each paragraph with an empty line behind it.
+func (t *terminal) blocks(parent ast.Node, indent string) {
+	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+		switch n := n.(type) {
+		case *ast.Heading:
+			title := t.inline(n)
+			t.line(indent, title)
+			if n.Level <= 2 {
+				t.line(indent, strings.Repeat([]string{"=", "-"}[n.Level-1], utf8.RuneCountInString(title)))
+			}
+			t.line("", "")
+		case *ast.FencedCodeBlock, *ast.CodeBlock:
+			t.code(n, indent+"    ")
+		case *ast.List:
+			t.list(n, indent)
+		case *table.Table:
+			t.table(n, indent)
+		case *ast.Paragraph, *ast.TextBlock:
+			t.wrap(indent, indent, t.inline(n))
+			t.line("", "")
+		case *ast.HTMLBlock: // Marks for tests.
+		default:
+			t.blocks(n, indent)
+		}
+	}
+}
+
+func (t *terminal) line(indent, text string) {
+	t.out.WriteString(strings.TrimRight(indent+text, " ") + "\n")
+}
+
+// wrap writes text whose first line begins with first and the others with rest.
+func (t *terminal) wrap(first, rest, text string) {
+	line, empty := first, true
+	for _, word := range strings.Fields(text) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width {
+			t.line("", line)
+			line, empty = rest, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	t.line("", line)
+}
+
+func (t *terminal) code(n ast.Node, indent string) {
+	for i := range n.Lines().Len() {
+		segment := n.Lines().At(i)
+		t.line(indent, strings.TrimRight(string(segment.Value(t.source)), "\n"))
+	}
+	t.line("", "")
+}
+
+func (t *terminal) list(n *ast.List, indent string) {
+	number := n.Start
+	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
+		mark := "- "
+		if n.IsOrdered() {
+			mark = fmt.Sprintf("%d. ", number)
+			number++
+		}
+		deeper := indent + strings.Repeat(" ", len(mark))
+		first := true
+		for block := item.FirstChild(); block != nil; block = block.NextSibling() {
+			switch block := block.(type) {
+			case *ast.List:
+				t.list(block, deeper)
+			case *ast.FencedCodeBlock, *ast.CodeBlock:
+				t.code(block, deeper+"    ")
+			default:
+				begin := deeper
+				if first {
+					begin = indent + mark
+				}
+				t.wrap(begin, deeper, t.inline(block))
+			}
+			first = false
+		}
+	}
+	t.line("", "")
+}
+
+// table writes columns where they fit, and else a row's first cell with the others below it.
+func (t *terminal) table(n *table.Table, indent string) {
+	var rows [][]string
+	var widths []int
+	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+		var cells []string
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			text := t.inline(cell)
+			if len(cells) == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[len(cells)] = max(widths[len(cells)], utf8.RuneCountInString(text))
+			cells = append(cells, text)
+		}
+		rows = append(rows, cells)
+	}
+	total := len(indent)
+	for _, w := range widths {
+		total += w + 2
+	}
+	for i, cells := range rows {
+		if strings.Join(cells, "") == "" {
+			continue // A head without titles.
+		}
+		if total <= t.width {
+			line := ""
+			for j, cell := range cells {
+				line += cell + strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)+2)
+			}
+			t.line(indent, line)
+			continue
+		}
+		if i == 0 {
+			continue // Titles of columns that aren't shown as such.
+		}
+		t.row(rows[0], cells, indent)
+	}
+	t.line("", "")
+}
+
+// row writes the cells of a row that is wider than the screen, one below the other.
+func (t *terminal) row(titles, cells []string, indent string) {
+	t.wrap(indent, indent, cells[0])
+	for j, cell := range cells[1:] {
+		if cell == "" {
+			continue
+		}
+		if title := titles[j+1]; title != "" && len(cells) > 2 {
+			cell = title + ": " + cell
+		}
+		t.wrap(indent+"    ", indent+"    ", cell)
+	}
+}
+
+// inline returns the text below a node in one line. A link to another page names the command that shows it, others their address.
+func (t *terminal) inline(n ast.Node) string {
+	var b strings.Builder
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		switch c := c.(type) {
+		case *ast.Text:
+			b.WriteString(unescaped(string(c.Segment.Value(t.source))))
+			if c.SoftLineBreak() || c.HardLineBreak() {
+				b.WriteByte(' ')
+			}
+		case *ast.CodeSpan:
+			b.WriteString("`" + plain(c, t.source) + "`")
+		case *ast.AutoLink:
+			b.Write(c.Label(t.source))
+		case *ast.Link:
+			b.WriteString(t.inline(c) + t.where(string(c.Destination)))
+		case *ast.RawHTML:
+		default:
+			b.WriteString(t.inline(c))
+		}
+	}
+	return strings.TrimSpace(strings.Join(strings.Fields(" "+b.String()+" "), " "))
+}
+
+func (t *terminal) where(link string) string {
+	topic, _, ok := topicOf(link)
+	switch {
+	case ok && topic == contents:
+		return " (cassia help)"
+	case ok && topic != "":
+		return " (cassia help " + topic + ")"
+	case strings.HasPrefix(link, "#"):
+		return ""
+	case strings.HasPrefix(link, toRoot):
+		return " (" + strings.TrimPrefix(link, toRoot) + ")"
+	}
+	return " (" + link + ")"
+}

@@ -1,0 +1,177 @@
+package ui
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"html/template"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/cassia-db/cassia/cmd/internal/manual"
+	"github.com/cassia-db/cassia/cmd/internal/server"
+)
+
+// manualPolicy is that of the page, without what the manual doesn't need, and with its form for searching.
+const manualPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; " +
+	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// maxSearch is how much of what is looked for is taken, bytes.
+const maxSearch = 200
+
+// manualRoutes lead to the manual. It is the same for everybody, and names nothing that is stored.
+func manualRoutes() []server.Route {
+	row := func(path string, h http.HandlerFunc) server.Route {
+		return server.Route{Path: "GET " + path, Name: "/manual", Role: server.Open, Handler: h}
+	}
+	return []server.Route{row("/manual", manualContents), row("/manual/{topic}", manualPage)}
+}
+
+// manualView is what the template of the manual shows.
+type manualView struct {
+	Nonce, Title       string
+	Root, Base         string // Root leads to the server's root, Base to the pages.
+	Style, Theme, Icon string
+	Groups             []manual.Group
+	Topic              string
+	Sections           []manual.Heading
+	Heading, Text      template.HTML
+	Searched           bool
+	Query              string
+	Results            []manual.Result
+}
+
+// manualContents answers with the table of contents, or with what a search found.
+func manualContents(w http.ResponseWriter, r *http.Request) {
+	v := manualView{Title: "Manual", Root: "./", Base: "manual/", Query: strings.ToValidUTF8(firstBytes(strings.TrimSpace(r.URL.Query().Get("q")), maxSearch), "")}
+	if v.Query != "" {
+		v.Searched, v.Title = true, v.Query+" – Manual"
+		v.Results = manual.Search(v.Query)
+		showManual(w, v)
+		return
+	}
+	showManualPage(w, v, manual.Contents())
+}
+
+func manualPage(w http.ResponseWriter, r *http.Request) {
+	p, ok := manual.Find(r.PathValue("topic"))
+	if !ok {
+		NotFound(w, r)
+		return
+	}
+	showManualPage(w, manualView{Title: p.Title + " – Manual", Root: "../", Topic: p.Topic, Sections: p.Sections()}, p)
+}
+
+func showManualPage(w http.ResponseWriter, v manualView, p manual.Page) {
+	text, err := p.HTML(v.Base)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	title, rest, _ := strings.Cut(text, "</h1>")
+	v.Heading, v.Text = template.HTML(title+"</h1>"), template.HTML(rest) //nolint:gosec // They are the program's own.
+	showManual(w, v)
+}
+
+func showManual(w http.ResponseWriter, v manualView) {
+	v.Nonce, v.Groups = rand.Text(), manual.Groups()
+	names := assetNames()
+	v.Style, v.Theme, v.Icon = names["style"], names["theme"], names["icon"]
+	var b bytes.Buffer
+	if err := manualTemplate.Execute(&b, v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	harden(w.Header())
+	w.Header().Set("Content-Security-Policy", fmt.Sprintf(manualPolicy, v.Nonce))
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(b.Bytes())
+}
+
+func firstBytes(s string, n int) string { return s[:min(n, len(s))] }
+
+var assetName = regexp.MustCompile(`assets/(\w+)-\w+\.\w+`)
+
+// assetNames are the paths of the page's files as it names them, by what stands before their hash.
+var assetNames = sync.OnceValue(func() map[string]string {
+	names := map[string]string{}
+	text, _ := dist.ReadFile("dist/index.html") // It is embedded.
+	for _, m := range assetName.FindAllStringSubmatch(string(text), -1) {
+		names[m[1]] = m[0]
+	}
+	return names
+})
+
+// manualTemplate has the page's own style sheet, and what is needed beside it. It needs no script but the one that sets the theme.
+var manualTemplate = template.Must(template.New("").Funcs(template.FuncMap{"odd": func(i int) bool { return i%2 == 1 }}).Parse(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{{.Title}} – Cassia</title>
+<link rel="icon" href="{{.Root}}{{.Icon}}" type="image/svg+xml">
+<link rel="stylesheet" href="{{.Root}}{{.Style}}">
+<script src="{{.Root}}{{.Theme}}"></script>
+<style nonce="{{.Nonce}}">
+.manual { display: grid; grid-template-columns: 15rem minmax(0, 1fr); gap: 1.25rem 2.5rem; max-width: 80rem; width: 100%; margin: 0 auto; padding: 1.25rem; }
+.manual-search { margin-left: auto; display: flex; gap: 0.5rem; min-width: 0; }
+.manual-search input { width: 18rem; }
+.manual-list h2 { font-size: 0.8125rem; font-weight: 550; color: var(--muted); margin: 1rem 0 0.2rem; }
+.manual-list a { display: block; padding: 0.15rem 0; color: var(--text); text-decoration: none; }
+.manual-list a:hover { text-decoration: underline; }
+.manual-list a[aria-current] { color: var(--accent); font-weight: 550; }
+.manual main { padding: 0; margin: 0; }
+.to-pages { display: none; }
+article { min-width: 0; overflow-wrap: break-word; max-width: 60rem; }
+article h1 { font-size: 1.5rem; font-weight: 650; letter-spacing: -0.01em; }
+article h2 { font-size: 1.1875rem; font-weight: 600; margin-top: 2rem; scroll-margin-top: 4.5rem; }
+article h3 { font-size: 1rem; font-weight: 600; margin-top: 1.4rem; scroll-margin-top: 4.5rem; }
+article > * + * { margin-top: 0.8rem; }
+article ul { list-style: disc; padding-left: 1.4rem; } article ol { list-style: decimal; padding-left: 1.6rem; }
+article li + li { margin-top: 0.25rem; }
+article table code { overflow-wrap: anywhere; }
+article th { white-space: normal; }
+article [align='right'] { text-align: right; font-variant-numeric: tabular-nums; }
+article td { overflow-wrap: break-word; min-width: 5rem; }
+.sections { border-left: 2px solid var(--line); padding-left: 0.9rem; font-size: 0.875rem; }
+.sections a { display: inline-block; margin-right: 1.2rem; }
+.found h2 { font-size: 1rem; margin-top: 1.2rem; } .found p { color: var(--muted); font-size: 0.875rem; }
+mark { background: var(--select); color: inherit; }
+@media (max-width: 800px) {
+  .manual { grid-template-columns: minmax(0, 1fr); padding: 0.9rem; gap: 0.5rem; }
+  .manual-search input { width: 100%; }
+  .manual-list { order: 2; border-top: 1px solid var(--line); }
+  .to-pages { display: inline; }
+  .top { padding: 0.5rem 0.9rem; gap: 0.4rem 0.9rem; }
+}
+</style>
+</head>
+<body>
+<a class="skip" href="#text">Skip to the content</a>
+<header class="top">
+<a class="brand" href="{{.Root}}"><svg class="logo" viewBox="0 0 32 32" aria-hidden="true"><path class="logo-deep" d="M5 22.5c4.5 4 17.5 4 22 0"/><path class="logo-mid" d="M5 16c4.5 4 17.5 4 22 0"/><ellipse class="logo-top" cx="16" cy="9.5" rx="11" ry="4.6"/></svg> <span>Cassia</span></a>
+<a href="{{.Root}}manual">Manual</a>
+<a class="to-pages" href="#pages">Pages</a>
+<form class="manual-search" action="{{.Root}}manual" role="search"><input type="search" name="q" value="{{.Query}}" maxlength="200" placeholder="Search the manual" aria-label="Search the manual"><button>Search</button></form>
+</header>
+<div class="manual">
+<nav class="manual-list" id="pages" aria-label="Pages of the manual">
+{{range .Groups}}<h2>{{.Title}}</h2>
+{{range .Pages}}<a href="{{$.Base}}{{.Topic}}"{{if eq .Topic $.Topic}} aria-current="page"{{end}}>{{.Title}}</a>
+{{end}}{{end}}</nav>
+<main id="text" tabindex="-1"><article>
+{{if .Searched}}<h1>{{len .Results}} {{if eq (len .Results) 1}}section{{else}}sections{{end}} with “{{.Query}}”</h1>
+{{range .Results}}<div class="found"><h2><a href="{{$.Base}}{{.Page.Topic}}{{if gt .Heading.Level 1}}#{{.Heading.Anchor}}{{end}}">{{.Page.Title}}{{if gt .Heading.Level 1}}: {{.Heading.Title}}{{end}}</a></h2>
+<p>{{range $i, $piece := .Excerpt}}{{if $i | odd}}<mark>{{$piece}}</mark>{{else}}{{$piece}}{{end}}{{end}}</p></div>
+{{else}}<p>All words must stand in one section. Try fewer or shorter ones.</p>
+{{end}}{{else}}{{.Heading}}
+{{if gt (len .Sections) 2}}<nav class="sections" aria-label="Sections of this page">{{range .Sections}}<a href="#{{.Anchor}}">{{.Title}}</a> {{end}}</nav>
+{{end}}{{.Text}}{{end}}</article></main>
+</div>
+</body>
+</html>
+`))
