@@ -52,7 +52,7 @@ func addServe(app *kingpin.Application) subcommand {
 		for _, f := range cmd.Model().Flags {
 			flags[f.Name] = f.Value.String()
 		}
-		return serve(ctx, c, flags, promslog.New(&c.Log), func([]string) {})
+		return serve(ctx, c, flags, slog.New(plainLog{promslog.New(&c.Log).Handler()}), func([]string) {})
 	}}
 }
 
