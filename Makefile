@@ -34,7 +34,7 @@ SOAK_FOR ?= 10m
 # What `make race` tests.
 RACE     ?= ./...
 
-.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules helm release vet fmt lint clean
 
 all: build
 
@@ -123,6 +123,10 @@ ifeq ($(CASSIA_TEST_GRAFANA_DATASOURCE),$(CURDIR)/$(GRAFANA))
 	cd docker/grafana && $(GO) build -o ../../$(GRAFANA) .
 endif
 
+# Renders and lints the Helm chart, in a module of its own; what it renders is held against flags and Kubernetes' types by `make test`.
+helm:
+	cd docker/helm && $(GO) test $(QUICKLY) $(TESTFLAGS) .
+
 # Builds the web page anew from its sources, which needs Node. What comes out is committed.
 ui: ui-modules
 	cd $(UI) && node_modules/.bin/tsc --noEmit && node build.mjs
@@ -133,7 +137,7 @@ ui-modules:
 	elif ! cmp -s package-lock.json node_modules/.lock-of-last-install; then \
 		npm ci --silent && cp package-lock.json node_modules/.lock-of-last-install; fi
 
-# The archives of a release in bin/release: make release VERSION=1.2.3
+# The archives and packages of a release in bin/release: make release VERSION=1.2.3
 release:
 	docker/release $(VERSION)
 
@@ -141,6 +145,7 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags invariants ./storage
 	cd docker/grafana && $(GO) vet .
+	cd docker/helm && $(GO) vet .
 
 # Names what gofmt would change.
 fmt:

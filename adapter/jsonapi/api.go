@@ -184,7 +184,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, body error
 	if code == http.StatusInternalServerError {
 		a.opts.Logger.Error("JSON API: request failed", "path", r.URL.Path, "err", err)
 	}
-	body.Error = err.Error()
+	body.Error = storage.Plain(err.Error())
 	if code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(err, a.opts.RetryFull)))
 	}

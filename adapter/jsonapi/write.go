@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -245,7 +246,7 @@ func (x *writing) refuse(index int, reason string, err error) {
 	if len(x.errors) >= maxErrors {
 		return
 	}
-	e := pointError{Index: index, Reason: reason, Message: err.Error()}
+	e := pointError{Index: index, Reason: reason, Message: storage.Plain(err.Error())}
 	var wrong *problem
 	if errors.As(err, &wrong) {
 		e.Field, e.Message = wrong.field, wrong.text

@@ -221,7 +221,7 @@ func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string,
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(cause, h.opts.RetryFull)))
 	}
-	body, err := e.failure(code, text)
+	body, err := e.failure(code, storage.Plain(text))
 	if err != nil {
 		h.opts.Logger.Error("OTLP: encoding an answer", "err", err)
 	}

@@ -166,7 +166,7 @@ func (h *handler) answer(w http.ResponseWriter, v version, code int, text string
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n") // a sender who is gone needs no answer
+	_, _ = io.WriteString(w, storage.Plain(text)+"\n") // a sender who is gone needs no answer
 }
 
 // statusOf says how a request is answered that couldn't be taken as a whole. Senders give up on 4xx and try

@@ -25,6 +25,8 @@ type benchConfig struct {
 	readURL           string
 	ackLog, verifyLog string
 	verify, asJSON    bool
+	// endProgress makes room where progress was shown; nil: it needs none.
+	endProgress func()
 }
 
 func addBench(app *kingpin.Application) subcommand {
@@ -32,7 +34,11 @@ func addBench(app *kingpin.Application) subcommand {
 		"Every value can be computed again, so what was stored can be compared with what was sent.")
 	c := &benchConfig{}
 	declareBench(cmd, c)
-	return subcommand{cmd.FullCommand(), func(ctx context.Context) error { return c.run(ctx, time.Now(), os.Stdout, os.Stderr) }}
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		progress, every, end := progressOn(os.Stderr)
+		c.options.ProgressEvery, c.endProgress = every, end
+		return c.run(ctx, time.Now(), os.Stdout, progress)
+	}}
 }
 
 func declareBench(cmd *kingpin.CmdClause, c *benchConfig) {
@@ -113,6 +119,9 @@ func (c *benchConfig) run(ctx context.Context, now time.Time, out, progress io.W
 	acks := bench.NewAcks(c.workload)
 	c.options.Progress = progress
 	report, runErr := bench.Run(ctx, g, acks, c.options)
+	if c.endProgress != nil {
+		c.endProgress()
+	}
 	if c.ackLog != "" {
 		runErr = errors.Join(runErr, writeFile(c.ackLog, acks.Write))
 	}

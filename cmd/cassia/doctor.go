@@ -30,7 +30,17 @@ func addDoctor(app *kingpin.Application) subcommand {
 	cmd.Flag("verify-files", "Compare all that a directory's files hold with their checksums, which reads the whole of it.").Default("true").BoolVar(&x.files)
 	retention := config.RetentionFlags(cmd)
 	asJSON := cmd.Flag("json", "Write the findings as JSON.").Bool()
+	server := &serverToAsk{login: httpConfigFlag(cmd)}
+	cmd.Flag("url", "A running server, such as http://localhost:9201, which is asked to look at what it has open; the flags of a directory or a cluster don't count then.").StringVar(&server.url)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		if server.url != "" {
+			found, err := server.look(ctx)
+			if err != nil {
+				return err
+			}
+			doctor.Sort(found)
+			return tell(withoutUser(server.url), found, os.Stdout, *asJSON)
+		}
 		if err := x.Validate(); err != nil {
 			return err
 		}
@@ -38,7 +48,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
-		return x.tell(x.run(ctx), os.Stdout, *asJSON)
+		return tell(x.Where(), x.run(ctx), os.Stdout, *asJSON)
 	}}
 }
 
@@ -70,16 +80,16 @@ func (x *examination) run(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// tell writes the findings. Its error says that there are errors among them.
-func (x *examination) tell(found []doctor.Finding, w io.Writer, asJSON bool) error {
+// tell writes the findings about what is somewhere. Its error says that there are errors among them.
+func tell(where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
 	var err error
 	if asJSON {
-		err = doctor.WriteJSON(w, x.Where(), found)
+		err = doctor.WriteJSON(w, where, found)
 	} else {
 		err = doctor.Write(w, found)
 	}
 	if err == nil && doctor.Count(found, doctor.Error) > 0 {
-		err = fmt.Errorf("%s: %s", x.Where(), doctor.Summary(found))
+		err = fmt.Errorf("%s: %s", where, doctor.Summary(found))
 	}
 	return err
 }
@@ -140,11 +150,16 @@ func unopened(err error) doctor.Finding {
 	}
 }
 
-func noStoreYet() doctor.Finding {
-	return doctor.Finding{
+// noStoreYet tells of a place without a store: a directory is there for one, and a keyspace is made for the first server.
+func (x *examination) noStoreYet() doctor.Finding {
+	f := doctor.Finding{
 		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere",
 		Do: "the first `cassia serve` makes it",
 	}
+	if x.Kind == config.EnginePebble {
+		f.Level, f.Do = doctor.Error, "name the directory that `cassia serve` has; where it has none yet, start it"
+	}
+	return f
 }
 
 // store looks at the store in an engine; nil: it can't be read.
@@ -155,7 +170,7 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 	})
 	switch {
 	case errors.Is(err, storage.ErrNoStore):
-		x.add(noStoreYet())
+		x.add(x.noStoreYet())
 		return nil
 	case errors.Is(err, engine.ErrUnavailable):
 		x.add(doctor.Finding{
@@ -203,13 +218,13 @@ func (x *examination) directory(ctx context.Context) {
 			})
 			return
 		}
-		x.add(noStoreYet())
+		x.add(x.noStoreYet())
 		return
 	}
 	if errors.Is(err, engine.ErrLocked) {
 		x.add(doctor.Finding{
 			Level: doctor.Note, What: "a process has it open, so the store can't be looked at from outside", Why: "waiting work and damage aren't known",
-			Do: "ask that process: curl -s localhost:9201/metrics | grep -E 'cassia_(downsample|store_corrupt|store_head|pebble_disk|pebble_space)'\nor stop it, and look again",
+			Do: "ask that process: cassia doctor --url=http://localhost:9201\nor stop it, and look again",
 		})
 		return
 	}

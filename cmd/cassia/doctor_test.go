@@ -39,7 +39,7 @@ func examineAs(t *testing.T, x *examination, flags ...string) (found []doctor.Fi
 	require.NoError(t, x.Validate())
 	found = x.run(t.Context())
 	var b bytes.Buffer
-	err = x.tell(found, &b, false)
+	err = tell(x.Where(), found, &b, false)
 	return found, b.String(), err
 }
 
@@ -81,7 +81,7 @@ func TestDoctorOnADirectory(t *testing.T) {
 	require.Contains(t, text, "there is no such directory")
 
 	_, text, err = examine(t, time.Now(), month, path)
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "1 error")
 	require.Contains(t, text, "there is no store yet")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -97,6 +97,7 @@ func TestDoctorOnADirectory(t *testing.T) {
 	_, text, err = examine(t, time.Now(), month, path)
 	require.NoError(t, err)
 	require.Contains(t, text, "a process has it open")
+	require.Contains(t, text, "cassia doctor --url=")
 	stop()
 
 	_, text, err = examine(t, time.Now(), month, path)

@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -18,12 +16,8 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/prometheus/common/promslog"
 	promconfig "github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery"
 	"github.com/stretchr/testify/require"
-	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	k8syaml "sigs.k8s.io/yaml"
 
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
@@ -56,11 +50,61 @@ func TestSystemdUnit(t *testing.T) {
 		return options[at].Value
 	}
 	command := strings.Fields(find("Service", "ExecStart"))
-	require.True(t, strings.HasSuffix(command[0], "/cassia"))
-	served(t, command[1:])
+	require.Equal(t, "/usr/bin/cassia", command[0], "where the packages have it")
+	for _, settings := range []string{find("Service", "Environment"), packagedSettings(t)} {
+		args, address := expanded(t, command[1:], settings), ""
+		for _, arg := range args {
+			if value, ok := strings.CutPrefix(arg, "--web.listen-address="); ok {
+				address = value
+			}
+		}
+		served(t, args)
+		host, _, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		require.True(t, net.ParseIP(host).IsLoopback(), "only this machine reaches it by default: %s", address)
+	}
 	require.Contains(t, command, "--storage.path=/var/lib/"+find("Service", "StateDirectory"), "the one directory that may be written to")
+	require.Equal(t, "-/etc/cassia/cassia.env", find("Service", "EnvironmentFile"))
+	require.Equal(t, "/bin/kill -HUP $MAINPID", find("Service", "ExecReload"))
 	require.Equal(t, "strict", find("Service", "ProtectSystem"))
 	require.Equal(t, "multi-user.target", find("Install", "WantedBy"))
+}
+
+// packagedSettings is the file of settings in the packages, as a line of systemd's Environment.
+func packagedSettings(t *testing.T) string {
+	text, err := os.ReadFile("../../docker/packages/cassia.env")
+	require.NoError(t, err)
+	var set []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			name, value, ok := strings.Cut(line, "=")
+			require.True(t, ok, line)
+			set = append(set, name+"="+strings.Trim(value, `"`))
+		}
+	}
+	return strings.Join(set, " ")
+}
+
+// expanded replaces variables as systemd does: ${NAME} within a word, $NAME by words of its own.
+func expanded(t *testing.T, args []string, settings string) (out []string) {
+	known := map[string]string{}
+	for _, s := range strings.Fields(settings) {
+		name, value, _ := strings.Cut(s, "=")
+		known[name] = value
+	}
+	value := func(name string) string {
+		v, ok := known[name]
+		require.True(t, ok, "%s has no value", name)
+		return v
+	}
+	for _, arg := range args {
+		if name, ok := strings.CutPrefix(arg, "$"); ok && !strings.HasPrefix(name, "{") {
+			out = append(out, strings.Fields(value(name))...)
+			continue
+		}
+		out = append(out, os.Expand(arg, value))
+	}
+	return out
 }
 
 func TestComposeExample(t *testing.T) {
@@ -69,11 +113,17 @@ func TestComposeExample(t *testing.T) {
 		WorkingDir: dir, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
 	})
 	require.NoError(t, err, "the schema of Compose")
-	ports := map[string]string{"prometheus": "9090", "node-exporter": "9100", "grafana": "3000", "cassandra": "9042"}
+	ports := map[string]string{"prometheus": "9090", "node-exporter": "9100", "grafana": "3000", "alertmanager": "9093"}
 	ports["cassia"] = served(t, project.Services["cassia"].Command)
 	taken := map[string]bool{}
+	var memory int64
 	for name, service := range project.Services {
+		require.Positive(t, service.MemLimit, "%s has as much memory as it likes", name)
+		memory += int64(service.MemLimit)
+		_, tag, _ := strings.Cut(service.Image, ":")
+		require.NotContains(t, []string{"", "latest"}, tag, "%s is another one tomorrow", name)
 		for _, p := range service.Ports {
+			require.Equal(t, "127.0.0.1", p.HostIP, "%s is for this machine only", name)
 			require.False(t, taken[p.Published], "%s is taken", p.Published)
 			taken[p.Published] = true
 			require.Equal(t, ports[name], p.Published, "%s is found where it is inside", name)
@@ -92,8 +142,15 @@ func TestComposeExample(t *testing.T) {
 			}
 		}
 	}
-	cassandra := slices.IndexFunc(project.Services["cassia"].Command, func(arg string) bool { return strings.HasPrefix(arg, "--cassandra.hosts=") })
-	require.Equal(t, "--cassandra.hosts=cassandra:9042", project.Services["cassia"].Command[cassandra])
+	require.Len(t, project.Services, len(ports))
+	require.Less(t, memory, int64(3<<30))
+	require.Contains(t, project.Services["cassia"].Command, "--storage.path="+project.Services["cassia"].Volumes[0].Target)
+	conf, err := promconfig.LoadFile(filepath.Join(dir, "prometheus.yml"), false, promslog.NewNopLogger())
+	require.NoError(t, err)
+	alertmanagers := conf.AlertingConfig.AlertmanagerConfigs
+	require.Len(t, alertmanagers, 1)
+	require.Equal(t, "alertmanager:9093", string(alertmanagers[0].ServiceDiscoveryConfigs[0].(discovery.StaticConfig)[0].Targets[0]["__address__"]))
+	require.Equal(t, []string{"/etc/prometheus/rules/*.yml"}, conf.RuleFiles, "where the volumes put them")
 
 	for _, at := range prometheusURLs(t, filepath.Join(dir, "prometheus.yml")) {
 		require.Equal(t, ports["cassia"], at.Port())
@@ -124,143 +181,4 @@ func TestSingleNodeExample(t *testing.T) {
 	for _, at := range prometheusURLs(t, filepath.Join(examples, "single-node", "prometheus.yml")) {
 		require.Equal(t, "localhost:"+served(t, []string{"serve"}), at.Host)
 	}
-}
-
-// manifests are what a file of Kubernetes' has, as its own types.
-type manifests struct {
-	services    []core.Service
-	configs     map[string]core.ConfigMap
-	pods        map[string]core.PodTemplateSpec
-	volumes     map[string][]core.PersistentVolumeClaim
-	disruptions []policy.PodDisruptionBudget
-}
-
-func readManifests(t *testing.T, file string) manifests {
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	m := manifests{configs: map[string]core.ConfigMap{}, pods: map[string]core.PodTemplateSpec{}, volumes: map[string][]core.PersistentVolumeClaim{}}
-	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
-	buf := make([]byte, len(text)+1)
-	for {
-		n, err := documents.Read(buf)
-		if errors.Is(err, io.EOF) {
-			return m
-		}
-		require.NoError(t, err)
-		read := func(into any) { require.NoError(t, k8syaml.UnmarshalStrict(buf[:n], into), "%s", buf[:n]) }
-		var kind struct{ APIVersion, Kind string }
-		require.NoError(t, k8syaml.Unmarshal(buf[:n], &kind))
-		switch kind.APIVersion + " " + kind.Kind {
-		case "v1 Service":
-			m.services = append(m.services, core.Service{})
-			read(&m.services[len(m.services)-1])
-		case "v1 ConfigMap":
-			var c core.ConfigMap
-			read(&c)
-			m.configs[c.Name] = c
-		case "apps/v1 StatefulSet":
-			var s apps.StatefulSet
-			read(&s)
-			require.Equal(t, s.Spec.Selector.MatchLabels, s.Spec.Template.Labels)
-			m.pods[s.Name], m.volumes[s.Name] = s.Spec.Template, s.Spec.VolumeClaimTemplates
-			require.Contains(t, serviceNames(m.services), s.Spec.ServiceName)
-		case "apps/v1 Deployment":
-			var d apps.Deployment
-			read(&d)
-			require.Equal(t, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
-			m.pods[d.Name] = d.Spec.Template
-		case "policy/v1 PodDisruptionBudget":
-			m.disruptions = append(m.disruptions, policy.PodDisruptionBudget{})
-			read(&m.disruptions[len(m.disruptions)-1])
-		default:
-			require.Fail(t, "nobody looks at this", "%s of %s", kind, file)
-		}
-	}
-}
-
-func serviceNames(list []core.Service) (names []string) {
-	for _, s := range list {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
-func TestKubernetesManifests(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(examples, "kubernetes", "*.yaml"))
-	require.NoError(t, err)
-	require.Len(t, files, 2)
-	for _, file := range files {
-		m := readManifests(t, file)
-		require.NotEmpty(t, m.pods, file)
-		for name, pod := range m.pods {
-			t.Run(filepath.Base(file)+"/"+name, func(t *testing.T) { m.checkPod(t, name, pod) })
-		}
-		for _, s := range m.services {
-			matching := m.selected(s.Spec.Selector)
-			require.NotEmpty(t, matching, "service %s", s.Name)
-			for _, p := range s.Spec.Ports {
-				for _, pod := range matching {
-					require.Equal(t, pod.Spec.Containers[0].Ports[0].Name, p.TargetPort.StrVal, "service %s", s.Name)
-				}
-			}
-		}
-		for _, d := range m.disruptions {
-			require.Len(t, m.selected(d.Spec.Selector.MatchLabels), 1, d.Name)
-		}
-	}
-}
-
-// selected are the pods with all of these labels.
-func (m *manifests) selected(want map[string]string) (found []core.PodTemplateSpec) {
-	for _, pod := range m.pods {
-		all := true
-		for name, value := range want {
-			all = all && pod.Labels[name] == value
-		}
-		if all {
-			found = append(found, pod)
-		}
-	}
-	return found
-}
-
-func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
-	require.Len(t, pod.Spec.Containers, 1)
-	c := pod.Spec.Containers[0]
-	args := slices.Clone(c.Args)
-	for _, e := range c.Env {
-		if e.ValueFrom.ConfigMapKeyRef != nil {
-			from := e.ValueFrom.ConfigMapKeyRef
-			value, ok := m.configs[from.Name].Data[from.Key]
-			require.True(t, ok, "%s of ConfigMap %s", from.Key, from.Name)
-			for i := range args {
-				args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
-			}
-			continue
-		}
-		t.Setenv(e.Name, "secret") // of a Secret
-	}
-	for _, arg := range args {
-		require.NotContains(t, arg, "$(", "every variable is known")
-	}
-	port := served(t, args)
-	require.Len(t, c.Ports, 1)
-	require.Equal(t, port, strconv.Itoa(int(c.Ports[0].ContainerPort)))
-	for path, probe := range map[string]*core.Probe{"/-/healthy": c.LivenessProbe, "/-/ready": c.ReadinessProbe} {
-		require.Equal(t, path, probe.HTTPGet.Path)
-		require.Equal(t, c.Ports[0].Name, probe.HTTPGet.Port.StrVal)
-	}
-	require.Equal(t, "/-/healthy", c.StartupProbe.HTTPGet.Path)
-	mounted := map[string]string{}
-	for _, v := range c.VolumeMounts {
-		mounted[v.Name] = v.MountPath
-	}
-	for _, claim := range m.volumes[name] {
-		require.Contains(t, mounted, claim.Name)
-		inside := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--storage.path="+mounted[claim.Name]+"/") })
-		require.True(t, inside, "the data lie on the volume, in a directory that restore may make anew")
-		delete(mounted, claim.Name)
-	}
-	require.Empty(t, mounted, "volumes that aren't there")
-	require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/cassia-db/cassia/cmd/internal/cli"
+	"github.com/cassia-db/cassia/storage"
 )
 
 // subcommand is a command of cassia's command line.
@@ -35,6 +36,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addCheck(app),
 		addInspect(app),
 		addDoctor(app),
+		addHealthcheck(app),
 		addDownsample(app),
 		addRetention(app),
 		addExport(app),
@@ -63,7 +65,7 @@ func run(args []string, stderr io.Writer) int {
 		err = command.run(ctx)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "cassia: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintf(stderr, "cassia: %s\n", storage.Plain(strings.ReplaceAll(err.Error(), "\n", "; ")))
 		return 1
 	}
 	return 0

@@ -52,7 +52,7 @@ func addServe(app *kingpin.Application) subcommand {
 		for _, f := range cmd.Model().Flags {
 			flags[f.Name] = f.Value.String()
 		}
-		return serve(ctx, c, flags, promslog.New(&c.Log), func([]string) {})
+		return serve(ctx, c, flags, slog.New(plainLog{promslog.New(&c.Log).Handler()}), func([]string) {})
 	}}
 }
 
@@ -157,6 +157,7 @@ func (p *process) openStore(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
 	p.tellStore()
+	go p.watchRoom(ctx)
 	if err := p.store.TellRetention(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/util/httputil"
 
 	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage"
 )
 
 // FederatePath is where a Prometheus expects to scrape another one's newest samples.
@@ -63,12 +64,12 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := f.Ready(); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		http.Error(w, storage.Plain(err.Error()), http.StatusServiceUnavailable)
 		return
 	}
 	ctx, leave, err := f.Enter(r.Context())
 	if err != nil {
-		http.Error(w, err.Error(), refusal(w, err))
+		http.Error(w, storage.Plain(err.Error()), refusal(w, err))
 		return
 	}
 	defer leave()
@@ -78,7 +79,7 @@ func (f *federation) serve(w http.ResponseWriter, r *http.Request) {
 		if !known {
 			code = http.StatusInternalServerError
 		}
-		http.Error(w, err.Error(), code)
+		http.Error(w, storage.Plain(err.Error()), code)
 		return
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.NewFormat(expfmt.TypeProtoDelim), expfmt.NewFormat(expfmt.TypeProtoText),

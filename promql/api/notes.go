@@ -39,7 +39,7 @@ type notedWriter struct {
 }
 
 func (w *notedWriter) add(err error) {
-	note := strings.Join(strings.Fields(err.Error()), " ") // A header has one line.
+	note := storage.Plain(strings.Join(strings.Fields(err.Error()), " ")) // A header has one line.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.notes) < maxNotes && !slices.Contains(w.notes, note) {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/prometheus/prometheus/util/httputil"
+
+	"github.com/cassia-db/cassia/storage"
 )
 
 // answer is Prometheus' form of every answer.
@@ -21,7 +23,7 @@ func (a *api) respond(w http.ResponseWriter, r *http.Request, data any) {
 
 // fail answers with an error; kind is one of Prometheus' types of errors.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, kind, message string) {
-	a.write(w, r, code, answer{Status: "error", ErrorType: kind, Error: message})
+	a.write(w, r, code, answer{Status: "error", ErrorType: kind, Error: storage.Plain(message)})
 }
 
 func (a *api) write(w http.ResponseWriter, r *http.Request, code int, v answer) {

@@ -46,6 +46,7 @@ type Engine struct {
 	fs        vfs.FS
 	dir       string
 	reserve   uint64
+	refused   atomic.Int64 // writes, since the disk has had less room than reserve
 	readOnly  bool
 	log       *slog.Logger
 	events    *events

@@ -257,7 +257,8 @@ func TestFlushFails(t *testing.T) {
 // TestReserve refuses writes, but not deletes, on a disk that is almost full.
 func TestReserve(t *testing.T) {
 	mem := vfs.NewMem()
-	e := openOn(t, mem, func(o *Options) { o.ReserveBytes = 1000 })
+	var log strings.Builder
+	e := openOn(t, mem, func(o *Options) { o.ReserveBytes, o.Logger = 1000, slog.New(slog.NewTextHandler(&log, nil)) })
 	require.NoError(t, e.Write(ctx, stageBatch(1, "v")), "a file system that can't tell")
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1000, TotalBytes: 9000, UsedBytes: 8000})
 	require.NoError(t, e.Write(ctx, stageBatch(2, "v")))
@@ -265,6 +266,7 @@ func TestReserve(t *testing.T) {
 	err := e.Write(ctx, stageBatch(3, "v"))
 	require.ErrorIs(t, err, engine.ErrUnavailable)
 	require.ErrorContains(t, err, "999 bytes free")
+	require.Error(t, e.Write(ctx, stageBatch(3, "v")))
 	remove := stageBatch(1, "")
 	remove[0].Mutations[0].Op = engine.Delete
 	require.NoError(t, e.Write(ctx, remove))
@@ -273,6 +275,9 @@ func TestReserve(t *testing.T) {
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1001, TotalBytes: 9000, UsedBytes: 7999})
 	require.NoError(t, e.Write(ctx, stageBatch(3, "v")), "room was made")
 	require.NoError(t, e.Close())
+	require.Equal(t, 1, strings.Count(log.String(), "writes are refused"), "not a line for each: %s", &log)
+	require.Contains(t, log.String(), "writes are taken again")
+	require.Contains(t, log.String(), "refused=2")
 }
 
 // TestSlowDisk lets callers go when their contexts end, while the disk answers nobody.

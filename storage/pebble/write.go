@@ -97,7 +97,13 @@ func (e *Engine) checkReserve(batches []engine.Batch) error {
 	}
 	usage, err := e.fs.GetDiskUsage(e.dir)
 	if err != nil || usage.AvailBytes >= e.reserve {
+		if refused := e.refused.Swap(0); refused > 0 {
+			e.log.Info("there is room on the disk, writes are taken again", "at", e.dir, "free_bytes", usage.AvailBytes, "refused", refused)
+		}
 		return nil //nolint:nilerr // A file system that can't tell how full it is has no reserve.
+	}
+	if e.refused.Add(1) == 1 {
+		e.log.Error("writes are refused, for the disk is almost full: make room, or keep less", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", e.reserve)
 	}
 	return fmt.Errorf("%w: the disk of %s has %d bytes free, %d are kept in reserve; make room", engine.ErrUnavailable, e.dir, usage.AvailBytes, e.reserve)
 }

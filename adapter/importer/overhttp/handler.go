@@ -197,7 +197,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusInternalServerError:
 		s.opts.Logger.Error("an import over HTTP failed", "tenant", tenant.From(r.Context()), "err", err)
 	}
-	http.Error(w, err.Error(), code)
+	http.Error(w, storage.Plain(err.Error()), code)
 }
 
 func statusOf(err error) int {

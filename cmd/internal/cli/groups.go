@@ -23,7 +23,7 @@ var commandGroups = []struct {
 	title string
 	names []string
 }{
-	{"Run a server and look after it", []string{"serve", "check", "doctor", "backup", "restore"}},
+	{"Run a server and look after it", []string{"serve", "check", "doctor", "healthcheck", "backup", "restore"}},
 	{"Bring history, and take it elsewhere", []string{"import", "export"}},
 	{"Maintenance", []string{"retention", "downsample", "inspect", "schema"}},
 	{otherCommands, []string{"bench", "help", "version", "completion", "man"}},

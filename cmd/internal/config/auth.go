@@ -56,8 +56,11 @@ func (c *Config) Locked() bool { return c.passwords() || c.locks.mutual() }
 
 func (c *Config) passwords() bool { return c.Auth != nil || len(c.locks.Users) > 0 }
 
-// Warnings tells an operator of locks that are missing, a line each, where other machines reach the server.
-func (c *Config) Warnings() (out []string) {
+// Warnings tells an operator of what will be regretted, a line each.
+func (c *Config) Warnings() []string { return append(c.lockWarnings(), c.memoryWarnings()...) }
+
+// lockWarnings tell of locks that are missing, where other machines reach the server.
+func (c *Config) lockWarnings() (out []string) {
 	public := c.Public()
 	if len(public) == 0 {
 		return nil

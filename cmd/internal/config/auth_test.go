@@ -63,6 +63,8 @@ func TestWarnings(t *testing.T) {
 		{[]string{public, users}, []string{plain}},
 		{[]string{public, auth}, []string{plain}},
 		{[]string{public, auth, "--web.enable-admin-api"}, []string{plain}},
+		{[]string{"--web.listen-address=127.0.0.1:9201", "--storage.head-bytes=1TiB"}, []string{"--storage.head-bytes=1TiB and "}},
+		{[]string{"--web.listen-address=127.0.0.1:9201", "--storage.head-bytes=1GiB"}, nil},
 	} {
 		conf, err := parse(t, c.args...)
 		require.NoError(t, err)

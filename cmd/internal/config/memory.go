@@ -93,6 +93,16 @@ func sharesOf(memory int64) shares {
 	}
 }
 
+// memoryWarnings tell of bounds that are beyond the memory, so that the system ends the process before one is reached.
+func (c *Config) memoryWarnings() []string {
+	if c.HeadBytes+c.CacheBytes <= c.Memory {
+		return nil
+	}
+	text := func(n int64) string { return units.Base2Bytes(n >> 20 << 20).String() }
+	return []string{fmt.Sprintf("--storage.head-bytes=%s and --storage.cache-bytes=%s are more than the %s of memory that this process may use: the system may end it before new series are refused",
+		text(c.HeadBytes), text(c.CacheBytes), text(c.Memory))}
+}
+
 // share rounds down to whole 32 MiB, so that --help shows a short number.
 func share(memory, part, least int64) int64 {
 	const unit = 32 << 20

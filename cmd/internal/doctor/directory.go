@@ -67,6 +67,23 @@ const (
 	scarcePercent = 5
 )
 
+// Room asks the operating system how much of the file system is free that a directory lies in; both 0: it isn't known.
+func Room(path string) (free, total int64) { return space(path) }
+
+// LevelOf judges the room that is left.
+func LevelOf(free, total int64) Level {
+	switch {
+	case total == 0:
+		return OK
+	case free <= reserve:
+		return Error
+	case free < min(scarce, total/2) || free < total/100*scarcePercent:
+		return Warning
+	default:
+		return OK
+	}
+}
+
 // Directory looks at the room that is left.
 func Directory(d DirectoryFacts) Finding {
 	what := fmt.Sprintf("%s holds %s", d.Path, bytesText(d.Bytes))
@@ -76,12 +93,7 @@ func Directory(d DirectoryFacts) Finding {
 	what += fmt.Sprintf("; %s of %s are free", bytesText(d.Free), bytesText(d.Total))
 	f := Finding{OK, what, "below 512 MiB no samples are taken, and merging files needs room of its own",
 		"give the file system more room, or keep less: --retention.raw"}
-	switch {
-	case d.Free <= reserve:
-		f.Level = Error
-	case d.Free < min(scarce, d.Total/2) || d.Free < d.Total/100*scarcePercent:
-		f.Level = Warning
-	default:
+	if f.Level = LevelOf(d.Free, d.Total); f.Level == OK {
 		return ok("%s", what)
 	}
 	return f

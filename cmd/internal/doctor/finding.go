@@ -31,6 +31,16 @@ func (l Level) String() string { return levelNames[l] }
 // MarshalText implements encoding.TextMarshaler.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *Level) UnmarshalText(text []byte) error {
+	at := slices.Index(levelNames[:], string(text))
+	if at < 0 {
+		return fmt.Errorf("%q is no level of a finding", text)
+	}
+	*l = Level(at)
+	return nil
+}
+
 // Finding is one thing that an operator should know.
 type Finding struct {
 	Level Level `json:"level"`

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage"
 )
 
 // Options say what a Handler leads to. What isn't marked as optional must be set.
@@ -122,5 +123,5 @@ func text(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(message + "\n"))
+	_, _ = w.Write([]byte(storage.Plain(message) + "\n"))
 }

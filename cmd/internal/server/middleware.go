@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cassia-db/cassia/storage"
 )
 
 // Metrics count requests.
@@ -42,7 +44,7 @@ func (m *Metrics) Instrument(route string, h http.HandlerFunc) http.HandlerFunc 
 func refuse(w http.ResponseWriter, code int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": message})
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": storage.Plain(message)})
 }
 
 // recovering keeps a bug in one request from ending the process. A request whose answer has begun is cut

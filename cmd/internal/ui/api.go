@@ -108,7 +108,7 @@ func (a *api) session(r *http.Request) (any, error) {
 		Admin: true, AnyTenant: true, DefaultTenant: tenant.Default, Resolutions: []string{"raw", "5m", "1h"},
 	}
 	if err := a.Ready(); err != nil {
-		s.NotReady = err.Error()
+		s.NotReady = storage.Plain(err.Error())
 	}
 	if u := server.UserOf(r.Context()); u != nil {
 		s.User, s.Admin, s.DefaultTenant = u.Name(), u.Admin(), u.Tenant()

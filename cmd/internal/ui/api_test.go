@@ -182,7 +182,7 @@ func TestBadRequests(t *testing.T) {
 	o = testOptions()
 	o.Ready = func() error { return storage.ErrNotReady }
 	require.Equal(t, http.StatusServiceUnavailable, get(t, o, Prefix+"series").StatusCode)
-	require.Contains(t, body(t, get(t, o, Prefix+"session")), `"not_ready":"storage: the head`)
+	require.Contains(t, body(t, get(t, o, Prefix+"session")), `"not_ready":"the head`)
 }
 
 func TestTheDoctorIsntAskedAllTheTime(t *testing.T) {

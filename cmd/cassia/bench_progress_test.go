@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// On a terminal bench shows one line that changes, and takes it away before the report.
+func TestBenchShowsProgressOnATerminal(t *testing.T) {
+	r := startServe(t, "--storage.path="+t.TempDir())
+	var screen bytes.Buffer
+	line := lineOnTerminal{&screen}
+	c := &benchConfig{}
+	app, _ := newApplication()
+	declareBench(app.Command("try", ""), c)
+	_, err := app.Parse([]string{"try", "--url=" + r.url + "/api/v1/write", "--series=1000", "--duration=30m", "--rate=300000"})
+	require.NoError(t, err)
+	c.options.ProgressEvery, c.endProgress = time.Millisecond, line.end
+	require.NoError(t, c.run(context.Background(), time.Now(), io.Discard, line))
+	shown := screen.String()
+	require.NotContains(t, shown, "\n")
+	require.Contains(t, shown, "samples acknowledged")
+	require.True(t, strings.HasPrefix(shown, "\r\x1b[K") && strings.HasSuffix(shown, "\r\x1b[K"))
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+)
+
+// look has doctor ask a server.
+func look(t *testing.T, url, login string) []doctor.Finding {
+	t.Helper()
+	found, err := (&serverToAsk{url: url, login: &httpConfig{"http.config.file", login}}).look(t.Context())
+	require.NoError(t, err)
+	return found
+}
+
+func TestDoctorAsksAServer(t *testing.T) {
+	dir := t.TempDir()
+	r := startServe(t, "--storage.path="+dir)
+	at := time.Now().Truncate(time.Second)
+	r.write(t, "a", at, 1)
+	require.Equal(t, "1", r.value(t, "a", at))
+	found := look(t, r.url+"/", "")
+	require.Zero(t, doctor.Count(found, doctor.Error), found)
+	require.Contains(t, found, doctor.Finding{Level: doctor.OK, What: "it is ready for queries"})
+	var whats string
+	for _, f := range found {
+		whats += f.What + "\n"
+	}
+	require.Contains(t, whats, dir+" holds ", "the disk")
+	require.Contains(t, whats, "hold samples that aren't sealed", "the store")
+
+	nobody := httptest.NewServer(nil)
+	nobody.Close()
+	found = look(t, nobody.URL, "")
+	require.Len(t, found, 1)
+	require.Equal(t, doctor.Error, found[0].Level)
+	require.Contains(t, found[0].What, "connection refused")
+}
+
+func TestDoctorAsksAServerWithLocks(t *testing.T) {
+	r := startServe(t, "--storage.path="+t.TempDir(), "--auth.file="+filepath.Join(examples, "locks", "auth.yml"))
+	found := look(t, r.url, "")
+	last := found[len(found)-1]
+	require.Equal(t, doctor.Error, last.Level)
+	require.Contains(t, last.What, "401 Unauthorized")
+	require.Contains(t, last.Do, "--http.config.file")
+
+	login := filepath.Join(t.TempDir(), "http.yml")
+	require.NoError(t, os.WriteFile(login, []byte("basic_auth: {username: ops, password: ops-password}\n"), 0o600))
+	require.Zero(t, doctor.Count(look(t, r.url, login), doctor.Error))
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+)
+
+// healthcheckAnswer bounds the part of an answer that an error shows.
+const healthcheckAnswer = 256
+
+// addHealthcheck declares a command for what watches a container in which there is nothing else to ask a server with.
+func addHealthcheck(app *kingpin.Application) subcommand {
+	cmd := app.Command("healthcheck", "Ask a running server whether it answers. Ends with status 1 if it doesn't.")
+	at := cmd.Flag("url", "Where the server is.").Default("http://localhost:9201").String()
+	ready := cmd.Flag("ready", "Ask whether it is ready for queries, too; writes are taken before.").Bool()
+	timeout := cmd.Flag("timeout", "How long the answer may take.").Default("5s").Duration()
+	login := httpConfigFlag(cmd)
+	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		client, err := login.client(*at)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, *timeout)
+		defer cancel()
+		paths := []string{"/-/healthy"}
+		if *ready {
+			paths = append(paths, "/-/ready")
+		}
+		for _, path := range paths {
+			if err := answers(ctx, client, strings.TrimRight(*at, "/")+path); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// answers returns an error if a URL isn't answered with 200.
+func answers(ctx context.Context, client *http.Client, at string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err // It names the URL, without a password.
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, healthcheckAnswer))
+	if err != nil {
+		text = nil // What it said besides its status can't be read.
+	}
+	return fmt.Errorf("%s: %s: %s", withoutUser(at), answer.Status, strings.Join(strings.Fields(string(text)), " "))
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const dockerfile = "../../docker/Dockerfile"
+
+// instruction is one of a Dockerfile, its continued lines joined.
+type instruction struct{ name, args string }
+
+// dockerStages are the instructions of each stage of docker/Dockerfile, its FROM first.
+func dockerStages(t *testing.T) (stages [][]instruction) {
+	text, err := os.ReadFile(dockerfile)
+	require.NoError(t, err)
+	joined := regexp.MustCompile(`\\\n\s*`).ReplaceAllString(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(string(text), ""), "")
+	for line := range strings.Lines(joined) {
+		name, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name == "FROM" {
+			stages = append(stages, nil)
+		}
+		if name != "" {
+			require.NotEmpty(t, stages, "before the first FROM: %s", line)
+			stages[len(stages)-1] = append(stages[len(stages)-1], instruction{name, args})
+		}
+	}
+	return stages
+}
+
+// one is the only instruction of that name in a stage.
+func one(t *testing.T, stage []instruction, name string) string {
+	t.Helper()
+	var found []string
+	for _, i := range stage {
+		if i.name == name {
+			found = append(found, i.args)
+		}
+	}
+	require.Len(t, found, 1, name)
+	return found[0]
+}
+
+func words(t *testing.T, list string) (out []string) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(list), &out), list)
+	return out
+}
+
+// No engine runs here, so the test does what one would: it runs the build's last step, makes a root of what the last stage copies,
+// and runs the entry point and the health check in it, as the image's user, with nothing else there: no shell, no library.
+func TestImage(t *testing.T) {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		t.Skip("only root may change the root of a process")
+	}
+	t.Parallel()
+	stages := dockerStages(t)
+	require.Len(t, stages, 2)
+	build, image := stages[0], stages[1]
+	goMod, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	needed := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindSubmatch(goMod)
+	require.Equal(t, "--platform=$BUILDPLATFORM golang:"+string(needed[1])+" AS build", build[0].args, "the Go that go.mod asks for, on the builder's processor")
+
+	root := t.TempDir()
+	require.NoError(t, os.Chmod(root, 0o755))
+	runBuild(t, build[len(build)-1], root)
+	program, err := os.Stat(filepath.Join(root, "cassia"))
+	require.NoError(t, err)
+	require.Less(t, program.Size(), int64(70<<20), "it is stripped")
+	require.NoError(t, os.Rename(filepath.Join(root, "empty"), filepath.Join(root, "data")))
+	require.Contains(t, image, instruction{"COPY", "--from=build /cassia /cassia"})
+	require.Contains(t, image, instruction{"COPY", "--from=build --chown=65532:65532 /empty /data"})
+	require.NoError(t, os.Chown(filepath.Join(root, "data"), 65532, 65532))
+
+	require.Equal(t, "65532:65532", one(t, image, "USER"))
+	require.Equal(t, "/data", one(t, image, "VOLUME"))
+	labels := one(t, image, "LABEL")
+	for _, name := range []string{"title", "description", "source", "licenses", "version", "revision"} {
+		require.Contains(t, labels, "org.opencontainers.image."+name+"=\"")
+	}
+	inside := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir, cmd.Env = "/", []string{"PATH=/"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+		return cmd
+	}
+	version, err := inside("/cassia", "version").CombinedOutput()
+	require.NoError(t, err, string(version))
+	require.Contains(t, string(version), "version 1.2.3 (revision: abc)")
+
+	entry, command := words(t, one(t, image, "ENTRYPOINT")), words(t, one(t, image, "CMD"))
+	require.Equal(t, served(t, command), one(t, image, "EXPOSE"))
+	at := address(t)
+	server := inside(slices.Concat(entry, command, []string{"--web.listen-address=" + at})...)
+	var log strings.Builder
+	server.Stdout, server.Stderr = &log, &log
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	context.AfterFunc(ctx, func() { _ = server.Process.Signal(os.Interrupt) })
+	require.NoError(t, server.Start())
+
+	_, check, ok := strings.Cut(one(t, image, "HEALTHCHECK"), "CMD ")
+	require.True(t, ok)
+	healthy := slices.Concat(words(t, check), []string{"--url=http://" + at})
+	require.Eventually(t, func() bool { return inside(healthy...).Run() == nil }, patience, 50*time.Millisecond)
+	stop()
+	require.NoError(t, server.Wait(), log.String())
+	require.Error(t, inside(healthy...).Run(), "nobody is there any more")
+	stored, err := os.ReadDir(filepath.Join(root, "data"))
+	require.NoError(t, err)
+	require.NotEmpty(t, stored)
+}
+
+// runBuild runs the last step of the stage that builds, with its paths below root.
+func runBuild(t *testing.T, last instruction, root string) {
+	require.Equal(t, "RUN", last.name)
+	script := regexp.MustCompile(`([ ])/(cassia|empty)\b`).ReplaceAllString(last.args, "${1}"+root+"/$2")
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "TARGETOS="+runtime.GOOS, "TARGETARCH="+runtime.GOARCH, "VERSION=1.2.3", "REVISION=abc")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", script, out)
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// foreignMetrics begin what libraries name: Prometheus' rules and notifications, Go and the process.
+var foreignMetrics = []string{"prometheus_", "go_", "process_", "promhttp_"}
+
+func TestPromtoolFindsNothingInOwnMetrics(t *testing.T) {
+	promtool, err := promrig.Binary("CASSIA_TEST_PROMTOOL", "promtool")
+	require.NoError(t, err)
+	r := startServe(t, "--storage.path="+t.TempDir(), "--ha.enabled", "--rule.files="+examples+"/rules/alerts.yml")
+	at := time.Now().Truncate(time.Second)
+	r.write(t, "a", at, 1)
+	require.Equal(t, "1", r.value(t, "a", at))
+	code, text := r.get(t, "/metrics")
+	require.Equal(t, http.StatusOK, code)
+	require.Greater(t, strings.Count(text, "\n# HELP cassia_")+1, 50)
+	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check.Stdin = strings.NewReader(text)
+	out, _ := check.CombinedOutput() // Its status says that there are findings, of whosever metrics.
+	for line := range strings.Lines(string(out)) {
+		foreign := false
+		for _, prefix := range foreignMetrics {
+			foreign = foreign || strings.HasPrefix(line, prefix)
+		}
+		require.True(t, foreign, line)
+	}
+}

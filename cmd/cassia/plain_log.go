@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// plainLog logs errors as users are to see them, see storage.Plain.
+type plainLog struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h plainLog) Handle(ctx context.Context, r slog.Record) error {
+	plain := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		plain.AddAttrs(plainAttr(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, plain)
+}
+
+// WithAttrs implements slog.Handler.
+func (h plainLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return plainLog{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h plainLog) WithGroup(name string) slog.Handler { return plainLog{h.Handler.WithGroup(name)} }
+
+func plainAttr(a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		return slog.String(a.Key, storage.Plain(err.Error()))
+	}
+	if a.Key == "err" && a.Value.Kind() == slog.KindString {
+		return slog.String(a.Key, storage.Plain(a.Value.String()))
+	}
+	return a
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/cmd/internal/doctor"
+)
+
+// roomEvery is how often it is looked how much of the disk is free.
+const roomEvery = time.Minute
+
+// watchRoom logs when little of the disk is free, before writes are refused, and when that is over, until ctx ends.
+func (p *process) watchRoom(ctx context.Context) {
+	if p.c.Kind != config.EnginePebble {
+		return
+	}
+	ticker := time.NewTicker(roomEvery)
+	defer ticker.Stop()
+	for level := doctor.OK; ; {
+		free, total := doctor.Room(p.c.Path)
+		level = tellRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level, doctor.LevelOf(free, total))
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// tellRoom logs how much room is left where that has become another level, and returns it.
+func tellRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
+	switch {
+	case is == was:
+	case is == doctor.Error:
+		log.Error("the disk is full but for the last 512 MiB, below which no samples are taken: make room, or keep less (--retention.raw)")
+	case is == doctor.Warning:
+		log.Warn("little of the disk is free: below 512 MiB no samples are taken, and merging files needs room of its own; make room, or keep less (--retention.raw)")
+	default:
+		log.Info("there is room on the disk again")
+	}
+	return is
+}

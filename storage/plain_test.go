@@ -1,0 +1,25 @@
+package storage_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+func TestPlainTextHasNoPackages(t *testing.T) {
+	for text, want := range map[string]string{
+		storage.ErrOverloaded.Error():                                  "too many writes are waiting",
+		fmt.Errorf("data: %w: no room", engine.ErrUnavailable).Error(): "data: unavailable: no room",
+		"storage: engine: pebble: a: storage: b":                       "a: b",
+		"two things; engine: closed (storage: malformed blob)":         "two things; closed (malformed blob)",
+		"cassandra: the login was refused":                             "cassandra: the login was refused",
+		`no series {job="storage: x"}, the storage: full`:              `no series {job="storage: x"}, the storage: full`,
+		"": "",
+	} {
+		require.Equal(t, want, storage.Plain(text), text)
+	}
+}
