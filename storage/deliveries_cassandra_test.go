@@ -25,14 +25,14 @@ func TestDeliveriesGiveTheSameBytesOnCassandra(t *testing.T) {
 	co.Timeout, co.ConnectTimeout = time.Minute, time.Minute // it stands still for seconds on a busy machine
 	now := time.Now()                                        // it mustn't be far from the cluster's clock
 	const least = 40                                         // a commit takes a few hundredths of a second, which is what the test waits for
-	// A commit writes a row a slot, so there are fewer slots than over an engine of this process.
+	// A commit writes a row a slot, so there are fewer and wider slots than over an engine of this process.
 	set := dataSet(rand.New(rand.NewPCG(5, 5)), now, soak.Times(t, 40), 1)
 	requireSameBytes(t, set, least, func(t *testing.T) (stores []*testStore) {
 		for range 2 {
 			eng, err := cassandra.Open(t.Context(), co)
 			require.NoError(t, err)
 			ts := &testStore{t: t, eng: eng, opts: DefaultOptions(), now: now}
-			ts.opts.Partitions, ts.opts.Shared = 2, true
+			ts.opts.Partitions, ts.opts.Slot, ts.opts.Shared = 2, 6*time.Hour, true
 			ts.Store, err = Open(t.Context(), eng, ts.opts)
 			require.NoError(t, err)
 			require.NoError(t, ts.WaitReady(t.Context()))

@@ -70,11 +70,47 @@ func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
-// sharedLoads are the loads of a single process, at a rate that leaves room for two and a Cassandra.
+// taperAfter is after how many acknowledged samples a load over a cluster slows down: a test that takes long on a busy machine
+// would otherwise send the more, and compare the more each time.
+const taperAfter = 4000
+
+// sharedLoads are the loads of a single process, at a rate that leaves room for two and a Cassandra. In the end each sender
+// rests for a second before a request.
 func sharedLoads(t *testing.T) []*load {
 	loads := killLoads(t, time.Now())
 	for _, l := range loads {
 		l.rate /= 6
+		l.taper = taperAfter
 	}
 	return loads
+}
+
+// tapered has a load rest before its requests once it has sent enough.
+type tapered struct {
+	l     *load
+	inner http.RoundTripper
+}
+
+// tapering returns the load's client, or one that only knows the first process, which rests so.
+func (l *load) tapering() *http.Client {
+	client := http.Client{Timeout: time.Minute}
+	if l.client != nil {
+		client = *l.client
+	}
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	client.Transport = &tapered{l, client.Transport}
+	return &client
+}
+
+func (p *tapered) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.l.acks.Count() > p.l.taper {
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return p.inner.RoundTrip(r)
 }

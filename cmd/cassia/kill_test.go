@@ -45,6 +45,7 @@ type load struct {
 	protocol bench.Protocol
 	senders  int
 	rate     float64
+	taper    int64        // if positive, after how many acknowledged samples it slows down
 	client   *http.Client // nil: one that only knows the first process
 	done     chan error
 }
@@ -139,9 +140,13 @@ func (k *killed) startLoads() (stop func()) {
 
 // run sends until ctx ends. A request that was cut off by a kill is sent again, as Prometheus does.
 func (l *load) run(ctx context.Context, address string) error {
+	client := l.client
+	if l.taper > 0 {
+		client = l.tapering()
+	}
 	_, err := bench.Run(ctx, l.g, l.acks, bench.Options{
 		URL: "http://" + address + "/api/v1/write", Protocol: l.protocol, Tenant: l.name, Senders: l.senders,
-		RequestSamples: 25, Rate: l.rate, RetryFor: 5 * time.Minute, Client: l.client,
+		RequestSamples: 25, Rate: l.rate, RetryFor: 5 * time.Minute, Client: client,
 	})
 	return err
 }

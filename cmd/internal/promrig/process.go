@@ -136,8 +136,13 @@ func (p *Process) Kill() {
 
 // The ports that addresses are drawn from. They lie below those that the kernel gives to outgoing connections and to
 // who asks for any port: of those, one that was found free could be somebody else's when its program begins to listen,
-// or when that is started again after it was killed. Those of docker/cassandra/local lie above.
-const firstPort, lastPort = 10_000, 19_999
+// or when that is started again after it was killed. Those of docker/cassandra/local lie above. Packages are tested side by
+// side, each in a process of its own: a process draws from a part of the ports of its own as long as one is free there, so that it
+// isn't given what belongs to another one's program, which is being started or was killed.
+const (
+	firstPort, lastPort = 10_000, 19_999
+	portParts           = 20
+)
 
 // given are the ports that this process has drawn.
 var given struct {
@@ -152,8 +157,12 @@ func FreeAddress() (string, error) {
 	if given.ports == nil {
 		given.ports = map[int]bool{}
 	}
-	for range lastPort - firstPort {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
+	const all, part = lastPort - firstPort + 1, (lastPort - firstPort + 1) / portParts
+	for try := range all {
+		port := firstPort + rand.IntN(all)
+		if try < 2*part {
+			port = firstPort + os.Getpid()%portParts*part + rand.IntN(part)
+		}
 		if given.ports[port] {
 			continue
 		}
