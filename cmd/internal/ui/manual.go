@@ -124,7 +124,8 @@ var manualTemplate = template.Must(template.New("").Funcs(template.FuncMap{"odd"
 .manual-list a { display: block; padding: 0.15rem 0; color: var(--text); text-decoration: none; }
 .manual-list a:hover { text-decoration: underline; }
 .manual-list a[aria-current] { color: var(--accent); font-weight: 550; }
-.manual main { padding: 0; margin: 0; }
+.manual main { padding: 0; margin: 0; grid-column: 2; grid-row: 1; }
+.manual-list { grid-column: 1; grid-row: 1; }
 .to-pages { display: none; }
 article { min-width: 0; overflow-wrap: break-word; max-width: 60rem; }
 article h1 { font-size: 1.5rem; font-weight: 650; letter-spacing: -0.01em; }
@@ -144,7 +145,8 @@ mark { background: var(--select); color: inherit; }
 @media (max-width: 800px) {
   .manual { grid-template-columns: minmax(0, 1fr); padding: 0.9rem; gap: 0.5rem; }
   .manual-search input { width: 100%; }
-  .manual-list { order: 2; border-top: 1px solid var(--line); }
+  .manual main { grid-column: 1; }
+  .manual-list { grid-row: 2; border-top: 1px solid var(--line); }
   .to-pages { display: inline; }
   .top { padding: 0.5rem 0.9rem; gap: 0.4rem 0.9rem; }
 }
@@ -152,6 +154,7 @@ mark { background: var(--select); color: inherit; }
 </head>
 <body>
 <a class="skip" href="#text">Skip to the content</a>
+<a class="skip" href="#pages">Skip to the list of pages</a>
 <header class="top">
 <a class="brand" href="{{.Root}}"><svg class="logo" viewBox="0 0 32 32" aria-hidden="true"><path class="logo-deep" d="M5 22.5c4.5 4 17.5 4 22 0"/><path class="logo-mid" d="M5 16c4.5 4 17.5 4 22 0"/><ellipse class="logo-top" cx="16" cy="9.5" rx="11" ry="4.6"/></svg> <span>Cassia</span></a>
 <a href="{{.Root}}manual">Manual</a>
@@ -159,10 +162,6 @@ mark { background: var(--select); color: inherit; }
 <form class="manual-search" action="{{.Root}}manual" role="search"><input type="search" name="q" value="{{.Query}}" maxlength="200" placeholder="Search the manual" aria-label="Search the manual"><button>Search</button></form>
 </header>
 <div class="manual">
-<nav class="manual-list" id="pages" aria-label="Pages of the manual">
-{{range .Groups}}<h2>{{.Title}}</h2>
-{{range .Pages}}<a href="{{$.Base}}{{.Topic}}"{{if eq .Topic $.Topic}} aria-current="page"{{end}}>{{.Title}}</a>
-{{end}}{{end}}</nav>
 <main id="text" tabindex="-1"><article>
 {{if .Searched}}<h1>{{len .Results}} {{if eq (len .Results) 1}}section{{else}}sections{{end}} with “{{.Query}}”</h1>
 {{range .Results}}<div class="found"><h2><a href="{{$.Base}}{{.Page.Topic}}{{if gt .Heading.Level 1}}#{{.Heading.Anchor}}{{end}}">{{.Page.Title}}{{if gt .Heading.Level 1}}: {{.Heading.Title}}{{end}}</a></h2>
@@ -171,6 +170,10 @@ mark { background: var(--select); color: inherit; }
 {{end}}{{else}}{{.Heading}}
 {{if gt (len .Sections) 2}}<nav class="sections" aria-label="Sections of this page">{{range .Sections}}<a href="#{{.Anchor}}">{{.Title}}</a> {{end}}</nav>
 {{end}}{{.Text}}{{end}}</article></main>
+<nav class="manual-list" id="pages" aria-label="Pages of the manual">
+{{range .Groups}}<h2>{{.Title}}</h2>
+{{range .Pages}}<a href="{{$.Base}}{{.Topic}}"{{if eq .Topic $.Topic}} aria-current="page"{{end}}>{{.Title}}</a>
+{{end}}{{end}}</nav>
 </div>
 </body>
 </html>

@@ -35,7 +35,7 @@ li { margin: 0.3rem 0; }
 <ul>
 {{range .Views}}<li><a href="{{$.Root}}#/{{.Name}}">{{.Title}}</a>: {{.What}}</li>
 {{end}}</ul>
-<p>Prometheus’ HTTP API is below <code>/api/v1/</code>, Cassia’s own metrics are at <code>/metrics</code>.</p>
+<p>Prometheus’ HTTP API is below <code>/api/v1/</code>, Cassia’s own metrics are at <code>/metrics</code>, and the <a href="{{.Root}}manual">manual</a> says more.</p>
 </main>
 </body>
 </html>
