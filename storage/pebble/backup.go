@@ -81,8 +81,8 @@ type BackupStats struct {
 
 // Backup copies a checkpoint, which nobody changes, into folder under a name. What the newest backup there has
 // already isn't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
-// end in the middle leaves none. Of the backups of the same store the newest keep stay that are whole; 0: all.
-func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now time.Time) (stats BackupStats, err error) {
+// end in the middle leaves none. Of the backups of the same store those stay that keep says.
+func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
 	}
@@ -95,7 +95,7 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	if err != nil {
 		return stats, err
 	}
-	store, err := storeOf(checkpoint)
+	store, err := StoreOf(checkpoint)
 	if err != nil {
 		return stats, err
 	}
@@ -119,7 +119,7 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	if len(stats.Damaged) > 0 {
 		return stats, nil
 	}
-	for _, old := range superseded(folder, before, keep) {
+	for _, old := range superseded(folder, append(before, name), keep) {
 		// The list goes first: what is removed in part isn't taken for a whole backup.
 		gone := filepath.Join(folder, old)
 		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {
@@ -135,15 +135,15 @@ func NameStore(checkpoint, store string) error {
 	if store == "" {
 		return nil
 	}
-	return writeSynced(filepath.Join(checkpoint, storeFile), strings.NewReader(store+"\n"))
+	return writeSynced(filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
 }
 
-// storeFile is where NameStore notes it.
-const storeFile = "STORE"
+// StoreFile is where NameStore notes it; it is no part of what is backed up.
+const StoreFile = "STORE"
 
-// storeOf returns what NameStore noted; "": nothing.
-func storeOf(checkpoint string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(checkpoint, storeFile))
+// StoreOf returns what NameStore noted; "": nothing.
+func StoreOf(checkpoint string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(checkpoint, StoreFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -240,7 +240,11 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 	if err != nil {
 		return stats, err
 	}
-	to, err := newRestored(dir, &list)
+	var files []string
+	for _, f := range list.Files {
+		files = append(files, f.Name)
+	}
+	to, err := BeginRestore(dir, files)
 	if err != nil {
 		return stats, err
 	}
@@ -252,10 +256,10 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 			err = fmt.Errorf("%w: %s isn't the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
 		if err != nil {
-			return stats, errors.Join(orOlder(err, folder, &list, name), to.undo())
+			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
 	}
-	return stats, to.finish(list.Files)
+	return stats, to.Finish()
 }
 
 // orOlder adds to why a backup can't be restored which one of the same store was made before it.
@@ -322,7 +326,7 @@ func (c *copier) run(now time.Time) error {
 	}
 	list := backedUp{Version: backupVersion, Taken: now.UTC(), Store: c.store}
 	for _, e := range entries {
-		if e.Name() == storeFile {
+		if e.Name() == StoreFile {
 			continue
 		}
 		info, err := e.Info()

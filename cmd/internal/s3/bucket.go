@@ -1,0 +1,129 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/cassia-db/cassia/storage/pebble/objects"
+)
+
+// partBytes is how much of an object is sent at once, and held in memory until the server has it. S3 takes 10,000 parts.
+const partBytes = 8 << 20
+
+// Bucket is a prefix of a bucket. It implements objects.Bucket: a request that a server refuses for now, or that breaks off, is made
+// again, up to maxTries times.
+type Bucket struct {
+	core     minio.Core
+	location location
+	at       string // host of the server
+}
+
+// Put implements objects.Bucket. The server compares each part with its MD5.
+func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int64) error {
+	key := b.location.prefix + name
+	o := minio.PutObjectOptions{PartSize: partBytes, SendContentMd5: true, ContentType: "application/octet-stream"}
+	_, err := b.core.Client.PutObject(ctx, b.location.bucket, key, struct{ io.Reader }{from}, size, o)
+	if err == nil || ctx.Err() != nil {
+		return b.explain(ctx, err)
+	}
+	// The answer may be lost and not the object, which is there whole or not at all.
+	if info, statErr := b.core.StatObject(ctx, b.location.bucket, key, minio.StatObjectOptions{}); statErr == nil && info.Size == size && isLost(err) {
+		return nil
+	}
+	return b.explain(ctx, err)
+}
+
+// isLost says whether an error leaves open what the server did: it answered nothing, or had answered before.
+func isLost(err error) bool {
+	response := minio.ToErrorResponse(err)
+	return response.StatusCode == 0 || response.StatusCode >= 500 || response.Code == minio.NoSuchUpload
+}
+
+// Get implements objects.Bucket. A connection that breaks is replaced where it broke.
+func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	r := &reader{b: b, ctx: ctx, key: b.location.prefix + name}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// List implements objects.Bucket.
+func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object, err error) {
+	o := minio.ListObjectsOptions{Prefix: b.location.prefix + prefix, Recursive: true}
+	for found := range b.core.ListObjectsIter(ctx, b.location.bucket, o) {
+		if found.Err != nil {
+			return nil, b.explain(ctx, found.Err)
+		}
+		name, ok := strings.CutPrefix(found.Key, b.location.prefix)
+		if ok && !strings.HasSuffix(name, "/") { // Some servers list folders.
+			out = append(out, objects.Object{Name: name, Size: found.Size, Modified: found.LastModified})
+		}
+	}
+	return out, ctx.Err()
+}
+
+// Delete implements objects.Bucket.
+func (b *Bucket) Delete(ctx context.Context, name string) error {
+	err := b.core.RemoveObject(ctx, b.location.bucket, b.location.prefix+name, minio.RemoveObjectOptions{})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil
+	}
+	return b.explain(ctx, err)
+}
+
+// Abandoned ends uploads that were begun before a time and not finished, as a process that is killed leaves them: their parts take room
+// that no list of objects shows.
+func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
+	for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
+		if u.Err != nil {
+			return b.explain(ctx, u.Err)
+		}
+		if !u.Initiated.Before(before) {
+			continue
+		}
+		err := b.core.AbortMultipartUpload(ctx, b.location.bucket, u.Key, u.UploadID)
+		if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchUpload {
+			return b.explain(ctx, err)
+		}
+	}
+	return ctx.Err()
+}
+
+// explain says what an error means and what to do.
+func (b *Bucket) explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var none errNoCredentials
+	if errors.As(err, &none) {
+		return none
+	}
+	r := minio.ToErrorResponse(err)
+	said := fmt.Sprintf("%s at %s: %s (%s)", b.location, b.at, r.Message, r.Code)
+	switch r.Code {
+	case minio.NoSuchKey:
+		return fmt.Errorf("%w: %s", objects.ErrNotFound, r.Key)
+	case minio.NoSuchBucket:
+		return fmt.Errorf("%s: there is no bucket of this name; make it first, or correct the URL", said)
+	case minio.AccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":
+		return fmt.Errorf("%s: the credentials are refused; they must be allowed to list, read, write and delete below the prefix", said)
+	case "RequestTimeTooSkewed":
+		return fmt.Errorf("%s: the clocks of this machine and of the server are more than a few minutes apart", said)
+	case minio.InvalidRegion, minio.AuthorizationHeaderMalformed, "PermanentRedirect":
+		return fmt.Errorf("%s: name the bucket's region, as region= in the URL", said)
+	}
+	if r.StatusCode != 0 {
+		return fmt.Errorf("%s, after up to %d tries", said, maxTries)
+	}
+	return fmt.Errorf("%s: %s can't be used: %w", b.location, b.at, err)
+}
