@@ -118,14 +118,14 @@ func (b *backup) readNewest(ctx context.Context) error {
 	return err
 }
 
-// look learns which files are there and may be used.
+// look learns which files are there and may be used. Lists of garbage are read first: one that is gone by then has none of its files left.
 func (b *backup) look(ctx context.Context) error {
-	folder := b.folder("files")
-	objects, err := b.bucket.List(ctx, folder)
+	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
 		return err
 	}
-	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
+	folder := b.folder("files")
+	objects, err := b.bucket.List(ctx, folder)
 	if err != nil {
 		return err
 	}

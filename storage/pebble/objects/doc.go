@@ -17,10 +17,14 @@
 // # Why backups may run at the same time
 //
 // Nothing is locked. Files are removed in two steps, at least Options.Grace apart: what no manifest refers to is noted in a list
-// of garbage; what stands in a list that is old enough, and still isn't referred to, is removed. A backup uses no
-// object that stands in such a list, and looks at all lists again right before it stores its manifest. So an object that it refers
-// to can only be noted after that look, and is removed, if at all, after its manifest is there to be seen. A file that is needed again
-// is uploaded again, under another random number.
+// of garbage; what stands in a list that is old enough is removed, if no manifest refers to it. The list goes when all of its files are
+// gone.
+//
+// Invariant: a backup that reads the lists after a file was noted never refers to that file. It uploads the content again, under another
+// random number.
+//
+// A backup reads the lists right before it stores its manifest, which must be stored within less than Options.Grace. So every
+// manifest that refers to a file in a list that is old enough is there when the manifests are read, and none comes later.
 //
 // The age of a list is measured by the clock of the bucket and by that of the process that removes; both must say that it is old
 // enough.

@@ -69,8 +69,8 @@ func (b *backup) retain(ctx context.Context) error {
 	return b.sweep(ctx)
 }
 
-// sweep removes old garbage, and notes what has become garbage. What is old is decided before the manifests are read, so that a
-// manifest that was stored before an object may be removed is always seen.
+// sweep removes old garbage, and notes what has become garbage. What is old is decided before the manifests are read: no manifest
+// that refers to it can be stored later. A list stays until all of its files are gone.
 func (b *backup) sweep(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
@@ -88,23 +88,27 @@ func (b *backup) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unused := map[string]bool{} // and whether they are old
+	there, unused := map[string]bool{}, map[string]bool{} // unused: and whether they are old
 	for _, o := range files {
-		if name := o.Name[len(b.folder("files")):]; !used[name] {
+		name := o.Name[len(b.folder("files")):]
+		if there[name] = true; !used[name] {
 			unused[name] = now.Sub(o.Modified) >= b.Grace
 		}
 	}
 	for _, g := range lists {
 		old := now.Sub(g.modified) >= b.Grace && b.Now().Sub(g.Noted) >= b.Grace
+		left := !old
 		for _, name := range g.Files {
 			if _, is := unused[name]; old && is {
 				if err := b.bucket.Delete(ctx, b.folder("files")+name); err != nil {
 					return err
 				}
+			} else if there[name] {
+				left = true
 			}
-			delete(unused, name) // It is noted, or gone.
+			delete(unused, name) // It is noted.
 		}
-		if old {
+		if !left {
 			if err := b.bucket.Delete(ctx, g.object); err != nil {
 				return err
 			}
