@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -13,36 +14,12 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// partBytes is how much of an object is sent at once, and held in memory until the server has it. S3 takes 10,000 parts.
-const partBytes = 8 << 20
-
 // Bucket is a prefix of a bucket. It implements objects.Bucket: a request that a server refuses for now, or that breaks off, is made
 // again, up to maxTries times.
 type Bucket struct {
 	core     minio.Core
 	location location
 	at       string // host of the server
-}
-
-// Put implements objects.Bucket. The server compares each part with its MD5.
-func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int64) error {
-	key := b.location.prefix + name
-	o := minio.PutObjectOptions{PartSize: partBytes, SendContentMd5: true, ContentType: "application/octet-stream"}
-	_, err := b.core.Client.PutObject(ctx, b.location.bucket, key, struct{ io.Reader }{from}, size, o)
-	if err == nil || ctx.Err() != nil {
-		return b.explain(ctx, err)
-	}
-	// The answer may be lost and not the object, which is there whole or not at all.
-	if info, statErr := b.core.StatObject(ctx, b.location.bucket, key, minio.StatObjectOptions{}); statErr == nil && info.Size == size && isLost(err) {
-		return nil
-	}
-	return b.explain(ctx, err)
-}
-
-// isLost says whether an error leaves open what the server did: it answered nothing, or had answered before.
-func isLost(err error) bool {
-	response := minio.ToErrorResponse(err)
-	return response.StatusCode == 0 || response.StatusCode >= 500 || response.Code == minio.NoSuchUpload
 }
 
 // Get implements objects.Bucket. A connection that breaks is replaced where it broke.
@@ -56,17 +33,21 @@ func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 
 // List implements objects.Bucket.
 func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object, err error) {
-	o := minio.ListObjectsOptions{Prefix: b.location.prefix + prefix, Recursive: true}
-	for found := range b.core.ListObjectsIter(ctx, b.location.bucket, o) {
-		if found.Err != nil {
-			return nil, b.explain(ctx, found.Err)
+	err = again(ctx, func() error {
+		out = nil
+		o := minio.ListObjectsOptions{Prefix: b.location.prefix + prefix, Recursive: true}
+		for found := range b.core.ListObjectsIter(ctx, b.location.bucket, o) {
+			if found.Err != nil {
+				return found.Err
+			}
+			name, ok := strings.CutPrefix(found.Key, b.location.prefix)
+			if ok && !strings.HasSuffix(name, "/") { // Some servers list folders.
+				out = append(out, objects.Object{Name: name, Size: found.Size, Modified: found.LastModified})
+			}
 		}
-		name, ok := strings.CutPrefix(found.Key, b.location.prefix)
-		if ok && !strings.HasSuffix(name, "/") { // Some servers list folders.
-			out = append(out, objects.Object{Name: name, Size: found.Size, Modified: found.LastModified})
-		}
-	}
-	return out, ctx.Err()
+		return ctx.Err()
+	})
+	return out, b.explain(ctx, err)
 }
 
 // Delete implements objects.Bucket.
@@ -96,6 +77,9 @@ func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	return ctx.Err()
 }
 
+// refused are what servers say of credentials with another status than 401 and 403; the last is Versity's.
+var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true, "XAdminUserNotFound": true}
+
 // explain says what an error means and what to do.
 func (b *Bucket) explain(ctx context.Context, err error) error {
 	if err == nil {
@@ -115,12 +99,13 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %s", objects.ErrNotFound, r.Key)
 	case minio.NoSuchBucket:
 		return fmt.Errorf("%s: there is no bucket of this name; make it first, or correct the URL", said)
-	case minio.AccessDenied, "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken":
-		return fmt.Errorf("%s: the credentials are refused; they must be allowed to list, read, write and delete below the prefix", said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%s: the clocks of this machine and of the server are more than a few minutes apart", said)
 	case minio.InvalidRegion, minio.AuthorizationHeaderMalformed, "PermanentRedirect":
 		return fmt.Errorf("%s: name the bucket's region, as region= in the URL", said)
+	}
+	if refused[r.Code] || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized {
+		return fmt.Errorf("%s: the credentials are refused; they must be allowed to list, read, write and delete below the prefix", said)
 	}
 	if r.StatusCode != 0 {
 		return fmt.Errorf("%s, after up to %d tries", said, maxTries)

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 )
-
-// maxBreaks bounds how often in a row reading may break off without a byte.
-const maxBreaks = 6
 
 // reader reads an object, which nobody changes, over as many connections as it takes.
 type reader struct {
@@ -71,19 +67,9 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		if r.body = nil; n > 0 {
 			return n, nil
 		}
-		if err := r.pause(); err != nil {
+		if err := pause(r.ctx, r.breaks); err != nil {
 			return 0, errors.Join(err, closing)
 		}
-	}
-}
-
-// pause waits longer each time.
-func (r *reader) pause() error {
-	select {
-	case <-time.After(100 * time.Millisecond << r.breaks):
-		return nil
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
 	}
 }
 

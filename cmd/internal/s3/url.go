@@ -14,6 +14,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 // Scheme begins the URL of a bucket.
@@ -62,6 +64,9 @@ func parse(text string) (l location, err error) {
 	l = location{bucket: u.Host, prefix: strings.Trim(path.Clean("/"+u.Path), "/"), endpoint: endpointOfEnvironment()}
 	if l.prefix != "" {
 		l.prefix += "/"
+	}
+	if err := s3utils.CheckValidBucketNameStrict(l.bucket); err != nil {
+		return wrong("names the bucket %s: a name must have 3 to 63 characters, lower-case letters, digits, dots and hyphens", l.bucket)
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
