@@ -87,10 +87,14 @@ func (c *backupCommand) snapshot(ctx context.Context) (name string, err error) {
 		return "", fmt.Errorf("%s: %w", c.dir, err)
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
-	// Two of one second have different names, as those have that a server makes.
-	name = fmt.Sprintf("%s-%016x", time.Now().UTC().Format("20060102T150405Z"), rand.Uint64())
+	name = backupName(time.Now())
 	if err := os.MkdirAll(filepath.Join(c.dir, snapshotsFolder), 0o755); err != nil {
 		return "", err
 	}
 	return name, checkpoint(ctx, eng, filepath.Join(c.dir, snapshotsFolder, name))
+}
+
+// backupName names a backup after a time. Two of one second have different names, as those have that a server makes.
+func backupName(at time.Time) string {
+	return fmt.Sprintf("%s-%016x", at.UTC().Format("20060102T150405Z"), rand.Uint64())
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -16,7 +18,7 @@ import (
 // partBytes is how much of an object is sent at once, and held in memory until the server has it. S3 takes 10,000 parts.
 const partBytes = 8 << 20
 
-// Put implements objects.Bucket. The server compares each part with its MD5, and makes an object of them at once.
+// Put implements objects.Bucket. The server compares each part with its checksums, and makes an object of them at once.
 func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int64) error {
 	key := b.location.prefix + name
 	part := make([]byte, min(size, partBytes))
@@ -29,9 +31,10 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 	if err := ended(from); err != nil {
 		return err
 	}
-	o := minio.PutObjectOptions{ContentType: contentType}
+	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // It is given.
+	md5, sha256 := sumsOf(part)
 	return b.explain(ctx, again(ctx, func() error {
-		_, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, sumOf(part), "", o)
+		_, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
 		return err
 	}))
 }
@@ -50,10 +53,10 @@ func ended(from io.Reader) error {
 	return err
 }
 
-// sumOf is what the server compares a part with. S3's protocol has MD5 for that; contents are compared by SHA-256 elsewhere.
-func sumOf(part []byte) string {
-	sum := md5.Sum(part)
-	return base64.StdEncoding.EncodeToString(sum[:])
+// sumsOf are what the server compares a part with; the signature covers the second. Some servers look at one of them only.
+func sumsOf(part []byte) (md5Base64, sha256Hex string) {
+	m, s := md5.Sum(part), sha256.Sum256(part)
+	return base64.StdEncoding.EncodeToString(m[:]), hex.EncodeToString(s[:])
 }
 
 // putParts stores an object whose first part was read. The part's memory is used for the others.
@@ -76,9 +79,10 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 	var parts []minio.CompletePart
 	for left := size; ; {
 		var done minio.ObjectPart
+		o := minio.PutObjectPartOptions{DisableContentSha256: true}
+		o.Md5Base64, o.Sha256Hex = sumsOf(part)
 		err := again(ctx, func() (err error) {
-			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1, bytes.NewReader(part), int64(len(part)),
-				minio.PutObjectPartOptions{Md5Base64: sumOf(part)})
+			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1, bytes.NewReader(part), int64(len(part)), o)
 			return err
 		})
 		if err != nil {
