@@ -52,7 +52,9 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 
 // Delete implements objects.Bucket.
 func (b *Bucket) Delete(ctx context.Context, name string) error {
-	err := b.core.RemoveObject(ctx, b.location.bucket, b.location.prefix+name, minio.RemoveObjectOptions{})
+	err := again(ctx, func() error {
+		return b.core.RemoveObject(ctx, b.location.bucket, b.location.prefix+name, minio.RemoveObjectOptions{})
+	})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil
 	}
@@ -62,19 +64,21 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 // Abandoned ends uploads that were begun before a time and not finished, as a process that is killed leaves them: their parts take room
 // that no list of objects shows.
 func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
-	for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
-		if u.Err != nil {
-			return b.explain(ctx, u.Err)
+	return b.explain(ctx, again(ctx, func() error {
+		for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
+			if u.Err != nil {
+				return u.Err
+			}
+			if !u.Initiated.Before(before) {
+				continue
+			}
+			err := b.core.AbortMultipartUpload(ctx, b.location.bucket, u.Key, u.UploadID)
+			if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchUpload {
+				return err
+			}
 		}
-		if !u.Initiated.Before(before) {
-			continue
-		}
-		err := b.core.AbortMultipartUpload(ctx, b.location.bucket, u.Key, u.UploadID)
-		if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchUpload {
-			return b.explain(ctx, err)
-		}
-	}
-	return ctx.Err()
+		return ctx.Err()
+	}))
 }
 
 // refused are what servers say of credentials with another status than 401 and 403; the last is Versity's.

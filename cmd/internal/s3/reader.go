@@ -28,7 +28,12 @@ func (r *reader) open() error {
 			return err
 		}
 	}
-	body, info, _, err := r.b.core.GetObject(r.ctx, r.b.location.bucket, r.key, o)
+	var body io.ReadCloser
+	var info minio.ObjectInfo
+	err := again(r.ctx, func() (err error) {
+		body, info, _, err = r.b.core.GetObject(r.ctx, r.b.location.bucket, r.key, o)
+		return err
+	})
 	if err != nil {
 		return r.b.explain(r.ctx, err)
 	}
