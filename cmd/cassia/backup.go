@@ -72,6 +72,9 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if stats.Removed > 0 {
 		fmt.Printf("removed %d older backups\n", stats.Removed)
 	}
+	if stats.Future != "" {
+		fmt.Printf("no older backup was removed: %s is of the future by this machine's clock, which is wrong, or was\n", c.to.Name(stats.Future))
+	}
 	return errors.Join(err, c.tellVerified(stats))
 }
 

@@ -76,6 +76,7 @@ type BackupStats struct {
 	LeftOver           []string // names of backups that were begun and not finished, which were removed
 	Verified           int      // files of which every block was compared with its checksum
 	Damaged            []string // what was damaged already where it was copied from: then no older backup was removed
+	Future             string   // a backup whose time hasn't come yet: then no older backup was removed either
 	Rotten             []string // files of the backup before that aren't what was backed up
 }
 
@@ -119,7 +120,17 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now
 	if len(stats.Damaged) > 0 {
 		return stats, nil
 	}
-	for _, old := range superseded(folder, append(before, name), keep) {
+	// In the order of their times: the new one needn't be the last, where a clock was wrong.
+	all, _, err = backups(folder)
+	if err != nil {
+		return stats, err
+	}
+	surplus, future := superseded(folder, ofStore(folder, all, store), keep, now)
+	stats.Future = future
+	for _, old := range surplus {
+		if old == name {
+			continue
+		}
 		// The list goes first: what is removed in part isn't taken for a whole backup.
 		gone := filepath.Join(folder, old)
 		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {

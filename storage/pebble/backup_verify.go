@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -96,13 +97,13 @@ func isWhole(folder, name string) bool {
 	return err == nil && len(list.Damaged) == 0
 }
 
-// superseded returns which of the backups, the oldest first, keep doesn't name.
-func superseded(folder string, names []string, keep Keep) []string {
+// superseded returns which of the backups, the oldest first, keep doesn't name; and one of the future.
+func superseded(folder string, names []string, keep Keep, now time.Time) (surplus []string, future string) {
 	var all []DatedBackup
 	for _, name := range names {
 		all = append(all, DatedBackup{Name: name, Taken: takenAt(folder, name), Damaged: !isWhole(folder, name)})
 	}
-	return keep.Surplus(all)
+	return keep.Surplus(all, now)
 }
 
 // newestWhole returns the newest backup of those, the oldest first, in which nothing was damaged as far as can be told;

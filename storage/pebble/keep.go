@@ -33,12 +33,23 @@ func (k Keep) Validate() error {
 	return nil
 }
 
+// futureAfter is how far a backup's time may be after the present until the clock is taken for wrong, now or then.
+const futureAfter = 24 * time.Hour
+
 // Surplus returns which backups go. They come in order, the oldest first. Damaged ones count for nothing, and go once
-// they are older than all that stay; the newest whole one always stays.
-func (k Keep) Surplus(backups []DatedBackup) (names []string) {
-	if k.All() {
-		return nil
+// they are older than all that stay; the newest whole one always stays. None goes where a backup is of the future, whose name is returned
+// then: nobody knows which ones are the newest.
+func (k Keep) Surplus(backups []DatedBackup, now time.Time) (names []string, future string) {
+	if k.All() || len(backups) == 0 {
+		return nil, ""
 	}
+	if last := backups[len(backups)-1]; last.Taken.Sub(now) > futureAfter {
+		return nil, last.Name
+	}
+	return k.surplus(backups), ""
+}
+
+func (k Keep) surplus(backups []DatedBackup) (names []string) {
 	periods := []struct {
 		keep int
 		of   func(time.Time) string

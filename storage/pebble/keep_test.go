@@ -35,7 +35,9 @@ func TestKeep(t *testing.T) {
 			backups = append(backups, DatedBackup{Name: at, Taken: taken, Damaged: at == c.damaged})
 		}
 		gone := map[string]bool{}
-		for _, name := range c.keep.Surplus(backups) {
+		names, future := c.keep.Surplus(backups, backups[len(backups)-1].Taken)
+		require.Empty(t, future)
+		for _, name := range names {
 			gone[name] = true
 		}
 		var stay []string
@@ -46,7 +48,12 @@ func TestKeep(t *testing.T) {
 		}
 		require.Equal(t, c.stay, stay, about)
 	}
-	require.Empty(t, Keep{Last: 1}.Surplus([]DatedBackup{{Name: "a", Damaged: true}, {Name: "b", Damaged: true}}), "none is whole")
+	now := time.Unix(1.8e9, 0)
+	names, _ := Keep{Last: 1}.Surplus([]DatedBackup{{Name: "a", Damaged: true}, {Name: "b", Damaged: true}}, now)
+	require.Empty(t, names, "none is whole")
+	names, future := Keep{Last: 1}.Surplus([]DatedBackup{{Name: "a", Taken: now}, {Name: "b", Taken: now.Add(25 * time.Hour)}}, now)
+	require.Empty(t, names)
+	require.Equal(t, "b", future, "the clock is wrong, or was")
 	require.Error(t, Keep{Daily: -1}.Validate())
 	require.NoError(t, Keep{Daily: 1}.Validate())
 }

@@ -220,7 +220,7 @@ func TestSchedule(t *testing.T) {
 	x := newStore(t)
 	x.write()
 	for _, at := range []string{s3test.At(proxy.Address, "scheduled"), filepath.Join(t.TempDir(), "folder")} {
-		now, number := time.Unix(1.8e9, 0).UTC(), 0
+		now, number := time.Unix(1.7e9, 0).UTC(), 0
 		registry := prometheus.NewRegistry()
 		o := ScheduleOptions{
 			Place: Place{At: at, Keep: pebble.Keep{Last: 2}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
@@ -258,7 +258,7 @@ cassia_backups_total{result="failure"} 0
 cassia_backups_total{result="success"} 3
 # HELP cassia_backup_last_success_timestamp_seconds When the newest whole backup was begun, this process' or an earlier one's; 0: there is none.
 # TYPE cassia_backup_last_success_timestamp_seconds gauge
-cassia_backup_last_success_timestamp_seconds 1.8000024e+09
+cassia_backup_last_success_timestamp_seconds 1.7000024e+09
 `), "cassia_backups_total", "cassia_backup_last_success_timestamp_seconds"))
 
 		if o.Place.InBucket() {
@@ -273,6 +273,13 @@ cassia_backup_last_success_timestamp_seconds 1.8000024e+09
 		left, err := filepath.Glob(filepath.Join(x.dir, "snapshots", "*"))
 		require.NoError(t, err)
 		require.Empty(t, left, "snapshots take space")
+
+		now = time.Unix(1.6e9, 0) // A backup is made, and none removed, as long as the clock is wrong.
+		before := len(s.Status().Stored)
+		require.NoError(t, s.once(t.Context()))
+		require.NoError(t, s.once(t.Context()))
+		require.Len(t, s.Status().Stored, before+2)
+		require.Equal(t, s.Status().Stored[0].Name, s.Status().Runs[0].Future)
 	}
 }
 

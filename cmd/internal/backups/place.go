@@ -68,9 +68,13 @@ func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.
 	if err != nil {
 		return pebble.BackupStats{}, err
 	}
+	since := time.Now()
+	o.Now = func() time.Time { return begun.Add(time.Since(since)) }
 	stats, err := objects.Backup(ctx, bucket, checkpoint, name, o)
 	if err == nil && !p.Keep.All() {
-		err = bucket.Abandoned(ctx, begun.Add(-o.Grace))
+		if err := bucket.Abandoned(ctx, begun.Add(-o.Grace)); err != nil {
+			return stats, &objects.RetentionError{Err: err}
+		}
 	}
 	return stats, err
 }

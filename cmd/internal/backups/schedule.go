@@ -59,6 +59,8 @@ type Run struct {
 	Error   string   `json:"error,omitempty"`
 	Made    bool     `json:"made"`
 	Damaged []string `json:"damaged,omitempty"`
+	// Future names a backup whose time hasn't come yet, because the clock is or was wrong. Then no older one is removed.
+	Future string `json:"future,omitempty"`
 }
 
 // Stored is a backup that is there.
@@ -185,7 +187,7 @@ func (s *Schedule) once(ctx context.Context) error {
 	}
 	r := Run{
 		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files, Bytes: stats.Bytes, Copied: stats.Copied,
-		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged,
+		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged, Future: stats.Future,
 	}
 	var retention *objects.RetentionError
 	if errors.As(err, &retention) {
@@ -218,6 +220,9 @@ func (s *Schedule) note(r Run, err error) {
 	}
 	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes", r.CopiedBytes, "removed", r.Removed,
 		"took", time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)}
+	if r.Future != "" {
+		s.o.Logger.Warn("no older backup is removed, because one is of the future: the clock is wrong, or was", "backup", s.o.Place.Name(r.Future))
+	}
 	if err == nil {
 		s.metrics.runs.WithLabelValues(resultSuccess).Inc()
 		s.o.Logger.Info("made a backup", about...)

@@ -87,19 +87,19 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 		return b.stats, nil // What is older may be needed.
 	}
 	if err := b.retain(ctx); err != nil {
-		return b.stats, &RetentionError{err}
+		return b.stats, &RetentionError{Err: err}
 	}
 	return b.stats, nil
 }
 
 // RetentionError says that a backup was made, and that removing older ones ended with an error.
-type RetentionError struct{ err error }
+type RetentionError struct{ Err error }
 
 func (e *RetentionError) Error() string {
-	return "the backup was made, but removing older ones wasn't finished: " + e.err.Error()
+	return "the backup was made, but removing older ones wasn't finished: " + e.Err.Error()
 }
 
-func (e *RetentionError) Unwrap() error { return e.err }
+func (e *RetentionError) Unwrap() error { return e.Err }
 
 // readNewest learns the files of the newest backup of the set. One that can't be used isn't needed.
 func (b *backup) readNewest(ctx context.Context) error {

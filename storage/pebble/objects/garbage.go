@@ -57,7 +57,8 @@ func (b *backup) retain(ctx context.Context) error {
 	for _, l := range all {
 		dated = append(dated, l.DatedBackup)
 	}
-	surplus := b.Keep.Surplus(dated)
+	surplus, future := b.Keep.Surplus(dated, b.Now())
+	b.stats.Future = future
 	for _, l := range all {
 		if l.Name != b.stats.Name && slices.Contains(surplus, l.Name) {
 			if err := b.bucket.Delete(ctx, l.object); err != nil {
