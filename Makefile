@@ -8,16 +8,18 @@ PROMTOOL   := bin/promtool
 EXPORTER   := bin/node_exporter
 ALERTS     := bin/alertmanager
 GRAFANA    := bin/grafana-datasource
+S3SERVER   := bin/s3-server
 VICTORIA   := bin/victoria-metrics
 UI         := cmd/internal/ui
 
-# What the tests start: a real Prometheus, its promtool, a real node exporter, a real Alertmanager and the back end of Grafana's
-# data source. Name your own to use those instead.
+# What the tests start: a real Prometheus, its promtool, a real node exporter, a real Alertmanager, the back end of Grafana's
+# data source and a real S3 server. Name your own to use those instead.
 export CASSIA_TEST_PROMETHEUS    ?= $(CURDIR)/$(PROMETHEUS)
 export CASSIA_TEST_PROMTOOL      ?= $(CURDIR)/$(PROMTOOL)
 export CASSIA_TEST_NODE_EXPORTER ?= $(CURDIR)/$(EXPORTER)
 export CASSIA_TEST_ALERTMANAGER  ?= $(CURDIR)/$(ALERTS)
 export CASSIA_TEST_GRAFANA_DATASOURCE ?= $(CURDIR)/$(GRAFANA)
+export CASSIA_TEST_S3_SERVER     ?= $(CURDIR)/$(S3SERVER)
 
 # Runs a command with a Cassandra node that lives as long as the command. With CASSANDRA_KEEP tests leave their keyspaces there,
 # as dropping them is dear: not for a soak, which makes keyspaces without end.
@@ -34,7 +36,7 @@ SOAK_FOR ?= 10m
 # What `make race` tests.
 RACE     ?= ./...
 
-.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource victoria-metrics ui ui-modules helm release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource s3-server victoria-metrics ui ui-modules helm release vet fmt lint clean
 
 all: build
 
@@ -48,7 +50,7 @@ run: build
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: twelve minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
-test: prometheus promtool node-exporter alertmanager grafana-datasource ui-modules
+test: prometheus promtool node-exporter alertmanager grafana-datasource s3-server ui-modules
 	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
 
 # The tests that start no other programs.
@@ -127,6 +129,11 @@ endif
 helm:
 	cd docker/helm && $(GO) test $(QUICKLY) $(TESTFLAGS) .
 
+s3-server:
+ifeq ($(CASSIA_TEST_S3_SERVER),$(CURDIR)/$(S3SERVER))
+	cd docker/s3 && $(GO) build -ldflags='-s -w' -o ../../$(S3SERVER) .
+endif
+
 # Builds the web page anew from its sources, which needs Node. What comes out is committed.
 ui: ui-modules
 	cd $(UI) && node_modules/.bin/tsc --noEmit && node build.mjs
@@ -146,6 +153,7 @@ vet:
 	$(GO) vet -tags invariants ./storage
 	cd docker/grafana && $(GO) vet .
 	cd docker/helm && $(GO) vet .
+	cd docker/s3 && $(GO) vet .
 
 # Names what gofmt would change.
 fmt:
@@ -155,6 +163,7 @@ fmt:
 lint:
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	cd docker/grafana && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 .
+	cd docker/s3 && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 .
 
 clean:
 	rm -rf bin

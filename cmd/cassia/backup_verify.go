@@ -9,7 +9,11 @@ import (
 // tellVerified says what of the backup was verified, and what is damaged. Its error says that the backup doesn't hold
 // all that there was.
 func (c *backupCommand) tellVerified(stats pebble.BackupStats) error {
-	fmt.Printf("verified: %d files block by block, the %d others against their checksums\n", stats.Verified, stats.Files-stats.Verified)
+	if c.to.InBucket() {
+		fmt.Printf("verified: %d files block by block; of the %d others, rows were when they were uploaded\n", stats.Verified, stats.Files-stats.Verified)
+	} else {
+		fmt.Printf("verified: %d files block by block, the %d others against their checksums\n", stats.Verified, stats.Files-stats.Verified)
+	}
 	for _, text := range stats.Rotten {
 		fmt.Println(text)
 	}
@@ -19,6 +23,10 @@ func (c *backupCommand) tellVerified(stats pebble.BackupStats) error {
 	if len(stats.Damaged) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %s already; the backup %s says so and no older one was removed; cassia check names what is missing, cassia restore --damaged --from=%s mends it from an older backup",
-		c.dir, count(len(stats.Damaged), "part")+" damaged", stats.Name, c.to)
+	mend := fmt.Sprintf("cassia restore --damaged --from=%s mends it from an older backup", &c.to)
+	if c.to.InBucket() {
+		mend = "cassia restore brings back an older backup"
+	}
+	return fmt.Errorf("%s: %s already; the backup %s says so and no older one was removed; cassia check names what is missing, %s",
+		c.dir, count(len(stats.Damaged), "part")+" damaged", stats.Name, mend)
 }

@@ -45,7 +45,7 @@ func TestCassiaOnItsDashboard(t *testing.T) {
 	dir := t.TempDir()
 	limits := filepath.Join(dir, "limits.yml")
 	require.NoError(t, os.WriteFile(limits, []byte("tenants: {small: {active_series: 1}}"), 0o600))
-	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--self-monitoring", "--ha.enabled", "--limits.file="+limits)
+	r := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--self-monitoring", "--ha.enabled", "--limits.file="+limits, "--backup.to="+filepath.Join(dir, "backups"))
 	g := newGrafana(t, r.url+"/t/cassia")
 	stored := func() float64 {
 		_, metrics := r.get(t, "/metrics")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
@@ -18,18 +19,26 @@ import (
 func addRestore(app *kingpin.Application) subcommand {
 	cmd := app.Command("restore", "Make a data directory of a backup, and verify everything in it. With --damaged: mend one.")
 	dir := cmd.Flag("storage.path", "Directory to make; it must be empty, or not there. With --damaged: the one to mend.").Default("data").String()
-	from := cmd.Flag("from", "Folder of the backups.").Required().String()
+	var from backups.Place
+	cmd.Flag("from", "Folder of the backups, or the bucket, as cassia backup --to takes it.").Required().StringVar(&from.At)
+	from.KeyFlag(cmd, "")
 	name := cmd.Flag("backup", "Name of the backup. Default: the newest one in which nothing is damaged.").String()
 	verify := cmd.Flag("check", "Look at every row afterwards, as cassia check does.").Default("true").Bool()
 	m := addMending(cmd)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
+		if err := from.Validate(); err != nil {
+			return fmt.Errorf("--from, --key-file: %w", err)
+		}
+		if m.damaged && from.InBucket() {
+			return errors.New("--damaged takes single files of a folder of backups; from a bucket, restore a whole backup into another directory")
+		}
 		if m.damaged {
-			return m.run(ctx, *from, *name, *dir, *verify)
+			return m.run(ctx, from.At, *name, *dir, *verify)
 		}
 		begun := time.Now()
-		stats, err := pebble.Restore(ctx, *from, *name, *dir)
+		stats, err := from.Restore(ctx, *name, *dir)
 		if err != nil {
-			return fmt.Errorf("restoring from %s: %s", *from, oneLine(err))
+			return fmt.Errorf("restoring from %s: %s", &from, oneLine(err))
 		}
 		fmt.Printf("restored %s, of %s, to %s: %d files, %d bytes, each as it was backed up, in %s\n", stats.Name, stats.Taken.Format(time.RFC3339), *dir,
 			stats.Files, stats.Bytes, time.Since(begun).Round(time.Millisecond))

@@ -242,6 +242,8 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 		return err
 	}
 	defer stopRules()
+	schedule, stopBackups := p.startBackups(ctx)
+	defer stopBackups()
 	var queries http.Handler = p.newAPI(evaluator, known, metrics)
 	if !p.does("read") {
 		queries = server.Elsewhere("queries", p.c.Target)
@@ -255,7 +257,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	files := server.NewReloaders(p.registry, p.log, time.Now)
 	options := server.Options{
-		API: queries, Write: write, Routes: slices.Concat(routes, []server.Route{haRoute(ha), p.federate(evaluator)}, p.importRoutes(), p.page(evaluator)), NotFound: ui.NotFound,
+		API: queries, Write: write, Routes: slices.Concat(routes, []server.Route{haRoute(ha), backupsRoute(schedule), p.federate(evaluator)}, p.importRoutes(), p.page(evaluator)), NotFound: ui.NotFound,
 		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
 		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
 		Federation:   p.c.Federation,

@@ -76,13 +76,14 @@ type BackupStats struct {
 	LeftOver           []string // names of backups that were begun and not finished, which were removed
 	Verified           int      // files of which every block was compared with its checksum
 	Damaged            []string // what was damaged already where it was copied from: then no older backup was removed
+	Future             string   // a backup whose time hasn't come yet: then no older backup was removed either
 	Rotten             []string // files of the backup before that aren't what was backed up
 }
 
 // Backup copies a checkpoint, which nobody changes, into folder under a name. What the newest backup there has
 // already isn't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
-// end in the middle leaves none. Of the backups of the same store the newest keep stay that are whole; 0: all.
-func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now time.Time) (stats BackupStats, err error) {
+// end in the middle leaves none. Of the backups of the same store those stay that keep says.
+func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
 	}
@@ -95,7 +96,7 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	if err != nil {
 		return stats, err
 	}
-	store, err := storeOf(checkpoint)
+	store, err := StoreOf(checkpoint)
 	if err != nil {
 		return stats, err
 	}
@@ -119,7 +120,17 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep int, now 
 	if len(stats.Damaged) > 0 {
 		return stats, nil
 	}
-	for _, old := range superseded(folder, before, keep) {
+	// In the order of their times: the new one needn't be the last, where a clock was wrong.
+	all, _, err = backups(folder)
+	if err != nil {
+		return stats, err
+	}
+	surplus, future := superseded(folder, ofStore(folder, all, store), keep, now)
+	stats.Future = future
+	for _, old := range surplus {
+		if old == name {
+			continue
+		}
 		// The list goes first: what is removed in part isn't taken for a whole backup.
 		gone := filepath.Join(folder, old)
 		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {
@@ -135,15 +146,15 @@ func NameStore(checkpoint, store string) error {
 	if store == "" {
 		return nil
 	}
-	return writeSynced(filepath.Join(checkpoint, storeFile), strings.NewReader(store+"\n"))
+	return writeSynced(filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
 }
 
-// storeFile is where NameStore notes it.
-const storeFile = "STORE"
+// StoreFile is where NameStore notes it; it is no part of what is backed up.
+const StoreFile = "STORE"
 
-// storeOf returns what NameStore noted; "": nothing.
-func storeOf(checkpoint string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(checkpoint, storeFile))
+// StoreOf returns what NameStore noted; "": nothing.
+func StoreOf(checkpoint string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(checkpoint, StoreFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -240,7 +251,11 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 	if err != nil {
 		return stats, err
 	}
-	to, err := newRestored(dir, &list)
+	var files []string
+	for _, f := range list.Files {
+		files = append(files, f.Name)
+	}
+	to, err := BeginRestore(dir, files)
 	if err != nil {
 		return stats, err
 	}
@@ -252,10 +267,10 @@ func Restore(ctx context.Context, folder, name, dir string) (stats BackupStats, 
 			err = fmt.Errorf("%w: %s isn't the file that was backed up", ErrBackup, filepath.Join(from, f.Name))
 		}
 		if err != nil {
-			return stats, errors.Join(orOlder(err, folder, &list, name), to.undo())
+			return stats, errors.Join(orOlder(err, folder, &list, name), to.Undo())
 		}
 	}
-	return stats, to.finish(list.Files)
+	return stats, to.Finish()
 }
 
 // orOlder adds to why a backup can't be restored which one of the same store was made before it.
@@ -322,7 +337,7 @@ func (c *copier) run(now time.Time) error {
 	}
 	list := backedUp{Version: backupVersion, Taken: now.UTC(), Store: c.store}
 	for _, e := range entries {
-		if e.Name() == storeFile {
+		if e.Name() == StoreFile {
 			continue
 		}
 		info, err := e.Info()

@@ -43,7 +43,7 @@ func (b *backedUpEngine) backup(ctx context.Context, name string, keep int) (Bac
 	require.NoError(b.t, b.e.Checkpoint(checkpoint))
 	require.NoError(b.t, NameStore(checkpoint, b.store))
 	defer os.RemoveAll(checkpoint)
-	return Backup(ctx, checkpoint, b.folder, name, keep, b.now)
+	return Backup(ctx, checkpoint, b.folder, name, Keep{Last: keep}, b.now)
 }
 
 // restored is how many rows a backup has.
@@ -174,9 +174,13 @@ func TestUnfinishedRestore(t *testing.T) {
 	require.NoError(t, err)
 	list, err := readList(filepath.Join(b.folder, "a"))
 	require.NoError(t, err)
+	var names []string
+	for _, f := range list.Files {
+		names = append(names, f.Name)
+	}
 	for moved := range len(list.Files) + 1 {
 		dir := filepath.Join(t.TempDir(), "data")
-		to, err := newRestored(dir, &list)
+		to, err := BeginRestore(dir, names)
 		require.NoError(t, err)
 		for i, f := range list.Files {
 			into := to.folder()

@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -46,29 +49,46 @@ func sha256Of(ctx context.Context, path string) (sum string, n int64, err error)
 
 // verify looks at what was copied, and notes in the list what is whole and what isn't.
 func (c *copier) verify(list *backedUp) error {
-	opts := tableReaderOptions()
 	for i := range list.Files {
 		f := &list.Files[i]
 		if f.Verified || !strings.HasSuffix(f.Name, ".sst") {
 			continue
 		}
-		t := tableFile{fs: vfs.Default, name: f.Name, opts: opts}
-		found, err := t.verify(c.ctx, filepath.Join(c.to, f.Name))
+		found, err := VerifyFile(c.ctx, c.to, f.Name)
 		if err != nil {
-			return fmt.Errorf("pebble: verifying %s: %w", f.Name, err)
+			return err
 		}
 		f.Verified = len(found) == 0
-		for _, b := range found {
-			list.Damaged = append(list.Damaged, b.String())
-		}
+		list.Damaged = append(list.Damaged, found...)
 		c.stats.Verified++
 	}
-	_, problems := readLedger(vfs.Default, c.to)
-	for _, problem := range problems {
-		list.Damaged = append(list.Damaged, problem.Error())
-	}
+	list.Damaged = append(list.Damaged, VerifyLogs(c.to)...)
 	c.stats.Damaged = list.Damaged
 	return nil
+}
+
+// VerifyFile compares each block of a sorted file (.sst) in a copy of an engine's directory with its checksum, and names what
+// is damaged. Its error is of the disk or of the context.
+func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err error) {
+	t := tableFile{fs: vfs.Default, name: name, opts: tableReaderOptions()}
+	found, err := t.verify(ctx, filepath.Join(dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("pebble: verifying %s: %w", name, err)
+	}
+	for _, b := range found {
+		damaged = append(damaged, b.String())
+	}
+	return damaged, nil
+}
+
+// VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with what was noted when they were
+// written, and names what is damaged.
+func VerifyLogs(dir string) (damaged []string) {
+	_, problems := readLedger(vfs.Default, dir)
+	for _, problem := range problems {
+		damaged = append(damaged, problem.Error())
+	}
+	return damaged
 }
 
 // isWhole says whether nothing of a backup was damaged when it was made.
@@ -77,22 +97,13 @@ func isWhole(folder, name string) bool {
 	return err == nil && len(list.Damaged) == 0
 }
 
-// superseded returns which of the backups before a whole one, the oldest first, go where keep stay: of those that are
-// whole the oldest ones, and with them what lies before the oldest that stays.
-func superseded(folder string, before []string, keep int) []string {
-	if keep <= 0 {
-		return nil
+// superseded returns which of the backups, the oldest first, keep doesn't name; and one of the future.
+func superseded(folder string, names []string, keep Keep, now time.Time) (surplus []string, future string) {
+	var all []DatedBackup
+	for _, name := range names {
+		all = append(all, DatedBackup{Name: name, Taken: takenAt(folder, name), Damaged: !isWhole(folder, name)})
 	}
-	whole := 1 // the new one
-	for i := len(before) - 1; i >= 0; i-- {
-		if whole == keep {
-			return before[:i+1]
-		}
-		if isWhole(folder, before[i]) {
-			whole++
-		}
-	}
-	return nil
+	return keep.Surplus(all, now)
 }
 
 // newestWhole returns the newest backup of those, the oldest first, in which nothing was damaged as far as can be told;
@@ -105,4 +116,16 @@ func newestWhole(folder string, names []string) string {
 		}
 	}
 	return ""
+}
+
+// Backups lists the backups of a store in a folder, the oldest first; a folder that isn't there has none.
+func Backups(folder, store string) (out []DatedBackup, err error) {
+	names, _, err := backups(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, name := range ofStore(folder, names, store) {
+		out = append(out, DatedBackup{Name: name, Taken: takenAt(folder, name), Damaged: !isWhole(folder, name)})
+	}
+	return out, err
 }

@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,20 +24,23 @@ func checkRestored(dir string) error {
 	return nil
 }
 
-// restored is a directory that a restore fills. It was empty, or not there; it may be a link to one, or a file system's root.
-type restored struct {
-	dir  string
-	made bool // by the restore
+// Restored is a directory that a restore fills. It was empty, or not there; it may be a link to one, or a file system's root.
+// Until Finish returns without an error no engine opens it.
+type Restored struct {
+	dir   string
+	made  bool // by the restore
+	files []string
 }
 
-// newRestored begins a restore of the files of a list. What an earlier one left is removed.
-func newRestored(dir string, list *backedUp) (r restored, err error) {
+// BeginRestore begins a restore of files into a directory. What an earlier one left of them is removed. It returns an error if
+// the directory has anything else.
+func BeginRestore(dir string, files []string) (r *Restored, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("pebble: restoring: %w", err)
 		}
 	}()
-	r = restored{dir: dir}
+	r = &Restored{dir: dir, files: files}
 	switch info, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := os.MkdirAll(dir, 0o755); err != nil { // It fails for a link that leads nowhere.
@@ -49,8 +53,8 @@ func newRestored(dir string, list *backedUp) (r restored, err error) {
 		return r, fmt.Errorf("%s is no directory", dir)
 	}
 	if checkRestored(dir) != nil {
-		for _, f := range list.Files {
-			if err := os.Remove(filepath.Join(dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		for _, name := range files {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return r, err
 			}
 		}
@@ -70,10 +74,15 @@ func newRestored(dir string, list *backedUp) (r restored, err error) {
 	return r, os.Mkdir(r.folder(), 0o755)
 }
 
-func (r *restored) folder() string { return filepath.Join(r.dir, restoring) }
+func (r *Restored) folder() string { return filepath.Join(r.dir, restoring) }
 
-// undo leaves the directory as it was.
-func (r *restored) undo() error {
+// Write makes one of the files. It is on the disk when Write returns without an error.
+func (r *Restored) Write(name string, from io.Reader) error {
+	return writeSynced(filepath.Join(r.folder(), name), from)
+}
+
+// Undo leaves the directory as it was.
+func (r *Restored) Undo() error {
 	err := os.RemoveAll(r.folder())
 	if r.made {
 		err = errors.Join(err, os.Remove(r.dir))
@@ -81,13 +90,13 @@ func (r *restored) undo() error {
 	return err
 }
 
-// finish makes the files those of the directory, durably.
-func (r *restored) finish(files []backedUpFile) error {
+// Finish makes the files those of the directory, durably.
+func (r *Restored) Finish() error {
 	if err := syncDir(r.folder()); err != nil {
 		return err
 	}
-	for _, f := range files {
-		if err := os.Rename(filepath.Join(r.folder(), f.Name), filepath.Join(r.dir, f.Name)); err != nil {
+	for _, name := range r.files {
+		if err := os.Rename(filepath.Join(r.folder(), name), filepath.Join(r.dir, name)); err != nil {
 			return fmt.Errorf("pebble: restoring: %w", err)
 		}
 	}

@@ -68,6 +68,7 @@ type Config struct {
 	Features        Features
 	HA              HA
 	Rules           Rules
+	Backup          Backup
 	// SelfMonitoring stores the process' own metrics.
 	SelfMonitoring bool
 
@@ -122,6 +123,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	otlpFlags(cmd, &c.OTLP)
 	haFlags(cmd, &c.HA)
 	rulesFlags(cmd, &c.Rules)
+	backupFlags(cmd, &c.Backup)
 	cmd.Flag("self-monitoring", "Store Cassia's own metrics, every 15s, as the tenant cassia. --no-self-monitoring turns it off.").Default("true").BoolVar(&c.SelfMonitoring)
 
 	c.Log.Level, c.Log.Format = promslog.NewLevel(), promslog.NewFormat()

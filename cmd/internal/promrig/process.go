@@ -30,6 +30,8 @@ type Program struct {
 	Address, ReadyPath string
 	// Log is the file that its output is appended to.
 	Log string
+	// Env are variables, as NAME=value, beside those of this process.
+	Env []string
 }
 
 // Process is a program that was started. Whoever started it ends it, with Terminate or Kill.
@@ -49,6 +51,7 @@ func Start(p Program) (*Process, error) {
 	defer log.Close()
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), p.Env...)
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("promrig: start %s: %w", p.Name, err)

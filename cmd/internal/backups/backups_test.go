@@ -1,0 +1,343 @@
+package backups
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+func TestMain(m *testing.M) {
+	for _, variable := range s3test.Environment {
+		name, value, _ := strings.Cut(variable, "=")
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func needsServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an S3 server: leave -short out")
+	}
+	t.Parallel()
+}
+
+// store is one that is backed up.
+type store struct {
+	t   *testing.T
+	dir string
+	eng *pebble.Engine
+	s   *storage.Store
+	n   int
+}
+
+func newStore(t *testing.T) *store {
+	x := &store{t: t, dir: filepath.Join(t.TempDir(), "data")}
+	var err error
+	x.eng, err = pebble.Open(x.dir, pebble.DefaultOptions())
+	require.NoError(t, err)
+	x.s, err = storage.Open(t.Context(), x.eng, storage.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(x.s.Close(), x.eng.Close())) })
+	return x
+}
+
+// write stores samples of a new series.
+func (x *store) write() {
+	x.n++
+	b := x.s.NewBatch("default")
+	defer b.Release()
+	ref, err := b.Define(nil, labels.FromStrings("__name__", "up", "n", fmt.Sprint(x.n)))
+	require.NoError(x.t, err)
+	for i := range 1000 {
+		require.NoError(x.t, b.Float(ref, time.Now().Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, rand.Float64()))
+	}
+	require.NoError(x.t, b.Commit(x.t.Context()))
+	require.NoError(x.t, x.s.SealAll(x.t.Context()))
+}
+
+func (x *store) id(ctx context.Context) (string, error) { return storage.IDOf(ctx, x.eng) }
+
+func (x *store) snapshot(ctx context.Context, dir string) error {
+	id, err := x.id(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(x.eng.Checkpoint(dir), pebble.NameStore(dir, id))
+}
+
+// taken makes a snapshot.
+func (x *store) taken() (dir string) {
+	dir = filepath.Join(x.t.TempDir(), "snapshot")
+	require.NoError(x.t, x.snapshot(x.t.Context(), dir))
+	return dir
+}
+
+// print tells directories of an engine apart.
+func print(t *testing.T, dir string) map[string][32]byte {
+	out := map[string][32]byte{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.Name() != pebble.StoreFile {
+			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			require.NoError(t, err)
+			out[e.Name()] = sha256.Sum256(text)
+		}
+	}
+	return out
+}
+
+func restored(t *testing.T, p Place, name string) map[string][32]byte {
+	dir := filepath.Join(t.TempDir(), "restored")
+	_, err := p.Restore(t.Context(), name, dir)
+	require.NoError(t, err)
+	return print(t, dir)
+}
+
+func name(i int) string {
+	return fmt.Sprintf("20261122T%06dZ-%x", i, i)
+}
+
+func newKey(t *testing.T) string {
+	i, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(path, []byte(i.String()), 0o600))
+	return path
+}
+
+// TestServerThatIsNotWell refuses, cuts and forgets a part of the requests, drawn. Backups are made all the same.
+func TestServerThatIsNotWell(t *testing.T) {
+	needsServer(t)
+	server := s3test.Start(t)
+	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
+	proxy := s3test.NewProxy(t, server.Address, func(int, *http.Request) s3test.Fault {
+		if random.IntN(4) == 0 {
+			return s3test.Fault(1 + random.IntN(int(s3test.CutResponse)))
+		}
+		return s3test.None
+	})
+	x := newStore(t)
+	p := Place{At: s3test.At(proxy.Address, "a"), Keep: pebble.Keep{Last: 2}, KeyFile: newKey(t)}
+	for i := range soak.Times(t, 3) {
+		x.write()
+		dir := x.taken()
+		stats, err := p.Backup(t.Context(), dir, name(i), time.Now())
+		require.NoError(t, err)
+		require.Equal(t, print(t, dir), restored(t, p, ""))
+		if i > 0 {
+			require.Less(t, stats.Copied, stats.Files)
+		}
+	}
+	t.Logf("%d requests", proxy.Seen())
+}
+
+// TestServerThatDies answers some requests, and then none; the last of them is cut at its beginning or at its end. What there is then are
+// whole backups.
+func TestServerThatDies(t *testing.T) {
+	needsServer(t)
+	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
+	server := s3test.Start(t)
+	x := newStore(t)
+	x.write()
+	first := x.taken()
+	x.write()
+	second := x.taken()
+	var requests int
+	for i := range soak.Times(t, 8) + 1 { // The first shows how many requests there are.
+		prefix := fmt.Sprint("p", i)
+		direct := Place{At: s3test.At(server.Address, prefix), Keep: pebble.Keep{Last: 1}}
+		_, err := direct.Backup(t.Context(), first, name(1), time.Now())
+		require.NoError(t, err)
+		dies, how := random.IntN(max(1, requests)), []s3test.Fault{s3test.CutRequest, s3test.LoseResponse}[random.IntN(2)]
+		ctx, cancel := context.WithCancel(t.Context())
+		var dead atomic.Bool
+		proxy := s3test.NewProxy(t, server.Address, func(n int, _ *http.Request) s3test.Fault {
+			switch {
+			case requests == 0 || n < dies && !dead.Load():
+				return s3test.None
+			case dead.Swap(true):
+				return s3test.CutRequest
+			}
+			time.AfterFunc(time.Second, cancel) // Nobody waits for ever.
+			return how
+		})
+		p := direct
+		p.At = s3test.At(proxy.Address, prefix)
+		_, err = p.Backup(ctx, second, name(2), time.Now())
+		cancel()
+		if requests == 0 {
+			require.NoError(t, err)
+			requests = proxy.Seen()
+			t.Logf("a backup makes %d requests", requests)
+		}
+		got := restored(t, direct, "")
+		if err == nil {
+			require.Equal(t, print(t, second), got)
+		} else {
+			require.Contains(t, []any{print(t, first), print(t, second)}, any(got), "request %d: %v", dies, err)
+		}
+		_, err = direct.Backup(t.Context(), second, name(3), time.Now())
+		require.NoError(t, err, "what is left isn't in the way")
+		require.Equal(t, print(t, second), restored(t, direct, ""))
+	}
+}
+
+// TestSchedule goes through a day of a schedule.
+func TestSchedule(t *testing.T) {
+	needsServer(t)
+	server := s3test.Start(t)
+	var broken atomic.Bool
+	proxy := s3test.NewProxy(t, server.Address, func(int, *http.Request) s3test.Fault {
+		if broken.Load() {
+			return s3test.Unavailable
+		}
+		return s3test.None
+	})
+	x := newStore(t)
+	x.write()
+	for _, at := range []string{s3test.At(proxy.Address, "scheduled"), filepath.Join(t.TempDir(), "folder")} {
+		now, number := time.Unix(1.7e9, 0).UTC(), 0
+		registry := prometheus.NewRegistry()
+		o := ScheduleOptions{
+			Place: Place{At: at, Keep: pebble.Keep{Last: 2}}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot,
+			Folder: filepath.Join(x.dir, "snapshots"), Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler), Registerer: registry,
+			NewName: func(at time.Time) string {
+				number++
+				return at.UTC().Format("20060102T150405Z") + "-" + fmt.Sprint(number)
+			},
+		}
+		s := NewSchedule(o)
+		require.Zero(t, s.untilFirst(t.Context()), "there is none")
+		require.Nil(t, s.Status().LastSuccess)
+		for range 3 {
+			require.NoError(t, s.once(t.Context()))
+			now = now.Add(20 * time.Minute)
+		}
+		status := s.Status()
+		require.Len(t, status.Stored, 2)
+		require.Len(t, status.Runs, 3)
+		require.Equal(t, status.Runs[0].Name, status.Stored[0].Name)
+		require.Equal(t, 1, status.Runs[0].Removed)
+		require.True(t, status.LastSuccess.Equal(now.Add(-20*time.Minute)))
+
+		o.Registerer = prometheus.NewRegistry()
+		again := NewSchedule(o)
+		require.Equal(t, 40*time.Minute, again.untilFirst(t.Context()), "as if the process hadn't been started anew")
+		now = now.Add(-48 * time.Hour)
+		require.Equal(t, time.Hour, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()), "the clock was wrong, or is")
+		now = now.Add(96 * time.Hour)
+		require.Zero(t, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()))
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP cassia_backups_total Backups of the schedule, by how they ended; one of a damaged store is a failure.
+# TYPE cassia_backups_total counter
+cassia_backups_total{result="failure"} 0
+cassia_backups_total{result="success"} 3
+# HELP cassia_backup_last_success_timestamp_seconds When the newest whole backup was begun, this process' or an earlier one's; 0: there is none.
+# TYPE cassia_backup_last_success_timestamp_seconds gauge
+cassia_backup_last_success_timestamp_seconds 1.7000024e+09
+`), "cassia_backups_total", "cassia_backup_last_success_timestamp_seconds"))
+
+		if o.Place.InBucket() {
+			broken.Store(true)
+			require.Error(t, s.once(t.Context()))
+			broken.Store(false)
+			status = s.Status()
+			require.Contains(t, status.Runs[0].Error, "after up to 20 tries")
+			require.False(t, status.Runs[0].Made)
+			require.Nil(t, status.Running)
+		}
+		left, err := filepath.Glob(filepath.Join(x.dir, "snapshots", "*"))
+		require.NoError(t, err)
+		require.Empty(t, left, "snapshots take space")
+
+		now = time.Unix(1.6e9, 0) // A backup is made, and none removed, as long as the clock is wrong.
+		before := len(s.Status().Stored)
+		require.NoError(t, s.once(t.Context()))
+		require.NoError(t, s.once(t.Context()))
+		require.Len(t, s.Status().Stored, before+2)
+		require.Equal(t, s.Status().Stored[0].Name, s.Status().Runs[0].Future)
+	}
+}
+
+func with(o ScheduleOptions, r prometheus.Registerer) ScheduleOptions {
+	o.Registerer = r
+	return o
+}
+
+// TestScheduleRuns makes one backup, and ends when it is told to.
+func TestScheduleRuns(t *testing.T) {
+	t.Parallel()
+	x := newStore(t)
+	s := NewSchedule(ScheduleOptions{
+		Place: Place{At: filepath.Join(t.TempDir(), "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"),
+		Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		NewName: func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	require.Eventually(t, func() bool {
+		st := s.Status()
+		return len(st.Stored) == 1 && st.Next.After(time.Now().Add(50*time.Minute))
+	}, 3*time.Minute, 10*time.Millisecond)
+	cancel()
+	<-ended
+	require.False(t, (*Schedule)(nil).Status().Enabled)
+}
+
+// TestSnapshotsOfTheDead are removed by the next backup, and those of others stay.
+func TestSnapshotsOfTheDead(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"dead", "mine", "by hand"} {
+		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "dead"+claimSuffix), nil, 0o644))
+	living, err := ClaimSnapshot(folder, "mine")
+	require.NoError(t, err)
+	require.NoDirExists(t, filepath.Join(folder, "dead"))
+	other, err := ClaimSnapshot(folder, "other")
+	require.NoError(t, err)
+	require.NoError(t, other.Remove())
+	require.DirExists(t, filepath.Join(folder, "mine"))
+	require.NoError(t, living.Remove())
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	require.Equal(t, "by hand", entries[0].Name())
+}
+
+func TestPlaces(t *testing.T) {
+	p := Place{At: "folder", KeyFile: "x"}
+	require.ErrorContains(t, p.Validate(), "a key is for backups in a bucket")
+	p = Place{At: "s3://bucket/x", KeyFile: "nowhere"}
+	require.ErrorContains(t, p.Validate(), "the key of backups: open nowhere")
+	p = Place{At: "folder", Keep: pebble.Keep{Daily: -1}}
+	require.ErrorContains(t, p.Validate(), "negative")
+	p = Place{At: "s3://bucket/x?region=y"}
+	require.NoError(t, p.Validate())
+	require.Equal(t, "s3://bucket/x/name", p.Name("name"))
+}

@@ -1,0 +1,133 @@
+// Package backups makes backups of a data directory, once or on a schedule, in folders and in buckets, and restores them.
+package backups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/s3"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/pebble/objects"
+)
+
+// Place is where backups are: a folder, or a bucket.
+type Place struct {
+	// At is the folder, or the URL of the bucket.
+	At   string
+	Keep pebble.Keep
+	// KeyFile has the key that encrypts; "": nothing is encrypted.
+	KeyFile string
+}
+
+// KeepFlags declares the flags that say which backups stay, with a prefix before their names.
+func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
+	cmd.Flag(prefix+"keep", "How many backups stay, the newest ones. Without any flag that begins so, all of them do.").Default("0").IntVar(&p.Keep.Last)
+	for _, f := range []struct {
+		period, periods string
+		into            *int
+	}{{"hourly", "hours", &p.Keep.Hourly}, {"daily", "days", &p.Keep.Daily}, {"weekly", "weeks", &p.Keep.Weekly}} {
+		cmd.Flag(prefix+"keep-"+f.period, "For how many "+f.periods+" with backups the newest of each stays.").Default("0").IntVar(f.into)
+	}
+}
+
+// KeyFlag declares the flag of the key, with a prefix before its name.
+func (p *Place) KeyFlag(cmd *kingpin.CmdClause, prefix string) {
+	cmd.Flag(prefix+"key-file", "File with a key, as age-keygen writes it, that encrypts backups in a bucket. Without it they can't be restored: keep a copy elsewhere.").
+		PlaceHolder("FILE").StringVar(&p.KeyFile)
+}
+
+// Validate checks what can be checked without asking anybody.
+func (p *Place) Validate() error {
+	if err := p.Keep.Validate(); err != nil {
+		return err
+	}
+	if !s3.IsURL(p.At) {
+		if p.KeyFile != "" {
+			return errors.New("a key is for backups in a bucket (s3://…); folders aren't encrypted")
+		}
+		return nil
+	}
+	_, _, err := p.bucket(context.Background())
+	return err
+}
+
+// InBucket says whether the place is a bucket.
+func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
+
+// Backup copies a checkpoint there, under a name.
+func (p *Place) Backup(ctx context.Context, checkpoint, name string, begun time.Time) (pebble.BackupStats, error) {
+	if !p.InBucket() {
+		return pebble.Backup(ctx, checkpoint, p.At, name, p.Keep, begun)
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return pebble.BackupStats{}, err
+	}
+	since := time.Now()
+	o.Now = func() time.Time { return begun.Add(time.Since(since)) }
+	stats, err := objects.Backup(ctx, bucket, checkpoint, name, o)
+	if err == nil && !p.Keep.All() {
+		if err := bucket.Abandoned(ctx, begun.Add(-o.Grace)); err != nil {
+			return stats, &objects.RetentionError{Err: err}
+		}
+	}
+	return stats, err
+}
+
+// Restore makes a directory of a backup; name "" is the newest whole one.
+func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupStats, error) {
+	if !p.InBucket() {
+		return pebble.Restore(ctx, p.At, name, dir)
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return pebble.BackupStats{}, err
+	}
+	return objects.Restore(ctx, bucket, name, dir, o)
+}
+
+// List lists the backups of a store, the oldest first.
+func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, error) {
+	if !p.InBucket() {
+		return pebble.Backups(p.At, store)
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return objects.Backups(ctx, bucket, store, o.Key)
+}
+
+func (p *Place) bucket(ctx context.Context) (*s3.Bucket, objects.Options, error) {
+	o := objects.DefaultOptions()
+	o.Keep = p.Keep
+	if p.KeyFile != "" {
+		var err error
+		if o.Key, err = objects.ReadKey(p.KeyFile); err != nil {
+			return nil, o, fmt.Errorf("the key of backups: %w", err)
+		}
+	}
+	bucket, err := s3.Open(ctx, p.At)
+	return bucket, o, err
+}
+
+// String names the place for people, without parameters.
+func (p *Place) String() string {
+	if p.InBucket() {
+		return s3.Name(p.At)
+	}
+	return p.At
+}
+
+// Name names a backup for people.
+func (p *Place) Name(backup string) string {
+	if p.InBucket() {
+		return p.String() + "/" + backup
+	}
+	return filepath.Join(p.At, backup)
+}

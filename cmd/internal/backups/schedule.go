@@ -1,0 +1,251 @@
+package backups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/pebble/objects"
+)
+
+// ScheduleOptions say what is backed up when.
+type ScheduleOptions struct {
+	Place Place
+	// Every is how long after the begin of a backup the next one begins.
+	Every time.Duration
+	// Store returns the identity of the store; Snapshot makes a snapshot in a folder that isn't there yet.
+	Store    func(context.Context) (string, error)
+	Snapshot func(ctx context.Context, dir string) error
+	// Folder is where snapshots are made, on the disk of the data.
+	Folder string
+	// NewName names a backup that is made at a time.
+	NewName    func(time.Time) string
+	Now        func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+const (
+	// firstRetry is how long after a failure the next try begins; the pause doubles with each, up to Every.
+	firstRetry = time.Minute
+	// maxRuns is how many runs are remembered.
+	maxRuns = 50
+)
+
+// errDamaged says that a backup was made of a store that is damaged already.
+var errDamaged = errors.New("the store is damaged already; cassia check names what is missing")
+
+// Run is one try to make a backup.
+type Run struct {
+	Name        string    `json:"name"`
+	Begun       time.Time `json:"begun"`
+	Seconds     float64   `json:"seconds"`
+	Files       int       `json:"files"`
+	Bytes       int64     `json:"bytes"`
+	Copied      int       `json:"copied"`
+	CopiedBytes int64     `json:"copiedBytes"`
+	Removed     int       `json:"removed"`
+	// Error is why there is no backup, or, where Made is true, what else went wrong.
+	Error   string   `json:"error,omitempty"`
+	Made    bool     `json:"made"`
+	Damaged []string `json:"damaged,omitempty"`
+	// Future names a backup whose time hasn't come yet, because the clock is or was wrong. Then no older one is removed.
+	Future string `json:"future,omitempty"`
+}
+
+// Stored is a backup that is there.
+type Stored struct {
+	Name    string    `json:"name"`
+	Taken   time.Time `json:"taken"`
+	Damaged bool      `json:"damaged,omitempty"`
+}
+
+// Status tells how backups stand.
+type Status struct {
+	// Enabled says whether there is a schedule; without one all else is empty.
+	Enabled      bool    `json:"enabled"`
+	To           string  `json:"to,omitempty"`
+	Encrypted    bool    `json:"encrypted,omitempty"`
+	EverySeconds float64 `json:"everySeconds,omitempty"`
+	// Running is when the backup began that is being made, and Next when the next one begins.
+	Running     *time.Time `json:"running,omitempty"`
+	Next        *time.Time `json:"next,omitempty"`
+	LastSuccess *time.Time `json:"lastSuccess,omitempty"`
+	// Runs are those of this process, and Stored the backups that were there after the last one, the newest first.
+	Runs   []Run    `json:"runs"`
+	Stored []Stored `json:"stored"`
+	// StoredError is why Stored couldn't be brought up to date.
+	StoredError string `json:"storedError,omitempty"`
+}
+
+// Schedule makes backups as long as it runs.
+type Schedule struct {
+	o       ScheduleOptions
+	metrics *metrics
+	mu      sync.Mutex
+	status  Status
+}
+
+// NewSchedule returns a schedule that isn't running yet.
+func NewSchedule(o ScheduleOptions) *Schedule {
+	s := &Schedule{o: o, metrics: newMetrics(o.Registerer, o.Every)}
+	s.status = Status{Enabled: true, To: o.Place.String(), Encrypted: o.Place.KeyFile != "", EverySeconds: o.Every.Seconds(), Runs: []Run{}, Stored: []Stored{}}
+	return s
+}
+
+// Status tells how backups stand; of no schedule, that there is none.
+func (s *Schedule) Status() Status {
+	if s == nil {
+		return Status{Runs: []Run{}, Stored: []Stored{}}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.status
+	out.Runs, out.Stored = slices.Clone(out.Runs), slices.Clone(out.Stored)
+	return out
+}
+
+// Run makes backups until ctx ends. A start doesn't make one earlier than it was due.
+func (s *Schedule) Run(ctx context.Context) {
+	wait, failures := s.untilFirst(ctx), 0
+	for {
+		s.mu.Lock()
+		next := s.o.Now().Add(wait)
+		s.status.Next = &next
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		begun := time.Now()
+		err := s.once(ctx)
+		wait = max(0, s.o.Every-time.Since(begun))
+		if failures++; err == nil || errors.Is(err, errDamaged) {
+			failures = 0
+		} else {
+			wait = min(wait, firstRetry<<min(failures-1, 16))
+		}
+	}
+}
+
+// untilFirst is when the first backup is due, after the newest one that is there. One of the future was made by a clock that was wrong.
+func (s *Schedule) untilFirst(ctx context.Context) time.Duration {
+	s.list(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.LastSuccess == nil {
+		return 0
+	}
+	return min(max(0, s.status.LastSuccess.Add(s.o.Every).Sub(s.o.Now())), s.o.Every)
+}
+
+// list learns which backups there are.
+func (s *Schedule) list(ctx context.Context) {
+	store, err := s.o.Store(ctx)
+	var found []pebble.DatedBackup
+	if err == nil {
+		found, err = s.o.Place.List(ctx, store)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.StoredError = ""; err != nil {
+		s.status.StoredError = oneLine(err)
+		return
+	}
+	s.status.Stored = []Stored{}
+	for _, b := range slices.Backward(found) {
+		s.status.Stored = append(s.status.Stored, Stored(b))
+		if !b.Damaged && s.status.LastSuccess == nil {
+			taken := b.Taken
+			s.status.LastSuccess = &taken
+			s.metrics.success.Set(float64(taken.Unix()))
+		}
+	}
+}
+
+// once makes a backup, and tells how that went. A stop of the process isn't told.
+func (s *Schedule) once(ctx context.Context) error {
+	begun, since := s.o.Now(), time.Now()
+	s.mu.Lock()
+	s.status.Running = &begun
+	s.mu.Unlock()
+	name := s.o.NewName(begun)
+	stats, err := s.backup(ctx, name, begun)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r := Run{
+		Name: name, Begun: begun, Seconds: time.Since(since).Seconds(), Files: stats.Files, Bytes: stats.Bytes, Copied: stats.Copied,
+		CopiedBytes: stats.CopiedBytes, Removed: stats.Removed, Made: err == nil, Damaged: stats.Damaged, Future: stats.Future,
+	}
+	var retention *objects.RetentionError
+	if errors.As(err, &retention) {
+		r.Made = true
+	}
+	if r.Made && len(stats.Damaged) > 0 {
+		err = errors.Join(errDamaged, err)
+	}
+	if err != nil {
+		r.Error = oneLine(err)
+	}
+	s.note(r, err)
+	s.list(ctx)
+	return err
+}
+
+// note remembers a run, counts it, and logs it.
+func (s *Schedule) note(r Run, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Running = nil
+	s.status.Runs = slices.Insert(s.status.Runs, 0, r)
+	s.status.Runs = s.status.Runs[:min(len(s.status.Runs), maxRuns)]
+	s.metrics.copied.Add(float64(r.CopiedBytes))
+	if r.Made && len(r.Damaged) == 0 {
+		s.status.LastSuccess = &r.Begun
+		s.metrics.success.Set(float64(r.Begun.Unix()))
+		s.metrics.seconds.Set(r.Seconds)
+		s.metrics.bytes.Set(float64(r.Bytes))
+	}
+	about := []any{"backup", s.o.Place.Name(r.Name), "files", r.Files, "bytes", r.Bytes, "copied_bytes", r.CopiedBytes, "removed", r.Removed,
+		"took", time.Duration(r.Seconds * float64(time.Second)).Round(time.Millisecond)}
+	if r.Future != "" {
+		s.o.Logger.Warn("no older backup is removed, because one is of the future: the clock is wrong, or was", "backup", s.o.Place.Name(r.Future))
+	}
+	if err == nil {
+		s.metrics.runs.WithLabelValues(resultSuccess).Inc()
+		s.o.Logger.Info("made a backup", about...)
+		return
+	}
+	s.metrics.runs.WithLabelValues(resultFailure).Inc()
+	s.o.Logger.Error("a backup failed", append(about, "made", r.Made, "err", r.Error)...)
+}
+
+func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (stats pebble.BackupStats, err error) {
+	if err := os.MkdirAll(s.o.Folder, 0o755); err != nil {
+		return stats, err
+	}
+	claim, err := ClaimSnapshot(s.o.Folder, name)
+	if err != nil {
+		return stats, err
+	}
+	defer func() { err = errors.Join(err, claim.Remove()) }()
+	dir := filepath.Join(s.o.Folder, name)
+	if err := s.o.Snapshot(ctx, dir); err != nil {
+		return stats, fmt.Errorf("snapshot: %w", err)
+	}
+	return s.o.Place.Backup(ctx, dir, name, begun)
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"errors"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/cmd/internal/backups"
+)
+
+// Backup holds the flags of backups on a schedule.
+type Backup struct {
+	// Place is where they go; its At "": there is no schedule.
+	Place backups.Place
+	Every time.Duration
+
+	every string
+}
+
+// backupFlags declares the flags.
+func backupFlags(cmd *kingpin.CmdClause, b *Backup) {
+	cmd.Flag("backup.to", "Folder, or bucket as s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION, that gets backups of the directory. Default: none are made.").StringVar(&b.Place.At)
+	cmd.Flag("backup.every", "How long after a backup the next one is made.").Default("1h").StringVar(&b.every)
+	b.Place.KeepFlags(cmd, "backup.")
+	b.Place.KeyFlag(cmd, "backup.")
+}
+
+func (c *Config) checkBackup() error {
+	b := &c.Backup
+	if err := duration("backup.every", b.every, false, &b.Every); err != nil {
+		return err
+	}
+	if b.Every < time.Minute {
+		return flagError("backup.every", b.every, "must be at least 1m")
+	}
+	err := b.Place.Validate()
+	if b.Place.At == "" {
+		if b.Place.KeyFile != "" || !b.Place.Keep.All() {
+			return errors.New("--backup.key-file and --backup.keep… need --backup.to")
+		}
+		return nil
+	}
+	if c.Kind != EnginePebble {
+		return flagError("backup.to", b.Place.String(), "is for a directory; over Cassandra, docker/cassandra/snapshot saves what its nodes have")
+	}
+	if err != nil {
+		return flagError("backup.to", b.Place.String(), oneLine(err))
+	}
+	return nil
+}

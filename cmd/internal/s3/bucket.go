@@ -1,0 +1,118 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/cassia-db/cassia/storage/pebble/objects"
+)
+
+// Bucket is a prefix of a bucket. It implements objects.Bucket: a request that a server refuses for now, or that breaks off, is made
+// again, up to maxTries times.
+type Bucket struct {
+	core     minio.Core
+	location location
+	at       string // host of the server
+}
+
+// Get implements objects.Bucket. A connection that breaks is replaced where it broke.
+func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	r := &reader{b: b, ctx: ctx, key: b.location.prefix + name}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// List implements objects.Bucket.
+func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object, err error) {
+	err = again(ctx, func() error {
+		out = nil
+		o := minio.ListObjectsOptions{Prefix: b.location.prefix + prefix, Recursive: true}
+		for found := range b.core.ListObjectsIter(ctx, b.location.bucket, o) {
+			if found.Err != nil {
+				return found.Err
+			}
+			name, ok := strings.CutPrefix(found.Key, b.location.prefix)
+			if ok && !strings.HasSuffix(name, "/") { // Some servers list folders.
+				out = append(out, objects.Object{Name: name, Size: found.Size, Modified: found.LastModified})
+			}
+		}
+		return ctx.Err()
+	})
+	return out, b.explain(ctx, err)
+}
+
+// Delete implements objects.Bucket.
+func (b *Bucket) Delete(ctx context.Context, name string) error {
+	err := again(ctx, func() error {
+		return b.core.RemoveObject(ctx, b.location.bucket, b.location.prefix+name, minio.RemoveObjectOptions{})
+	})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return nil
+	}
+	return b.explain(ctx, err)
+}
+
+// Abandoned ends uploads that were begun before a time and not finished, as a process that is killed leaves them: their parts take room
+// that no list of objects shows.
+func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
+	return b.explain(ctx, again(ctx, func() error {
+		for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
+			if u.Err != nil {
+				return u.Err
+			}
+			if !u.Initiated.Before(before) {
+				continue
+			}
+			err := b.core.AbortMultipartUpload(ctx, b.location.bucket, u.Key, u.UploadID)
+			if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchUpload {
+				return err
+			}
+		}
+		return ctx.Err()
+	}))
+}
+
+// refused are what servers say of credentials with another status than 401 and 403; the last is Versity's.
+var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true, "XAdminUserNotFound": true}
+
+// explain says what an error means and what to do.
+func (b *Bucket) explain(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var none errNoCredentials
+	if errors.As(err, &none) {
+		return none
+	}
+	r := minio.ToErrorResponse(err)
+	said := fmt.Sprintf("%s at %s: %s (%s)", b.location, b.at, r.Message, r.Code)
+	switch r.Code {
+	case minio.NoSuchKey:
+		return fmt.Errorf("%w: %s", objects.ErrNotFound, r.Key)
+	case minio.NoSuchBucket:
+		return fmt.Errorf("%s: there is no bucket of this name; make it first, or correct the URL", said)
+	case "RequestTimeTooSkewed":
+		return fmt.Errorf("%s: the clocks of this machine and of the server are more than a few minutes apart", said)
+	case minio.InvalidRegion, minio.AuthorizationHeaderMalformed, "PermanentRedirect":
+		return fmt.Errorf("%s: name the bucket's region, as region= in the URL", said)
+	}
+	if refused[r.Code] || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized {
+		return fmt.Errorf("%s: the credentials are refused; they must be allowed to list, read, write and delete below the prefix", said)
+	}
+	if r.StatusCode != 0 {
+		return fmt.Errorf("%s, after up to %d tries", said, maxTries)
+	}
+	return fmt.Errorf("%s: %s can't be used: %w", b.location, b.at, err)
+}

@@ -1,0 +1,147 @@
+package s3
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+const (
+	// maxTries bounds how often a request is made: with pauses that grow to a second, for some ten seconds.
+	maxTries = 20
+	// silence is for how long a connection may neither take nor give a byte.
+	silence = 2 * time.Minute
+	// credentialsTimeout bounds how long getting credentials may take.
+	credentialsTimeout = 30 * time.Second
+)
+
+// Open returns the bucket of a URL. It makes no request.
+func Open(ctx context.Context, text string) (*Bucket, error) {
+	l, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	var options []func(*awsconfig.LoadOptions) error
+	if l.region != "" {
+		options = append(options, awsconfig.WithRegion(l.region))
+	}
+	conf, err := awsconfig.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of S3: %w", err)
+	}
+	if l.endpoint == "" && conf.BaseEndpoint != nil { // Of a profile.
+		l.endpoint = *conf.BaseEndpoint
+	}
+	if l.region = conf.Region; l.region == "" && l.endpoint != "" {
+		l.region = "us-east-1" // Other servers than Amazon's have one region, which most call so.
+	}
+	at := &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
+	if l.endpoint != "" {
+		if at, err = url.Parse(l.endpoint); err != nil {
+			return nil, fmt.Errorf("the endpoint can't be parsed")
+		}
+	}
+	transport, err := transportOf(l.caFile)
+	if err != nil {
+		return nil, err
+	}
+	lookup := minio.BucketLookupAuto
+	if l.pathStyle {
+		lookup = minio.BucketLookupPath
+	}
+	client, err := minio.New(at.Host, &minio.Options{
+		Creds: credentials.New(awsCredentials{conf.Credentials}), Secure: at.Scheme == "https", Transport: transport,
+		Region: l.region, BucketLookup: lookup, MaxRetries: maxTries,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("S3: %w", err)
+	}
+	client.SetAppInfo("cassia", "1")
+	return &Bucket{core: minio.Core{Client: client}, location: l, at: at.Host}, nil
+}
+
+// awsCredentials are those of Amazon's own library, which refreshes them.
+type awsCredentials struct{ from aws.CredentialsProvider }
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (a awsCredentials) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), credentialsTimeout)
+	defer cancel()
+	c, err := a.from.Retrieve(ctx)
+	if err != nil {
+		return credentials.Value{}, errNoCredentials{err}
+	}
+	return credentials.Value{AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey, SessionToken: c.SessionToken, SignerType: credentials.SignatureV4}, nil
+}
+
+// Retrieve implements credentials.Provider.
+func (a awsCredentials) Retrieve() (credentials.Value, error) { return a.RetrieveWithCredContext(nil) }
+
+// IsExpired implements credentials.Provider: the library that has them knows.
+func (a awsCredentials) IsExpired() bool { return true }
+
+// errNoCredentials says that there are none.
+type errNoCredentials struct{ err error }
+
+func (e errNoCredentials) Error() string {
+	return "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with ~/.aws/credentials (" + e.err.Error() + ")"
+}
+
+func (e errNoCredentials) Unwrap() error { return e.err }
+
+// transportOf trusts the system's authorities, and those in a file.
+func transportOf(caFile string) (*http.Transport, error) {
+	trusted := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		text, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca-file: %w", err)
+		}
+		if trusted.RootCAs, err = x509.SystemCertPool(); err != nil {
+			trusted.RootCAs = x509.NewCertPool()
+		}
+		if !trusted.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("ca-file: %s has no certificate in PEM", caFile)
+		}
+	}
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted, DisableCompression: true,
+		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 30 * time.Second, ResponseHeaderTimeout: silence,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return lively{c}, nil
+		},
+	}, nil
+}
+
+// lively is a connection that ends with an error when nothing moves on it.
+type lively struct{ net.Conn }
+
+func (l lively) Read(p []byte) (int, error) {
+	if err := l.SetReadDeadline(time.Now().Add(silence)); err != nil {
+		return 0, err
+	}
+	return l.Conn.Read(p)
+}
+
+func (l lively) Write(p []byte) (int, error) {
+	if err := l.SetWriteDeadline(time.Now().Add(silence)); err != nil {
+		return 0, err
+	}
+	return l.Conn.Write(p)
+}

@@ -1,0 +1,87 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// reader reads an object, which nobody changes, over as many connections as it takes.
+type reader struct {
+	b    *Bucket
+	ctx  context.Context
+	key  string
+	body io.ReadCloser
+	at   int64 // bytes that were read
+	size int64
+	// breaks is how often in a row reading broke off.
+	breaks int
+}
+
+// open asks for the object from where reading ended.
+func (r *reader) open() error {
+	var o minio.GetObjectOptions
+	if r.at > 0 {
+		if err := o.SetRange(r.at, 0); err != nil {
+			return err
+		}
+	}
+	var body io.ReadCloser
+	var info minio.ObjectInfo
+	err := again(r.ctx, func() (err error) {
+		body, info, _, err = r.b.core.GetObject(r.ctx, r.b.location.bucket, r.key, o)
+		return err
+	})
+	if err != nil {
+		return r.b.explain(r.ctx, err)
+	}
+	if r.at == 0 {
+		r.size = info.Size
+	}
+	r.body = body
+	return nil
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (n int, err error) {
+	for {
+		if r.body == nil {
+			if err := r.open(); err != nil {
+				return 0, err
+			}
+		}
+		n, err = r.body.Read(p)
+		r.at += int64(n)
+		if n > 0 {
+			r.breaks = 0
+		}
+		if err != nil && r.at == r.size {
+			err = io.EOF // Whatever became of the connection afterwards.
+		} else if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err == nil || err == io.EOF {
+			return n, err
+		}
+		if r.breaks++; r.breaks > maxBreaks || r.ctx.Err() != nil || r.at > r.size {
+			return n, r.b.explain(r.ctx, err)
+		}
+		closing := r.body.Close()
+		if r.body = nil; n > 0 {
+			return n, nil
+		}
+		if err := pause(r.ctx, r.breaks); err != nil {
+			return 0, errors.Join(err, closing)
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (r *reader) Close() error {
+	if r.body == nil {
+		return nil
+	}
+	return r.body.Close()
+}

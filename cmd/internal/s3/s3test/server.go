@@ -1,0 +1,69 @@
+// Package s3test starts a real S3 server for tests, and a proxy that breaks what goes to it.
+package s3test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// Bucket is the bucket that a server has.
+const Bucket = "backups"
+
+// The account of a server.
+const (
+	AccessKey = "test-access-key"
+	SecretKey = "test-secret-key"
+)
+
+// Environment has the account, and keeps other accounts of the machine away.
+var Environment = []string{
+	"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey, "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+	"AWS_EC2_METADATA_DISABLED=true",
+}
+
+// Server is a server with an empty bucket.
+type Server struct {
+	*promrig.Process
+	dir string
+}
+
+// Start starts one for the time of the test. The flags go to docker/s3.
+func Start(t testing.TB, flags ...string) *Server {
+	t.Helper()
+	binary, err := promrig.Binary("CASSIA_TEST_S3_SERVER", "s3-server")
+	require.NoError(t, err)
+	address, err := promrig.FreeAddress()
+	require.NoError(t, err)
+	s := &Server{dir: t.TempDir()}
+	require.NoError(t, os.MkdirAll(s.BucketDir(), 0o755))
+	program := promrig.Program{
+		Name: "s3-server", Path: binary, Address: address, ReadyPath: "/ready", Log: filepath.Join(t.TempDir(), "s3.log"),
+		Args: append([]string{"-listen=" + address, "-dir=" + s.dir}, flags...),
+		Env:  []string{"ROOT_ACCESS_KEY=" + AccessKey, "ROOT_SECRET_KEY=" + SecretKey},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	if len(flags) == 0 {
+		s.Process, err = promrig.StartReady(ctx, program)
+	} else { // It speaks TLS, which the rig doesn't.
+		s.Process, err = promrig.Start(program)
+	}
+	require.NoError(t, err)
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// BucketDir is the folder of the bucket's objects.
+func (s *Server) BucketDir() string { return filepath.Join(s.dir, "buckets", Bucket) }
+
+// At returns the URL of a prefix in the bucket, at an address: the server's, or that of a proxy.
+func At(address, prefix string) string {
+	return "s3://" + Bucket + "/" + prefix + "?endpoint=http://" + address
+}

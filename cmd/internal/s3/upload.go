@@ -1,0 +1,147 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// partBytes is how much of an object is sent at once, and held in memory until the server has it. S3 takes 10,000 parts.
+const partBytes = 8 << 20
+
+// Put implements objects.Bucket. The server compares each part with its checksums, and makes an object of them at once.
+func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int64) error {
+	key := b.location.prefix + name
+	part := make([]byte, min(size, partBytes))
+	if _, err := io.ReadFull(from, part); err != nil {
+		return err
+	}
+	if size > partBytes {
+		return b.putParts(ctx, key, part, from, size)
+	}
+	if err := ended(from); err != nil {
+		return err
+	}
+	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // It is given.
+	md5, sha256 := sumsOf(part)
+	return b.explain(ctx, again(ctx, func() error {
+		_, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
+		return err
+	}))
+}
+
+const contentType = "application/octet-stream"
+
+// ended returns an error unless all was read.
+func ended(from io.Reader) error {
+	n, err := io.CopyN(io.Discard, from, 1)
+	if n > 0 {
+		return errors.New("S3: there is more to store than was said")
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// sumsOf are what the server compares a part with; the signature covers the second. Some servers look at one of them only.
+func sumsOf(part []byte) (md5Base64, sha256Hex string) {
+	m, s := md5.Sum(part), sha256.Sum256(part)
+	return base64.StdEncoding.EncodeToString(m[:]), hex.EncodeToString(s[:])
+}
+
+// putParts stores an object whose first part was read. The part's memory is used for the others.
+func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.Reader, size int64) (err error) {
+	var upload string
+	err = again(ctx, func() (err error) {
+		upload, err = b.core.NewMultipartUpload(ctx, b.location.bucket, key, minio.PutObjectOptions{ContentType: contentType})
+		return err
+	})
+	if err != nil {
+		return b.explain(ctx, err)
+	}
+	defer func() {
+		if err != nil { // As well as can be; Abandoned ends what is left.
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_ = b.core.AbortMultipartUpload(ending, b.location.bucket, key, upload)
+		}
+	}()
+	var parts []minio.CompletePart
+	for left := size; ; {
+		var done minio.ObjectPart
+		o := minio.PutObjectPartOptions{DisableContentSha256: true}
+		o.Md5Base64, o.Sha256Hex = sumsOf(part)
+		err := again(ctx, func() (err error) {
+			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1, bytes.NewReader(part), int64(len(part)), o)
+			return err
+		})
+		if err != nil {
+			return b.explain(ctx, err)
+		}
+		parts = append(parts, minio.CompletePart{PartNumber: len(parts) + 1, ETag: done.ETag})
+		if left -= int64(len(part)); left == 0 {
+			break
+		}
+		part = part[:min(left, partBytes)]
+		if _, err := io.ReadFull(from, part); err != nil {
+			return err
+		}
+	}
+	if err := ended(from); err != nil {
+		return err
+	}
+	return b.complete(ctx, key, upload, parts, size)
+}
+
+// complete makes an object of parts. Where an answer was lost, the upload may be gone when it is asked for again, and the object there:
+// its name was never used before.
+func (b *Bucket) complete(ctx context.Context, key, upload string, parts []minio.CompletePart, size int64) error {
+	err := again(ctx, func() error {
+		_, err := b.core.CompleteMultipartUpload(ctx, b.location.bucket, key, upload, parts, minio.PutObjectOptions{})
+		return err
+	})
+	if minio.ToErrorResponse(err).Code == minio.NoSuchUpload {
+		info, statErr := b.core.StatObject(ctx, b.location.bucket, key, minio.StatObjectOptions{})
+		if statErr == nil && info.Size == size {
+			return nil
+		}
+	}
+	return b.explain(ctx, err)
+}
+
+// again makes a request again if its answer broke off; whatever else may succeed at another time the client tries itself.
+func again(ctx context.Context, request func() error) error {
+	for breaks := 0; ; breaks++ {
+		err := request()
+		var cut *xml.SyntaxError
+		if err == nil || breaks == maxBreaks || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) && !errors.As(err, &cut) {
+			return err
+		}
+		if err := pause(ctx, breaks); err != nil {
+			return err
+		}
+	}
+}
+
+// maxBreaks bounds how often in a row an answer may break off.
+const maxBreaks = 6
+
+// pause waits longer each time.
+func pause(ctx context.Context, breaks int) error {
+	select {
+	case <-time.After(100 * time.Millisecond << breaks):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,109 @@
+// Package s3 reaches buckets that speak the protocol of Amazon's S3, for backups:
+//
+//	s3://BUCKET/PREFIX?endpoint=https://minio.example.org:9000&region=eu-central-1&path-style=true&ca-file=/etc/ca.pem
+//
+// Credentials, and what a URL doesn't name, come from where Amazon's tools take them: the environment (AWS_ACCESS_KEY_ID,
+// AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL and so on), the files ~/.aws/credentials and ~/.aws/config, the role of a container or machine.
+package s3
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+)
+
+// Scheme begins the URL of a bucket.
+const Scheme = "s3://"
+
+// IsURL says whether a place is a bucket; what isn't is a folder.
+func IsURL(place string) bool { return strings.HasPrefix(place, Scheme) }
+
+// Name names a bucket for people: its URL without parameters.
+func Name(text string) string {
+	l, err := parse(text)
+	if err != nil {
+		return Scheme + "…"
+	}
+	return l.String()
+}
+
+// String is the URL without parameters.
+func (l location) String() string {
+	return strings.TrimSuffix(Scheme+l.bucket+"/"+l.prefix, "/")
+}
+
+// location is what a URL says.
+type location struct {
+	bucket, prefix   string // prefix ends in "/", unless it is empty
+	endpoint, region string
+	pathStyle        bool
+	caFile           string
+}
+
+// errSecret refuses URLs with credentials: other users of the machine see them in the list of processes.
+var errSecret = errors.New("must not have credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or AWS_PROFILE with ~/.aws/credentials")
+
+// parse reads a URL. Its errors don't repeat it, for it may have a secret.
+func parse(text string) (l location, err error) {
+	wrong := func(format string, args ...any) (location, error) {
+		return location{}, fmt.Errorf("the URL "+format, args...)
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme+"://" != Scheme || u.Host == "" || u.Fragment != "" {
+		return wrong("must be like s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION")
+	}
+	if u.User != nil {
+		return wrong("%w", errSecret)
+	}
+	l = location{bucket: u.Host, prefix: strings.Trim(path.Clean("/"+u.Path), "/"), endpoint: endpointOfEnvironment()}
+	if l.prefix != "" {
+		l.prefix += "/"
+	}
+	if err := s3utils.CheckValidBucketNameStrict(l.bucket); err != nil {
+		return wrong("names the bucket %s: a name must have 3 to 63 characters, lower-case letters, digits, dots and hyphens", l.bucket)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return wrong("has parameters that can't be read")
+	}
+	for name, values := range query {
+		value := values[len(values)-1]
+		switch name {
+		case "endpoint":
+			l.endpoint = value
+		case "region":
+			l.region = value
+		case "ca-file":
+			l.caFile = value
+		case "path-style":
+			if l.pathStyle, err = strconv.ParseBool(value); err != nil {
+				return wrong("has path-style=%s: must be true or false", value)
+			}
+		case "access-key", "secret-key", "access_key", "secret_key":
+			return wrong("%w", errSecret)
+		default:
+			return wrong("has the unknown parameter %q; there are endpoint, region, path-style and ca-file", name)
+		}
+	}
+	if l.endpoint == "" {
+		return l, nil
+	}
+	e, err := url.Parse(l.endpoint)
+	if err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" || strings.Trim(e.Path, "/") != "" || e.User != nil {
+		return wrong("has an endpoint that isn't like https://HOST:PORT")
+	}
+	return l, nil
+}
+
+func endpointOfEnvironment() string {
+	if e := os.Getenv("AWS_ENDPOINT_URL_S3"); e != "" {
+		return e
+	}
+	return os.Getenv("AWS_ENDPOINT_URL")
+}

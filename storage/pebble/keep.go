@@ -1,0 +1,88 @@
+package pebble
+
+import (
+	"fmt"
+	"time"
+)
+
+// Keep says which backups of a store stay. The zero value keeps all of them.
+type Keep struct {
+	// Last is how many of the newest stay.
+	Last int
+	// Hourly, Daily and Weekly are how many hours, days and weeks (from Monday, in UTC) keep their newest backup. Those without
+	// a backup don't count, so that a pause in the schedule removes nothing.
+	Hourly, Daily, Weekly int
+}
+
+// DatedBackup is a backup as far as Keep looks at it.
+type DatedBackup struct {
+	Name  string
+	Taken time.Time
+	// Damaged says that its source was damaged already when it was made.
+	Damaged bool
+}
+
+// All says whether all backups stay.
+func (k Keep) All() bool { return k == Keep{} }
+
+// Validate returns an error for a negative number.
+func (k Keep) Validate() error {
+	if k.Last < 0 || k.Hourly < 0 || k.Daily < 0 || k.Weekly < 0 {
+		return fmt.Errorf("how many backups are kept must not be negative")
+	}
+	return nil
+}
+
+// futureAfter is how far a backup's time may be after the present until the clock is taken for wrong, now or then.
+const futureAfter = 24 * time.Hour
+
+// Surplus returns which backups go. They come in order, the oldest first. Damaged ones count for nothing, and go once
+// they are older than all that stay; the newest whole one always stays. None goes where a backup is of the future, whose name is returned
+// then: nobody knows which ones are the newest.
+func (k Keep) Surplus(backups []DatedBackup, now time.Time) (names []string, future string) {
+	if k.All() || len(backups) == 0 {
+		return nil, ""
+	}
+	if last := backups[len(backups)-1]; last.Taken.Sub(now) > futureAfter {
+		return nil, last.Name
+	}
+	return k.surplus(backups), ""
+}
+
+func (k Keep) surplus(backups []DatedBackup) (names []string) {
+	periods := []struct {
+		keep int
+		of   func(time.Time) string
+		last string
+	}{
+		{keep: k.Hourly, of: func(t time.Time) string { return t.Format("2006-01-02T15") }},
+		{keep: k.Daily, of: func(t time.Time) string { return t.Format(time.DateOnly) }},
+		{keep: k.Weekly, of: func(t time.Time) string {
+			year, week := t.ISOWeek()
+			return fmt.Sprintf("%d-%d", year, week)
+		}},
+	}
+	stays, oldest, newer := make([]bool, len(backups)), len(backups), 0
+	for i := len(backups) - 1; i >= 0; i-- {
+		if backups[i].Damaged {
+			continue
+		}
+		stays[i] = newer == 0 || newer < k.Last
+		newer++
+		for p := range periods {
+			if name := periods[p].of(backups[i].Taken.UTC()); periods[p].keep > 0 && name != periods[p].last {
+				stays[i], periods[p].last = true, name
+				periods[p].keep--
+			}
+		}
+		if stays[i] {
+			oldest = i
+		}
+	}
+	for i, b := range backups {
+		if !stays[i] && (!b.Damaged || i < oldest) && oldest < len(backups) {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,166 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// race is a bucket that several processes use at once. Before each request one of them is drawn to go on, and the clock moves; after
+// some, the answer is lost, or the process is gone.
+type race struct {
+	*memory
+	rand  *rand.Rand
+	grace time.Duration
+	turn  sync.Mutex
+}
+
+// process is one that makes a backup.
+type process struct {
+	*race
+	looked time.Time // when it last read which files are garbage
+	gone   bool
+}
+
+var (
+	errGone = errors.New("the process was killed")
+	errLost = errors.New("the answer was lost")
+)
+
+// step makes a request, in one piece. Between requests others make theirs.
+func (p *process) step(request func() error) error {
+	time.Sleep(time.Duration(p.drawn(50)) * time.Microsecond)
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if p.gone || p.drawn(300) == 0 {
+		p.gone = true
+		return errGone
+	}
+	most := p.grace / 20
+	if p.drawn(6) == 0 {
+		most = p.grace / 2
+	}
+	p.mu.Lock()
+	p.now = p.now.Add(time.Duration(p.rand.Int64N(int64(most))))
+	p.mu.Unlock()
+	err := request()
+	if p.drawn(300) == 0 {
+		return errLost
+	}
+	return err
+}
+
+func (r *race) drawn(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rand.IntN(n)
+}
+
+func (r *race) clock() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+func (p *process) Put(ctx context.Context, name string, from io.Reader, size int64) error {
+	return p.step(func() error {
+		if strings.HasPrefix(name, "backups/") && p.clock().Sub(p.looked) > p.grace*9/10 {
+			return context.DeadlineExceeded // As manifestTimeout would have it.
+		}
+		return p.memory.Put(ctx, name, from, size)
+	})
+}
+
+func (p *process) Get(ctx context.Context, name string) (r io.ReadCloser, err error) {
+	err = p.step(func() error { r, err = p.memory.Get(ctx, name); return err })
+	return r, err
+}
+
+func (p *process) List(ctx context.Context, prefix string) (out []Object, err error) {
+	err = p.step(func() error {
+		if strings.HasPrefix(prefix, "garbage/") {
+			p.looked = p.clock()
+		}
+		out, err = p.memory.List(ctx, prefix)
+		return err
+	})
+	return out, err
+}
+
+func (p *process) Delete(ctx context.Context, name string) error {
+	return p.step(func() error { return p.memory.Delete(ctx, name) })
+}
+
+// TestConcurrentBackups has processes back one store up at the same time, which remove what is old, are killed, and lose answers.
+// Whatever manifest there is at any time has all of its files.
+func TestConcurrentBackups(t *testing.T) {
+	r := &race{memory: newMemory(), rand: rand.New(rand.NewPCG(soak.Seed(t), 1)), grace: time.Hour}
+	o := DefaultOptions()
+	o.Keep, o.Grace, o.Now, o.Workers = pebble.Keep{Last: 2}, r.grace, r.clock, 1
+	made, removed := 0, 0
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for worker := range 5 {
+		running.Go(func() {
+			for i := range soak.Times(t, 25) {
+				files := map[string]string{}
+				for f := range 4 { // Contents come and go.
+					files[fmt.Sprint(f)] = fmt.Sprint("content ", r.drawn(8))
+				}
+				p := &process{race: r}
+				name := fmt.Sprintf("%s-%d%d", r.clock().UTC().Format(nameLayout), worker, i)
+				stats, err := Backup(t.Context(), p, checkpoint(t, "s", files), name, o)
+				mu.Lock()
+				if err == nil {
+					made++
+				}
+				removed += stats.Removed
+				mu.Unlock()
+				assert.NoError(t, p.whole())
+			}
+		})
+	}
+	running.Wait()
+	t.Logf("%d backups were made, %d removed", made, removed)
+	require.NotZero(t, made)
+	require.NotZero(t, removed)
+	require.Less(t, len(r.of("files")), 60, "what isn't used is removed")
+}
+
+// whole holds every manifest against the files that are there.
+func (r *race) whole() error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	all, err := list(context.Background(), r.memory, "backups/")
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		m, err := readManifest(context.Background(), r.memory, l, nil)
+		if err != nil {
+			return err
+		}
+		for _, f := range m.Files {
+			content, ok := r.objects[l.folder("files")+f.Object]
+			sum := sha256.Sum256(content)
+			if !ok || hex.EncodeToString(sum[:]) != f.SHA256 {
+				return fmt.Errorf("%s has no file %s", l.Name, f.Object)
+			}
+		}
+	}
+	return nil
+}

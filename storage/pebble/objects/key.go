@@ -1,0 +1,145 @@
+package objects
+
+import (
+	"bytes"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// ErrKey says that a backup is encrypted, and the key for it wasn't given.
+var ErrKey = errors.New("objects: the backup is encrypted with another key")
+
+// plainSet is the set of backups that aren't encrypted, and encryptedSets begins the names of the others.
+const (
+	plainSet      = "plain"
+	encryptedSets = "age-"
+)
+
+// Key encrypts what is stored in a bucket, in the age format; nil: nothing is encrypted. What it names and authenticates is
+// keyed by a secret that is derived from the identity, which the recipient alone doesn't tell.
+type Key struct {
+	identity  age.Identity
+	recipient age.Recipient
+	secret    []byte
+	overhead  int64 // bytes of an encrypted empty file
+}
+
+// ReadKey reads a key from a file with one identity, as age-keygen writes it.
+func ReadKey(path string) (*Key, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	identities, err := age.ParseIdentities(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s isn't a key file of age ; age-keygen makes one", path)
+	}
+	if len(identities) != 1 {
+		return nil, fmt.Errorf("%s has %d keys; exactly one is needed", path, len(identities))
+	}
+	k := &Key{identity: identities[0]}
+	var secret string
+	switch i := k.identity.(type) {
+	case *age.X25519Identity:
+		k.recipient, secret = i.Recipient(), i.String()
+	case *age.HybridIdentity:
+		k.recipient, secret = i.Recipient(), i.String()
+	default:
+		return nil, fmt.Errorf("%s has a key of a kind that isn't supported; age-keygen makes one that is", path)
+	}
+	if k.secret, err = hkdf.Key(sha256.New, []byte(secret), nil, "cassia backups: names and manifests", sha256.Size); err != nil {
+		return nil, fmt.Errorf("objects: %w", err)
+	}
+	empty, err := k.encrypt(strings.NewReader(""))
+	if err != nil {
+		return nil, err
+	}
+	k.overhead, err = io.Copy(io.Discard, empty)
+	return k, err
+}
+
+// set names the set of backups that the key belongs to.
+func (k *Key) set() string {
+	if k == nil {
+		return plainSet
+	}
+	return encryptedSets + k.mac("set", nil)[:16]
+}
+
+// mac authenticates content for a purpose. The key mustn't be nil.
+func (k *Key) mac(purpose string, content []byte) string {
+	m := hmac.New(sha256.New, k.secret)
+	fmt.Fprintf(m, "%s\n", purpose)
+	m.Write(content)
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// sum authenticates content for a purpose; without a key it is a checksum only.
+func (k *Key) sum(purpose string, content []byte) string {
+	if k == nil {
+		sum := sha256.Sum256(content)
+		return hex.EncodeToString(sum[:])
+	}
+	return k.mac(purpose, content)
+}
+
+// hash names a file after the SHA-256 of its content. With a key, it tells nobody without the key what the content is.
+func (k *Key) hash(sha256 string) string {
+	if k == nil {
+		return sha256
+	}
+	return k.mac("file", []byte(sha256))
+}
+
+func (k *Key) encrypt(from io.Reader) (io.Reader, error) {
+	if k == nil {
+		return from, nil
+	}
+	r, err := age.EncryptReader(from, k.recipient)
+	if err != nil {
+		return nil, fmt.Errorf("objects: encrypting: %w", err)
+	}
+	return r, nil
+}
+
+// errDecrypt says that something wasn't encrypted to the key, or was changed or cut.
+var errDecrypt = errors.New("objects: decrypting")
+
+// decrypt returns what was encrypted. Its errors, and those of the reader, are errDecrypt, unless from's are.
+func (k *Key) decrypt(from io.Reader) (io.Reader, error) {
+	if k == nil {
+		return from, nil
+	}
+	r, err := age.Decrypt(from, k.identity)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errDecrypt, err)
+	}
+	return decrypting{r}, nil
+}
+
+type decrypting struct{ r io.Reader }
+
+func (d decrypting) Read(p []byte) (n int, err error) {
+	if n, err = d.r.Read(p); err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", errDecrypt, err)
+	}
+	return n, err
+}
+
+// size returns how many bytes an object has that holds n: age encrypts chunks of 64 KiB, each with a tag of 16 bytes.
+func (k *Key) size(n int64) int64 {
+	const chunk, tag = 64 << 10, 16
+	if k == nil {
+		return n
+	}
+	return k.overhead + n + max(0, (n-1)/chunk)*tag
+}

@@ -1,0 +1,165 @@
+package objects
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+const (
+	manifestVersion = 1
+	manifestSuffix  = ".manifest"
+	damagedSuffix   = ".damaged"
+	nameLayout      = "20060102T150405Z"
+)
+
+// manifest is what a backup consists of. It is stored as a record.
+type manifest struct {
+	Version int       `json:"version"`
+	Name    string    `json:"name"`
+	Store   string    `json:"store"`
+	Taken   time.Time `json:"taken"`
+	Files   []file    `json:"files"`
+	// Damaged names what was damaged already in the source.
+	Damaged []string `json:"damaged,omitempty"`
+}
+
+// file is one file of a backup. Changed is its time in the engine's directory, nanoseconds since 1970.
+type file struct {
+	Name    string `json:"name"`
+	Size    int64  `json:"size"`
+	Changed int64  `json:"changed"`
+	SHA256  string `json:"sha256"`
+	// Object is the last part of the name of the object that has it.
+	Object string `json:"object"`
+	// Verified says that every block had its checksum when the file was uploaded; only sorted files have blocks.
+	Verified bool `json:"verified,omitempty"`
+}
+
+// set is the backups of one store under one key.
+type set struct{ store, key string }
+
+func (s set) folder(kind string) string { return path.Join(kind, s.store, s.key) + "/" }
+
+// unnamedStore stands for a store that has no identity, because it is empty.
+const unnamedStore = "unnamed"
+
+var (
+	storeName  = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]*$`)
+	backupName = regexp.MustCompile(`^\d{8}T\d{6}Z-[0-9a-z]+$`)
+)
+
+// setOf returns the set of a store and a key. An identity that is no part of a path stands there in hexadecimal.
+func setOf(store string, k *Key) set {
+	switch {
+	case store == "":
+		store = unnamedStore
+	case !storeName.MatchString(store):
+		store = "hex-" + hex.EncodeToString([]byte(store))
+	}
+	return set{store, k.set()}
+}
+
+// listed is a backup as the names of objects tell of it.
+type listed struct {
+	set
+	pebble.DatedBackup
+	object   string
+	modified time.Time
+}
+
+// list returns the backups below a prefix, the oldest first.
+func list(ctx context.Context, b Bucket, prefix string) (out []listed, err error) {
+	objects, err := b.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		parts := strings.Split(o.Name, "/")
+		if len(parts) != 4 {
+			continue
+		}
+		name, ok := strings.CutSuffix(parts[3], manifestSuffix)
+		name, damaged := strings.CutSuffix(name, damagedSuffix)
+		if !ok || !backupName.MatchString(name) {
+			continue
+		}
+		taken, err := time.Parse(nameLayout, name[:len(nameLayout)])
+		if err != nil {
+			continue
+		}
+		out = append(out, listed{set{parts[1], parts[2]}, pebble.DatedBackup{Name: name, Taken: taken, Damaged: damaged}, o.Name, o.Modified})
+	}
+	slices.SortFunc(out, func(x, y listed) int {
+		return cmp.Or(x.Taken.Compare(y.Taken), x.modified.Compare(y.modified), strings.Compare(x.Name, y.Name))
+	})
+	return out, nil
+}
+
+// write stores a manifest.
+func (m *manifest) write(ctx context.Context, b Bucket, s set, k *Key) error {
+	name := s.folder("backups") + m.Name
+	if len(m.Damaged) > 0 {
+		name += damagedSuffix
+	}
+	return putRecord(ctx, b, name+manifestSuffix, m, k)
+}
+
+// readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest that isn't what was stored.
+func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, err error) {
+	if l.key != k.set() {
+		return m, fmt.Errorf("%w: %s, of set %s", ErrKey, l.Name, l.key)
+	}
+	if err := getRecord(ctx, b, l.object, &m, k); err != nil {
+		return m, err
+	}
+	wrong := func(what string) (manifest, error) {
+		return manifest{}, fmt.Errorf("%w: %s: %s", pebble.ErrBackup, l.object, what)
+	}
+	switch {
+	case m.Version != manifestVersion:
+		return wrong(fmt.Sprintf("it has version %d, this release reads %d", m.Version, manifestVersion))
+	case m.Name != l.Name || setOf(m.Store, k) != l.set:
+		return wrong(fmt.Sprintf("it is of backup %s of store %s", m.Name, m.Store))
+	}
+	for _, f := range m.Files {
+		if !isName(f.Name) || !isName(f.Object) || f.Size < 0 {
+			return wrong(fmt.Sprintf("it names %q and %q, which isn't a file of a backup", f.Name, f.Object))
+		}
+	}
+	return m, nil
+}
+
+// isName says whether a name has no path.
+func isName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
+}
+
+// random returns 16 hexadecimal digits that nobody drew before.
+func random() string {
+	var b [8]byte
+	rand.Read(b[:]) // It never fails.
+	return hex.EncodeToString(b[:])
+}
+
+// isGone says that an error is of an object that isn't there.
+func isGone(err error) bool { return errors.Is(err, ErrNotFound) }
+
+// Backups lists the backups of a store under a key, the oldest first.
+func Backups(ctx context.Context, b Bucket, store string, k *Key) (out []pebble.DatedBackup, err error) {
+	all, err := list(ctx, b, setOf(store, k).folder("backups"))
+	for _, l := range all {
+		out = append(out, l.DatedBackup)
+	}
+	return out, err
+}

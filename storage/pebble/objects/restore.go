@@ -1,0 +1,158 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// Restore makes dir, which must be empty or not there, an engine's directory with what a backup holds. name "" is the newest
+// whole one; where the bucket has backups of several stores, it must be named. Every file is compared with the manifest. An end in the
+// middle leaves a directory that isn't opened, and may be restored to again.
+func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (stats pebble.BackupStats, err error) {
+	all, err := list(ctx, bucket, "backups/")
+	if err != nil {
+		return stats, err
+	}
+	l, err := choose(all, name, o.Key)
+	if err != nil {
+		return stats, err
+	}
+	m, err := readManifest(ctx, bucket, l, o.Key)
+	if err != nil {
+		return stats, orOlder(err, all, l)
+	}
+	var files []string
+	for _, f := range m.Files {
+		files = append(files, f.Name)
+	}
+	to, err := pebble.BeginRestore(dir, files)
+	if err != nil {
+		return stats, err
+	}
+	stats = pebble.BackupStats{Name: m.Name, Taken: m.Taken}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, o.Workers))
+	for _, f := range m.Files {
+		stats.Files++
+		stats.Bytes += f.Size
+		g.Go(func() error { return download(gctx, bucket, l.folder("files"), f, to, o.Key) })
+	}
+	if err := g.Wait(); err != nil {
+		err = errors.Join(err, to.Undo())
+		if errors.Is(err, pebble.ErrBackup) {
+			err = orOlder(err, all, l)
+		}
+		return stats, err
+	}
+	stats.Copied, stats.CopiedBytes = stats.Files, stats.Bytes
+	return stats, to.Finish()
+}
+
+// choose finds the backup to restore.
+func choose(all []listed, name string, k *Key) (l listed, err error) {
+	if name != "" {
+		i := slices.IndexFunc(all, func(l listed) bool { return l.Name == name })
+		if i < 0 {
+			return l, fmt.Errorf("%w of the name %s", pebble.ErrNoBackup, name)
+		}
+		return all[i], nil
+	}
+	if len(all) == 0 {
+		return l, pebble.ErrNoBackup
+	}
+	newest := map[string]string{}
+	for _, l := range all {
+		newest[l.store] = l.Name
+	}
+	if len(newest) > 1 {
+		return l, fmt.Errorf("%w: there are backups of %d stores: say which with --backup; the newest of each: %s",
+			pebble.ErrBackup, len(newest), strings.Join(slices.Sorted(maps.Values(newest)), ", "))
+	}
+	l, ok := newestWhole(all)
+	if !ok {
+		return l, fmt.Errorf("%w in which nothing is damaged; --backup=%s is the newest of the others", pebble.ErrNoBackup, all[len(all)-1].Name)
+	}
+	if l.key == k.set() {
+		return l, nil
+	}
+	err = fmt.Errorf("%w: the newest is %s, of set %s", ErrKey, l.Name, l.key)
+	own := slices.DeleteFunc(slices.Clone(all), func(l listed) bool { return l.key != k.set() })
+	if other, ok := newestWhole(own); ok {
+		err = fmt.Errorf("%w; --backup=%s is the newest that this key, or none, reads", err, other.Name)
+	}
+	return listed{}, err
+}
+
+func newestWhole(all []listed) (l listed, ok bool) {
+	for _, l := range slices.Backward(all) {
+		if !l.Damaged {
+			return l, true
+		}
+	}
+	return l, false
+}
+
+// orOlder adds to why a backup can't be restored which one of the same set was made before it.
+func orOlder(err error, all []listed, l listed) error {
+	var before []listed
+	for _, other := range all {
+		if other.object == l.object {
+			break
+		}
+		if other.set == l.set {
+			before = append(before, other)
+		}
+	}
+	if older, ok := newestWhole(before); ok {
+		return fmt.Errorf("%w; --backup=%s is the one before", err, older.Name)
+	}
+	return fmt.Errorf("%w; there is no older backup", err)
+}
+
+// download makes a file of a backup.
+func download(ctx context.Context, b Bucket, folder string, f file, to *pebble.Restored, k *Key) error {
+	in, err := b.Get(ctx, folder+f.Object)
+	if isGone(err) {
+		return fmt.Errorf("%w: %s, which has %s, is missing", pebble.ErrBackup, folder+f.Object, f.Name)
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	sum, read := sha256.New(), &failing{r: cancelable{ctx, in}}
+	plain, err := k.decrypt(read)
+	if err == nil {
+		err = to.Write(f.Name, io.TeeReader(io.LimitReader(plain, f.Size+1), sum))
+	}
+	switch {
+	case read.err != nil: // Not what was read: reading.
+		return read.err
+	case errors.Is(err, errDecrypt) || err == nil && hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
+		return fmt.Errorf("%w: %s isn't the file %s that was backed up", pebble.ErrBackup, folder+f.Object, f.Name)
+	}
+	return err
+}
+
+// failing remembers why reading failed.
+type failing struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failing) Read(p []byte) (n int, err error) {
+	if n, err = f.r.Read(p); err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,123 @@
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// copy has a file of the checkpoint in the bucket. A file that the newest backup has, by its name, size and time, isn't read: files
+// of rows never change under one name, and a checkpoint links to them, so their time stays, too.
+func (b *backup) copy(ctx context.Context, name string) (f file, damaged []string, err error) {
+	path := filepath.Join(b.dir, name)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return f, nil, fmt.Errorf("objects: checkpoint: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, nil, fmt.Errorf("%w: %s is no file", pebble.ErrBackup, path)
+	}
+	if f = b.known[name]; f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && b.isThere(f) && b.wasWhole(f) {
+		return f, nil, nil
+	}
+	f = file{Name: name, Changed: info.ModTime().UnixNano()}
+	if f.SHA256, f.Size, err = sha256Of(ctx, path); err != nil {
+		return f, nil, err
+	}
+	if isSorted(name) {
+		if damaged, err = pebble.VerifyFile(ctx, b.dir, name); err != nil {
+			return f, nil, err
+		}
+		f.Verified = len(damaged) == 0
+		b.mu.Lock()
+		b.stats.Verified++
+		b.mu.Unlock()
+	}
+	f.Object = b.withSum(f)
+	if f.Object == "" {
+		err = b.upload(ctx, path, &f)
+	}
+	return f, damaged, err
+}
+
+// wasWhole says whether nothing needs to be verified of a file that the newest backup has.
+func (b *backup) wasWhole(f file) bool { return f.Verified || !isSorted(f.Name) }
+
+func isSorted(name string) bool { return strings.HasSuffix(name, ".sst") }
+
+// withSum returns the object that has a file's content; "": none has.
+func (b *backup) withSum(f file) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := b.bySum[b.Key.hash(f.SHA256)]
+	if o, ok := b.have[name]; !ok || o.Size != b.Key.size(f.Size) {
+		return ""
+	}
+	return name
+}
+
+// upload stores a file in an object of a new name.
+func (b *backup) upload(ctx context.Context, path string, f *file) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("objects: checkpoint: %w", err)
+	}
+	defer in.Close()
+	sum := sha256.New()
+	from, err := b.Key.encrypt(io.TeeReader(cancelable{ctx, in}, sum))
+	if err != nil {
+		return err
+	}
+	object := b.Key.hash(f.SHA256) + "-" + random()
+	if err := b.bucket.Put(ctx, b.folder("files")+object, from, b.Key.size(f.Size)); err != nil {
+		return fmt.Errorf("uploading %s: %w", f.Name, err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+		return fmt.Errorf("%w: %s had other content when it was read again", pebble.ErrBackup, path)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f.Object = object
+	b.stats.Copied++
+	b.stats.CopiedBytes += f.Size
+	return nil
+}
+
+// hashOf returns the hash in the last part of a file's name.
+func hashOf(name string) (hash string, ok bool) {
+	hash, number, ok := strings.Cut(name, "-")
+	return hash, ok && len(hash) == 2*sha256.Size && number != "" && isName(name)
+}
+
+func sha256Of(ctx context.Context, path string) (sum string, n int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, fmt.Errorf("objects: checkpoint: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if n, err = io.Copy(h, cancelable{ctx, f}); err != nil {
+		return "", 0, fmt.Errorf("objects: checkpoint: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), n, nil
+}
+
+// cancelable ends with the context's error.
+type cancelable struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c cancelable) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
