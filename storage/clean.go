@@ -259,7 +259,9 @@ func (c *cleaner) row(row engine.Row, slot int64, ds deletions) error {
 	if err != nil || len(raw.exempt.hidden(ds)) == 0 {
 		return nil
 	}
-	c.slots[slot] = c.slots[slot]
+	if _, ok := c.slots[slot]; !ok {
+		c.slots[slot] = false
+	}
 	cleaned := rawChunk{exempt: raw.exempt.union(ds.ids()), cleaned: true, data: left}
 	k := row.Clustering
 	c.put(engine.Key{k[0], k[1], engine.Text(strings.Clone(k[2].Text)), engine.Text(strings.Clone(k[3].Text))},

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,10 +29,25 @@ type trim struct {
 	deletes deletions
 }
 
+// errTrimmed says that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
+var errTrimmed = fmt.Errorf("%w: another process took out what is deleted; try again", engine.ErrUnavailable)
+
+// trimTries is how often a window is trimmed where other processes do so meanwhile.
+const trimTries = 5
+
 // trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
-func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds deletions) error {
+func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds deletions) (err error) {
 	s.filling.Lock()
 	defer s.filling.Unlock()
+	for range trimTries {
+		if err = s.trimOnce(ctx, tenant, window, ds); !errors.Is(err, errTrimmed) {
+			break
+		}
+	}
+	return err
+}
+
+func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds deletions) error {
 	t := newTrim(ctx, s, tenant, window, ds)
 	marks, err := s.marksIn(ctx, tenant, window)
 	if err != nil {
@@ -68,20 +84,25 @@ func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]b
 	if _, err := s.rollWindow(ctx, tenant, raw, func() {}); err != nil { // There may be samples of other classes.
 		return err
 	}
-	t := newTrim(ctx, s, tenant, window, ds)
-	marks, err := s.marksIn(ctx, tenant, window)
-	if err != nil {
-		return err
-	}
-	for slot := range slots {
-		t.slot(marks, slot)
-	}
-	for _, d := range ds {
-		if t.isMissing(d) && s.deletes.mayCome(d, s.opts.Now()) {
-			return errDeleting
+	for range trimTries {
+		t := newTrim(ctx, s, tenant, window, ds)
+		marks, err := s.marksIn(ctx, tenant, window)
+		if err != nil {
+			return err
+		}
+		for slot := range slots {
+			t.slot(marks, slot)
+		}
+		for _, d := range ds {
+			if t.isMissing(d) && s.deletes.mayCome(d, s.opts.Now()) {
+				return errDeleting
+			}
+		}
+		if err = t.run(); !errors.Is(err, errTrimmed) {
+			return err
 		}
 	}
-	return t.run()
+	return errTrimmed
 }
 
 func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds deletions) *trim {
@@ -253,14 +274,37 @@ func (t *trim) partition(part engine.Key, at classShard, series map[string]delet
 		if err := c.explain(t.ctx, id, x.labels); err != nil {
 			return err
 		}
-		if err := c.flushAt(t.ctx, engine.MaxBatch/2); err != nil {
+		if c.bytes < engine.MaxBatch/2 {
+			continue
+		}
+		if err := t.flush(c); err != nil {
 			return err
 		}
 	}
-	if err := c.flush(t.ctx); err != nil || t.res == rollup.OneHour {
+	if err := t.flush(c); err != nil || t.res == rollup.OneHour {
 		return err
 	}
 	return t.hours(part[3].Text, at, series)
+}
+
+// flush writes trimmed rows. Another process that brings rollups marks the slots as trimmed before. So rows that were read before the slots have
+// such marks hold nothing that it brought, and what it brings has a higher version than what is written here, however late that comes.
+func (t *trim) flush(c *cleaner) error {
+	if len(c.batch.Mutations) == 0 {
+		return nil
+	}
+	if t.s.opts.Shared {
+		marks, err := t.s.marksIn(t.ctx, t.tenant, t.window)
+		if err != nil {
+			return err
+		}
+		for at := range t.missing {
+			if marks[at] {
+				return errTrimmed
+			}
+		}
+	}
+	return c.flush(t.ctx)
 }
 
 // isFollowed says whether the row of a series and day follows from finer ones. It remembers those that are asked for.

@@ -3,12 +3,16 @@ package storage
 import (
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
 // Whatever is added to spans is in them, they are in order and apart, and there are few of them.
@@ -109,4 +113,31 @@ func (m *clockMachine) samples() int {
 	}
 	all.Normalize()
 	return all.Len()
+}
+
+// TestClockFarAheadLooksNoFurther is about a process of several whose clock is years ahead: it reads what the others stage
+// from no more partitions of the engine than a process whose clock is right.
+func TestClockFarAheadLooksNoFurther(t *testing.T) {
+	var scans atomic.Int64
+	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+		if op.Kind == faultengine.Scan && (op.Table == engine.Stage || op.Table == engine.Pending) {
+			scans.Add(1)
+		}
+		return faultengine.Pass()
+	})
+	r := &clockRig{t: t, shared: true}
+	r.eng = &clockedEngine{eng, r.now}
+	first := r.start(0)
+	require.NoError(t, first.write(r.now().Add(-time.Minute), 1))
+	require.NoError(t, first.write(r.now().Add(-50*time.Hour), 2))
+
+	scans.Store(0)
+	require.Equal(t, 2, r.start(0).visible())
+	right := scans.Swap(0)
+	for _, off := range []time.Duration{40 * day, 73 * 365 * day} {
+		wrong := r.start(off)
+		require.Equal(t, 2, wrong.visible())
+		require.LessOrEqual(t, scans.Swap(0), 2*right, "scans with a clock that is %v ahead", off)
+		wrong.stop()
+	}
 }

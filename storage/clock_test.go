@@ -13,7 +13,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
@@ -445,33 +444,6 @@ func TestWaitingSkipsALeap(t *testing.T) {
 }
 
 // A row that can't be read is told of when the store opens, which goes on without it.
-// TestClockFarAheadLooksNoFurther is about a process of several whose clock is years ahead: it reads what the others stage
-// from no more partitions of the engine than a process whose clock is right.
-func TestClockFarAheadLooksNoFurther(t *testing.T) {
-	var scans atomic.Int64
-	eng := faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
-		if op.Kind == faultengine.Scan && (op.Table == engine.Stage || op.Table == engine.Pending) {
-			scans.Add(1)
-		}
-		return faultengine.Pass()
-	})
-	r := &clockRig{t: t, shared: true}
-	r.eng = &clockedEngine{eng, r.now}
-	first := r.start(0)
-	require.NoError(t, first.write(r.now().Add(-time.Minute), 1))
-	require.NoError(t, first.write(r.now().Add(-50*time.Hour), 2))
-
-	scans.Store(0)
-	require.Equal(t, 2, r.start(0).visible())
-	right := scans.Swap(0)
-	for _, off := range []time.Duration{40 * day, 73 * 365 * day} {
-		wrong := r.start(off)
-		require.Equal(t, 2, wrong.visible())
-		require.LessOrEqual(t, scans.Swap(0), 2*right, "scans with a clock that is %v ahead", off)
-		wrong.stop()
-	}
-}
-
 func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
 	r := alone(t)
 	r.start(0).stop()

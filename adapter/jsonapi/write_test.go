@@ -206,3 +206,22 @@ func FuzzWrite(f *testing.F) {
 		require.Zero(t, r.budget.Used())
 	})
 }
+
+// TestWriteIsStrict sends points whose JSON can be read in several ways: none is stored.
+func TestWriteIsStrict(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	for name, body := range map[string]string{
+		"a key twice":              `[{"metricName": "m", "metricName": "n", "ts": %d, "value": 1}]`,
+		"a tag twice":              `[{"metricName": "m", "tags": {"a": "b", "a": "c"}, "ts": %d, "value": 1}]`,
+		"another case":             `[{"MetricName": "m", "ts": %d, "value": 1}]`,
+		"another case besides":     `[{"metricName": "m", "VALUE": 2, "ts": %d, "value": 1}]`,
+		"a name that isn't UTF-8":  "[{\"metricName\": \"m\xff\", \"ts\": %d, \"value\": 1}]",
+		"a tag that isn't UTF-8":   "[{\"metricName\": \"m\", \"tags\": {\"a\": \"\xff\"}, \"ts\": %d, \"value\": 1}]",
+		"half of a surrogate pair": `[{"metricName": "m\ud800", "ts": %d, "value": 1}]`,
+	} {
+		w := post(r.Write, fmt.Sprintf(body, testSeconds))
+		require.Equal(t, http.StatusBadRequest, w.Code, "%s: %s", name, w.Body)
+		decodeError(t, w)
+	}
+	require.Empty(t, r.stored(t, tenant.Default))
+}

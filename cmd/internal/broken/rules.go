@@ -148,4 +148,20 @@ var rules = []rule{
 		"a seal notes how long rows lived before it writes any that live longer", "storage/horizon_wrote.go",
 		"	if s.expiring {\n		_, err = s.noteKept(", "	if false {\n		_, err = s.noteKept(", histories + "|TestWaysOutExpiring",
 	},
+	{
+		"marks live as long as what cleaning rewrites", "storage/clean.go",
+		"	if err := c.mark(ctx); err != nil {\n		return err\n	}\n", "", histories,
+	},
+	{
+		"what is written within a week of a lowered retention lives as long as before", "storage/horizon_wrote.go",
+		"seen()-h.SinceMS < expireGrace.Milliseconds()", "seen()-h.SinceMS < 0", histories,
+	},
+	{
+		"whoever trims looks at the marks again before it writes", "storage/clean_trim.go",
+		"			if marks[at] {\n				return errTrimmed", "			if marks[at] && false {\n				return errTrimmed", "TestImportWhileAnotherProcessCleans",
+	},
+	{
+		"a doubted clock of several stages nothing", "storage/clock_spans.go",
+		"		if c.doubt == nil {\n			until", "		if true {\n			until", "TestClockFarAhead.*",
+	},
 }
