@@ -35,6 +35,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addDoctor(app),
 		addDownsample(app),
 		addRetention(app),
+		addRelabel(app),
 		addExport(app),
 		addImportBlocks(imports), addImportKairosDB(imports),
 		addImportOpenMetrics(imports), addImportRemoteRead(imports), addImportVictoriaMetrics(imports),

@@ -17,6 +17,7 @@ func (p *process) page(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
 		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: p.store, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
+		Relabeling: relabelings{p},
 	}
 	if p.c.SelfMonitoring {
 		o.SelfTenant = selfmonitoring.Tenant

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+
 	"github.com/cassia-db/cassia/adapter/relabeling"
+	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // openRelabeling makes what applies rules to samples that come in.
@@ -29,4 +32,20 @@ func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, 
 		metric = []byte(family)
 	}
 	p.store.NoteMetadata(tenant, metric, kind, unit, help)
+}
+
+// relabelings are what the page asks of rules.
+type relabelings struct{ *process }
+
+// Status implements ui.Relabeling.
+func (p relabelings) Status(tenant string) relabeling.Status { return p.relabeling.Status(tenant) }
+
+// Try implements ui.Relabeling.
+func (p relabelings) Try(ctx context.Context, t *relabeling.Table, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+	return relabeling.Try(ctx, p.store, t, o)
+}
+
+// Space implements ui.Relabeling.
+func (p relabelings) Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error) {
+	return relabeling.Space(ctx, p.store, tenant)
 }

@@ -22,6 +22,8 @@ import (
 //	churn    how many series its newest windows have, and how many came and went: ?windows=…
 //	windows  what it has sealed, by resolution and window: sizes, retention, what goes when
 //	work     how sealing and rolling up stand; to an admin, with errors, which may name series of any tenant
+//	relabel  which rules apply to what the tenant sends, and what they dropped; POST: what other rules, and retentions, would do to
+//	         what it has stored (see trialRequest)
 //	health   the engine, and what cassia doctor finds; for admins
 //
 // What reads much is done for one request at a time; the others wait.

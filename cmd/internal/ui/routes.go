@@ -21,6 +21,8 @@ type Options struct {
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 	Store Store
+	// Relabeling has the rules for what comes in.
+	Relabeling Relabeling
 	// Work tells how sealing and rolling up stand. What it says may name series of any tenant.
 	Work func(context.Context) downsample.Status
 	// Limits tells what tenants may use and do use.
@@ -60,5 +62,7 @@ func Routes(o Options) []server.Route {
 		row("windows", server.Read, true, a.windows),
 		row("work", server.Read, true, a.work),
 		row("health", server.Admin, false, a.health),
+		row("relabel", server.Read, true, a.relabel),
+		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true, Handler: respond(a.relabelTry)},
 	}...)
 }
