@@ -20,6 +20,7 @@ type Batch struct {
 	s          *Store
 	tenant     *headTenant
 	last       *Series // that Lookup found
+	missed     aliasHash
 	oldest     []int64 // by class: samples at or before it are refused
 	gaps       []classGap
 	gapsEnd    int64 // of the newest of the gaps
@@ -74,13 +75,21 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 			return next, true
 		}
 	}
+	b.missed = hash
 	s := b.tenant.aliases.find(hash)
+	if s == nil {
+		return nil, false // What was last stays: rules may drop this series each time.
+	}
 	b.last = s
-	if before != nil && s != nil {
+	if before != nil {
 		before.next.Store(s)
 	}
-	return s, s != nil
+	return s, true
 }
+
+// Missed returns by what the store would know the alias that Lookup didn't find last: 128 bits of hash with a secret seed. It is
+// good until the store is closed, and another one in each space of aliases.
+func (b *Batch) Missed() [2]uint64 { return b.missed }
 
 // UseAliases makes Lookup and Define use aliases of a space of their own; 0 is that of the labels themselves. Whoever changes
 // labels before Define takes another space for each way of doing so, since the same alias then names another series. It

@@ -15,7 +15,7 @@ var dropped = new(storage.Series)
 // batch puts rules over a batch. It has the contract of adapter.Batch: samples are those of the series that was looked up or
 // defined last.
 type batch struct {
-	adapter.Batch
+	*storage.Batch
 	rules  *Rules
 	cache  *droppedCache
 	counts *counts
@@ -29,7 +29,7 @@ func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
 	if s, ok := b.Batch.Lookup(alias); ok {
 		return s, true
 	}
-	if rule, ok := b.cache.find(b.cache.key(b.rules.space, alias)); ok {
+	if rule, ok := b.cache.find(b.Missed()); ok {
 		b.rule = rule
 		return dropped, true
 	}
@@ -50,7 +50,7 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 		return b.Batch.Define(alias, changed)
 	}
 	if alias != nil {
-		b.cache.add(b.cache.key(b.rules.space, alias), rule)
+		b.cache.add(b.Missed(), rule) // Lookup has just missed it.
 	}
 	b.rule = rule
 	return dropped, nil

@@ -1,11 +1,6 @@
 package relabeling
 
-import (
-	"hash/maphash"
-	"sync"
-
-	"github.com/cespare/xxhash/v2"
-)
+import "sync"
 
 // maxDropped bounds the dropped series that a cache remembers: some 50 MiB of them.
 const maxDropped = 1 << 20
@@ -15,7 +10,6 @@ const shards = 16
 // droppedCache remembers which rule drops a series. Each shard has two maps: where the newer one is full, the older one is
 // forgotten, and what is found in the older one is put into the newer one. So series that are sent stay, others go.
 type droppedCache struct {
-	seed   maphash.Seed
 	most   int // in a map of a shard
 	shards [shards]droppedShard
 }
@@ -26,16 +20,11 @@ type droppedShard struct {
 	_            [16]byte
 }
 
-// droppedKey is what an alias is known by: two hashes, of which nobody outside of this process can foresee the second
-// (storage/decisions/001-aliases-by-hash.md).
+// droppedKey is what the store knows an alias by: see storage.Batch.Missed.
 type droppedKey [2]uint64
 
 func newDroppedCache(most int) *droppedCache {
-	return &droppedCache{seed: maphash.MakeSeed(), most: max(1, most/shards/2)}
-}
-
-func (c *droppedCache) key(space uint64, alias []byte) droppedKey {
-	return droppedKey{xxhash.Sum64(alias), maphash.Bytes(c.seed, alias) ^ space}
+	return &droppedCache{most: max(1, most/shards/2)}
 }
 
 // find returns the number of the rule that drops a series.

@@ -53,9 +53,9 @@ func (t *trying) run(ctx context.Context) error {
 	if err := tenant.Check(t.tenant); err != nil {
 		return fmt.Errorf("--tenant=%s: %w", t.tenant, err)
 	}
-	table, err := config.ReadRelabeling("file", t.file)
+	table, err := config.ReadRelabeling(t.file)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %s", t.file, oneLine(err))
 	}
 	if table.Of(t.tenant) == nil {
 		return fmt.Errorf("%s: there are no rules for the tenant %s", t.file, t.tenant)

@@ -9,18 +9,18 @@ func (c *Config) LoadRelabeling() (*relabeling.Table, error) {
 	if c.RelabelFile == "" {
 		return relabeling.Parse(nil)
 	}
-	return ReadRelabeling("write.relabel-file", c.RelabelFile)
-}
-
-// ReadRelabeling reads a file of rules that a flag names.
-func ReadRelabeling(flag, name string) (*relabeling.Table, error) {
-	text, err := readFile(name, relabeling.MaxFile)
+	table, err := ReadRelabeling(c.RelabelFile)
 	if err != nil {
-		return nil, flagError(flag, name, oneLine(err))
-	}
-	table, err := relabeling.Parse(text)
-	if err != nil {
-		return nil, flagError(flag, name, oneLine(err))
+		return nil, flagError("write.relabel-file", c.RelabelFile, oneLine(err))
 	}
 	return table, nil
+}
+
+// ReadRelabeling reads a file of rules. Its errors don't name the file.
+func ReadRelabeling(name string) (*relabeling.Table, error) {
+	text, err := readFile(name, relabeling.MaxFile)
+	if err != nil {
+		return nil, err
+	}
+	return relabeling.Parse(text)
 }
