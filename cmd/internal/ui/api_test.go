@@ -87,6 +87,7 @@ func (f fakeRelabeling) Space(context.Context, string) (space [3]relabeling.Reso
 func testOptions() Options {
 	return Options{
 		Relabeling: fakeRelabeling{},
+		Evaluator:  func(context.Context) (Evaluator, error) { return Evaluator{Name: "a secret", Here: true}, nil },
 		Version:    "1.2.3", Target: "all", Engine: "pebble", Ready: func() error { return nil }, Store: &fakeStore{},
 		Work: func(context.Context) downsample.Status {
 			return downsample.Status{
@@ -184,6 +185,10 @@ func TestWhoSeesWhat(t *testing.T) {
 	require.NotContains(t, data, "a secret")
 	_, data = ask(h, "ops", Prefix+"work")
 	require.Contains(t, data, "series a secret")
+	_, data = ask(h, "ann", Prefix+"evaluator")
+	require.JSONEq(t, `{"name":"","here":true,"rules":false,"shared":false}`, data)
+	_, data = ask(h, "ops", Prefix+"evaluator")
+	require.Contains(t, data, "a secret")
 	_, data = ask(h, "ops", Prefix+"health")
 	require.Contains(t, data, `"found"`)
 }

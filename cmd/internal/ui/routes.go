@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/cmd/internal/server"
@@ -25,6 +26,8 @@ type Options struct {
 	Relabeling Relabeling
 	// Work tells how sealing and rolling up stand. What it says may name series of any tenant.
 	Work func(context.Context) downsample.Status
+	// Evaluator tells which process evaluates rules.
+	Evaluator func(context.Context) (Evaluator, error)
 	// Limits tells what tenants may use and do use.
 	Limits func(tenants []string) any
 	// Examine looks at the store as cassia doctor does, and Disk at the directory; Disk is optional. Both may take seconds.
@@ -41,6 +44,18 @@ type Store interface {
 	Space(context.Context) (map[string]int64, error)
 	RetentionOf(tenant string) (usual, longest storage.Keep)
 	ActiveSeries(tenant string) int
+}
+
+// Evaluator is the process that evaluates rules. Of several over one store it is one.
+type Evaluator struct {
+	// Name is the process'; "": none does.
+	Name string `json:"name"`
+	// Here says that it is this one, Rules that this one has rule files, Shared that others may evaluate them.
+	Here   bool `json:"here"`
+	Rules  bool `json:"rules"`
+	Shared bool `json:"shared"`
+	// Since is from when on.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Prefix begins the paths of what the page asks beside Prometheus' API.
@@ -62,6 +77,7 @@ func Routes(o Options) []server.Route {
 		row("windows", server.Read, true, a.windows),
 		row("work", server.Read, true, a.work),
 		row("health", server.Admin, false, a.health),
+		row("evaluator", server.Read, false, a.evaluator),
 		row("relabel", server.Read, true, a.relabel),
 		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true, Handler: respond(a.relabelTry)},
 	}...)
