@@ -31,7 +31,23 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Err.Error() }
 func (r *Refused) Unwrap() error { return r.Err }
 
-// Batch is what an Intake needs of a storage.Batch, whose contract it has.
+// ErrDropped says that a rule drops a sample or an exemplar (package relabeling). It is taken, but not stored: the sender
+// isn't told.
+var ErrDropped = errors.New("adapter: dropped by a rule")
+
+// Shape puts a tenant's rules over a batch of its samples: they change the labels of series, and make methods that add to a
+// series return ErrDropped. nil: there are no rules.
+type Shape func(tenant string, b *storage.Batch) Batch
+
+// Over returns the batch with rules over it.
+func (s Shape) Over(tenant string, b *storage.Batch) Batch {
+	if s == nil {
+		return b
+	}
+	return s(tenant, b)
+}
+
+// Batch is what an Intake needs of a storage.Batch, whose contract it has. With rules, its methods may return ErrDropped.
 type Batch interface {
 	Lookup(alias []byte) (*storage.Series, bool)
 	Define(alias []byte, ls labels.Labels) (*storage.Series, error)
@@ -73,7 +89,7 @@ func NewIntake(ctx context.Context, tenant string, newBatch func(tenant string) 
 }
 
 // Float adds a sample of the series with these labels, which are sorted and copied where they must be kept; t and st
-// (0: unknown) are milliseconds. It returns a *Refused, or an error that ends the request.
+// (0: unknown) are milliseconds. It returns a *Refused, ErrDropped, or an error that ends the request.
 func (in *Intake) Float(ls labels.Labels, t, st int64, v float64) error {
 	series, err := in.resolve(ls)
 	if err != nil {

@@ -116,5 +116,5 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 
 // within says whether these tenants may know of the query.
 func (q *ActiveQuery) within(tenants []string) bool {
-	return !slices.ContainsFunc(q.Tenants, func(t string) bool { return !slices.Contains(tenants, t) })
+	return ofThese(q.Tenants, tenants)
 }

@@ -71,6 +71,7 @@ type Engine struct {
 	gate   *gate
 	opts   Options
 	active activeQueries
+	top    topQueries
 	// pressure looks after the memory.
 	pressure pressure
 }

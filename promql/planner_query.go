@@ -56,6 +56,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
 	q.engine.logSlow(ctx, active, q.Query, result)
+	q.engine.countTop(active, q.Query, result)
 	return result
 }
 

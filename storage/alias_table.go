@@ -47,6 +47,12 @@ func (t *aliasTable) add(hash aliasHash, s *Series) {
 	t.used++
 }
 
+// clear forgets all aliases.
+func (t *aliasTable) clear() {
+	t.slots.Store(nil)
+	t.used = 0
+}
+
 // remove forgets the aliases of the series that gone names.
 func (t *aliasTable) remove(gone func(*Series) bool) {
 	if t.used > 0 {

@@ -20,6 +20,7 @@ type Batch struct {
 	s          *Store
 	tenant     *headTenant
 	last       *Series // that Lookup found
+	missed     aliasHash
 	oldest     []int64 // by class: samples at or before it are refused
 	gaps       []classGap
 	gapsEnd    int64 // of the newest of the gaps
@@ -31,7 +32,9 @@ type Batch struct {
 	bounds     labelBounds
 	// free says that no limit holds its samples up: they were acknowledged before.
 	free bool
-	done chan error
+	// space tells its aliases from those of other spaces.
+	space uint64
+	done  chan error
 }
 
 // entry is one sample: a float, or a histogram in its encoded form.
@@ -64,7 +67,7 @@ func (s *Store) NewBatch(tenant string) *Batch {
 // Lookup finds a series by the bytes that the sender names it with, opaque to the store. It allocates
 // nothing. The caller keeps alias.
 func (b *Batch) Lookup(alias []byte) (*Series, bool) {
-	hash := b.s.head.hashAlias(alias)
+	hash := b.s.head.hashAlias(alias, b.space)
 	before := b.last
 	if before != nil {
 		if next := before.next.Load(); next != nil && next.hash == hash {
@@ -72,13 +75,26 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 			return next, true
 		}
 	}
+	b.missed = hash
 	s := b.tenant.aliases.find(hash)
+	if s == nil {
+		return nil, false // What was last stays: rules may drop this series each time.
+	}
 	b.last = s
-	if before != nil && s != nil {
+	if before != nil {
 		before.next.Store(s)
 	}
-	return s, s != nil
+	return s, true
 }
+
+// Missed returns by what the store would know the alias that Lookup didn't find last: 128 bits of hash with a secret seed. It is
+// good until the store is closed, and another one in each space of aliases.
+func (b *Batch) Missed() [2]uint64 { return b.missed }
+
+// UseAliases makes Lookup and Define use aliases of a space of their own; 0 is that of the labels themselves. Whoever changes
+// labels before Define takes another space for each way of doing so, since the same alias then names another series. It
+// is called before the first Lookup.
+func (b *Batch) UseAliases(space uint64) { b.space = space }
 
 // Define finds or creates the series with these labels, and remembers alias for it (nil: none).
 // It returns a *LabelError for labels that can't name a series, ErrTooManySeries when the head is full, and a
@@ -106,7 +122,7 @@ func (b *Batch) Define(alias []byte, ls labels.Labels) (*Series, error) {
 	}
 	b.tenant = s.tenant
 	if alias != nil {
-		b.s.head.remember(alias, s)
+		b.s.head.remember(alias, b.space, s)
 	}
 	return s, nil
 }
@@ -232,7 +248,7 @@ func (b *Batch) finish(err error) { b.done <- err }
 func (b *Batch) Release() {
 	clear(b.entries)
 	clear(b.exemplars)
-	b.exemplars, b.free = b.exemplars[:0], false
+	b.exemplars, b.free, b.space = b.exemplars[:0], false, 0
 	b.entries, b.bytes, b.histograms, b.tenant, b.last = b.entries[:0], 0, 0, nil, nil
 	b.s.batches.Put(b)
 }

@@ -119,6 +119,7 @@ type headTenant struct {
 
 	mu      sync.RWMutex
 	gone    bool // the head doesn't know it any more: another one may have its name
+	crowded int  // how often an alias wasn't remembered since all were forgotten
 	byID    map[SeriesID]*Series
 	metrics map[string]*headMetric
 }
@@ -137,6 +138,7 @@ type Series struct {
 	// says that the series was let go of; the head's life guards it.
 	cur     *strand
 	dead    bool
+	aliases uint8     // how many it has; guarded by the tenant's lock
 	part    int       // of the head
 	strands []*strand // guarded by the part's lock
 	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
@@ -204,35 +206,6 @@ func (h *head) tenantOrNone(name string) *headTenant {
 
 // unknown says that the head doesn't remember the tenant.
 func (t *headTenant) unknown() bool { return t.byID == nil }
-
-// hashAlias returns two independent hashes of what a sender names a series with; the second one nobody
-// outside of this process can foresee.
-func (h *head) hashAlias(key []byte) aliasHash {
-	return aliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key)}
-}
-
-// aliasBytes is about what an alias weighs in the head's account.
-const aliasBytes = 64
-
-// remember makes key an alias of the series.
-func (h *head) remember(key []byte, s *Series) {
-	t, hash := s.tenant, h.hashAlias(key)
-	// The tenant's lock keeps the series from being let go of meanwhile.
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byID[s.id] != s {
-		return
-	}
-	if t.aliases.find(hash) != nil {
-		return
-	}
-	if s.hash == (aliasHash{}) {
-		s.hash = hash // before it can be found, and never again
-	}
-	t.aliases.add(hash, s)
-	s.bytes += aliasBytes
-	h.weigh(t, aliasBytes)
-}
 
 // define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
 // series that is new may be created, under the tenant's lock; nil: any may.
@@ -313,6 +286,8 @@ func (h *head) revive(s *Series) *Series {
 		h.insert(s)
 		return s
 	}
+	s.bytes -= int64(s.aliases) * aliasBytes // They were forgotten with it.
+	s.aliases = 0
 	s.dead, s.cur = false, nil // What is written of its labels stays so, and a seal may be under way.
 	h.insert(s)
 	return s

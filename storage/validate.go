@@ -22,6 +22,11 @@ const (
 	ReasonSeriesTooLong     = "series_too_long"
 )
 
+// CheckLabels returns a *LabelError for labels, sorted, that can't name a series of the tenant.
+func (s *Store) CheckLabels(tenant string, ls labels.Labels) error {
+	return checkLabels(ls, s.opts.labelBounds(tenant))
+}
+
 // checkLabels says why ls, which is sorted, can't name a series.
 func checkLabels(ls labels.Labels, most labelBounds) error {
 	var err *LabelError

@@ -73,6 +73,8 @@ type Options struct {
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's and the
 	// evaluator's to hold.
 	Limiter *tenant.Limiter
+	// Rules may change and drop series before they are stored. Who writes isn't told of points that they drop.
+	Rules adapter.Shape
 	// RetryBusy is the Retry-After of a 503, RetryFull that of a 429. Defaults 1 s and 30 s.
 	RetryBusy, RetryFull time.Duration
 	// Registerer gets the API's metrics; nil: they are kept nowhere.
@@ -120,7 +122,7 @@ func New(store *storage.Store, evaluator Evaluator, opts Options) (*API, error) 
 	a := &API{db: store, evaluator: evaluator, opts: opts, budget: adapter.NewBudget(opts.MaxInFlight)}
 	a.points = promauto.With(opts.Registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_json_points_total",
-		Help: "Points of the JSON API by result: stored (durable), or the reason why they were refused.",
+		Help: "Points of the JSON API by result: stored (durable), dropped (by a rule of --write.relabel-file), or the reason why they were refused.",
 	}, []string{"result"})
 	return a, nil
 }

@@ -121,6 +121,8 @@ type writing struct {
 	allowed map[string]error // by the tenant that a point names
 	names   map[string]string
 	taken   int
+	// ruled are those that rules dropped.
+	ruled   int
 	errors  []pointError
 	refused int
 	reasons map[string]int
@@ -143,6 +145,7 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 		return
 	}
 	a.points.WithLabelValues("stored").Add(float64(x.taken))
+	a.points.WithLabelValues("dropped").Add(float64(x.ruled))
 	for reason, n := range x.reasons {
 		a.points.WithLabelValues(reason).Add(float64(n))
 	}
@@ -197,6 +200,8 @@ func (x *writing) add(index int, raw jsontext.Value) error {
 	switch {
 	case err == nil:
 		x.taken++
+	case err == adapter.ErrDropped:
+		x.ruled++
 	case errors.As(err, &refused):
 		if x.full == nil && adapter.Status(refused) == http.StatusTooManyRequests {
 			x.full = refused
@@ -223,7 +228,7 @@ func (x *writing) intake(asked string) (*adapter.Intake, error) {
 	}
 	name := x.names[asked]
 	if x.intakes[name] == nil {
-		x.intakes[name] = adapter.NewIntake(x.r.Context(), name, func(tenant string) adapter.Batch { return x.a.db.NewBatch(tenant) })
+		x.intakes[name] = adapter.NewIntake(x.r.Context(), name, func(tenant string) adapter.Batch { return x.a.opts.Rules.Over(tenant, x.a.db.NewBatch(tenant)) })
 	}
 	return x.intakes[name], nil
 }

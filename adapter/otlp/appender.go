@@ -76,7 +76,7 @@ func (a *appender) Append(_ promstorage.SeriesRef, ls labels.Labels, st, t int64
 	err := a.add(ls, st, t, v, h, fh)
 	var refused *adapter.Refused
 	switch {
-	case err == nil:
+	case err == nil, err == adapter.ErrDropped:
 		if err := a.exemplars(ls, t, opts.Exemplars); err != nil {
 			return 0, a.end(err)
 		}
@@ -106,6 +106,7 @@ func (a *appender) exemplars(ls labels.Labels, t int64, of []exemplar.Exemplar) 
 		switch {
 		case errors.As(err, &refused):
 			a.refusals.add("exemplar_"+refused.Reason, 0, func() string { return fmt.Sprintf("%s: %v", ls, refused) })
+		case err == adapter.ErrDropped:
 		case err != nil:
 			return err
 		default:

@@ -22,7 +22,7 @@ import (
 // Handler returns what answers POST requests with OTLP metrics. The tenant is the one that the request's context
 // carries. It returns an error that wraps ErrOptions for options that can't be used.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
-	return newHandler(func(tenant string) adapter.Batch { return store.NewBatch(tenant) }, opts)
+	return newHandler(func(tenant string) adapter.Batch { return opts.Rules.Over(tenant, store.NewBatch(tenant)) }, opts)
 }
 
 type handler struct {

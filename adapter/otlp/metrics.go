@@ -29,7 +29,7 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 		}, []string{"encoding", "code"}),
 		points: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_otlp_data_points_total",
-			Help: "Data points by result: stored (durable), or the reason why they were refused.",
+			Help: "Data points by result: stored (durable, but for series that rules of --write.relabel-file drop), or the reason why they were refused.",
 		}, []string{"result"}),
 		samples: f.NewCounter(prometheus.CounterOpts{
 			Name: "cassia_otlp_samples_total",

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/otlptranslator"
 	"github.com/prometheus/prometheus/config"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -94,6 +95,8 @@ type Options struct {
 	Metadata func(tenant, family, kind, unit, help string)
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
 	Limiter *tenant.Limiter
+	// Rules may change and drop series before they are stored. Nobody is told of samples that they drop.
+	Rules adapter.Shape
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
 	// Logger gets what an operator should know.

@@ -51,8 +51,10 @@ type decoder struct {
 	alias   []byte
 
 	// written says what is durable; dropped are the exemplars that weren't taken and that 1.0 says nothing of.
-	written  counts
-	dropped  int
+	written counts
+	dropped int
+	// ruled are those that rules dropped.
+	ruled    counts
 	refusals rejections
 
 	builder labels.ScratchBuilder
@@ -94,7 +96,7 @@ func (d *decoder) float(t, st int64, v float64) error {
 		return nil
 	}
 	if err := d.batch.Float(d.series, t, st, v); err != nil {
-		return d.refuseSample(err, t)
+		return d.refuseSample(err, t, &d.ruled.floats)
 	}
 	d.pending.floats++
 	return d.weigh(adapter.SampleBytes)
@@ -107,7 +109,7 @@ func (d *decoder) histogram(t, st int64, h *histogram.Histogram, fh *histogram.F
 		return nil
 	}
 	if err := d.batch.Histogram(d.series, t, st, h, fh); err != nil {
-		return d.refuseSample(err, t)
+		return d.refuseSample(err, t, &d.ruled.histograms)
 	}
 	d.pending.histograms++
 	return d.weigh(adapter.SampleBytes + size)
@@ -168,10 +170,12 @@ func (d *decoder) refuse(reason string, err error) {
 	}
 }
 
-// refuseSample counts a sample that the store won't take; other errors end the request.
-func (d *decoder) refuseSample(err error, t int64) error {
+// refuseSample counts a sample that the store won't take, or, in ruled, that a rule drops; other errors end the request.
+func (d *decoder) refuseSample(err error, t int64, ruled *int) error {
 	var invalid *storage.InvalidHistogramError
 	switch {
+	case err == adapter.ErrDropped:
+		*ruled++
 	case errors.Is(err, storage.ErrTooOld):
 		d.count(adapter.ReasonTooOld, func() string { return d.sampleText(t, err) })
 	case errors.Is(err, storage.ErrTooFarAhead):

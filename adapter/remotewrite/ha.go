@@ -23,18 +23,19 @@ type HA struct {
 	On func(tenant string) bool
 }
 
-// batches returns what makes batches over a store.
-func (ha *HA) batches(store *storage.Store) func(tenant string) adapter.Batch {
+// batches returns what makes batches over a store, with rules over them.
+func (ha *HA) batches(store *storage.Store, rules adapter.Shape) func(tenant string) adapter.Batch {
+	plain := func(tenant string) adapter.Batch { return rules.Over(tenant, store.NewBatch(tenant)) }
 	if ha == nil {
-		return func(tenant string) adapter.Batch { return store.NewBatch(tenant) }
+		return plain
 	}
 	clusterName := append(appendUvarint([]byte{tagName}, uint64(len(ha.ClusterLabel))), ha.ClusterLabel...)
 	replicaName := append(appendUvarint([]byte{tagName}, uint64(len(ha.ReplicaLabel))), ha.ReplicaLabel...)
 	return func(tenant string) adapter.Batch {
 		if !ha.On(tenant) {
-			return store.NewBatch(tenant)
+			return plain(tenant)
 		}
-		return &haBatch{ha: ha, store: store, tenant: tenant, clusterName: clusterName, replicaName: replicaName}
+		return &haBatch{ha: ha, store: store, rules: rules, tenant: tenant, clusterName: clusterName, replicaName: replicaName}
 	}
 }
 
@@ -44,9 +45,12 @@ func (ha *HA) batches(store *storage.Store) func(tenant string) adapter.Batch {
 //	alias ─► has the label fields of the replica before? ─► that one's batch ─► Lookup
 //	                 │ no
 //	                 └─► parse ─► Replicas.Check ─► a batch
+//
+// Rules lie over the batch of each replica, so that they meet series without the label of the replica.
 type haBatch struct {
 	ha     *HA
 	store  *storage.Store
+	rules  adapter.Shape
 	tenant string
 	// clusterName and replicaName are the labels' names as they stand in an alias.
 	clusterName, replicaName []byte
@@ -64,7 +68,9 @@ type haPart struct {
 	haName
 	// clusterField and replicaField are its labels as they stand in an alias.
 	clusterField, replicaField []byte
-	batch                      *storage.Batch
+	// batch takes samples, and is stored with the rules over it.
+	batch  adapter.Batch
+	stored *storage.Batch
 	// err says why its samples can't be taken.
 	err error
 }
@@ -95,7 +101,8 @@ func (b *haBatch) of(alias []byte) *haPart {
 		p.clusterField = appendLabel(nil, b.ha.ClusterLabel, name.cluster)
 		p.replicaField = appendLabel(nil, b.ha.ReplicaLabel, name.replica)
 	}
-	p.batch = b.store.NewBatch(b.tenant)
+	p.stored = b.store.NewBatch(b.tenant)
+	p.batch = b.rules.Over(b.tenant, p.stored)
 	b.parts[name] = p
 	return p
 }
@@ -182,7 +189,7 @@ func (b *haBatch) Commit(ctx context.Context) error {
 		case p.replica == "":
 			first = p.batch.Commit(ctx)
 		default:
-			first = p.batch.CommitOf(ctx, b.ha.Replicas, p.cluster, p.replica)
+			first = p.stored.CommitOf(ctx, b.ha.Replicas, p.cluster, p.replica)
 		}
 	}
 	return first

@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -62,6 +64,59 @@ func TestReplicasAreToldApart(t *testing.T) {
 		line(`{__name__="m", cluster="d"}`, 4), line(`{__name__="m", cluster="c"}`, 6),
 		line(`{__name__="m", __replica__="b"}`, 7), line(`{__name__="m", cluster="c"}`, 8),
 	}, s.stored(t, tenant.Default))
+}
+
+// renaming is a batch that puts the cluster into the name of a series, and drops what is called so.
+type renaming struct {
+	*storage.Batch
+	dropped bool
+}
+
+func (b *renaming) Lookup(alias []byte) (*storage.Series, bool) {
+	b.dropped = false
+	return b.Batch.Lookup(alias)
+}
+
+func (b *renaming) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
+	if ls.Get(labels.MetricName) == "dropped" {
+		b.dropped = true
+		return new(storage.Series), nil
+	}
+	builder := labels.NewBuilder(ls)
+	ls = builder.Set(labels.MetricName, ls.Get(labels.MetricName)+"_"+ls.Get("cluster")+ls.Get("__replica__")).Labels()
+	return b.Batch.Define(alias, ls)
+}
+
+func (b *renaming) Float(ref *storage.Series, t, st int64, v float64) error {
+	if b.dropped {
+		return adapter.ErrDropped
+	}
+	return b.Batch.Float(ref, t, st, v)
+}
+
+// TestRulesOverReplicas holds that rules meet the series of the elected replica without the label of the replica, and that dropped samples
+// count as written.
+func TestRulesOverReplicas(t *testing.T) {
+	s := newHAServer(t, nil)
+	replicas, err := storage.NewReplicas(t.Context(), s.store, storage.DefaultReplicaOptions())
+	require.NoError(t, err)
+	t.Cleanup(replicas.Close)
+	opts := DefaultOptions()
+	opts.HA = &HA{Replicas: replicas, ClusterLabel: "cluster", ReplicaLabel: "__replica__", On: func(string) bool { return true }}
+	opts.Rules = func(_ string, b *storage.Batch) adapter.Batch {
+		b.UseAliases(1)
+		return &renaming{Batch: b}
+	}
+	s.Handler, err = Handler(s.store, opts)
+	require.NoError(t, err)
+	for range 2 {
+		w := post(s, contentV2, marshalV2(t, v2From(&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{
+			haSeries("m", "c", "a", 1), haSeries("dropped", "c", "a", 2), haSeries("n", "c", "b", 3),
+		}})))
+		require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+		require.Equal(t, "3", w.Header().Get(headerSamplesWritten))
+	}
+	require.Equal(t, []string{fmt.Sprintf(`{__name__="m_c", cluster="c"} %d 0 %016x`, testMS+1, bitsOf(1))}, s.stored(t, tenant.Default))
 }
 
 func TestTooManyClustersOfReplicas(t *testing.T) {

@@ -25,7 +25,7 @@ const (
 // Handler returns what answers POST requests of remote write 1.0 and 2.0. The tenant is the one that the
 // request's context carries. It returns an error that wraps ErrOptions for options that can't be used.
 func Handler(store *storage.Store, opts Options) (http.Handler, error) {
-	return newHandler(opts.HA.batches(store), opts)
+	return newHandler(opts.HA.batches(store, opts.Rules), opts)
 }
 
 type handler struct {
@@ -125,9 +125,9 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 	d := &q.decoder
 	if v == version2 {
 		header := w.Header()
-		header.Set(headerSamplesWritten, strconv.Itoa(d.written.floats))
-		header.Set(headerHistogramsWritten, strconv.Itoa(d.written.histograms))
-		header.Set(headerExemplarsWritten, strconv.Itoa(d.written.exemplars))
+		header.Set(headerSamplesWritten, strconv.Itoa(d.written.floats+d.ruled.floats))
+		header.Set(headerHistogramsWritten, strconv.Itoa(d.written.histograms+d.ruled.histograms))
+		header.Set(headerExemplarsWritten, strconv.Itoa(d.written.exemplars+d.ruled.exemplars))
 	}
 	code, text := http.StatusNoContent, ""
 	switch {
@@ -137,7 +137,7 @@ func (h *handler) respond(w http.ResponseWriter, v version, q *request, err erro
 			h.opts.Logger.Error("remote write failed", "tenant", d.tenant, "version", v, "err", err)
 		}
 	case len(d.refusals) > 0:
-		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms)
+		code, text = http.StatusBadRequest, d.refusals.text(d.written.floats+d.written.histograms+d.ruled.floats+d.ruled.histograms)
 		if d.refusals.has(adapter.ReasonTooManySeries) {
 			// A sender that retries this one may have its new series stored yet.
 			code = http.StatusTooManyRequests

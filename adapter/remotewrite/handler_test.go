@@ -415,8 +415,9 @@ func TestMetrics(t *testing.T) {
 	}})))
 	post(h, "text/plain", nil)
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP cassia_write_samples_total Samples and histograms by result: stored (durable), rejected (answered with a reason).
+# HELP cassia_write_samples_total Samples and histograms by result: stored (durable), rejected (answered with a reason), dropped (by a rule of --write.relabel-file).
 # TYPE cassia_write_samples_total counter
+cassia_write_samples_total{result="dropped"} 0
 cassia_write_samples_total{result="rejected"} 2
 cassia_write_samples_total{result="stored"} 10
 # HELP cassia_write_rejected_samples_total Samples and histograms that were rejected, by reason.

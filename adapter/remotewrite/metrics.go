@@ -12,6 +12,7 @@ import (
 // metrics are what an operator sees of the handler.
 type metrics struct {
 	stored, rejected   prometheus.Counter
+	ruled              prometheus.Counter
 	exemplars, dropped prometheus.Counter
 	reasons            *prometheus.CounterVec
 	requests           *prometheus.CounterVec
@@ -33,7 +34,7 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 	f := promauto.With(reg)
 	samples := f.NewCounterVec(prometheus.CounterOpts{
 		Name: "cassia_write_samples_total",
-		Help: "Samples and histograms by result: stored (durable), rejected (answered with a reason).",
+		Help: "Samples and histograms by result: stored (durable), rejected (answered with a reason), dropped (by a rule of --write.relabel-file).",
 	}, []string{"result"})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cassia_write_in_flight_bytes",
@@ -42,6 +43,7 @@ func newMetrics(reg prometheus.Registerer, inFlight func() int64) *metrics {
 	return &metrics{
 		stored:   samples.WithLabelValues("stored"),
 		rejected: samples.WithLabelValues("rejected"),
+		ruled:    samples.WithLabelValues("dropped"),
 		reasons: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "cassia_write_rejected_samples_total",
 			Help: "Samples and histograms that were rejected, by reason.",
@@ -96,6 +98,7 @@ func (m *metrics) request(v version, code int) {
 // samples counts what became of a request's samples.
 func (m *metrics) samples(d *decoder) {
 	m.stored.Add(float64(d.written.floats + d.written.histograms))
+	m.ruled.Add(float64(d.ruled.floats + d.ruled.histograms))
 	m.exemplars.Add(float64(d.written.exemplars))
 	m.dropped.Add(float64(d.dropped + d.refusals.exemplars()))
 	for _, r := range d.refusals {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -38,6 +39,9 @@ type Options struct {
 	Metadata func(ctx context.Context, tenant string, m Metadata)
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
 	Limiter *tenant.Limiter
+	// Rules may change and drop series before they are stored, after HA has left out the label of the replica. Dropped samples count as
+	// written in the answer, since a sender has nothing to do about them.
+	Rules adapter.Shape
 	// HA makes one of several replicas; nil: their series stay apart.
 	HA *HA
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.

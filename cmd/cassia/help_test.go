@@ -35,7 +35,7 @@ func TestCommandsThatDescribeTheProgram(t *testing.T) {
 	require.True(t, strings.HasPrefix(usage, "usage: cassia <command>"), usage)
 	require.Less(t, strings.Index(usage, "\n  serve "), strings.Index(usage, "\n  inspect "))
 	require.Equal(t, cassia(t, "serve", "--help"), cassia(t, "help", "serve"))
-	for _, title := range []string{"Web", "Storage", "Retention", "Queries", "Tenants", "Pairs of Prometheus (HA)", "Rules and alerts", "OpenTelemetry", "Cassandra"} {
+	for _, title := range []string{"Web", "Storage", "Retention", "Queries", "Tenants", "Pairs of Prometheus (HA)", "Rules and alerts", "Writes", "Cassandra"} {
 		require.Contains(t, cassia(t, "serve", "--help"), "\n"+title+":\n")
 	}
 }

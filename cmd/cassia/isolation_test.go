@@ -75,6 +75,7 @@ func marker(name string) string { return "only_of_" + name }
 // moreCalls are what Prometheus doesn't have.
 var moreCalls = []string{
 	"GET /api/v1/status/tsdb", "GET /api/v1/status/tsdb?limit=1000", "GET /api/v1/status/limits", "GET /api/v1/status/ha", "GET /api/v1/status/active_queries",
+	"GET /api/v1/status/top_queries", "GET /api/v1/cassia/relabel",
 	"GET /api/v1/query_exemplars?query={__name__=~\".%2B\"}&start={from}&end={next}", "GET /api/v1/metadata", "GET /api/v1/metadata?limit=3",
 	"GET /federate?match[]={__name__=~\".%2B\"}", "GET /api/v1/labels", "GET /api/v1/label/__name__/values", "GET /api/v1/label/owner/values",
 	"GET /api/v1/series?match[]={__name__=~\".%2B\"}", "GET /api/v1/query?query={__name__=~\".%2B\"}&time={to}",

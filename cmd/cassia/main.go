@@ -39,6 +39,7 @@ func subcommands(app *kingpin.Application) []subcommand {
 		addHealthcheck(app),
 		addDownsample(app),
 		addRetention(app),
+		addRelabel(app),
 		addExport(app),
 		addImportBlocks(imports), addImportKairosDB(imports),
 		addImportOpenMetrics(imports), addImportRemoteRead(imports), addImportVictoriaMetrics(imports),

@@ -17,6 +17,7 @@ func (p *process) page(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
 		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: p.store, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
+		Relabeling: relabelings{p}, Evaluator: p.evaluator,
 	}
 	if p.c.SelfMonitoring {
 		o.SelfTenant = selfmonitoring.Tenant
@@ -42,4 +43,21 @@ func (p *process) examine(ctx context.Context) []doctor.Finding {
 	}
 	x.store(ctx, p.engine, nil)
 	return x.found
+}
+
+// evaluator tells which process evaluates rules.
+func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
+	e := ui.Evaluator{Rules: p.ruler != nil, Shared: p.shared()}
+	if !e.Shared {
+		if e.Here = e.Rules; e.Here {
+			e.Name, e.Since = p.c.ExternalURL.Host, p.started.UTC()
+		}
+		return e, nil
+	}
+	lease, err := p.store.RulesLease(ctx)
+	if err != nil || lease.Owner == "" {
+		return e, err
+	}
+	e.Name, e.Here, e.Since = lease.Name, lease.Owner == p.store.Writer(), time.UnixMilli(lease.SinceMS).UTC()
+	return e, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/util/features"
 
+	"github.com/cassia-db/cassia/adapter/relabeling"
 	"github.com/cassia-db/cassia/adapter/remotewrite"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/server"
@@ -79,8 +80,10 @@ type process struct {
 
 	engine  openedEngine
 	limiter *tenant.Limiter
-	store   *storage.Store
-	loop    *downsample.Loop
+	// relabeling has the rules for what comes in.
+	relabeling *relabeling.Live
+	store      *storage.Store
+	loop       *downsample.Loop
 	// ruler and alertmanagers are nil where there are no rules, or no Alertmanagers.
 	ruler         *ruler.Ruler
 	alertmanagers *ruler.Alertmanagers
@@ -105,9 +108,13 @@ func (p *process) run(ctx context.Context, listening func([]string)) (err error)
 	if err := p.openLimits(); err != nil {
 		return err
 	}
+	if err := p.openRelabeling(); err != nil {
+		return err
+	}
 	if err := p.openStore(ctx); err != nil {
 		return err
 	}
+	p.relabeling.ForgetWith(p.store.ForgetAliases)
 	defer func() { err = errors.Join(err, p.closeStore()) }()
 
 	loopDone, err := p.startLoop(ctx)
@@ -219,9 +226,9 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error {
 	writes := remotewrite.DefaultOptions()
 	writes.Logger, writes.Registerer = p.log.With("component", "remotewrite"), p.registry
-	writes.Limiter = p.limiter
+	writes.Limiter, writes.Rules = p.limiter, p.relabeling.Batch
 	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
-		p.store.NoteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
+		p.noteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
 	}
 	ha, stopReplicas, err := p.startReplicas(ctx)
 	if err != nil {
@@ -265,6 +272,7 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	}
 	p.lock(&options, files)
 	files.Add("--limits.file", p.loadLimits)
+	files.Add("--write.relabel-file", p.loadRelabeling)
 	if p.ruler != nil {
 		files.Add("--rule.files", p.ruler.Reload)
 	}

@@ -56,8 +56,9 @@ func (p *process) newOTLP() (http.Handler, error) {
 	o := otlp.DefaultOptions()
 	o.Translation, o.LookbackDelta = p.c.OTLP, p.c.LookbackDelta
 	o.Logger, o.Registerer, o.Limiter = p.log.With("component", "otlp"), p.registry, p.limiter
+	o.Rules = p.relabeling.Batch
 	o.Metadata = func(tenant, family, kind, unit, help string) {
-		p.store.NoteMetadata(tenant, []byte(family), kind, []byte(unit), []byte(help))
+		p.noteMetadata(tenant, []byte(family), kind, []byte(unit), []byte(help))
 	}
 	h, err := otlp.Handler(p.store, o)
 	if err != nil {
@@ -69,6 +70,7 @@ func (p *process) newOTLP() (http.Handler, error) {
 func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
 	o := jsonapi.DefaultOptions()
 	o.Logger, o.Registerer, o.Limiter = p.log.With("component", "jsonapi"), p.registry, p.limiter
+	o.Rules = p.relabeling.Batch
 	o.Tenant = func(ctx context.Context, asked string) (string, error) {
 		name, err := server.TenantFor(ctx, asked)
 		if errors.Is(err, server.ErrForbidden) {

@@ -22,6 +22,10 @@ func (q oneQuery) ActiveQueries(tenants []string) []promql.ActiveQuery {
 	return []promql.ActiveQuery{{ID: "id", Tenants: []string{"a"}, Query: "up"}}
 }
 
+func (q oneQuery) TopQueries(tenants []string, by string, limit int) promql.TopQueries {
+	return promql.TopQueries{Queries: []promql.TopQuery{{Query: by, Tenants: tenants, Count: int64(limit)}}}
+}
+
 func (q oneQuery) CancelQuery(id string, tenants []string) bool {
 	if id != "id" || tenants[0] != "a" {
 		return false
@@ -51,4 +55,22 @@ func TestActiveQueries(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, ask(http.MethodDelete, "/id", "a").Code)
 	require.Equal(t, http.StatusNoContent, ask(http.MethodPost, "/id/cancel", "a").Code)
 	require.Equal(t, 2, canceled)
+}
+
+func TestTopQueries(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Queries = oneQuery{} })
+	ask := func(params string) *httptest.ResponseRecorder {
+		req := httptest.NewRequest(http.MethodGet, Prefix+"/status/top_queries"+params, nil)
+		return r.do(req.WithContext(tenant.Into(t.Context(), "a")))
+	}
+	for params, want := range map[string]promql.TopQuery{
+		"": {Query: "time", Tenants: []string{"a"}, Count: usualTop}, "?by=samples&limit=3": {Query: "samples", Tenants: []string{"a"}, Count: 3},
+	} {
+		var got promql.TopQueries
+		require.NoError(t, json.Unmarshal([]byte(data(t, ask(params))), &got))
+		require.Equal(t, []promql.TopQuery{want}, got.Queries)
+	}
+	for _, params := range []string{"?by=name", "?limit=0", "?limit=1001", "?limit=x"} {
+		require.Equal(t, http.StatusBadRequest, ask(params).Code, params)
+	}
 }

@@ -25,7 +25,7 @@ var commandGroups = []struct {
 }{
 	{"Run a server and look after it", []string{"serve", "check", "doctor", "healthcheck", "backup", "restore"}},
 	{"Bring history, and take it elsewhere", []string{"import", "export"}},
-	{"Maintenance", []string{"retention", "downsample", "inspect", "schema"}},
+	{"Maintenance", []string{"retention", "relabel", "downsample", "inspect", "schema"}},
 	{otherCommands, []string{"bench", "help", "version", "completion", "man"}},
 }
 
@@ -78,7 +78,7 @@ var flagGroups = []struct {
 	{"Tenants", []string{"tenants.", "limits.", "auth."}},
 	{"Pairs of Prometheus (HA)", []string{"ha."}},
 	{"Rules and alerts", []string{"rule.", "alertmanager."}},
-	{"OpenTelemetry", []string{"otlp."}},
+	{"Writes", []string{"write.", "otlp."}},
 	{"Backup", []string{"backup."}},
 	{"Cassandra", []string{"cassandra."}},
 	{"KairosDB", []string{"kairosdb."}},

@@ -30,6 +30,8 @@ type Config struct {
 	// LimitsFile has the limits of tenants, or is empty; Federation lets queries name several tenants.
 	LimitsFile string
 	Federation bool
+	// RelabelFile has rules that drop and change series as they come in, or is empty.
+	RelabelFile string
 	// Lifecycle allows POST /-/reload.
 	Lifecycle bool
 	// AuthFile names the file of users, or is empty; Auth is what Validate read from it.
@@ -93,6 +95,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	cmd.Flag("auth.file", "YAML file of the users: their passwords, tokens or certificates (as hashes or names), their roles and tenants. It is read again upon SIGHUP. Default: everybody may do everything.").StringVar(&c.AuthFile)
 	cmd.Flag("web.enable-admin-api", "Allow POST /-/seal, and other changes over HTTP.").BoolVar(&c.AdminAPI)
 	cmd.Flag("limits.file", "YAML file with what tenants may use: rates, series, sizes, queries. Read again by SIGHUP and POST /-/reload.").StringVar(&c.LimitsFile)
+	cmd.Flag("write.relabel-file", "YAML file with write_relabel_configs, as in prometheus.yml, for all tenants and for single ones: they drop and change series as they come in. Read again by SIGHUP and POST /-/reload.").StringVar(&c.RelabelFile)
 	cmd.Flag("tenants.federation", "Let requests that read name several tenants, as a|b.").BoolVar(&c.Federation)
 	cmd.Flag("web.enable-lifecycle", "Allow POST /-/reload, which reads files again as the signal SIGHUP does.").BoolVar(&c.Lifecycle)
 	cmd.Flag("web.external-url", "URL by which others reach Cassia. Default: the machine's name with the port of the first listen address.").StringVar(&c.externalURL)

@@ -22,6 +22,9 @@ import (
 //	churn    how many series its newest windows have, and how many came and went: ?windows=…
 //	windows  what it has sealed, by resolution and window: sizes, retention, what goes when
 //	work     how sealing and rolling up stand; to an admin, with errors, which may name series of any tenant
+//	evaluator which process evaluates rules; its name is told to admins only
+//	relabel  which rules apply to what the tenant sends, and what they dropped; POST: what other rules, and retentions, would do to
+//	         what it has stored (see trialRequest)
 //	health   the engine, and what cassia doctor finds; for admins
 //
 // What reads much is done for one request at a time; the others wait.
@@ -80,6 +83,14 @@ type badRequest string
 
 // Error implements error.
 func (b badRequest) Error() string { return string(b) }
+
+func (a *api) evaluator(r *http.Request) (any, error) {
+	e, err := a.Evaluator(r.Context())
+	if u := server.UserOf(r.Context()); u != nil && !u.Admin() {
+		e.Name = ""
+	}
+	return e, err
+}
 
 // session is the answer of the endpoint of that name.
 type session struct {

@@ -9,12 +9,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/adapter/relabeling"
 	"github.com/cassia-db/cassia/cmd/internal/auth"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/cmd/internal/server"
@@ -58,9 +60,35 @@ func (f *fakeStore) RetentionOf(string) (usual, longest storage.Keep) {
 
 func (f *fakeStore) ActiveSeries(tenant string) int { return map[string]int{"team-b": 3}[tenant] }
 
+// fakeRelabeling answers with whom it was asked for.
+type fakeRelabeling struct{ err error }
+
+func (f fakeRelabeling) Status(tenant string) relabeling.Status {
+	return relabeling.Status{Rules: []relabeling.Rule{{Number: 1, Text: tenant}}}
+}
+
+func (f fakeRelabeling) Try(_ context.Context, t *relabeling.Table, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+	if t.Of(o.Tenant) == nil {
+		return nil, relabeling.ErrNoRules
+	}
+	return &relabeling.Trial{
+		Start: time.UnixMilli(o.MinT).UTC(), End: time.UnixMilli(o.MaxT).UTC(), Refusal: o.Tenant,
+		All: relabeling.Amount{DayBytes: 100}, Dropped: relabeling.Amount{DayBytes: 25},
+	}, f.err
+}
+
+func (f fakeRelabeling) Space(context.Context, string) (space [3]relabeling.ResolutionSpace, err error) {
+	space[0] = relabeling.ResolutionSpace{DayBytes: 10, Windows: []storage.SurveyedWindow{
+		{Kept: storage.Kept{End: time.Now().Add(-50 * time.Hour)}, Bytes: 7}, {Kept: storage.Kept{End: time.Now()}, Bytes: 4}, {Bytes: -1},
+	}}
+	return space, f.err
+}
+
 func testOptions() Options {
 	return Options{
-		Version: "1.2.3", Target: "all", Engine: "pebble", Ready: func() error { return nil }, Store: &fakeStore{},
+		Relabeling: fakeRelabeling{},
+		Evaluator:  func(context.Context) (Evaluator, error) { return Evaluator{Name: "a secret", Here: true}, nil },
+		Version:    "1.2.3", Target: "all", Engine: "pebble", Ready: func() error { return nil }, Store: &fakeStore{},
 		Work: func(context.Context) downsample.Status {
 			return downsample.Status{
 				WaitingSlots: 4, Doing: "sealing a secret", Chores: []downsample.ChoreStatus{{Chore: "c", LastError: "a secret"}},
@@ -120,13 +148,13 @@ func TestWhoSeesWhat(t *testing.T) {
 	h := behindDoor(t, o)
 	code, _ := ask(h, "", "/")
 	require.Equal(t, http.StatusOK, code, "the page itself holds no secret")
-	for _, name := range []string{"session", "tenants", "series", "churn", "windows", "work", "health"} {
+	for _, name := range []string{"session", "tenants", "series", "churn", "windows", "work", "health", "relabel"} {
 		code, _ := ask(h, "", Prefix+name)
 		require.Equal(t, http.StatusUnauthorized, code, name)
 	}
 	code, _ = ask(h, "ann", Prefix+"health")
 	require.Equal(t, http.StatusForbidden, code)
-	for _, name := range []string{"series", "churn", "windows", "work"} {
+	for _, name := range []string{"series", "churn", "windows", "work", "relabel"} {
 		code, text := ask(h, "ann", Prefix+name, "X-Scope-OrgID", "team-b")
 		require.Equal(t, http.StatusForbidden, code, text)
 	}
@@ -157,6 +185,10 @@ func TestWhoSeesWhat(t *testing.T) {
 	require.NotContains(t, data, "a secret")
 	_, data = ask(h, "ops", Prefix+"work")
 	require.Contains(t, data, "series a secret")
+	_, data = ask(h, "ann", Prefix+"evaluator")
+	require.JSONEq(t, `{"name":"","here":true,"rules":false,"shared":false}`, data)
+	_, data = ask(h, "ops", Prefix+"evaluator")
+	require.Contains(t, data, "a secret")
 	_, data = ask(h, "ops", Prefix+"health")
 	require.Contains(t, data, `"found"`)
 }
@@ -199,4 +231,39 @@ func TestTheDoctorIsntAskedAllTheTime(t *testing.T) {
 	cancel()
 	_, _, err := a.examine(ctx)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestTrialsOfRules(t *testing.T) {
+	h := behindDoor(t, testOptions())
+	try := func(body string) (int, string) {
+		r := httptest.NewRequest(http.MethodPost, Prefix+"relabel", strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer ann")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for body, word := range map[string]string{
+		`x`: "must be JSON", `{"rules":"[{regex: x}]"}`: "target_label", `{"rules":"[]"}`: "no rules for the tenant team-a",
+		`{"range_seconds":-1}`: "range_seconds", `{"range_seconds":1e9}`: "range_seconds",
+		`{"start":"2026-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "start must lie before end",
+		`{"start":"2025-01-02T00:00:00Z","end":"2026-01-01T00:00:00Z"}`: "at most 168h",
+		`{"retention":{"raw":-1}}`:                                      "retention", `{"retention":{"day":1}}`: "retention",
+		`{"rules":"` + strings.Repeat(" ", maxTrialBody) + `"}`: "bytes",
+	} {
+		code, text := try(body)
+		require.Equal(t, http.StatusBadRequest, code, body[:min(len(body), 80)])
+		require.Contains(t, text, word)
+	}
+	code, text := try(`{"rules":"[{regex: a, action: labeldrop}]","start":"2026-01-01T00:00:00Z","end":"2026-01-02T00:00:00Z","retention":{"raw":86400}}`)
+	require.Equal(t, http.StatusOK, code, text)
+	var answer struct{ Data trialAnswer }
+	require.NoError(t, json.Unmarshal([]byte(text), &answer))
+	require.Equal(t, "2026-01-01T00:00:00Z", answer.Data.Rules.Start.Format(time.RFC3339))
+	require.Equal(t, "team-a", answer.Data.Rules.Refusal)
+	require.Equal(t, retentionTrial{Resolution: "raw", Now: 3600, Then: 86400, DayBytes: 10, BytesNow: 11, Windows: 2, Bytes: 7, BytesAtRest: 7.5}, answer.Data.Retention[0],
+		"three quarters of the samples are left by the rules")
+	code, text = try(`{"retention":{"raw":0}}`)
+	require.Equal(t, http.StatusOK, code, text)
+	require.Contains(t, text, `"rules":null`)
+	require.Contains(t, text, `"windows":0,"bytes":0,"bytes_at_rest":-1`)
 }

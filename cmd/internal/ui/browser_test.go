@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
@@ -56,12 +57,17 @@ func TestThePageInABrowser(t *testing.T) {
   - {alert: Ambiguous, expr: "http_requests_total * on (job) http_requests_total"}
 `), 0o600))
 
-	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits, "--rule.files="+rules)
+	relabel := filepath.Join(files, "relabel.yml")
+	require.NoError(t, os.WriteFile(relabel, []byte("write_relabel_configs: [{source_labels: [__name__], regex: unwanted_.*, action: drop}]\n"), 0o600))
+
+	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits, "--rule.files="+rules, "--write.relabel-file="+relabel)
 	open := start(ctx, t, program)
 	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring"))
 	store(ctx, t, open.URL())
 	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of what is in the log.
 	open = start(ctx, t, program)
+	dropped := latencies(time.Now(), time.Now().Add(time.Millisecond), time.Minute)
+	remoteWrite(ctx, t, open.URL(), "default", dropped[len(dropped)-1:])
 
 	shots := os.Getenv("CASSIA_UI_SHOTS")
 	if shots == "" {
@@ -101,6 +107,7 @@ func store(ctx context.Context, t *testing.T, url string) {
 	ahead := now.Add(storage.MaxAhead - time.Minute) // There is something at whichever moment the page asks for.
 	remoteWrite(ctx, t, url, "default", requests(now.Add(-2*time.Hour), ahead, time.Minute, true))
 	remoteWrite(ctx, t, url, "default", special(now.Add(-2*time.Hour), ahead, time.Minute))
+	remoteWrite(ctx, t, url, "default", latencies(now.Add(-2*time.Hour), ahead, time.Minute))
 	remoteWrite(ctx, t, url, "team-a", queues(now.Add(-2*time.Hour), ahead, 5*time.Minute))
 }
 
@@ -151,9 +158,42 @@ func special(from, to time.Time, every time.Duration) (all []prompb.TimeSeries) 
 	return all
 }
 
+// latencies are a classic histogram with exemplars, a native one of the same, a gauge of bytes, and what a rule drops.
+func latencies(from, to time.Time, every time.Duration) []prompb.TimeSeries {
+	named := func(name string, more ...prompb.Label) prompb.TimeSeries {
+		return prompb.TimeSeries{Labels: append([]prompb.Label{{Name: "__name__", Value: name}}, more...)}
+	}
+	bounds := []string{"0.1", "0.25", "0.5", "1", "+Inf"}
+	var all []prompb.TimeSeries
+	for _, le := range bounds {
+		all = append(all, named("latency_seconds_bucket", prompb.Label{Name: "le", Value: le}))
+	}
+	native, memory, unwanted := named("native_latency_seconds"), named("memory_bytes"), named("unwanted_total")
+	for i, at := 1, from; at.Before(to); i, at = i+1, at.Add(every) {
+		ms, upTo := at.UnixMilli(), 0.0
+		for k := range bounds {
+			upTo += float64(i * (k + 1))
+			all[k].Samples = append(all[k].Samples, prompb.Sample{Timestamp: ms, Value: upTo})
+		}
+		if i%20 == 0 {
+			all[2].Exemplars = append(all[2].Exemplars, prompb.Exemplar{
+				Labels: []prompb.Label{{Name: "trace_id", Value: fmt.Sprint("trace-", i)}}, Value: 0.3 + float64(i%5)/50, Timestamp: ms,
+			})
+		}
+		native.Histograms = append(native.Histograms, prompb.FromIntHistogram(ms, &histogram.Histogram{
+			Count: uint64(8 * i), Sum: float64(i), ZeroThreshold: 1e-9, ZeroCount: uint64(i), PositiveSpans: []histogram.Span{{Offset: -2, Length: 3}, {Offset: 2, Length: 1}},
+			PositiveBuckets: []int64{int64(i), int64(2 * i), -int64(i), -int64(i)},
+		}))
+		memory.Samples = append(memory.Samples, prompb.Sample{Timestamp: ms, Value: 3 << 30})
+		unwanted.Samples = append(unwanted.Samples, prompb.Sample{Timestamp: ms, Value: 1})
+	}
+	return append(all, native, memory, unwanted)
+}
+
 // meanings are what the metrics mean.
 var meanings = []prompb.MetricMetadata{
 	{MetricFamilyName: "http_requests_total", Type: prompb.MetricMetadata_COUNTER, Help: "All requests that were answered, whatever the answer was, since the process began."},
+	{MetricFamilyName: "latency_seconds", Type: prompb.MetricMetadata_HISTOGRAM, Unit: "seconds", Help: "How long answers took."},
 	{MetricFamilyName: "temperature_celsius", Type: prompb.MetricMetadata_GAUGE, Unit: "celsius", Help: "How warm it is."},
 }
 

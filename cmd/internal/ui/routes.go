@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/cmd/internal/server"
@@ -22,8 +23,12 @@ type Options struct {
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 	Store Store
+	// Relabeling has the rules for what comes in.
+	Relabeling Relabeling
 	// Work tells how sealing and rolling up stand. What it says may name series of any tenant.
 	Work func(context.Context) downsample.Status
+	// Evaluator tells which process evaluates rules.
+	Evaluator func(context.Context) (Evaluator, error)
 	// Limits tells what tenants may use and do use.
 	Limits func(tenants []string) any
 	// Examine looks at the store as cassia doctor does, and Disk at the directory; Disk is optional. Both may take seconds.
@@ -40,6 +45,18 @@ type Store interface {
 	Space(context.Context) (map[string]int64, error)
 	RetentionOf(tenant string) (usual, longest storage.Keep)
 	ActiveSeries(tenant string) int
+}
+
+// Evaluator is the process that evaluates rules. Of several over one store it is one.
+type Evaluator struct {
+	// Name is the process'; "": none does.
+	Name string `json:"name"`
+	// Here says that it is this one, Rules that this one has rule files, Shared that others may evaluate them.
+	Here   bool `json:"here"`
+	Rules  bool `json:"rules"`
+	Shared bool `json:"shared"`
+	// Since is from when on.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Prefix begins the paths of what the page asks beside Prometheus' API.
@@ -61,5 +78,8 @@ func Routes(o Options) []server.Route {
 		row("windows", server.Read, true, a.windows),
 		row("work", server.Read, true, a.work),
 		row("health", server.Admin, false, a.health),
+		row("evaluator", server.Read, false, a.evaluator),
+		row("relabel", server.Read, true, a.relabel),
+		{Path: "POST " + Prefix + "relabel", Name: Prefix + "relabel", Role: server.Read, Tenant: true, Handler: respond(a.relabelTry)},
 	})
 }

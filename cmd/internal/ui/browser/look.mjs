@@ -132,3 +132,15 @@ export function drawn(page, colour) {
     return n;
   }, colour);
 }
+
+/** painted counts the pixels of a heat map's cells. */
+export function painted(page) {
+  return page.evaluate(() => {
+    const canvas = document.querySelector('.plot.heat canvas');
+    if (!canvas) return 0;
+    const { data, width } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    let n = 0; // Left are the axis' numbers.
+    for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 10 && (i / 4) % width > 120) n++;
+    return n;
+  });
+}

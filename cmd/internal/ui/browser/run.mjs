@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
-import { drawn, sound, watched } from './look.mjs';
+import { drawn, painted, sound, watched } from './look.mjs';
 
 const { BASE: base, LOCKED: locked, CHROMIUM: executablePath, SHOTS: shots } = process.env;
 mkdirSync(shots, { recursive: true });
@@ -277,6 +277,110 @@ step('Queries lists what runs, and stops it; times are local or UTC; queries are
   await page.context().close();
 });
 
+step('Queries tells which took most', async () => {
+  const page = await open();
+  await page.goto(base + '/#/explore?q=count(http_requests_total)');
+  await page.locator('.legend tbody tr').first().waitFor();
+  await page.goto(base + '/#/queries');
+  await page.locator('.top-query', { hasText: 'count(http_requests_total)' }).first().waitFor();
+  for (const by of ['Slowest', 'Samples', 'Count']) {
+    await page.getByRole('tab', { name: by }).click();
+    await page.locator('.top-query').first().waitFor();
+  }
+  await sound(page, 'top queries', 0.1, true);
+  await page.locator('.top-query a', { hasText: 'count(http_requests_total)' }).first().click();
+  await page.locator('.legend tbody tr').first().waitFor();
+  await page.context().close();
+});
+
+step('Heat maps of classic and native histograms, by mouse and by keyboard', async () => {
+  const page = await open();
+  await page.goto(base + '/#/explore?q=sum by (le) (rate(latency_seconds_bucket[5m]))');
+  const map = page.locator('.plot.heat');
+  await map.waitFor();
+  await says(page, '.plot-time', /^5 buckets/);
+  await eventually('cells are drawn', async () => (await painted(page)) > 5000);
+  await map.focus();
+  await page.keyboard.press('End');
+  await says(page, '.hover', /up to 100 ms/);
+  for (let i = 0; i < 4; i++) await page.keyboard.press('ArrowUp');
+  await says(page, '.hover', /above 1 s/);
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowLeft');
+  await says(page, '.hover', /500 ms – 1 s/);
+  const value = Number(await page.locator('.hover-value').innerText());
+  assert.ok(Math.abs(value - 4 / 60) < 1e-9, `four a minute are in the bucket: ${value}`);
+  await sound(page, 'a heat map', 0.1, true);
+  await shot(page, 'explore-heat');
+  const box = await page.locator('.u-over').boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + 3);
+  await says(page, '.hover', /above 1 s/);
+  await page.getByRole('button', { name: 'Heat map' }).click();
+  await counts('a line a bucket', page.locator('.legend tbody tr'), (n) => n === 5);
+  await eventually('the address says it', () => /lines=1/.test(page.url()));
+  await page.getByRole('button', { name: 'Heat map' }).click();
+  await map.waitFor();
+
+  await page.goto(base + '/#/explore?q=rate(native_latency_seconds[5m])');
+  await map.waitFor();
+  await eventually('cells are drawn', async () => (await painted(page)) > 5000);
+  await says(page, '.plot-time', /^[56] buckets/); // Zero, four with observations, and what lies between.
+  await map.focus();
+  await page.keyboard.press('End');
+  await says(page, '.hover', /-1 ns – 1 ns/);
+  await sound(page, 'a heat map of a native histogram');
+  await page.context().close();
+});
+
+step('Axes have units, one may stand on the right, and exemplars are drawn', async () => {
+  const page = await open();
+  await page.goto(base + '/#/explore?q=memory_bytes&q=histogram_quantile(0.9, sum by (le) (rate(latency_seconds_bucket[5m])))&from=now-2h');
+  await page.locator('.legend tbody tr').nth(1).waitFor();
+  await page.getByRole('button', { name: 'More for query B' }).click();
+  await page.getByRole('button', { name: 'Axis on the right' }).click();
+  await eventually('the address says it', () => /right=B/.test(page.url()));
+  await page.getByText('in bytes; on the right in seconds').waitFor();
+  await page.locator('.plot').focus();
+  await page.keyboard.press('End');
+  await says(page, '.hover', /3221225472\s+3\.0 GiB/);
+  await sound(page, 'two axes');
+  await shot(page, 'explore-axes');
+  await page.goto(base + '/#/explore?q=histogram_quantile(0.9, sum by (le) (rate(latency_seconds_bucket[5m])))&from=now-2h');
+  await page.getByText('in seconds').waitFor();
+  await page.getByRole('button', { name: 'Exemplars' }).click();
+  const list = page.locator('.exemplars');
+  await list.locator('summary', { hasText: /^[4-7] exemplars$/ }).waitFor();
+  await list.locator('summary').focus();
+  await page.keyboard.press('Enter');
+  await list.locator('td', { hasText: /trace_id="trace-\d+"/ }).first().waitFor();
+  await sound(page, 'exemplars', 0.1, true);
+  await shot(page, 'explore-exemplars');
+  await page.context().close();
+});
+
+step('Relabel shows what rules drop, and tries others', async () => {
+  const page = await open();
+  await page.goto(base + '/#/relabel');
+  await page.locator('td', { hasText: 'unwanted_.*' }).waitFor();
+  await page.locator('td.num', { hasText: /^1$/ }).waitFor(); // What came since the start.
+  const rules = page.getByLabel('Rules, as write_relabel_configs has them');
+  await rules.fill('- {source_labels: [__name__], regex: http_.*, action: drop}\n- {source_labels: [job], target_label: path}');
+  await page.getByLabel('Keep raw').fill('forever');
+  await page.getByText('is no duration').waitFor();
+  await page.getByLabel('Keep raw').fill('1d');
+  await page.keyboard.press('Enter');
+  await says(page, '.stat:has-text("Dropped") .stat-value', /^8 series$/);
+  await page.locator('td', { hasText: '1. {source_labels: ["__name__"], regex: "http_.*", action: drop}' }).waitFor();
+  await page.locator('tr', { hasText: /^raw/ }).getByText(/[1-3] windows?, /).waitFor();
+  await sound(page, 'a trial of rules', 0.25, true); // What it says stands below.
+  await shot(page, 'relabel-trial', true);
+  page.allowed.push(/status of 400/);
+  await rules.fill('- {regx: a}');
+  await page.getByRole('button', { name: 'Try' }).click();
+  await page.getByText(/the key regx is unknown/).waitFor();
+  await page.context().close();
+});
+
 step('Cardinality leads from a window to a label, and to a query', async () => {
   const page = await open();
   await page.goto(base + '/#/cardinality');
@@ -339,6 +443,9 @@ const views = {
   downsampling: ['downsampling', '.lane .block'],
   storage: ['storage', '.notice.ok'],
   tenants: ['tenants', '.tenant'],
+  queries: ['queries', '.top-query'],
+  heat: ['explore?q=rate(native_latency_seconds[5m])', '.plot.heat'],
+  relabel: ['relabel', 'td.mono'],
   table: ['explore?q=http_requests_total&tab=table', 'tbody tr'],
   explain: ['explore?q=sum(rate(http_requests_total[1h])) / count(temperature_celsius_max)&from=now-2d&tab=explain', '.part'],
 };

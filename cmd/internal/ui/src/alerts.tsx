@@ -13,6 +13,7 @@ export function Alerts({ tenant, place }: ViewProps) {
   const show = place.params.get('show') === 'rules' ? 'rules' : 'alerts';
   const [text, setText] = useState(place.params.get('find') ?? '');
   const list = useLoad((signal) => call<{ groups: Group[] | null }>('rules', {}, { tenant, signal }).then((a) => a.data.groups ?? []), [tenant], 10_000);
+  const who = useLoad((signal) => call<Evaluator>('cassia/evaluator', {}, { signal }).then((a) => a.data), [], 30_000);
   const groups = list.data ?? [];
   const all = found(groups, 'all', '');
   const states = (state: State) => all.flatMap(({ rule }) => rule.alerts ?? []).filter((a) => a.state === state).length;
@@ -28,7 +29,7 @@ export function Alerts({ tenant, place }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Alerts &amp; rules</h1>
-        <p>What the rules of tenant <b>{tenant}</b> find, as of their last evaluation.</p>
+        <p>What the rules of tenant <b>{tenant}</b> find, as of their last evaluation.{evaluated(who.data)}</p>
       </div>
       <div class="stats">
         <Stat name="Firing" value={number(states('firing'))} note="alerts" bad={states('firing') > 0} />
@@ -51,6 +52,22 @@ export function Alerts({ tenant, place }: ViewProps) {
       )}
     </>
   );
+}
+
+/** Evaluator is the process that evaluates rules. */
+interface Evaluator {
+  name: string;
+  here: boolean;
+  rules: boolean;
+  shared: boolean;
+  since?: string;
+}
+
+/** evaluated says which process evaluates, where that isn't certain anyway: several may share a store. */
+function evaluated(e?: Evaluator): string {
+  if (!e?.shared || !e.rules && !e.name) return '';
+  if (!e.here && !e.name) return ' No process evaluates them now, or another one.';
+  return ` ${e.here ? 'This process' : 'The process'} ${e.name} evaluates them${e.since ? `, since ${local(Date.parse(e.since) / 1000).slice(0, 16)}` : ''}.`;
 }
 
 function RuleOf({ group, rule, tenant }: { group: Group; rule: Rule; tenant: string }) {

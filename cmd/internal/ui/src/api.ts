@@ -28,6 +28,8 @@ export interface CallOptions {
   /** post sends the parameters in the body, where they may be long; remove asks with DELETE. */
   post?: boolean;
   remove?: boolean;
+  /** json is sent as the body, in place of parameters. */
+  json?: unknown;
 }
 
 export type Params = Record<string, string | string[] | number | undefined>;
@@ -84,6 +86,11 @@ async function send(path: string, params: Params, options: CallOptions = {}): Pr
     init.body = form;
   } else if (form.size > 0) {
     url += '?' + form;
+  }
+  if (options.json !== undefined) {
+    init.method = 'POST';
+    init.body = JSON.stringify(options.json);
+    (init.headers as Headers).set('Content-Type', 'application/json');
   }
   if (options.remove) init.method = 'DELETE';
   let response: Response;

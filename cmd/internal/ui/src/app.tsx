@@ -12,6 +12,7 @@ import { Login } from './login';
 import { Metrics } from './metrics';
 import { Failure, Notice, useLoad, useOutside } from './parts';
 import { Queries } from './queries';
+import { Relabel } from './relabel';
 import { Storage } from './storage';
 import { Tenants } from './tenants';
 import { inUtc, setUtc, zone } from './time';
@@ -31,6 +32,7 @@ const views: [string, string, (p: ViewProps) => preact.JSX.Element][] = [
   ['cardinality', 'Cardinality', Cardinality],
   ['downsampling', 'Downsampling', Downsampling],
   ['storage', 'Storage', Storage],
+  ['relabel', 'Relabel', Relabel],
   ['tenants', 'Tenants', Tenants],
 ];
 

@@ -17,6 +17,11 @@ export interface Asked {
   /** stack draws lines on each other, log the axis by powers of ten. */
   stack: boolean;
   log: boolean;
+  /** lines draws histograms by le as lines in place of a heat map; exemplars draws these, too. */
+  lines: boolean;
+  exemplars: boolean;
+  /** right are the places of the queries whose axis is the one on the right. */
+  right: number[];
 }
 
 /** letter names a query by its place. */
@@ -35,6 +40,9 @@ export function asked(params: URLSearchParams): Asked {
     tab: tab === 'table' || tab === 'explain' || tab === 'json' ? tab : 'graph',
     stack: params.get('stack') === '1',
     log: params.get('log') === '1',
+    lines: params.get('lines') === '1',
+    exemplars: params.get('exemplars') === '1',
+    right: queries.flatMap((_, i) => (params.getAll('right').includes(letter(i)) ? [i] : [])),
   };
 }
 
@@ -45,6 +53,7 @@ export function address(a: Asked, tenant: string | null): URLSearchParams {
   const full = a.queries.flatMap((q, i) => (q.trim() ? [i] : []));
   for (const i of full) params.append('q', a.queries[i]!);
   full.forEach((i, k) => a.hidden.includes(i) && params.append('hide', letter(k)));
+  full.forEach((i, k) => a.right.includes(i) && params.append('right', letter(k)));
   params.set('from', a.range.from);
   params.set('to', a.range.to);
   if (a.step) params.set('step', a.step);
@@ -52,5 +61,7 @@ export function address(a: Asked, tenant: string | null): URLSearchParams {
   if (a.tab !== 'graph') params.set('tab', a.tab);
   if (a.stack) params.set('stack', '1');
   if (a.log) params.set('log', '1');
+  if (a.lines) params.set('lines', '1');
+  if (a.exemplars) params.set('exemplars', '1');
   return params;
 }

@@ -6,7 +6,7 @@ import { address, asked, letter, maxQueries, type Asked } from './asked';
 import { Editor } from './editor';
 import { Explain } from './explain';
 import { count, plural, selector } from './format';
-import { aligned, Graph, type Line } from './graph';
+import { Lines, maxLines } from './lines';
 import { go, href } from './location';
 import { Empty, Failure, Notice, Tabs, useLoad } from './parts';
 import { TimePicker } from './picker';
@@ -15,10 +15,8 @@ import { DataTable, download } from './datatable';
 import { History, QueryMenu } from './querytools';
 import { ran, save } from './remembered';
 import type { QueryData, Result } from './results';
-import { bounds, duration, instant, points, type Bounds } from './time';
+import { bounds, instant, points, type Bounds } from './time';
 
-// A browser draws so many lines, and a person tells so many apart.
-const maxLines = 100;
 const maxRows = 1000;
 
 export function Explore({ session, tenant, place }: ViewProps) {
@@ -58,7 +56,8 @@ export function Explore({ session, tenant, place }: ViewProps) {
   const swapped = (i: number, k: number) => {
     const queries = [...drafts];
     [queries[i], queries[k]] = [queries[k]!, queries[i]!];
-    change({ queries, hidden: now.hidden.map((h) => (h === i ? k : h === k ? i : h)) });
+    const moved = (list: number[]) => list.map((h) => (h === i ? k : h === k ? i : h));
+    change({ queries, hidden: moved(now.hidden), right: moved(now.right) });
   };
   const prettify = async (i: number) => {
     setWrong('');
@@ -69,7 +68,10 @@ export function Explore({ session, tenant, place }: ViewProps) {
       setWrong(err instanceof Error ? err.message : String(err));
     }
   };
-  const without = (i: number) => ({ queries: drafts.filter((_, k) => k !== i), hidden: now.hidden.flatMap((h) => (h === i ? [] : h > i ? [h - 1] : [h])) });
+  const without = (i: number) => {
+    const less = (list: number[]) => list.flatMap((h) => (h === i ? [] : h > i ? [h - 1] : [h]));
+    return { queries: drafts.filter((_, k) => k !== i), hidden: less(now.hidden), right: less(now.right) };
+  };
   const choices = (text: string, i: number): [string, (() => void) | undefined][] => {
     const hidden = now.hidden.includes(i);
     const room = drafts.length < maxQueries && text.trim();
@@ -79,6 +81,7 @@ export function Explore({ session, tenant, place }: ViewProps) {
       ['Move up', i > 0 ? () => swapped(i, i - 1) : undefined],
       ['Move down', i < drafts.length - 1 ? () => swapped(i, i + 1) : undefined],
       [hidden ? 'Show' : 'Hide', () => change({ hidden: hidden ? now.hidden.filter((h) => h !== i) : [...now.hidden, i] })],
+      [now.right.includes(i) ? 'Axis on the left' : 'Axis on the right', () => change({ right: now.right.includes(i) ? now.right.filter((h) => h !== i) : [...now.right, i] })],
       ['Save in this browser', text.trim() ? () => void save(session.user, text.trim(), true) : undefined],
     ];
   };
@@ -156,13 +159,13 @@ export function Explore({ session, tenant, place }: ViewProps) {
       </ol>
       <div class="under-queries">
         <button class="link" disabled={drafts.length >= maxQueries} onClick={() => setDrafts((all) => [...all, ''])}>+ Add a query</button>
-        <History user={session.user} choose={(q) => change({ queries: [...drafts.filter((d) => d.trim()), q].slice(-maxQueries), hidden: [] })} />
+        <History user={session.user} choose={(q) => change({ queries: [...drafts.filter((d) => d.trim()), q].slice(-maxQueries), hidden: [], right: [] })} />
         <span class="hint"><kbd>Enter</kbd> runs, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line, <kbd>Ctrl</kbd>+<kbd>Space</kbd> completes</span>
       </div>
       {shown.length || (!results.length && now.queries.some((q) => q.trim())) ? (
-        <Results results={results} now={now} change={change} />
+        <Results results={results} now={now} tenant={tenant} change={change} />
       ) : (
-        <Start session={session} tenant={tenant} choose={(q) => change({ queries: [q], hidden: [] })} />
+        <Start session={session} tenant={tenant} choose={(q) => change({ queries: [q], hidden: [], right: [] })} />
       )}
     </>
   );
@@ -181,8 +184,8 @@ async function ask(query: string, a: Asked, b: Bounds, tenant: string, signal: A
   return { query, answer, bounds: b, loading: false };
 }
 
-function Results(props: { results: Result[]; now: Asked; change: (part: Partial<Asked>) => void }) {
-  const { results, now, change } = props;
+function Results(props: { results: Result[]; now: Asked; tenant: string; change: (part: Partial<Asked>) => void }) {
+  const { results, now, tenant, change } = props;
   const loading = results.some((r) => r.loading);
   return (
     <section class="panel results" aria-busy={loading} aria-label="Results">
@@ -192,7 +195,7 @@ function Results(props: { results: Result[]; now: Asked; change: (part: Partial<
       </div>
       <div class={`progress ${loading ? 'on' : ''}`} />
       {results.map((r, i) => <Words key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
-      {now.tab === 'graph' && <Lines results={results} now={now} change={change} />}
+      {now.tab === 'graph' && <Lines results={results} now={now} tenant={tenant} change={change} />}
       {now.tab === 'table' && results.map((r, i) => <DataTable key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
       {now.tab === 'json' && results.map((r, i) => r.answer && <Json key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
       {now.tab === 'explain' && results.map((r, i) => <Explain key={i} result={r} letter={results.length > 1 ? letter(i) : ''} />)}
@@ -247,49 +250,6 @@ function Words({ result, letter }: { result: Result; letter: string }) {
 }
 
 const shownOf = (r: Result) => (Array.isArray(r.answer?.data.result) ? r.answer.data.result.length : 0);
-
-function Lines({ results, now, change }: { results: Result[]; now: Asked; change: (part: Partial<Asked>) => void }) {
-  const done = results.filter((r) => r.answer && r.bounds && r.answer.data.resultType === 'matrix');
-  const drawn = done[0]?.bounds;
-  const last = useRef<{ key: unknown[]; lines: Line[] }>({ key: [], lines: [] });
-  const key = done.map((r) => r.answer);
-  if (key.length !== last.current.key.length || key.some((k, i) => k !== last.current.key[i])) {
-    const lines = drawn ? done.flatMap((r) => linesOf(r, letter(results.indexOf(r)), drawn)) : [];
-    last.current = { key, lines: lines.slice(0, maxLines) };
-  }
-  const { lines } = last.current;
-  if (!drawn || !lines.length) {
-    if (!done.length) return !results.length || results.some((r) => r.loading) ? <div class="plot-space" /> : null;
-    const histograms = done.some((r) => r.answer!.data.resultType === 'matrix' && r.answer!.data.result.some((s) => s.histograms));
-    return histograms ? (
-      <Empty title="These are histograms">A line needs numbers: try <code>histogram_quantile(0.99, …)</code>, <code>histogram_count(…)</code> or <code>histogram_avg(…)</code>.</Empty>
-    ) : (
-      <Empty title="No samples in this range">The query is right, but no series has a sample there. Look at a longer range, another tenant, or the view Cardinality for what there is.</Empty>
-    );
-  }
-  const iso = (t: number) => new Date(t * 1000).toISOString().slice(0, 19) + 'Z';
-  const width = drawn.end - drawn.start || drawn.step;
-  const show = (from: number, to: number) => change({ range: { from: iso(from), to: iso(Math.min(to, Date.now() / 1000)) } });
-  return (
-    <>
-      <div class="table-tools">
-        <button aria-pressed={now.stack} onClick={() => change({ stack: !now.stack })}>Stack</button>
-        <button aria-pressed={now.log} onClick={() => change({ log: !now.log })}>Log axis</button>
-        <button onClick={() => show(drawn.start - width / 2, drawn.end + width / 2)}>Zoom out</button>
-        <span class="small">Step {duration(drawn.step)}{now.step ? '' : ', chosen by the range'}</span>
-      </div>
-      <Graph lines={lines} bounds={drawn} letters={results.length > 1} stack={now.stack} log={now.log} onZoom={show} />
-    </>
-  );
-}
-
-function linesOf(r: Result, of: string, b: Bounds): Line[] {
-  const data = r.answer!.data;
-  if (data.resultType !== 'matrix') return [];
-  return data.result
-    .filter((s) => s.values?.length)
-    .map((s) => ({ labels: s.metric, of, values: aligned(s.values!, b) }));
-}
 
 function Share() {
   const [copied, set] = useState(false);

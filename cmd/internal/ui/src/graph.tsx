@@ -1,9 +1,11 @@
 // A graph of series over time, drawn by uPlot, with a legend that follows the cursor.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { number, selector, short, type Labels } from './format';
+import type { Exemplar } from './exemplars';
+import { number, selector, type Labels } from './format';
 import { hoverText, Legend, statsOf } from './legend';
 import { inUtc, local, type Bounds } from './time';
+import { inUnit, roundSteps, type Unit } from './unit';
 
 /** Line is one series to draw; its values are at the steps of the bounds, null where there is none. */
 export interface Line {
@@ -11,6 +13,24 @@ export interface Line {
   /** of is the letter of the query that it answers. */
   of: string;
   values: (number | null)[];
+  /** right says that its axis is the one on the right. */
+  right?: boolean;
+}
+
+/** useTheme changes whenever colours do. */
+export function useTheme(): number {
+  const [theme, setTheme] = useState(0);
+  useEffect(() => {
+    const again = () => setTheme((n) => n + 1);
+    const dark = matchMedia('(prefers-color-scheme: dark)');
+    window.addEventListener('themechange', again);
+    dark.addEventListener('change', again);
+    return () => {
+      window.removeEventListener('themechange', again);
+      dark.removeEventListener('change', again);
+    };
+  }, []);
+  return theme;
 }
 
 // These are told apart by most people, on light and on dark ground.
@@ -37,7 +57,7 @@ export function stacked(all: (number | null)[][]): (number | null)[][] {
 }
 
 /** resolved is a colour of style.css as the canvas needs it. */
-function resolved(name: string): string {
+export function resolved(name: string): string {
   const probe = document.createElement('span');
   probe.style.color = `var(${name})`;
   document.body.append(probe);
@@ -54,21 +74,27 @@ interface Props {
   /** stack draws each line on those before, log the axis by powers of ten. */
   stack: boolean;
   log: boolean;
+  /** units are those of the axes on the left and on the right. */
+  units: [Unit | undefined, Unit | undefined];
+  exemplars: Exemplar[];
   onZoom: (from: number, to: number) => void;
 }
 
 const height = 320;
 
-export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
+export function Graph({ lines, bounds, letters, stack, log, units, exemplars, onZoom }: Props) {
   const at = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   const [cursor, setCursor] = useState<number | null>(null);
   const [near, setNear] = useState<number | null>(null);
+  const [found, setFound] = useState<Exemplar | null>(null);
   const [only, setOnly] = useState<Set<number>>(new Set());
-  const [theme, setTheme] = useState(0);
+  const theme = useTheme();
   const stats = useMemo(() => lines.map((l) => statsOf(l.values)), [lines]);
   const zoom = useRef(onZoom);
   zoom.current = onZoom;
+  const late = useRef({ units, exemplars });
+  late.current = { units, exemplars };
 
   const times = useMemo(() => {
     const n = Math.round((bounds.end - bounds.start) / bounds.step) + 1;
@@ -77,24 +103,13 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
 
   useEffect(() => setOnly(new Set()), [lines]);
   useEffect(() => {
-    const again = () => setTheme((n) => n + 1);
-    const dark = matchMedia('(prefers-color-scheme: dark)');
-    window.addEventListener('themechange', again);
-    dark.addEventListener('change', again);
-    return () => {
-      window.removeEventListener('themechange', again);
-      dark.removeEventListener('change', again);
-    };
-  }, []);
-
-  useEffect(() => {
     const box = at.current!;
     const axis: uPlot.Axis = {
       stroke: resolved('--muted'), font: '12px system-ui, sans-serif',
       grid: { stroke: resolved('--grid'), width: 1 }, ticks: { stroke: resolved('--grid'), width: 1, size: 4 },
     };
     const shown = lines.map((l) => drawable(l.values));
-    const data = stack ? stacked(shown) : shown;
+    const data = stack ? onEach(lines, shown, stacked) : shown;
     // Powers of ten have no place for what isn't above 0.
     const drawnData = log ? data.map((values) => values.map((v) => (v !== null && v > 0 ? v : null))) : data;
     const options: uPlot.Options = {
@@ -102,21 +117,27 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
       tzDate: (at) => (inUtc() ? uPlot.tzDate(new Date(at * 1000), 'Etc/UTC') : new Date(at * 1000)),
       cursor: { drag: { x: true, y: false, setScale: false }, focus: { prox: 24 }, points: { size: 7 } },
       focus: { alpha: lines.length > 1 ? 0.35 : 1 },
-      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log && { y: { distr: 3 as const } }) },
+      scales: { x: { time: true, range: () => [bounds.start, Math.max(bounds.end, bounds.start + bounds.step)] }, ...(log && { y: { distr: 3 as const }, right: { distr: 3 as const } }) },
       axes: [
         { ...axis, space: 70, size: 34, values: timeLabels },
-        { ...axis, size: axisWidth, gap: 6, values: (_, all) => all.map((v) => (v === null ? '' : short(v))) },
+        { ...axis, ...inUnits(() => late.current.units[0], log), scale: 'y' },
+        ...(lines.some((l) => l.right) ? [{ ...axis, ...inUnits(() => late.current.units[1], log), scale: 'right', side: 1 as const, grid: { show: false } }] : []),
       ],
       series: [
         {},
         ...lines.map((line, i) => ({
-          label: selector(line.labels), stroke: colourOf(i), width: 1.5, spanGaps: false,
+          label: selector(line.labels), stroke: colourOf(i), width: 1.5, spanGaps: false, scale: line.right ? 'right' : 'y',
+          ...(line.right && { dash: [6, 3] }),
           points: { show: lonely(drawnData[i]!), size: 4, fill: colourOf(i) },
           ...(stack && { fill: colourOf(i) + '30' }),
         })),
       ],
       hooks: {
-        setCursor: [(u) => setCursor(u.cursor.idx ?? null)],
+        draw: [(u) => diamonds(u, late.current.exemplars, resolved('--text'), resolved('--panel'))],
+        setCursor: [(u) => {
+          setCursor(u.cursor.idx ?? null);
+          setFound(u.cursor.left! < 0 ? null : nearest(u, late.current.exemplars));
+        }],
         setSeries: [(_, i) => setNear(i === null || i === undefined ? null : i - 1)],
         setSelect: [(u) => {
           if (u.select.width > 4) zoom.current(u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x'));
@@ -133,6 +154,8 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
       u.destroy();
     };
   }, [lines, bounds, theme, stack, log]);
+  // These come later than the lines, and the graph is only drawn again then: made anew, it would lose the cursor.
+  useEffect(() => plot.current?.redraw(false, true), [units[0], units[1], exemplars]);
 
   const toggle = (i: number, add: boolean) => {
     const next = new Set(add ? only : []);
@@ -147,7 +170,7 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
     if (!u) return;
     // At the line itself, for uPlot takes the one that is nearest.
     const value = idx === null || line === null ? null : u.data[line + 1]?.[idx];
-    u.setCursor(idx === null ? { left: -10, top: -10 } : { left: u.valToPos(times[idx]!, 'x'), top: typeof value === 'number' ? u.valToPos(value, 'y') : 10 });
+    u.setCursor(idx === null ? { left: -10, top: -10 } : { left: u.valToPos(times[idx]!, 'x'), top: typeof value === 'number' ? u.valToPos(value, lines[line!]!.right ? 'right' : 'y') : 10 });
     setCursor(idx);
     setNear(line);
   };
@@ -174,6 +197,8 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
           <span class="small">{local(times[cursor!]!)}</span>
           <span><i class="swatch" style={{ background: colourOf(tip.line) }} /> <code>{selector(lines[tip.line]!.labels)}</code></span>
           <b class="hover-value">{hoverText(lines[tip.line]!.values[cursor!])}</b>
+          <InUnit value={lines[tip.line]!.values[cursor!]} unit={units[lines[tip.line]!.right ? 1 : 0]} />
+          {found && <span class="found">◆ {local(found.at)} <b>{hoverText(found.value)}</b> <code>{selector(found.labels)}</code></span>}
         </div>
       )}
       <p class="plot-time">
@@ -184,13 +209,76 @@ export function Graph({ lines, bounds, letters, stack, log, onZoom }: Props) {
   );
 }
 
+/** InUnit is a value as its axis would write it, where that says more than the number. */
+function InUnit({ value, unit }: { value: number | null | undefined; unit?: Unit }) {
+  if (!unit || value === null || value === undefined) return null;
+  return <span class="small">{inUnit(value, unit)}</span>;
+}
+
+/** inUnits makes an axis write its values in a unit. */
+function inUnits(unit: () => Unit | undefined, log: boolean): Partial<uPlot.Axis> {
+  return { size: axisWidth, gap: 6, values: (_, all) => all.map((v) => (v === null ? '' : inUnit(v, unit()))), ...(!log && { incrs: () => roundSteps(unit()) }) };
+}
+
+/** onEach applies f to the lines of each axis by themselves. */
+function onEach<T>(lines: Line[], all: T[], f: (some: T[]) => T[]): T[] {
+  const out = [...all];
+  for (const right of [false, true]) {
+    const places = lines.flatMap((l, i) => (!!l.right === right ? [i] : []));
+    f(places.map((i) => all[i]!)).forEach((one, k) => (out[places[k]!] = one));
+  }
+  return out;
+}
+
+/** place is where an exemplar is drawn, pixels of the canvas; what lies beyond the axis stands at its end. */
+function place(u: uPlot, e: Exemplar): [number, number] | null {
+  const { min, max } = u.scales['y']!;
+  if (min === undefined || max === undefined || min === null || max === null || !isFinite(e.value)) return null;
+  return [u.valToPos(e.at, 'x', true), u.valToPos(Math.min(max, Math.max(min, e.value)), 'y', true)];
+}
+
+function diamonds(u: uPlot, all: Exemplar[], colour: string, around: string) {
+  const size = 4.5 * devicePixelRatio;
+  u.ctx.save();
+  u.ctx.fillStyle = colour;
+  u.ctx.strokeStyle = around;
+  for (const e of all) {
+    const at = place(u, e);
+    if (!at) continue;
+    const [x, y] = at;
+    u.ctx.beginPath();
+    u.ctx.moveTo(x, y - size);
+    u.ctx.lineTo(x + size, y);
+    u.ctx.lineTo(x, y + size);
+    u.ctx.lineTo(x - size, y);
+    u.ctx.closePath();
+    u.ctx.fill();
+    u.ctx.stroke();
+  }
+  u.ctx.restore();
+}
+
+/** nearest is the exemplar under the cursor. */
+function nearest(u: uPlot, all: Exemplar[]): Exemplar | null {
+  const { left, top } = u.cursor;
+  const [x, y] = [left! * devicePixelRatio + u.bbox.left, top! * devicePixelRatio + u.bbox.top];
+  let best = (9 * devicePixelRatio) ** 2;
+  let found: Exemplar | null = null;
+  for (const e of all) {
+    const at = place(u, e);
+    const d = at ? (at[0] - x) ** 2 + (at[1] - y) ** 2 : Infinity;
+    if (d < best) [best, found] = [d, e];
+  }
+  return found;
+}
+
 /** lonely says that a line has points without neighbours, which a stroke wouldn't show. */
 function lonely(values: (number | null)[]): boolean {
   return values.some((v, i) => v !== null && (values[i - 1] ?? null) === null && (values[i + 1] ?? null) === null);
 }
 
 /** axisWidth makes room for the longest number. */
-function axisWidth(u: uPlot, values: string[] | null, i: number, cycle: number): number {
+export function axisWidth(u: uPlot, values: string[] | null, i: number, cycle: number): number {
   const axis = u.axes[i] as uPlot.Axis & { _size?: number };
   if (cycle > 1) return axis._size ?? 50;
   const longest = (values ?? []).reduce((n, v) => Math.max(n, v.length), 3);
@@ -198,7 +286,7 @@ function axisWidth(u: uPlot, values: string[] | null, i: number, cycle: number):
 }
 
 /** timeLabels are as short as the distance between them allows; where a day begins, its date stands. */
-function timeLabels(_: uPlot, splits: number[], __: number, ___: number, distance: number): string[] {
+export function timeLabels(_: uPlot, splits: number[], __: number, ___: number, distance: number): string[] {
   return splits.map((t) => {
     const text = local(t);
     if (distance >= 86400 * 27) return text.slice(0, 7);

@@ -1,4 +1,4 @@
-// Queries: those that run or wait now, with a button that stops them.
+// Queries: those that run or wait now, with a button that stops them, and those that took most.
 import { useState } from 'preact/hooks';
 import { call, remove } from './api';
 import type { ViewProps } from './app';
@@ -6,6 +6,7 @@ import { count } from './format';
 import { href } from './location';
 import { Empty, Failure, Panel, Scroll, useLoad } from './parts';
 import { duration, local, since } from './time';
+import { TopQueries } from './top';
 
 interface Active {
   id: string;
@@ -34,12 +35,12 @@ export function Queries({ tenant }: ViewProps) {
     <>
       <div class="head-line">
         <h1>Queries</h1>
-        <p>Those of tenant <b>{tenant}</b> that run or wait now, in this process.</p>
+        <p>Those of tenant <b>{tenant}</b> that run or wait now, and those that ended, in this process.</p>
       </div>
       {list.error ? <Failure error={list.error} again={list.again} /> : null}
       {failed ? <Failure error={failed} /> : null}
       <Panel title={all.length === 1 ? '1 runs' : all.length ? `${count(all.length)} run` : 'Running queries'} aside="looked at every two seconds">
-        {list.data && !all.length && <Empty title="None runs">Slow ones appear here, and can be stopped; the log has those that took long.</Empty>}
+        {!list.error && !all.length && <Empty title={list.data ? 'None runs' : '…'}>Slow ones appear here, and can be stopped; the log has those that took long.</Empty>}
         {all.length > 0 && (
           <Scroll label="Running queries">
             <table>
@@ -59,6 +60,7 @@ export function Queries({ tenant }: ViewProps) {
           </Scroll>
         )}
       </Panel>
+      <TopQueries tenant={tenant} />
     </>
   );
 }

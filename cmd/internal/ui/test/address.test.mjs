@@ -16,7 +16,7 @@ test('the address says the view, and comes back as it was', () => {
   assert.equal(at('#/storage?tenant=a%26b').params.get('tenant'), 'a&b');
   assert.equal(href('tenants'), '#/tenants');
   const query = 'rate(http_requests_total{path=~"/a?b=c#d|e+f"}[5m]) * 100 % 7';
-  const full = { queries: [query, 'vector(1)'], range: { from: 'now-7d', to: '2026-11-22 07:15' }, step: '5m', resolution: '1h', tab: 'explain', hidden: [], stack: true, log: true };
+  const full = { queries: [query, 'vector(1)'], range: { from: 'now-7d', to: '2026-11-22 07:15' }, step: '5m', resolution: '1h', tab: 'explain', hidden: [], stack: true, log: true, lines: true, exemplars: true, right: [1] };
   const back = at(href('explore', address(full, 'team b')));
   assert.deepEqual(asked(back.params), full);
   assert.equal(back.params.get('tenant'), 'team b');
@@ -24,7 +24,7 @@ test('the address says the view, and comes back as it was', () => {
 
 test('an address without anything is the beginning, and one with too much is cut', () => {
   const none = asked(new URLSearchParams());
-  assert.deepEqual(none, { queries: [''], range: { from: 'now-1h', to: 'now' }, step: '', resolution: 'auto', tab: 'graph', hidden: [], stack: false, log: false });
+  assert.deepEqual(none, { queries: [''], range: { from: 'now-1h', to: 'now' }, step: '', resolution: 'auto', tab: 'graph', hidden: [], stack: false, log: false, lines: false, exemplars: false, right: [] });
   assert.equal(String(address(none, null)), 'from=now-1h&to=now');
   assert.equal(asked(new URLSearchParams('tab=other')).tab, 'graph');
   assert.equal(asked(new URLSearchParams(Array.from({ length: 30 }, (_, i) => ['q', `a${i}`]))).queries.length, 10);

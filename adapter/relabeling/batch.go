@@ -1,0 +1,87 @@
+package relabeling
+
+import (
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// dropped stands for every series that a rule drops.
+var dropped = new(storage.Series)
+
+// batch puts rules over a batch. It has the contract of adapter.Batch: samples are those of the series that was looked up or
+// defined last.
+type batch struct {
+	*storage.Batch
+	rules  *Rules
+	cache  *droppedCache
+	counts *counts
+	// rule drops the series at hand, where that is dropped.
+	rule    int
+	builder *labels.Builder
+}
+
+// Lookup finds a series by its labels as they were sent.
+func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
+	if s, ok := b.Batch.Lookup(alias); ok {
+		return s, true
+	}
+	if rule, ok := b.cache.find(b.Missed()); ok {
+		b.rule = rule
+		return dropped, true
+	}
+	return nil, false
+}
+
+// Define applies the rules, and finds or creates the series that comes of it. The limits of labels hold for what comes of it.
+func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
+	ls = ls.WithoutEmpty()
+	if _, twice := ls.HasDuplicateLabelNames(); twice {
+		return b.Batch.Define(nil, ls) // It says what is wrong.
+	}
+	if b.builder == nil {
+		b.builder = labels.NewBuilder(labels.EmptyLabels())
+	}
+	changed, rule := b.rules.apply(ls, b.builder)
+	if rule == kept {
+		return b.Batch.Define(alias, changed)
+	}
+	if alias != nil {
+		b.cache.add(b.Missed(), rule) // Lookup has just missed it.
+	}
+	b.rule = rule
+	return dropped, nil
+}
+
+// Float adds a sample, or counts it and returns adapter.ErrDropped.
+func (b *batch) Float(ref *storage.Series, t, st int64, v float64) error {
+	if ref == dropped {
+		return b.drop()
+	}
+	return b.Batch.Float(ref, t, st, v)
+}
+
+// Histogram is as Float.
+func (b *batch) Histogram(ref *storage.Series, t, st int64, h *histogram.Histogram, fh *histogram.FloatHistogram) error {
+	if ref == dropped {
+		return b.drop()
+	}
+	return b.Batch.Histogram(ref, t, st, h, fh)
+}
+
+func (b *batch) drop() error {
+	b.counts.samples[b.rule].Add(1)
+	return adapter.ErrDropped
+}
+
+// Exemplar is as Float.
+func (b *batch) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
+	if ref == dropped {
+		b.counts.exemplars[b.rule].Add(1)
+		return adapter.ErrDropped
+	}
+	return b.Batch.Exemplar(ref, e)
+}

@@ -1,0 +1,54 @@
+package relabeling
+
+import "sync"
+
+// maxDropped bounds the dropped series that a cache remembers: some 50 MiB of them.
+const maxDropped = 1 << 20
+
+const shards = 16
+
+// droppedCache remembers which rule drops a series. Each shard has two maps: where the newer one is full, the older one is
+// forgotten, and what is found in the older one is put into the newer one. So series that are sent stay, others go.
+type droppedCache struct {
+	most   int // in a map of a shard
+	shards [shards]droppedShard
+}
+
+type droppedShard struct {
+	mu           sync.RWMutex
+	newer, older map[droppedKey]uint16
+	_            [16]byte
+}
+
+// droppedKey is what the store knows an alias by: see storage.Batch.Missed.
+type droppedKey [2]uint64
+
+func newDroppedCache(most int) *droppedCache {
+	return &droppedCache{most: max(1, most/shards/2)}
+}
+
+// find returns the number of the rule that drops a series.
+func (c *droppedCache) find(k droppedKey) (rule int, ok bool) {
+	s := &c.shards[k[0]%shards]
+	s.mu.RLock()
+	n, ok := s.newer[k]
+	old := false
+	if !ok {
+		n, old = s.older[k]
+	}
+	s.mu.RUnlock()
+	if old {
+		c.add(k, int(n))
+	}
+	return int(n), ok || old
+}
+
+func (c *droppedCache) add(k droppedKey, rule int) {
+	s := &c.shards[k[0]%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.newer == nil || len(s.newer) >= c.most {
+		s.older, s.newer = s.newer, map[droppedKey]uint16{}
+	}
+	s.newer[k] = uint16(rule)
+}

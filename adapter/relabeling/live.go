@@ -1,0 +1,148 @@
+package relabeling
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage"
+)
+
+// Live has the rules that are in force. Its methods may be called from any goroutine.
+type Live struct {
+	table atomic.Pointer[Table]
+	cache *droppedCache
+	// setting is held while the table is replaced. forget makes the store forget the aliases of tenants.
+	setting sync.Mutex
+	forget  func(of func(tenant string) bool)
+
+	samples, exemplars *prometheus.Desc
+}
+
+// NewLive returns one without rules, whose metrics go to r.
+func NewLive(r prometheus.Registerer) *Live {
+	labels := []string{"rules", "rule"}
+	l := &Live{
+		cache:  newDroppedCache(maxDropped),
+		forget: func(func(string) bool) {},
+		samples: prometheus.NewDesc("cassia_relabel_dropped_samples_total",
+			"Samples and histograms that a rule dropped. rules is the tenant whose rules they are, empty for those of everybody; rule is the rule's number, from 1.", labels, nil),
+		exemplars: prometheus.NewDesc("cassia_relabel_dropped_exemplars_total",
+			"Exemplars of series that a rule dropped, likewise.", labels, nil),
+	}
+	if r != nil {
+		r.MustRegister(l)
+	}
+	return l
+}
+
+// ForgetWith sets what is called after rules have changed, to make the store forget aliases that nobody uses any more.
+func (l *Live) ForgetWith(forget func(of func(tenant string) bool)) {
+	l.setting.Lock()
+	defer l.setting.Unlock()
+	l.forget = forget
+}
+
+// Set puts a table into force, for requests that begin from now on. Rules that are as before go on counting.
+func (l *Live) Set(t *Table) {
+	l.setting.Lock()
+	defer l.setting.Unlock()
+	before := l.table.Load()
+	if before != nil {
+		if t.everybody.same(before.everybody) {
+			t.everybody = before.everybody
+		}
+		for name, r := range t.tenants {
+			if r.same(before.tenants[name]) {
+				t.tenants[name] = before.tenants[name]
+			}
+		}
+	}
+	l.table.Store(t)
+	l.forget(func(tenant string) bool { return before != nil && before.Of(tenant) != t.Of(tenant) })
+}
+
+// Batch puts a tenant's rules over a batch of its samples. Without rules it is the batch itself.
+func (l *Live) Batch(tenant string, b *storage.Batch) adapter.Batch {
+	r := l.table.Load().Of(tenant)
+	if r == nil {
+		return b
+	}
+	b.UseAliases(r.space)
+	return &batch{Batch: b, rules: r, cache: l.cache, counts: r.countsOf(tenant)}
+}
+
+// Metadata returns the family under which metadata of another one is to be stored; ok is false where rules drop it.
+func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
+	r := l.table.Load().Of(tenant)
+	if r == nil {
+		return family, true
+	}
+	return r.metadata(family, kind)
+}
+
+// Any says whether a tenant has rules.
+func (l *Live) Any(tenant string) bool { return l.table.Load().Of(tenant) != nil }
+
+// Rule is what a tenant may know of a rule.
+type Rule struct {
+	// Number begins at 1. Text is the rule as YAML.
+	Number int    `json:"number"`
+	Text   string `json:"text"`
+	// Samples and Exemplars were dropped of this tenant since the rules are in force.
+	Samples   int64 `json:"dropped_samples"`
+	Exemplars int64 `json:"dropped_exemplars"`
+}
+
+// Status is what a tenant may know of the rules that apply to it.
+type Status struct {
+	// Own says that the tenant has rules of its own, instead of those of everybody.
+	Own   bool   `json:"own"`
+	Rules []Rule `json:"rules"`
+}
+
+// Status tells a tenant of its rules.
+func (l *Live) Status(tenant string) Status {
+	s := Status{Rules: []Rule{}}
+	t := l.table.Load()
+	if t == nil {
+		return s
+	}
+	_, s.Own = t.tenants[tenant]
+	r := t.Of(tenant)
+	if r == nil {
+		return s
+	}
+	r.mu.Lock()
+	c := r.counts[tenant]
+	r.mu.Unlock()
+	for i, text := range r.texts {
+		one := Rule{Number: i + 1, Text: text}
+		if c != nil {
+			one.Samples, one.Exemplars = c.samples[i].Load(), c.exemplars[i].Load()
+		}
+		s.Rules = append(s.Rules, one)
+	}
+	return s
+}
+
+// Describe implements prometheus.Collector.
+func (l *Live) Describe(to chan<- *prometheus.Desc) {
+	to <- l.samples
+	to <- l.exemplars
+}
+
+// Collect implements prometheus.Collector.
+func (l *Live) Collect(to chan<- prometheus.Metric) {
+	for _, r := range l.table.Load().all() {
+		for i := range r.configs {
+			samples, exemplars := r.total(i)
+			number := strconv.Itoa(i + 1)
+			to <- prometheus.MustNewConstMetric(l.samples, prometheus.CounterValue, float64(samples), r.owner, number)
+			to <- prometheus.MustNewConstMetric(l.exemplars, prometheus.CounterValue, float64(exemplars), r.owner, number)
+		}
+	}
+}

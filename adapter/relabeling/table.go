@@ -1,0 +1,209 @@
+package relabeling
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/relabel"
+	"go.yaml.in/yaml/v2"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// ErrBadRules says why a file of rules can't be used.
+var ErrBadRules = errors.New("relabeling: bad rules")
+
+// MaxFile bounds the size of a file of rules, bytes, and MaxRules the number of its rules: there is a metric for each.
+const (
+	MaxFile  = 4 << 20
+	MaxRules = 1000
+)
+
+// everybody is the owner of the rules for tenants that have none of their own. No tenant has this name.
+const everybody = ""
+
+// Table has the rules of all tenants.
+type Table struct {
+	everybody *Rules
+	tenants   map[string]*Rules
+}
+
+// section is what prometheus.yml has under remote_write.
+type section struct {
+	Rules []*relabel.Config `yaml:"write_relabel_configs"`
+}
+
+type file struct {
+	section `yaml:",inline"`
+	Tenants map[string]*section `yaml:"tenants"`
+}
+
+// Parse reads a file of rules:
+//
+//	write_relabel_configs:      # for tenants that have no rules of their own
+//	- source_labels: [__name__]
+//	  regex: go_gc_.*
+//	  action: drop
+//	tenants:
+//	  team-a:
+//	    write_relabel_configs: []
+//
+// A file that is only the list of rules is taken, too. It is checked as Prometheus and promtool check it: unknown keys, and
+// keys that stand there twice, are errors with their line. All errors wrap ErrBadRules.
+func Parse(text []byte) (*Table, error) {
+	if len(text) > MaxFile {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", ErrBadRules, len(text), MaxFile)
+	}
+	f, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrBadRules, readable(err))
+	}
+	t := &Table{tenants: map[string]*Rules{}}
+	if t.everybody, err = newRules(everybody, f.Rules); err != nil {
+		return nil, err
+	}
+	n := len(f.Rules)
+	for name, s := range f.Tenants {
+		if err := tenant.Check(name); err != nil {
+			return nil, fmt.Errorf("%w: tenants: %w", ErrBadRules, err)
+		}
+		if s == nil {
+			s = &section{}
+		}
+		if t.tenants[name], err = newRules(name, s.Rules); err != nil {
+			return nil, err
+		}
+		n += len(s.Rules)
+	}
+	if n > MaxRules {
+		return nil, fmt.Errorf("%w: there are %d rules, at most %d are taken", ErrBadRules, n, MaxRules)
+	}
+	return t, nil
+}
+
+func decode(text []byte) (f file, err error) {
+	var form any
+	if err := yaml.Unmarshal(text, &form); err != nil {
+		return f, err
+	}
+	into := any(&f)
+	if _, ok := form.([]any); ok {
+		into = &f.Rules
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.SetStrict(true)
+	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return f, err
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return f, errors.New("there is more than one document")
+	}
+	return f, nil
+}
+
+// unknownKey and keyTwice are how the parser names keys that are wrong; the Go types say nothing to people.
+var (
+	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
+	keyTwice   = regexp.MustCompile(`field (\S+) already set in type \S+`)
+)
+
+func readable(err error) string {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:")
+	text = unknownKey.ReplaceAllString(strings.Join(strings.Fields(text), " "), "the key $1 is unknown")
+	return keyTwice.ReplaceAllString(text, "the key $1 stands there twice")
+}
+
+// Of returns the rules of a tenant; nil: it has none. The table may be nil.
+func (t *Table) Of(name string) *Rules {
+	if t == nil {
+		return nil
+	}
+	r, own := t.tenants[name]
+	if !own {
+		r = t.everybody
+	}
+	if r.Len() == 0 {
+		return nil
+	}
+	return r
+}
+
+// all lists the rules by owner, those of everybody first.
+func (t *Table) all() (list []*Rules) {
+	if t == nil {
+		return nil
+	}
+	names := make([]string, 0, len(t.tenants))
+	for name := range t.tenants {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	list = append(list, t.everybody)
+	for _, name := range names {
+		list = append(list, t.tenants[name])
+	}
+	return list
+}
+
+// oneLine is a rule as YAML in one line, without what it leaves at its default.
+func oneLine(c *relabel.Config) string {
+	var parts []string
+	add := func(key, value, usual string) {
+		if value != usual {
+			parts = append(parts, key+": "+strconv.Quote(value))
+		}
+	}
+	if len(c.SourceLabels) > 0 {
+		names := make([]string, len(c.SourceLabels))
+		for i, name := range c.SourceLabels {
+			names[i] = strconv.Quote(string(name))
+		}
+		parts = append(parts, "source_labels: ["+strings.Join(names, ", ")+"]")
+	}
+	usual := &relabel.DefaultRelabelConfig
+	add("separator", c.Separator, usual.Separator)
+	add("regex", c.Regex.String(), usual.Regex.String())
+	if c.Modulus != 0 {
+		parts = append(parts, "modulus: "+strconv.FormatUint(c.Modulus, 10))
+	}
+	add("target_label", c.TargetLabel, "")
+	add("replacement", c.Replacement, usual.Replacement)
+	return "{" + strings.Join(append(parts, "action: "+string(c.Action)), ", ") + "}"
+}
+
+// newRules checks a list of rules.
+func newRules(owner string, configs []*relabel.Config) (*Rules, error) {
+	r := &Rules{owner: owner, configs: configs}
+	hash := xxhash.New()
+	for i, c := range configs {
+		at := func(err error) error {
+			if owner != everybody {
+				return fmt.Errorf("%w: tenant %s, rule %d: %w", ErrBadRules, owner, i+1, err)
+			}
+			return fmt.Errorf("%w: rule %d: %w", ErrBadRules, i+1, err)
+		}
+		if c == nil {
+			return nil, at(errors.New("is empty"))
+		}
+		if err := c.Validate(model.UTF8Validation); err != nil {
+			return nil, at(err)
+		}
+		text, err := yaml.Marshal(c)
+		if err != nil {
+			return nil, at(err)
+		}
+		r.texts = append(r.texts, oneLine(c))
+		_, _ = hash.Write(text)
+		_, _ = hash.Write([]byte{0})
+	}
+	r.space = max(1, hash.Sum64())
+	return r, nil
+}

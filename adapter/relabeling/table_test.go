@@ -1,0 +1,112 @@
+package relabeling
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/config"
+	"github.com/stretchr/testify/require"
+)
+
+// prometheusTakes says whether Prometheus, and so promtool, takes rules in the section remote_write of its configuration.
+func prometheusTakes(rules string) error {
+	indented := "\n    " + rules
+	_, err := config.Load("remote_write:\n- url: http://localhost/write\n  write_relabel_configs:"+indented+"\n", slog.New(slog.DiscardHandler))
+	return err
+}
+
+// TestRulesArePrometheus takes exactly the rules that Prometheus takes.
+func TestRulesArePrometheus(t *testing.T) {
+	for _, c := range []struct {
+		rules string
+		ok    bool
+	}{
+		{`[]`, true},
+		{`- {source_labels: [__name__], regex: go_.*, action: drop}`, true},
+		{`- {source_labels: [__name__], regex: go_.*, action: DROP}`, true},
+		{`- {regex: pod, action: labeldrop}`, true},
+		{`- {regex: pod, action: labeldrop, target_label: x}`, false},
+		{`- {source_labels: [a, b], separator: "-", target_label: c}`, true},
+		{`- {source_labels: [a], target_label: "${1}_x"}`, true},
+		{`- {source_labels: [a], target_label: "mit blank"}`, true},
+		{`- {source_labels: [a]}`, false},
+		{`- {source_labels: [a], regex: "(", action: keep}`, false},
+		{`- {source_labels: [a], action: hashmod, target_label: x}`, false},
+		{`- {source_labels: [a], action: hashmod, modulus: 7, target_label: x}`, true},
+		{`- {source_labels: [a], action: keepequal, target_label: b}`, true},
+		{`- {source_labels: [a], action: keepequal, target_label: b, regex: x}`, false},
+		{`- {source_labels: [a], action: lowercase, target_label: b, replacement: x}`, false},
+		{`- {source_labels: [a], action: forget}`, false},
+		{`- {source_label: [a], action: drop}`, false},
+		{`- {source_labels: [a], action: drop, action: keep}`, false},
+		{`- {regex: "a_(.*)", action: labelmap, replacement: "b_$1"}`, true},
+		{`-`, false},
+		{`- {action: ""}`, false},
+		{`- {source_labels: a}`, false},
+		{`{source_labels: [a]}`, false},
+	} {
+		theirs := prometheusTakes(c.rules)
+		require.Equal(t, c.ok, theirs == nil, "%s: %v", c.rules, theirs)
+		for _, text := range []string{
+			c.rules,
+			"write_relabel_configs:\n  " + c.rules,
+			"tenants:\n  a:\n    write_relabel_configs:\n      " + c.rules,
+		} {
+			if text == c.rules && strings.HasPrefix(text, "{") {
+				continue // Not a list: a file with keys.
+			}
+			_, err := Parse([]byte(text))
+			require.Equal(t, c.ok, err == nil, "%s: %v, Prometheus: %v", text, err, theirs)
+			if err != nil {
+				require.ErrorIs(t, err, ErrBadRules)
+				require.NotContains(t, err.Error(), "relabel.plain")
+			}
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	table, err := Parse([]byte(`
+write_relabel_configs:
+- {source_labels: [__name__], regex: a, action: drop}
+- {source_labels: [__name__], regex: b, action: drop}
+tenants:
+  none: {write_relabel_configs: []}
+  nothing:
+  own:
+    write_relabel_configs:
+    - {regex: pod, action: labeldrop}
+`))
+	require.NoError(t, err)
+	require.Equal(t, 2, table.Of("anybody").Len())
+	require.Nil(t, table.Of("none"))
+	require.Nil(t, table.Of("nothing"))
+	require.Equal(t, []string{`{regex: "pod", action: labeldrop}`}, table.Of("own").texts)
+	again, err := Parse([]byte("- " + table.Of("x").texts[0] + "\n- " + table.Of("x").texts[1]))
+	require.NoError(t, err, "rules are shown as they could be written")
+	require.True(t, again.everybody.same(table.everybody))
+	require.Nil(t, (*Table)(nil).Of("anybody"))
+
+	empty, err := Parse(nil)
+	require.NoError(t, err)
+	require.Nil(t, empty.Of("anybody"))
+
+	for text, want := range map[string]string{
+		"default: []":                  "line 1: the key default is unknown",
+		"tenants:\n  a/b: {}":          "a/b",
+		"tenants:\n  a: []":            "line 2",
+		"[]\n---\n[]":                  "more than one document",
+		"- {source_labels: [a]}":       "rule 1: relabel configuration for replace action requires 'target_label'",
+		"tenants: {a: {rules: []}}":    "the key rules is unknown",
+		strings.Repeat("#", MaxFile+1): "at most",
+		strings.Repeat("- {action: labeldrop}\n", MaxRules+1):               "at most 1000",
+		"tenants:\n  a:\n    write_relabel_configs: [{source_labels: [a]}]": "tenant a, rule 1",
+	} {
+		_, err := Parse([]byte(text))
+		require.ErrorIs(t, err, ErrBadRules)
+		require.ErrorContains(t, err, want, fmt.Sprintf("%.60s", text))
+		require.NotContains(t, err.Error(), "\n")
+	}
+}

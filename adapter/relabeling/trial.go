@@ -1,0 +1,290 @@
+package relabeling
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/relabel"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// ErrNoRules says that a table has no rules for a tenant.
+var ErrNoRules = errors.New("relabeling: there are no rules for the tenant")
+
+// Bounds of a trial.
+const (
+	// maxExamples bounds the examples of each rule.
+	maxExamples = 3
+	// maxTold is up to how many series are told apart to find those that become one.
+	maxTold = 1 << 20
+	// samplesOfChunk is about how many samples the store puts into a chunk, which says how small they become.
+	samplesOfChunk = 480
+)
+
+// TrialOptions say which series a trial looks at.
+type TrialOptions struct {
+	Tenant string
+	// MinT and MaxT bound the samples, both included, milliseconds.
+	MinT, MaxT int64
+	// MaxSeries is how many series are looked at; 0: all. After Until none is begun; zero: that is for ever.
+	MaxSeries int64
+	Until     time.Time
+	// Warn is told what had to be left out because it can't be read; nil: nobody is.
+	Warn func(error)
+}
+
+// Amount counts series, the samples that they have in the time looked at, and about how much a day of them takes when it
+// is stored, bytes.
+type Amount struct {
+	Series   int64   `json:"series"`
+	Samples  int64   `json:"samples"`
+	DayBytes float64 `json:"day_bytes"`
+}
+
+func (a *Amount) add(samples int, bytes float64) {
+	a.Series++
+	a.Samples += int64(samples)
+	a.DayBytes += bytes
+}
+
+// RuleTrial is what a rule would do.
+type RuleTrial struct {
+	Number int    `json:"number"`
+	Text   string `json:"text"`
+	// Dropped is what it drops, Changed that of which it changes labels.
+	Dropped  Amount    `json:"dropped"`
+	Changed  Amount    `json:"changed"`
+	Examples []Example `json:"examples"`
+}
+
+// Example is a series that a rule drops (After is "") or changes.
+type Example struct {
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// Trial is what rules would have done to stored series, had they been in force when these came in.
+type Trial struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+	// All is what was looked at, Dropped and Refused the parts of it that would not be stored.
+	All     Amount `json:"all"`
+	Dropped Amount `json:"dropped"`
+	// Refused are series whose labels would name none any more: their senders would get an error, such as Refusal.
+	Refused Amount `json:"refused"`
+	Refusal string `json:"refusal"`
+	// Changed would be stored with other labels. Merged of them have the labels of another one, so that of two samples at one
+	// time one is lost.
+	Changed Amount `json:"changed"`
+	Merged  int64  `json:"merged"`
+	// Rules are in order.
+	Rules []RuleTrial `json:"rules"`
+	// Metrics were looked at, of AllMetrics; Cut says that it is not all, since there are too many series.
+	Metrics    int  `json:"metrics"`
+	AllMetrics int  `json:"all_metrics"`
+	Cut        bool `json:"cut"`
+	// Measured says that bytes are shares of what the tenant's sealed data take, rollups included. Otherwise they are about what
+	// samples take before the engine compresses them.
+	Measured bool `json:"measured"`
+}
+
+// trial is one under way.
+type trial struct {
+	TrialOptions
+	Trial
+	store   *storage.Store
+	rules   *Rules
+	builder *labels.Builder
+	samples chunk.Samples
+	piece   chunk.Samples
+	encoded []byte
+	results map[uint64]struct{}
+}
+
+// Try says what a table's rules for a tenant would do to series that are stored. It reads all samples in the range, a
+// series at a time, and changes nothing.
+func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
+	rules := table.Of(o.Tenant)
+	if rules == nil {
+		return nil, ErrNoRules
+	}
+	t := &trial{TrialOptions: o, store: s, rules: rules, builder: labels.NewBuilder(labels.EmptyLabels()), results: map[uint64]struct{}{}}
+	t.Start, t.End = time.UnixMilli(o.MinT).UTC(), time.UnixMilli(o.MaxT).UTC()
+	for i, text := range rules.texts {
+		t.Rules = append(t.Rules, RuleTrial{Number: i + 1, Text: text, Examples: []Example{}})
+	}
+	metrics, err := s.LabelValues(ctx, labels.MetricName, t.query(nil))
+	if err != nil {
+		return nil, err
+	}
+	t.AllMetrics = len(metrics)
+	for _, name := range metrics {
+		if err := t.metric(ctx, name); err != nil {
+			return nil, err
+		}
+		if t.Cut {
+			break
+		}
+		t.Metrics++
+	}
+	return &t.Trial, t.weigh(ctx)
+}
+
+func (t *trial) query(ms []*labels.Matcher) storage.Query {
+	return storage.Query{Tenant: t.Tenant, MinT: t.MinT, MaxT: t.MaxT, Matchers: ms, Warn: t.Warn}
+}
+
+// metric looks at the series of a metric.
+func (t *trial) metric(ctx context.Context, name string) error {
+	found, err := t.store.Select(ctx, t.query([]*labels.Matcher{{Type: labels.MatchEqual, Name: labels.MetricName, Value: name}}))
+	if err != nil {
+		return err
+	}
+	for _, s := range found {
+		if t.MaxSeries > 0 && t.All.Series >= t.MaxSeries || !t.Until.IsZero() && time.Now().After(t.Until) {
+			t.Cut = true
+			return nil
+		}
+		t.samples.Reset()
+		if err := s.Samples(&t.samples); err != nil {
+			return err
+		}
+		if n := t.samples.Len(); n > 0 {
+			t.series(s.Labels, n, t.size())
+		}
+	}
+	return nil
+}
+
+// size is about what the samples at hand take in chunks, bytes.
+func (t *trial) size() (bytes float64) {
+	add := func() {
+		t.encoded = chunk.AppendChunk(t.encoded[:0], &t.piece)
+		bytes += float64(len(t.encoded))
+	}
+	s := &t.samples
+	for from := 0; from < len(s.T); from += samplesOfChunk {
+		to := min(from+samplesOfChunk, len(s.T))
+		t.piece = chunk.Samples{T: s.T[from:to], V: s.V[from:to]}
+		if len(s.ST) > 0 {
+			t.piece.ST = s.ST[from:to]
+		}
+		add()
+	}
+	for h := range slices.Chunk(s.H, samplesOfChunk) {
+		t.piece = chunk.Samples{H: h}
+		add()
+	}
+	return bytes
+}
+
+// series applies the rules to one.
+func (t *trial) series(ls labels.Labels, samples int, bytes float64) {
+	t.All.add(samples, bytes)
+	now := ls
+	for i, c := range t.rules.configs {
+		t.builder.Reset(now)
+		rule := &t.Rules[i]
+		keep := relabel.ProcessBuilder(t.builder, c)
+		next := t.builder.Labels()
+		if !keep || next.IsEmpty() {
+			t.Dropped.add(samples, bytes)
+			rule.Dropped.add(samples, bytes)
+			rule.example(ls.String(), "")
+			return
+		}
+		if !labels.Equal(now, next) {
+			rule.Changed.add(samples, bytes)
+			rule.example(now.String(), next.String())
+		}
+		now = next
+	}
+	if err := t.store.CheckLabels(t.Tenant, now); err != nil {
+		t.Refused.add(samples, bytes)
+		if t.Refusal == "" {
+			t.Refusal = err.Error()
+		}
+		return
+	}
+	if !labels.Equal(ls, now) {
+		t.Changed.add(samples, bytes)
+	}
+	hash := now.Hash()
+	if _, known := t.results[hash]; known {
+		t.Merged++
+	} else if len(t.results) < maxTold {
+		t.results[hash] = struct{}{}
+	}
+}
+
+func (r *RuleTrial) example(before, after string) {
+	if len(r.Examples) < maxExamples {
+		r.Examples = append(r.Examples, Example{strings.ToValidUTF8(before, "\ufffd"), strings.ToValidUTF8(after, "\ufffd")})
+	}
+}
+
+// weigh makes of the sizes of chunks what a day takes.
+func (t *trial) weigh(ctx context.Context) error {
+	days := float64(t.MaxT-t.MinT+1) / float64(24*time.Hour/time.Millisecond)
+	scale := 1 / days
+	if !t.Cut && t.All.DayBytes > 0 {
+		space, err := Space(ctx, t.store, t.Tenant)
+		if err != nil {
+			return err
+		}
+		total := 0.0
+		for _, of := range space {
+			total += of.DayBytes
+		}
+		if total > 0 {
+			scale, t.Measured = total/t.All.DayBytes, true
+		}
+	}
+	amounts := []*Amount{&t.All, &t.Dropped, &t.Refused, &t.Changed}
+	for i := range t.Rules {
+		amounts = append(amounts, &t.Rules[i].Dropped, &t.Rules[i].Changed)
+	}
+	for _, a := range amounts {
+		a.DayBytes *= scale
+	}
+	return nil
+}
+
+// ResolutionSpace is what a resolution of a tenant's sealed data takes.
+type ResolutionSpace struct {
+	// DayBytes is what a day takes, of the windows whose size is known; 0: it isn't known of any.
+	DayBytes float64
+	// Windows are those that are sealed.
+	Windows []storage.SurveyedWindow
+}
+
+// Space tells what a tenant's sealed data take, by resolution: raw, 5m and 1h.
+func Space(ctx context.Context, s *storage.Store, tenant string) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
+	list, _, err := s.Survey(ctx, tenant)
+	if err != nil {
+		return space, err
+	}
+	var days [len(space)]float64
+	for _, w := range list {
+		of := &space[w.Resolution]
+		of.Windows = append(of.Windows, w)
+		if w.Bytes < 0 || w.Slots == 0 || w.Of == 0 {
+			continue
+		}
+		days[w.Resolution] += w.End.Sub(w.Start).Hours() / 24 * min(1, float64(w.Slots)/float64(w.Of))
+		of.DayBytes += float64(w.Bytes)
+	}
+	for i := range space {
+		if days[i] > 0 {
+			space[i].DayBytes /= days[i]
+		}
+	}
+	return space, nil
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/adapter/relabeling"
+	"github.com/cassia-db/cassia/cmd/internal/config"
+	"github.com/cassia-db/cassia/cmd/internal/ui"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// trying are the flags of cassia relabel.
+type trying struct {
+	offline
+	file, tenant, start, end, url string
+	login                         *httpConfig
+	dry, asJSON                   bool
+}
+
+// addRelabel declares a command that says what rules would have done to what is stored.
+func addRelabel(app *kingpin.Application) subcommand {
+	cmd := app.Command("relabel", "Say what the rules of a file for --write.relabel-file would have done to what is stored: series and samples that each would have dropped or changed, and bytes a day. "+
+		"Nothing is changed. Ends with status 1 if the file has an error.")
+	t := &trying{offline: offlineFlags(cmd), login: httpConfigFlag(cmd)}
+	t.look, t.queryBytes = true, exportBytes
+	cmd.Arg("file", "File of rules.").Required().StringVar(&t.file)
+	cmd.Flag("dry-run", "Change nothing: there is no other way, for rules work on what comes in.").Default("true").BoolVar(&t.dry)
+	cmd.Flag("url", "Ask a running server, such as http://localhost:9201, instead of opening the data; it looks at 7 days and 200,000 series at most.").StringVar(&t.url)
+	cmd.Flag("tenant", "Whose rules, and whose samples.").Default(tenant.Default).StringVar(&t.tenant)
+	cmd.Flag("start", "Where to begin, RFC 3339 or seconds since 1970. Default: a day before the end.").StringVar(&t.start)
+	cmd.Flag("end", "Where to end. Default: now, or with the newest sample in a directory.").StringVar(&t.end)
+	cmd.Flag("json", "Write JSON.").BoolVar(&t.asJSON)
+	return subcommand{cmd.FullCommand(), t.run}
+}
+
+func (t *trying) run(ctx context.Context) error {
+	if !t.dry {
+		return errors.New("--no-dry-run: rules change what comes in, never what is stored: give the file to cassia serve --write.relabel-file")
+	}
+	if err := tenant.Check(t.tenant); err != nil {
+		return fmt.Errorf("--tenant=%s: %w", t.tenant, err)
+	}
+	table, err := config.ReadRelabeling(t.file)
+	if err != nil {
+		return fmt.Errorf("%s: %s", t.file, oneLine(err))
+	}
+	if table.Of(t.tenant) == nil {
+		return fmt.Errorf("%s: there are no rules for the tenant %s", t.file, t.tenant)
+	}
+	r, err := rangeOf(t.start, t.end, "0s")
+	if err != nil {
+		return err
+	}
+	o := relabeling.TrialOptions{Tenant: t.tenant, MinT: r.MinMS, MaxT: r.MaxMS}
+	var found *relabeling.Trial
+	if t.url != "" {
+		found, err = t.ask(ctx, o)
+	} else {
+		found, err = t.fromData(ctx, table, o)
+	}
+	if err != nil {
+		return err
+	}
+	if found.All.Series == 0 && !found.Cut {
+		return fmt.Errorf("the tenant %s has no samples from %s to %s", t.tenant, found.Start.Format(time.RFC3339), found.End.Format(time.RFC3339))
+	}
+	if t.asJSON {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(found)
+	}
+	return tellTrial(os.Stdout, found)
+}
+
+// trialWidth is how much time is looked at unless flags say more.
+const trialWidth = 24 * time.Hour
+
+// fromData opens the data.
+func (t *trying) fromData(ctx context.Context, table *relabeling.Table, o relabeling.TrialOptions) (found *relabeling.Trial, err error) {
+	unread := 0
+	o.Warn = func(error) { unread++ }
+	err = t.withStore(ctx, func(s *storage.Store) error {
+		if t.end == "" {
+			spans, err := s.Spans(ctx, t.tenant, o.MinT, time.Now().UnixMilli(), false)
+			if err != nil {
+				return err
+			}
+			if len(spans) == 0 {
+				return fmt.Errorf("%s: the tenant %s has no samples", t.Where(), t.tenant)
+			}
+			o.MaxT = spans[len(spans)-1].MaxT
+		}
+		if t.start == "" {
+			o.MinT = o.MaxT - trialWidth.Milliseconds() + 1
+		}
+		found, err = relabeling.Try(ctx, s, table, o)
+		return err
+	})
+	if errors.Is(err, engine.ErrLocked) {
+		return nil, fmt.Errorf("%s is in use: ask the server that uses it, with --url", t.Path)
+	}
+	if err == nil && unread > 0 {
+		err = fmt.Errorf("%s could not be read: cassia check names them", count(unread, "row"))
+	}
+	return found, err
+}
+
+// ask asks a server.
+func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabeling.Trial, error) {
+	client, err := t.login.client(t.url)
+	if err != nil {
+		return nil, err
+	}
+	where, err := url.JoinPath(t.url, ui.Prefix, "relabel")
+	if err != nil {
+		return nil, fmt.Errorf("--url: %w", err)
+	}
+	text, err := os.ReadFile(t.file)
+	if err != nil {
+		return nil, err
+	}
+	end := time.Now()
+	if t.end != "" {
+		end = time.UnixMilli(o.MaxT)
+	}
+	start := end.Add(-trialWidth)
+	if t.start != "" {
+		start = time.UnixMilli(o.MinT)
+	}
+	body, err := json.Marshal(map[string]any{"rules": string(text), "start": start, "end": end})
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, where, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("--url: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Scope-OrgID", t.tenant)
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the server at --url=%s doesn't answer: %w", withoutUser(t.url), err)
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err != nil {
+		return nil, fmt.Errorf("the server at --url=%s broke off: %w", withoutUser(t.url), err)
+	}
+	var answer struct {
+		Error string
+		Data  struct{ Rules *relabeling.Trial }
+	}
+	if err := json.Unmarshal(said, &answer); err != nil || resp.StatusCode != http.StatusOK || answer.Data.Rules == nil {
+		if answer.Error == "" {
+			answer.Error = fmt.Sprintf("%.200q", said)
+		}
+		return nil, fmt.Errorf("the server at --url=%s answers %s: %s", withoutUser(t.url), resp.Status, answer.Error)
+	}
+	return answer.Data.Rules, nil
+}
+
+// tellTrial writes what rules would have done.
+func tellTrial(w io.Writer, t *relabeling.Trial) error {
+	out := &bytes.Buffer{}
+	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	amount := func(a relabeling.Amount) string {
+		return fmt.Sprintf("%d series, %d samples, %s a day", a.Series, a.Samples, dayBytes(a.DayBytes))
+	}
+	line("Samples from %s to %s, %d of %d metrics looked at.", t.Start.Format(time.RFC3339), t.End.Format(time.RFC3339), t.Metrics, t.AllMetrics)
+	line("all       %s", amount(t.All))
+	line("dropped   %s", amount(t.Dropped))
+	line("changed   %s", amount(t.Changed))
+	if t.Merged > 0 {
+		line("          %d of them have the labels of another series then: of two samples at one time one would be lost", t.Merged)
+	}
+	if t.Refused.Series > 0 {
+		line("refused   %s: their senders would get an error, such as %s", amount(t.Refused), t.Refusal)
+	}
+	for _, r := range t.Rules {
+		line("\nrule %d    %s", r.Number, r.Text)
+		if r.Dropped.Series > 0 {
+			line("  drops   %s", amount(r.Dropped))
+		}
+		if r.Changed.Series > 0 {
+			line("  changes %s", amount(r.Changed))
+		}
+		if r.Dropped.Series+r.Changed.Series == 0 {
+			line("  does nothing")
+		}
+		for _, e := range r.Examples {
+			if e.After == "" {
+				line("    %s", e.Before)
+			} else {
+				line("    %s → %s", e.Before, e.After)
+			}
+		}
+	}
+	if t.Cut {
+		line("\nNot all was looked at: there are too many series.")
+	}
+	if !t.Measured {
+		line("\nBytes are of samples before the engine compresses them, and without rollups: what is stored isn't known.")
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// dayBytes is a size with three digits.
+func dayBytes(n float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if n < 1000 {
+			return fmt.Sprintf("%.3g %s", n, unit)
+		}
+		n /= 1024
+	}
+	return fmt.Sprintf("%.3g TiB", n)
+}

@@ -1,0 +1,26 @@
+package config
+
+import (
+	"github.com/cassia-db/cassia/adapter/relabeling"
+)
+
+// LoadRelabeling reads the file of --write.relabel-file; without one there are no rules.
+func (c *Config) LoadRelabeling() (*relabeling.Table, error) {
+	if c.RelabelFile == "" {
+		return relabeling.Parse(nil)
+	}
+	table, err := ReadRelabeling(c.RelabelFile)
+	if err != nil {
+		return nil, flagError("write.relabel-file", c.RelabelFile, oneLine(err))
+	}
+	return table, nil
+}
+
+// ReadRelabeling reads a file of rules. Its errors don't name the file.
+func ReadRelabeling(name string) (*relabeling.Table, error) {
+	text, err := readFile(name, relabeling.MaxFile)
+	if err != nil {
+		return nil, err
+	}
+	return relabeling.Parse(text)
+}

@@ -1,0 +1,195 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/cassia-db/cassia/adapter/relabeling"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Bounds of a trial that is asked for.
+const (
+	maxTrialBody   = 256 << 10
+	maxTrialRange  = 7 * 24 * time.Hour
+	usualTrial     = time.Hour
+	maxTrialSeries = 200_000
+	trialTime      = 20 * time.Second
+)
+
+// Relabeling is what the page shows of rules for what comes in, and tries out.
+type Relabeling interface {
+	// Status tells a tenant of the rules that are in force for it.
+	Status(tenant string) relabeling.Status
+	// Try says what rules would have done to what is stored.
+	Try(context.Context, *relabeling.Table, relabeling.TrialOptions) (*relabeling.Trial, error)
+	// Space tells what a tenant's sealed data take.
+	Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error)
+}
+
+// relabel tells which rules apply to what comes in, and what they have dropped.
+func (a *api) relabel(r *http.Request) (any, error) {
+	name, err := one(r)
+	if err != nil {
+		return nil, err
+	}
+	return a.Relabeling.Status(name), nil
+}
+
+// trialRequest asks what rules and retentions would do.
+type trialRequest struct {
+	// Rules is the text of a file of --write.relabel-file; "": none are tried.
+	Rules string `json:"rules"`
+	// RangeSeconds is how much time is looked at, up to now; 0: an hour. Start and End, RFC 3339, say it exactly.
+	RangeSeconds float64   `json:"range_seconds"`
+	Start        time.Time `json:"start"`
+	End          time.Time `json:"end"`
+	// Retention is by resolution, raw, 5m and 1h, seconds; 0: for ever. What is left out stays as it is.
+	Retention map[string]float64 `json:"retention"`
+}
+
+type trialAnswer struct {
+	Rules     *relabeling.Trial `json:"rules"`
+	Retention []retentionTrial  `json:"retention"`
+}
+
+// retentionTrial is what a retention would do to a resolution.
+type retentionTrial struct {
+	Resolution string `json:"resolution"`
+	// Now and Then are seconds, 0: for ever.
+	Now  float64 `json:"now"`
+	Then float64 `json:"then"`
+	// DayBytes is what a day takes; 0: it isn't known.
+	DayBytes float64 `json:"day_bytes"`
+	// BytesNow is what is stored, of windows whose size is known.
+	BytesNow int64 `json:"bytes_now"`
+	// Windows is how many whole windows queries would see no more, and Bytes what they take.
+	Windows int   `json:"windows"`
+	Bytes   int64 `json:"bytes"`
+	// BytesAtRest is what the resolution takes once it is as old as Then, at today's rate; -1: it grows for ever.
+	BytesAtRest float64 `json:"bytes_at_rest"`
+}
+
+// relabelTry answers what rules and retentions would do to the tenant's own data. One request is worked on at a time.
+func (a *api) relabelTry(r *http.Request) (any, error) {
+	name, err := one(r)
+	if err != nil {
+		return nil, err
+	}
+	q, o, err := parseTrial(r, name)
+	if err != nil {
+		return nil, err
+	}
+	table, err := relabeling.Parse([]byte(q.Rules))
+	if err != nil {
+		return nil, badRequest(err.Error())
+	}
+	if err := a.Ready(); err != nil {
+		return nil, err
+	}
+	leave, err := enter(r.Context(), a.counting)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	answer, kept := trialAnswer{Retention: []retentionTrial{}}, 1.0
+	if q.Rules != "" {
+		o.Until = time.Now().Add(trialTime)
+		answer.Rules, err = a.Relabeling.Try(r.Context(), table, o)
+		switch {
+		case errors.Is(err, relabeling.ErrNoRules):
+			return nil, badRequest(fmt.Sprintf("there are no rules for the tenant %s", name))
+		case err != nil:
+			return nil, err
+		}
+		if all := answer.Rules.All.DayBytes; all > 0 {
+			kept = 1 - (answer.Rules.Dropped.DayBytes+answer.Rules.Refused.DayBytes)/all
+		}
+	}
+	if q.Retention != nil {
+		answer.Retention, err = a.tryRetention(r.Context(), name, q.Retention, kept)
+	}
+	return answer, err
+}
+
+func parseTrial(r *http.Request, tenant string) (q trialRequest, o relabeling.TrialOptions, err error) {
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxTrialBody+1))
+	if err != nil {
+		return q, o, badRequest("reading the body: " + err.Error())
+	}
+	if len(text) > maxTrialBody {
+		return q, o, badRequest(fmt.Sprintf("the body has more than %d bytes", maxTrialBody))
+	}
+	if err := json.Unmarshal(text, &q); err != nil {
+		return q, o, badRequest("the body must be JSON: " + err.Error())
+	}
+	end, width := time.Now(), usualTrial
+	if q.RangeSeconds != 0 {
+		if q.RangeSeconds < 0 || q.RangeSeconds > maxTrialRange.Seconds() {
+			return q, o, badRequest(fmt.Sprintf("range_seconds must be at most %v", maxTrialRange.Seconds()))
+		}
+		width = time.Duration(q.RangeSeconds * float64(time.Second))
+	}
+	if !q.End.IsZero() {
+		end = q.End
+	}
+	start := end.Add(-width)
+	if !q.Start.IsZero() {
+		start = q.Start
+	}
+	if !start.Before(end) || end.Sub(start) > maxTrialRange {
+		return q, o, badRequest(fmt.Sprintf("start must lie before end, by at most %s", maxTrialRange))
+	}
+	for res, seconds := range q.Retention {
+		if !(seconds >= 0 && seconds < 1e11) || res != rollup.Raw.String() && res != rollup.FiveMinutes.String() && res != rollup.OneHour.String() {
+			return q, o, badRequest("retention must have seconds by resolution: raw, 5m, 1h")
+		}
+	}
+	return q, relabeling.TrialOptions{Tenant: tenant, MinT: start.UnixMilli(), MaxT: end.UnixMilli(), MaxSeries: maxTrialSeries}, nil
+}
+
+// tryRetention forecasts what each resolution takes; kept is the part of samples that rules leave.
+func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]float64, kept float64) ([]retentionTrial, error) {
+	space, err := a.Relabeling.Space(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	usual, _ := a.Store.RetentionOf(tenant)
+	now, list := keptOf(usual), []retentionTrial{}
+	for i, of := range space {
+		res := rollup.Resolution(i)
+		t := retentionTrial{Resolution: res.String(), Now: map[rollup.Resolution]float64{rollup.Raw: now.Raw, rollup.FiveMinutes: now.R5m, rollup.OneHour: now.R1h}[res], DayBytes: of.DayBytes}
+		var given bool
+		if t.Then, given = then[res.String()]; !given {
+			t.Then = t.Now
+		}
+		hidden := time.Time{}
+		if t.Then > 0 {
+			hidden = time.Now().Add(-time.Duration(t.Then * float64(time.Second)))
+			t.BytesAtRest = of.DayBytes * kept * t.Then / (24 * time.Hour).Seconds()
+		} else if of.DayBytes > 0 {
+			t.BytesAtRest = -1
+		}
+		for _, w := range of.Windows {
+			t.count(w, hidden)
+		}
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+// count adds a window; what ends before hidden would be seen no more.
+func (t *retentionTrial) count(w storage.SurveyedWindow, hidden time.Time) {
+	bytes := max(0, w.Bytes)
+	t.BytesNow += bytes
+	if !hidden.IsZero() && !w.End.After(hidden) {
+		t.Windows++
+		t.Bytes += bytes
+	}
+}

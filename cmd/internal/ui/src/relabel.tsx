@@ -1,0 +1,217 @@
+// Relabel: the rules for what comes in, what each dropped, and what other rules and retentions would do to what is stored.
+import { useState } from 'preact/hooks';
+import { call } from './api';
+import type { ViewProps } from './app';
+import { bytes, count, plural } from './format';
+import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, useLoad } from './parts';
+import { about, local, seconds } from './time';
+
+interface Rule {
+  number: number;
+  text: string;
+  dropped_samples: number;
+  dropped_exemplars: number;
+}
+
+interface Amount {
+  series: number;
+  samples: number;
+  day_bytes: number;
+}
+
+interface RuleTrial {
+  number: number;
+  text: string;
+  dropped: Amount;
+  changed: Amount;
+  examples: { before: string; after: string }[];
+}
+
+interface Trial {
+  start: string;
+  end: string;
+  all: Amount;
+  dropped: Amount;
+  refused: Amount;
+  refusal: string;
+  changed: Amount;
+  merged: number;
+  rules: RuleTrial[];
+  metrics: number;
+  all_metrics: number;
+  cut: boolean;
+  measured: boolean;
+}
+
+interface RetentionTrial {
+  resolution: string;
+  now: number;
+  then: number;
+  day_bytes: number;
+  bytes_now: number;
+  windows: number;
+  bytes: number;
+  bytes_at_rest: number;
+}
+
+interface Answer {
+  rules: Trial | null;
+  retention: RetentionTrial[];
+}
+
+const ranges: [number, string][] = [[3600, '1 hour'], [6 * 3600, '6 hours'], [86400, '1 day'], [7 * 86400, '7 days']];
+const resolutions = ['raw', '5m', '1h'];
+const example = `- source_labels: [__name__]\n  regex: go_.*\n  action: drop\n`;
+
+export function Relabel({ tenant }: ViewProps) {
+  const status = useLoad((signal) => call<{ own: boolean; rules: Rule[] }>('cassia/relabel', {}, { tenant, signal }).then((a) => a.data), [tenant], 10_000);
+  const [rules, setRules] = useState(example);
+  const [range, setRange] = useState(3600);
+  const [kept, setKept] = useState<Record<string, string>>({});
+  const [state, setState] = useState<{ answer?: Answer; error?: unknown; loading?: boolean }>({});
+  const now = status.data?.rules ?? [];
+  const retention: Record<string, number> = {};
+  let wrong = '';
+  for (const res of resolutions) {
+    const text = kept[res]?.trim();
+    if (!text) continue;
+    const value = text === '0' ? 0 : seconds(text);
+    if (isNaN(value)) wrong = `“${text}” is no duration: write 30d, or 0 for ever.`;
+    retention[res] = value;
+  }
+  const attempt = async (e: Event) => {
+    e.preventDefault();
+    if (wrong) return;
+    setState({ loading: true });
+    try {
+      const { data } = await call<Answer>('cassia/relabel', {}, { tenant, json: { rules, range_seconds: range, retention } });
+      setState({ answer: data });
+    } catch (error) {
+      setState({ error });
+    }
+  };
+  return (
+    <>
+      <div class="head-line">
+        <h1>Relabel</h1>
+        <p>Rules that drop and change what tenant <b>{tenant}</b> sends, before it is stored.</p>
+      </div>
+      <Panel title="Rules in force" aside={status.data && now.length > 0 && <span>{status.data.own ? 'of this tenant' : 'of all tenants without rules of their own'}</span>}>
+        {status.error ? <Failure error={status.error} again={status.again} /> : null}
+        {status.data && !now.length && <Empty title="No rules apply to this tenant">They stand in the file of <code>--write.relabel-file</code>, as <code>write_relabel_configs</code> of Prometheus.</Empty>}
+        {now.length > 0 && (
+          <Scroll label="Rules in force">
+            <table>
+              <thead><tr><th>Rule</th><th class="num">Samples dropped</th><th class="num">Exemplars dropped</th></tr></thead>
+              <tbody>
+                {now.map((r) => (
+                  <tr key={r.number}><td class="mono">{r.number}. {r.text}</td><td class="num">{count(r.dropped_samples)}</td><td class="num">{count(r.dropped_exemplars)}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        )}
+      </Panel>
+      {/* Not before the rules in force, which would move it. */}
+      {(status.data || status.error) && <Panel title="Try rules on what is stored" aside="nothing is changed">
+        <form class="trial" onSubmit={(e) => void attempt(e)}>
+          <label class="trial-rules">
+            <span>Rules, as <code>write_relabel_configs</code> has them</span>
+            <textarea class="mono" rows={7} spellcheck={false} value={rules} onInput={(e) => setRules(e.currentTarget.value)} />
+          </label>
+          <div class="toolbar">
+            <label class="field">
+              <span>Samples of the last</span>
+              <select value={range} onChange={(e) => setRange(Number(e.currentTarget.value))}>{ranges.map(([s, name]) => <option key={s} value={s}>{name}</option>)}</select>
+            </label>
+            {resolutions.map((res) => (
+              <label class="field" key={res}>
+                <span>Keep {res}</span>
+                <input class="short" value={kept[res] ?? ''} placeholder="as now" onInput={(e) => setKept({ ...kept, [res]: e.currentTarget.value })} />
+              </label>
+            ))}
+            <span class="grow" />
+            <button class="primary" disabled={state.loading || !!wrong}>Try</button>
+          </div>
+          {wrong && <p class="small" role="alert">{wrong}</p>}
+        </form>
+        <div class={`progress ${state.loading ? 'on' : ''}`} />
+        {state.error ? <Failure error={state.error} /> : null}
+      </Panel>}
+      {state.answer?.rules && <Rules trial={state.answer.rules} />}
+      {state.answer && state.answer.retention.length > 0 && <Retentions list={state.answer.retention} />}
+    </>
+  );
+}
+
+/** day writes bytes a day. */
+const day = (a: Amount) => `${bytes(a.day_bytes)} a day`;
+
+function Rules({ trial: t }: { trial: Trial }) {
+  const share = (a: Amount) => (t.all.series ? a.series / t.all.series : 0);
+  const at = (text: string) => local(Date.parse(text) / 1000).slice(0, 16);
+  const tile = (name: string, a: Amount, bad = false) => <Stat name={name} value={plural(a.series, 'series')} note={`${plural(a.samples, 'sample')}, ${day(a)}`} bad={bad} />;
+  if (!t.all.series) return <section class="panel"><Empty title="There are no samples in this time">Look at more of it.</Empty></section>;
+  return (
+    <Panel title="What these rules would have done" aside={<span>{at(t.start)} to {at(t.end)}</span>}>
+      <div class="stats">
+        {tile('Looked at', t.all)}
+        {tile('Dropped', t.dropped)}
+        {tile('Changed', t.changed)}
+        {tile('Refused', t.refused, t.refused.series > 0)}
+      </div>
+      {t.cut && <Notice tone="warning" title={`Not all was looked at: ${count(t.metrics)} of ${count(t.all_metrics)} metrics.`}>There are too many series; <code>cassia relabel</code> on the data looks at all of them.</Notice>}
+      {t.refused.series > 0 && <Notice tone="warning" title="Some series would be refused.">{t.refusal}</Notice>}
+      {t.merged > 0 && <Notice tone="warning" title={`${plural(t.merged, 'series')} would have the labels of another one.`}>Of two samples at one time, the greater would be kept.</Notice>}
+      <Scroll label="What each rule would have done">
+        <table>
+          <thead><tr><th>Rule</th><th class="num">Drops</th><th class="num">Changes</th><th class="num">Samples</th><th class="num">Bytes a day</th></tr></thead>
+          <tbody>
+            {t.rules.map((r) => {
+              const most = r.dropped.series ? r.dropped : r.changed;
+              return (
+                <tr key={r.number}>
+                  <td class="mono">
+                    {r.number}. {r.text}
+                    <Meter share={share(most)} label={`${(100 * share(most)).toFixed(1)} % of the series`} />
+                    {r.examples.map((e, i) => <div key={i} class="small">{e.before}{e.after && ` → ${e.after}`}</div>)}
+                  </td>
+                  <td class="num">{r.dropped.series ? count(r.dropped.series) : '–'}</td>
+                  <td class="num">{r.changed.series ? count(r.changed.series) : '–'}</td>
+                  <td class="num">{count(most.samples)}</td>
+                  <td class="num">{bytes(most.day_bytes)}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </Scroll>
+      <p class="small">{t.measured ? 'Bytes are shares of what sealed data take, rollups included.' : 'Bytes are of samples before they are compressed, without rollups: nothing is sealed, not all was looked at, or the engine can’t tell.'}</p>
+    </Panel>
+  );
+}
+
+const long = (s: number) => (s ? about(s) : 'for ever');
+
+function Retentions({ list }: { list: RetentionTrial[] }) {
+  return (
+    <Panel title="What would be kept" aside="at today’s rate, with these rules">
+      <Scroll label="What would be kept">
+        <table>
+          <thead><tr><th>Resolution</th><th>Kept now</th><th>Kept then</th><th class="num">A day takes</th><th class="num">Stored now</th><th class="num">Hidden at once</th><th class="num">In the end</th></tr></thead>
+          <tbody>
+            {list.map((r) => (
+              <tr key={r.resolution}>
+                <td>{r.resolution}</td><td>{long(r.now)}</td><td>{long(r.then)}</td>
+                <td class="num">{r.day_bytes ? bytes(r.day_bytes) : 'not known'}</td>
+                <td class="num">{bytes(r.bytes_now)}</td>
+                <td class="num">{r.windows ? `${plural(r.windows, 'window')}, ${bytes(r.bytes)}` : '–'}</td>
+                <td class="num">{r.bytes_at_rest < 0 ? 'grows for ever' : r.day_bytes ? bytes(r.bytes_at_rest) : 'not known'}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </Panel>
+  );
+}

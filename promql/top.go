@@ -1,0 +1,183 @@
+package promql
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	promengine "github.com/prometheus/prometheus/promql"
+)
+
+// Bounds of what is remembered of the queries that ended: texts that are longer are cut, and counted together where they begin
+// alike. Of more different ones than maxTop, those that took the least time are forgotten.
+const (
+	maxTop      = 1000
+	maxTopBytes = 2000
+	// topEvery is for how long queries are counted together; what is told are the last two such times.
+	topEvery = time.Hour
+)
+
+// TopQuery is what a query took that ran once or more.
+type TopQuery struct {
+	Query string `json:"query"`
+	// Tenants are those of which it reads.
+	Tenants []string `json:"tenants"`
+	// Count is how often it ran, Errors how often it failed.
+	Count  int64 `json:"count"`
+	Errors int64 `json:"errors"`
+	// Seconds are from request to result, all together, waiting included; Slowest is the longest.
+	Seconds float64 `json:"seconds"`
+	Slowest float64 `json:"slowestSeconds"`
+	// Samples that it read, all together, and the most that it held at once.
+	Samples     int64     `json:"samples"`
+	PeakSamples int64     `json:"peakSamples"`
+	Last        time.Time `json:"last"`
+	// Origin is that of the last.
+	Origin Origin `json:"origin"`
+}
+
+// TopQueries are the queries that took most.
+type TopQueries struct {
+	// Since is from when on queries are counted.
+	Since   time.Time  `json:"since"`
+	Queries []TopQuery `json:"queries"`
+	// All is how many different ones there are.
+	All int `json:"all"`
+}
+
+// TopOrders are the orders in which TopQueries can be told.
+var TopOrders = []string{"time", "slowest", "samples", "count"}
+
+// topQueries count the queries that ended.
+type topQueries struct {
+	mu sync.Mutex
+	// now has those since began, before those of the time before it.
+	now, before      map[string]*TopQuery
+	began, beganThen time.Time
+}
+
+// add counts a query that has ended.
+func (t *topQueries) add(one TopQuery) {
+	one.Query = shortened(one.Query, maxTopBytes)
+	key := strings.Join(one.Tenants, "|") + "\x00" + one.Query
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil || one.Last.Sub(t.began) >= topEvery {
+		t.before, t.beganThen = t.now, t.began
+		if one.Last.Sub(t.began) >= 2*topEvery {
+			t.before = nil // Nothing ended in the time before.
+		}
+		t.now, t.began = map[string]*TopQuery{}, one.Last
+	}
+	q := t.now[key]
+	if q == nil {
+		if len(t.now) >= maxTop {
+			t.forgetLeast()
+		}
+		one.Query = strings.Clone(one.Query)
+		t.now[key] = &one
+		return
+	}
+	q.add(&one)
+}
+
+func (q *TopQuery) add(other *TopQuery) {
+	q.Count += other.Count
+	q.Errors += other.Errors
+	q.Seconds += other.Seconds
+	q.Samples += other.Samples
+	q.Slowest, q.PeakSamples = max(q.Slowest, other.Slowest), max(q.PeakSamples, other.PeakSamples)
+	if other.Last.After(q.Last) {
+		q.Last, q.Origin = other.Last, other.Origin
+	}
+}
+
+// forgetLeast makes room for another query.
+func (t *topQueries) forgetLeast() {
+	least, found := "", (*TopQuery)(nil)
+	for key, q := range t.now {
+		if found == nil || q.Seconds < found.Seconds {
+			least, found = key, q
+		}
+	}
+	delete(t.now, least)
+}
+
+// list tells the queries that read of these tenants only, in one of TopOrders; limit bounds how many.
+func (t *topQueries) list(tenants []string, by string, limit int, now time.Time) TopQueries {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := TopQueries{Since: t.began.UTC(), Queries: []TopQuery{}}
+	if t.now == nil {
+		out.Since = now.UTC()
+	}
+	all := map[string]TopQuery{}
+	for _, part := range []map[string]*TopQuery{t.before, t.now} {
+		for key, q := range part {
+			if now.Sub(q.Last) >= 2*topEvery || !ofThese(q.Tenants, tenants) {
+				continue
+			}
+			one := *q
+			if known, ok := all[key]; ok {
+				one = known
+				one.add(q)
+			}
+			all[key] = one
+		}
+	}
+	if t.before != nil && now.Sub(t.beganThen) < 3*topEvery {
+		out.Since = t.beganThen.UTC()
+	}
+	for _, q := range all {
+		out.Queries = append(out.Queries, q)
+	}
+	out.All = len(out.Queries)
+	slices.SortFunc(out.Queries, func(a, b TopQuery) int {
+		return cmp.Or(cmp.Compare(b.by(by), a.by(by)), cmp.Compare(a.Query, b.Query), slices.Compare(a.Tenants, b.Tenants))
+	})
+	out.Queries = out.Queries[:min(limit, len(out.Queries))]
+	return out
+}
+
+func (q *TopQuery) by(order string) float64 {
+	switch order {
+	case "count":
+		return float64(q.Count)
+	case "samples":
+		return float64(q.Samples)
+	case "slowest":
+		return q.Slowest
+	}
+	return q.Seconds
+}
+
+// ofThese says whether all tenants of a query are among others.
+func ofThese(of, tenants []string) bool {
+	return !slices.ContainsFunc(of, func(t string) bool { return !slices.Contains(tenants, t) })
+}
+
+// TopQueries are the queries that ended in the last hours and read of these tenants only, those first that took most.
+func (e *Engine) TopQueries(tenants []string, by string, limit int) TopQueries {
+	return e.top.list(tenants, by, limit, time.Now())
+}
+
+// countTop counts a query that has ended.
+func (e *Engine) countTop(active *ActiveQuery, q promengine.Query, result *promengine.Result) {
+	now := time.Now()
+	took := now.Sub(active.Since).Seconds()
+	one := TopQuery{Query: active.Query, Tenants: active.Tenants, Count: 1, Seconds: took, Slowest: took, Last: now.UTC(), Origin: active.Origin.bounded()}
+	if s := q.Stats(); s != nil && s.Samples != nil {
+		one.Samples, one.PeakSamples = s.Samples.TotalSamples, int64(s.Samples.PeakSamples)
+	}
+	if result.Err != nil {
+		one.Errors = 1
+	}
+	e.top.add(one)
+}
+
+// bounded is an origin that can be kept.
+func (o Origin) bounded() Origin {
+	return Origin{shortened(o.Address, slowOriginBytes), shortened(o.UserAgent, slowOriginBytes), shortened(o.RequestID, slowOriginBytes)}
+}

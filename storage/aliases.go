@@ -1,0 +1,80 @@
+package storage
+
+import (
+	"hash/maphash"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// hashAlias returns two independent hashes of what a sender names a series with; the second one nobody
+// outside of this process can foresee.
+func (h *head) hashAlias(key []byte, space uint64) aliasHash {
+	return aliasHash{xxhash.Sum64(key), maphash.Bytes(h.seed, key) ^ space}
+}
+
+// aliasBytes is about what an alias weighs in the head's account.
+const aliasBytes = 64
+
+// maxAliases bounds the aliases of one series. A series has several where senders name it differently and rules make their labels the
+// same. One alias more than that isn't remembered: Define is called for it each time. Once that has happened more than
+// crowdedAliases times and more often than the tenant has series, all aliases are forgotten, so that old ones make room.
+const (
+	maxAliases     = 8
+	crowdedAliases = 1024
+)
+
+// remember makes key an alias of the series.
+func (h *head) remember(key []byte, space uint64, s *Series) {
+	t, hash := s.tenant, h.hashAlias(key, space)
+	// The tenant's lock keeps the series from being let go of meanwhile.
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID[s.id] != s {
+		return
+	}
+	if t.aliases.find(hash) != nil {
+		return
+	}
+	if s.aliases >= maxAliases {
+		if t.crowded++; t.crowded <= crowdedAliases+len(t.byID) {
+			return
+		}
+		h.forgetAliases(t)
+	}
+	if s.hash == (aliasHash{}) {
+		s.hash = hash // before it can be found, and never again
+	}
+	t.aliases.add(hash, s)
+	s.aliases++
+	s.bytes += aliasBytes
+	h.weigh(t, aliasBytes)
+}
+
+// forgetAliases forgets the names of all series of a tenant, whose lock the caller holds. The series stay.
+func (h *head) forgetAliases(t *headTenant) {
+	t.aliases.clear()
+	t.crowded = 0
+	for _, s := range t.byID {
+		forgotten := int64(s.aliases) * aliasBytes
+		s.aliases = 0
+		s.bytes -= forgotten
+		h.weigh(t, -forgotten)
+	}
+}
+
+// ForgetAliases forgets under which aliases the series of some tenants were found: their batches use others from now on.
+func (s *Store) ForgetAliases(of func(tenant string) bool) {
+	s.head.mu.RLock()
+	tenants := make([]*headTenant, 0, len(s.head.tenants))
+	for name, t := range s.head.tenants {
+		if of(name) {
+			tenants = append(tenants, t)
+		}
+	}
+	s.head.mu.RUnlock()
+	for _, t := range tenants {
+		t.mu.Lock()
+		s.head.forgetAliases(t)
+		t.mu.Unlock()
+	}
+}
