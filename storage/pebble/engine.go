@@ -77,6 +77,12 @@ type Engine struct {
 
 	damaged      damaged
 	tableOptions sstable.ReaderOptions
+
+	// files are what Pebble writes through; ingested files are made there, with writerOptions, from ingestBytes on.
+	files         vfs.FS
+	writerOptions sstable.WriterOptions
+	ingestBytes   int
+	ingests       atomic.Uint64
 }
 
 var (
@@ -164,6 +170,8 @@ func (e *Engine) open(opts Options) (err error) {
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
 		return unopened(e.dir, err)
 	}
+	e.files, e.ingestBytes = files, opts.IngestBytes
+	e.writerOptions = ingestWriterOptions(p, e.db.TableFormat())
 	files.arm()
 	e.ledger.run(func(err error) {
 		e.log.Warn("what is synced can't be noted; damage to the log might go unnoticed", "dir", e.dir, "err", err)
