@@ -50,6 +50,9 @@ func (w *sealedWork) waits() bool {
 
 func (p *sealPass) run() error {
 	begin := time.Now()
+	if p.s.caching != nil { // What was sealed is read back for rollups.
+		defer p.s.caching.ReadOnce()()
+	}
 	p.s.closeCells(p.works)
 	if err := p.gatherUndeleted(); err != nil {
 		return err

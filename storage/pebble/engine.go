@@ -75,6 +75,7 @@ type Engine struct {
 	ledger    *ledger
 	versions  versions
 
+	readers      readers
 	damaged      damaged
 	tableOptions sstable.ReaderOptions
 
@@ -166,6 +167,8 @@ func (e *Engine) open(opts Options) (err error) {
 	files := &vitalFS{FS: watched, fail: e.fail, ledger: e.ledger}
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
 	p.FS = files
+	e.readers.cache, e.readers.memTables = pebbledb.NewCache(opts.CacheBytes), e.memTableBytes
+	p.Cache = e.readers.cache
 	p.Logger = &logger{log: opts.Logger, fail: e.fail}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
 		return unopened(e.dir, err)
@@ -319,6 +322,9 @@ func (e *Engine) closeAll() error {
 	if e.db != nil {
 		errs = append(errs, e.db.Close())
 		errs = append(errs, e.ledger.close(errs[len(errs)-1] == nil))
+	}
+	if e.readers.cache != nil {
+		e.readers.cache.Unref()
 	}
 	if e.lock != nil {
 		errs = append(errs, e.lock.Close())
