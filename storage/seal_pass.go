@@ -124,9 +124,10 @@ func (p *sealPass) tenant(tenant string, list []stagedSeries) error {
 }
 
 // byAge tells series whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
-// may be.
+// may be. It reuses the memory of list.
 func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone []stagedSeries) {
 	now := p.begun.UnixMilli()
+	fresh = list[:0]
 	for _, c := range list {
 		c.class = p.s.classes.writable(c.series.class, now)
 		switch slot := c.work.Slot; {
