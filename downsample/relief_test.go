@@ -91,3 +91,14 @@ func TestOneSlotFailsByItself(t *testing.T) {
 	require.Equal(t, 4*4, r.loop.Status(t.Context()).SealedSlots)
 	require.Equal(t, 4*40, r.check().Samples)
 }
+
+// TestRelieveLetsGo has the head know no series longer that ended before it was relieved.
+func TestRelieveLetsGo(t *testing.T) {
+	r := newRig(t, func(_ *storage.Options, o *Options) { o.HeadBytes = 1 })
+	r.write(testStart.Add(-10*hour), 1)
+	r.advance(reliefRest)
+	require.True(t, r.loop.Relieve(t.Context()))
+	require.Zero(t, r.headSettled())
+	require.Zero(t, r.store.LetGo())
+	r.check()
+}

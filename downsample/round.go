@@ -76,6 +76,7 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	before := l.failures.Load()
 	all := slices.DeleteFunc(l.list(ctx), func(w storage.Staged) bool { return !l.store.Rests(w.Work, rest) })
 	l.seal(ctx, l.opts.Now(), all)
+	l.store.LetGo() // Series that live shortly are most of what the head holds.
 	return l.failures.Load() == before
 }
 

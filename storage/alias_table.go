@@ -40,7 +40,7 @@ func (t *aliasTable) find(hash aliasHash) *Series {
 func (t *aliasTable) add(hash aliasHash, s *Series) {
 	p := t.slots.Load()
 	if p == nil || 4*(t.used+1) > 3*len(*p) {
-		t.copyTo(max(16, 2*t.used), nil)
+		t.copyTo(max(16, t.used), nil)
 		p = t.slots.Load()
 	}
 	put(*p, hash, s)

@@ -62,14 +62,14 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			}
 		}
 		w.done = append(w.done, c)
-		if w.rows.bytes >= sealWriteBytes {
+		if w.rows.bytes >= farPiece.bytes {
 			w.bytes += w.rows.bytes
 			if err := w.base.write(); err != nil {
 				return err
 			}
 		}
 	}
-	if w.bytes+w.rows.bytes >= sealWriteBytes || len(w.done) >= importPiece {
+	if w.bytes+w.rows.bytes >= farPiece.bytes || len(w.done) >= importPiece {
 		return w.roll()
 	}
 	return nil

@@ -70,7 +70,7 @@ type pebbleDisk struct {
 
 func (d *pebbleDisk) open() (engine.Engine, error) {
 	o := pebble.DefaultOptions()
-	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.ReserveBytes = d.fs, 1<<20, 1<<20, 4<<10, 0
+	o.FS, o.CacheBytes, o.MemTableBytes, o.BlockBytes, o.IngestBytes, o.ReserveBytes = d.fs, 1<<20, 1<<20, 4<<10, 1<<10, 0
 	o.StageDelay = time.Millisecond // What is sealed goes while the history is under way.
 	return pebble.Open("db", o)
 }

@@ -140,7 +140,7 @@ func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
 	at := x.into[res]
 	x.label(r.collected, res)
 	x.put(r.collected, res, rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
-	if x.bytes >= sealWriteBytes {
+	if x.bytes >= x.s.sealPiece().rollups {
 		return x.write()
 	}
 	return nil

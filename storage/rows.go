@@ -137,6 +137,13 @@ func appendLabels(dst []byte, ls labels.Labels) []byte {
 	return dst
 }
 
+// labelsBytes is about how many bytes appendLabels appends: no fewer, if no name or value is longer than 127 bytes.
+func labelsBytes(ls labels.Labels) (n int) {
+	n = 1
+	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 2 })
+	return n
+}
+
 // parseLabels is the inverse of appendLabels.
 func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
 	if len(b) == 0 || b[0] != labelsVersion {

@@ -11,8 +11,23 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// sealWriteBytes is about how much one write of the sealer holds.
-const sealWriteBytes = 2 << 20
+// sealPiece is how much a pass writes at once: rows of about so many bytes, of so many series, and of their rollups so many bytes.
+type sealPiece struct{ bytes, series, rollups int }
+
+// Engines on this machine make sorted files of what is written at once, so that larger pieces make larger and fewer of them; others
+// send every piece over a network.
+var (
+	nearPiece = sealPiece{8 << 20, 1 << 14, 16 << 20}
+	farPiece  = sealPiece{2 << 20, 1 << 12, 2 << 20}
+)
+
+// sealPiece is the store's.
+func (s *Store) sealPiece() sealPiece {
+	if s.opts.Shared {
+		return farPiece
+	}
+	return nearPiece
+}
 
 // SealStats says what a seal did.
 type SealStats struct {
@@ -84,55 +99,58 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 }
 
 // togetherStrands is about how many series of a slot are sealed in one pass: enough that what a pass costs by itself doesn't
-// count, and so few that it takes a second or two, and little memory.
-const togetherStrands = 1 << 14
+// count and that few passes write among the same metrics, and so few that it takes some seconds, and little memory.
+const togetherStrands = 1 << 18
 
 // Together cuts work into what is best sealed in one pass, as places in list: slots of one day, in lanes by partition, for those
-// who seal side by side. The order stays by what comes first of each.
+// who seal side by side. The order stays by what comes first of each. Slots of which the head has nothing are passes of their own, for
+// nobody knows how much they are.
 func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	type group struct {
 		day, window int64
 		lane        int
+		held        bool
 	}
-	at := map[group]int{}
+	at, strands := map[group]int{}, make([]int, len(list))
 	for i, w := range list {
-		g := group{s.period.dayOf(w.Slot), s.period.windowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes)}
-		n, ok := at[g]
+		n, held := s.head.strandsOf(w)
+		strands[i] = n
+		g := group{s.period.dayOf(w.Slot), s.period.windowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes), held}
+		in, ok := at[g]
 		if !ok {
-			n = len(passes)
-			passes, at[g] = append(passes, nil), n
+			in = len(passes)
+			passes, at[g] = append(passes, nil), in
 		}
-		passes[n] = append(passes[n], i)
+		passes[in] = append(passes[in], i)
 	}
 	var cut [][]int
 	for _, pass := range passes {
 		slices.SortStableFunc(pass, func(a, b int) int { return cmp.Compare(list[a].Partition, list[b].Partition) })
-		from, strands := 0, 0
+		from, sum := 0, 0
 		for i, w := range pass {
-			n := s.head.strandsOf(list[w])
-			if i > from && strands+n > togetherStrands {
+			if i > from && sum+strands[w] > togetherStrands {
 				cut = append(cut, pass[from:i])
-				from, strands = i, 0
+				from, sum = i, 0
 			}
-			strands += n
+			sum += strands[w]
 		}
 		cut = append(cut, pass[from:])
 	}
 	return cut
 }
 
-// strandsOf returns how many strands the head has of a slot and partition. Of what it doesn't have nobody knows how much that is: it counts as
-// a pass of its own.
-func (h *head) strandsOf(w Work) (n int) {
+// strandsOf returns how many strands the head has of a slot and partition, and whether it has any of it. What it doesn't have counts as
+// a pass.
+func (h *head) strandsOf(w Work) (n int, held bool) {
 	p := h.part(w.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	c := p.cells[w.cell()]
 	if c == nil {
-		return togetherStrands
+		return togetherStrands, false
 	}
 	c.each(func(g *generation) { n += len(g.strands) })
-	return n
+	return n, true
 }
 
 // SealAll seals all that is staged, whatever its age.

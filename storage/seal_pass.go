@@ -50,6 +50,9 @@ func (w *sealedWork) waits() bool {
 
 func (p *sealPass) run() error {
 	begin := time.Now()
+	if p.s.caching != nil { // What was sealed is read back for rollups.
+		defer p.s.caching.ReadOnce()()
+	}
 	p.s.closeCells(p.works)
 	if err := p.gatherUndeleted(); err != nil {
 		return err
@@ -121,9 +124,10 @@ func (p *sealPass) tenant(tenant string, list []stagedSeries) error {
 }
 
 // byAge tells series whose raw window stands from those for which it may be gone, and from those for which that of 5m rollups
-// may be.
+// may be. It reuses the memory of list.
 func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone []stagedSeries) {
 	now := p.begun.UnixMilli()
+	fresh = list[:0]
 	for _, c := range list {
 		c.class = p.s.classes.writable(c.series.class, now)
 		switch slot := c.work.Slot; {
@@ -204,9 +208,8 @@ type tenantPass struct {
 	slots  map[int64]*sealer
 	// again are the cells that were sealed before.
 	again map[cellAt]bool
-	// done are the series whose rollups are to be made, in one of their slots, bytes what their rows weigh that are written.
-	done  []*stagedSeries
-	bytes int
+	// done are the series whose rollups are to be made, in one of their slots.
+	done []*stagedSeries
 }
 
 func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
@@ -329,25 +332,22 @@ func (t *tenantPass) seal() error {
 			t.done = append(t.done, c)
 		}
 		rolled = false
-		if err := t.flush(); err != nil {
-			return err
+		if metricEnds := i+1 == len(t.list) || t.list[i+1].series.metric != c.series.metric; t.isFull(metricEnds) {
+			if err := t.roll(); err != nil {
+				return err
+			}
 		}
 	}
 	return t.roll()
 }
 
-// flush writes what there is, and makes rollups, when there is enough of it.
-func (t *tenantPass) flush() error {
-	if t.rows.bytes >= sealWriteBytes {
-		t.bytes += t.rows.bytes
-		if err := t.base.write(); err != nil {
-			return err
-		}
+// isFull says whether there is enough to write. Where a metric ends less is enough: what is written next lies behind it then.
+func (t *tenantPass) isFull(metricEnds bool) bool {
+	piece := t.s.sealPiece()
+	if metricEnds {
+		piece.bytes, piece.series = piece.bytes*3/4, piece.series*3/4
 	}
-	if t.bytes >= sealWriteBytes || len(t.done) >= importPiece {
-		return t.roll()
-	}
-	return nil
+	return t.rows.bytes >= piece.bytes || len(t.done) >= piece.series
 }
 
 // roll writes the rows that are left, then the 5m rollups of all slots, and then the 1h rollups of the day.
@@ -382,7 +382,7 @@ func (t *tenantPass) roll() error {
 	err = t.base.rollCoarse()
 	clear(t.base.rolls)
 	clear(t.done)
-	t.base.rolls, t.done, t.bytes = t.base.rolls[:0], t.done[:0], 0
+	t.base.rolls, t.done = t.base.rolls[:0], t.done[:0]
 	return err
 }
 

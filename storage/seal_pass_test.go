@@ -131,3 +131,20 @@ func TestPassBreaksOffAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// TestTogetherCutsUnknownOnly has slots of which the head holds nothing among others: each is a pass of its own, and the others are one.
+func TestTogetherCutsUnknownOnly(t *testing.T) {
+	r := newPassRig(t, -1, faultengine.Fail(nil))
+	unknown := r.period.slotOf(r.now.Add(-11 * time.Hour).UnixMilli())
+	var works []Work
+	want := [][]int{{}}
+	for p := range r.Partitions() {
+		works = append(works, Work{Partition: p, Slot: unknown})
+		want = append(want, []int{len(works) - 1})
+		for _, ago := range []time.Duration{9 * time.Hour, 7 * time.Hour} {
+			want[0] = append(want[0], len(works))
+			works = append(works, Work{Partition: p, Slot: r.period.slotOf(r.now.Add(-ago).UnixMilli())})
+		}
+	}
+	require.ElementsMatch(t, want, r.Together(works, 1))
+}

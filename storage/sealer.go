@@ -60,6 +60,7 @@ type sealedRows struct {
 	catalog []engine.Batch
 	named   map[catalogName]bool // what is among catalog
 	written []seriesLabels       // what is among rows
+	spare   [][]engine.Mutation  // memory of rows that were written
 }
 
 // destination is where a seal writes at a resolution.
@@ -230,7 +231,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 		return
 	}
 	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class))
-	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(nil, s.labels))
+	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(make([]byte, 0, labelsBytes(s.labels)), s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
@@ -241,7 +242,7 @@ func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key e
 	n := len(x.rows)
 	if n == 0 || !x.rows[n-1].of(tableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
-			Table: tableOf(res), Partition: seriesPartition(window, s.tenant.name, s.metric, at),
+			Table: tableOf(res), Partition: seriesPartition(window, s.tenant.name, s.metric, at), Mutations: x.takeSpare(),
 		}})
 	}
 	b := &x.rows[len(x.rows)-1]
@@ -394,6 +395,22 @@ func (x *sealer) write() error {
 	}
 	x.s.catalog.add(x.named)
 	clear(x.named)
-	x.rows, x.catalog, x.bytes, x.written = nil, nil, 0, x.written[:0]
+	for i := range x.rows {
+		clear(x.rows[i].Mutations)
+		x.spare = append(x.spare, x.rows[i].Mutations[:0])
+	}
+	clear(x.rows)
+	x.rows, x.catalog, x.bytes, x.written = x.rows[:0], nil, 0, x.written[:0]
 	return nil
+}
+
+// takeSpare returns memory for mutations, if there is any.
+func (r *sealedRows) takeSpare() []engine.Mutation {
+	n := len(r.spare)
+	if n == 0 {
+		return nil
+	}
+	m := r.spare[n-1]
+	r.spare = r.spare[:n-1]
+	return m
 }

@@ -185,6 +185,7 @@ type Store struct {
 	eng     engine.Engine
 	// versions say whether what was read still stands; nil: nobody knows.
 	versions engine.Versioned
+	caching  engine.Caching // nil: the engine has no cache
 	// writer is this process' name in the stage, new at every start.
 	writer  string
 	created time.Time
@@ -254,6 +255,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	}
 	s.head.classOf = s.classes.of
 	s.versions, _ = engine.As[engine.Versioned](eng)
+	s.caching, _ = engine.As[engine.Caching](eng)
 	if e, ok := engine.As[expirer](eng); ok {
 		s.expiring = e.ExpiresRows()
 	}

@@ -16,11 +16,13 @@ func TestGrowthLeavesOutWhatTheEngineHolds(t *testing.T) {
 		want       int
 	}{
 		"nothing held":                         {100 << 20, 0, 100},
+		"a large heap":                         {512 << 20, 0, 50},
+		"a somewhat large heap":                {192 << 20, 0, 66},
 		"nothing known":                        {0, 10 << 20, 100},
 		"half":                                 {200 << 20, 100 << 20, 50},
 		"nearly all, as with a large cache":    {2 << 30, 2<<30 - 10<<20, 25},
 		"allocated since the last collection":  {100 << 20, 150 << 20, 25},
-		"as much as a heap of many terabytes":  {1 << 50, 1 << 49, 50},
+		"as much as a heap of many terabytes":  {1 << 50, 1 << 49, 25},
 		"next to nothing of what lives is its": {100 << 20, 1, 99},
 	} {
 		require.Equal(t, c.want, growth(c.live, c.held), name)

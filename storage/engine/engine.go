@@ -149,6 +149,12 @@ type Versioned interface {
 	Version(t *Table, partition Key) (version uint64, ok bool)
 }
 
+// Caching is implemented by engines with a cache of what was read.
+type Caching interface {
+	// ReadOnce says that most of what is read until done is called is read once: the cache hardly grows by it.
+	ReadOnce() (done func())
+}
+
 // Clock is implemented by engines on other machines, whose clock is not this process'.
 type Clock interface {
 	// Clock returns what time it is there.

@@ -12,12 +12,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// smallOptions make everything happen early: memtables fill, files are cut, blocks are many.
+// smallOptions make everything happen early: memtables fill, files are cut, blocks are many, sealed rows are written as files.
 func smallOptions() Options {
 	o := DefaultOptions()
 	o.CacheBytes = 4 << 20
 	o.MemTableBytes = 1 << 20
 	o.BlockBytes = 4 << 10
+	o.IngestBytes = 1
 	return o
 }
 

@@ -53,6 +53,13 @@
 //
 // and the greatest by bytes wins: see newMerger. Expires is left to Drop.
 //
+// # Sealed rows
+//
+// A Write of many rows of raw, r5m and r1h (Options.IngestBytes) makes sorted files of them, which Pebble ingests: they take neither the log
+// nor a memtable, and lie in the last level at once where no other rows lie among them. Their names begin with "CURRENT." until they
+// belong to the database; what is left of a process that was killed goes when the directory is opened. See ingester and
+// storage/decisions/036.
+//
 // # The engine's own row
 //
 // Table ID 00 is no table's. Under it stands one row, the key 00 "format", with the version of all of this

@@ -76,8 +76,15 @@ type Engine struct {
 	ledger    *ledger
 	versions  versions
 
+	readers      readers
 	damaged      damaged
 	tableOptions sstable.ReaderOptions
+
+	// files are what Pebble writes through; ingested files are made there, with writerOptions, from ingestBytes on.
+	files         vfs.FS
+	writerOptions sstable.WriterOptions
+	ingestBytes   int
+	ingests       atomic.Uint64
 }
 
 var (
@@ -161,10 +168,14 @@ func (e *Engine) open(opts Options) (err error) {
 	files := &vitalFS{FS: watched, fail: e.fail, ledger: e.ledger}
 	p := opts.pebbleOptions(e.events.listener(opts.Logger), e.lock)
 	p.FS = files
+	e.readers.cache, e.readers.memTables = pebbledb.NewCache(opts.CacheBytes), e.memTableBytes
+	p.Cache = e.readers.cache
 	p.Logger = &logger{log: opts.Logger, fail: e.fail}
 	if e.db, err = pebbledb.Open(e.dir, p); err != nil {
 		return unopened(e.dir, err)
 	}
+	e.files, e.ingestBytes = files, opts.IngestBytes
+	e.writerOptions = ingestWriterOptions(p, e.db.TableFormat())
 	files.arm()
 	e.ledger.run(func(err error) {
 		e.log.Warn("what is synced can't be noted; damage to the log might go unnoticed", "dir", e.dir, "err", err)
@@ -312,6 +323,9 @@ func (e *Engine) closeAll() error {
 	if e.db != nil {
 		errs = append(errs, e.db.Close())
 		errs = append(errs, e.ledger.close(errs[len(errs)-1] == nil))
+	}
+	if e.readers.cache != nil {
+		e.readers.cache.Unref()
 	}
 	if e.lock != nil {
 		errs = append(errs, e.lock.Close())

@@ -12,3 +12,12 @@ func (e *Engine) HeapBytes() int64 {
 	}
 	return int64(m.MemTable.Size) + int64(m.MemTable.ZombieSize) + m.BlockCache.Size
 }
+
+// memTableBytes returns how many bytes memtables take.
+func (e *Engine) memTableBytes() int64 {
+	m := e.metrics()
+	if m == nil {
+		return 0
+	}
+	return int64(m.MemTable.Size) + int64(m.MemTable.ZombieSize)
+}

@@ -76,7 +76,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // isNoted says whether a file is one whose end nobody else verifies. Options begin their life as a temporary file.
 func isNoted(base string) bool {
-	return strings.HasSuffix(base, ".log") || strings.HasSuffix(base, ".dbtmp") || strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
+	return strings.HasSuffix(base, ".log") || strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) || strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
 }
 
 // name returns a file's name in the directory, and whether it is to be noted.

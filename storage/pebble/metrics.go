@@ -81,8 +81,10 @@ func newLevelMetrics() []levelMetric {
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TablesCount) }),
 		m("sublevels", "Sorted runs in a level: how many files a read may have to look into.", gauge,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.Sublevels) }),
-		m("written_bytes_total", "Bytes written to a level by flushes and compactions.", counter,
-			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TableBytesFlushed + l.TableBytesCompacted) }),
+		m("written_bytes_total", "Bytes written to a level by flushes, compactions and seals.", counter,
+			func(l *pebbledb.LevelMetrics) float64 {
+				return float64(l.TableBytesFlushed + l.TableBytesCompacted + l.TableBytesIngested)
+			}),
 		m("read_bytes_total", "Bytes that compactions into a level read.", counter,
 			func(l *pebbledb.LevelMetrics) float64 { return float64(l.TableBytesRead) }),
 	}

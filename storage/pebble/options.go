@@ -35,6 +35,8 @@ type Options struct {
 	// ZstdLevel is how hard blocks are compressed: 1 to 19. The stage's rows, which live for hours only,
 	// are compressed by something faster. Default 3.
 	ZstdLevel int
+	// IngestBytes is from how many bytes of sealed rows on a Write makes sorted files of them at once: see decisions/036. Default 512 KiB.
+	IngestBytes int
 	// Compactions is how many compactions may run at once. Default: half of the CPUs, at least 1.
 	Compactions int
 	// ReserveBytes is how much of the disk must be free for a write to be taken; below it Write returns
@@ -68,6 +70,7 @@ func DefaultOptions() Options {
 		MaxOpenFiles:  1000,
 		BlockBytes:    64 << 10,
 		ZstdLevel:     3,
+		IngestBytes:   512 << 10,
 		Compactions:   max(1, runtime.GOMAXPROCS(0)/2),
 		ReserveBytes:  512 << 20,
 		DropDelay:     2 * time.Minute,
@@ -90,6 +93,7 @@ func (o *Options) Validate() error {
 	within("MaxOpenFiles", int64(o.MaxOpenFiles), 64, 1<<20)
 	within("BlockBytes", int64(o.BlockBytes), 1<<10, 1<<20)
 	within("ZstdLevel", int64(o.ZstdLevel), 1, 19)
+	within("IngestBytes", int64(o.IngestBytes), 1, 1<<40)
 	within("Compactions", int64(o.Compactions), 1, 1<<10)
 	within("DropDelay", int64(o.DropDelay), int64(time.Millisecond), int64(24*time.Hour))
 	within("StageDelay", int64(o.StageDelay), int64(time.Millisecond), int64(24*time.Hour))
@@ -113,9 +117,9 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
 		FlushDelayDeleteRange:       o.DropDelay / 2,
-		// Windows are written once, in order, and seldom overlap: few files in level 0 are enough to
-		// compact, and a burst of sealing must not stop writes.
-		L0CompactionThreshold: 4,
+		// Pebble compacts level 0 when files lie over each other half as many times. A slot of half a million series makes two such
+		// layers: its window is written anew after three slots then, not after each. A burst of sealing must not stop writes.
+		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         256 << 20,
 	}
@@ -143,15 +147,17 @@ func (o *Options) compression() *sstable.CompressionProfile {
 }
 
 // spanPolicy compresses the short-lived tables fast. It also keeps them in files of their own, so that
-// files full of deleted blobs go as a whole.
+// files full of deleted blobs go as a whole, and the tables of sealed rows, so that files which hold rows of one day or
+// metric in each don't seem to overlap all that lies between.
 func spanPolicy(start []byte) (pebbledb.SpanPolicy, []byte, error) {
-	first, after := engine.Stage.ID, engine.Pending.ID+1
-	switch {
-	case len(start) == 0 || start[0] < first:
-		return pebbledb.SpanPolicy{}, []byte{first}, nil
-	case start[0] < after:
-		return pebbledb.SpanPolicy{PreferFastCompression: true}, []byte{after}, nil
-	default:
-		return pebbledb.SpanPolicy{}, nil, nil
+	for _, end := range spanEnds {
+		if len(start) == 0 || start[0] < end {
+			fast := len(start) > 0 && engine.Stage.ID <= start[0] && start[0] <= engine.Pending.ID
+			return pebbledb.SpanPolicy{PreferFastCompression: fast}, []byte{end}, nil
+		}
 	}
+	return pebbledb.SpanPolicy{}, nil, nil
 }
+
+// spanEnds are the first bytes of keys before which a file ends.
+var spanEnds = []byte{engine.Stage.ID, engine.Pending.ID + 1, engine.Raw.ID, engine.R5m.ID, engine.R1h.ID, engine.R1h.ID + 1}

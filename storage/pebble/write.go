@@ -36,8 +36,9 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 		e.release()
 		return err
 	}
-	commits, deleted := e.encode(batches)
-	if len(commits) == 0 {
+	files, others := e.ingested(batches)
+	commits, deleted := e.encode(others)
+	if len(commits) == 0 && len(files) == 0 {
 		e.release()
 		return nil
 	}
@@ -54,6 +55,11 @@ func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	return e.commit(ctx, "write", done, func() error {
 		if err := counting(touched, func() error { return e.apply(commits) }); err != nil {
 			return err
+		}
+		if len(files) > 0 {
+			if err := e.ingest(files); err != nil {
+				return err
+			}
 		}
 		for _, prefix := range deleted {
 			if prefix[0] != engine.Stage.ID || !e.exciser.deleted(prefix) {

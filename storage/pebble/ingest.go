@@ -1,0 +1,231 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// largeRun is how many bytes of a partition's rows of one kind are a sorted file of their own. Rows that are written later often lie
+// between two kinds: labels of more series before the chunks of the first.
+const largeRun = 256 << 10
+
+// ingester writes sorted files from the rows of one Write, and hands them to Pebble, which puts them in the lowest level where nothing
+// overlaps them. So these rows take neither the log nor a memtable, are compressed once, and are compacted when others come to
+// lie among them only.
+//
+//	rows ─► sorted ─► files, synced ─► linked, the directory synced ─► manifest, synced: all rows are there at once
+//
+// A crash before the last step leaves files that Pebble removes when it opens the directory.
+type ingester struct {
+	e *Engine
+	ingestBuffers
+	paths []string
+}
+
+// ingestBuffers is memory that ingesters use again.
+type ingestBuffers struct {
+	rows        []ingestRow
+	keys, value []byte
+}
+
+var ingestPool = sync.Pool{New: func() any { return &ingestBuffers{} }}
+
+// ingestRow is a row to write: its key, which begins with a run's prefix, lies in the ingester's keys.
+type ingestRow struct {
+	from, run, to int
+	table         *engine.Table
+	mutation      *engine.Mutation
+}
+
+// isIngested says whether the rows of a table may be written as sorted files: sealed rows come many at a time.
+func isIngested(t *engine.Table) bool { return t == engine.Raw || t == engine.R5m || t == engine.R1h }
+
+// ingested splits batches into those that are written as sorted files, and the others. The files are worth their while where they
+// are large.
+func (e *Engine) ingested(batches []engine.Batch) (files, others []engine.Batch) {
+	bytes := 0
+	for i := range batches {
+		b := &batches[i]
+		if !isIngested(b.Table) {
+			continue
+		}
+		for j := range b.Mutations {
+			if b.Mutations[j].Op != engine.Put { // The order matters.
+				return nil, batches
+			}
+			bytes += len(b.Mutations[j].Value) + rowOverhead
+		}
+	}
+	if bytes == 0 || bytes < e.ingestBytes {
+		return nil, batches
+	}
+	for i := range batches {
+		if isIngested(batches[i].Table) {
+			files = append(files, batches[i])
+		} else {
+			others = append(others, batches[i])
+		}
+	}
+	return files, others
+}
+
+// rowOverhead is about what the key of a sealed row takes.
+const rowOverhead = 64
+
+// ingest writes batches, which are Puts only, as sorted files. When it returns nil they are durable, and all of them are there at once.
+func (e *Engine) ingest(batches []engine.Batch) (err error) {
+	buffers := ingestPool.Get().(*ingestBuffers)
+	x := &ingester{e: e, ingestBuffers: *buffers}
+	defer func() {
+		clear(x.rows[:cap(x.rows)])
+		*buffers = ingestBuffers{x.rows[:0], x.keys[:0], x.value}
+		ingestPool.Put(buffers)
+	}()
+	for i := range batches {
+		x.add(&batches[i])
+	}
+	x.sort()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, x.remove())
+		}
+	}()
+	for from := 0; from < len(x.rows); {
+		to := x.cut(from)
+		if err := x.file(x.rows[from:to]); err != nil {
+			return fmt.Errorf("pebble: writing a sorted file: %w", err)
+		}
+		from = to
+	}
+	return e.db.Ingest(context.Background(), x.paths) // Half of it can't be called back.
+}
+
+func (x *ingester) add(b *engine.Batch) {
+	from := len(x.keys)
+	x.keys = appendPartition(x.keys, b.Table, b.Partition)
+	partition := x.keys[from:len(x.keys):len(x.keys)]
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		r := ingestRow{from: len(x.keys), table: b.Table, mutation: m}
+		x.keys = append(x.keys, partition...)
+		x.keys = appendKey(x.keys, b.Table.Clustering[:1], m.Clustering[:1])
+		r.run = len(x.keys)
+		x.keys = appendKey(x.keys, b.Table.Clustering[1:], m.Clustering[1:])
+		r.to = len(x.keys)
+		x.rows = append(x.rows, r)
+	}
+}
+
+func (x *ingester) key(r *ingestRow) []byte    { return x.keys[r.from:r.to] }
+func (x *ingester) prefix(r *ingestRow) []byte { return x.keys[r.from:r.run] }
+
+// sort sorts the rows, and keeps of each key the one that counts.
+func (x *ingester) sort() {
+	slices.SortStableFunc(x.rows, func(a, b ingestRow) int { return bytes.Compare(x.key(&a), x.key(&b)) })
+	kept := x.rows[:0]
+	for _, r := range x.rows {
+		if n := len(kept); n == 0 || !bytes.Equal(x.key(&kept[n-1]), x.key(&r)) {
+			kept = append(kept, r)
+		} else if !r.table.Converging || wins(r.mutation, kept[n-1].mutation) {
+			kept[n-1] = r
+		}
+	}
+	x.rows = kept
+}
+
+// wins says whether a counts in a converging table where b is, too.
+func wins(a, b *engine.Mutation) bool {
+	return cmp.Or(cmp.Compare(a.Timestamp, b.Timestamp), bytes.Compare(a.Value, b.Value)) > 0
+}
+
+// cut returns where a file ends that begins at a row: after the rows of its table, or before or after a large run.
+func (x *ingester) cut(from int) int {
+	to := x.endOfRun(from)
+	if x.bytes(from, to) >= largeRun {
+		return to
+	}
+	for to < len(x.rows) && x.rows[to].table == x.rows[from].table {
+		end := x.endOfRun(to)
+		if x.bytes(to, end) >= largeRun {
+			break
+		}
+		to = end
+	}
+	return to
+}
+
+// endOfRun returns the end of the rows of one partition and kind.
+func (x *ingester) endOfRun(from int) int {
+	to := from + 1
+	for to < len(x.rows) && bytes.Equal(x.prefix(&x.rows[to]), x.prefix(&x.rows[from])) {
+		to++
+	}
+	return to
+}
+
+func (x *ingester) bytes(from, to int) (n int) {
+	for i := from; i < to; i++ {
+		n += x.rows[i].to - x.rows[i].from + len(x.rows[i].mutation.Value)
+	}
+	return n
+}
+
+// file writes one sorted file, and syncs it. Its name is one of those that Pebble removes when it opens the directory.
+func (x *ingester) file(rows []ingestRow) error {
+	path := x.e.files.PathJoin(x.e.dir, fmt.Sprintf("%s%06d.dbtmp", ingestPrefix, x.e.ingests.Add(1)))
+	f, err := x.e.files.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	x.paths = append(x.paths, path)
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), x.e.writerOptions)
+	for i := range rows {
+		if err := x.put(w, &rows[i]); err != nil {
+			return errors.Join(err, w.Close())
+		}
+	}
+	return w.Close()
+}
+
+// ingestPrefix begins the names of files that are being written.
+const ingestPrefix = "CURRENT."
+
+func (x *ingester) put(w *sstable.Writer, r *ingestRow) error {
+	if !r.table.Converging {
+		return w.Set(x.key(r), r.mutation.Value)
+	}
+	x.value = slices.Grow(x.value[:0], timestampLen)[:timestampLen]
+	putTimestamp(x.value, r.mutation.Timestamp)
+	x.value = append(x.value, r.mutation.Value...)
+	return w.Merge(x.key(r), x.value)
+}
+
+// remove removes the files that were written for nothing.
+func (x *ingester) remove() error {
+	var errs []error
+	for _, p := range x.paths {
+		if err := x.e.files.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ingestWriterOptions are what such files are written with: as those of the last level.
+func ingestWriterOptions(p *pebbledb.Options, format sstable.TableFormat) sstable.WriterOptions {
+	p.EnsureDefaults()
+	return p.MakeWriterOptions(len(p.Levels)-1, format)
+}

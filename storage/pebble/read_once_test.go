@@ -1,0 +1,47 @@
+package pebble
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// TestReadOnceLeavesTheCache reads more than the cache may grow by: what was cached before stays, and the rest goes.
+func TestReadOnceLeavesTheCache(t *testing.T) {
+	e := openOn(t, NewCrashableFS(), func(o *Options) { o.CacheBytes = 256 << 20 })
+	value := make([]byte, 16<<10)
+	partition := func(n int64) engine.Key {
+		return engine.Key{engine.Int(n), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
+	}
+	for n := range int64(6) {
+		var list []engine.Batch
+		for i := range int64(1000) {
+			m := engine.Mutation{Clustering: engine.Key{engine.Int(1), engine.Text(idOf(nil)), engine.Int(i)}, Value: value}
+			list = append(list, engine.Batch{Table: engine.R5m, Partition: partition(n), Mutations: []engine.Mutation{m}})
+		}
+		require.NoError(t, e.Write(ctx, list))
+	}
+	cached := func() int64 { return e.readers.cache.Size() }
+	for range 2 {
+		require.Equal(t, 1000, countRows(t, e, engine.R5m, partition(0)))
+	}
+	before := cached()
+	require.Greater(t, before, int64(10<<20))
+	first, second := e.ReadOnce(), e.ReadOnce()
+	for n := range int64(5) {
+		require.Equal(t, 1000, countRows(t, e, engine.R5m, partition(n+1)))
+	}
+	require.Less(t, cached(), before+readOnceBytes+1<<20)
+	first()
+	first()
+	require.Greater(t, cached(), before, "one reads still")
+	second()
+	require.LessOrEqual(t, cached(), before+1<<20)
+	misses := e.metrics().BlockCache.Misses
+	require.Equal(t, 1000, countRows(t, e, engine.R5m, partition(0)))
+	require.Less(t, e.metrics().BlockCache.Misses-misses, int64(500), "most of its 1000 blocks are there still")
+	require.NoError(t, e.Close())
+	e.ReadOnce()()
+}
