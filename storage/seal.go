@@ -17,7 +17,7 @@ type sealPiece struct{ bytes, series, rollups int }
 // Engines on this machine make sorted files of what is written at once, so that larger pieces make larger and fewer of them; others
 // send every piece over a network.
 var (
-	nearPiece = sealPiece{8 << 20, 1 << 14, 16 << 20}
+	nearPiece = sealPiece{4 << 20, 1 << 14, 8 << 20}
 	farPiece  = sealPiece{2 << 20, 1 << 12, 2 << 20}
 )
 
