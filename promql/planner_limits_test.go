@@ -13,6 +13,7 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/prometheus/prometheus/util/stats"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
@@ -173,6 +174,7 @@ type stuckQuery struct{ promengine.Query }
 func (*stuckQuery) Cancel()                     {}
 func (*stuckQuery) String() string              { return "stuck" }
 func (*stuckQuery) Statement() parser.Statement { return nil }
+func (*stuckQuery) Stats() *stats.Statistics    { return nil }
 
 func (*stuckQuery) Exec(ctx context.Context) *promengine.Result {
 	<-ctx.Done()
