@@ -17,15 +17,15 @@ import (
 // canceled or unavailable.
 type endedError struct{ err, as error }
 
-func (e endedError) Error() string   { return e.err.Error() }
+func (e endedError) Error() string   { return storage.Plain(e.err.Error()) }
 func (e endedError) Unwrap() []error { return []error{e.err, e.as} }
 
-// asPrometheus marks errors that Prometheus' API treats in a way of their own.
+// asPrometheus marks errors that Prometheus' API treats in a way of their own, and gives all of them the text that users are to see.
 func asPrometheus(err error) error {
 	if errors.Is(err, storage.ErrNotReady) || errors.Is(err, engine.ErrUnavailable) {
 		return unavailable(err)
 	}
-	return err
+	return storage.PlainError(err)
 }
 
 // unavailable is what Prometheus' API answers with 503 and the type unavailable.
@@ -51,7 +51,7 @@ func asEnded(err error) error {
 	case errors.Is(err, context.Canceled):
 		return promengine.ErrQueryCanceled("query execution")
 	}
-	return err
+	return storage.PlainError(err)
 }
 
 // queued is the gate as the evaluator sees it: it tells why a query wasn't let in.

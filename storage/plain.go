@@ -9,3 +9,19 @@ var packageNames = regexp.MustCompile(`(^|: |; |\()(?:(?:bench|chunk|downsample|
 // Plain returns the text of an error as users are to see it: without the names of packages. It is called where texts leave the
 // process: at the end of a command, in answers over HTTP, and in the log.
 func Plain(text string) string { return packageNames.ReplaceAllString(text, "$1") }
+
+// PlainError returns an error with the text that Plain makes of err's, which wraps err; or err itself, where that is the same.
+func PlainError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := err.Error(); Plain(text) != text {
+		return plainError{err}
+	}
+	return err
+}
+
+type plainError struct{ error }
+
+func (e plainError) Error() string { return Plain(e.error.Error()) }
+func (e plainError) Unwrap() error { return e.error }

@@ -23,4 +23,8 @@ func TestPlainTextHasNoPackages(t *testing.T) {
 	} {
 		require.Equal(t, want, storage.Plain(text), text)
 	}
+	err := fmt.Errorf("data: %w", engine.ErrUnavailable)
+	require.EqualError(t, storage.PlainError(err), "data: unavailable")
+	require.ErrorIs(t, storage.PlainError(err), engine.ErrUnavailable)
+	require.NoError(t, storage.PlainError(nil))
 }

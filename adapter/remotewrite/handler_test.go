@@ -228,7 +228,7 @@ func TestAnswers(t *testing.T) {
 				}
 				return nil
 			}
-		}, 400, "", 1, `1 of 2 samples refused: too_old (1 sample), such as: {__name__="a"} at 1: storage: sample is older than the retention`},
+		}, 400, "", 1, `1 of 2 samples refused: too_old (1 sample), such as: {__name__="a"} at 1: sample is older than the retention`},
 		"too far ahead": {func(r *recorder) { r.floatErr = func(int64) error { return storage.ErrTooFarAhead } }, 400, "", 0, "too_far_ahead (2 samples)"},
 		"internal, sample": {func(r *recorder) {
 			r.floatErr = func(int64) error { return errors.New("disk on fire") }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -31,7 +32,7 @@ func (t adminTSDB) Delete(ctx context.Context, start, end int64, matchers ...*la
 	if t.del == nil {
 		return errNoTSDB
 	}
-	return t.del(ctx, tenant.From(ctx), start, end, matchers...)
+	return storage.PlainError(t.del(ctx, tenant.From(ctx), start, end, matchers...))
 }
 
 // adminRoutes are the routes of the admin API that Prometheus' handlers don't answer: none of them, while it is

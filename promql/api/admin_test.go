@@ -79,7 +79,7 @@ func TestDeletesThatFail(t *testing.T) {
 			w := r.do(httptest.NewRequest(http.MethodPost, Prefix+path, nil))
 			require.Equal(t, code, w.Code, "%s: %s", path, w.Body)
 			_, message := failure(t, w)
-			require.Equal(t, err.Error(), message)
+			require.Equal(t, storage.Plain(err.Error()), message)
 		}
 	}
 }

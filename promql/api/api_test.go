@@ -234,7 +234,7 @@ func TestNothingIsReadBeforeTheStoreIsReady(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
 		kind, message := failure(t, w)
 		require.Equal(t, "unavailable", kind)
-		require.Equal(t, storage.ErrNotReady.Error(), message)
+		require.Equal(t, storage.Plain(storage.ErrNotReady.Error()), message)
 	}
 	require.Equal(t, http.StatusServiceUnavailable, r.do(httptest.NewRequest(http.MethodPost, Prefix+"/read", nil)).Code)
 	for _, path := range []string{"/status/buildinfo", "/status/runtimeinfo", "/rules", "/format_query?query=m"} {
