@@ -19,8 +19,8 @@ type Picture struct {
 	Width, Height int
 }
 
-// errNoWebP says that a file isn't an image of the one kind of WebP that Chromium writes.
-var errNoWebP = errors.New("no lossy WebP image")
+// errNoWebP says that a file isn't WebP in the extended format, which Chromium writes.
+var errNoWebP = errors.New("no WebP image in the extended format")
 
 // FindPicture returns the picture of a name. Its error is fs.ErrNotExist if there is none.
 func FindPicture(name string) (Picture, error) {
@@ -32,11 +32,11 @@ func FindPicture(name string) (Picture, error) {
 	return Picture{content, width, height}, err
 }
 
-// sizeOfWebP returns the size that stands in the header of the one frame (RFC 9649, section 2.5, and RFC 6386, section 9.1).
+// sizeOfWebP returns the size of the canvas that stands in the header (RFC 9649, section 2.7).
 func sizeOfWebP(b []byte) (width, height int, err error) {
-	if len(b) < 30 || !bytes.Equal(b[:4], []byte("RIFF")) || !bytes.Equal(b[8:16], []byte("WEBPVP8 ")) || !bytes.Equal(b[23:26], []byte{0x9d, 0x01, 0x2a}) {
+	if len(b) < 30 || !bytes.Equal(b[:4], []byte("RIFF")) || !bytes.Equal(b[8:16], []byte("WEBPVP8X")) {
 		return 0, 0, errNoWebP
 	}
-	side := func(at int) int { return (int(b[at]) | int(b[at+1])<<8) & 0x3fff }
-	return side(26), side(28), nil
+	side := func(at int) int { return 1 + (int(b[at]) | int(b[at+1])<<8 | int(b[at+2])<<16) }
+	return side(24), side(27), nil
 }
