@@ -196,6 +196,13 @@ step('Explore: ranges, resolutions, several queries, tables, explanations, error
   await page.goto(base + '/graph?g0.expr=vector(42)&g0.tab=1');
   await page.locator('.num', { hasText: '42' }).waitFor();
 
+  await page.goto(base + '/#/explore?tab=table&q=memory_bytes[3m]'); // A sample a minute.
+  await says(page, 'caption', /^3 samples of 1 series$/);
+  await counts('a row a sample', page.locator('td.num', { hasText: /^3221225472$/ }), (n) => n === 3);
+  await sound(page, 'samples');
+  const [samples] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download CSV' }).click()]);
+  assert.match(readFileSync(await samples.path(), 'utf8'), /^__name__,timestamp,value\r\n(memory_bytes,\d+,3221225472\r\n){3}$/);
+
   // What is read is exact, and what it means stands beside the completions.
   const special = ['1795394751.29', '5e-324', '1.7976931348623157e+308', '-0', '+Inf', 'NaN'];
   await page.goto(base + '/#/explore?tab=table&q=special_values or vector(0) * -1');
