@@ -288,6 +288,23 @@ func with(o ScheduleOptions, r prometheus.Registerer) ScheduleOptions {
 	return o
 }
 
+// TestScheduleSaysWhatFailed wants errors as people read them, without names of packages.
+func TestScheduleSaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	x := newStore(t)
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	s := NewSchedule(ScheduleOptions{
+		Place: Place{At: filepath.Join(file, "folder")}, Every: time.Hour, Store: x.id, Snapshot: x.snapshot, Folder: filepath.Join(x.dir, "snapshots"),
+		Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		NewName: func(at time.Time) string { return at.UTC().Format("20060102T150405Z") + "-1" },
+	})
+	require.Error(t, s.once(t.Context()))
+	status := s.Status()
+	require.Regexp(t, "^folder of backups: .*not a directory$", status.Runs[0].Error)
+	require.Regexp(t, "^folder of backups: .*not a directory$", status.StoredError)
+}
+
 // TestScheduleRuns makes one backup, and ends when it is told to.
 func TestScheduleRuns(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
@@ -248,4 +249,5 @@ func (s *Schedule) backup(ctx context.Context, name string, begun time.Time) (st
 	return s.o.Place.Backup(ctx, dir, name, begun)
 }
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// oneLine is an error's text for people, in one line.
+func oneLine(err error) string { return storage.Plain(strings.Join(strings.Fields(err.Error()), " ")) }

@@ -4,4 +4,6 @@
 //	*.md ──► Page ──► HTML     for the page at /manual, see cmd/internal/ui
 //	           ├────► Text     for a terminal: cassia help TOPIC
 //	           └────► Search   sections that have all words
+//
+// images has its pictures, which the test of the web page in a browser makes.
 package manual

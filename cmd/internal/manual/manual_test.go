@@ -61,16 +61,23 @@ func TestLinksLive(t *testing.T) {
 // requireLinks wants the targets of a file's links, seen from a folder.
 func requireLinks(t *testing.T, folder string, source []byte) {
 	require.NoError(t, ast.Walk(parse(source), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		link, ok := n.(*ast.Link)
-		if !ok || !entering || strings.HasPrefix(string(link.Destination), "https://") {
+		destination := ""
+		switch n := n.(type) {
+		case *ast.Link:
+			destination = string(n.Destination)
+		case *ast.Image:
+			destination = string(n.Destination)
+			require.NotEmpty(t, plain(n, source), "%s needs a text for who doesn't see it", destination)
+		}
+		if destination == "" || !entering || strings.HasPrefix(destination, "https://") {
 			return ast.WalkContinue, nil
 		}
-		file, anchor, _ := strings.Cut(string(link.Destination), "#")
+		file, anchor, _ := strings.Cut(destination, "#")
 		text := source
 		if file != "" {
 			path := filepath.Join(folder, filepath.FromSlash(file))
 			info, err := os.Stat(path)
-			require.NoError(t, err, "%s leads nowhere", link.Destination)
+			require.NoError(t, err, "%s leads nowhere", destination)
 			if info.IsDir() {
 				return ast.WalkContinue, nil
 			}
@@ -82,7 +89,7 @@ func requireLinks(t *testing.T, folder string, source []byte) {
 			for _, h := range headings(Page{source: text, root: parse(text)}) {
 				anchors = append(anchors, h.Anchor)
 			}
-			require.Contains(t, anchors, anchor, "%s has no such section", link.Destination)
+			require.Contains(t, anchors, anchor, "%s has no such section", destination)
 		}
 		return ast.WalkContinue, nil
 	}))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -22,7 +24,7 @@ const toRoot = "../../../"
 
 // markdown aligns columns by attributes: the server's policy takes no style in an element.
 var markdown = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
-	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithXHTML()))
 
 func parse(source []byte) ast.Node {
 	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{used: map[string]bool{}}))))
@@ -90,8 +92,14 @@ func (p Page) Sections() (out []Heading) {
 func (p Page) HTML(base string) (string, error) {
 	root := parse(p.source) // Links are changed in it.
 	err := ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if link, ok := n.(*ast.Link); ok && entering {
-			link.Destination = []byte(target(string(link.Destination), base))
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Link:
+			n.Destination = []byte(target(string(n.Destination), base))
+		case *ast.Image:
+			return ast.WalkContinue, place(n, base)
 		}
 		return ast.WalkContinue, nil
 	})
@@ -107,6 +115,19 @@ func (p Page) HTML(base string) (string, error) {
 		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`, "<!-- raw HTML omitted -->\n", "",
 	).Replace(untitled.ReplaceAllString(b.String(), "<td></td>")), nil
+}
+
+// place has an image load from where it is served, as soon as it comes into view, in a box that has its size before.
+func place(n *ast.Image, base string) error {
+	picture, err := FindPicture(strings.TrimPrefix(string(n.Destination), pictures+"/"))
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Destination, err)
+	}
+	n.Destination = []byte(base + string(n.Destination))
+	n.SetAttributeString("width", []byte(strconv.Itoa(picture.Width)))
+	n.SetAttributeString("height", []byte(strconv.Itoa(picture.Height)))
+	n.SetAttributeString("loading", []byte("lazy"))
+	return nil
 }
 
 // untitled is the head of a column without a title, which for who hears the page is none.

@@ -41,8 +41,10 @@ func (t *terminal) blocks(parent ast.Node, indent string) {
 		case *table.Table:
 			t.table(n, indent)
 		case *ast.Paragraph, *ast.TextBlock:
-			t.wrap(indent, indent, t.inline(n))
-			t.line("", "")
+			if text := t.inline(n); text != "" { // An image has none.
+				t.wrap(indent, indent, text)
+				t.line("", "")
+			}
 		case *ast.HTMLBlock: // Marks for tests.
 		default:
 			t.blocks(n, indent)
@@ -161,7 +163,8 @@ func (t *terminal) row(titles, cells []string, indent string) {
 	}
 }
 
-// inline returns the text below a node in one line. A link to another page names the command that shows it, others their address.
+// inline returns the text below a node in one line. A link to another page names the command that shows it, others their address. Images
+// are left out.
 func (t *terminal) inline(n ast.Node) string {
 	var b strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -177,7 +180,7 @@ func (t *terminal) inline(n ast.Node) string {
 			b.Write(c.Label(t.source))
 		case *ast.Link:
 			b.WriteString(t.inline(c) + t.where(string(c.Destination)))
-		case *ast.RawHTML:
+		case *ast.RawHTML, *ast.Image:
 		default:
 			b.WriteString(t.inline(c))
 		}

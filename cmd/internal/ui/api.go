@@ -99,9 +99,11 @@ type session struct {
 	Target   string `json:"target"`
 	Engine   string `json:"engine"`
 	// User is who asks; "": nobody is asked who it is, and everybody may do everything.
-	User  string `json:"user"`
-	Auth  bool   `json:"auth"`
-	Admin bool   `json:"admin"`
+	User string `json:"user"`
+	Auth bool   `json:"auth"`
+	// Metrics and Admin say which roles they have.
+	Metrics bool `json:"metrics"`
+	Admin   bool `json:"admin"`
 	// Tenants are those that can be chosen from. AnyTenant says that others can be named.
 	Tenants   []string `json:"tenants"`
 	AnyTenant bool     `json:"any_tenant"`
@@ -116,13 +118,13 @@ type session struct {
 func (a *api) session(r *http.Request) (any, error) {
 	s := session{
 		Version: a.Version, Revision: a.Revision, Target: a.Target, Engine: a.Engine, Auth: a.Auth, SelfTenant: a.SelfTenant,
-		Admin: true, AnyTenant: true, DefaultTenant: tenant.Default, Resolutions: []string{"raw", "5m", "1h"},
+		Metrics: true, Admin: true, AnyTenant: true, DefaultTenant: tenant.Default, Resolutions: []string{"raw", "5m", "1h"},
 	}
 	if err := a.Ready(); err != nil {
 		s.NotReady = storage.Plain(err.Error())
 	}
 	if u := server.UserOf(r.Context()); u != nil {
-		s.User, s.Admin, s.DefaultTenant = u.Name(), u.Admin(), u.Tenant()
+		s.User, s.Metrics, s.Admin, s.DefaultTenant = u.Name(), u.Metrics(), u.Admin(), u.Tenant()
 		s.Tenants, s.AnyTenant = u.Tenants()
 	}
 	if s.AnyTenant {

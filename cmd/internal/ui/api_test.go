@@ -102,7 +102,8 @@ func testOptions() Options {
 	}
 }
 
-// behindDoor is the whole server with the page's routes and three users: ann and bob read what is their team's, ops is an admin.
+// behindDoor is the whole server with the page's routes and four users: ann and bob read what is their team's, watch may see
+// metrics, too, and ops is an admin.
 func behindDoor(t *testing.T, o Options) http.Handler {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "auth.yml")
@@ -110,6 +111,7 @@ func behindDoor(t *testing.T, o Options) http.Handler {
 - {name: ann, tokens: ["sha256:49915e0d7d4b402e3017d010bc1c0e83cac6c797d6c16e66340fe3268693a6a1"], roles: [read], tenants: [team-a]}
 - {name: bob, tokens: ["sha256:81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9"], roles: [read], tenants: [team-a, team-b]}
 - {name: ops, tokens: ["sha256:a92c36e66a25ee99ff862faa8e87987be6c7cd13c3ee661c400a45b0f1e3b132"], roles: [admin], tenants: "*"}
+- {name: watch, tokens: ["sha256:baed831623943be39ebf0ef44ae1e9c8fc3eeab51b5f89c113ca410d76a34c1d"], roles: [read, metrics], tenants: [team-a]}
 `), 0o600))
 	guard, err := auth.Open(file)
 	require.NoError(t, err)
@@ -180,6 +182,10 @@ func TestWhoSeesWhat(t *testing.T) {
 	}
 	_, data = ask(h, "ann", Prefix+"session")
 	require.Contains(t, data, `"tenants":["team-a"],"any_tenant":false,"default_tenant":"team-a"`)
+	for user, roles := range map[string]string{"ann": `"metrics":false,"admin":false`, "watch": `"metrics":true,"admin":false`, "ops": `"metrics":true,"admin":true`} {
+		_, data = ask(h, user, Prefix+"session")
+		require.Contains(t, data, roles, user)
+	}
 	_, data = ask(h, "ann", Prefix+"work")
 	require.Contains(t, data, `"waiting_slots":4`)
 	require.NotContains(t, data, "a secret")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"math"
 	"net/http"
@@ -24,8 +25,10 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
+var rewritePictures = flag.Bool("rewrite", false, "write the manual's pictures anew, with what the page shows now")
+
 // TestThePageInABrowser clicks through the page of a real Cassia in a real Chromium: see browser/run.mjs. With
-// CASSIA_UI_SHOTS its pictures are kept in that folder.
+// CASSIA_UI_SHOTS its pictures are kept in that folder. With -rewrite it writes those of the manual.
 func TestThePageInABrowser(t *testing.T) {
 	needModules(t)
 	chromium, err := exec.LookPath("chromium")
@@ -60,11 +63,14 @@ func TestThePageInABrowser(t *testing.T) {
 	relabel := filepath.Join(files, "relabel.yml")
 	require.NoError(t, os.WriteFile(relabel, []byte("write_relabel_configs: [{source_labels: [__name__], regex: unwanted_.*, action: drop}]\n"), 0o600))
 
-	program := promrig.Cassia(binary, t.TempDir(), address(t), "--limits.file="+limits, "--rule.files="+rules, "--write.relabel-file="+relabel)
+	home := shortFolder(t)
+	program := promrig.Cassia(binary, home, address(t), "--limits.file="+limits, "--rule.files="+rules, "--write.relabel-file="+relabel)
 	open := start(ctx, t, program)
-	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring"))
+	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring", "--backup.to="+filepath.Join(relabel, "backups"))) // Below a file.
+	bare := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--no-self-monitoring"))
 	store(ctx, t, open.URL())
 	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of what is in the log.
+	program.Args = append(program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24")
 	open = start(ctx, t, program)
 	dropped := latencies(time.Now(), time.Now().Add(time.Millisecond), time.Minute)
 	remoteWrite(ctx, t, open.URL(), "default", dropped[len(dropped)-1:])
@@ -73,10 +79,23 @@ func TestThePageInABrowser(t *testing.T) {
 	if shots == "" {
 		shots = t.TempDir()
 	}
+	pictures := t.TempDir()
+	if *rewritePictures {
+		pictures = filepath.Join("..", "manual", "images")
+	}
 	cmd := exec.CommandContext(ctx, "node", "browser/run.mjs")
-	cmd.Env = append(os.Environ(), "BASE="+open.URL(), "LOCKED="+locked.URL(), "CHROMIUM="+chromium, "SHOTS="+shots, "PASSWORD="+password, "TOKEN="+token)
+	cmd.Env = append(os.Environ(), "BASE="+open.URL(), "LOCKED="+locked.URL(), "BARE="+bare.URL(), "CHROMIUM="+chromium, "SHOTS="+shots, "PICTURES="+pictures,
+		"PASSWORD="+password, "TOKEN="+token, "NOFOLDER="+relabel)
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	require.NoError(t, cmd.Run(), "the output above says what went wrong")
+}
+
+// shortFolder is an empty one with a path that looks well in a picture.
+func shortFolder(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "cassia")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
 }
 
 func address(t *testing.T) string {

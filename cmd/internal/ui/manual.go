@@ -26,7 +26,20 @@ func manualRoutes() []server.Route {
 	row := func(path string, h http.HandlerFunc) server.Route {
 		return server.Route{Path: "GET " + path, Name: "/manual", Role: server.Open, Handler: h}
 	}
-	return []server.Route{row("/manual", manualContents), row("/manual/{topic}", manualPage)}
+	return []server.Route{row("/manual", manualContents), row("/manual/{topic}", manualPage), row("/manual/images/{name}", manualPicture)}
+}
+
+// manualPicture answers with a picture. Another version of the program may have another one of the same name.
+func manualPicture(w http.ResponseWriter, r *http.Request) {
+	p, err := manual.FindPicture(r.PathValue("name"))
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	harden(w.Header())
+	w.Header().Set("Content-Type", "image/webp")
+	w.Header().Set("Cache-Control", "public, max-age=3600")
+	_, _ = w.Write(p.Content)
 }
 
 // manualView is what the template of the manual shows.
@@ -138,6 +151,7 @@ article table code { overflow-wrap: anywhere; }
 article th { white-space: normal; }
 article [align='right'] { text-align: right; font-variant-numeric: tabular-nums; }
 article td { overflow-wrap: break-word; min-width: 5rem; }
+article img { display: block; max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: 8px; }
 .sections { border-left: 2px solid var(--line); padding-left: 0.9rem; font-size: 0.875rem; }
 .sections a { display: inline-block; margin-right: 1.2rem; }
 .found h2 { font-size: 1rem; margin-top: 1.2rem; } .found p { color: var(--muted); font-size: 0.875rem; }

@@ -66,7 +66,9 @@ func TestManual(t *testing.T) {
 		require.Empty(t, regexp.MustCompile(`(src|href|action)="/`).FindString(text), "it works below any path")
 		require.Empty(t, regexp.MustCompile(`src="https?:`).FindString(text), "it loads nothing from others")
 	}
-	require.Equal(t, http.StatusNotFound, get(t, testOptions(), "/manual/nowhere").StatusCode)
+	for _, path := range []string{"/manual/nowhere", "/manual/images/nothing.webp", "/manual/images/..%2fREADME.md"} {
+		require.Equal(t, http.StatusNotFound, get(t, testOptions(), path).StatusCode, path)
+	}
 }
 
 // Every page of the manual is served, and its links to others lead to pages.
@@ -81,6 +83,31 @@ func TestEveryPageOfTheManual(t *testing.T) {
 			_, ok := manual.Find(m[1])
 			require.True(t, ok, "%s links to %s", topic, m[1])
 		}
+		for _, m := range regexp.MustCompile(`<img src="([^"]*)"`).FindAllStringSubmatch(text, -1) {
+			r := get(t, testOptions(), "/manual/"+m[1])
+			require.Equal(t, http.StatusOK, r.StatusCode, m[1])
+			require.Equal(t, "image/webp", r.Header.Get("Content-Type"))
+			require.Equal(t, "image/webp", http.DetectContentType([]byte(body(t, r))))
+		}
+	}
+}
+
+// TestEveryViewHasItsPicture wants those that the page's navigation names. TestThePageInABrowser makes them: with -rewrite, anew.
+func TestEveryViewHasItsPicture(t *testing.T) {
+	source, err := os.ReadFile("src/app.tsx")
+	require.NoError(t, err)
+	_, list, found := strings.Cut(string(source), "const views: ")
+	require.True(t, found)
+	list, _, found = strings.Cut(list, "\n];")
+	require.True(t, found)
+	page, ok := manual.Find("web-page")
+	require.True(t, ok)
+	text, err := page.HTML("")
+	require.NoError(t, err)
+	views := regexp.MustCompile(`(?m)^  \['(\w+)', '`).FindAllStringSubmatch(list, -1)
+	require.Len(t, views, strings.Count(list, "\n"), "a view a line")
+	for _, view := range views {
+		require.Contains(t, text, `<img src="images/`+view[1]+`.webp" alt="`)
 	}
 }
 

@@ -145,7 +145,8 @@ export interface Session {
   /** user is empty where nobody is asked who it is. */
   user: string;
   auth: boolean;
-  read: boolean;
+  /** metrics says that the user has that role: how the process is doing is theirs to see. */
+  metrics: boolean;
   admin: boolean;
   tenants: string[];
   /** any says that tenants may be used that aren't in the list. */

@@ -4,13 +4,15 @@ import { csv, labelNames, shownRows, textOf, type Order } from './csv';
 import { exact, number, selector } from './format';
 import { Empty, Scroll } from './parts';
 import type { Histogram, Result } from './results';
+import { Samples } from './samples';
 import { local } from './time';
 
 export function DataTable({ result, letter }: { result: Result; letter: string }) {
   const [order, setOrder] = useState<Order>({ by: '', down: false });
   const [text, setText] = useState('');
   const data = result.answer?.data;
-  if (!data || data.resultType === 'matrix') return null;
+  if (!data || result.bounds) return null; // It is the graph's, still.
+  if (data.resultType === 'matrix') return <Samples series={data.result} letter={letter} />;
   if (data.resultType === 'scalar' || data.resultType === 'string') {
     return <p class="single">{letter && <b>{letter} </b>}{data.resultType === 'scalar' ? exact(number(data.result[1])) : data.result[1]}</p>;
   }

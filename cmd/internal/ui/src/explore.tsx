@@ -1,6 +1,6 @@
 // Explore: queries, and what they answer as a graph, as a table, and with how that came about.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { call, type Answer } from './api';
+import { call } from './api';
 import type { ViewProps } from './app';
 import { address, asked, letter, maxQueries, type Asked } from './asked';
 import { Editor } from './editor';
@@ -174,13 +174,12 @@ export function Explore({ session, tenant, place }: ViewProps) {
 async function ask(query: string, a: Asked, b: Bounds, tenant: string, signal: AbortSignal): Promise<Result> {
   const options = { tenant, signal, post: true };
   const common = { query, resolution: a.resolution, stats: 'all' };
-  let answer: Answer<QueryData>;
   if (a.tab === 'table') {
     const end = instant(a.range.to, Date.now() / 1000);
-    answer = await call<QueryData>('query', { ...common, time: end, limit: maxRows }, options);
-  } else {
-    answer = await call<QueryData>('query_range', { ...common, start: b.start, end: b.end, step: b.step, limit: maxLines }, options);
+    const answer = await call<QueryData>('query', { ...common, time: end, limit: maxRows }, options);
+    return { query, answer, loading: false };
   }
+  const answer = await call<QueryData>('query_range', { ...common, start: b.start, end: b.end, step: b.step, limit: maxLines }, options);
   return { query, answer, bounds: b, loading: false };
 }
 

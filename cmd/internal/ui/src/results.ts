@@ -52,6 +52,7 @@ export type QueryData =
 export interface Result {
   query: string;
   answer?: Answer<QueryData>;
+  /** bounds are those of the range that answer is of; without, it is of an instant. */
   bounds?: Bounds;
   error?: unknown;
   loading: boolean;

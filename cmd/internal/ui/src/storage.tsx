@@ -1,6 +1,7 @@
-// Storage: what a tenant's data take, what goes next, and to an admin, how the engine is.
+// Storage: what a tenant's data take, what goes next, to who may see metrics, backups, and to an admin, how the engine is.
 import { call } from './api';
 import type { ViewProps } from './app';
+import { Backups } from './backups';
 import { bytes, plural } from './format';
 import { href } from './location';
 import { Empty, Failure, Meter, Notice, Panel, Scroll, Stat, type Tone, useLoad } from './parts';
@@ -53,6 +54,7 @@ export function Storage({ session, tenant }: ViewProps) {
         </div>
       )}
       {(all.length > 0 || !windows.data) && <Next list={windows.data && all} />}
+      {session.metrics && <Backups session={session} />}
       {health.error ? <Failure error={health.error} again={health.again} /> : null}
       {h && <Findings health={h} />}
       {h?.space && <Space space={h.space} />}

@@ -1,0 +1,42 @@
+package manual
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"path"
+)
+
+// pictures is the folder of the pictures. TestThePageInABrowser of cmd/internal/ui writes them.
+const pictures = "images"
+
+//go:embed images/*.webp
+var pictureFiles embed.FS
+
+// Picture is an image of the manual, in WebP.
+type Picture struct {
+	Content       []byte
+	Width, Height int
+}
+
+// errNoWebP says that a file isn't WebP in the extended format, which Chromium writes.
+var errNoWebP = errors.New("no WebP image in the extended format")
+
+// FindPicture returns the picture of a name. Its error is fs.ErrNotExist if there is none.
+func FindPicture(name string) (Picture, error) {
+	content, err := pictureFiles.ReadFile(path.Join(pictures, name))
+	if err != nil {
+		return Picture{}, err
+	}
+	width, height, err := sizeOfWebP(content)
+	return Picture{content, width, height}, err
+}
+
+// sizeOfWebP returns the size of the canvas that stands in the header (RFC 9649, section 2.7).
+func sizeOfWebP(b []byte) (width, height int, err error) {
+	if len(b) < 30 || !bytes.Equal(b[:4], []byte("RIFF")) || !bytes.Equal(b[8:16], []byte("WEBPVP8X")) {
+		return 0, 0, errNoWebP
+	}
+	side := func(at int) int { return 1 + (int(b[at]) | int(b[at+1])<<8 | int(b[at+2])<<16) }
+	return side(24), side(27), nil
+}

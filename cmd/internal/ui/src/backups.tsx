@@ -1,0 +1,132 @@
+// Backups on a schedule: those that are there, those that this process made or failed to make, and when the next is due.
+import { call, type Session } from './api';
+import { bytes, plural } from './format';
+import { Failure, Notice, Panel, Scroll, useLoad } from './parts';
+import { duration, local, since } from './time';
+
+interface Run {
+  name: string;
+  begun: string;
+  seconds: number;
+  bytes: number;
+  copiedBytes: number;
+  /** error is why there is no backup, or, where made is true, what else went wrong. */
+  error?: string;
+  made: boolean;
+  damaged?: string[];
+  future?: string;
+}
+
+interface Status {
+  enabled: boolean;
+  to?: string;
+  encrypted?: boolean;
+  everySeconds?: number;
+  running?: string;
+  next?: string;
+  lastSuccess?: string;
+  runs: Run[];
+  stored: { name: string; taken: string; damaged?: boolean }[];
+  storedError?: string;
+}
+
+// The alert CassiaBackupsFail fires after as many intervals without a whole backup.
+const lateAfter = 3;
+
+const shown = 20;
+
+export function Backups({ session }: { session: Session }) {
+  const status = useLoad((signal) => call<Status>('status/backups', {}, { signal }).then((a) => a.data), [], 15_000);
+  const s = status.data;
+  if (s && !s.enabled) return <NoSchedule engine={session.engine} />;
+  return (
+    <Panel title="Backups" aside={s && <span>to <code>{s.to}</code>, every {duration(s.everySeconds ?? 0)}{s.encrypted && ', encrypted'}</span>}>
+      {status.error ? <Failure error={status.error} again={status.again} /> : null}
+      {s ? <Scheduled status={s} /> : <div class="reserve-some" />}
+    </Panel>
+  );
+}
+
+function NoSchedule({ engine }: { engine: string }) {
+  return (
+    <Panel title="Backups">
+      {engine === 'pebble' ? (
+        <p class="small">This server makes none: <code>--backup.to=FOLDER</code>, or a bucket, sets a <a href="manual/backup-object-storage#on-a-schedule">schedule</a>.</p>
+      ) : (
+        <p class="small">Over Cassandra, <code>docker/cassandra/snapshot</code> saves <a href="manual/cassandra">what the nodes have</a>.</p>
+      )}
+    </Panel>
+  );
+}
+
+const moment = (at: string) => local(Date.parse(at) / 1000);
+
+function Scheduled({ status: s }: { status: Status }) {
+  const every = s.everySeconds ?? 0;
+  const late = s.lastSuccess !== undefined && Date.now() - Date.parse(s.lastSuccess) > lateAfter * every * 1000;
+  const at = s.runs.findIndex((r) => r.error);
+  const failed = s.runs[at];
+  const future = s.runs[0]?.future;
+  return (
+    <>
+      <p class="small">
+        {s.lastSuccess ? <>The newest whole backup is of {moment(s.lastSuccess)}, <b>{since(s.lastSuccess)}</b>. </> : 'There is no whole backup yet. '}
+        {s.running ? <>One is being made since {moment(s.running)}.</> : s.next && <>The next is due {moment(s.next)}{Date.parse(s.next) > Date.now() && <>, <b>{since(s.next)}</b></>}.</>}
+      </p>
+      {late && <Notice tone="warning" title={`No backup has succeeded for more than ${lateAfter} × ${duration(every)}.`} />}
+      {failed && (
+        <Notice tone={at === 0 ? 'error' : 'info'} title={at === 0 ? `The last backup ${failed.made ? 'was made, but' : 'failed'}` : `The last error, ${since(failed.begun)}; a later backup succeeded`}>
+          <p class="mono">{failed.error}</p>
+          {!!failed.damaged?.length && <p class="mono">{failed.damaged.join(', ')}</p>}
+        </Notice>
+      )}
+      {future && <Notice tone="warning" title="The clock is wrong, or was">No older backup is removed: <code>{future}</code> is of the future.</Notice>}
+      {s.storedError && <Notice tone="warning" title="Which backups there are isn’t known"><p class="mono">{s.storedError}</p></Notice>}
+      <List status={s} />
+    </>
+  );
+}
+
+/** result says how a run ended, and in which colour. */
+function result(r: Run): [string, string] {
+  if (!r.made) return ['failed', 's-firing'];
+  if (r.damaged?.length) return ['of a damaged store', 's-firing'];
+  return r.error ? ['made, with an error', 's-pending'] : ['made', 's-inactive'];
+}
+
+function List({ status: s }: { status: Status }) {
+  const kept = new Map(s.stored.map((b) => [b.name, b]));
+  const ran = new Set(s.runs.map((r) => r.name));
+  const rows = [
+    ...s.runs.map((r) => ({ name: r.name, at: r.begun, run: r, damaged: false })),
+    ...s.stored.filter((b) => !ran.has(b.name)).map((b) => ({ name: b.name, at: b.taken, run: undefined, damaged: !!b.damaged })),
+  ].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
+  if (!rows.length) return null;
+  return (
+    <>
+      <Scroll label="The last backups">
+        <table>
+          <thead><tr><th>Begun</th><th>Backup</th><th class="num">Size</th><th class="num">Of it copied</th><th class="num">Took</th><th>Result</th></tr></thead>
+          <tbody>
+            {rows.slice(0, shown).map(({ name, at, run, damaged }) => {
+              const [text, tone] = run ? result(run) : damaged ? ['of a damaged store', 's-firing'] : ['made before', 's-inactive'];
+              return (
+                <tr key={name}>
+                  <td class="nowrap" title={since(at)}>{moment(at)}</td>
+                  <td class="mono">{name}</td>
+                  <td class="num">{run?.made ? bytes(run.bytes) : '–'}</td>
+                  <td class="num">{run ? bytes(run.copiedBytes) : '–'}</td>
+                  <td class="num">{run ? duration(run.seconds) : '–'}</td>
+                  <td class="nowrap"><span class={`state ${tone}`} title={run?.error}>{text}</span>{run?.made && !s.storedError && !kept.has(name) && <span class="small"> removed since</span>}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </Scroll>
+      <p class="small">
+        {s.storedError ? '' : `${plural(s.stored.length, 'backup')} there. `}{rows.length > shown && `The newest ${shown} are listed. `}Sizes and times are known of what this process made, since its start.
+      </p>
+    </>
+  );
+}
