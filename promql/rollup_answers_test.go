@@ -10,8 +10,12 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
+
+// rawGoneText is in errors that users see where raw samples are gone.
+var rawGoneText = storage.Plain(errRawGone.Error())
 
 // rollupDuel are two stores of the same samples: the subject has rollups and a planner; the reference keeps raw samples
 // for ever, and Prometheus' evaluator answers from it alone.
@@ -103,7 +107,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []PartS
 	}
 	rawGone := d.store.Horizon(rollup.Raw) >= rolledFrom
 	// An answer that is an error has no infos that would tell what the evaluator's own reads lacked.
-	if inexact(stats) || info > 0 || strings.Contains(got.err, errRawGone.Error()) || rawGone && got.err != "" {
+	if inexact(stats) || info > 0 || strings.Contains(got.err, rawGoneText) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
 		return unlikelyError(want.err, got.err)
 	}
@@ -132,7 +136,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []PartS
 // unlikelyError says which error can't come of windows that are moved, widened or approximated: then there may be more
 // series at a time, or fewer, than there were; and that an argument is wrong is only told where there is any.
 func unlikelyError(want, got string) string {
-	if got == "" || got == want || strings.Contains(got, errRawGone.Error()) {
+	if got == "" || got == want || strings.Contains(got, rawGoneText) {
 		return ""
 	}
 	for _, of := range []string{"duplicate series", "same labelset", "many-to-one", "many-to-many", "one-to-one", "factor. Expected: 0 <"} {
@@ -150,7 +154,7 @@ func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answ
 	legs, short, err := c.resolve(d.in(mode), d.store.Store, "default", how)
 	if err != nil {
 		d.outcomes["refused"]++
-		if !strings.Contains(got.err, errRawGone.Error()) {
+		if !strings.Contains(got.err, rawGoneText) {
 			return fmt.Sprintf("error %q, not %q", got.err, err)
 		}
 		return ""
