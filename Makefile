@@ -48,7 +48,7 @@ build:
 run: build
 	./bin/cassia serve
 
-# Everything, the real Prometheus, Cassandra and kill -9 included: twelve minutes where two cores are idle. A part of the tests
+# Everything, the real Prometheus, Cassandra and kill -9 included: nine minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
 test: prometheus promtool node-exporter alertmanager grafana-datasource s3-server ui-modules
 	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...

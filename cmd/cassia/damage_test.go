@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// sealedDirectory makes a directory with sealed days of some metrics, in one large file.
+// sealedDirectory makes a directory with sealed days of some metrics, in a large file of each resolution.
 func sealedDirectory(t *testing.T, now time.Time) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	po := pebble.DefaultOptions()
@@ -79,7 +79,7 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 	return int(v[0].F), told
 }
 
-// TestDamagedDirectory overwrites 64 bytes at seven places of the largest file: queries answer what they can and name what
+// TestDamagedDirectory overwrites 64 bytes at seven places of each large file, of raw samples and of rollups: queries answer what they can and name what
 // is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup says
 // what it is and leaves older ones, and a whole one mends the directory.
 func TestDamagedDirectory(t *testing.T) {
@@ -99,19 +99,28 @@ func TestDamagedDirectory(t *testing.T) {
 
 	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	require.NoError(t, err)
-	largest, size := "", int64(0)
+	size := int64(0) // of the largest
 	for _, name := range files {
 		if info, err := os.Stat(name); err == nil && info.Size() > size {
-			largest, size = name, info.Size()
+			size = info.Size()
 		}
 	}
-	f, err := os.OpenFile(largest, os.O_RDWR, 0)
-	require.NoError(t, err)
-	for i := range int64(7) {
-		_, err = f.WriteAt(bytes.Repeat([]byte("x"), 64), size*(i+1)/8)
+	var damaged []string
+	for _, name := range files {
+		info, err := os.Stat(name)
 		require.NoError(t, err)
+		if info.Size() < size/4 {
+			continue
+		}
+		damaged = append(damaged, filepath.Base(name))
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		require.NoError(t, err)
+		for i := range int64(7) {
+			_, err = f.WriteAt(bytes.Repeat([]byte("x"), 64), info.Size()*(i+1)/8)
+			require.NoError(t, err)
+		}
+		require.NoError(t, f.Close())
 	}
-	require.NoError(t, f.Close())
 
 	n, told := countedSamples(t, dir, now)
 	require.Less(t, n, all)
@@ -126,7 +135,7 @@ func TestDamagedDirectory(t *testing.T) {
 	found, text, err := examineFiles(t, now, "--storage.path="+dir)
 	require.Error(t, err)
 	require.Positive(t, doctor.Count(found, doctor.Error))
-	require.Contains(t, text, filepath.Base(largest))
+	require.Regexp(t, strings.Join(damaged, "|"), text)
 	require.Contains(t, text, "cassia restore --damaged")
 
 	exported := filepath.Join(t.TempDir(), "a.csv")

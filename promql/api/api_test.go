@@ -331,7 +331,7 @@ func TestAQueryThatNeedsTooMuchFails(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%s", w.Body)
 	kind, message := failure(t, w)
 	require.Equal(t, "execution", kind)
-	require.Contains(t, message, storage.ErrQueryTooLarge.Error())
+	require.Contains(t, message, storage.Plain(storage.ErrQueryTooLarge.Error()))
 }
 
 func TestStatusOfErrors(t *testing.T) {

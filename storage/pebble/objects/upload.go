@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// copy has a file of the checkpoint in the bucket. A file that the newest backup has, by its name, size and time, isn't read: files
-// of rows never change under one name, and a checkpoint links to them, so their time stays, too.
+// copy has a file of the checkpoint in the bucket. A sorted file that the newest backup has, by its name, size and time, isn't read: sorted
+// files never change under one name, and a checkpoint links to them, so their time stays, too. All others are read.
 func (b *backup) copy(ctx context.Context, name string) (f file, damaged []string, err error) {
 	path := filepath.Join(b.dir, name)
 	info, err := os.Lstat(path)
@@ -24,7 +24,7 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	if !info.Mode().IsRegular() {
 		return f, nil, fmt.Errorf("%w: %s is no file", pebble.ErrBackup, path)
 	}
-	if f = b.known[name]; f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && b.isThere(f) && b.wasWhole(f) {
+	if f = b.known[name]; isSorted(name) && f.Verified && f.Size == info.Size() && f.Changed == info.ModTime().UnixNano() && b.isThere(f) {
 		return f, nil, nil
 	}
 	f = file{Name: name, Changed: info.ModTime().UnixNano()}
@@ -46,9 +46,6 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 	}
 	return f, damaged, err
 }
-
-// wasWhole says whether nothing needs to be verified of a file that the newest backup has.
-func (b *backup) wasWhole(f file) bool { return f.Verified || !isSorted(f.Name) }
 
 func isSorted(name string) bool { return strings.HasSuffix(name, ".sst") }
 
