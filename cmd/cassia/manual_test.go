@@ -20,7 +20,6 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/cli"
 	"github.com/cassia-db/cassia/cmd/internal/config"
-	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
 var rewriteManual = flag.Bool("rewrite", false, "write what the manual has from the program, instead of comparing it")
@@ -53,7 +52,12 @@ func requireManualPart(t *testing.T, page, name, want string) {
 
 func manualPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(manualDir + page)
+	return readText(t, manualDir+page)
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(text)
 }
@@ -237,21 +241,8 @@ func TestManualErrorsAreReal(t *testing.T) {
 
 // Command lines in the manual are understood by the program: each line of a block of code that runs cassia.
 func TestManualCommands(t *testing.T) {
-	readme, err := os.ReadFile(toRoot + "README.md")
-	require.NoError(t, err)
-	pages := map[string]string{"README.md": string(readme), "the contents": manualPage(t, "README.md")}
-	for _, topic := range manual.Topics() {
-		pages[topic] = manualPage(t, topic+".md")
-	}
-	examples, err := filepath.Glob(toRoot + "examples/*/README.md")
-	require.NoError(t, err)
-	for _, path := range examples {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		pages[path] = string(text)
-	}
 	parsed := 0
-	for name, text := range pages {
+	for name, text := range manualPages(t) {
 		for _, line := range commandLines(text) {
 			app, _ := newApplication()
 			app.Terminate(func(int) {})
