@@ -19,7 +19,7 @@ import (
 //	sh run s3           commands that use the bucket of a real S3 server
 //	sh run serve        command lines of `cassia serve`: each must get ready, and end in order
 //	sh elsewhere WHY    commands that TestManualRuns doesn't run: WHY is a key of elsewhere
-//	yaml FILE           a file that a flag or another program takes: FILE is a key of yamlFiles
+//	yaml FILE, sh FILE  a file that a flag or another program takes: FILE is a key of shownFiles
 //	json POST PATH      the body of a request
 //	text                no commands
 type block struct {
@@ -30,6 +30,14 @@ type block struct {
 
 func (b block) is(words ...string) bool {
 	return len(b.info) >= len(words) && slices.Equal(b.info[:len(words)], words)
+}
+
+// file is the name of the file that a block shows, or empty.
+func (b block) file() string {
+	if len(b.info) == 2 && strings.Contains(b.info[1], ".") {
+		return b.info[1]
+	}
+	return ""
 }
 
 func (b block) has(word string) bool { return slices.Contains(b.info, word) }
@@ -53,10 +61,11 @@ var elsewhere = map[string]string{
 	"snapshot":  "needs a Cassandra node: TestSnapshotOfAKeyspace",
 }
 
-// yamlFiles are the files that YAML blocks show: the flags of cassia serve that read them, or what else reads them.
-var yamlFiles = map[string]string{
+// shownFiles are the files that blocks show, and the commands that read them.
+var shownFiles = map[string]string{
 	"auth.yml":       "cassia serve --auth.file=auth.yml --web.config.file=web.yml",
-	"cassandra.yaml": "", // docker/cassandra/local writes these lines for the nodes of the tests.
+	"cassia.env":     ". ./cassia.env; exec cassia serve --web.listen-address=$CASSIA_LISTEN_ADDRESS $CASSIA_OPTIONS", // As cassia.service does.
+	"cassandra.yaml": "",                                                                                              // docker/cassandra/local writes these lines for the nodes of the tests.
 	"limits.yml":     "cassia serve --limits.file=limits.yml",
 	"mapping.yaml":   "cassia import kairosdb --mapping.file",
 	"prometheus.yml": "promtool check config --lint=all --lint-fatal prometheus.yml",
@@ -121,10 +130,9 @@ func TestManualBlocks(t *testing.T) {
 				require.Len(t, b.info, 3, where)
 				require.Contains(t, elsewhere, b.info[2], where)
 				reasons[b.info[2]]++
-			case b.is("yaml"):
-				require.Len(t, b.info, 2, "%s: which file is it?", where)
-				require.Contains(t, yamlFiles, b.info[1], where)
-				files[b.info[1]]++
+			case b.file() != "":
+				require.Contains(t, shownFiles, b.file(), where)
+				files[b.file()]++
 			case b.is("json", "POST"):
 				require.Len(t, b.info, 3, where)
 			default:
@@ -136,8 +144,8 @@ func TestManualBlocks(t *testing.T) {
 	for reason := range elsewhere {
 		require.NotZero(t, reasons[reason], "no block is marked `sh elsewhere %s`", reason)
 	}
-	for file := range yamlFiles {
-		require.NotZero(t, files[file], "no block is marked `yaml %s`", file)
+	for file := range shownFiles {
+		require.NotZero(t, files[file], "no block shows the file %s", file)
 	}
 	t.Logf("%d blocks of commands; run elsewhere: %v; files: %v", commands, reasons, files)
 }
