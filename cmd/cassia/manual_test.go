@@ -20,7 +20,6 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/cli"
 	"github.com/cassia-db/cassia/cmd/internal/config"
-	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
 var rewriteManual = flag.Bool("rewrite", false, "write what the manual has from the program, instead of comparing it")
@@ -53,7 +52,12 @@ func requireManualPart(t *testing.T, page, name, want string) {
 
 func manualPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(manualDir + page)
+	return readText(t, manualDir+page)
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(text)
 }
@@ -234,63 +238,3 @@ func TestManualErrorsAreReal(t *testing.T) {
 		require.Contains(t, source.String(), m[1], "no error says that")
 	}
 }
-
-// Command lines in the manual are understood by the program: each line of a block of code that runs cassia.
-func TestManualCommands(t *testing.T) {
-	readme, err := os.ReadFile(toRoot + "README.md")
-	require.NoError(t, err)
-	pages := map[string]string{"README.md": string(readme), "the contents": manualPage(t, "README.md")}
-	for _, topic := range manual.Topics() {
-		pages[topic] = manualPage(t, topic+".md")
-	}
-	examples, err := filepath.Glob(toRoot + "examples/*/README.md")
-	require.NoError(t, err)
-	for _, path := range examples {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		pages[path] = string(text)
-	}
-	parsed := 0
-	for name, text := range pages {
-		for _, line := range commandLines(text) {
-			app, _ := newApplication()
-			app.Terminate(func(int) {})
-			_, err := app.Parse(line)
-			require.NoError(t, err, "%s: cassia %s", name, strings.Join(line, " "))
-			parsed++
-		}
-	}
-	require.Greater(t, parsed, 30)
-}
-
-// commandLines returns the arguments of what runs cassia in the blocks of code of a page.
-func commandLines(text string) (lines [][]string) {
-	inBlock := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "```") {
-			inBlock = !inBlock
-			continue
-		}
-		m := commandLine.FindStringSubmatch(line)
-		if !inBlock || m == nil {
-			continue
-		}
-		var words []string
-		for _, word := range shellWord.FindAllString(m[1], -1) {
-			if strings.HasPrefix(word, "#") || word == ">" || word == "|" || word == "…" {
-				break
-			}
-			words = append(words, strings.NewReplacer("'", "", `"`, "").Replace(word))
-		}
-		lines = append(lines, words)
-	}
-	return lines
-}
-
-var (
-	// commandLine is a line that runs cassia, alone or with something before it.
-	commandLine = regexp.MustCompile(`^(?:\$ )?(?:.*\| |source <\()?(?:bin/)?cassia ([a-z-][^)]*)\)?$`)
-	// shellWord is a word of a command line: with quotes, or up to a space.
-	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
-)

@@ -2,6 +2,7 @@ package promrig
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,6 +29,8 @@ type Program struct {
 	Args []string
 	// Address is what it listens on; ReadyPath answers 200 once it is ready.
 	Address, ReadyPath string
+	// TLS says that it speaks TLS there. Its certificate isn't verified.
+	TLS bool
 	// Log is the file that its output is appended to.
 	Log string
 	// Env are variables, as NAME=value, beside those of this process.
@@ -78,14 +81,21 @@ func StartReady(ctx context.Context, p Program) (*Process, error) {
 }
 
 // URL is where it listens.
-func (p *Process) URL() string { return "http://" + p.Address }
+func (p *Process) URL() string {
+	if p.TLS {
+		return "https://" + p.Address
+	}
+	return "http://" + p.Address
+}
 
 // PID is the process' id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // WaitReady waits until it is ready; it returns ErrExited with the end of the log if it ends before.
 func (p *Process) WaitReady(ctx context.Context) error {
-	client := http.Client{Timeout: 5 * time.Second}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Timeout: 5 * time.Second, Transport: transport}
 	for {
 		response, err := client.Get(p.URL() + p.ReadyPath)
 		if err == nil {

@@ -223,13 +223,6 @@ func TestTLS(t *testing.T) {
 	cert, key := certificate(t)
 	server := s3test.Start(t, "-cert="+cert, "-key="+key)
 	url := strings.Replace(s3test.At(server.Address, ""), "http:", "https:", 1)
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", server.Address)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	}, 3*time.Minute, 10*time.Millisecond)
 	require.NoError(t, put(t, opened(t, url+"&ca-file="+cert), "a", content(partBytes+1)))
 	got, err := get(t, opened(t, url+"&ca-file="+cert), "a")
 	require.NoError(t, err)

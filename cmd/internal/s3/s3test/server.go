@@ -46,15 +46,12 @@ func Start(t testing.TB, flags ...string) *Server {
 	program := promrig.Program{
 		Name: "s3-server", Path: binary, Address: address, ReadyPath: "/ready", Log: filepath.Join(t.TempDir(), "s3.log"),
 		Args: append([]string{"-listen=" + address, "-dir=" + s.dir}, flags...),
+		TLS:  len(flags) > 0, // They name its certificate.
 		Env:  []string{"ROOT_ACCESS_KEY=" + AccessKey, "ROOT_SECRET_KEY=" + SecretKey},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	if len(flags) == 0 {
-		s.Process, err = promrig.StartReady(ctx, program)
-	} else { // It speaks TLS, which the rig doesn't.
-		s.Process, err = promrig.Start(program)
-	}
+	s.Process, err = promrig.StartReady(ctx, program)
 	require.NoError(t, err)
 	t.Cleanup(s.Kill)
 	return s
