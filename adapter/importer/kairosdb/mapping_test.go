@@ -72,7 +72,7 @@ labels: {cluster: eu-1}
 func TestManualsMapping(t *testing.T) {
 	text, err := os.ReadFile("../../../cmd/internal/manual/importing.md")
 	require.NoError(t, err)
-	_, file, ok := strings.Cut(string(text), "```yaml\nnames: underscores")
+	_, file, ok := strings.Cut(string(text), "```yaml mapping.yaml\nnames: underscores")
 	require.True(t, ok)
 	file, _, ok = strings.Cut("names: underscores"+file, "```")
 	require.True(t, ok)
