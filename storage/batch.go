@@ -87,8 +87,11 @@ func (b *Batch) Lookup(alias []byte) (*Series, bool) {
 	return s, true
 }
 
-// Missed returns by what the store would know the alias that Lookup didn't find last: 128 bits of hash with a secret seed. It is
-// good until the store is closed, and another one in each space of aliases.
+// KeyOf returns by what the store knows an alias: 128 bits of hash with a secret seed. It is good until the store is closed, and another
+// one in each space of aliases.
+func (b *Batch) KeyOf(alias []byte) [2]uint64 { return b.s.head.hashAlias(alias, b.space) }
+
+// Missed returns KeyOf the alias that Lookup didn't find last, without hashing it once more.
 func (b *Batch) Missed() [2]uint64 { return b.missed }
 
 // UseAliases makes Lookup and Define use aliases of a space of their own; 0 is that of the labels themselves. Whoever changes

@@ -50,7 +50,7 @@ func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) 
 		return b.Batch.Define(alias, changed)
 	}
 	if alias != nil {
-		b.cache.add(b.Missed(), rule) // Lookup has just missed it.
+		b.cache.add(b.KeyOf(alias), rule)
 	}
 	b.rule = rule
 	return dropped, nil

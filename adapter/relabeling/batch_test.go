@@ -141,6 +141,30 @@ func droppedBy(s Status) (list []int64) {
 	return list
 }
 
+// TestDefineRemembersItsOwnAlias drops a series under its alias, whatever was looked up before: another series goes on to be stored, also
+// after its alias was forgotten.
+func TestDefineRemembersItsOwnAlias(t *testing.T) {
+	r := newRig(t, "- {source_labels: [__name__], regex: a, action: drop}")
+	b := r.live.Batch("t", r.store.NewBatch("t"))
+	defer b.Release()
+	kept, lost := labels.FromStrings("__name__", "b"), labels.FromStrings("__name__", "a")
+	_, ok := b.Lookup([]byte("b"))
+	require.False(t, ok)
+	series, err := b.Define([]byte("a"), lost)
+	require.NoError(t, err)
+	require.ErrorIs(t, b.Float(series, r.now, 0, 1), adapter.ErrDropped)
+	_, ok = b.Lookup([]byte("b"))
+	require.False(t, ok, "nothing is known of it yet")
+	series, err = b.Define([]byte("b"), kept)
+	require.NoError(t, err)
+	require.NoError(t, b.Float(series, r.now, 0, 2))
+	series, ok = b.Lookup([]byte("a"))
+	require.True(t, ok)
+	require.ErrorIs(t, b.Float(series, r.now, 0, 3), adapter.ErrDropped)
+	require.NoError(t, b.Commit(t.Context()))
+	require.Len(t, r.stored("t"), 1)
+}
+
 // TestEverythingDropped holds requests of which nothing is left to be taken.
 func TestEverythingDropped(t *testing.T) {
 	r := newRig(t, `[{regex: .*, action: labeldrop}]`)

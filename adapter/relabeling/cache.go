@@ -20,7 +20,7 @@ type droppedShard struct {
 	_            [16]byte
 }
 
-// droppedKey is what the store knows an alias by: see storage.Batch.Missed.
+// droppedKey is what the store knows an alias by: see storage.Batch.KeyOf.
 type droppedKey [2]uint64
 
 func newDroppedCache(most int) *droppedCache {
