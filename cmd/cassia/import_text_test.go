@@ -31,8 +31,8 @@ func TestImportText(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"openmetrics", "bad.om"}, "lines: line 2: b has no timestamp"},
-		{[]string{"victoriametrics", "bad.jsonl"}, "lines: line 1: it ends where"},
+		{[]string{"openmetrics", "bad.om"}, "line 2: b has no timestamp"},
+		{[]string{"victoriametrics", "bad.jsonl"}, "line 1: it ends where"},
 		{[]string{"victoriametrics", "--format=native", "bad.jsonl"}, "isn't VictoriaMetrics' native format"},
 		{[]string{"openmetrics", "none.om"}, "no such file"},
 		{[]string{"remote-read", "localhost:9090", "--start=2027-01-01T00:00:00Z"}, "must be a URL"},

@@ -245,8 +245,8 @@ func TestBodiesShareABudget(t *testing.T) {
 	_, err := r.Import(t.Context(), "a", history(1, 2, 2))
 	require.NoError(t, err)
 	require.Len(t, told, 2)
-	require.ErrorContains(t, told[0], "503 Service Unavailable: adapter: too many bytes in flight: still reading")
-	require.ErrorContains(t, told[1], "503 Service Unavailable: adapter: too many bytes in flight")
+	require.ErrorContains(t, told[0], "503 Service Unavailable: too many bytes in flight: still reading")
+	require.ErrorContains(t, told[1], "503 Service Unavailable: too many bytes in flight")
 	require.Equal(t, []time.Duration{2 * time.Second, 2 * time.Second}, r.waits)
 	require.Zero(t, r.server.budget.Used())
 }

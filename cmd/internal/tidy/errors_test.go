@@ -1,0 +1,68 @@
+package tidy
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+)
+
+// spoken are packages whose name is a word that users have, too, so that it stays in what they read.
+var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, "server": true, "tenant": true}
+
+// forDevelopers begin the folders of programs and helpers that only developers run.
+var forDevelopers = []string{"cmd/internal/bench/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest", "storage/engine/faultengine"}
+
+// TestErrorsAreShownWithoutPackages holds that storage.Plain knows every package whose errors begin with its name.
+func TestErrorsAreShownWithoutPackages(t *testing.T) {
+	found := 0
+	for _, f := range goFiles(t) {
+		name := f.ast.Name.Name
+		if f.test || name == "main" || spoken[name] || startsWithAny(f.dir(), forDevelopers) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			text, ok := errorText(n)
+			if !ok || !strings.HasPrefix(text, name+": ") {
+				return true
+			}
+			found++
+			require.NotEqual(t, text, storage.Plain(text), "%s: users would see the package's name: add %s to packageNames in storage/plain.go", f.path, name)
+			return true
+		})
+	}
+	require.Greater(t, found, 100)
+}
+
+// errorText returns the text with which an error is made.
+func errorText(n ast.Node) (text string, ok bool) {
+	call, ok := n.(*ast.CallExpr)
+	if !ok || len(call.Args) == 0 {
+		return "", false
+	}
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || f.Sel.Name != "New" && f.Sel.Name != "Errorf" {
+		return "", false
+	}
+	literal, ok := call.Args[0].(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(literal.Value)
+	return text, err == nil
+}
+
+func startsWithAny(dir string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(path.Clean(dir)+"/", p) {
+			return true
+		}
+	}
+	return false
+}
