@@ -39,6 +39,9 @@ type importDay struct {
 // importPiece is how many series of a metric are sealed together at most.
 const importPiece = 4096
 
+// importBytes is about how much one write of an import holds.
+const importBytes = 2 << 20
+
 // run seals the day. Meanwhile nobody else in this process seals what it is about.
 func (d *importDay) run(ctx context.Context) (err error) {
 	if err := d.s.believed(); err != nil {

@@ -62,14 +62,14 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			}
 		}
 		w.done = append(w.done, c)
-		if w.rows.bytes >= farPiece.bytes {
+		if w.rows.bytes >= importBytes {
 			w.bytes += w.rows.bytes
 			if err := w.base.write(); err != nil {
 				return err
 			}
 		}
 	}
-	if w.bytes+w.rows.bytes >= farPiece.bytes || len(w.done) >= importPiece {
+	if w.bytes+w.rows.bytes >= importBytes || len(w.done) >= importPiece {
 		return w.roll()
 	}
 	return nil

@@ -385,7 +385,7 @@ func (c *copier) copy(name string) (f backedUpFile, err error) {
 		return f, fmt.Errorf("%w: %s is no file", ErrBackup, in.Name())
 	}
 	sum, n := sha256.New(), counted{}
-	if err := writeSynced(filepath.Join(c.to, name), io.TeeReader(cancelable{c.ctx, in}, io.MultiWriter(sum, &n))); err != nil {
+	if err := writeSynced(filepath.Join(c.to, name), io.TeeReader(Cancelable(c.ctx, in), io.MultiWriter(sum, &n))); err != nil {
 		return f, err
 	}
 	c.stats.Files++
@@ -402,7 +402,9 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cancelable ends with the context's error.
+// Cancelable returns a reader that fails with the context's error once the context has ended.
+func Cancelable(ctx context.Context, r io.Reader) io.Reader { return cancelable{ctx, r} }
+
 type cancelable struct {
 	ctx context.Context
 	r   io.Reader

@@ -28,7 +28,7 @@ import (
 
 // isShared says whether the newest backup's copy of a file is as it was when it was backed up.
 func (c *copier) isShared(f backedUpFile) bool {
-	sum, n, err := sha256Of(c.ctx, filepath.Join(c.before, f.Name))
+	sum, n, err := SHA256Of(c.ctx, filepath.Join(c.before, f.Name))
 	if err == nil && n == f.Size && sum == f.SHA256 {
 		return true
 	}
@@ -36,14 +36,15 @@ func (c *copier) isShared(f backedUpFile) bool {
 	return false
 }
 
-func sha256Of(ctx context.Context, path string) (sum string, n int64, err error) {
+// SHA256Of returns the SHA-256 of a file, in hexadecimal digits, and how many bytes it has.
+func SHA256Of(ctx context.Context, path string) (sum string, n int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", 0, err
 	}
 	defer f.Close()
 	h := sha256.New()
-	n, err = io.Copy(h, cancelable{ctx, f})
+	n, err = io.Copy(h, Cancelable(ctx, f))
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 

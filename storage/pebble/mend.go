@@ -132,7 +132,7 @@ func (m *mender) find(name string, fits func(path string) (bool, error)) (backup
 			continue
 		}
 		path := filepath.Join(m.folder, list.name, name)
-		sum, n, err := sha256Of(m.ctx, path)
+		sum, n, err := SHA256Of(m.ctx, path)
 		if m.ctx.Err() != nil {
 			return "", m.ctx.Err()
 		}

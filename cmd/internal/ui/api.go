@@ -52,6 +52,14 @@ func enter(ctx context.Context, place chan struct{}) (leave func(), err error) {
 	}
 }
 
+// count waits until the store is ready and nobody else counts series, for that reads much. leave is called when it is over.
+func (a *api) count(ctx context.Context) (leave func(), err error) {
+	if err := a.Ready(); err != nil {
+		return nil, err
+	}
+	return enter(ctx, a.counting)
+}
+
 // respond writes what answer returns as Prometheus' API does.
 func respond(answer answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +82,7 @@ func respond(answer answer) http.Handler {
 			code, kind = http.StatusUnprocessableEntity, "execution"
 		}
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": err.Error()})
+		_ = json.NewEncoder(w).Encode(map[string]string{"status": "error", "errorType": kind, "error": storage.Plain(err.Error())})
 	})
 }
 

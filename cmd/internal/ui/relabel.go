@@ -90,10 +90,7 @@ func (a *api) relabelTry(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, badRequest(err.Error())
 	}
-	if err := a.Ready(); err != nil {
-		return nil, err
-	}
-	leave, err := enter(r.Context(), a.counting)
+	leave, err := a.count(r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -79,10 +79,7 @@ func (a *api) series(r *http.Request) (any, error) {
 			return nil, badRequest("window must be the number of one, as churn lists them")
 		}
 	}
-	if err := a.Ready(); err != nil {
-		return nil, err
-	}
-	leave, err := enter(r.Context(), a.counting)
+	leave, err := a.count(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -126,10 +123,7 @@ func (a *api) churn(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Ready(); err != nil {
-		return nil, err
-	}
-	leave, err := enter(r.Context(), a.counting)
+	leave, err := a.count(r.Context())
 	if err != nil {
 		return nil, err
 	}

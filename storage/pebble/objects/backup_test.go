@@ -68,7 +68,7 @@ func TestEncryptedObjectsTellNothing(t *testing.T) {
 	o.Key = testKey(t, newIdentity(t))
 	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"000001.log": "hunter2 is the secret"}), names(1)[0], o)
 	require.NoError(t, err)
-	sum, _, err := sha256Of(t.Context(), filepath.Join(checkpoint(t, "", map[string]string{"x": "hunter2 is the secret"}), "x"))
+	sum, _, err := pebble.SHA256Of(t.Context(), filepath.Join(checkpoint(t, "", map[string]string{"x": "hunter2 is the secret"}), "x"))
 	require.NoError(t, err)
 	for name, content := range b.objects {
 		for _, secret := range []string{"hunter2", "000001.log", sum} {

@@ -130,7 +130,7 @@ func download(ctx context.Context, b Bucket, folder string, f file, to *pebble.R
 		return err
 	}
 	defer in.Close()
-	sum, read := sha256.New(), &failing{r: cancelable{ctx, in}}
+	sum, read := sha256.New(), &failing{r: pebble.Cancelable(ctx, in)}
 	plain, err := k.decrypt(read)
 	if err == nil {
 		err = to.Write(f.Name, io.TeeReader(io.LimitReader(plain, f.Size+1), sum))

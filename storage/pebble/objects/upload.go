@@ -28,8 +28,8 @@ func (b *backup) copy(ctx context.Context, name string) (f file, damaged []strin
 		return f, nil, nil
 	}
 	f = file{Name: name, Changed: info.ModTime().UnixNano()}
-	if f.SHA256, f.Size, err = sha256Of(ctx, path); err != nil {
-		return f, nil, err
+	if f.SHA256, f.Size, err = pebble.SHA256Of(ctx, path); err != nil {
+		return f, nil, fmt.Errorf("objects: checkpoint: %w", err)
 	}
 	if isSorted(name) {
 		if damaged, err = pebble.VerifyFile(ctx, b.dir, name); err != nil {
@@ -68,7 +68,7 @@ func (b *backup) upload(ctx context.Context, path string, f *file) error {
 	}
 	defer in.Close()
 	sum := sha256.New()
-	from, err := b.Key.encrypt(io.TeeReader(cancelable{ctx, in}, sum))
+	from, err := b.Key.encrypt(io.TeeReader(pebble.Cancelable(ctx, in), sum))
 	if err != nil {
 		return err
 	}
@@ -91,30 +91,4 @@ func (b *backup) upload(ctx context.Context, path string, f *file) error {
 func hashOf(name string) (hash string, ok bool) {
 	hash, number, ok := strings.Cut(name, "-")
 	return hash, ok && len(hash) == 2*sha256.Size && number != "" && isName(name)
-}
-
-func sha256Of(ctx context.Context, path string) (sum string, n int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, fmt.Errorf("objects: checkpoint: %w", err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	if n, err = io.Copy(h, cancelable{ctx, f}); err != nil {
-		return "", 0, fmt.Errorf("objects: checkpoint: %w", err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), n, nil
-}
-
-// cancelable ends with the context's error.
-type cancelable struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c cancelable) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
