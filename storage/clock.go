@@ -213,6 +213,19 @@ func (s *Store) times() (earlier, later time.Time) {
 	}
 }
 
+// engineTime returns what the time is by the engine's clock, where it has one, and otherwise the earlier of times.
+func (s *Store) engineTime() time.Time {
+	c := &s.clock
+	if c.theirs == nil {
+		now, _ := s.times()
+		return now
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.look()
+	return c.expected
+}
+
 // settling says whether a slot that is over by the clock may still be going on by what is expected.
 func (s *Store) settling(end, settle int64) bool {
 	c := &s.clock

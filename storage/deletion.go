@@ -249,13 +249,16 @@ func (ds deletions) hides(t int64) bool {
 }
 
 // hide removes what is deleted from samples.
-func (ds deletions) hide(s *chunk.Samples) {
-	if !slices.ContainsFunc(s.T, ds.hides) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return ds.hides(h.T) }) {
+func (ds deletions) hide(s *chunk.Samples) { remove(s, ds.hides) }
+
+// remove removes the samples at times for which gone holds.
+func remove(s *chunk.Samples, gone func(t int64) bool) {
+	if !slices.ContainsFunc(s.T, gone) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return gone(h.T) }) {
 		return
 	}
 	var left chunk.Samples
 	for i, t := range s.T {
-		if ds.hides(t) {
+		if gone(t) {
 			continue
 		}
 		st := int64(0)
@@ -265,7 +268,7 @@ func (ds deletions) hide(s *chunk.Samples) {
 		left.AppendFloat(t, st, s.V[i])
 	}
 	for _, h := range s.H {
-		if !ds.hides(h.T) {
+		if !gone(h.T) {
 			left.AppendHistogram(h)
 		}
 	}
@@ -293,6 +296,11 @@ func (ds deletions) hideBucket(end, width int64, counts func(*deletion) bool) bo
 		}
 	}
 	return false
+}
+
+// touchBucket says whether one of them is about any time of a bucket.
+func (ds deletions) touchBucket(end, width int64) bool {
+	return slices.ContainsFunc(ds, func(d *deletion) bool { return d.touches(end-width, end) })
 }
 
 // exempt are the ids of deletes, one after the other, in order, that a raw chunk is exempt from: it was sealed later,

@@ -281,7 +281,7 @@ func (f *follower) take(ctx context.Context, c *followedCell, st *stream, r stag
 	if !st.place.wants(r.seq) {
 		return nil
 	}
-	if back, err := f.cameBack(ctx, c, st, r, now); err != nil {
+	if back, err := f.cameBack(ctx, c, st, r); err != nil {
 		return err
 	} else if back {
 		st.place.took(r.seq, now)

@@ -9,10 +9,10 @@ import (
 
 // Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
 func (s *Store) Forget(ctx context.Context, partition int) error {
-	now := s.opts.Now().UnixMilli()
+	_, now := s.times()
 	for _, slot := range s.head.slots(partition) {
 		w := Work{Partition: partition, Slot: slot}
-		if s.period.slotEnd(slot) > now {
+		if s.period.slotEnd(slot) > now.UnixMilli() {
 			continue
 		}
 		staged, err := s.listStaged(ctx, w)

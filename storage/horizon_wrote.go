@@ -134,10 +134,15 @@ func (h *horizon) lackVanished(outlived func(keptMS int64) int64) {
 	}
 }
 
-// outlived returns up to where rows have vanished that were kept so long.
+// outlived returns up to where rows have vanished that were kept so long. They vanish by the engine's clock, also for a process whose
+// own differs from it.
 func (s *Store) outlived(res rollup.Resolution) func(keptMS int64) int64 {
+	now := s.engineTime()
 	return func(keptMS int64) int64 {
-		at := s.wanted(time.Duration(keptMS)*time.Millisecond + expireGrace)
+		if keptMS == 0 {
+			return s.startOf(s.period.windowAt(res, never+1))
+		}
+		at := now.Add(-time.Duration(keptMS)*time.Millisecond - expireGrace).UnixMilli()
 		return s.startOf(s.period.windowAt(res, at+1))
 	}
 }

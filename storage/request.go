@@ -54,6 +54,8 @@ type request struct {
 	minT, maxT int64
 	// deletes are those that touch that range.
 	deletes deletions
+	// uncleaned are, in a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
+	uncleaned map[int64]deletions
 
 	budget budget
 	use    *tenant.Use

@@ -38,11 +38,12 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	buf.samples.Reset()
 	buf.rolled.Reset()
 	hidden := sel.r.deletes.of(s.Labels)
+	sampled := sel.sampledSlots(chunks)
 	for i, c := range chunks {
-		if resolutionOf(sel.sources[c.source].window.window) == rollup.Raw {
-			sel.decode(s, c, hidden, &buf.samples)
+		if sel.isRaw(c) {
+			sel.decodeDeleted(s, c, hidden, &buf.samples)
 		} else if !sel.outdone(chunks[:i], chunks[i+1:], c) {
-			sel.decodeBuckets(s, c, hidden, &buf.rolled)
+			sel.decodeBuckets(s, c, hidden, sampled, &buf.rolled)
 		}
 	}
 	for _, p := range sel.parts[s.from:s.to] {
@@ -61,6 +62,38 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	}
 	rollup.Merge(into, &buf.rolled, &buf.cells, sel.columns)
 	return sel.r.use.Samples(buf.samples.Len() + buf.rolled.Len())
+}
+
+func (sel *selection) isRaw(c sealedChunk) bool {
+	return resolutionOf(sel.sources[c.source].window.window) == rollup.Raw
+}
+
+// sampledSlots lists the slots of which there are raw chunks among a series' chunks, and rollups that don't know of a delete.
+func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
+	if len(sel.r.uncleaned) == 0 {
+		return nil
+	}
+	for _, c := range chunks {
+		if slot := sel.r.s.period.slotOf(c.start + 1); sel.isRaw(c) && sel.r.uncleaned[slot] != nil {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
+
+// decodeDeleted appends a raw chunk's samples, but for those that are hidden. Of a slot that is answered from rollups, too, it
+// appends those of buckets that deletes are about.
+func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden deletions, into *chunk.Samples) {
+	ds, ok := sel.r.uncleaned[sel.r.s.period.slotOf(c.start+1)]
+	if !ok {
+		sel.decode(s, c, hidden, into)
+		return
+	}
+	var all chunk.Samples
+	sel.decode(s, c, hidden, &all)
+	ds = ds.of(s.Labels)
+	remove(&all, func(t int64) bool { return !ds.touchBucket(-floorDiv(-t, sel.width)*sel.width, sel.width) })
+	into.AppendAll(&all)
 }
 
 // outdone says that there is a chunk of the same span in another shard or class that shows more of it, or has a
@@ -101,9 +134,10 @@ func (sel *selection) rank(a, b sealedChunk) int {
 	return cmp.Or(cmp.Compare(shown(a), shown(b)), cmp.Compare(version(a), version(b)))
 }
 
-// decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples. A chunk
-// that can't be read is named and left out.
-func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden deletions, into *rollup.Buckets) {
+// decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is
+// about of which the rollups don't know: in sampled slots samples answer in their place. A chunk that can't be read is named and
+// left out.
+func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden deletions, sampled []int64, into *rollup.Buckets) {
 	src := &sel.sources[c.source]
 	before := into.Len()
 	if err := rollup.Decode(c.data, sel.columns, into); err != nil {
@@ -121,12 +155,15 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden del
 		if !ok || end <= src.hidden {
 			return false
 		}
-		// Where there are samples, and rollups don't know of a delete yet, the slot is answered from those.
 		if hidden.hideBucket(end, sel.width, func(d *deletion) bool { return !w.cleared[markOf(slot, d)] }) {
 			return false
 		}
-		_, left := slices.BinarySearch(w.left, slot)
-		return !left || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) // There are no samples any more.
+		_, fromSamples := slices.BinarySearch(w.left, slot)
+		if slices.Contains(sampled, slot) {
+			ds := hidden.where(func(d *deletion) bool { return !w.cleared[markOf(slot, d)] })
+			fromSamples = ds.touchBucket(end, sel.width)
+		}
+		return !fromSamples || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) // There are no samples any more.
 	}
 	for _, end := range into.End[before:] {
 		if !rolled(end) {
@@ -177,16 +214,16 @@ func windowMSOf(window int64) int64 {
 func (f *fetcher) scanRollups(ctx context.Context, w sealedWindow, from, to int64, wants []want) error {
 	sel := f.sel
 	src := &sel.sources[wants[0].source]
-	first, last := wants[0].id, wants[len(wants)-1].id
+	first, last := &wants[0].of.id, &wants[len(wants)-1].of.id
 	return sel.r.scan(ctx, engine.Range{
 		Table: tableOf(resolutionOf(w.window)), Partition: seriesPartition(w.window, sel.r.tenant, src.metric, src.place),
 		From: rollupKey(first.String(), from), To: rollupKey(last.String(), to),
 	}, func(row engine.Row) error {
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int
-		for len(wants) > 1 && string(wants[0].id[:]) < id {
+		for len(wants) > 1 && string(wants[0].of.id[:]) < id {
 			wants = wants[1:]
 		}
-		if string(wants[0].id[:]) != id || start < from || start > to {
+		if string(wants[0].of.id[:]) != id || start < from || start > to {
 			return nil
 		}
 		f.chunks = append(f.chunks, sealedChunk{

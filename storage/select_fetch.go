@@ -150,7 +150,7 @@ type want struct {
 	source uint32
 	at     uint32 // its place among the series that its metric has in the window
 	series uint32 // its place in the group
-	id     *SeriesID
+	of     *SelectedSeries
 }
 
 // read fetches the chunks of these series.
@@ -159,7 +159,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	for i, s := range series {
 		for _, p := range sel.parts[s.from:s.to] {
 			if p.source != inHead {
-				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), id: &s.id})
+				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), of: s})
 			}
 		}
 	}
@@ -233,7 +233,14 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		if sel.r.s.period.slotEnd(slot) <= hidden {
 			continue
 		}
-		if err := f.scan(ctx, sel.r.s.period.slotStart(slot), t.wants); err != nil {
+		wants := t.wants
+		if ds, ok := sel.r.uncleaned[slot]; ok {
+			wants = slices.DeleteFunc(slices.Clone(wants), func(w want) bool { return len(ds.of(w.of.Labels)) == 0 })
+		}
+		if len(wants) == 0 {
+			continue
+		}
+		if err := f.scan(ctx, sel.r.s.period.slotStart(slot), wants); err != nil {
 			return nil, err
 		}
 	}
@@ -260,17 +267,17 @@ type fetcher struct {
 func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
 	sel := f.sel
 	src := &sel.sources[wants[0].source]
-	first, last := wants[0].id, wants[len(wants)-1].id
+	first, last := &wants[0].of.id, &wants[len(wants)-1].of.id
 	return sel.r.scan(ctx, engine.Range{
 		Table: engine.Raw, Partition: seriesPartition(src.window.window, sel.r.tenant, src.metric, src.place),
 		From: engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(first.String())},
 		To:   engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(last.String())},
 	}, func(row engine.Row) error {
 		id := row.Clustering[2].Text
-		for len(wants) > 1 && string(wants[0].id[:]) < id {
+		for len(wants) > 1 && string(wants[0].of.id[:]) < id {
 			wants = wants[1:]
 		}
-		if string(wants[0].id[:]) != id {
+		if string(wants[0].of.id[:]) != id {
 			return nil
 		}
 		f.chunks = append(f.chunks, sealedChunk{

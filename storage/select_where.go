@@ -76,9 +76,7 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 			unfit[slot] = true
 		}
 	}
-	for i := range rolled {
-		r.unfitForDeletes(&rolled[i], sums, unfit)
-	}
+	r.findUncleaned(rolled, unfit)
 	isRolled := map[int64]bool{}
 	for i := range rolled {
 		w := &rolled[i]
@@ -97,19 +95,29 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 	}
 	for i := range raw {
 		w := &raw[i]
-		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool { return isRolled[slot] })
+		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool { return isRolled[slot] && r.uncleaned[slot] == nil })
 		w.sums = nil
 	}
 	return withSlots(append(rolled, raw...)), nil
 }
 
-// unfitForDeletes adds the slots of a window whose rollups don't know yet of a delete, and that have samples.
-func (r *request) unfitForDeletes(w *sealedWindow, sums map[int64]uint64, unfit map[int64]bool) {
-	for _, d := range r.deletes {
+// findUncleaned notes the slots whose rollups know all that was sealed, but don't know yet of deletes. Buckets that such a
+// delete is about are made of samples, all others are read from rollups: marks of raw rows may outlive rows that were written
+// with less time to live, so they don't show that samples of every series are there.
+func (r *request) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) {
+	for _, w := range rolled {
 		for _, slot := range w.slots {
-			if r.hasSamples(sums, slot) && !r.mayHaveVanished(sums, slot) && d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] {
-				unfit[slot] = true
+			if unfit[slot] {
+				continue
 			}
+			ds := r.deletes.where(func(d *deletion) bool { return d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] })
+			if len(ds) == 0 {
+				continue
+			}
+			if r.uncleaned == nil {
+				r.uncleaned = map[int64]deletions{}
+			}
+			r.uncleaned[slot] = ds
 		}
 	}
 }
@@ -119,14 +127,6 @@ func (r *request) unfitForDeletes(w *sealedWindow, sums map[int64]uint64, unfit 
 func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
 	_, ok := sums[slot]
 	return ok || !r.lacksRaw(slot)
-}
-
-// mayHaveVanished says whether a slot's samples, of which there are no marks, may have vanished by themselves though no horizon knows: they were
-// sealed while a lower retention was in force for less than a week (decisions/017, Limits). Rollups answer then.
-func (r *request) mayHaveVanished(sums map[int64]uint64, slot int64) bool {
-	_, marked := sums[slot]
-	end := r.s.period.endOf(r.s.period.windowOfSlot(rollup.Raw, slot))
-	return !marked && r.s.expiring && r.s.opts.Now().UnixMilli()-end >= expireGrace.Milliseconds()
 }
 
 func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {

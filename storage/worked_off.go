@@ -136,8 +136,12 @@ func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []stageRow) (
 }
 
 // cameBack says whether a row that is to be followed was sealed, and came back.
-func (f *follower) cameBack(ctx context.Context, c *followedCell, st *stream, r stageRow, now time.Time) (bool, error) {
-	if !f.s.opts.Shared || now.UnixMilli()-f.s.period.slotStart(c.decoder.slot) < backAfter.Milliseconds() {
+func (f *follower) cameBack(ctx context.Context, c *followedCell, st *stream, r stageRow) (bool, error) {
+	if !f.s.opts.Shared {
+		return false, nil
+	}
+	// A process whose clock is behind takes what others have sealed for new, else.
+	if _, later := f.s.times(); later.UnixMilli()-f.s.period.slotStart(c.decoder.slot) < backAfter.Milliseconds() {
 		return false, nil
 	}
 	if !st.asked {
