@@ -21,10 +21,13 @@ export async function watched(browser, base, options) {
     if (!r.url().startsWith(base) && !r.url().startsWith('data:')) wrong.push(`a request to another host: ${r.url()}`);
   });
   await page.addInitScript(() => {
-    window.seen = { violations: [], shift: 0 };
+    window.seen = { violations: [], shift: 0, acted: false };
+    for (const kind of ['pointerdown', 'keydown', 'input', 'wheel', 'resize']) {
+      addEventListener(kind, () => Object.assign(window.seen, { shift: 0, acted: true }), { capture: true, passive: true });
+    }
     document.addEventListener('securitypolicyviolation', (e) => window.seen.violations.push(`${e.violatedDirective}: ${e.blockedURI}`));
     new PerformanceObserver((list) => {
-      for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.seen.shift += entry.value;
+      for (const entry of list.getEntries()) if (!window.seen.acted) window.seen.shift += entry.value;
     }).observe({ type: 'layout-shift', buffered: true });
   });
   page.quiet = () => assert.deepEqual(wrong, [], 'nothing goes wrong');
@@ -32,9 +35,10 @@ export async function watched(browser, base, options) {
 }
 
 /**
- * sound checks a page as it stands now; what names it in messages. Since the last look, the layout may have shifted by mayShift
- * of the window without a key or a click half a second before: how late an answer comes is the server's affair. forAll has axe look, too,
- * which takes seconds.
+ * sound checks a page as it stands now; what names it in messages. Since the last look, if no key was pressed, nothing
+ * clicked and no window resized meanwhile, the layout may have shifted by mayShift of the window. What follows from a click may come as late as the machine
+ * is slow, so it isn't held against the page. forAll has axe look, too, which takes
+ * seconds.
  */
 export async function sound(page, what, mayShift = 0.1, forAll = false) {
   page.quiet();
@@ -114,7 +118,7 @@ function inspect() {
     }
   }
   const { violations, shift } = window.seen;
-  window.seen.shift = 0;
+  Object.assign(window.seen, { shift: 0, acted: false });
   return { cut, overlaps, texts: texts.length, violations, shift };
 }
 
