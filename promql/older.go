@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -103,7 +104,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 		return nil, nil, err
 	}
 	horizon := latest(horizons, rollup.Raw)
-	if q.MinT > horizon || resolvingOf(ctx).mode == modeRaw {
+	if q.MinT > horizon || resolvingOf(ctx).mode == resolution.ModeRaw {
 		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
 	}
 	at := map[string]int{}
@@ -113,7 +114,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 		at[string(key)] = i
 	}
 	var segments []SegmentStats
-	var lacks shortfall
+	var lacks resolution.Shortfall
 	for _, older := range storage.OlderQueries(q, horizons, rollup.ExpandColumns) {
 		list, err := r.store.Select(ctx, older)
 		if err != nil {
@@ -123,7 +124,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 			segments = append(segments, segmentOf(older, len(list)))
 			if older.MaxT >= asked {
 				segments[len(segments)-1].Approximate = true
-				lacks.merge(shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon, Widest: older.Resolution, Approximated: true})
+				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon, Widest: older.Resolution, Approximated: true})
 			}
 		}
 		for _, s := range list {
@@ -140,13 +141,13 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 	if q.MaxT > horizon && len(raw) > 0 || segments == nil {
 		segments = append(segments, rawSegment(q, horizon, len(raw)))
 	}
-	if !lacks.lacks() {
+	if !lacks.Lacks() {
 		return inOrderOf(q, series), segments, nil
 	}
 	if err := mayMake(ctx, function, horizon); err != nil {
 		return nil, nil, err
 	}
-	q.Warn(&missingError{lacks})
+	q.Warn(&resolution.MissingError{Shortfall: lacks})
 	return inOrderOf(q, series), segments, nil
 }
 
@@ -165,7 +166,7 @@ func inOrderOf(q storage.Query, series []sourceSeries) []sourceSeries {
 func segmentOf(q storage.Query, series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
-		Edges: onEdges.String(), Series: series,
+		Edges: resolution.Aligned.String(), Series: series,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/storetest"
@@ -79,7 +80,7 @@ func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
 			require.Empty(t, r.Warnings, query)
 		}
 		r := ask(alone, t.Context(), "idelta(requests_total[2h])", at)
-		require.ErrorIs(t, r.Err, errRawGone)
+		require.ErrorIs(t, r.Err, resolution.ErrRawGone)
 		r = ask(planned, t.Context(), "count_over_time(requests_total[2h])", at)
 		require.NoError(t, r.Err)
 		v, err := r.Vector()

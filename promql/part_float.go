@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
 )
 
 // floatFunc computes a function over the windows of a series of floats, with less work a window than there
@@ -13,12 +15,12 @@ type floatFunc func(r *rawReader, out *values)
 // floatFuncs are the functions of which dashboards ask most. All others go by way of Prometheus' own.
 var floatFuncs = map[string]floatFunc{
 	"rate": func(r *rawReader, out *values) {
-		r.slopes(out, slope{counter: true, perSecond: (time.Duration(r.part.width) * time.Millisecond).Seconds()})
+		r.slopes(out, bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.part.width) * time.Millisecond).Seconds()})
 	},
-	"increase":      func(r *rawReader, out *values) { r.slopes(out, slope{counter: true, scale: 1}) },
-	"delta":         func(r *rawReader, out *values) { r.slopes(out, slope{scale: 1}) },
-	"min_over_time": func(r *rawReader, out *values) { r.extremes(out, lesser) },
-	"max_over_time": func(r *rawReader, out *values) { r.extremes(out, greater) },
+	"increase":      func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Counter: true, Scale: 1}) },
+	"delta":         func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Scale: 1}) },
+	"min_over_time": func(r *rawReader, out *values) { r.extremes(out, bucketfn.Min) },
+	"max_over_time": func(r *rawReader, out *values) { r.extremes(out, bucketfn.Max) },
 }
 
 // live returns the floats of the series but for stale markers, as columns.
@@ -41,11 +43,11 @@ func (r *rawReader) live() ([]int64, []float64) {
 }
 
 // slopes computes rate, increase or delta.
-func (r *rawReader) slopes(out *values, s slope) {
+func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 	t, v := r.live()
 	p := r.part
 	r.resets = r.resets[:0]
-	for i := 1; s.counter && i < len(v); i++ {
+	for i := 1; s.Counter && i < len(v); i++ {
 		if v[i] < v[i-1] {
 			r.resets = append(r.resets, i)
 		}
@@ -65,14 +67,14 @@ func (r *rawReader) slopes(out *values, s slope) {
 		for k := reset; k < len(r.resets) && r.resets[k] < to; k++ {
 			rise += v[r.resets[k]-1]
 		}
-		e := extrapolation{
-			beforeFirst: seconds(t[from] - left), afterLast: seconds(right - t[to-1]),
-			sampled: seconds(t[to-1] - t[from]), count: uint64(to - from),
+		e := bucketfn.Extrapolation{
+			BeforeFirst: bucketfn.Seconds(t[from] - left), AfterLast: bucketfn.Seconds(right - t[to-1]),
+			Sampled: bucketfn.Seconds(t[to-1] - t[from]), Count: uint64(to - from),
 		}
-		if s.counter {
-			e.stopAtZero(v[from], rise)
+		if s.Counter {
+			e.StopAtZero(v[from], rise)
 		}
-		out.v[i] = rise * s.times(e)
+		out.v[i] = rise * s.Factor(e)
 		out.floats++
 	}
 	out.size = out.floats
@@ -82,7 +84,7 @@ func (r *rawReader) slopes(out *values, s slope) {
 func (r *rawReader) extremes(out *values, join func(earlier, later float64) float64) {
 	t, v := r.live()
 	p := r.part
-	r.fold.start(join)
+	r.fold.Start(join)
 	from, to := 0, 0
 	for i := r.from; i < r.to; i++ {
 		right := p.edges.at(i)
@@ -90,7 +92,7 @@ func (r *rawReader) extremes(out *values, join func(earlier, later float64) floa
 		if from == to {
 			continue
 		}
-		out.v[i] = r.fold.of(v, from, to)
+		out.v[i] = r.fold.Of(v, from, to)
 		out.floats++
 	}
 	out.size = out.floats

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -17,7 +19,7 @@ import (
 //	legs   [ 1h        ][ 5m     ][ raw      ]     each with a Select of its own
 //	series   a b            b c       a   c        put together by their labels
 type leg struct {
-	segment
+	resolution.Segment
 	// part is that of the leg's steps alone.
 	*part
 	// tenant is whose series the leg answers for.
@@ -66,40 +68,40 @@ type partFound struct {
 }
 
 // resolve chooses what the part's steps are answered from, for a tenant.
-func (p *part) resolve(ctx context.Context, store *storage.Store, of string, how resolving) ([]*leg, shortfall, error) {
-	r := request{
+func (p *part) resolve(ctx context.Context, store *storage.Store, of string, how resolving) ([]*leg, resolution.Shortfall, error) {
+	r := resolution.Request{
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
 		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
 	}
 	// Legs read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
-	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: ceilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
+	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
 	if err != nil {
-		return nil, shortfall{}, err
+		return nil, resolution.Shortfall{}, err
 	}
-	r.keptUntil(horizons)
+	setHorizons(&r, horizons)
 	if r.From-r.Range < r.Horizon[rollup.Raw] {
 		oldest, err := store.Oldest(ctx, of)
 		if err != nil {
-			return nil, shortfall{}, err
+			return nil, resolution.Shortfall{}, err
 		}
 		r.Oldest = oldest
 	}
-	segments, short, err := choose(r)
+	segments, short, err := resolution.Choose(r)
 	if err != nil {
-		return nil, shortfall{}, err
+		return nil, resolution.Shortfall{}, err
 	}
 	legs := make([]*leg, len(segments))
 	for i, s := range segments {
 		if r.Step == 0 { // Each step asks for the same.
 			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
 		}
-		legs[i] = &leg{segment: s, tenant: of, part: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
+		legs[i] = &leg{Segment: s, tenant: of, part: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
 	}
 	return legs, short, nil
 }
 
-// keptUntil says what is kept of the series' classes.
-func (r *request) keptUntil(horizons []storage.Horizons) {
+// setHorizons sets what is kept of each class of series.
+func setHorizons(r *resolution.Request, horizons []storage.Horizons) {
 	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
 		var kept [3]int64
@@ -126,7 +128,7 @@ func latest(horizons []storage.Horizons, res rollup.Resolution) int64 {
 }
 
 // cut returns the part of a segment's steps.
-func (p *part) cut(s segment) *part {
+func (p *part) cut(s resolution.Segment) *part {
 	if s.FromStep == 0 && s.ToStep == p.edges.n && s.Resolution == rollup.Raw {
 		return p
 	}
@@ -144,15 +146,15 @@ func (l *leg) open(ctx context.Context, store *storage.Store, warn func(error)) 
 		return l.part.open(ctx, store, l.tenant, warn)
 	case l.Approximate:
 		from, to := l.span()
-		l.cuts = l.appendCuts(nil, from-1, to+1)
+		l.cuts = l.AppendCuts(nil, from-1, to+1)
 		// Where samples are there still, these cut.
 		kept := l.gone + store.SlotWidth(l.gone).Milliseconds()
-		return l.openWhole(ctx, store, warn, l.appendCuts(nil, max(kept, from-1), to+1))
+		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
 	}
 	from, to := l.span()
 	return store.Select(ctx, storage.Query{
 		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
-		Resolution: l.Resolution, Columns: l.with(columnsOf(l.function)), Edges: l.appendCuts(nil, from-1, to+1),
+		Resolution: l.Resolution, Columns: l.with(bucketfn.Columns(l.function)), Edges: l.AppendCuts(nil, from-1, to+1),
 	})
 }
 
@@ -166,8 +168,8 @@ func (l *leg) with(columns rollup.Columns) rollup.Columns {
 
 // span returns the edges of all windows together.
 func (l *leg) span() (from, to int64) {
-	from, _ = l.Windows.window(0)
-	_, to = l.Windows.window(l.Windows.Steps - 1)
+	from, _ = l.Windows.Window(0)
+	_, to = l.Windows.Window(l.Windows.Steps - 1)
 	return from, to
 }
 
@@ -177,7 +179,7 @@ func (l *leg) openWhole(ctx context.Context, store *storage.Store, warn func(err
 	from, _ := l.part.window(0)
 	_, to := l.part.window(l.edges.n - 1)
 	return store.Select(ctx, storage.Query{
-		Tenant: l.tenant, MinT: floorTo(from, l.Resolution.Width()) + 1, MaxT: ceilTo(to, l.Resolution.Width()),
+		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1, MaxT: bucketfn.CeilTo(to, l.Resolution.Width()),
 		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(rollup.CutColumns), Edges: edges,
 	})
 }
@@ -211,7 +213,7 @@ func gather(lists [][]*storage.SelectedSeries) []partFound {
 
 // resolving is what a query says about resolutions.
 type resolving struct {
-	mode     mode
+	mode     resolution.Mode
 	coarsest rollup.Resolution
 	// still says that windows aren't moved where samples are there.
 	still bool
@@ -221,8 +223,8 @@ type resolvingKey struct{}
 
 // WithResolution makes the queries of a context use a resolution: raw, 5m, 1h, exact or auto ("" is auto), and
 // none coarser than coarsest milliseconds (0: any). An unknown one is an error.
-func WithResolution(ctx context.Context, resolution string, coarsest int64) (context.Context, error) {
-	m, err := parseMode(resolution)
+func WithResolution(ctx context.Context, name string, coarsest int64) (context.Context, error) {
+	m, err := resolution.ParseMode(name)
 	if err != nil {
 		return ctx, err
 	}
@@ -230,7 +232,7 @@ func WithResolution(ctx context.Context, resolution string, coarsest int64) (con
 	switch {
 	case coarsest <= 0:
 	case coarsest < rollup.FiveMinutes.Width():
-		how.mode = modeRaw
+		how.mode = resolution.ModeRaw
 	case coarsest < rollup.OneHour.Width():
 		how.coarsest = rollup.FiveMinutes
 	default:

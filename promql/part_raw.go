@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 )
@@ -43,7 +44,7 @@ type rawReader struct {
 
 	// of floatFuncs
 	quick  floatFunc
-	fold   fold[float64]
+	fold   bucketfn.Fold[float64]
 	times  []int64
 	values []float64
 	resets []int // places of values that are less than the one before

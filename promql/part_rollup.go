@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -22,7 +23,7 @@ type rollupReader struct {
 	store *storage.Store
 	warn  func(error)
 	// over computes from buckets; nil: raw does, from the samples they keep.
-	over *bucketFunc
+	over *bucketfn.Evaluator
 	raw  *rawReader
 
 	bucketExpander
@@ -30,7 +31,7 @@ type rollupReader struct {
 	whole      *rollup.Buckets // those of a series with all columns
 	own        rollup.Buckets  // these, where they are read apart
 	ownBuffers storage.BucketBuffers
-	answers    answers
+	answers    bucketfn.Result
 	// aside are values from samples, made those from samples that are made of buckets.
 	aside, made values
 
@@ -43,7 +44,7 @@ type rollupReader struct {
 func newRollupReader(ctx context.Context, store *storage.Store, l *leg, b *budget, warn func(error)) *rollupReader {
 	r := &rollupReader{leg: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.part, b)}
 	r.raw.ctx = ctx
-	r.over = newBucketFunc(l.function)
+	r.over = bucketfn.New(l.function)
 	return r
 }
 
@@ -86,7 +87,7 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 		}
 	}
 	r.answers.Reset()
-	r.over.evaluate(buckets, r.leg.Windows, &r.answers)
+	r.over.Evaluate(buckets, r.leg.Windows, &r.answers)
 	a := &r.answers
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {

@@ -16,6 +16,7 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -47,7 +48,7 @@ type plan struct {
 	replaced []replacement
 	stats    []PartStats
 	answer   *whole // nil: the query isn't just one part
-	short    shortfall
+	short    resolution.Shortfall
 }
 
 // replacement remembers what a mark stands for.
@@ -215,12 +216,12 @@ func (p *plan) reader(l *leg, warn func(error)) partReader {
 }
 
 // lacks remembers what a part's answer lacks for want of raw samples, for one info a query.
-func (p *plan) lacks(short shortfall, run *partRun) {
-	p.short.merge(short)
+func (p *plan) lacks(short resolution.Shortfall, run *partRun) {
+	p.short.Merge(short)
 	for _, readers := range run.readers {
 		for i, reader := range readers {
 			if r, ok := reader.(*rollupReader); ok && (r.leftOut || r.approximated) {
-				p.short.merge(shortfall{
+				p.short.Merge(resolution.Shortfall{
 					From: run.legs[i].edges.first, To: run.legs[i].edges.last(), Widest: run.legs[i].Resolution,
 					Raw: run.legs[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
 				})

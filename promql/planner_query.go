@@ -49,9 +49,9 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	}
 	short := w.missing()
 	if q.plan != nil {
-		short.merge(q.plan.short)
+		short.Merge(q.plan.short)
 	}
-	if info := short.info(); info != nil {
+	if info := short.Info(); info != nil {
 		result.Warnings.Add(info)
 	}
 	result.Warnings = result.Warnings.Merge(w.annotations())

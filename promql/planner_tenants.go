@@ -3,6 +3,7 @@ package promql
 import (
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -16,7 +17,7 @@ import (
 type foundPart struct {
 	legs   []*leg
 	series []partFound
-	short  shortfall
+	short  resolution.Shortfall
 	// uses are the tenants' limits, of so many series each.
 	uses  []*tenant.Use
 	sizes []int
@@ -100,7 +101,7 @@ func (p *plan) findOf(name string, of *part, into *foundPart, stats *PartStats, 
 		}
 	}
 	into.legs, into.series = append(into.legs, legs...), append(into.series, series...)
-	into.short.merge(short)
+	into.short.Merge(short)
 	into.uses, into.sizes = append(into.uses, store.Limiter().Use(p.ctx, name)), append(into.sizes, len(series))
 	stats.Series += len(series)
 	return nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/promql/resolution"
 )
 
 // Report gathers how the parts of the queries of a context were answered.
@@ -115,7 +117,7 @@ type SegmentStats struct {
 // String returns the resolution, and how it differs from exact.
 func (s SegmentStats) String() string {
 	text := s.Resolution
-	if s.Edges != onEdges.String() {
+	if s.Edges != resolution.Aligned.String() {
 		text += " " + s.Edges
 	}
 	if s.Approximate {
@@ -128,6 +130,6 @@ func (s SegmentStats) String() string {
 func (l *leg) stats(series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(), Resolution: l.Resolution.String(),
-		Edges: l.Edges.String(), Approximate: l.Approximate, Series: series,
+		Edges: l.Fit.String(), Approximate: l.Approximate, Series: series,
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+	"github.com/cassia-db/cassia/promql/resolution"
+
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
@@ -15,7 +18,7 @@ import (
 )
 
 // rawGoneText is in errors that users see where raw samples are gone.
-var rawGoneText = storage.Plain(errRawGone.Error())
+var rawGoneText = storage.Plain(resolution.ErrRawGone.Error())
 
 // rollupDuel are two stores of the same samples: the subject has rollups and a planner; the reference keeps raw samples
 // for ever, and Prometheus' evaluator answers from it alone.
@@ -161,11 +164,11 @@ func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answ
 	}
 	exact, approximate := true, false
 	for _, l := range legs {
-		exact = exact && l.isExact()
+		exact = exact && l.IsExact()
 		approximate = approximate || l.Approximate
 	}
 	switch {
-	case !short.none() && info == 0 && got.err == "":
+	case !short.IsNone() && info == 0 && got.err == "":
 		return "no info of what is missing"
 	case exact && info == 0 && d.store.Horizon(rollup.Raw) < rolledFrom:
 		d.outcomes["exact"]++
@@ -190,7 +193,7 @@ func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answ
 }
 
 // mayRound says whether a part's values may differ in their last bits.
-func mayRound(c candidate) bool { return !bitExact[c.function] }
+func mayRound(c candidate) bool { return !bucketfntest.BitExact[c.function] }
 
 // shortfallsIn counts the infos of what an answer lacks for want of raw samples.
 func shortfallsIn(notes []string) (n int) {
@@ -206,7 +209,7 @@ func shortfallsIn(notes []string) (n int) {
 func inexact(stats []PartStats) bool {
 	for _, p := range stats {
 		for _, s := range p.Segments {
-			if s.Edges != onEdges.String() || s.Approximate {
+			if s.Edges != resolution.Aligned.String() || s.Approximate {
 				return true
 			}
 		}

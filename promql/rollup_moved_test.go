@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -43,7 +45,7 @@ func (m *movedPart) legOf(k int) *leg {
 
 // window returns the window from which step k is answered.
 func (m *movedPart) window(k int) (from, to int64) {
-	return m.legOf(k).segment.window(m.edges.at(k))
+	return m.legOf(k).Segment.Window(m.edges.at(k))
 }
 
 // values are those of an answer, by series and time.
@@ -75,7 +77,7 @@ func (m *movedPart) expected(asked valuesAt) (valuesAt, string) {
 		k := min(i, m.edges.n-1)
 		var now answer
 		switch l := m.legOf(k); {
-		case l.isExact():
+		case l.IsExact():
 			for at, v := range asked {
 				if at.t == t {
 					all[at] = v
@@ -181,25 +183,25 @@ func (m *movedPart) made(k int, l *leg, all bool) (out answer) {
 		if !s.selected(m.candidate) {
 			continue
 		}
-		made := s.madeIn(from, to, l, all || l.Edges != ragged)
+		made := s.madeIn(from, to, l, all || l.Fit != resolution.Ragged)
 		if m.function == "" && endsStale(&made) {
 			continue
 		}
 		window := samplePointsOf(&made)
-		if len(window.floats)+len(window.hists) == 0 {
+		if len(window.Floats)+len(window.Histograms) == 0 {
 			continue
 		}
 		row := promengine.Series{Metric: m.metric(s.labels)}
 		if m.function == "" {
-			if n, h := len(window.floats)-1, len(window.hists)-1; h < 0 || n >= 0 && window.floats[n].T > window.hists[h].T {
-				row.Floats = window.floats[n:]
+			if n, h := len(window.Floats)-1, len(window.Histograms)-1; h < 0 || n >= 0 && window.Floats[n].T > window.Histograms[h].T {
+				row.Floats = window.Floats[n:]
 			} else {
-				row.Histograms = window.hists[h:]
+				row.Histograms = window.Histograms[h:]
 			}
 			out.rows = append(out.rows, row)
 			continue
 		}
-		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.floats, Histograms: window.hists}},
+		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.Floats, Histograms: window.Histograms}},
 			m.args, &promengine.EvalNodeHelper{Ts: m.eval.at(k)})
 		for _, v := range vector {
 			if v.H != nil {
@@ -226,7 +228,7 @@ func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
 	width := l.Resolution.Width()
 	var samples chunk.Samples
 	samples.AppendAll(s.all)
-	samples.Clip(floorTo(from, width)+1, ceilTo(to, width))
+	samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
 	for i := range samples.H { // A store doesn't believe them.
 		if h := &samples.H[i]; h.Int != nil && h.Int.CounterResetHint != histogram.GaugeType {
 			h.Int = h.Int.Copy()
@@ -237,7 +239,7 @@ func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
 		}
 	}
 	var buckets rollup.Buckets
-	if kept := l.appendCuts(nil, l.gone+2*hour, ceilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
+	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
 		rollup.AppendCells(&buckets, &samples, kept, width)
 	} else {
 		rollup.AppendEvery(&buckets, &samples, rollup.FiveMinutes.Width())
@@ -248,7 +250,7 @@ func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
 	}
 	var x rollup.Expander
 	for i, end := range buckets.End {
-		if all || len(l.appendCuts(nil, buckets.Start[i], end)) > 0 {
+		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
 			x.Expand(&made, &buckets, i)
 			continue
 		}

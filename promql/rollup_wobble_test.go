@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
@@ -75,15 +77,15 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 		_, to := c.window(c.edges.n - 1)
 		bound := func(metric labels.Labels) float64 { return d.truths.largest(c, metric, from, to) }
 		if c.over == nil {
-			if !bitExact[c.function] {
+			if !bucketfntest.BitExact[c.function] {
 				all[(*c.at).String()] = bound
 			}
 			continue
 		}
-		if !bitExact[c.function] || !slices.Contains([]parser.ItemType{parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}, c.over.expr.Op) {
+		if !bucketfntest.BitExact[c.function] || !slices.Contains([]parser.ItemType{parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}, c.over.expr.Op) {
 			all[(*c.at).String()] = bound
 		}
-		if inner := c; !bitExact[c.function] { // An aggregation of histograms is the evaluator's.
+		if inner := c; !bucketfntest.BitExact[c.function] { // An aggregation of histograms is the evaluator's.
 			inner.over = nil
 			all[(*c.inner).String()] = func(metric labels.Labels) float64 { return d.truths.largest(inner, metric, from, to) }
 		}
@@ -158,7 +160,7 @@ func spreads(want, got promengine.Series, spread map[point]float64) bool {
 // apart returns by how much the counts of two histograms differ.
 func apart(a, b *histogram.FloatHistogram) float64 {
 	most := max(math.Abs(a.Sum-b.Sum), math.Abs(a.Count-b.Count))
-	x, y := bucketsOf(a), bucketsOf(b)
+	x, y := bucketfntest.BucketCounts(a), bucketfntest.BucketCounts(b)
 	for at := range x {
 		most = max(most, math.Abs(x[at]-y[at]))
 	}

@@ -1,4 +1,4 @@
-package promql
+package bucketfn
 
 import (
 	"github.com/prometheus/prometheus/model/histogram"
@@ -25,11 +25,11 @@ func firstIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
 
 // overNewest answers with what value says of the bucket that holds the newest sample of a window. Only that
 // sample's own time tells whether it lies in the window, so the bucket may be wider than the window.
-func overNewest(value valueIn) overFunc {
-	return func(_ *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overNewest(value valueIn) evaluateFunc {
+	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
 		for k := range w.Steps {
-			from, to := w.window(k)
+			from, to := w.Window(k)
 			lo, hi := c.move(from, to)
 			if lo == hi {
 				continue
@@ -46,10 +46,10 @@ func overNewest(value valueIn) overFunc {
 }
 
 // overSelector is overNewest for an instant selector, whose series a stale marker ends.
-func overSelector(_ *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overSelector(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	c := cursor{b: b}
 	for k := range w.Steps {
-		from, to := w.window(k)
+		from, to := w.Window(k)
 		lo, hi := c.move(from, to)
 		if lo == hi {
 			continue
@@ -66,11 +66,11 @@ func overSelector(_ *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 }
 
 // overOldest answers with what value says of the bucket that holds the oldest sample of a window.
-func overOldest(value valueIn) overFunc {
-	return func(_ *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overOldest(value valueIn) evaluateFunc {
+	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
 		for k := range w.Steps {
-			lo, hi := c.move(w.window(k))
+			lo, hi := c.move(w.Window(k))
 			switch {
 			case lo == hi:
 			case b.Flags[lo]&rollup.NotSimple != 0:
@@ -82,13 +82,13 @@ func overOldest(value valueIn) overFunc {
 	}
 }
 
-func (a *answers) addEither(step int, b *rollup.Buckets, i int, value valueIn) {
+func (r *Result) addEither(step int, b *rollup.Buckets, i int, value valueIn) {
 	v, h := value(b, i)
 	if h != nil {
-		a.addHistogram(step, h)
+		r.addHistogram(step, h)
 		return
 	}
-	a.add(step, v)
+	r.add(step, v)
 }
 
 // firstTimeIn is the time of the first sample, seconds.
@@ -100,7 +100,7 @@ func presentIn(*rollup.Buckets, int) (float64, *histogram.FloatHistogram) { retu
 
 // overLastTime answers with the time of the last sample, seconds. Prometheus takes the later of the last float and
 // the last histogram, and 0 for what isn't there, so where there is only one sort it is never less than 0.
-func overLastTime(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overLastTime(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overEach(b, w, out, ofBoth, func(step, lo, hi int) {
 		last := b.LastT[hi-1]
 		if f.kinds.in(lo, hi) != ofBoth {
@@ -110,20 +110,20 @@ func overLastTime(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 	})
 }
 
-func overCount(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overCount(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	n := running{of: [][]uint32{b.Count}}
 	f.overEach(b, w, out, ofBoth, func(step, lo, hi int) {
 		out.add(step, float64(n.in(lo, hi))*w.scale())
 	})
 }
 
-func overResets(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSteps(b.Resets, b, w, out,
 		func(before, v float64) bool { return v < before },
 		func(before, h *histogram.FloatHistogram) bool { return h.DetectReset(before) })
 }
 
-func overChanges(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSteps(b.Changes, b, w, out,
 		func(before, v float64) bool { return v != before && (v == v || before == before) },
 		func(before, h *histogram.FloatHistogram) bool { return !h.Equals(before) })
@@ -131,7 +131,7 @@ func overChanges(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 
 // overSteps counts steps of some sort from one sample to the next: within buckets, which inside says, and from
 // a bucket's last sample to the next one's first, which floats and hists tell.
-func (f *bucketFunc) overSteps(inside []uint32, b *rollup.Buckets, w windows, out *answers,
+func (f *Evaluator) overSteps(inside []uint32, b *rollup.Buckets, w Windows, out *Result,
 	floats func(before, v float64) bool, hists func(before, h *histogram.FloatHistogram) bool,
 ) {
 	f.steps = append(f.steps[:0], 0) // into bucket i from the one before

@@ -1,4 +1,4 @@
-package promql
+package resolution
 
 import (
 	"errors"
@@ -7,69 +7,72 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// mode is what a query asks for as ?resolution=.
-type mode uint8
+// Mode is the resolution that a query asks for with ?resolution=.
+type Mode uint8
 
 const (
-	// modeAuto: exact, and where that would read much and windows fit buckets but for a hundredth, those, with an info.
-	modeAuto mode = iota
-	// modeExact: what raw samples give, as long as they are there.
-	modeExact
-	// modeRaw: raw samples, also where they are gone.
-	modeRaw
-	// modeFiveMinutes and modeOneHour: buckets of that width, for all that they can answer.
-	modeFiveMinutes
-	modeOneHour
+	// ModeAuto answers exactly. If that would read many samples, and windows fit buckets but for a hundredth of their
+	// length, it reads these buckets instead, and the query gets an info.
+	ModeAuto Mode = iota
+	// ModeExact answers as raw samples do, as long as these are kept.
+	ModeExact
+	// ModeRaw reads raw samples, even for times whose raw samples are gone.
+	ModeRaw
+	// ModeFiveMinutes and ModeOneHour read buckets of that width for all functions that can be computed from buckets.
+	ModeFiveMinutes
+	ModeOneHour
 )
 
-var modeNames = [...]string{modeAuto: "auto", modeExact: "exact", modeRaw: "raw", modeFiveMinutes: "5m", modeOneHour: "1h"}
+var modeNames = [...]string{ModeAuto: "auto", ModeExact: "exact", ModeRaw: "raw", ModeFiveMinutes: "5m", ModeOneHour: "1h"}
 
-// errMode is what parseMode returns.
-var errMode = errors.New("promql: unknown resolution")
+// ErrMode is returned by ParseMode for an unknown name.
+var ErrMode = errors.New("promql: unknown resolution")
 
-// parseMode reads a mode by its name; "" is modeAuto.
-func parseMode(name string) (mode, error) {
+// ParseMode returns the mode of that name; "" is ModeAuto. It returns ErrMode for any other name.
+func ParseMode(name string) (Mode, error) {
 	if name == "" {
-		return modeAuto, nil
+		return ModeAuto, nil
 	}
 	if i := slices.Index(modeNames[:], name); i >= 0 {
-		return mode(i), nil
+		return Mode(i), nil
 	}
-	return modeAuto, fmt.Errorf("%w %q: it is one of raw, 5m, 1h, exact, auto", errMode, name)
+	return ModeAuto, fmt.Errorf("%w %q: it is one of raw, 5m, 1h, exact, auto", ErrMode, name)
 }
 
-func (m mode) String() string { return modeNames[m] }
+// String returns the name that ParseMode reads.
+func (m Mode) String() string { return modeNames[m] }
 
-// request is what the choice of resolutions depends on, for one part of a query. All times are milliseconds.
-type request struct {
+// Request holds everything that Choose depends on, for one fragment of a query. All times are milliseconds.
+type Request struct {
 	// Func is a function over a range vector, or "" for an instant selector.
 	Func string
-	// Range is how long each window is; for an instant selector, the lookback.
+	// Range is the length of each window: the range of a range selector, or the lookback of an instant selector.
 	Range int64
-	// From, To and Step are the right edges of the windows, after offset and @: From, From+Step, … up to To.
+	// From, To and Step give the right edges of the windows after offset and @: From, From+Step, … up to To.
 	From, To, Step int64
-	Mode           mode
-	// Still says that windows are never moved unasked: an instant query's, which rules are, too.
+	Mode           Mode
+	// Still forbids to move windows unasked. It is set for instant queries, and so for rules.
 	Still bool
-	// Coarsest bounds the buckets' width, as Thanos' max_source_resolution does; 0 (Raw): nothing does.
+	// Coarsest bounds the width of buckets, as Thanos' max_source_resolution does. 0 (Raw) means that there is no bound.
 	Coarsest rollup.Resolution
-	// Horizon is the oldest time kept of each resolution; math.MinInt64: all of it is; math.MaxInt64: none.
+	// Horizon is the oldest time kept of each resolution: math.MinInt64 if all is kept, math.MaxInt64 if nothing is.
 	Horizon [3]int64
-	// Classes are the same of each class of series, where they are kept differently: Horizon has the latest of each
-	// resolution. nil: it is that of all.
+	// Classes are the horizons of each class of series, if these have different retention. Horizon then has the latest
+	// of each resolution. nil means that Horizon is that of all series.
 	Classes [][3]int64
-	// Oldest is the time of the first sample that ever came, as far as known; before it nothing is missed.
-	// math.MinInt64: unknown.
+	// Oldest is the time of the first sample that was ever written, so that nothing is missing before it;
+	// math.MinInt64 if it is unknown.
 	Oldest int64
-	// Slot is how long the span of a raw chunk is.
+	// Slot is the length of the slot that a raw chunk covers.
 	Slot int64
 }
 
 // steps returns the number of windows.
-func (r *request) steps() int {
+func (r *Request) steps() int {
 	if r.Step <= 0 || r.To <= r.From {
 		return 1
 	}
@@ -77,64 +80,66 @@ func (r *request) steps() int {
 }
 
 // right returns the right edge of the window of step k.
-func (r *request) right(k int) int64 { return r.From + int64(k)*r.Step }
+func (r *Request) right(k int) int64 { return r.From + int64(k)*r.Step }
 
-// edges is how the windows of a segment lie to those asked for.
-type edges uint8
+// Fit is how the windows of a segment relate to the windows that were asked for.
+type Fit uint8
 
 const (
-	// onEdges: the windows asked for; their edges are those of buckets, or the samples are read.
-	onEdges edges = iota
-	// ragged: the windows asked for; where an edge cuts a bucket, that slot's raw samples are read.
-	ragged
-	// snapped: moved to the edges of buckets.
-	snapped
-	// widened: moved, and longer than asked for.
-	widened
+	// Aligned windows are those that were asked for. Their edges are edges of buckets, or raw samples are read.
+	Aligned Fit = iota
+	// Ragged windows are those that were asked for. If an edge cuts a bucket, the raw samples of its slot are read.
+	Ragged
+	// Snapped windows were moved to the edges of buckets.
+	Snapped
+	// Widened windows were moved, and are longer than those that were asked for.
+	Widened
 )
 
-func (e edges) String() string {
-	return [...]string{onEdges: "exact", ragged: "exact", snapped: "snapped", widened: "widened"}[e]
+// String returns the name that users see in the statistics of a query.
+func (f Fit) String() string {
+	return [...]string{Aligned: "exact", Ragged: "exact", Snapped: "snapped", Widened: "widened"}[f]
 }
 
-// segment is how the steps from FromStep to before ToStep are answered.
-type segment struct {
+// Segment describes how the steps from FromStep to before ToStep are answered.
+type Segment struct {
 	FromStep, ToStep int
 	Resolution       rollup.Resolution
-	Edges            edges
-	// Approximate says that samples are made of buckets: of each, for Prometheus' function where buckets don't say what it
-	// needs; else, with ragged edges, of those that an edge cuts.
+	Fit              Fit
+	// Approximate is set if samples are made of buckets: of all buckets for a function that can't be computed from
+	// buckets, otherwise of those that a ragged edge cuts.
 	Approximate bool
-	// Windows are those to evaluate, the first being that of FromStep.
-	Windows windows
+	// Windows are the windows to evaluate. The first is that of FromStep.
+	Windows bucketfn.Windows
 
 	newest bool // only right edges matter
 }
 
-// window returns the window that is evaluated in place of the one that ends at b.
-func (s segment) window(b int64) (from, to int64) {
+// Window returns the window that is evaluated instead of the one that ends at b.
+func (s Segment) Window(b int64) (from, to int64) {
 	w := s.Windows
 	w.First = b
-	return w.window(0)
+	return w.Window(0)
 }
 
-// isExact says whether the answer is that of raw samples.
-func (s segment) isExact() bool { return s.Edges <= ragged && !s.Approximate }
+// IsExact returns true if the answer is the one that raw samples give.
+func (s Segment) IsExact() bool { return s.Fit <= Ragged && !s.Approximate }
 
-// choose says which resolution answers which steps: segments that follow one another and cover them all. It is
-// pure. What the answer lacks for want of raw samples is in the shortfall. errRawGone says that there is none.
+// Choose decides which resolution answers which steps. It returns adjacent segments that cover all steps, and the
+// shortfall: how the answer differs from that of raw samples. It returns ErrRawGone if raw samples are gone and the
+// function can't be answered without them. Choose reads no data.
 //
 //	horizon of 1h      5m             raw
 //	   |...............|..............|..........> time
 //	   [ 1h, nearest  ][ 5m, nearest ][ the coarsest that is exact, or nearly ]
-func choose(r request) ([]segment, shortfall, error) {
+func Choose(r Request) ([]Segment, Shortfall, error) {
 	c := newChoice(r)
-	var segments []segment
+	var segments []Segment
 	cuts := c.cuts()
 	for i, from := range cuts[:len(cuts)-1] {
 		s, err := c.piece(from, cuts[i+1])
 		if err != nil {
-			return nil, shortfall{}, err
+			return nil, Shortfall{}, err
 		}
 		if n := len(segments); n > 0 && segments[n-1].continues(s) {
 			segments[n-1].ToStep, segments[n-1].Windows.Steps = s.ToStep, s.ToStep-segments[n-1].FromStep
@@ -146,16 +151,16 @@ func choose(r request) ([]segment, shortfall, error) {
 }
 
 // continues says whether next is answered as s is.
-func (s segment) continues(next segment) bool {
+func (s Segment) continues(next Segment) bool {
 	a, b := s.Windows, next.Windows
-	return s.Resolution == next.Resolution && s.Edges == next.Edges && s.Approximate == next.Approximate &&
+	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate &&
 		a.Span == b.Span && a.Snap == b.Snap && a.Scale == b.Scale
 }
 
 // choice is a choice under way.
 type choice struct {
-	request
-	fn *function
+	Request
+	fn *bucketfn.Function
 	// allowed are the resolutions that the request allows.
 	allowed [3]bool
 	// classes are those of the request, at least one.
@@ -175,10 +180,10 @@ type keptClass struct {
 
 var resolutions = [...]rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.OneHour}
 
-func newChoice(r request) *choice {
-	c := &choice{request: r, fn: functionOf(r.Func)}
+func newChoice(r Request) *choice {
+	c := &choice{Request: r, fn: bucketfn.Lookup(r.Func)}
 	if c.fn == nil {
-		c.fn = &function{name: r.Func, withoutRaw: approximated}
+		c.fn = &bucketfn.Function{Name: r.Func, WithoutRaw: bucketfn.Approximated}
 	}
 	for _, res := range resolutions {
 		c.allowed[res] = c.allows(res)
@@ -208,7 +213,7 @@ func (c *choice) allows(res rollup.Resolution) bool {
 	switch {
 	case res == rollup.Raw:
 		return true
-	case c.Mode == modeRaw:
+	case c.Mode == ModeRaw:
 		return false
 	default:
 		return c.Coarsest == rollup.Raw || res <= c.Coarsest
@@ -223,13 +228,10 @@ func (c *choice) has(res rollup.Resolution, k int) bool {
 	}
 	start := c.right(k) - c.Range
 	if width := res.Width(); width > 0 {
-		start = floorTo(c.right(k), width) - ceilTo(c.Range, width)
+		start = bucketfn.FloorTo(c.right(k), width) - bucketfn.CeilTo(c.Range, width)
 	}
 	return !slices.ContainsFunc(c.classes, func(k keptClass) bool { return max(start+1, k.oldest) < k.horizon[res] })
 }
-
-// ceilTo returns the least multiple of width that isn't less than t.
-func ceilTo(t, width int64) int64 { return -floorTo(-t, width) }
 
 // cuts returns the steps where what is kept changes, with the first and the end.
 func (c *choice) cuts() []int {
@@ -242,20 +244,20 @@ func (c *choice) cuts() []int {
 }
 
 // piece chooses for steps over which the same is kept.
-func (c *choice) piece(from, to int) (segment, error) {
+func (c *choice) piece(from, to int) (Segment, error) {
 	if to <= c.begun { // There is nothing.
-		return c.segment(rollup.Raw, onEdges, from, to), nil
+		return c.segment(rollup.Raw, Aligned, from, to), nil
 	}
 	if c.whole[rollup.Raw] <= from {
 		return c.pieceWithRaw(from, to), nil
 	}
 	kept, asked := c.bucketsKept(from)
 	finest := kept[len(kept)-1]
-	if c.fn.over == nil {
-		if c.fn.withoutRaw == refused {
-			return segment{}, c.refusal()
+	if !c.fn.FromBuckets() {
+		if c.fn.WithoutRaw == bucketfn.Refused {
+			return Segment{}, c.refusal()
 		}
-		s := c.segment(finest, onEdges, from, to)
+		s := c.segment(finest, Aligned, from, to)
 		s.Approximate = true
 		return s, nil
 	}
@@ -264,23 +266,23 @@ func (c *choice) piece(from, to int) (segment, error) {
 	}
 	for _, res := range kept {
 		if c.fits(res, from, to) {
-			return c.segment(res, onEdges, from, to), nil
+			return c.segment(res, Aligned, from, to), nil
 		}
 	}
 	if c.maySnap() {
 		for _, res := range kept {
-			if s := c.nearest(res, from, to); s.Edges == snapped && c.drifts(s) <= c.Range/snapShare {
+			if s := c.nearest(res, from, to); s.Fit == Snapped && c.drifts(s) <= c.Range/snapShare {
 				return s, nil
 			}
 		}
 	}
-	s := c.segment(finest, ragged, from, to)
+	s := c.segment(finest, Ragged, from, to)
 	s.Approximate = true
 	return s, nil
 }
 
 // maySnap says whether windows may be moved by a little, unasked.
-func (c *choice) maySnap() bool { return c.Mode == modeAuto && !c.Still && c.fn.snaps }
+func (c *choice) maySnap() bool { return c.Mode == ModeAuto && !c.Still && c.fn.Snaps }
 
 // bucketsKept returns the resolutions of buckets that have all windows from this step on, the coarsest first.
 // Where the query asks for one of them, and it is kept, it is the only one.
@@ -290,7 +292,7 @@ func (c *choice) bucketsKept(step int) (kept []rollup.Resolution, asked bool) {
 		if c.whole[res] > step {
 			continue
 		}
-		if c.Mode == modeFiveMinutes && res == rollup.FiveMinutes || c.Mode == modeOneHour && res == rollup.OneHour {
+		if c.Mode == ModeFiveMinutes && res == rollup.FiveMinutes || c.Mode == ModeOneHour && res == rollup.OneHour {
 			return []rollup.Resolution{res}, true
 		}
 		kept = append(kept, res)
@@ -299,11 +301,11 @@ func (c *choice) bucketsKept(step int) (kept []rollup.Resolution, asked bool) {
 }
 
 // pieceWithRaw chooses where raw samples are there.
-func (c *choice) pieceWithRaw(from, to int) segment {
+func (c *choice) pieceWithRaw(from, to int) Segment {
 	kept, asked := c.bucketsKept(from)
 	switch {
-	case c.fn.over == nil || len(kept) == 0:
-		return c.segment(rollup.Raw, onEdges, from, to)
+	case !c.fn.FromBuckets() || len(kept) == 0:
+		return c.segment(rollup.Raw, Aligned, from, to)
 	case asked:
 		return c.nearest(kept[0], from, to)
 	}
@@ -311,7 +313,7 @@ func (c *choice) pieceWithRaw(from, to int) segment {
 	if c.maySnap() && chunks > manyChunks {
 		least := c.Range/snapShare + 1
 		for _, res := range kept { // The coarsest of those that move them least.
-			if s := c.nearest(res, from, to); s.Edges == snapped && c.drifts(s) < least {
+			if s := c.nearest(res, from, to); s.Fit == Snapped && c.drifts(s) < least {
 				best, least = s, c.drifts(s)
 			}
 		}
@@ -325,37 +327,37 @@ const snapShare = 100
 // fits says whether the windows' edges, as far as they matter, are edges of buckets.
 func (c *choice) fits(res rollup.Resolution, from, to int) bool {
 	width := res.Width()
-	return c.right(from)%width == 0 && (to-from == 1 || c.Step%width == 0) && (c.fn.newest || c.Range%width == 0)
+	return c.right(from)%width == 0 && (to-from == 1 || c.Step%width == 0) && (c.fn.Newest || c.Range%width == 0)
 }
 
 // segment returns a segment of the windows asked for.
-func (c *choice) segment(res rollup.Resolution, e edges, from, to int) segment {
-	return segment{
-		FromStep: from, ToStep: to, Resolution: res, Edges: e, newest: c.fn.newest,
-		Windows: windows{First: c.right(from), Step: c.Step, Steps: to - from, Span: c.Range, Scale: 1},
+func (c *choice) segment(res rollup.Resolution, e Fit, from, to int) Segment {
+	return Segment{
+		FromStep: from, ToStep: to, Resolution: res, Fit: e, newest: c.fn.Newest,
+		Windows: bucketfn.Windows{First: c.right(from), Step: c.Step, Steps: to - from, Span: c.Range, Scale: 1},
 	}
 }
 
 // nearest returns a segment of the windows that buckets have instead: each ends with the last bucket that ends in
 // the window asked for, and is as long as buckets allow, if need be longer.
-func (c *choice) nearest(res rollup.Resolution, from, to int) segment {
-	s, width := c.segment(res, snapped, from, to), res.Width()
+func (c *choice) nearest(res rollup.Resolution, from, to int) Segment {
+	s, width := c.segment(res, Snapped, from, to), res.Width()
 	if c.fits(res, from, to) {
-		s.Edges = onEdges
+		s.Fit = Aligned
 		return s
 	}
-	switch floor := floorTo(c.Range, width); {
-	case c.fn.newest:
+	switch floor := bucketfn.FloorTo(c.Range, width); {
+	case c.fn.Newest:
 		s.Windows.Span = max(c.Range, width)
 	case floor > 0 && c.Range-floor < c.Range/10:
 		s.Windows.Span = floor
 	default:
-		s.Windows.Span = ceilTo(c.Range, width)
+		s.Windows.Span = bucketfn.CeilTo(c.Range, width)
 	}
 	s.Windows.Snap = width
 	if s.Windows.Span > c.Range {
-		s.Edges = widened
-		if c.fn.grows {
+		s.Fit = Widened
+		if c.fn.Grows {
 			s.Windows.Scale = float64(c.Range) / float64(s.Windows.Span)
 		}
 	}
@@ -363,7 +365,7 @@ func (c *choice) nearest(res rollup.Resolution, from, to int) segment {
 }
 
 // drifts returns by how much a segment's windows differ at most from those asked for, both ends together.
-func (c *choice) drifts(s segment) int64 {
+func (c *choice) drifts(s Segment) int64 {
 	most := int64(0)
 	// Edges lie to buckets as they did some steps ago: it is enough to look that far.
 	steps := s.ToStep - s.FromStep
@@ -372,7 +374,7 @@ func (c *choice) drifts(s segment) int64 {
 	}
 	for k := s.FromStep; k < s.FromStep+steps; k++ {
 		right := c.right(k)
-		a, b := s.window(right)
+		a, b := s.Window(right)
 		start := right - c.Range - a
 		most = max(most, right-b+max(start, -start))
 	}

@@ -1,4 +1,4 @@
-package promql
+package resolution
 
 import (
 	"errors"
@@ -13,54 +13,61 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// errRawGone says that a function can't be answered over times whose raw samples are gone.
-var errRawGone = errors.New("promql: raw samples are gone")
+// ErrRawGone is returned if a function can't be answered over times whose raw samples are gone.
+var ErrRawGone = errors.New("promql: raw samples are gone")
 
 func (c *choice) refusal() error {
 	return fmt.Errorf("%w before %s, and rollups can't answer %s (%s): "+
 		"ask for a later time, or use rate, delta or an aggregate over time",
-		errRawGone, formatTime(c.Horizon[rollup.Raw]), c.fn.name, c.fn.why)
+		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why)
 }
 
-// shortfall says in what an answer differs from that of raw samples because these are gone. Those of a query's
-// parts are merged into one.
-type shortfall struct {
+// Shortfall describes how an answer differs from the one that raw samples would give, since they are gone or weren't
+// read. The shortfalls of all fragments of a query are merged into one.
+type Shortfall struct {
 	// From and To are the first and the last right edge of the windows that differ, milliseconds.
 	From, To int64
 	// Raw is the oldest time of raw samples, milliseconds.
 	Raw int64
-	// Widest is the greatest width of a bucket that answers.
+	// Widest is the resolution of the widest buckets that were read.
 	Widest rollup.Resolution
-	// Moved, Widened, Cut, Approximated, LeftOut and Hidden say what happened: windows were moved to the edges of
-	// buckets, or made longer; they end inside buckets, which were cut; a function saw samples that are made of buckets; steps that
-	// only samples answer have no value (which evaluate tells, not choose); or the query wanted no buckets where only they are left.
-	Moved, Widened, Cut, Approximated, LeftOut, Hidden bool
-	// MovedBy is by how much edges of windows that are MovedOf long were moved at most, in all, milliseconds: the greatest share
-	// of those of the query.
+	// Moved is set if windows were moved to the edges of buckets, and Widened if they were made longer.
+	Moved, Widened bool
+	// Cut is set if windows end inside buckets, which were cut.
+	Cut bool
+	// Approximated is set if a function was applied to samples that are made of buckets.
+	Approximated bool
+	// LeftOut is set if steps have no value since only samples could answer them. Choose never sets it: it comes up
+	// when buckets are read.
+	LeftOut bool
+	// Hidden is set if the query allows no buckets for times of which only buckets are left.
+	Hidden bool
+	// MovedBy is by how much, in milliseconds, both edges of a window of length MovedOf were moved together: of all
+	// windows those with the greatest ratio.
 	MovedBy, MovedOf int64
-	// SnappedBy is by how much edges were moved at most, in all, of windows that are SnappedOf long and whose samples are there,
-	// milliseconds; 0: none were. Snapped is the width of the buckets.
+	// SnappedBy is the same for windows of length SnappedOf whose raw samples exist; 0 if none were moved. Snapped is the
+	// resolution of the buckets.
 	SnappedBy, SnappedOf int64
 	Snapped              rollup.Resolution
 }
 
-// lacks says whether raw samples were missing.
-func (s shortfall) lacks() bool {
+// Lacks returns true if raw samples were missing.
+func (s Shortfall) Lacks() bool {
 	return s.Moved || s.Widened || s.Cut || s.Approximated || s.LeftOut || s.Hidden
 }
 
-// none says that there is nothing to tell.
-func (s shortfall) none() bool { return !s.lacks() && s.SnappedBy == 0 }
+// IsNone returns true if the answer is that of raw samples.
+func (s Shortfall) IsNone() bool { return !s.Lacks() && s.SnappedBy == 0 }
 
-// merge adds what another part of the query lacks.
-func (s *shortfall) merge(other shortfall) {
+// Merge adds the shortfall of another fragment of the query.
+func (s *Shortfall) Merge(other Shortfall) {
 	if moreOf(other.SnappedBy, other.SnappedOf, s.SnappedBy, s.SnappedOf) {
 		s.SnappedBy, s.SnappedOf, s.Snapped = other.SnappedBy, other.SnappedOf, other.Snapped
 	}
 	switch {
-	case !other.lacks():
+	case !other.Lacks():
 		return
-	case !s.lacks():
+	case !s.Lacks():
 		other.SnappedBy, other.SnappedOf, other.Snapped = s.SnappedBy, s.SnappedOf, s.Snapped
 		*s = other
 		return
@@ -86,16 +93,16 @@ func movedText(by, of int64) string {
 		time.Duration(of)*time.Millisecond, time.Duration(by)*time.Millisecond, 100*float64(by)/float64(of))
 }
 
-// info returns the annotation that tells the user, nil if there is nothing to tell.
-func (s shortfall) info() error {
-	if s.none() {
+// Info returns the annotation that describes the shortfall to the user, or nil if IsNone.
+func (s Shortfall) Info() error {
+	if s.IsNone() {
 		return nil
 	}
 	snapped := ""
 	if s.SnappedBy > 0 {
 		snapped = fmt.Sprintf("%s to those of buckets of %s, so as not to read all samples; resolution=exact reads them",
 			movedText(s.SnappedBy, s.SnappedOf), s.Snapped)
-		if !s.lacks() {
+		if !s.Lacks() {
 			return fmt.Errorf("%w: %s", annotations.PromQLInfo, snapped)
 		}
 		snapped = "; where samples are there, " + snapped
@@ -122,67 +129,69 @@ func (s shortfall) info() error {
 		what = append(what, "nothing is read, as the query asks for no wider buckets")
 	}
 	return fmt.Errorf("%w: raw samples before %s are gone; from %s to %s %s%s",
-		annotations.PromQLInfo, formatTime(s.Raw), formatTime(s.From), formatTime(s.To), strings.Join(what, "; "), snapped)
+		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "), snapped)
 }
 
-// missingError tells a collector of warnings of a shortfall, which it merges with others.
-type missingError struct{ shortfall }
+// MissingError carries a shortfall to a collector of warnings, which merges it with others.
+type MissingError struct{ Shortfall }
 
-func (e *missingError) Error() string { return e.info().Error() }
+// Error implements error.
+func (e *MissingError) Error() string { return e.Info().Error() }
 
-func formatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+// FormatTime returns a time in milliseconds as text, RFC 3339 in UTC.
+func FormatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
 // shortfall gathers what the segments lack for want of raw samples.
-func (c *choice) shortfall(segments []segment) shortfall {
-	var all shortfall
+func (c *choice) shortfall(segments []Segment) Shortfall {
+	var all Shortfall
 	for _, s := range segments {
-		all.merge(c.snappedIn(s))
+		all.Merge(c.snappedIn(s))
 		first := max(s.FromStep, c.begun) // Windows before miss nothing.
 		last := min(s.ToStep, c.whole[rollup.Raw]) - 1
-		if first > last || s.isExact() {
+		if first > last || s.IsExact() {
 			continue
 		}
-		all.merge(shortfall{
+		all.Merge(Shortfall{
 			From: c.right(first), To: c.right(last), Raw: c.Horizon[rollup.Raw], Widest: s.Resolution,
-			Moved: s.Edges == snapped, Widened: s.Edges == widened,
-			Cut: s.Approximate && s.Edges == ragged, Approximated: s.Approximate && s.Edges == onEdges,
+			Moved: s.Fit == Snapped, Widened: s.Fit == Widened,
+			Cut: s.Approximate && s.Fit == Ragged, Approximated: s.Approximate && s.Fit == Aligned,
 		}.movedBy(c.driftOf(s)))
 	}
-	all.merge(c.hidden())
+	all.Merge(c.hidden())
 	return all
 }
 
 // movedBy returns the shortfall with how far edges were moved.
-func (s shortfall) movedBy(by, of int64) shortfall {
+func (s Shortfall) movedBy(by, of int64) Shortfall {
 	s.MovedBy, s.MovedOf = by, of
 	return s
 }
 
 // driftOf returns by how much edges of windows, of what length, were moved; 0: they weren't.
-func (c *choice) driftOf(s segment) (by, of int64) {
-	if s.Edges != snapped {
+func (c *choice) driftOf(s Segment) (by, of int64) {
+	if s.Fit != Snapped {
 		return 0, 0
 	}
 	return c.drifts(s), c.Range
 }
 
 // snappedIn tells of windows of a segment that were moved, unasked, though their samples are there.
-func (c *choice) snappedIn(s segment) shortfall {
-	if s.Edges != snapped || s.ToStep <= c.whole[rollup.Raw] || c.Mode != modeAuto {
-		return shortfall{}
+func (c *choice) snappedIn(s Segment) Shortfall {
+	if s.Fit != Snapped || s.ToStep <= c.whole[rollup.Raw] || c.Mode != ModeAuto {
+		return Shortfall{}
 	}
-	return shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
+	return Shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
 }
 
 // hidden says whether older times are kept than the request allows to read, and any window asks for them.
-func (c *choice) hidden() (all shortfall) {
+func (c *choice) hidden() (all Shortfall) {
 	for _, k := range c.classes {
-		all.merge(c.hiddenOf(k))
+		all.Merge(c.hiddenOf(k))
 	}
 	return all
 }
 
-func (c *choice) hiddenOf(k keptClass) shortfall {
+func (c *choice) hiddenOf(k keptClass) Shortfall {
 	older := int64(math.MaxInt64)
 	for _, res := range resolutions {
 		if !c.allowed[res] {
@@ -194,9 +203,9 @@ func (c *choice) hiddenOf(k keptClass) shortfall {
 		last--
 	}
 	if older >= k.oldest || last < 0 || c.right(last) < older {
-		return shortfall{}
+		return Shortfall{}
 	}
-	return shortfall{From: c.From, To: c.right(last), Raw: c.Horizon[rollup.Raw], Hidden: true}
+	return Shortfall{From: c.From, To: c.right(last), Raw: c.Horizon[rollup.Raw], Hidden: true}
 }
 
 // sortedOnce sorts times and leaves out what stands twice.

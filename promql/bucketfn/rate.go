@@ -1,4 +1,4 @@
-package promql
+package bucketfn
 
 import (
 	"math"
@@ -8,53 +8,56 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-func overRate(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overSlope(b, w, out, slope{counter: true, perSecond: w.seconds()})
+func overRate(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSlope(b, w, out, Slope{Counter: true, PerSecond: w.seconds()})
 }
 
-func overIncrease(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overSlope(b, w, out, slope{counter: true, scale: w.scale()})
+func overIncrease(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSlope(b, w, out, Slope{Counter: true, Scale: w.scale()})
 }
 
-func overDelta(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overSlope(b, w, out, slope{scale: w.scale()})
+func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSlope(b, w, out, Slope{Scale: w.scale()})
 }
 
-// slope is which of rate, increase and delta is asked for.
-type slope struct {
-	counter   bool
-	perSecond float64 // what rate divides by, seconds; 0 for the others
-	scale     float64 // of the others, for windows that were widened
+// Slope describes which of rate, increase and delta is computed.
+type Slope struct {
+	// Counter is set for rate and increase: a value that falls is a counter reset.
+	Counter bool
+	// PerSecond is the length of the windows in seconds, by which rate divides; 0 for increase and delta.
+	PerSecond float64
+	// Scale is the factor of increase and delta: 1, or less if windows were widened.
+	Scale float64
 }
 
-// times returns what the rise between the first and the last sample of a window is multiplied by.
-func (s slope) times(e extrapolation) float64 {
-	if s.perSecond != 0 {
-		return e.factor() / s.perSecond
+// Factor returns the factor for the rise between the first and the last sample of a window.
+func (s Slope) Factor(e Extrapolation) float64 {
+	if s.PerSecond != 0 {
+		return e.factor() / s.PerSecond
 	}
-	return e.factor() * s.scale
+	return e.factor() * s.Scale
 }
 
 // overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does when
 // start timestamps aren't used.
-func (f *bucketFunc) overSlope(b *rollup.Buckets, w windows, out *answers, s slope) {
+func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
 	most := ofFloats
-	if s.counter && !f.kinds.plain {
+	if s.Counter && !f.kinds.plain {
 		most = ofHistograms
 		f.joints.of(b, &f.kinds)
 	}
-	resets := s.counter && f.corrections(b)
-	f.fold.start(func(earlier, later float64) float64 { return earlier + later })
+	resets := s.Counter && f.corrections(b)
+	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
 	n := running{of: [][]uint32{b.Count}}
 	f.overEach(b, w, out, most, func(step, lo, hi int) {
 		count := n.in(lo, hi)
 		if count < 2 {
 			return
 		}
-		from, to := w.window(step)
-		e := extrapolation{
-			beforeFirst: seconds(b.FirstT[lo] - from), afterLast: seconds(to - b.LastT[hi-1]),
-			sampled: seconds(b.LastT[hi-1] - b.FirstT[lo]), count: count,
+		from, to := w.Window(step)
+		e := Extrapolation{
+			BeforeFirst: Seconds(b.FirstT[lo] - from), AfterLast: Seconds(to - b.LastT[hi-1]),
+			Sampled: Seconds(b.LastT[hi-1] - b.FirstT[lo]), Count: count,
 		}
 		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {
 			h := f.riseOfHistograms(b, lo, hi)
@@ -62,27 +65,27 @@ func (f *bucketFunc) overSlope(b *rollup.Buckets, w windows, out *answers, s slo
 				out.needsSamples(step)
 				return
 			}
-			e.stopAtZero(b.Histograms[lo].First.Count, h.Count)
-			out.addHistogram(step, h.Mul(s.times(e)))
+			e.StopAtZero(b.Histograms[lo].First.Count, h.Count)
+			out.addHistogram(step, h.Mul(s.Factor(e)))
 			return
 		}
 		rise := b.Last[hi-1] - b.First[lo]
 		if resets {
 			rise += b.Correction[lo]
 			if hi-lo > 1 {
-				rise += f.fold.of(f.leaves, lo+1, hi)
+				rise += f.fold.Of(f.leaves, lo+1, hi)
 			}
 		}
-		if s.counter {
-			e.stopAtZero(b.First[lo], rise)
+		if s.Counter {
+			e.StopAtZero(b.First[lo], rise)
 		}
-		out.add(step, rise*s.times(e))
+		out.add(step, rise*s.Factor(e))
 	})
 }
 
 // corrections fills leaves with what is to be added for counter resets from the end of the bucket before to the
 // end of each, and says whether there is any.
-func (f *bucketFunc) corrections(b *rollup.Buckets) (any bool) {
+func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	f.leaves = append(f.leaves[:0], b.Correction...)
 	for i := range f.leaves {
 		if i > 0 && b.First[i] < b.Last[i-1] {
@@ -93,33 +96,34 @@ func (f *bucketFunc) corrections(b *rollup.Buckets) (any bool) {
 	return any
 }
 
-// seconds turns milliseconds into seconds as Prometheus does.
-func seconds(ms int64) float64 { return float64(ms) / 1000 }
+// Seconds converts milliseconds to seconds in the way that Prometheus does.
+func Seconds(ms int64) float64 { return float64(ms) / 1000 }
 
-// extrapolation is from the samples of a window to its edges. Times are seconds.
-type extrapolation struct {
-	beforeFirst, afterLast float64 // between the edges and the samples next to them
-	sampled                float64 // between the first sample and the last
-	count                  uint64
+// Extrapolation describes where the samples of a window lie, so that their rise can be extrapolated to its edges. Times
+// are in seconds.
+type Extrapolation struct {
+	BeforeFirst, AfterLast float64 // from the left edge to the first sample, and from the last sample to the right edge
+	Sampled                float64 // from the first sample to the last
+	Count                  uint64  // of samples
 
 	zero   bool    // whether the counter was 0 at some time
 	toZero float64 // how long that is before the first sample
 }
 
-// stopAtZero says that a counter began with first and rose by rise: extrapolated to the left, it must not become
-// negative.
-func (e *extrapolation) stopAtZero(first, rise float64) {
+// StopAtZero bounds the extrapolation to the left of a counter whose first sample is first and that rose by rise, so
+// that it doesn't become negative.
+func (e *Extrapolation) StopAtZero(first, rise float64) {
 	if rise > 0 && first >= 0 {
-		e.zero, e.toZero = true, e.sampled*(first/rise)
+		e.zero, e.toZero = true, e.Sampled*(first/rise)
 	}
 }
 
 // factor returns what to multiply the increase between the samples by. A window whose samples end more than
 // about one interval from an edge is taken to have begun, or ended, half an interval from its last sample.
-func (e extrapolation) factor() float64 {
-	interval := e.sampled / float64(e.count-1)
+func (e Extrapolation) factor() float64 {
+	interval := e.Sampled / float64(e.Count-1)
 	gap := interval * 1.1
-	left, right := e.beforeFirst, e.afterLast
+	left, right := e.BeforeFirst, e.AfterLast
 	if left >= gap {
 		left = interval / 2
 	}
@@ -129,10 +133,10 @@ func (e extrapolation) factor() float64 {
 	if right >= gap {
 		right = interval / 2
 	}
-	if e.sampled == 0 {
+	if e.Sampled == 0 {
 		return 1
 	}
-	return (e.sampled + left + right) / e.sampled
+	return (e.Sampled + left + right) / e.Sampled
 }
 
 // joints are the places where buckets of histograms meet.
@@ -175,7 +179,7 @@ func sameBounds(a, b *histogram.FloatHistogram) bool {
 // riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil
 // where only the samples can tell: with other bounds, and where a sum that isn't finite may be that of a first
 // sample that Prometheus leaves out, since a reset follows it.
-func (f *bucketFunc) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
+func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
 	j := &f.joints
 	if j.unlike[hi] > j.unlike[lo+1] {
 		return nil
@@ -194,7 +198,7 @@ func (f *bucketFunc) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.
 }
 
 // correctHistograms adds what stood before each reset in buckets lo to before hi.
-func (f *bucketFunc) correctHistograms(rise *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int) bool {
+func (f *Evaluator) correctHistograms(rise *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int) bool {
 	for i := lo; i < hi; i++ {
 		if i > lo && f.joints.reset[i] && !added(rise.Add(b.Histograms[i-1].Last)) {
 			return false

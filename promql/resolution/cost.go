@@ -1,6 +1,9 @@
-package promql
+package resolution
 
-import "github.com/cassia-db/cassia/storage/rollup"
+import (
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
 
 const (
 	// rawChunkSamples is what a raw chunk of a slot is taken to hold: two hours, every 15 s.
@@ -15,9 +18,9 @@ const fewSlots = 2
 
 // cheapest returns the way to an exact answer that decodes the least, and how many raw chunks a series it reads.
 // kept isn't empty.
-func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best segment, chunks int) {
+func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment, chunks int) {
 	covered := c.slotsCovered(from, to)
-	best, chunks = c.segment(rollup.Raw, onEdges, from, to), covered
+	best, chunks = c.segment(rollup.Raw, Aligned, from, to), covered
 	if to-from == 1 && covered <= fewSlots {
 		return best, chunks
 	}
@@ -26,21 +29,21 @@ func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best segment,
 		buckets := int64(covered) * (c.Slot / res.Width())
 		if c.fits(res, from, to) {
 			if buckets < least {
-				best, chunks, least = c.segment(res, onEdges, from, to), 0, buckets
+				best, chunks, least = c.segment(res, Aligned, from, to), 0, buckets
 			}
 			continue
 		}
 		cut := c.slotsCut(res, from, to)
 		// Two tables are read: that pays only where most slots needn't be read raw.
 		if cost := buckets + int64(cut)*rawChunkSamples; 2*cut < covered && cost < least {
-			best, chunks, least = c.segment(res, ragged, from, to), cut, cost
+			best, chunks, least = c.segment(res, Ragged, from, to), cut, cost
 		}
 	}
 	return best, chunks
 }
 
 // slotOf returns the number of the slot that a time lies in. Slots are left-open and right-closed.
-func (c *choice) slotOf(t int64) int64 { return ceilTo(t, c.Slot) / c.Slot }
+func (c *choice) slotOf(t int64) int64 { return bucketfn.CeilTo(t, c.Slot) / c.Slot }
 
 // slotsCovered returns the number of slots that the windows of these steps touch.
 func (c *choice) slotsCovered(from, to int) int {
@@ -61,7 +64,7 @@ func (c *choice) slotsCovered(from, to int) int {
 // slotsCut returns the number of slots in which an edge that matters cuts a bucket.
 func (c *choice) slotsCut(res rollup.Resolution, from, to int) int {
 	rights := edgeWalk{first: c.right(from), step: c.Step, left: to - from, width: res.Width(), slot: c.Slot}
-	if c.fn.newest {
+	if c.fn.Newest {
 		return rights.countSlots(&edgeWalk{})
 	}
 	lefts := rights
@@ -84,7 +87,7 @@ func (e *edgeWalk) next() (slot int64, ok bool) {
 			e.skip(1)
 			continue
 		}
-		end := ceilTo(at, e.slot)
+		end := bucketfn.CeilTo(at, e.slot)
 		if e.step > 0 { // the other edges in the slot don't matter
 			e.skip(int((end-at)/e.step) + 1)
 		} else {
@@ -121,11 +124,11 @@ func (e *edgeWalk) countSlots(other *edgeWalk) int {
 	return count
 }
 
-// appendCuts appends, ascending, the edges of the segment's windows that cut a bucket of its resolution and lie
-// in (from, to). Where there are any, the raw samples between are read, and become cells that end at them (see
-// rollup.AppendCells). Segments that aren't ragged have none.
-func (s segment) appendCuts(dst []int64, from, to int64) []int64 {
-	if s.Edges != ragged {
+// AppendCuts appends, ascending, the edges of the segment's windows that cut a bucket of its resolution and lie
+// in (from, to). Around these, raw samples are read, and become cells that end at the edges (see
+// rollup.AppendCells). Segments whose Fit isn't Ragged have none.
+func (s Segment) AppendCuts(dst []int64, from, to int64) []int64 {
+	if s.Fit != Ragged {
 		return dst
 	}
 	start := len(dst)
@@ -137,7 +140,7 @@ func (s segment) appendCuts(dst []int64, from, to int64) []int64 {
 }
 
 // appendEdges appends those of the edges first, first+Step, … that cut a bucket and lie in (from, to).
-func (s segment) appendEdges(dst []int64, first, from, to int64) []int64 {
+func (s Segment) appendEdges(dst []int64, first, from, to int64) []int64 {
 	k := int64(0)
 	if s.Windows.Step > 0 && first <= from {
 		k = (from - first) / s.Windows.Step

@@ -1,4 +1,4 @@
-package promql
+package bucketfn
 
 import (
 	"math/rand/v2"
@@ -14,14 +14,14 @@ import (
 func TestFoldJoinsInOrder(t *testing.T) {
 	seed := soak.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 4))
-	var f fold[string]
+	var f Fold[string]
 	for range 200 { // one after the other in the same memory
 		leaves := make([]string, 1+r.IntN(60))
 		for i := range leaves {
 			leaves[i] = string(rune('!' + i))
 		}
 		joins := 0
-		f.start(func(earlier, later string) string {
+		f.Start(func(earlier, later string) string {
 			joins++
 			return earlier + later
 		})
@@ -33,7 +33,7 @@ func TestFoldJoinsInOrder(t *testing.T) {
 				continue
 			}
 			moves++
-			require.Equal(t, strings.Join(leaves[lo:hi], ""), f.of(leaves, lo, hi), "seed %d", seed)
+			require.Equal(t, strings.Join(leaves[lo:hi], ""), f.Of(leaves, lo, hi), "seed %d", seed)
 		}
 		require.LessOrEqual(t, joins, 2*len(leaves)+moves, "however wide the windows are")
 	}

@@ -1,4 +1,4 @@
-package promql
+package bucketfn
 
 import (
 	"slices"
@@ -8,16 +8,15 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// fold joins what stands in a window that moves on, in a constant number of steps a leaf and a window, however
-// many leaves a window has. Nothing is ever subtracted, so nothing gets lost in rounding, and what can't be
-// undone, such as a maximum, works, too. It is the queue of two stacks of which the one holds what is joined
-// from the right:
+// Fold joins the leaves of a sliding window in amortized constant time per leaf and window, however many leaves a
+// window has. It never subtracts, so no precision is lost, and joins that have no inverse, such as a maximum, work, too.
+// It is the queue made of two stacks (two-stack sliding window aggregation), whose front stack holds suffixes:
 //
 //	leaves   0 1 2 3 4 5 6 7 8 9
 //	          [lo   |pivot  ]hi
 //	suffix    1-3 2-3 3             joined once, when lo passed the last pivot
 //	recent          4-7             joined as hi moves
-type fold[T any] struct {
+type Fold[T any] struct {
 	join   func(earlier, later T) T
 	suffix []T // suffix[i] joins leaves base+i to before pivot
 	recent T   // joins leaves pivot to before done
@@ -25,13 +24,13 @@ type fold[T any] struct {
 	base, pivot, done int
 }
 
-// start begins with a new series.
-func (f *fold[T]) start(join func(earlier, later T) T) {
+// Start begins a new series, whose leaves are joined by join. The memory is reused.
+func (f *Fold[T]) Start(join func(earlier, later T) T) {
 	f.join, f.base, f.pivot, f.done = join, 0, 0, 0
 }
 
-// of joins leaves[lo:hi], which isn't empty. Neither lo nor hi is less than at the call before.
-func (f *fold[T]) of(leaves []T, lo, hi int) T {
+// Of returns the join of leaves[lo:hi], which must not be empty. Neither lo nor hi may be less than in the call before.
+func (f *Fold[T]) Of(leaves []T, lo, hi int) T {
 	if hi-lo == 1 {
 		return leaves[lo]
 	}
@@ -53,7 +52,7 @@ func (f *fold[T]) of(leaves []T, lo, hi int) T {
 }
 
 // turn puts the pivot at hi.
-func (f *fold[T]) turn(leaves []T, lo, hi int) {
+func (f *Fold[T]) turn(leaves []T, lo, hi int) {
 	f.suffix = slices.Grow(f.suffix[:0], hi-lo)[:hi-lo]
 	joined := leaves[hi-1]
 	f.suffix[hi-1-lo] = joined
@@ -64,37 +63,38 @@ func (f *fold[T]) turn(leaves []T, lo, hi int) {
 	f.base, f.pivot, f.done = lo, hi, hi
 }
 
-// lesser and greater join as min_over_time and max_over_time do: a NaN stands only where there is nothing else,
-// and of equal values the first stands.
-func lesser(earlier, later float64) float64 {
+// Min joins two values as min_over_time does: NaN is the result only if both are NaN, and of equal values the earlier
+// is the result.
+func Min(earlier, later float64) float64 {
 	if later < earlier || earlier != earlier {
 		return later
 	}
 	return earlier
 }
 
-func greater(earlier, later float64) float64 {
+// Max joins two values as max_over_time does, with the same rules as Min.
+func Max(earlier, later float64) float64 {
 	if later > earlier || earlier != earlier {
 		return later
 	}
 	return earlier
 }
 
-func overMin(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overFold(lesser, b.Min, b, w, out)
+func overMin(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overFold(Min, b.Min, b, w, out)
 }
 
-func overMax(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
-	f.overFold(greater, b.Max, b, w, out)
+func overMax(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overFold(Max, b.Max, b, w, out)
 }
 
-func (f *bucketFunc) overFold(join func(earlier, later float64) float64, leaves []float64,
-	b *rollup.Buckets, w windows, out *answers,
+func (f *Evaluator) overFold(join func(earlier, later float64) float64, leaves []float64,
+	b *rollup.Buckets, w Windows, out *Result,
 ) {
-	f.fold.start(join)
+	f.fold.Start(join)
 	f.overEach(b, w, out, ofHistograms, func(step, lo, hi int) {
 		if f.kinds.in(lo, hi) == ofFloats { // histograms alone have no least nor greatest value
-			out.add(step, f.fold.of(leaves, lo, hi))
+			out.add(step, f.fold.Of(leaves, lo, hi))
 		}
 	})
 }
@@ -107,13 +107,13 @@ func addCompensated(a, b compensated) compensated {
 	return compensated{high, low + b.low}
 }
 
-func overSum(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overSum(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	f.overSums(b, w, out, func(sum compensated, _, _ int) float64 {
 		return (sum.high + sum.low) * w.scale()
 	})
 }
 
-func overAvg(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
+func overAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	n := running{of: [][]uint32{b.Count}}
 	f.overSums(b, w, out, func(sum compensated, lo, hi int) float64 {
 		count := float64(n.in(lo, hi))
@@ -121,16 +121,16 @@ func overAvg(f *bucketFunc, b *rollup.Buckets, w windows, out *answers) {
 	})
 }
 
-func (f *bucketFunc) overSums(b *rollup.Buckets, w windows, out *answers,
+func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
 	value func(sum compensated, lo, hi int) float64,
 ) {
 	f.pairs = f.pairs[:0]
 	for i, high := range b.Sum {
 		f.pairs = append(f.pairs, compensated{high, b.SumLow[i]})
 	}
-	f.sums.start(addCompensated)
+	f.sums.Start(addCompensated)
 	f.overEach(b, w, out, ofFloats, func(step, lo, hi int) {
-		out.add(step, value(f.sums.of(f.pairs, lo, hi), lo, hi))
+		out.add(step, value(f.sums.Of(f.pairs, lo, hi), lo, hi))
 	})
 }
 

@@ -1,4 +1,4 @@
-package promql
+package bucketfn
 
 import (
 	"flag"
@@ -17,7 +17,7 @@ var rewriteDoc = flag.Bool("rewrite", false, "write the table of functions into 
 
 const (
 	docTableBegin = "// # Functions over rollups\n"
-	docTableEnd   = "package promql\n"
+	docTableEnd   = "package bucketfn\n"
 
 	manualTableBegin = "<!-- functions -->"
 	manualTableEnd   = "<!-- end of functions -->"
@@ -56,14 +56,14 @@ func docTable() string {
 	}
 	row("function", "from buckets", "where raw samples are gone", "")
 	for _, f := range functions {
-		from, name := "exact", f.name
+		from, name := "exact", f.Name
 		if f.over == nil {
 			from = "-"
 		}
 		if name == "" {
 			name = "(an instant selector)"
 		}
-		row(name, from, f.withoutRaw.String(), f.why)
+		row(name, from, f.WithoutRaw.String(), f.Why)
 	}
 	b.WriteString("//\n// All others take what these give, or no series at all:\n//\n")
 	for _, line := range wrapped(otherFunctions(), 100) {
@@ -74,7 +74,7 @@ func docTable() string {
 
 // otherFunctions returns the parser's functions that aren't in functions.
 func otherFunctions() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool { return functionOf(name) != nil })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(parser.Functions)), func(name string) bool { return Lookup(name) != nil })
 }
 
 // manualTable renders functions as the manual has them.
@@ -85,16 +85,16 @@ func manualTable() string {
 	var order []string
 	for _, f := range functions {
 		var how string
-		switch f.withoutRaw {
-		case cut:
+		switch f.WithoutRaw {
+		case Cut:
 			how = "exact (to 1e-12) where windows lie on buckets; else off by at most what is in the buckets at the window's ends, with an info"
-		case approximated:
-			how = "approximate, with an info: " + f.why
+		case Approximated:
+			how = "approximate, with an info: " + f.Why
 		default:
-			how = "refused: " + f.why
+			how = "refused: " + f.Why
 		}
-		name := "`" + f.name + "`"
-		if f.name == "" {
+		name := "`" + f.Name + "`"
+		if f.Name == "" {
 			name = "a plain selector"
 		}
 		if rows[how] == nil {
@@ -110,7 +110,7 @@ func manualTable() string {
 }
 
 // manualPage has the table of functions.
-const manualPage = "../cmd/internal/manual/rollups.md"
+const manualPage = "../../cmd/internal/manual/rollups.md"
 
 // The table in the manual is that of functions, too.
 func TestFunctionsInManual(t *testing.T) {
@@ -161,21 +161,21 @@ func TestFunctionsInDoc(t *testing.T) {
 func TestFunctionsAreComplete(t *testing.T) {
 	for name, f := range parser.Functions {
 		if slices.Contains(f.ArgTypes, parser.ValueTypeMatrix) {
-			require.NotNil(t, functionOf(name), "%s takes a range vector: say in functions how buckets answer it", name)
+			require.NotNil(t, Lookup(name), "%s takes a range vector: say in functions how buckets answer it", name)
 		}
 	}
 	seen := map[string]bool{}
 	for _, f := range functions {
-		require.False(t, seen[f.name], "%s stands twice", f.name)
-		seen[f.name] = true
-		if f.name != "" {
-			require.Contains(t, parser.Functions, f.name)
+		require.False(t, seen[f.Name], "%s stands twice", f.Name)
+		seen[f.Name] = true
+		if f.Name != "" {
+			require.Contains(t, parser.Functions, f.Name)
 		}
-		require.Equal(t, f.over != nil, f.withoutRaw == cut, "%s: buckets answer it, or they don't", f.name)
+		require.Equal(t, f.over != nil, f.WithoutRaw == Cut, "%s: buckets answer it, or they don't", f.Name)
 		if f.over == nil {
-			require.NotEmpty(t, f.why, "%s: say why", f.name)
-			require.Zero(t, columnsOf(f.name))
+			require.NotEmpty(t, f.Why, "%s: say why", f.Name)
+			require.Zero(t, Columns(f.Name))
 		}
 	}
-	require.Nil(t, functionOf("abs"))
+	require.Nil(t, Lookup("abs"))
 }

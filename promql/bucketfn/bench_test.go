@@ -1,4 +1,4 @@
-package promql
+package bucketfn_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -26,26 +27,15 @@ func BenchmarkOver(b *testing.B) {
 	for _, name := range []string{"", "rate", "sum_over_time", "max_over_time", "avg_over_time", "count_over_time", "resets"} {
 		for _, hours := range []int64{1, 24, 720} {
 			b.Run(fmt.Sprintf("%s/%dh", name, hours), func(b *testing.B) {
-				f, w := newBucketFunc(name), windows{First: hour, Step: hour, Steps: 90 * 24, Span: hours * hour}
-				var out answers
+				f, w := bucketfn.New(name), bucketfn.Windows{First: hour, Step: hour, Steps: 90 * 24, Span: hours * hour}
+				var out bucketfn.Result
 				b.ReportAllocs()
 				for b.Loop() {
 					out.Reset()
-					f.evaluate(&buckets, w, &out)
+					f.Evaluate(&buckets, w, &out)
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(w.Steps), "ns/step")
 			})
-		}
-	}
-}
-
-// A query of as many steps as Prometheus allows, whose edges cut every slot.
-func BenchmarkChoose(b *testing.B) {
-	q := request{Func: "rate", Range: hour + 15*second, From: someDay, Step: hour, Slot: 2 * hour, Horizon: keptFor(0, 0, 0)}
-	q.To = q.From + 11_000*q.Step
-	for b.Loop() {
-		if _, _, err := choose(q); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package promql
+package bucketfntest
 
 import (
 	"maps"
@@ -12,18 +12,18 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// seriesKinds are what generateSeries can make.
-var seriesKinds = []string{
+// SeriesKinds are what GenerateSeries can make.
+var SeriesKinds = []string{
 	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
 	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms", "custom buckets",
 	"gauge histograms", "hinted histograms", "floats and histograms",
 }
 
-// generateSeries makes normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
+// GenerateSeries makes normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
 // intervals, stale markers and start timestamps.
-func generateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
+func GenerateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 	s := &chunk.Samples{}
-	g := seriesGenerator{r: r, kind: kind}
+	g := SeriesGenerator{Rand: r, Kind: kind}
 	at := int64(-n/2) * 15_000
 	jitter := r.IntN(2) == 0
 	for range n {
@@ -35,15 +35,15 @@ func generateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 			at += r.Int64N(600_000) // a gap
 		}
 		stale := r.IntN(30) == 0
-		if g.next(); g.h == nil {
-			v := g.v
+		if g.Next(); g.H == nil {
+			v := g.V
 			if stale {
 				v = math.Float64frombits(value.StaleNaN)
 			}
 			s.AppendFloat(at, at-r.Int64N(2)*1000, v)
 			continue
 		}
-		h := *g.h
+		h := *g.H
 		if stale {
 			h = chunk.Histogram{Float: &histogram.FloatHistogram{Sum: math.Float64frombits(value.StaleNaN)}}
 		}
@@ -53,13 +53,17 @@ func generateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
 	return s
 }
 
-// seriesGenerator makes values of one series, one after the other.
-type seriesGenerator struct {
-	r    *rand.Rand
-	kind string
+// SeriesGenerator makes values of one series, one after the other.
+type SeriesGenerator struct {
+	Rand *rand.Rand
+	// Kind is one of SeriesKinds.
+	Kind string
 
-	v      float64
-	h      *chunk.Histogram
+	// V is the current value, if H is nil.
+	V float64
+	// H is the current native histogram; nil if the value is V.
+	H *chunk.Histogram
+
 	counts [4]int64
 	zero   int64
 	sum    float64
@@ -67,41 +71,42 @@ type seriesGenerator struct {
 	hist   bool
 }
 
-func (g *seriesGenerator) next() {
-	r := g.r
-	switch g.kind {
+// Next generates the next value into V and H.
+func (g *SeriesGenerator) Next() {
+	r := g.Rand
+	switch g.Kind {
 	case "counter":
-		g.v += float64(r.IntN(100))
+		g.V += float64(r.IntN(100))
 	case "counter with resets":
-		g.v += r.Float64() * 100
+		g.V += r.Float64() * 100
 		if r.IntN(4) == 0 {
-			g.v = r.Float64() * 10
+			g.V = r.Float64() * 10
 		}
 	case "gauge":
-		g.v = math.Round(r.NormFloat64()*1e6) / 100
+		g.V = math.Round(r.NormFloat64()*1e6) / 100
 	case "special values":
 		special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), math.Float64frombits(0x7ff8000000001234), 1e-310}
-		g.v = r.NormFloat64()
+		g.V = r.NormFloat64()
 		if r.IntN(3) == 0 {
-			g.v = special[r.IntN(len(special))]
+			g.V = special[r.IntN(len(special))]
 		}
 	case "great integers":
-		g.v = float64(1<<60 + r.Int64N(1<<20)*1024 - int64(r.IntN(2))<<61)
+		g.V = float64(1<<60 + r.Int64N(1<<20)*1024 - int64(r.IntN(2))<<61)
 	case "overflowing":
-		g.v = r.NormFloat64()
+		g.V = r.NormFloat64()
 		if r.IntN(30) == 0 {
-			g.v = math.MaxFloat64 * (r.Float64() - 0.5)
+			g.V = math.MaxFloat64 * (r.Float64() - 0.5)
 		}
 	case "constant":
-		g.v = 42
+		g.V = 42
 	case "floats and histograms":
 		if r.IntN(10) == 0 {
 			g.hist = !g.hist
 		}
-		g.v += float64(r.IntN(100))
+		g.V += float64(r.IntN(100))
 		g.histogram()
 		if !g.hist {
-			g.h = nil
+			g.H = nil
 		}
 	default:
 		g.histogram()
@@ -109,17 +114,17 @@ func (g *seriesGenerator) next() {
 }
 
 // histogram makes the next native histogram.
-func (g *seriesGenerator) histogram() {
-	r := g.r
+func (g *SeriesGenerator) histogram() {
+	r := g.Rand
 	for i := range g.counts {
 		g.counts[i] += int64(r.IntN(3) * r.IntN(20))
 	}
 	g.zero += int64(r.IntN(2))
 	g.sum += r.Float64() * 100
-	if g.kind == "histograms with resets" && r.IntN(5) == 0 {
+	if g.Kind == "histograms with resets" && r.IntN(5) == 0 {
 		g.counts, g.zero, g.sum = [4]int64{int64(r.IntN(5))}, 0, r.Float64()
 	}
-	if g.kind == "histograms of several sorts" && r.IntN(40) == 0 {
+	if g.Kind == "histograms of several sorts" && r.IntN(40) == 0 {
 		g.sort = r.IntN(4)
 		g.counts, g.zero, g.sum = [4]int64{1, 2, 3, 4}, 0, 1
 	}
@@ -130,19 +135,19 @@ func (g *seriesGenerator) histogram() {
 		NegativeSpans:   []histogram.Span{{Offset: 3, Length: 1}}, NegativeBuckets: []float64{float64(g.counts[3])},
 	}
 	switch {
-	case g.kind == "custom buckets" || g.sort == 3:
+	case g.Kind == "custom buckets" || g.sort == 3:
 		h = histogram.FloatHistogram{
 			Schema: histogram.CustomBucketsSchema, CustomValues: []float64{0.1, 1, 10}, Sum: g.sum,
 			PositiveSpans:   []histogram.Span{{Offset: 0, Length: 4}},
 			PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2]), float64(g.counts[3])},
 		}
-	case g.kind == "gauge histograms":
+	case g.Kind == "gauge histograms":
 		h.CounterResetHint = histogram.GaugeType
-	case g.kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
+	case g.Kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
 		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
-	case g.kind == "histograms with resets" && r.IntN(6) == 0:
+	case g.Kind == "histograms with resets" && r.IntN(6) == 0:
 		h.Sum = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
-	case g.kind == "float histograms":
+	case g.Kind == "float histograms":
 		for i := range h.PositiveBuckets {
 			h.PositiveBuckets[i] *= 1.1
 		}
@@ -157,9 +162,9 @@ func (g *seriesGenerator) histogram() {
 	for _, c := range h.NegativeBuckets {
 		h.Count += c
 	}
-	g.h = &chunk.Histogram{Float: &h}
-	if g.kind == "integer histograms" {
-		g.h = &chunk.Histogram{Int: &histogram.Histogram{
+	g.H = &chunk.Histogram{Float: &h}
+	if g.Kind == "integer histograms" {
+		g.H = &chunk.Histogram{Int: &histogram.Histogram{
 			Schema: h.Schema, ZeroThreshold: h.ZeroThreshold, ZeroCount: uint64(h.ZeroCount), Count: uint64(h.Count), Sum: h.Sum,
 			PositiveSpans: h.PositiveSpans, NegativeSpans: h.NegativeSpans, NegativeBuckets: []int64{g.counts[3]},
 			PositiveBuckets: []int64{g.counts[0], g.counts[1] - g.counts[0], g.counts[2] - g.counts[1]},
@@ -167,15 +172,5 @@ func (g *seriesGenerator) histogram() {
 	}
 }
 
-// generateWindows makes windows of all sorts over what generateSeries makes.
-func generateWindows(r *rand.Rand) windows {
-	step := 1000 * (1 + r.Int64N(900))
-	span := []int64{step, step * (1 + r.Int64N(20)), 1000 * (1 + r.Int64N(2000)), 1 + r.Int64N(3_000_000)}[r.IntN(4)]
-	w := windows{First: r.Int64N(4_000_000) - 3_000_000, Step: step, Steps: 1 + r.IntN(60), Span: span}
-	if r.IntN(4) == 0 {
-		w.Snap = 1000 * (1 + r.Int64N(600))
-	}
-	return w
-}
-
-func sortedKeys(set map[int64]bool) []int64 { return slices.Sorted(maps.Keys(set)) }
+// SortedKeys returns the keys of a set, ascending.
+func SortedKeys(set map[int64]bool) []int64 { return slices.Sorted(maps.Keys(set)) }
