@@ -7,7 +7,7 @@
 //	     |                      |
 //	+----v-----------------+    |
 //	| Engine               |    |   Gate: so many queries at once, so many waiting
-//	|  Planner: parts -----+----------> storage.Store, in whole arrays
+//	|  Planner: fragments -+----------> storage.Store, in whole arrays
 //	|  Prometheus' engine  |    |   Exec carries a collector, so that what a read had to skip
 //	+----+-----------------+    |   while samples were iterated still ends in the answer
 //	     |                      |
@@ -28,16 +28,16 @@
 //
 // # Planner
 //
-// Before Prometheus' evaluator runs, the planner finds the parts of a query that the store can answer by itself: an
+// Before Prometheus' evaluator runs, the planner finds the fragments of a query that the store can answer by itself: an
 // instant selector, a function over a range selector, an aggregation over one of those. It decodes a series at a
 // time, on all processors, computes all steps from the arrays, and folds them into the groups of an aggregation in
 // the order in which the evaluator would take the series; so sums have the same last bits and ties the same winner,
-// however many processors there are. A selector with a mark then stands in the query for the part, and the evaluator
-// reads from it a sample a step. A range query that is nothing but one part goes past the evaluator.
+// however many processors there are. A placeholder, which is a selector, then replaces the fragment in the query, and the evaluator
+// reads from it one sample per step. A range query that is nothing but one fragment bypasses the evaluator.
 //
-// Functions are Prometheus' own, called on pieces of the arrays, but for those in part_float.go. What is unusual is
-// left to the evaluator, which computes the part as ever: series that end up with the same labels, an aggregation
-// over native histograms (only what is inside is a part then), a function that panics. Never parts are: arguments of
+// Functions are Prometheus' own, called on pieces of the arrays, but for those in fragment_float.go. What is unusual is
+// left to the evaluator, which computes the fragment as ever: series that end up with the same labels, an aggregation
+// over native histograms (only what is inside is a fragment then), a function that panics. Never fragments are: arguments of
 // absent, timestamp and start_timestamp, which look at what their argument is; whatever is inside info, limitk and
 // limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal what drops a name; with
 // start timestamps rate, irate, increase and resets. PlanOf tells what was computed how.

@@ -120,14 +120,14 @@ func (q *query) Close() {
 	q.unread.give()
 }
 
-// PlanOf tells how the parts of a query were computed, once it was executed. It is empty if none was found, or
+// PlanOf tells how the fragments of a query were computed, once it was executed. It is empty if none was found, or
 // the query isn't an Engine's.
-func PlanOf(q promengine.Query) []PartStats {
+func PlanOf(q promengine.Query) []FragmentStats {
 	ours, ok := q.(*query)
 	if !ok || ours.plan == nil {
 		return nil
 	}
 	ours.plan.mu.Lock()
 	defer ours.plan.mu.Unlock()
-	return append([]PartStats(nil), ours.plan.stats...)
+	return append([]FragmentStats(nil), ours.plan.stats...)
 }

@@ -158,7 +158,7 @@ func truthsOf(all []*rolledSeries) (out truths) {
 	return out
 }
 
-// largest returns the largest absolute value in (from, to] of the series that a part takes for one of its result.
+// largest returns the largest absolute value in (from, to] of the series that a fragment takes for one of its result.
 func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) float64 {
 	most := 0.0
 	for _, s := range ts {
@@ -169,7 +169,7 @@ func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) floa
 	return most
 }
 
-// selected says whether the series is one of the part's.
+// selected says whether the series is one of the fragment's.
 func (s truth) selected(c candidate) bool {
 	for _, m := range c.matchers {
 		if !m.Matches(s.labels.Get(m.Name)) {
@@ -179,7 +179,7 @@ func (s truth) selected(c candidate) bool {
 	return true
 }
 
-// feeds says whether the series enters the part's series of these labels.
+// feeds says whether the series enters the fragment's series of these labels.
 func (s truth) feeds(c candidate, metric labels.Labels) bool {
 	if !s.selected(c) {
 		return false
@@ -201,7 +201,7 @@ func (s truth) largestIn(from, to int64) float64 {
 	return bucketfntest.Points{Floats: s.Floats[i:j], Histograms: s.Histograms[k:l]}.Largest()
 }
 
-// boundOf returns the bound of a query that is one part.
+// boundOf returns the bound of a query that is one fragment.
 func (ts truths) boundOf(c candidate) boundFunc {
 	if c.over == nil && bucketfntest.BitExact[c.function] {
 		return func(labels.Labels, int64) float64 { return 0 }
@@ -220,7 +220,7 @@ func (c candidate) stepAt(t int64) int {
 	return int((t - c.eval.first) / c.eval.step)
 }
 
-// candidatesOf returns the parts of a query, and whether it is one part and nothing else.
+// candidatesOf returns the fragments of a query, and whether it is one fragment and nothing else.
 func candidatesOf(stmt *parser.EvalStmt) (all []candidate, single bool) {
 	all = find(stmt, false, false)
 	if len(all) != 1 {

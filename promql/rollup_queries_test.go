@@ -124,7 +124,7 @@ func (a *rollupAsker) text(name string, i int) string {
 	}
 }
 
-// simple is a part, and nothing else.
+// simple is a fragment, and nothing else.
 func (a *rollupAsker) simple() string {
 	if a.r.IntN(6) == 0 {
 		return a.moved(a.selector())

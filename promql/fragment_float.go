@@ -15,7 +15,7 @@ type floatFunc func(r *rawReader, out *values)
 // floatFuncs are the functions of which dashboards ask most. All others go by way of Prometheus' own.
 var floatFuncs = map[string]floatFunc{
 	"rate": func(r *rawReader, out *values) {
-		r.slopes(out, bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.part.width) * time.Millisecond).Seconds()})
+		r.slopes(out, bucketfn.Slope{Counter: true, PerSecond: (time.Duration(r.fragment.width) * time.Millisecond).Seconds()})
 	},
 	"increase":      func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Counter: true, Scale: 1}) },
 	"delta":         func(r *rawReader, out *values) { r.slopes(out, bucketfn.Slope{Scale: 1}) },
@@ -45,7 +45,7 @@ func (r *rawReader) live() ([]int64, []float64) {
 // slopes computes rate, increase or delta.
 func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 	t, v := r.live()
-	p := r.part
+	p := r.fragment
 	r.resets = r.resets[:0]
 	for i := 1; s.Counter && i < len(v); i++ {
 		if v[i] < v[i-1] {
@@ -83,7 +83,7 @@ func (r *rawReader) slopes(out *values, s bucketfn.Slope) {
 // extremes computes min_over_time or max_over_time.
 func (r *rawReader) extremes(out *values, join func(earlier, later float64) float64) {
 	t, v := r.live()
-	p := r.part
+	p := r.fragment
 	r.fold.Start(join)
 	from, to := 0, 0
 	for i := r.from; i < r.to; i++ {

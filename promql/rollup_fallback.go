@@ -15,19 +15,20 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Where raw samples are gone, what asks for samples gets as many as there were, made of buckets (see rollup.Expander):
+// Rollup fallback: for times whose raw samples are gone, a read of samples gets as many samples as there were, made of
+// buckets (see rollup.Expander):
 //
 //	time     |........... 1h ...........|....... 5m .......|...... raw ......|
 //	samples  that make the same hours     the same 5 minutes  all
 //
-// The planner answers better where windows end inside buckets. This is for what it leaves to the evaluator: requests of several
-// tenants, some features and functions; and for remote read, exports and the plain JSON API.
+// The planner's answers are more precise if windows end inside buckets. The fallback serves what the planner leaves to the
+// evaluator (requests of several tenants, some features and functions), remote read, exports and the plain JSON API.
 
-// sourceSeries is a series of a SeriesSet: its samples, and where raw is gone, its buckets.
+// sourceSeries is a series of a SeriesSet: its raw samples and, for times whose raw samples are gone, its buckets.
 type sourceSeries struct {
-	labels labels.Labels
-	raw    *storage.SelectedSeries // nil: it has none
-	older  []olderSeries
+	labels   labels.Labels
+	raw      *storage.SelectedSeries // nil if it has none
+	fallback []fallbackSeries
 
 	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
 	named     *storage.SelectedSeries
@@ -35,9 +36,9 @@ type sourceSeries struct {
 	until     int64
 }
 
-// olderSeries are buckets of a series, of which the samples from one time to another count, both included, milliseconds: of other
-// times nothing was asked, or there is something finer.
-type olderSeries struct {
+// olderSeries are buckets of a series from which samples are made for the times from one to another, both included,
+// milliseconds. Other times weren't asked for, or are answered at a finer resolution.
+type fallbackSeries struct {
 	*storage.SelectedSeries
 	from, to int64
 }
@@ -47,11 +48,11 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 	if s.named != nil {
 		return s.aggregate.appendNamed(into, s.named, s.until)
 	}
-	if len(s.older) == 0 {
+	if len(s.fallback) == 0 {
 		return s.raw.Samples(into)
 	}
 	var x bucketExpander
-	for _, o := range s.older {
+	for _, o := range s.fallback {
 		if err := o.Buckets(&x.buckets, &x.buffers); err != nil {
 			return err
 		}
@@ -135,7 +136,7 @@ func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, fu
 				at[string(key)] = i
 				series = append(series, sourceSeries{labels: s.Labels})
 			}
-			series[i].older = append(series[i].older, olderSeries{s, older.MinT, older.MaxT})
+			series[i].fallback = append(series[i].fallback, fallbackSeries{s, older.MinT, older.MaxT})
 		}
 	}
 	if q.MaxT > horizon && len(raw) > 0 || segments == nil {

@@ -15,7 +15,7 @@ var none = math.Float64frombits(value.StaleNaN)
 
 func isNone(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
 
-// values are what one series has at the steps of a part: a float, a histogram, or nothing.
+// values are what one series has at the steps of a fragment: a float, a histogram, or nothing.
 type values struct {
 	// v has an entry a step; none where there is a histogram, or nothing.
 	v []float64
@@ -78,8 +78,8 @@ func (v *values) span() (from, to int) {
 	return from, to
 }
 
-// partSeries is a series of a part's result.
-type partSeries struct {
+// fragmentSeries is a series of a fragment's result.
+type fragmentSeries struct {
 	metric labels.Labels
 	// from is the step of the first of the values.
 	from int
@@ -89,7 +89,7 @@ type partSeries struct {
 
 // arena keeps values in few pieces of memory: many series have one value only.
 type arena struct {
-	series []partSeries
+	series []fragmentSeries
 	floats []float64
 }
 
@@ -100,18 +100,18 @@ const (
 )
 
 // keep copies values, which mustn't be empty.
-func (a *arena) keep(metric labels.Labels, v *values) *partSeries {
+func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
 	from, to := v.span()
 	n := to - from
 	if len(a.floats) < n {
 		a.floats = make([]float64, max(n, arenaFloats))
 	}
 	if len(a.series) == 0 {
-		a.series = make([]partSeries, arenaSeries)
+		a.series = make([]fragmentSeries, arenaSeries)
 	}
 	s := &a.series[0]
 	a.series = a.series[1:]
-	*s = partSeries{metric: metric, from: from, v: a.floats[:n:n]}
+	*s = fragmentSeries{metric: metric, from: from, v: a.floats[:n:n]}
 	a.floats = a.floats[n:]
 	copy(s.v, v.v[from:to])
 	if v.hists > 0 {
@@ -120,7 +120,7 @@ func (a *arena) keep(metric labels.Labels, v *values) *partSeries {
 	return s
 }
 
-// budget bounds the samples that a query's parts hold. It may be used by many goroutines.
+// budget bounds the samples that a query's fragments hold. It may be used by many goroutines.
 type budget struct {
 	limit int64
 	held  atomic.Int64

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// rawReader computes a part's values from samples: it lays all samples of a series out once, and hands
+// rawReader computes a fragment's values from samples: it lays all samples of a series out once, and hands
 // Prometheus' own implementation of the function one piece after the other of them, so that answers and
 // annotations are the evaluator's.
 //
@@ -27,11 +27,11 @@ import (
 //	step i          └────────┘
 //	step i+1              └────────┘             both edges only move on
 type rawReader struct {
-	part   *part
-	budget *budget
-	call   promengine.FunctionCall
-	enh    promengine.EvalNodeHelper
-	in     promengine.Matrix // the one series, as the function wants it
+	fragment *fragment
+	budget   *budget
+	call     promengine.FunctionCall
+	enh      promengine.EvalNodeHelper
+	in       promengine.Matrix // the one series, as the function wants it
 
 	it *iterator
 	// stats reads only what histogram_count and the like need, as the evaluator then does: which resets are
@@ -58,9 +58,9 @@ type rawReader struct {
 	decoded     int64
 }
 
-func newRawReader(p *part, b *budget) *rawReader {
+func newRawReader(p *fragment, b *budget) *rawReader {
 	r := &rawReader{
-		part: p, budget: b, call: promengine.FunctionCalls[p.function],
+		fragment: p, budget: b, call: promengine.FunctionCalls[p.function],
 		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
 		in:  make(promengine.Matrix, 1), it: &iterator{},
 		quick:    floatFuncs[p.function],
@@ -96,9 +96,9 @@ func hasStarts(s *chunk.Samples) bool {
 // errJumps: between windows that don't touch, the evaluator loses sight of the histogram before.
 var errJumps = fmt.Errorf("%w: parts of histograms at steps wider than the range", errLeave)
 
-// read implements partReader.
+// read implements fragmentReader.
 func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
-	return r.compute(s.Labels, out, r.part.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+	return r.compute(s.Labels, out, r.fragment.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
 }
 
 // compute computes the values from the samples that fill appends, from minT on.
@@ -107,19 +107,19 @@ func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill 
 	if r.it.err != nil {
 		return r.it.err
 	}
-	if r.part.starts && hasStarts(&r.it.samples) {
+	if r.fragment.starts && hasStarts(&r.it.samples) {
 		return errStarts
 	}
 	r.decoded += int64(r.it.samples.Len())
 	if err := r.budget.allow(r.it.samples.Len()); err != nil {
 		return err
 	}
-	if r.part.function == "" {
+	if r.fragment.function == "" {
 		return r.latest(out)
 	}
 	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
 		r.quick(r, out)
-		noteCounter(r.part, stored, out, &r.annotations)
+		noteCounter(r.fragment, stored, out, &r.annotations)
 		return nil
 	}
 	if err := r.layOut(); err != nil {
@@ -143,7 +143,7 @@ func (r *rawReader) layOut() error {
 	if r.it.hists == len(samples.H) {
 		return nil
 	}
-	if r.stats != nil && r.part.edges.step > r.part.width {
+	if r.stats != nil && r.fragment.edges.step > r.fragment.width {
 		return errJumps
 	}
 	size := len(r.floats)
@@ -174,7 +174,7 @@ func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil 
 
 // windows calls the function for each step that has samples.
 func (r *rawReader) windows(stored labels.Labels, out *values) {
-	p, in := r.part, &r.in[0]
+	p, in := r.fragment, &r.in[0]
 	in.Metric = stored
 	var floatsFrom, floatsTo, histsFrom, histsTo int
 	for i := r.from; i < r.to && !r.stopped(i); i++ {
@@ -221,7 +221,7 @@ func slide[P any](points []P, from, to int, after, until int64, at func(*P) int6
 }
 
 // noteCounter tells, as the evaluator does, when a rate is asked of what may be no counter.
-func noteCounter(p *part, stored labels.Labels, out *values, into *annotations.Annotations) {
+func noteCounter(p *fragment, stored labels.Labels, out *values, into *annotations.Annotations) {
 	if (p.function != "rate" && p.function != "increase") || out.floats == 0 {
 		return
 	}
@@ -243,7 +243,7 @@ func (r *rawReader) latest(out *values) error {
 	if r.it.hists < len(samples.H) {
 		return r.latestOfBoth(out)
 	}
-	p := r.part
+	p := r.fragment
 	t, v := samples.T[r.it.floats:], samples.V[r.it.floats:]
 	next := 0 // the first sample after the edge
 	for i := r.from; i < r.to; i++ {
@@ -265,7 +265,7 @@ func (r *rawReader) latest(out *values) error {
 func (r *rawReader) latestOfBoth(out *values) error {
 	r.memoized.Reset(r.histograms())
 	for i := r.from; i < r.to; i++ {
-		v, h, ok := r.latestAt(r.part.edges.at(i))
+		v, h, ok := r.latestAt(r.fragment.edges.at(i))
 		switch {
 		case !ok:
 		case h == nil && !value.IsStaleNaN(v):
@@ -283,7 +283,7 @@ func (r *rawReader) latestAt(edge int64) (v float64, h *histogram.FloatHistogram
 	typ := r.memoized.Seek(edge)
 	if typ == chunkenc.ValNone || r.memoized.AtT() > edge {
 		_, t, v, h, ok := r.memoized.PeekPrev()
-		return v, h, ok && t > edge-r.part.width
+		return v, h, ok && t > edge-r.fragment.width
 	}
 	if typ == chunkenc.ValFloat {
 		_, v = r.memoized.At()

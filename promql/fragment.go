@@ -23,13 +23,13 @@ func (s steps) at(i int) int64 { return s.first + int64(i)*s.step }
 
 func (s steps) last() int64 { return s.at(s.n - 1) }
 
-// part is a piece of a query that storage can answer by itself: an instant selector, or a function over a
-// range selector. Its answer at step i is made of the samples with edges.at(i)-width < t <= edges.at(i).
-type part struct {
-	// expr is the piece of the query. It is only read.
+// fragment is a piece of a query that the planner computes without Prometheus' evaluator: an instant selector, or a function
+// over a range selector. Its value at step i is computed from the samples with edges.at(i)-width < t <= edges.at(i).
+type fragment struct {
+	// expr is the expression. It is never modified.
 	expr     parser.Expr
 	matchers []*labels.Matcher
-	// function is the name of the function over the range; empty for an instant selector.
+	// function is the name of the function over the range; it is empty for an instant selector.
 	function string
 	// args are the function's arguments, as its implementation wants to see them; scalars are the values of
 	// those that aren't the range.
@@ -49,36 +49,36 @@ type part struct {
 }
 
 // window returns the edges of the window of step i.
-func (p *part) window(i int) (from, to int64) {
+func (p *fragment) window(i int) (from, to int64) {
 	to = p.edges.at(i)
 	return to - p.width, to
 }
 
-// keepsName says that the part's series keep the name of their metric.
-func (p *part) keepsName() bool {
+// keepsName returns true if the fragment's series keep the name of their metric.
+func (p *fragment) keepsName() bool {
 	return p.function == "" || p.function == "last_over_time" || p.function == "first_over_time"
 }
 
-// metric returns the labels of the part's series that is made of a stored series.
-func (p *part) metric(stored labels.Labels) labels.Labels {
+// metric returns the labels of the fragment's series that is made of a stored series.
+func (p *fragment) metric(stored labels.Labels) labels.Labels {
 	if p.keepsName() {
 		return stored
 	}
 	return stored.DropReserved(schema.IsMetadataLabel)
 }
 
-// open finds the part's series of a tenant, in the order in which the ordinary Queryable gives them. warn may be called
+// open finds the fragment's series of a tenant, in the order in which the ordinary Queryable gives them. warn may be called
 // until the last of them was read.
-func (p *part) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*storage.SelectedSeries, error) {
+func (p *fragment) open(ctx context.Context, store *storage.Store, of string, warn func(error)) ([]*storage.SelectedSeries, error) {
 	return store.Select(ctx, storage.Query{
 		Tenant: of, MinT: earlier(p.minT, hintContext), MaxT: p.edges.last(),
 		Matchers: p.matchers, Warn: warn,
 	})
 }
 
-// unique says that no two of the part's series can have the same labels. Where they can, the evaluator
+// unique says that no two of the fragment's series can have the same labels. Where they can, the evaluator
 // must raise its error.
-func (p *part) unique(series []partFound) bool {
+func (p *fragment) unique(series []foundSeries) bool {
 	if p.keepsName() || len(series) < 2 {
 		return true
 	}
@@ -100,9 +100,9 @@ func (p *part) unique(series []partFound) bool {
 	return true
 }
 
-// partReader computes a part's values, one series after the other. Each goroutine has its own; there is one
+// fragmentReader computes a fragment's values, one series after the other. Each goroutine has its own; there is one
 // implementation a way in which samples are kept.
-type partReader interface {
+type fragmentReader interface {
 	// read computes the values of a series at every step into out, which is empty.
 	read(s *storage.SelectedSeries, out *values) error
 	// notes returns the annotations that came up, and samples how many samples were decoded.
@@ -110,26 +110,26 @@ type partReader interface {
 	samples() int64
 }
 
-// PartStats tell how a part of a query was computed.
-type PartStats struct {
-	// Expr is the part's text.
+// FragmentStats describes how a fragment of a query was computed.
+type FragmentStats struct {
+	// Expr is the text of the fragment's expression.
 	Expr string `json:"expr"`
-	// Segments tell from what its steps were answered, in order. There are none where the evaluator read raw samples.
+	// Segments describe from what its steps were answered, in order. It is empty if the evaluator read raw samples.
 	Segments []SegmentStats `json:"segments"`
-	// Series were found, Samples (or buckets) of them decoded.
+	// Series is the number of series, and Samples that of the samples and buckets that were decoded.
 	Series  int   `json:"series"`
 	Samples int64 `json:"samples"`
 	// Duration is the time that it took.
 	Duration time.Duration `json:"-"`
 	// Milliseconds are Duration's.
 	Milliseconds float64 `json:"milliseconds"`
-	// Refused says why the part was left to Prometheus' evaluator after all; empty: it wasn't.
+	// Refused is the reason why the fragment was left to Prometheus' evaluator; it is empty if the planner computed it.
 	Refused string `json:"refused,omitempty"`
-	// selector is what the evaluator selects, for which the part was left to it.
+	// selector is what the evaluator selects, for which the fragment was left to it.
 	selector string
-	// named is the name that may be a rollup's, for which the part was refused.
+	// named is the name that may be a rollup's, for which the fragment was refused.
 	named string
 }
 
-// FromRaw says whether the part was left to the evaluator, which read raw samples.
-func (p *PartStats) FromRaw() bool { return p.Refused != "" && len(p.Segments) == 0 }
+// FromRaw returns true if the fragment was left to the evaluator, which read raw samples.
+func (p *FragmentStats) FromRaw() bool { return p.Refused != "" && len(p.Segments) == 0 }

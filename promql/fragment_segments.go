@@ -13,29 +13,30 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// leg is some steps of a part that are answered from one resolution.
+// segment is a range of a fragment's steps that is answered for one tenant from one resolution.
 //
-//	part   |───────────── steps ─────────────|
-//	legs   [ 1h        ][ 5m     ][ raw      ]     each with a Select of its own
-//	series   a b            b c       a   c        put together by their labels
-type leg struct {
+//	fragment   |───────────── steps ─────────────|
+//	segments   [ 1h        ][ 5m     ][ raw      ]     each with a Select of its own
+//	series       a b          b c       a   c          joined by their labels
+type segment struct {
 	resolution.Segment
-	// part is that of the leg's steps alone.
-	*part
-	// tenant is whose series the leg answers for.
+	// fragment is the fragment restricted to the segment's steps.
+	*fragment
+	// tenant is the tenant whose series the segment reads.
 	tenant string
-	// oldest is the time of the first sample that ever came, as far as known; math.MinInt64: it isn't.
+	// oldest is the time of the first sample that was ever written, or math.MinInt64 if it is unknown.
 	oldest int64
-	// gone is the newest timestamp of which no raw samples are kept of some of the part's series.
+	// gone is the newest timestamp at which raw samples of some of the fragment's series are no longer kept.
 	gone int64
 	// cuts are the edges that cut buckets.
 	cuts []int64
 
-	// samples are for series with buckets that can't answer; whole are those buckets with all columns, where samples are gone.
+	// samples finds the raw samples of series whose buckets can't answer a step, and whole finds their buckets with all
+	// columns if raw samples are gone.
 	samples, whole lookup
 }
 
-// lookup finds series that only few of a leg's need, once one does.
+// lookup finds series that only few of a segment's need, once one does.
 type lookup struct {
 	mu    sync.Mutex
 	found map[uint64]*storage.SelectedSeries
@@ -61,19 +62,19 @@ func (l *lookup) of(series labels.Labels, open func() ([]*storage.SelectedSeries
 	return nil, nil
 }
 
-// partFound is a series of a part, with where it was found in each leg; nil: nowhere.
-type partFound struct {
-	labels labels.Labels
-	legs   []*storage.SelectedSeries
+// foundSeries is a series of a fragment, with where it was found in each segment; nil: nowhere.
+type foundSeries struct {
+	labels   labels.Labels
+	segments []*storage.SelectedSeries
 }
 
-// resolve chooses what the part's steps are answered from, for a tenant.
-func (p *part) resolve(ctx context.Context, store *storage.Store, of string, how resolving) ([]*leg, resolution.Shortfall, error) {
+// resolve chooses what the fragment's steps are answered from, for a tenant.
+func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string, how resolving) ([]*segment, resolution.Shortfall, error) {
 	r := resolution.Request{
 		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
 		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
 	}
-	// Legs read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
+	// Segments read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
 	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
 	if err != nil {
 		return nil, resolution.Shortfall{}, err
@@ -86,18 +87,18 @@ func (p *part) resolve(ctx context.Context, store *storage.Store, of string, how
 		}
 		r.Oldest = oldest
 	}
-	segments, short, err := resolution.Choose(r)
+	chosen, short, err := resolution.Choose(r)
 	if err != nil {
 		return nil, resolution.Shortfall{}, err
 	}
-	legs := make([]*leg, len(segments))
-	for i, s := range segments {
+	segments := make([]*segment, len(chosen))
+	for i, s := range chosen {
 		if r.Step == 0 { // Each step asks for the same.
 			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
 		}
-		legs[i] = &leg{Segment: s, tenant: of, part: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
+		segments[i] = &segment{Segment: s, tenant: of, fragment: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
 	}
-	return legs, short, nil
+	return segments, short, nil
 }
 
 // setHorizons sets what is kept of each class of series.
@@ -127,8 +128,8 @@ func latest(horizons []storage.Horizons, res rollup.Resolution) int64 {
 	return t
 }
 
-// cut returns the part of a segment's steps.
-func (p *part) cut(s resolution.Segment) *part {
+// cut returns the fragment of a segment's steps.
+func (p *fragment) cut(s resolution.Segment) *fragment {
 	if s.FromStep == 0 && s.ToStep == p.edges.n && s.Resolution == rollup.Raw {
 		return p
 	}
@@ -139,11 +140,11 @@ func (p *part) cut(s resolution.Segment) *part {
 	return &cut
 }
 
-// open finds the leg's series.
-func (l *leg) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
+// open finds the segment's series.
+func (l *segment) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
 	switch {
 	case l.Resolution == rollup.Raw:
-		return l.part.open(ctx, store, l.tenant, warn)
+		return l.fragment.open(ctx, store, l.tenant, warn)
 	case l.Approximate:
 		from, to := l.span()
 		l.cuts = l.AppendCuts(nil, from-1, to+1)
@@ -159,7 +160,7 @@ func (l *leg) open(ctx context.Context, store *storage.Store, warn func(error)) 
 }
 
 // with returns the columns that are read, given those that a function needs.
-func (l *leg) with(columns rollup.Columns) rollup.Columns {
+func (l *segment) with(columns rollup.Columns) rollup.Columns {
 	if l.starts {
 		columns |= rollup.ColumnStarts
 	}
@@ -167,45 +168,45 @@ func (l *leg) with(columns rollup.Columns) rollup.Columns {
 }
 
 // span returns the edges of all windows together.
-func (l *leg) span() (from, to int64) {
+func (l *segment) span() (from, to int64) {
 	from, _ = l.Windows.Window(0)
 	_, to = l.Windows.Window(l.Windows.Steps - 1)
 	return from, to
 }
 
-// openWhole finds the leg's series with all that samples can be made of, also for those of their buckets that windows cut, but
+// openWhole finds the segment's series with all that samples can be made of, also for those of their buckets that windows cut, but
 // at the edges given.
-func (l *leg) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*storage.SelectedSeries, error) {
-	from, _ := l.part.window(0)
-	_, to := l.part.window(l.edges.n - 1)
+func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*storage.SelectedSeries, error) {
+	from, _ := l.fragment.window(0)
+	_, to := l.fragment.window(l.edges.n - 1)
 	return store.Select(ctx, storage.Query{
 		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1, MaxT: bucketfn.CeilTo(to, l.Resolution.Width()),
 		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(rollup.CutColumns), Edges: edges,
 	})
 }
 
-// gather puts the series of the legs together, in the order in which they were found.
-func gather(lists [][]*storage.SelectedSeries) []partFound {
+// gather puts the series of the segments together, in the order in which they were found.
+func gather(lists [][]*storage.SelectedSeries) []foundSeries {
 	if len(lists) == 1 {
-		all := make([]partFound, len(lists[0]))
+		all := make([]foundSeries, len(lists[0]))
 		for i, s := range lists[0] {
-			all[i] = partFound{labels: s.Labels, legs: lists[0][i : i+1 : i+1]}
+			all[i] = foundSeries{labels: s.Labels, segments: lists[0][i : i+1 : i+1]}
 		}
 		return all
 	}
-	var all []partFound
+	var all []foundSeries
 	at := map[string]int{}
 	var key []byte
-	for leg, list := range lists {
+	for segment, list := range lists {
 		for _, s := range list {
 			key = s.Labels.Bytes(key)
 			i, ok := at[string(key)]
 			if !ok {
 				i = len(all)
 				at[string(key)] = i
-				all = append(all, partFound{labels: s.Labels, legs: make([]*storage.SelectedSeries, len(lists))})
+				all = append(all, foundSeries{labels: s.Labels, segments: make([]*storage.SelectedSeries, len(lists))})
 			}
-			all[i].legs[leg] = s
+			all[i].segments[segment] = s
 		}
 	}
 	return all

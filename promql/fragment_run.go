@@ -20,42 +20,42 @@ const (
 	batchesPerWorker = 3
 )
 
-// batch is what some neighbouring series have at the steps of a part. Its memory is used again.
+// batch is what some neighbouring series have at the steps of a fragment. Its memory is used again.
 type batch struct {
 	metrics []labels.Labels
 	values  []values
-	leg     values // to work in
+	segment values // to work in
 }
 
 // errPanicked says that a function panicked. The evaluator knows better how to tell its caller.
 var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
 
-// partRun computes a part of some series, and hands the values on in the order of the series: what is made of
+// fragmentRun computes a fragment of some series, and hands the values on in the order of the series: what is made of
 // them doesn't depend on how many goroutines there were.
 //
 //	series   [ 0 … 31 | 32 … 63 | 64 … ]
 //	workers      0         1        0        each batch at a time
 //	use          └─────────┴────────┴──►     one by one, in order
-type partRun struct {
-	part    *part
-	legs    []*leg
-	series  []partFound
-	budget  *budget
-	workers int
-	gate    *gate
-	// newReader makes what reads a leg, one a goroutine.
-	newReader func(*leg) partReader
-	readers   [][]partReader
+type fragmentRun struct {
+	fragment *fragment
+	segments []*segment
+	series   []foundSeries
+	budget   *budget
+	workers  int
+	gate     *gate
+	// newReader makes what reads a segment, one a goroutine.
+	newReader func(*segment) fragmentReader
+	readers   [][]fragmentReader
 }
 
 // do calls use for every series that has values. Values are only valid during the call.
-func (r *partRun) do(ctx context.Context, use func(labels.Labels, *values) error) error {
-	size := min(batchSeries, max(1, batchSteps/r.part.eval.n))
+func (r *fragmentRun) do(ctx context.Context, use func(labels.Labels, *values) error) error {
+	size := min(batchSeries, max(1, batchSteps/r.fragment.eval.n))
 	n := (len(r.series) + size - 1) / size
 	workers := max(1, min(r.workers, n))
-	r.readers = make([][]partReader, workers)
+	r.readers = make([][]fragmentReader, workers)
 	for i := range r.readers {
-		for _, l := range r.legs {
+		for _, l := range r.segments {
 			r.readers[i] = append(r.readers[i], r.newReader(l))
 		}
 	}
@@ -80,7 +80,7 @@ func (r *partRun) do(ctx context.Context, use func(labels.Labels, *values) error
 }
 
 // compute fills b.
-func (r *partRun) compute(ctx context.Context, readers []partReader, series []partFound, b *batch) (err error) {
+func (r *fragmentRun) compute(ctx context.Context, readers []fragmentReader, series []foundSeries, b *batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errPanicked, p)
@@ -95,37 +95,37 @@ func (r *partRun) compute(ctx context.Context, readers []partReader, series []pa
 			return err
 		}
 		v := &b.values[k]
-		v.reset(r.part.eval.n)
-		if err := r.read(readers, &s, v, &b.leg); err != nil {
+		v.reset(r.fragment.eval.n)
+		if err := r.read(readers, &s, v, &b.segment); err != nil {
 			return err
 		}
 		if err := r.budget.allow(v.size); err != nil {
 			return err
 		}
-		b.metrics = append(b.metrics, r.part.metric(s.labels))
+		b.metrics = append(b.metrics, r.fragment.metric(s.labels))
 	}
 	return nil
 }
 
-// read computes the values of a series, leg by leg; v is empty and leg to work in.
-func (r *partRun) read(readers []partReader, s *partFound, v, leg *values) error {
+// read computes the values of a series, segment by segment; v is empty and segment to work in.
+func (r *fragmentRun) read(readers []fragmentReader, s *foundSeries, v, segment *values) error {
 	if len(readers) == 1 {
-		return readers[0].read(s.legs[0], v)
+		return readers[0].read(s.segments[0], v)
 	}
 	for i, reader := range readers {
-		if s.legs[i] == nil {
+		if s.segments[i] == nil {
 			continue
 		}
-		leg.reset(r.legs[i].edges.n)
-		if err := reader.read(s.legs[i], leg); err != nil {
+		segment.reset(r.segments[i].edges.n)
+		if err := reader.read(s.segments[i], segment); err != nil {
 			return err
 		}
-		v.put(r.legs[i].FromStep, leg)
+		v.put(r.segments[i].FromStep, segment)
 	}
 	return nil
 }
 
-func (r *partRun) notes() annotations.Annotations {
+func (r *fragmentRun) notes() annotations.Annotations {
 	var out annotations.Annotations
 	for _, readers := range r.readers {
 		for _, reader := range readers {
@@ -135,7 +135,7 @@ func (r *partRun) notes() annotations.Annotations {
 	return out
 }
 
-func (r *partRun) samples() (n int64) {
+func (r *fragmentRun) samples() (n int64) {
 	for _, readers := range r.readers {
 		for _, reader := range readers {
 			n += reader.samples()

@@ -24,54 +24,54 @@ func of(names ...string) (shares []share) {
 
 func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(4, 1, 10_000)
+		queue := newFairQueue(4, 1, 10_000)
 		var ended sync.WaitGroup
 		var before atomic.Int64
 		for range 1000 {
 			ended.Go(func() {
-				require.NoError(t, turns.enter(t.Context(), of("many")))
+				require.NoError(t, queue.enter(t.Context(), of("many")))
 				time.Sleep(time.Minute)
 				before.Add(1)
-				turns.leave(of("many"))
+				queue.leave(of("many"))
 			})
 		}
 		synctest.Wait()
-		running, waiting := turns.state("many")
+		running, waiting := queue.state("many")
 		require.Equal(t, [2]int{4, 996}, [2]int{running, waiting}, "one tenant has all places, and none of the extra ones")
 		for range 2 { // The first has an extra place; the second gets the next that is free.
 			ended.Go(func() {
-				require.NoError(t, turns.enter(t.Context(), of("one")))
+				require.NoError(t, queue.enter(t.Context(), of("one")))
 				require.LessOrEqual(t, before.Load(), int64(4))
 				time.Sleep(time.Second)
-				turns.leave(of("one"))
+				queue.leave(of("one"))
 			})
 		}
 		ended.Wait()
-		require.Zero(t, turns.running)
-		require.Zero(t, turns.waiting)
-		require.Empty(t, turns.lines, "nothing is remembered of who is gone")
-		require.Empty(t, turns.order)
+		require.Zero(t, queue.running)
+		require.Zero(t, queue.waiting)
+		require.Empty(t, queue.queues, "nothing is remembered of who is gone")
+		require.Empty(t, queue.order)
 	})
 }
 
-func TestTurnsGoRound(t *testing.T) {
+func TestFairQueueGoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 0, 100)
-		require.NoError(t, turns.enter(t.Context(), of("first")))
+		queue := newFairQueue(1, 0, 100)
+		require.NoError(t, queue.enter(t.Context(), of("first")))
 		var mu sync.Mutex
 		var order string
 		var ended sync.WaitGroup
 		for _, name := range []string{"a", "a", "a", "b", "c", "c"} {
 			ended.Go(func() {
-				require.NoError(t, turns.enter(t.Context(), of(name)))
+				require.NoError(t, queue.enter(t.Context(), of(name)))
 				mu.Lock()
 				order += name
 				mu.Unlock()
-				turns.leave(of(name))
+				queue.leave(of(name))
 			})
 			synctest.Wait()
 		}
-		turns.leave(of("first"))
+		queue.leave(of("first"))
 		ended.Wait()
 		require.Equal(t, "abcaca", order)
 	})
@@ -79,43 +79,43 @@ func TestTurnsGoRound(t *testing.T) {
 
 func TestFullQueueMakesRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 0, 10)
-		require.NoError(t, turns.enter(t.Context(), of("many")))
+		queue := newFairQueue(1, 0, 10)
+		require.NoError(t, queue.enter(t.Context(), of("many")))
 		results := make(chan error, 10)
 		for range 10 {
-			go func() { results <- turns.enter(t.Context(), of("many")) }()
+			go func() { results <- queue.enter(t.Context(), of("many")) }()
 		}
 		synctest.Wait()
-		require.ErrorIs(t, turns.enter(t.Context(), of("many")), ErrTooManyQueries, "it is full of its own")
+		require.ErrorIs(t, queue.enter(t.Context(), of("many")), ErrTooManyQueries, "it is full of its own")
 		other := make(chan error, 1)
-		go func() { other <- turns.enter(t.Context(), of("one")) }()
+		go func() { other <- queue.enter(t.Context(), of("one")) }()
 		require.ErrorIs(t, <-results, ErrTooManyQueries, "the last of the longest queue goes")
 		synctest.Wait()
-		require.Equal(t, 10, turns.waiting)
-		turns.leave(of("many"))
+		require.Equal(t, 10, queue.waiting)
+		queue.leave(of("many"))
 		require.NoError(t, <-results)
-		turns.leave(of("many"))
+		queue.leave(of("many"))
 		require.NoError(t, <-other, "it waited for one of the others, not for all")
-		turns.leave(of("one"))
+		queue.leave(of("one"))
 		for range 8 {
 			require.NoError(t, <-results)
-			turns.leave(of("many"))
+			queue.leave(of("many"))
 		}
-		require.Empty(t, turns.lines)
+		require.Empty(t, queue.queues)
 	})
 }
 
 // What has run holds bytes: above the bound only those run that hold nothing, up to a quarter more.
-func TestTurnsWaitForBytes(t *testing.T) {
+func TestFairQueueWaitForBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(10, 0, 10)
-		turns.bytes = 100
+		queue := newFairQueue(10, 0, 10)
+		queue.bytes = 100
 		run := func(name string, bytes int64) chan struct{} {
 			ran := make(chan struct{})
 			go func() {
-				require.NoError(t, turns.enter(t.Context(), of(name)))
-				turns.leave(of(name))
-				turns.hold(of(name), bytes)
+				require.NoError(t, queue.enter(t.Context(), of(name)))
+				queue.leave(of(name))
+				queue.hold(of(name), bytes)
 				close(ran)
 			}()
 			synctest.Wait()
@@ -135,14 +135,14 @@ func TestTurnsWaitForBytes(t *testing.T) {
 		waits(next)
 		<-run("one", 10) // 130 are above the quarter, too.
 		waits(run("another", 1))
-		turns.hold(of("many"), -60)
+		queue.hold(of("many"), -60)
 		<-next
 		synctest.Wait()
-		require.EqualValues(t, 72, turns.holding())
+		require.EqualValues(t, 72, queue.holding())
 		for name, bytes := range map[string]int64{"many": 61, "one": 10, "another": 1} {
-			turns.hold(of(name), -bytes)
+			queue.hold(of(name), -bytes)
 		}
-		require.Empty(t, turns.lines)
+		require.Empty(t, queue.queues)
 	})
 }
 
@@ -183,16 +183,16 @@ func TestLimitsOfQueries(t *testing.T) {
 		g.Delete(b)
 		place, err := g.Insert(ab, "")
 		require.NoError(t, err)
-		require.Equal(t, 1, g.queries.lines["b"].running)
+		require.Equal(t, 1, g.queries.queues["b"].running)
 		g.Delete(place)
-		require.Empty(t, g.queries.lines)
+		require.Empty(t, g.queries.queues)
 		require.Empty(t, g.entered)
 	})
 }
 
-func TestTurnsKeepTheirBounds(t *testing.T) {
+func TestFairQueueKeepTheirBounds(t *testing.T) {
 	const places, extra, most = 3, 1, 6
-	turns := newTurns(places, extra, most)
+	queue := newFairQueue(places, extra, most)
 	var running atomic.Int64
 	var ended sync.WaitGroup
 	for i := range 16 {
@@ -207,20 +207,20 @@ func TestTurnsKeepTheirBounds(t *testing.T) {
 				if random.IntN(3) == 0 {
 					go cancel()
 				}
-				if turns.enter(ctx, shares) == nil {
+				if queue.enter(ctx, shares) == nil {
 					if running.Add(1) > places+extra {
 						t.Error("too many run")
 					}
 					running.Add(-1)
-					turns.leave(shares)
+					queue.leave(shares)
 				}
 				cancel()
 			}
 		})
 	}
 	ended.Wait()
-	require.Zero(t, turns.running)
-	require.Zero(t, turns.waiting)
-	require.Empty(t, turns.order)
-	require.Empty(t, turns.lines)
+	require.Zero(t, queue.running)
+	require.Zero(t, queue.waiting)
+	require.Empty(t, queue.order)
+	require.Empty(t, queue.queues)
 }

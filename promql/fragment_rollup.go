@@ -15,13 +15,13 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// rollupReader computes a leg's values from buckets. What these can't answer it leaves to a rawReader over the
+// rollupReader computes a segment's values from buckets. What these can't answer it leaves to a rawReader over the
 // samples, and where a function knows only samples, it makes some of the buckets.
 type rollupReader struct {
-	leg   *leg
-	ctx   context.Context
-	store *storage.Store
-	warn  func(error)
+	segment *segment
+	ctx     context.Context
+	store   *storage.Store
+	warn    func(error)
 	// over computes from buckets; nil: raw does, from the samples they keep.
 	over *bucketfn.Evaluator
 	raw  *rawReader
@@ -41,8 +41,8 @@ type rollupReader struct {
 	leftOut, approximated bool
 }
 
-func newRollupReader(ctx context.Context, store *storage.Store, l *leg, b *budget, warn func(error)) *rollupReader {
-	r := &rollupReader{leg: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.part, b)}
+func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *budget, warn func(error)) *rollupReader {
+	r := &rollupReader{segment: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.fragment, b)}
 	r.raw.ctx = ctx
 	r.over = bucketfn.New(l.function)
 	return r
@@ -57,12 +57,12 @@ func (r *rollupReader) notes() annotations.Annotations {
 
 func (r *rollupReader) samples() int64 { return r.decoded + r.raw.samples() }
 
-// read implements partReader.
+// read implements fragmentReader.
 func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 	if err := s.Buckets(&r.buckets, &r.buffers); err != nil {
 		return asPrometheus(err)
 	}
-	if r.leg.starts && (slices.ContainsFunc(r.buckets.FirstST, isSet) || slices.ContainsFunc(r.buckets.LastST, isSet)) {
+	if r.segment.starts && (slices.ContainsFunc(r.buckets.FirstST, isSet) || slices.ContainsFunc(r.buckets.LastST, isSet)) {
 		return errStarts
 	}
 	r.decoded += int64(r.buckets.Len())
@@ -79,19 +79,19 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 		})
 	}
 	buckets := &r.buckets
-	if r.leg.Approximate {
+	if r.segment.Approximate {
 		buckets = &r.pieces
-		r.Cut(buckets, &r.buckets, r.leg.cuts)
+		r.Cut(buckets, &r.buckets, r.segment.cuts)
 		if err := r.raw.budget.allow(buckets.Len()); err != nil {
 			return err
 		}
 	}
 	r.answers.Reset()
-	r.over.Evaluate(buckets, r.leg.Windows, &r.answers)
+	r.over.Evaluate(buckets, r.segment.Windows, &r.answers)
 	a := &r.answers
 	for i, step := range a.Step {
 		if i < len(a.Histogram) && a.Histogram[i] != nil {
-			if r.leg.keepsName() && r.sampled(step) {
+			if r.segment.keepsName() && r.sampled(step) {
 				// The histogram itself is asked for, and its hint depends on the sample before.
 				a.Unanswered = append(a.Unanswered, step)
 			} else {
@@ -108,7 +108,7 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 			return err
 		}
 	}
-	noteCounter(r.leg.part, s.Labels, out, &r.annotations)
+	noteCounter(r.segment.fragment, s.Labels, out, &r.annotations)
 	return nil
 }
 
@@ -116,14 +116,14 @@ func isSet(t int64) bool { return t != 0 }
 
 // sampled says whether the samples of the window of a step are kept.
 func (r *rollupReader) sampled(step int32) bool {
-	return max(r.leg.edges.at(int(step))-r.leg.width, r.leg.oldest-1) >= r.leg.gone
+	return max(r.segment.edges.at(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.gone
 }
 
 // askSamples computes the steps that buckets leave unanswered from samples, as far as these are kept, and else from those that
 // buckets make.
 func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
-	s, err := r.leg.samples.of(series, func() ([]*storage.SelectedSeries, error) {
-		return r.leg.part.open(r.ctx, r.store, r.leg.tenant, r.warn)
+	s, err := r.segment.samples.of(series, func() ([]*storage.SelectedSeries, error) {
+		return r.segment.fragment.open(r.ctx, r.store, r.segment.tenant, r.warn)
 	})
 	if err != nil {
 		return err
@@ -170,13 +170,13 @@ func (r *rollupReader) make(series labels.Labels, n int) error {
 
 // readWhole sets r.whole, and says whether there is any.
 func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
-	if r.leg.Approximate { // They are read like that, and cut by samples where these are kept.
+	if r.segment.Approximate { // They are read like that, and cut by samples where these are kept.
 		r.whole = &r.buckets
 		return true, nil
 	}
 	r.whole = &r.own
 	r.own.Reset()
-	s, err := r.leg.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.leg.openWhole(r.ctx, r.store, r.warn, nil) })
+	s, err := r.segment.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.segment.openWhole(r.ctx, r.store, r.warn, nil) })
 	if err != nil || s == nil {
 		return false, err
 	}
@@ -185,7 +185,7 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 
 // simple says whether all buckets of the window of a step are.
 func (r *rollupReader) simple(step int) bool {
-	from, to := r.leg.part.window(step)
+	from, to := r.segment.fragment.window(step)
 	b := r.whole
 	for i := sort.Search(b.Len(), func(i int) bool { return b.End[i] > from }); i < b.Len() && b.Start[i] < to; i++ {
 		if b.Flags[i]&rollup.NotSimple != 0 {
