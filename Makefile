@@ -79,23 +79,23 @@ bench:
 
 # The same load into Prometheus, VictoriaMetrics and Cassia, one after the other: prints a table of figures.
 bench-compare: build prometheus victoria-metrics
-	$(GO) run ./cmd/internal/bench/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -victoriametrics $(VICTORIA) -cassia bin/cassia $(COMPAREFLAGS)
+	$(GO) run ./cmd/internal/benchmarks/compare -prometheus $(CASSIA_TEST_PROMETHEUS) -victoriametrics $(VICTORIA) -cassia bin/cassia $(COMPAREFLAGS)
 
 # The same load into KairosDB and Cassia on a real Cassandra, one after the other: prints a table of figures.
 bench-kairos: build
-	$(GO) run ./cmd/internal/bench/kairos -cassia bin/cassia $(KAIROSFLAGS)
+	$(GO) run ./cmd/internal/benchmarks/kairos -cassia bin/cassia $(KAIROSFLAGS)
 
 # Ninety days of samples in Prometheus' blocks and in Cassia, asked the same: prints tables of figures.
 bench-rollups: build prometheus
-	$(GO) run ./cmd/internal/bench/rollups -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(ROLLUPSFLAGS)
+	$(GO) run ./cmd/internal/benchmarks/rollups -prometheus $(CASSIA_TEST_PROMETHEUS) -cassia bin/cassia $(ROLLUPSFLAGS)
 
 # A hundred tenants of one Cassia, without and with two that misbehave: prints a table of their latencies.
 bench-tenants: build
-	$(GO) run ./cmd/internal/bench/tenants -cassia bin/cassia $(TENANTSFLAGS)
+	$(GO) run ./cmd/internal/benchmarks/tenants -cassia bin/cassia $(TENANTSFLAGS)
 
 # Blocks of history imported, killed three times on the way, and by remote write: prints a table.
 bench-import: build
-	$(GO) run ./cmd/internal/bench/imports -cassia bin/cassia -kills 3 $(IMPORTFLAGS)
+	$(GO) run ./cmd/internal/benchmarks/imports -cassia bin/cassia -kills 3 $(IMPORTFLAGS)
 
 prometheus:
 ifeq ($(CASSIA_TEST_PROMETHEUS),$(CURDIR)/$(PROMETHEUS))

@@ -68,8 +68,8 @@ func TestActiveQueriesAreSeenAndCanceledByTheirTenant(t *testing.T) {
 	line := log.String()
 	require.Equal(t, 1, strings.Count(line, "\n"))
 	require.Less(t, len(line), 2*slowQueryBytes)
-	for _, part := range []string{"tenant=a", "sum(xxx", "took=", "step=1m0s", "request_id=r", "err="} {
-		require.Contains(t, line, part)
+	for _, fragment := range []string{"tenant=a", "sum(xxx", "took=", "step=1m0s", "request_id=r", "err="} {
+		require.Contains(t, line, fragment)
 	}
 }
 

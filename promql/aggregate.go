@@ -12,7 +12,7 @@ import (
 // maxRanked is a k so great that the evaluator may find it too great.
 const maxRanked = 1 << 62
 
-// aggregation is an aggregation over a part.
+// aggregation is an aggregation over a fragment.
 type aggregation struct {
 	expr     *parser.AggregateExpr
 	grouping []string // sorted
@@ -46,7 +46,7 @@ func (a *aggregation) notes() annotations.Annotations {
 	return nil
 }
 
-// errHistograms says that a part has native histograms, which the evaluator aggregates.
+// errHistograms says that a fragment has native histograms, which the evaluator aggregates.
 var errHistograms = errors.New("promql: native histograms are left to the evaluator")
 
 // aggregator aggregates series, which must come in the order in which the evaluator would take them: sums
@@ -58,7 +58,7 @@ type aggregator struct {
 	index  map[uint64]int // place in groups
 	groups []*group
 	// members are series that are still needed, of the operators that choose among them.
-	members []*partSeries
+	members []*fragmentSeries
 	memory  arena
 	builder *labels.Builder
 	buffer  []byte
@@ -76,7 +76,7 @@ type group struct {
 	incremental []bool
 	// best are the series chosen by topk and bottomk, as a heap; members those of which quantile needs all.
 	best    []ranking
-	members []*partSeries
+	members []*fragmentSeries
 }
 
 func newAggregator(a *aggregation, n int, b *budget) *aggregator {
@@ -112,7 +112,7 @@ func (a *aggregator) add(metric labels.Labels, v *values) error {
 		return a.budget.charge(v.size)
 	case parser.TOPK, parser.BOTTOMK:
 		added := g.addRanked(v.v, len(a.members), int64(a.param), a.expr.Op == parser.BOTTOMK)
-		a.members = append(a.members, &partSeries{metric: metric})
+		a.members = append(a.members, &fragmentSeries{metric: metric})
 		return a.budget.charge(added)
 	}
 	return nil
@@ -174,7 +174,7 @@ func (g *group) begin(op parser.ItemType, n int) int {
 
 // results returns the aggregated series: groups in the order in which they were met, and of topk and bottomk at
 // one step each group's from its best, as the evaluator gives them.
-func (a *aggregator) results() []*partSeries {
+func (a *aggregator) results() []*fragmentSeries {
 	switch a.expr.Op {
 	case parser.TOPK, parser.BOTTOMK:
 		return a.ranked()
@@ -183,12 +183,12 @@ func (a *aggregator) results() []*partSeries {
 			g.quantile(a.param)
 		}
 	}
-	var out []*partSeries
+	var out []*fragmentSeries
 	for _, g := range a.groups {
 		g.finish(a.expr.Op)
 		v := values{v: g.value}
 		if from, to := v.span(); from < to {
-			out = append(out, &partSeries{metric: g.metric, from: from, v: g.value[from:to]})
+			out = append(out, &fragmentSeries{metric: g.metric, from: from, v: g.value[from:to]})
 		}
 	}
 	return out

@@ -88,7 +88,7 @@ func (g *group) addRanked(v []float64, member int, k int64, lowest bool) (added 
 }
 
 // ranked returns the series that were chosen, with their values where they were.
-func (a *aggregator) ranked() []*partSeries {
+func (a *aggregator) ranked() []*fragmentSeries {
 	if a.n == 1 {
 		return a.rankedAtOnce()
 	}
@@ -106,7 +106,7 @@ func (a *aggregator) ranked() []*partSeries {
 			}
 		}
 	}
-	var out []*partSeries
+	var out []*fragmentSeries
 	for _, m := range a.members {
 		if len(m.v) > 0 {
 			out = append(out, m)
@@ -116,8 +116,8 @@ func (a *aggregator) ranked() []*partSeries {
 }
 
 // rankedAtOnce is ranked for a single step, where the order counts: the best comes first.
-func (a *aggregator) rankedAtOnce() []*partSeries {
-	var out []*partSeries
+func (a *aggregator) rankedAtOnce() []*fragmentSeries {
+	var out []*fragmentSeries
 	for _, g := range a.groups {
 		r := &g.best[0]
 		if len(r.entries) > 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -150,11 +151,11 @@ func TestResolutionsOfClassesThatAreNotAsked(t *testing.T) {
 func TestChoiceByClasses(t *testing.T) {
 	const hours, days = int64(time.Hour / time.Millisecond), int64(testDay / time.Millisecond)
 	kept := func(raw, five, hour int64) [3]int64 { return [3]int64{raw * days, five * days, hour * days} }
-	r := request{
+	r := resolution.Request{
 		Func: "max_over_time", Range: 10 * 60_000, From: 50 * days, To: 50*days + 6*hours, Step: hours, Slot: 2 * hours, Oldest: math.MinInt64,
 		Horizon: kept(97, 90, 90), Classes: [][3]int64{kept(97, 90, 90), kept(70, 60, 0)},
 	}
-	segments, short, err := choose(r)
+	segments, short, err := resolution.Choose(r)
 	require.NoError(t, err)
 	require.Len(t, segments, 1)
 	require.Equal(t, rollup.OneHour, segments[0].Resolution)
@@ -162,13 +163,13 @@ func TestChoiceByClasses(t *testing.T) {
 
 	r.Classes = r.Classes[1:]
 	r.Horizon = r.Classes[0]
-	segments, _, err = choose(r)
+	segments, _, err = resolution.Choose(r)
 	require.NoError(t, err)
 	require.Equal(t, rollup.OneHour, segments[0].Resolution)
 
 	r.From, r.To = 65*days, 65*days+6*hours
 	r.Classes = [][3]int64{kept(97, 90, 90), kept(70, 60, 0)}
-	segments, _, err = choose(r)
+	segments, _, err = resolution.Choose(r)
 	require.NoError(t, err)
 	require.Equal(t, rollup.FiveMinutes, segments[0].Resolution)
 }

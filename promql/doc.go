@@ -7,7 +7,7 @@
 //	     |                      |
 //	+----v-----------------+    |
 //	| Engine               |    |   Gate: so many queries at once, so many waiting
-//	|  Planner: parts -----+----------> storage.Store, in whole arrays
+//	|  Planner: fragments -+----------> storage.Store, in whole arrays
 //	|  Prometheus' engine  |    |   Exec carries a collector, so that what a read had to skip
 //	+----+-----------------+    |   while samples were iterated still ends in the answer
 //	     |                      |
@@ -28,78 +28,22 @@
 //
 // # Planner
 //
-// Before Prometheus' evaluator runs, the planner finds the parts of a query that the store can answer by itself: an
+// Before Prometheus' evaluator runs, the planner finds the fragments of a query that the store can answer by itself: an
 // instant selector, a function over a range selector, an aggregation over one of those. It decodes a series at a
 // time, on all processors, computes all steps from the arrays, and folds them into the groups of an aggregation in
 // the order in which the evaluator would take the series; so sums have the same last bits and ties the same winner,
-// however many processors there are. A selector with a mark then stands in the query for the part, and the evaluator
-// reads from it a sample a step. A range query that is nothing but one part goes past the evaluator.
+// however many processors there are. A placeholder, which is a selector, then replaces the fragment in the query, and the evaluator
+// reads from it one sample per step. A range query that is nothing but one fragment bypasses the evaluator.
 //
-// Functions are Prometheus' own, called on pieces of the arrays, but for those in part_float.go. What is unusual is
-// left to the evaluator, which computes the part as ever: series that end up with the same labels, an aggregation
-// over native histograms (only what is inside is a part then), a function that panics. Never parts are: arguments of
+// Functions are Prometheus' own, called on pieces of the arrays, but for those in fragment_float.go. What is unusual is
+// left to the evaluator, which computes the fragment as ever: series that end up with the same labels, an aggregation
+// over native histograms (only what is inside is a fragment then), a function that panics. Never fragments are: arguments of
 // absent, timestamp and start_timestamp, which look at what their argument is; whatever is inside info, limitk and
 // limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal what drops a name; with
 // start timestamps rate, irate, increase and resets. PlanOf tells what was computed how.
 //
 // # Functions over rollups
 //
-// A function that is exact from buckets has raw's answer (to 1e-12) where the edges of its windows are edges of buckets, or
-// where raw samples are there for the ragged ends. Where those are gone, the buckets at the ends are cut as the samples that
-// are made of them say: one info a query tells it, and the answer is off by at most what is in these buckets: values between
-// their least and greatest, their number, their increase. The rest is the same.
-//
-// Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
-// least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). What is computed from them,
-// instead of from buckets, is told in the same info: the functions below that buckets don't know, and what the evaluator computes
-// by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote read). Over
-// whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and where samples
-// came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the values of made
-// samples: the last of a bucket where it asks at the bucket's end.
-//
-// Only samples can tell of a bucket in which floats and histograms mix, or whose histograms changed their bounds or
-// are gauges. Once raw is gone there is no value for what they would have to tell, and the info says so.
-//
-//	function                       from buckets  where raw samples are gone
-//	(an instant selector)          exact         exact on buckets, else cut
-//	absent                         -             approximate: there is a series where made samples are
-//	absent_over_time               -             approximate: there is a series where made samples are
-//	avg_over_time                  exact         exact on buckets, else cut
-//	changes                        exact         exact on buckets, else cut
-//	count_over_time                exact         exact on buckets, else cut
-//	delta                          exact         exact on buckets, else cut
-//	deriv                          -             approximate: a line through made samples
-//	double_exponential_smoothing   -             refused: smooths from sample to sample
-//	first_over_time                exact         exact on buckets, else cut
-//	idelta                         -             refused: the last two samples aren't kept
-//	increase                       exact         exact on buckets, else cut
-//	info                           -             approximate: as its argument
-//	irate                          -             approximate: the slope of made samples, about a bucket's average
-//	last_over_time                 exact         exact on buckets, else cut
-//	mad_over_time                  -             approximate: of made samples: off by what a bucket spreads at most
-//	max_over_time                  exact         exact on buckets, else cut
-//	min_over_time                  exact         exact on buckets, else cut
-//	predict_linear                 -             approximate: a line through made samples
-//	present_over_time              exact         exact on buckets, else cut
-//	quantile_over_time             -             approximate: of made samples: off by what a bucket spreads at most
-//	rate                           exact         exact on buckets, else cut
-//	resets                         exact         exact on buckets, else cut
-//	start_timestamp                -             approximate: made samples have none
-//	stddev_over_time               -             approximate: of made samples: off by what a bucket spreads at most
-//	stdvar_over_time               -             approximate: of made samples, as stddev_over_time
-//	sum_over_time                  exact         exact on buckets, else cut
-//	timestamp                      -             approximate: made samples are evenly spaced in a bucket
-//	ts_of_first_over_time          exact         exact on buckets, else cut
-//	ts_of_last_over_time           exact         exact on buckets, else cut
-//	ts_of_max_over_time            -             refused: a bucket doesn't know when
-//	ts_of_min_over_time            -             refused: a bucket doesn't know when
-//
-// All others take what these give, or no series at all:
-//
-//	abs acos acosh asin asinh atan atanh ceil clamp clamp_max clamp_min cos cosh day_of_month
-//	day_of_week day_of_year days_in_month deg end exp floor histogram_avg histogram_count
-//	histogram_fraction histogram_quantile histogram_quantiles histogram_stddev histogram_stdvar
-//	histogram_sum hour label_join label_replace ln log10 log2 max_of min_of minute month pi rad range
-//	round scalar sgn sin sinh sort sort_by_label sort_by_label_desc sort_desc sqrt start step tan tanh
-//	time vector year
+// Package resolution chooses which resolution answers which steps of a fragment, and package bucketfn computes functions
+// from the buckets of rollups. Its documentation lists for every function how it is answered once raw samples are gone.
 package promql

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -84,7 +85,7 @@ func msOf(t *testing.T, text string) int64 {
 func (s stated) zones(from, to int64) (zones [][2]int64) {
 	for _, end := range []int64{from, to} {
 		if s.cut || s.made {
-			if start := floorTo(end, s.width); start != end {
+			if start := bucketfn.FloorTo(end, s.width); start != end {
 				zones = append(zones, [2]int64{start, start + s.width})
 			}
 		}

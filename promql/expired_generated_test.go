@@ -13,6 +13,7 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -132,7 +133,7 @@ func (c *boundedContest) query() boundedQuery {
 	q.start = c.now - day*(1+r.Int64N(8)) + r.Int64N(day/1000)*1000
 	q.step = time.Duration(oneOf(r, hour, hour, 2*hour, 5*minute, 5*minute, minute, 7*minute, 15*minute)) * time.Millisecond
 	if r.IntN(2) == 0 {
-		q.start, q.width = floorTo(q.start, hour), ceilTo(q.width, hour)
+		q.start, q.width = bucketfn.FloorTo(q.start, hour), bucketfn.CeilTo(q.width, hour)
 		q.step = oneOf(r, time.Hour, 2*time.Hour)
 	}
 	if r.IntN(5) == 0 {
@@ -269,7 +270,7 @@ func (q boundedQuery) exactly() bool {
 	case "changes": // Made samples of a counter rise, those that there were may stand still.
 		return q.planned()
 	}
-	return functionOf(q.fn).over != nil
+	return bucketfn.Lookup(q.fn).FromBuckets()
 }
 
 // planned says whether the planner answers all of it.
@@ -317,7 +318,7 @@ func (c *boundedContest) onBuckets(q boundedQuery) bool {
 		return false
 	}
 	at, step := q.start-q.offset, q.step.Milliseconds()
-	return at%width == 0 && (q.end == 0 || step%width == 0) && (functionOf(q.fn) != nil && functionOf(q.fn).newest || q.width%width == 0)
+	return at%width == 0 && (q.end == 0 || step%width == 0) && (bucketfn.Lookup(q.fn) != nil && bucketfn.Lookup(q.fn).Newest || q.width%width == 0)
 }
 
 // mayTell says whether there is an info though nothing can be off.

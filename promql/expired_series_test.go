@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
@@ -94,8 +95,8 @@ func (s *boundedSeries) fill(r *rand.Rand, in [2]int64, every int64, kind string
 	}
 	for ; at <= to; at += every {
 		if gaps && r.IntN(600) == 0 {
-			end := ceilTo(at, hour) + 1 + r.Int64N(5*hour)
-			at += ceilTo(end-at, every)
+			end := bucketfn.CeilTo(at, hour) + 1 + r.Int64N(5*hour)
+			at += bucketfn.CeilTo(end-at, every)
 		}
 		t := at
 		if s.wobbly {

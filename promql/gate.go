@@ -27,8 +27,8 @@ const (
 // It implements Prometheus' promql.QueryTracker.
 type gate struct {
 	limiter *tenant.Limiter
-	queries *turns
-	workers *turns
+	queries *fairQueue
+	workers *fairQueue
 	texts   texts
 
 	mu      sync.Mutex
@@ -46,8 +46,8 @@ func newGate(maxConcurrency int, unreadBytes int64, limiter *tenant.Limiter) *ga
 	places := max(1, maxConcurrency)
 	g := &gate{
 		limiter: limiter, entered: map[int]entry{},
-		queries: newTurns(places, max(1, places/4), places*waitingPerRunning),
-		workers: newTurns(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
+		queries: newFairQueue(places, max(1, places/4), places*waitingPerRunning),
+		workers: newFairQueue(workersPerCore*runtime.GOMAXPROCS(0), 0, math.MaxInt),
 	}
 	g.queries.bytes, g.texts.bytes = unreadBytes, unreadBytes
 	return g
@@ -61,7 +61,7 @@ func (g *gate) GetMaxConcurrent() int { return g.queries.places }
 func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	shares := g.sharesOf(ctx)
 	switch err := g.queries.enter(ctx, shares); {
-	case errors.Is(err, errLineFull):
+	case errors.Is(err, errQueueFull):
 		g.limiter.Refused(shares[0].name, tenant.KeyQueriesWaiting, 1)
 		return notInserted, &tenant.LimitError{
 			Tenant: shares[0].name, Limit: tenant.KeyQueriesWaiting, Status: http.StatusTooManyRequests,

@@ -83,7 +83,7 @@ func TestLongQueriesAreCanceled(t *testing.T) {
 }
 
 // The planner's loops over the steps of one series look, too.
-func TestPartsStopWithinASeries(t *testing.T) {
+func TestFragmentsStopWithinASeries(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &rawReader{ctx: ctx}
 	require.False(t, r.stopped(0))

@@ -11,6 +11,7 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -82,7 +83,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 	name, step := equalName(q.Matchers), stepIn(hints)
 	metric, a := r.names.of(name)
 	how := resolvingOf(ctx)
-	if a == nil || how.mode == modeRaw {
+	if a == nil || how.mode == resolution.ModeRaw {
 		return nil, nil
 	}
 	real, err := r.store.Select(ctx, storage.Query{
@@ -104,8 +105,8 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 	}
 	q.Resolution = rollup.FiveMinutes
 	switch {
-	case how.mode == modeFiveMinutes || how.coarsest == rollup.FiveMinutes:
-	case how.mode == modeOneHour || step >= rollup.OneHour.Width() || q.MinT <= latest(horizons, rollup.FiveMinutes):
+	case how.mode == resolution.ModeFiveMinutes || how.coarsest == rollup.FiveMinutes:
+	case how.mode == resolution.ModeOneHour || step >= rollup.OneHour.Width() || q.MinT <= latest(horizons, rollup.FiveMinutes):
 		q.Resolution = rollup.OneHour
 	}
 	q.Columns = rollup.ColumnCount | a.column
@@ -118,7 +119,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 			annotations.PromQLInfo, name, q.Resolution))
 	}
 	tellNamed(ctx, name, SegmentStats{
-		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(), Edges: onEdges.String(), Series: len(list),
+		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(), Edges: resolution.Aligned.String(), Series: len(list),
 	})
 	series := make([]sourceSeries, len(list))
 	builder := labels.NewBuilder(labels.EmptyLabels())

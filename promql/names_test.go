@@ -91,8 +91,8 @@ func TestRollupsAreReadByName(t *testing.T) {
 			require.Equal(t, want, ask(query, "", time.Hour), query)
 			if len(want) > 0 {
 				require.Equal(t, "1h", report.Resolution(), query)
-				require.Len(t, report.Parts(), 1, query)
-				require.Equal(t, 1, report.Parts()[0].Series, query)
+				require.Len(t, report.Fragments(), 1, query)
+				require.Equal(t, 1, report.Fragments()[0].Series, query)
 			}
 			require.Empty(t, ask(query, "raw", time.Hour), query)
 		}
@@ -102,7 +102,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 		ask("temperature_max - temperature_max offset 2h + ignoring(job) sum(stddev_over_time(disk_reads[1h]))", "", time.Hour)
 		if planned {
 			require.Equal(t, "1h, raw", report.Resolution(), "buckets know no deviations")
-			require.Len(t, report.Parts(), 3)
+			require.Len(t, report.Fragments(), 3)
 		}
 		require.Len(t, ask("temperature_max", "", 5*time.Minute)[`{__name__="temperature_max", job="api"}`], 73)
 	}

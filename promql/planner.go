@@ -16,17 +16,18 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// plan computes the parts of one query just before Prometheus' evaluator runs, and puts a selector with a
-// mark of its own in the place of each, which reads the result:
+// plan computes the fragments of one query just before Prometheus' evaluator runs, and replaces each by a placeholder: a
+// selector from which the evaluator reads the fragment's result.
 //
 //	sum by (job) (rate(a[5m])) / on (job) b           histogram_quantile(0.9, rate(h[5m]))
 //	└──────────┬─────────────┘            └┬┘                                 └─────┬────┘
-//	       ┌───▼────┐                 ┌────▼───┐                               ┌────▼───┐
-//	       │ mark 0 │ / on (job)      │ mark 1 │      histogram_quantile(0.9,  │ mark 0 │ )
-//	       └────────┘                 └────────┘                               └────────┘
+//	   ┌───────▼───────┐           ┌───────▼───────┐                        ┌───────▼───────┐
+//	   │ placeholder 0 │ / on(job) │ placeholder 1 │ histogram_quantile(0.9,│ placeholder 0 │)
+//	   └───────────────┘           └───────────────┘                        └───────────────┘
 //
 // It is the Queryable of its query: the evaluator asks it for a Querier once the query has its place among
 // those that run, and before it asks for any series.
@@ -43,23 +44,23 @@ type plan struct {
 	ctx context.Context // of Exec
 
 	mu       sync.Mutex
-	results  map[*labels.Matcher]*partResult // by mark
+	results  map[*labels.Matcher]*fragmentResult // by placeholder
 	replaced []replacement
-	stats    []PartStats
-	answer   *whole // nil: the query isn't just one part
-	short    shortfall
+	stats    []FragmentStats
+	answer   *whole // nil: the query isn't just one fragment
+	short    resolution.Shortfall
 }
 
-// replacement remembers what a mark stands for.
+// replacement is an expression that a placeholder replaces.
 type replacement struct {
 	at  *parser.Expr
 	was parser.Expr
 }
 
-// partResult is what stands behind a mark.
-type partResult struct {
+// fragmentResult is what the evaluator reads from a placeholder.
+type fragmentResult struct {
 	grid   steps
-	series []*partSeries
+	series []*fragmentSeries
 	notes  annotations.Annotations
 	// inner says that this is what is inside the aggregation.
 	inner bool
@@ -68,7 +69,7 @@ type partResult struct {
 }
 
 // mixes says whether some of the series have native histograms that not all others can be added to.
-func (r *partResult) mixes() bool {
+func (r *fragmentResult) mixes() bool {
 	histograms, others := false, false
 	for _, s := range r.series {
 		for i, v := range s.v {
@@ -83,8 +84,8 @@ func (r *partResult) mixes() bool {
 	return histograms && others
 }
 
-// markName is the label of the matchers that stand for parts. It isn't what they are recognised by.
-const markName = "__part__"
+// placeholderName is the label of the matchers of placeholders. These are recognised by their address, not by this name.
+const placeholderName = "__part__"
 
 // resolving is how resolutions are chosen. An instant query, as rules are, reads few slots that windows cut.
 func (p *plan) resolving() resolving {
@@ -93,7 +94,7 @@ func (p *plan) resolving() resolving {
 	return how
 }
 
-// Querier implements promstorage.Queryable. It computes the parts.
+// Querier implements promstorage.Queryable. It computes the fragments.
 func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	q, err := p.queryable.Querier(mint, maxt)
 	if err != nil {
@@ -101,7 +102,7 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.results = map[*labels.Matcher]*partResult{}
+	p.results = map[*labels.Matcher]*fragmentResult{}
 	for _, c := range find(p.stmt, p.delayed, p.starts) {
 		if err := p.compute(c); err != nil {
 			_ = q.Close() // The query ends for another reason.
@@ -111,11 +112,11 @@ func (p *plan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	return planQuerier{q, p.results}, nil
 }
 
-// compute computes a candidate and puts a mark in its place, or leaves it to the evaluator. It returns an error
+// compute computes a candidate and puts a placeholder in its place, or leaves it to the evaluator. It returns an error
 // only if the query is to end.
 func (p *plan) compute(c candidate) error {
 	start := time.Now()
-	stats := PartStats{Expr: (*c.at).String()}
+	stats := FragmentStats{Expr: (*c.at).String()}
 	result, err := p.result(c, &stats)
 	late := p.delayed && !c.keepsName() && (c.over != nil || c.at != &p.stmt.Expr)
 	if late && (errors.Is(err, errHistograms) || err == nil && result.mixes()) {
@@ -152,7 +153,7 @@ func (p *plan) compute(c candidate) error {
 	return nil
 }
 
-// errLeave says that a part is better left to the evaluator; errSameLabels that this will then find an error.
+// errLeave says that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
 var (
 	errLeave      = errors.New("promql: left to the evaluator")
 	errRollupName = fmt.Errorf("%w: it may be the name of a rollup", errLeave)
@@ -160,9 +161,9 @@ var (
 	errSameLabels = fmt.Errorf("%w: several series would have the same labels", errLeave)
 )
 
-func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
+func (p *plan) result(c candidate, stats *FragmentStats) (*fragmentResult, error) {
 	w := warningsOf(p.ctx)
-	result := &partResult{grid: c.eval}
+	result := &fragmentResult{grid: c.eval}
 	found, err := p.find(c, stats, w.add)
 	if errors.Is(err, errLeave) {
 		return nil, err
@@ -179,8 +180,8 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 		result.selectErr = err
 		return result, nil
 	}
-	run := &partRun{part: c.part, legs: found.legs, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
-	run.newReader = func(l *leg) partReader { return p.reader(l, w.add) }
+	run := &fragmentRun{fragment: c.fragment, segments: found.segments, series: found.series, budget: &p.budget, workers: runtime.GOMAXPROCS(0), gate: p.gate}
+	run.newReader = func(l *segment) fragmentReader { return p.reader(l, w.add) }
 	into := &collector{budget: &p.budget, all: p.wholeOf(c)}
 	if c.over != nil {
 		into.sum = newAggregator(c.over, c.eval.n, &p.budget)
@@ -204,39 +205,39 @@ func (p *plan) result(c candidate, stats *PartStats) (*partResult, error) {
 	return result, nil
 }
 
-// reader returns what computes a leg's values.
-func (p *plan) reader(l *leg, warn func(error)) partReader {
+// reader returns what computes a segment's values.
+func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 	if l.Resolution == rollup.Raw {
-		r := newRawReader(l.part, &p.budget)
+		r := newRawReader(l.fragment, &p.budget)
 		r.ctx = p.ctx
 		return r
 	}
 	return newRollupReader(p.ctx, p.queryable.store, l, &p.budget, warn)
 }
 
-// lacks remembers what a part's answer lacks for want of raw samples, for one info a query.
-func (p *plan) lacks(short shortfall, run *partRun) {
-	p.short.merge(short)
+// lacks remembers what a fragment's answer lacks for want of raw samples, for one info a query.
+func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
+	p.short.Merge(short)
 	for _, readers := range run.readers {
 		for i, reader := range readers {
 			if r, ok := reader.(*rollupReader); ok && (r.leftOut || r.approximated) {
-				p.short.merge(shortfall{
-					From: run.legs[i].edges.first, To: run.legs[i].edges.last(), Widest: run.legs[i].Resolution,
-					Raw: run.legs[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
+				p.short.Merge(resolution.Shortfall{
+					From: run.segments[i].edges.first, To: run.segments[i].edges.last(), Widest: run.segments[i].Resolution,
+					Raw: run.segments[i].gone, LeftOut: r.leftOut, Approximated: r.approximated,
 				})
 			}
 		}
 	}
 }
 
-// replace puts a mark for the result in the place of an expression.
-func (p *plan) replace(at *parser.Expr, result *partResult) {
-	mark := labels.MustNewMatcher(labels.MatchNotEqual, markName, (*at).String())
-	matchers := []*labels.Matcher{mark}
+// replace puts a placeholder for the result in the place of an expression.
+func (p *plan) replace(at *parser.Expr, result *fragmentResult) {
+	placeholder := labels.MustNewMatcher(labels.MatchNotEqual, placeholderName, (*at).String())
+	matchers := []*labels.Matcher{placeholder}
 	if selector, ok := (*at).(*parser.VectorSelector); ok { // absent makes labels of them, of those by equality.
-		matchers = append(slices.Clone(selector.LabelMatchers), mark)
+		matchers = append(slices.Clone(selector.LabelMatchers), placeholder)
 	}
-	p.results[mark] = result
+	p.results[placeholder] = result
 	p.replaced = append(p.replaced, replacement{at: at, was: *at})
 	*at = &parser.VectorSelector{LabelMatchers: matchers, PosRange: (*at).PositionRange()}
 }
@@ -251,17 +252,17 @@ func (p *plan) restore() {
 	p.replaced, p.results = nil, nil
 }
 
-// planQuerier answers for marks, and passes everything else on.
+// planQuerier answers for placeholders, and passes everything else on.
 type planQuerier struct {
 	promstorage.Querier
-	results map[*labels.Matcher]*partResult
+	results map[*labels.Matcher]*fragmentResult
 }
 
 // Select implements promstorage.Querier.
 func (q planQuerier) Select(ctx context.Context, sorted bool, hints *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
 	if n := len(matchers); n > 0 {
 		if result, ok := q.results[matchers[n-1]]; ok {
-			return &partSet{result: result}
+			return &fragmentSet{result: result}
 		}
 	}
 	return q.Querier.Select(ctx, sorted, hints, matchers...)

@@ -2,7 +2,7 @@ package promql
 
 import "github.com/prometheus/prometheus/model/labels"
 
-// collector takes the series of a part, one by one in their order: into an aggregation, into the answer to the
+// collector takes the series of a fragment, one by one in their order: into an aggregation, into the answer to the
 // whole query, or as they are.
 type collector struct {
 	budget *budget
@@ -11,12 +11,12 @@ type collector struct {
 	// inner says that the first series has histograms, so that the aggregation is left to the evaluator: most
 	// often all have.
 	inner  bool
-	all    *whole // nil: the part isn't all of the query
-	series []*partSeries
+	all    *whole // nil: the fragment isn't all of the query
+	series []*fragmentSeries
 	memory arena
 }
 
-// add returns errHistograms where only a later series has histograms: the part must be computed again then.
+// add returns errHistograms where only a later series has histograms: the fragment must be computed again then.
 func (c *collector) add(metric labels.Labels, v *values) error {
 	if c.sum != nil && !c.inner {
 		c.inner = v.hists > 0 && !c.folded
@@ -34,7 +34,7 @@ func (c *collector) add(metric labels.Labels, v *values) error {
 }
 
 // finish puts into result what was collected. It returns the answer to the whole query, or nil.
-func (c *collector) finish(result *partResult) *whole {
+func (c *collector) finish(result *fragmentResult) *whole {
 	result.series, result.inner = c.series, c.inner
 	if c.inner {
 		return nil

@@ -11,20 +11,20 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// maxSteps bounds the steps of a part: a subquery may have any number of them.
+// maxSteps bounds the steps of a fragment: a subquery may have any number of them.
 const maxSteps = 1 << 20
 
-// candidate is a place in a query that a part may take.
+// candidate is a place in a query that a fragment may take.
 type candidate struct {
 	at *parser.Expr
-	*part
-	// over is the aggregation over the part, of which at is the place then; nil: there is none. inner is the
-	// place of the part itself.
+	*fragment
+	// over is the aggregation over the fragment, of which at is the place then; nil: there is none. inner is the
+	// place of the fragment itself.
 	over  *aggregation
 	inner *parser.Expr
 }
 
-// finder finds parts in a preprocessed query.
+// finder finds fragments in a preprocessed query.
 type finder struct {
 	lookback time.Duration
 	// delayed: names are removed at the end, which only the evaluator can do; starts: rates use start timestamps.
@@ -97,14 +97,14 @@ func (f *finder) visit(at *parser.Expr, in surroundings) {
 	}
 }
 
-// take adds the expression at a place if it can be a part.
+// take adds the expression at a place if it can be a fragment.
 func (f *finder) take(at *parser.Expr, in surroundings) bool {
 	if in.fixed {
 		return false
 	}
-	p, ok := f.partOf(*at, in)
+	p, ok := f.fragmentOf(*at, in)
 	if ok {
-		f.found = append(f.found, candidate{at: at, part: p})
+		f.found = append(f.found, candidate{at: at, fragment: p})
 	}
 	return ok
 }
@@ -118,9 +118,9 @@ func (f *finder) takeAggregation(at *parser.Expr, e *parser.AggregateExpr, in su
 		return false
 	}
 	in.named = in.seenBy(e)
-	p, ok := f.partOf(e.Expr, in)
+	p, ok := f.fragmentOf(e.Expr, in)
 	if ok {
-		f.found = append(f.found, candidate{at: at, part: p, over: over, inner: &e.Expr})
+		f.found = append(f.found, candidate{at: at, fragment: p, over: over, inner: &e.Expr})
 	}
 	return ok
 }
@@ -226,8 +226,8 @@ func (f *finder) inside(e *parser.SubqueryExpr, in surroundings) (surroundings, 
 	return in, true
 }
 
-// partOf returns the part that an expression is.
-func (f *finder) partOf(expr parser.Expr, in surroundings) (*part, bool) {
+// fragmentOf returns the fragment that an expression is.
+func (f *finder) fragmentOf(expr parser.Expr, in surroundings) (*fragment, bool) {
 	if in.grid.n > maxSteps {
 		return nil, false
 	}
@@ -236,7 +236,7 @@ func (f *finder) partOf(expr parser.Expr, in surroundings) (*part, bool) {
 		if !in.allows(e) {
 			return nil, false
 		}
-		p := &part{expr: e, width: f.lookback.Milliseconds()}
+		p := &fragment{expr: e, width: f.lookback.Milliseconds()}
 		p.place(e, in)
 		return p, true
 	case *parser.Call:
@@ -246,7 +246,7 @@ func (f *finder) partOf(expr parser.Expr, in surroundings) (*part, bool) {
 	}
 }
 
-// allows says that a part may read what the selector selects.
+// allows says that a fragment may read what the selector selects.
 func (in surroundings) allows(e *parser.VectorSelector) bool {
 	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && wholeMilliseconds(e.OriginalOffset)
 }
@@ -262,9 +262,9 @@ func wholeMilliseconds(all ...time.Duration) bool {
 	return true
 }
 
-// callOf returns the part that a function over a range selector is.
-func (f *finder) callOf(e *parser.Call, in surroundings) (*part, bool) {
-	p := &part{expr: e, function: e.Func.Name, args: make(parser.Expressions, len(e.Args))}
+// callOf returns the fragment that a function over a range selector is.
+func (f *finder) callOf(e *parser.Call, in surroundings) (*fragment, bool) {
+	p := &fragment{expr: e, function: e.Func.Name, args: make(parser.Expressions, len(e.Args))}
 	switch p.function {
 	case "absent_over_time", "info", "label_replace", "label_join":
 		return nil, false
@@ -299,8 +299,8 @@ func (f *finder) callOf(e *parser.Call, in surroundings) (*part, bool) {
 	return p, matrix != nil
 }
 
-// place sets the part's steps.
-func (p *part) place(e *parser.VectorSelector, in surroundings) {
+// place sets the fragment's steps.
+func (p *fragment) place(e *parser.VectorSelector, in surroundings) {
 	offset := e.OriginalOffset.Milliseconds()
 	p.matchers, p.eval, p.edges, p.stats = e.LabelMatchers, in.grid, in.grid, e.SkipHistogramBuckets
 	from := in.from

@@ -38,7 +38,7 @@ func sampled(t *testing.T, eng engine.Engine, set func(*storage.Options)) *stora
 }
 
 // answerOf asks the planner alone.
-func (r *rivals) answerOf(a asked) (answer, []PartStats) {
+func (r *rivals) answerOf(a asked) (answer, []FragmentStats) {
 	out, stats, err := a.ask(r.ctx, r.planned, r.q)
 	require.NoError(r.t, err)
 	return out, stats
@@ -147,7 +147,7 @@ type deadlineExceeded struct{ context.Context }
 
 func (deadlineExceeded) Err() error { return context.DeadlineExceeded }
 
-// A query can be cancelled while its parts are computed, and has a timeout then.
+// A query can be cancelled while its fragments are computed, and has a timeout then.
 func TestPlannedQueriesAreCancelled(t *testing.T) {
 	o := DefaultOptions()
 	o.Timeout = time.Minute
@@ -199,7 +199,7 @@ func TestPlannerSurvivesPanics(t *testing.T) {
 	}
 }
 
-func TestPlanTellsItsParts(t *testing.T) {
+func TestPlanTellsItsFragments(t *testing.T) {
 	r := newRivals(t, NewQueryable(sampled(t, memory.New(), nil)), nil)
 	for query, want := range map[string][]string{
 		"1 + 1": nil,

@@ -49,9 +49,9 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 	}
 	short := w.missing()
 	if q.plan != nil {
-		short.merge(q.plan.short)
+		short.Merge(q.plan.short)
 	}
-	if info := short.info(); info != nil {
+	if info := short.Info(); info != nil {
 		result.Warnings.Add(info)
 	}
 	result.Warnings = result.Warnings.Merge(w.annotations())
@@ -120,14 +120,14 @@ func (q *query) Close() {
 	q.unread.give()
 }
 
-// PlanOf tells how the parts of a query were computed, once it was executed. It is empty if none was found, or
+// PlanOf tells how the fragments of a query were computed, once it was executed. It is empty if none was found, or
 // the query isn't an Engine's.
-func PlanOf(q promengine.Query) []PartStats {
+func PlanOf(q promengine.Query) []FragmentStats {
 	ours, ok := q.(*query)
 	if !ok || ours.plan == nil {
 		return nil
 	}
 	ours.plan.mu.Lock()
 	defer ours.plan.mu.Unlock()
-	return append([]PartStats(nil), ours.plan.stats...)
+	return append([]FragmentStats(nil), ours.plan.stats...)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// partSet implements promstorage.SeriesSet over a part's result.
-type partSet struct {
-	result *partResult
+// fragmentSet implements promstorage.SeriesSet over a fragment's result.
+type fragmentSet struct {
+	result *fragmentResult
 	next   int
 }
 
 // Next implements promstorage.SeriesSet.
-func (s *partSet) Next() bool {
+func (s *fragmentSet) Next() bool {
 	s.next++
 	if s.result.readErr != nil { // The evaluator meets such an error at the samples of a series.
 		return s.next == 1
@@ -26,35 +26,35 @@ func (s *partSet) Next() bool {
 }
 
 // At implements promstorage.SeriesSet.
-func (s *partSet) At() promstorage.Series {
+func (s *fragmentSet) At() promstorage.Series {
 	if err := s.result.readErr; err != nil {
-		return partRow{partSeries: &partSeries{}, err: err}
+		return fragmentRow{fragmentSeries: &fragmentSeries{}, err: err}
 	}
-	return partRow{partSeries: s.result.series[s.next-1], grid: s.result.grid}
+	return fragmentRow{fragmentSeries: s.result.series[s.next-1], grid: s.result.grid}
 }
 
 // Err implements promstorage.SeriesSet.
-func (s *partSet) Err() error { return s.result.selectErr }
+func (s *fragmentSet) Err() error { return s.result.selectErr }
 
 // Warnings implements promstorage.SeriesSet.
-func (s *partSet) Warnings() annotations.Annotations { return s.result.notes }
+func (s *fragmentSet) Warnings() annotations.Annotations { return s.result.notes }
 
-// partRow implements promstorage.Series.
-type partRow struct {
-	*partSeries
+// fragmentRow implements promstorage.Series.
+type fragmentRow struct {
+	*fragmentSeries
 	grid steps
 	err  error
 }
 
-func (r partRow) Labels() labels.Labels { return r.metric }
+func (r fragmentRow) Labels() labels.Labels { return r.metric }
 
 // Iterator implements promstorage.SampleIterable.
-func (r partRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
-	i, ok := it.(*partIterator)
+func (r fragmentRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	i, ok := it.(*fragmentIterator)
 	if !ok {
-		i = &partIterator{}
+		i = &fragmentIterator{}
 	}
-	*i = partIterator{partRow: r, at: -1, first: r.grid.at(r.from), t: math.MinInt64}
+	*i = fragmentIterator{fragmentRow: r, at: -1, first: r.grid.at(r.from), t: math.MinInt64}
 	i.n = len(r.v)
 	if r.from+i.n < r.grid.n && i.n > 0 {
 		i.n++ // A stale marker ends the series.
@@ -62,10 +62,10 @@ func (r partRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	return i
 }
 
-// partIterator implements chunkenc.Iterator: a sample a step, a stale marker where there is no value. The
-// histograms are the part's own, which the evaluator doesn't change.
-type partIterator struct {
-	partRow
+// fragmentIterator implements chunkenc.Iterator: a sample a step, a stale marker where there is no value. The
+// histograms are the fragment's own, which the evaluator doesn't change.
+type fragmentIterator struct {
+	fragmentRow
 	first int64 // time of the first value
 	at    int
 	n     int
@@ -73,10 +73,10 @@ type partIterator struct {
 }
 
 // Next implements chunkenc.Iterator.
-func (i *partIterator) Next() chunkenc.ValueType { return i.move(min(i.at+1, i.n)) }
+func (i *fragmentIterator) Next() chunkenc.ValueType { return i.move(min(i.at+1, i.n)) }
 
 // Seek implements chunkenc.Iterator.
-func (i *partIterator) Seek(t milliseconds) chunkenc.ValueType {
+func (i *fragmentIterator) Seek(t milliseconds) chunkenc.ValueType {
 	at := max(i.at, 0)
 	if t > i.first {
 		at = max(at, int(min(int64(i.n), (t-i.first+i.grid.step-1)/i.grid.step)))
@@ -84,7 +84,7 @@ func (i *partIterator) Seek(t milliseconds) chunkenc.ValueType {
 	return i.move(at)
 }
 
-func (i *partIterator) move(at int) chunkenc.ValueType {
+func (i *fragmentIterator) move(at int) chunkenc.ValueType {
 	i.at = at
 	if at >= i.n {
 		return chunkenc.ValNone
@@ -97,10 +97,10 @@ func (i *partIterator) move(at int) chunkenc.ValueType {
 }
 
 // AtT implements chunkenc.Iterator.
-func (i *partIterator) AtT() int64 { return i.t }
+func (i *fragmentIterator) AtT() int64 { return i.t }
 
 // At implements chunkenc.Iterator.
-func (i *partIterator) At() (int64, float64) {
+func (i *fragmentIterator) At() (int64, float64) {
 	if i.at == len(i.v) {
 		return i.t, none
 	}
@@ -108,17 +108,17 @@ func (i *partIterator) At() (int64, float64) {
 }
 
 // AtFloatHistogram implements chunkenc.Iterator.
-func (i *partIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
+func (i *fragmentIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
 	return i.t, i.h[i.at]
 }
 
-// AtHistogram implements chunkenc.Iterator. No part has integer histograms.
-func (i *partIterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) {
+// AtHistogram implements chunkenc.Iterator. No fragment has integer histograms.
+func (i *fragmentIterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) {
 	return i.t, nil
 }
 
 // AtST implements chunkenc.Iterator.
-func (i *partIterator) AtST() int64 { return 0 }
+func (i *fragmentIterator) AtST() int64 { return 0 }
 
 // Err implements chunkenc.Iterator.
-func (i *partIterator) Err() error { return i.err }
+func (i *fragmentIterator) Err() error { return i.err }

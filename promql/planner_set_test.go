@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// A part's series must answer every sequence of Next and Seek as the ordinary iterator over the same samples does.
-func TestPartSeriesIterateAsSamplesDo(t *testing.T) {
+// A fragment's series must answer every sequence of Next and Seek as the ordinary iterator over the same samples does.
+func TestFragmentSeriesIterateAsSamplesDo(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	var ours chunkenc.Iterator
 	for range 500 {
@@ -30,7 +30,7 @@ func TestPartSeriesIterateAsSamplesDo(t *testing.T) {
 			continue
 		}
 		var memory arena
-		row := partRow{partSeries: memory.keep(labels.EmptyLabels(), &all), grid: grid}
+		row := fragmentRow{fragmentSeries: memory.keep(labels.EmptyLabels(), &all), grid: grid}
 		require.False(t, isNone(row.v[0]) || isNone(row.v[len(row.v)-1]))
 		var samples chunk.Samples
 		for i, v := range row.v {

@@ -19,7 +19,7 @@ import (
 )
 
 // Prometheus' own suite of the query language through the planner, with the features of the evaluator that the
-// suite wants; these keep many parts from being replaced. So each query is also put to two engines without
+// suite wants; these keep many fragments from being replaced. So each query is also put to two engines without
 // them, of which one has a planner, and whose answers must be the same, whatever the suite thinks of them.
 func TestPlannerPassesPrometheusSuite(t *testing.T) {
 	t.Parallel()
@@ -40,9 +40,9 @@ func TestPlannerPassesPrometheusSuite(t *testing.T) {
 				tenants++
 				return &suiteStorage{Queryable: NewQueryable(store), name: "suite-" + strconv.Itoa(tenants), sealed: sealed}
 			})
-			t.Logf("with the suite's features %d parts were computed, without %v; %d queries have no one answer", e.computed, r.parts, r.undecided)
+			t.Logf("with the suite's features %d fragments were computed, without %v; %d queries have no one answer", e.computed, r.fragments, r.undecided)
 			require.Greater(t, e.computed, 1000)
-			require.Greater(t, r.parts[""], 5000)
+			require.Greater(t, r.fragments[""], 5000)
 		})
 	}
 }
@@ -51,7 +51,7 @@ func TestPlannerPassesPrometheusSuite(t *testing.T) {
 type suiteEngine struct {
 	*Engine
 	rivals   *rivals
-	computed int // parts
+	computed int // fragments
 }
 
 func (e *suiteEngine) NewInstantQuery(ctx context.Context, q promstorage.Queryable, opts promengine.QueryOpts, qs string, ts time.Time) (promengine.Query, error) {

@@ -3,27 +3,29 @@ package promql
 import (
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// foundPart is what was found of a part. Each tenant has legs of its own, for what is kept of one may be gone of another:
+// foundFragment holds the segments and the series of a fragment. Each tenant has segments of its own, since tenants may have
+// different retention:
 //
-//	legs     [ a: 1h ][ a: raw ][ b: raw         ]
-//	series     a1       a1
-//	           a2
-//	                               b1
-type foundPart struct {
-	legs   []*leg
-	series []partFound
-	short  shortfall
+//	segments   [ a: 1h ][ a: raw ][ b: raw         ]
+//	series       a1       a1
+//	             a2
+//	                                b1
+type foundFragment struct {
+	segments []*segment
+	series   []foundSeries
+	short    resolution.Shortfall
 	// uses are the tenants' limits, of so many series each.
 	uses  []*tenant.Use
 	sizes []int
 }
 
 // saved returns what brings the tenants' limits back to where they are.
-func (f *foundPart) saved() (restore func()) {
+func (f *foundFragment) saved() (restore func()) {
 	used := make([]tenant.Used, len(f.uses))
 	for i, use := range f.uses {
 		used[i] = use.Saved()
@@ -36,7 +38,7 @@ func (f *foundPart) saved() (restore func()) {
 }
 
 // count counts the series for the tenants' limits.
-func (f *foundPart) count() error {
+func (f *foundFragment) count() error {
 	for i, use := range f.uses {
 		if err := use.Series(f.sizes[i]); err != nil {
 			return err
@@ -45,19 +47,19 @@ func (f *foundPart) count() error {
 	return nil
 }
 
-// find chooses the part's resolutions and finds its series, of each of the tenants of the query.
-func (p *plan) find(c candidate, stats *PartStats, warn func(error)) (*foundPart, error) {
+// find chooses the fragment's resolutions and finds its series, of each of the tenants of the query.
+func (p *plan) find(c candidate, stats *FragmentStats, warn func(error)) (*foundFragment, error) {
 	stats.Segments, stats.Series = nil, 0
-	all := &foundPart{}
+	all := &foundFragment{}
 	tenants := tenant.All(p.ctx)
 	if len(tenants) == 1 {
-		return all, p.findOf(tenants[0], c.part, all, stats, warn)
+		return all, p.findOf(tenants[0], c.fragment, all, stats, warn)
 	}
 	tenants, matchers, err := chosen(tenants, c.matchers)
 	if err != nil {
 		return nil, err
 	}
-	own := *c.part
+	own := *c.fragment
 	own.matchers = matchers
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for _, name := range tenants {
@@ -69,22 +71,22 @@ func (p *plan) find(c candidate, stats *PartStats, warn func(error)) (*foundPart
 			all.series[i].labels = withTenant(b, all.series[i].labels, name)
 		}
 	}
-	for i := range all.series { // Those of a tenant have nothing in the legs of others that follow.
+	for i := range all.series { // Those of a tenant have nothing in the segments of others that follow.
 		s := &all.series[i]
-		s.legs = append(s.legs[:len(s.legs):len(s.legs)], make([]*storage.SelectedSeries, len(all.legs)-len(s.legs))...)
+		s.segments = append(s.segments[:len(s.segments):len(s.segments)], make([]*storage.SelectedSeries, len(all.segments)-len(s.segments))...)
 	}
 	return all, nil
 }
 
-// findOf finds what a tenant has of a part.
-func (p *plan) findOf(name string, of *part, into *foundPart, stats *PartStats, warn func(error)) error {
+// findOf finds what a tenant has of a fragment.
+func (p *plan) findOf(name string, of *fragment, into *foundFragment, stats *FragmentStats, warn func(error)) error {
 	store := p.queryable.store
-	legs, short, err := of.resolve(p.ctx, store, name, p.resolving())
+	segments, short, err := of.resolve(p.ctx, store, name, p.resolving())
 	if err != nil {
 		return err
 	}
-	lists := make([][]*storage.SelectedSeries, len(legs))
-	for i, l := range legs {
+	lists := make([][]*storage.SelectedSeries, len(segments))
+	for i, l := range segments {
 		if lists[i], err = l.open(p.ctx, store, warn); err != nil {
 			return err
 		}
@@ -94,13 +96,13 @@ func (p *plan) findOf(name string, of *part, into *foundPart, stats *PartStats, 
 	if _, rollup := p.queryable.names.of(equalName(of.matchers)); rollup != nil && len(series) == 0 {
 		return errRollupName
 	}
-	if before := len(into.legs); before > 0 {
+	if before := len(into.segments); before > 0 {
 		for i := range series {
-			series[i].legs = append(make([]*storage.SelectedSeries, before, before+len(legs)), series[i].legs...)
+			series[i].segments = append(make([]*storage.SelectedSeries, before, before+len(segments)), series[i].segments...)
 		}
 	}
-	into.legs, into.series = append(into.legs, legs...), append(into.series, series...)
-	into.short.merge(short)
+	into.segments, into.series = append(into.segments, segments...), append(into.series, series...)
+	into.short.Merge(short)
 	into.uses, into.sizes = append(into.uses, store.Limiter().Use(p.ctx, name)), append(into.sizes, len(series))
 	stats.Series += len(series)
 	return nil

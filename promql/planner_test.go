@@ -55,7 +55,7 @@ func (a asked) with(ctx context.Context, e promengine.QueryEngine, q promstorage
 	return e.NewRangeQuery(ctx, q, nil, a.text, time.UnixMilli(a.start), time.UnixMilli(a.end), a.step)
 }
 
-func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []PartStats, error) {
+func (a asked) ask(ctx context.Context, e *Engine, q *Queryable) (answer, []FragmentStats, error) {
 	query, err := a.query(ctx, e, q)
 	if err != nil {
 		return answer{}, nil, err
@@ -163,12 +163,12 @@ func nearHistograms(a, b *histogram.FloatHistogram, tolerance float64) bool {
 
 // rivals are the same data and two engines, of which one has no planner.
 type rivals struct {
-	t       *testing.T
-	ctx     context.Context
-	q       *Queryable
-	planned *Engine
-	plain   *Engine
-	parts   map[string]int // by what came of them
+	t         *testing.T
+	ctx       context.Context
+	q         *Queryable
+	planned   *Engine
+	plain     *Engine
+	fragments map[string]int // by what came of them
 	// undecided counts queries to which the evaluator gives several answers.
 	undecided int
 	// failing and empty count queries that end in an error, or without a series.
@@ -181,7 +181,7 @@ func newRivals(t *testing.T, q *Queryable, set func(*Options)) *rivals {
 	if set != nil {
 		set(&o)
 	}
-	r := &rivals{t: t, ctx: t.Context(), q: q, planned: NewEngine(o), parts: map[string]int{}}
+	r := &rivals{t: t, ctx: t.Context(), q: q, planned: NewEngine(o), fragments: map[string]int{}}
 	o.NoPlanner = true
 	r.plain = NewEngine(o)
 	t.Cleanup(func() { require.NoError(t, r.planned.Close()); require.NoError(t, r.plain.Close()) })
@@ -201,7 +201,7 @@ func (r *rivals) difference(a asked) (string, bool) {
 	got, stats, err := a.ask(r.ctx, r.planned, r.q)
 	require.NoError(r.t, err)
 	for _, s := range stats {
-		r.parts[s.Refused]++
+		r.fragments[s.Refused]++
 	}
 	switch {
 	case want.err != "":
@@ -311,9 +311,9 @@ func (r *rivals) contest(a *asker, queries int) {
 			r.t.Errorf("%s\n%s\nsmaller: %s\n%s", q, d, small, why)
 		}
 	}
-	r.t.Logf("%d queries: %d end in an error, %d without a series, %d have no one answer; parts: %v",
-		asked, r.failing, r.empty, r.undecided, r.parts)
+	r.t.Logf("%d queries: %d end in an error, %d without a series, %d have no one answer; fragments: %v",
+		asked, r.failing, r.empty, r.undecided, r.fragments)
 	require.Less(r.t, r.undecided, 10+queries/30)
 	require.Less(r.t, r.failing+r.empty, 10+queries*2/3, "hardly a query has an answer")
-	require.Greater(r.t, r.parts[""], queries/4, "hardly a part was computed")
+	require.Greater(r.t, r.fragments[""], queries/4, "hardly a fragment was computed")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/util/stats"
 )
 
-// whole is the answer to a range query that is one part and nothing else: the evaluator, which would go through
+// whole is the answer to a range query that is one fragment and nothing else: the evaluator, which would go through
 // it step by step, is shown none of its series, and gets them into its result at the end.
 type whole struct {
 	grid   steps

@@ -102,9 +102,9 @@ func TestShardsSplitTheSeries(t *testing.T) {
 	require.NoError(t, err)
 	seen := map[string]int{}
 	for shard := range uint64(shards) {
-		part := found(t, q.Select(t.Context(), true, &promstorage.SelectHints{Start: 0, End: 2000, ShardCount: shards, ShardIndex: shard, Limit: 1}, name("m")))
-		require.Less(t, len(part), series)
-		for _, s := range part {
+		fragment := found(t, q.Select(t.Context(), true, &promstorage.SelectHints{Start: 0, End: 2000, ShardCount: shards, ShardIndex: shard, Limit: 1}, name("m")))
+		require.Less(t, len(fragment), series)
+		for _, s := range fragment {
 			seen[s]++
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/resolution"
 )
 
 // Reading is a request of somebody who computes from samples himself, as remote read's. The answer has no place for an info, and
@@ -42,11 +45,11 @@ func mayMake(ctx context.Context, function string, horizon int64) error {
 		}
 		r.refused.Store(true)
 		return fmt.Errorf("%w before %s, and this server makes none of rollups for remote read: ask for a later time, ask Cassia itself, "+
-			"or start it with --remote-read.rollups=expand", errRawGone, formatTime(horizon))
+			"or start it with --remote-read.rollups=expand", resolution.ErrRawGone, resolution.FormatTime(horizon))
 	}
-	if fn := functionOf(function); fn != nil && fn.withoutRaw == refused {
+	if fn := bucketfn.Lookup(function); fn != nil && fn.WithoutRaw == bucketfn.Refused {
 		return fmt.Errorf("%w before %s, and this use of %s can't be answered from rollups: ask for a later time, or for the function by itself",
-			errRawGone, formatTime(horizon), function)
+			resolution.ErrRawGone, resolution.FormatTime(horizon), function)
 	}
 	return nil
 }

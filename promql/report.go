@@ -9,12 +9,14 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/promql/resolution"
 )
 
-// Report gathers how the parts of the queries of a context were answered.
+// Report collects how the fragments of the queries of a context were answered.
 type Report struct {
-	mu    sync.Mutex
-	parts []PartStats
+	mu        sync.Mutex
+	fragments []FragmentStats
 }
 
 type reportKey struct{}
@@ -24,16 +26,16 @@ func (r *Report) Into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reportKey{}, r)
 }
 
-// tell adds a part to the report that ctx carries, if it carries one.
-func tell(ctx context.Context, p PartStats) {
+// tell adds a fragment to the report that ctx carries, if it carries one.
+func tell(ctx context.Context, p FragmentStats) {
 	if r, ok := ctx.Value(reportKey{}).(*Report); ok {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.parts = append(r.parts, p)
+		r.fragments = append(r.fragments, p)
 	}
 }
 
-// tellRead tells that the evaluator read series by itself. A part that was left to it for that is told with it.
+// tellRead tells that the evaluator read series by itself. A fragment that was left to it for that is told with it.
 func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
@@ -46,16 +48,16 @@ func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segme
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range r.parts {
-		if p := &r.parts[i]; p.selector == selector && p.Refused != "" {
+	for i := range r.fragments {
+		if p := &r.fragments[i]; p.selector == selector && p.Refused != "" {
 			p.Segments, p.Series = append(p.Segments, segments...), p.Series+series
 			return
 		}
 	}
-	r.parts = append(r.parts, PartStats{Expr: selector, Segments: segments, Series: series, Refused: why, selector: selector})
+	r.fragments = append(r.fragments, FragmentStats{Expr: selector, Segments: segments, Series: series, Refused: why, selector: selector})
 }
 
-// tellNamed tells that the evaluator read the rollup of a name. A part that was left to it for that is told with it.
+// tellNamed tells that the evaluator read the rollup of a name. A fragment that was left to it for that is told with it.
 func tellNamed(ctx context.Context, name string, s SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
@@ -63,28 +65,28 @@ func tellNamed(ctx context.Context, name string, s SegmentStats) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range r.parts {
-		if p := &r.parts[i]; p.named == name && len(p.Segments) == 0 {
+	for i := range r.fragments {
+		if p := &r.fragments[i]; p.named == name && len(p.Segments) == 0 {
 			p.Segments, p.Series, p.Refused = []SegmentStats{s}, s.Series, "it is the name of a rollup"
 			return
 		}
 	}
-	r.parts = append(r.parts, PartStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "it is the name of a rollup"})
+	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "it is the name of a rollup"})
 }
 
-// Parts returns what was told so far.
-func (r *Report) Parts() []PartStats {
+// Fragments returns what was told so far.
+func (r *Report) Fragments() []FragmentStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.parts)
+	return slices.Clone(r.fragments)
 }
 
-// Resolution sums up from what the parts were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
+// Resolution sums up from what the fragments were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
 // told. What the evaluator did by itself counts as raw, but for rollups that it read by their names, and for samples that were made
 // of buckets.
 func (r *Report) Resolution() string {
 	var all []string
-	for _, p := range r.Parts() {
+	for _, p := range r.Fragments() {
 		if p.FromRaw() {
 			all = append(all, "raw")
 			continue
@@ -97,7 +99,7 @@ func (r *Report) Resolution() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// SegmentStats tell from what some steps of a part were answered.
+// SegmentStats describes from what a range of a fragment's steps was answered.
 type SegmentStats struct {
 	// From and To are the first and the last time that was asked for.
 	From time.Time `json:"from"`
@@ -115,7 +117,7 @@ type SegmentStats struct {
 // String returns the resolution, and how it differs from exact.
 func (s SegmentStats) String() string {
 	text := s.Resolution
-	if s.Edges != onEdges.String() {
+	if s.Edges != resolution.Aligned.String() {
 		text += " " + s.Edges
 	}
 	if s.Approximate {
@@ -124,10 +126,10 @@ func (s SegmentStats) String() string {
 	return text
 }
 
-// stats tell of a leg.
-func (l *leg) stats(series int) SegmentStats {
+// stats tell of a segment.
+func (l *segment) stats(series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(), Resolution: l.Resolution.String(),
-		Edges: l.Edges.String(), Approximate: l.Approximate, Series: series,
+		Edges: l.Fit.String(), Approximate: l.Approximate, Series: series,
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+	"github.com/cassia-db/cassia/promql/resolution"
+
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
@@ -15,7 +18,7 @@ import (
 )
 
 // rawGoneText is in errors that users see where raw samples are gone.
-var rawGoneText = storage.Plain(errRawGone.Error())
+var rawGoneText = storage.Plain(resolution.ErrRawGone.Error())
 
 // rollupDuel are two stores of the same samples: the subject has rollups and a planner; the reference keeps raw samples
 // for ever, and Prometheus' evaluator answers from it alone.
@@ -25,7 +28,7 @@ type rollupDuel struct {
 	subject, reference *Queryable
 	planned, plain     *Engine
 	truths             truths
-	// segments counts from what parts were answered.
+	// segments counts from what fragments were answered.
 	segments map[string]int
 	// outcomes counts how queries ended.
 	outcomes map[string]int
@@ -53,8 +56,8 @@ func newRollupContext(t *testing.T, mode string) context.Context {
 	return ctx
 }
 
-// parts returns the parts of a query, and whether it is nothing but one.
-func (d *rollupDuel) parts(a asked) ([]candidate, bool) {
+// fragments returns the fragments of a query, and whether it is nothing but one.
+func (d *rollupDuel) fragments(a asked) ([]candidate, bool) {
 	q, err := a.query(d.t.Context(), d.plain, d.reference)
 	require.NoError(d.t, err)
 	defer q.Close()
@@ -96,14 +99,14 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 }
 
 // judge says in what an answer isn't as it has to be, given the reference's.
-func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []PartStats) string {
+func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []FragmentStats) string {
 	info := shortfallsIn(got.notes)
 	if info > 1 {
 		return fmt.Sprintf("%d infos of what is missing: %q", info, got.notes)
 	}
-	parts, single := d.parts(a)
+	fragments, single := d.fragments(a)
 	if single && (len(stats) == 0 || stats[0].Refused == "") {
-		return d.judgePart(a, mode, parts[0], want, got, info)
+		return d.judgeFragment(a, mode, fragments[0], want, got, info)
 	}
 	rawGone := d.store.Horizon(rollup.Raw) >= rolledFrom
 	// An answer that is an error has no infos that would tell what the evaluator's own reads lacked.
@@ -119,7 +122,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []PartS
 	if why == "" {
 		return ""
 	}
-	if strings.Contains(a.text, "count_values") && slices.ContainsFunc(parts, mayRound) {
+	if strings.Contains(a.text, "count_values") && slices.ContainsFunc(fragments, mayRound) {
 		// Labels are made of the values' last bits.
 		d.outcomes["values as labels"]++
 		return ""
@@ -147,11 +150,11 @@ func unlikelyError(want, got string) string {
 	return fmt.Sprintf("error %q, not %q", got, want)
 }
 
-// judgePart judges the answer to a query that is one part.
-func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answer, info int) string {
+// judgeFragment judges the answer to a query that is one fragment.
+func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got answer, info int) string {
 	how := resolvingOf(d.in(mode))
 	how.still = a.end == 0 || a.end == a.start
-	legs, short, err := c.resolve(d.in(mode), d.store.Store, "default", how)
+	segments, short, err := c.resolve(d.in(mode), d.store.Store, "default", how)
 	if err != nil {
 		d.outcomes["refused"]++
 		if !strings.Contains(got.err, rawGoneText) {
@@ -160,12 +163,12 @@ func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answ
 		return ""
 	}
 	exact, approximate := true, false
-	for _, l := range legs {
-		exact = exact && l.isExact()
+	for _, l := range segments {
+		exact = exact && l.IsExact()
 		approximate = approximate || l.Approximate
 	}
 	switch {
-	case !short.none() && info == 0 && got.err == "":
+	case !short.IsNone() && info == 0 && got.err == "":
 		return "no info of what is missing"
 	case exact && info == 0 && d.store.Horizon(rollup.Raw) < rolledFrom:
 		d.outcomes["exact"]++
@@ -185,12 +188,12 @@ func (d *rollupDuel) judgePart(a asked, mode string, c candidate, want, got answ
 	default:
 		d.outcomes["moved"]++
 	}
-	m := movedPart{d: d, a: a, candidate: c, legs: legs, want: want, memo: map[[2]int64]answer{}}
+	m := movedFragment{d: d, a: a, candidate: c, segments: segments, want: want, memo: map[[2]int64]answer{}}
 	return m.differs(got)
 }
 
-// mayRound says whether a part's values may differ in their last bits.
-func mayRound(c candidate) bool { return !bitExact[c.function] }
+// mayRound says whether a fragment's values may differ in their last bits.
+func mayRound(c candidate) bool { return !bucketfntest.BitExact[c.function] }
 
 // shortfallsIn counts the infos of what an answer lacks for want of raw samples.
 func shortfallsIn(notes []string) (n int) {
@@ -202,11 +205,11 @@ func shortfallsIn(notes []string) (n int) {
 	return n
 }
 
-// inexact says whether any part was answered otherwise than raw samples would.
-func inexact(stats []PartStats) bool {
+// inexact says whether any fragment was answered otherwise than raw samples would.
+func inexact(stats []FragmentStats) bool {
 	for _, p := range stats {
 		for _, s := range p.Segments {
-			if s.Edges != onEdges.String() || s.Approximate {
+			if s.Edges != resolution.Aligned.String() || s.Approximate {
 				return true
 			}
 		}

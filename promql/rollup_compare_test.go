@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
@@ -123,7 +125,7 @@ func withinHistogram(want, got *histogram.FloatHistogram, bound func() float64) 
 	if !within(want.Count, got.Count, largest) || !within(want.Sum, got.Sum, largest) || !within(want.ZeroCount, got.ZeroCount, largest) {
 		return false
 	}
-	a, b := bucketsOf(want), bucketsOf(got)
+	a, b := bucketfntest.BucketCounts(want), bucketfntest.BucketCounts(got)
 	for at := range a {
 		if !within(a[at], b[at], largest) {
 			return false
@@ -142,7 +144,7 @@ type truths []truth
 
 type truth struct {
 	labels labels.Labels
-	samplePoints
+	bucketfntest.Points
 	all *chunk.Samples
 	// strange: it has histograms, or its sums overflow.
 	strange bool
@@ -151,12 +153,12 @@ type truth struct {
 func truthsOf(all []*rolledSeries) (out truths) {
 	for _, s := range all {
 		p := samplePointsOf(&s.truth)
-		out = append(out, truth{s.labels, p, &s.truth, len(p.hists) > 0 || s.labels.Get(labels.MetricName) == "huge"})
+		out = append(out, truth{s.labels, p, &s.truth, len(p.Histograms) > 0 || s.labels.Get(labels.MetricName) == "huge"})
 	}
 	return out
 }
 
-// largest returns the largest absolute value in (from, to] of the series that a part takes for one of its result.
+// largest returns the largest absolute value in (from, to] of the series that a fragment takes for one of its result.
 func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) float64 {
 	most := 0.0
 	for _, s := range ts {
@@ -167,7 +169,7 @@ func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) floa
 	return most
 }
 
-// selected says whether the series is one of the part's.
+// selected says whether the series is one of the fragment's.
 func (s truth) selected(c candidate) bool {
 	for _, m := range c.matchers {
 		if !m.Matches(s.labels.Get(m.Name)) {
@@ -177,7 +179,7 @@ func (s truth) selected(c candidate) bool {
 	return true
 }
 
-// feeds says whether the series enters the part's series of these labels.
+// feeds says whether the series enters the fragment's series of these labels.
 func (s truth) feeds(c candidate, metric labels.Labels) bool {
 	if !s.selected(c) {
 		return false
@@ -192,16 +194,16 @@ func (s truth) feeds(c candidate, metric labels.Labels) bool {
 
 // largestIn returns the largest absolute value in (from, to].
 func (s truth) largestIn(from, to int64) float64 {
-	i, _ := slices.BinarySearchFunc(s.floats, from+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
-	j, _ := slices.BinarySearchFunc(s.floats, to+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
-	k, _ := slices.BinarySearchFunc(s.hists, from+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
-	l, _ := slices.BinarySearchFunc(s.hists, to+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
-	return samplePoints{s.floats[i:j], s.hists[k:l]}.largest()
+	i, _ := slices.BinarySearchFunc(s.Floats, from+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
+	j, _ := slices.BinarySearchFunc(s.Floats, to+1, func(p promengine.FPoint, t int64) int { return int(p.T - t) })
+	k, _ := slices.BinarySearchFunc(s.Histograms, from+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
+	l, _ := slices.BinarySearchFunc(s.Histograms, to+1, func(p promengine.HPoint, t int64) int { return int(p.T - t) })
+	return bucketfntest.Points{Floats: s.Floats[i:j], Histograms: s.Histograms[k:l]}.Largest()
 }
 
-// boundOf returns the bound of a query that is one part.
+// boundOf returns the bound of a query that is one fragment.
 func (ts truths) boundOf(c candidate) boundFunc {
-	if c.over == nil && bitExact[c.function] {
+	if c.over == nil && bucketfntest.BitExact[c.function] {
 		return func(labels.Labels, int64) float64 { return 0 }
 	}
 	return func(metric labels.Labels, t int64) float64 {
@@ -218,7 +220,7 @@ func (c candidate) stepAt(t int64) int {
 	return int((t - c.eval.first) / c.eval.step)
 }
 
-// candidatesOf returns the parts of a query, and whether it is one part and nothing else.
+// candidatesOf returns the fragments of a query, and whether it is one fragment and nothing else.
 func candidatesOf(stmt *parser.EvalStmt) (all []candidate, single bool) {
 	all = find(stmt, false, false)
 	if len(all) != 1 {

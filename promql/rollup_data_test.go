@@ -8,12 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
@@ -48,7 +51,7 @@ type rolledSample struct {
 	round int
 }
 
-// rolledSeriesKinds say what the metrics are made of: a kind of seriesGenerator for each series, or of roller.
+// rolledSeriesKinds say what the metrics are made of: a kind of bucketfntest.SeriesGenerator for each series, or of roller.
 var rolledMetrics = []struct {
 	name  string
 	every int64
@@ -95,7 +98,7 @@ func (x *roller) all() []*rolledSeries {
 
 // fill makes the samples of a series.
 func (x *roller) fill(s *rolledSeries, every int64, kind string, i int) {
-	values := rolledValues{roller: x, kind: kind, plain: seriesGenerator{r: x.r, kind: kind}, wild: generator{rnd: x.r}}
+	values := rolledValues{roller: x, kind: kind, plain: bucketfntest.SeriesGenerator{Rand: x.r, Kind: kind}, wild: generator{rnd: x.r}}
 	starts := i%2 == 1
 	begun := rolledFrom
 	for _, at := range x.times(every, i) {
@@ -173,7 +176,7 @@ func (x *roller) times(every int64, i int) (all []staleOrNot) {
 			at += 2*every + x.r.Int64N(3*hour)
 		case 3: // at the border of a bucket
 			width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
-			marker := ceilTo(at+1, width)
+			marker := bucketfn.CeilTo(at+1, width)
 			all = append(all, staleOrNot{marker, true})
 			at = marker + x.r.Int64N(2)*x.r.Int64N(2*hour)
 		case 4: // alone in a bucket
@@ -185,12 +188,12 @@ func (x *roller) times(every int64, i int) (all []staleOrNot) {
 				at += x.r.Int64N(14 * hour)
 			}
 		case 6: // a sample just after the border of a bucket, or just on it
-			border := ceilTo(at+every, 5*minute)
+			border := bucketfn.CeilTo(at+every, 5*minute)
 			all = append(all, staleOrNot{border + x.r.Int64N(2), false})
 			at = border + 1
 		}
 		if at > before && at%every != 0 && i%3 == 0 {
-			at = ceilTo(at, every)
+			at = bucketfn.CeilTo(at, every)
 		}
 	}
 	for len(all) > 0 && all[len(all)-1].t > rolledTo {
@@ -203,7 +206,7 @@ func (x *roller) times(every int64, i int) (all []staleOrNot) {
 type rolledValues struct {
 	*roller
 	kind  string
-	plain seriesGenerator
+	plain bucketfntest.SeriesGenerator
 	wild  generator
 	v     float64
 	last  int64
@@ -216,7 +219,7 @@ func (x *rolledValues) at(t int64) rolledSample {
 	case "border resets": // where a bucket of 5m, of 1h or a slot begins
 		width := []int64{5 * minute, hour, 2 * hour}[x.r.IntN(3)]
 		x.v += float64(x.r.IntN(300)) / 4
-		if floorTo(t-1, width) != floorTo(last-1, width) && x.r.IntN(3) == 0 || floorTo(t, width) != floorTo(last, width) && x.r.IntN(4) == 0 || x.r.IntN(60) == 0 {
+		if bucketfn.FloorTo(t-1, width) != bucketfn.FloorTo(last-1, width) && x.r.IntN(3) == 0 || bucketfn.FloorTo(t, width) != bucketfn.FloorTo(last, width) && x.r.IntN(4) == 0 || x.r.IntN(60) == 0 {
 			x.v = float64(x.r.IntN(3))
 		}
 		return rolledSample{v: x.v}
@@ -232,8 +235,8 @@ func (x *rolledValues) at(t int64) rolledSample {
 		h := x.wild.next()
 		return rolledSample{h: &h}
 	}
-	x.plain.next()
-	return rolledSample{v: x.plain.v, h: x.plain.h}
+	x.plain.Next()
+	return rolledSample{v: x.plain.V, h: x.plain.H}
 }
 
 // append adds the sample as a store would keep it.

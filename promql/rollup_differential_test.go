@@ -108,8 +108,8 @@ var rollupModes = []string{"exact", "auto", "5m", "1h"}
 // young asks while all is kept, and some isn't sealed.
 func (c *rollupContest) young() {
 	first := c.ask("all is kept", "exact", 3*c.queries)
-	require.Greater(c.t, first.segments["5m"], c.queries/3, "hardly a part was answered from 5m")
-	require.Greater(c.t, first.segments["1h"], c.queries/3, "hardly a part was answered from 1h")
+	require.Greater(c.t, first.segments["5m"], c.queries/3, "hardly a fragment was answered from 5m")
+	require.Greater(c.t, first.segments["1h"], c.queries/3, "hardly a fragment was answered from 1h")
 	require.Less(c.t, first.outcomes["empty"]+first.outcomes["error"], 10+c.queries*9/4, "hardly a query has an answer")
 	require.Less(c.t, first.outcomes["undecided"]+first.outcomes["unsteady"], 10+c.queries/10)
 	for _, mode := range rollupModes[1:] {
@@ -152,7 +152,7 @@ func (c *rollupContest) old() {
 	c.t.Log(c.total)
 }
 
-// ask asks so many queries that are one part, half as many composed of several, and some of dashboards.
+// ask asks so many queries that are one fragment, half as many composed of several, and some of dashboards.
 func (c *rollupContest) ask(about, mode string, queries int) *rollupDuel {
 	a, d := c.asker, newRollupDuel(c.t, c.store, c.reference, c.truths)
 	d.contest(about, func() asked { return a.at(a.simple()) }, mode, queries)

@@ -12,38 +12,40 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// A part whose windows were moved or widened has, at each step, the value that Prometheus' evaluator gives for the
+// A fragment whose windows were moved or widened has, at each step, the value that Prometheus' evaluator gives for the
 // window that the step got instead, scaled where the function grows with its window. That is all by which it may differ
 // from the answer to what was asked: what lies between the edges. Where buckets can't answer a series, it has the value
 // of the window that was asked for, from raw samples, and once these are gone it has none, and an info says so.
 
-// movedPart is a query that is one part, with what its steps are answered from.
-type movedPart struct {
+// movedFragment is a query that is one fragment, with what its steps are answered from.
+type movedFragment struct {
 	d *rollupDuel
 	a asked
 	candidate
-	legs []*leg
-	want answer              // of the windows that were asked for
-	memo map[[2]int64]answer // by right edge and span
+	segments []*segment
+	want     answer              // of the windows that were asked for
+	memo     map[[2]int64]answer // by right edge and span
 }
 
-// legOf returns the leg that answers step k.
-func (m *movedPart) legOf(k int) *leg {
-	for _, l := range m.legs {
+// segmentAt returns the segment that answers step k.
+func (m *movedFragment) segmentAt(k int) *segment {
+	for _, l := range m.segments {
 		if k < l.ToStep {
 			return l
 		}
 	}
-	return m.legs[len(m.legs)-1]
+	return m.segments[len(m.segments)-1]
 }
 
 // window returns the window from which step k is answered.
-func (m *movedPart) window(k int) (from, to int64) {
-	return m.legOf(k).segment.window(m.edges.at(k))
+func (m *movedFragment) window(k int) (from, to int64) {
+	return m.segmentAt(k).Segment.Window(m.edges.at(k))
 }
 
 // values are those of an answer, by series and time.
@@ -68,14 +70,14 @@ func valuesOf(rows promengine.Matrix) valuesAt {
 	return all
 }
 
-// expected returns what the part's steps are to be, given what they would be over the windows that were asked for.
-func (m *movedPart) expected(asked valuesAt) (valuesAt, string) {
+// expected returns what the fragment's steps are to be, given what they would be over the windows that were asked for.
+func (m *movedFragment) expected(asked valuesAt) (valuesAt, string) {
 	all := valuesAt{}
 	for i, t := range m.times() {
 		k := min(i, m.edges.n-1)
 		var now answer
-		switch l := m.legOf(k); {
-		case l.isExact():
+		switch l := m.segmentAt(k); {
+		case l.IsExact():
 			for at, v := range asked {
 				if at.t == t {
 					all[at] = v
@@ -102,8 +104,8 @@ func (m *movedPart) expected(asked valuesAt) (valuesAt, string) {
 	return all, ""
 }
 
-// times are those of the query's steps. A part that is the same at all of them has only one step.
-func (m *movedPart) times() []int64 {
+// times are those of the query's steps. A fragment that is the same at all of them has only one step.
+func (m *movedFragment) times() []int64 {
 	if m.a.end == 0 {
 		return []int64{m.a.start}
 	}
@@ -120,9 +122,9 @@ var growing = map[string]bool{
 }
 
 // scale is what the value of step k is multiplied by, where its window was widened.
-func (m *movedPart) scale(k int) float64 {
+func (m *movedFragment) scale(k int) float64 {
 	from, to := m.window(k)
-	if !growing[m.function] || m.legOf(k).Approximate || to-from <= m.width {
+	if !growing[m.function] || m.segmentAt(k).Approximate || to-from <= m.width {
 		return 1
 	}
 	s := float64(m.width) / float64(to-from)
@@ -140,7 +142,7 @@ func (m *movedPart) scale(k int) float64 {
 }
 
 // evaluated asks the reference for the window of step k.
-func (m *movedPart) evaluated(k int) answer {
+func (m *movedFragment) evaluated(k int) answer {
 	from, to := m.window(k)
 	key := [2]int64{to, to - from}
 	if out, ok := m.memo[key]; ok {
@@ -158,7 +160,7 @@ func (m *movedPart) evaluated(k int) answer {
 }
 
 // textOver is the query over so many milliseconds, right up to when it is asked.
-func (m *movedPart) textOver(span int64) string {
+func (m *movedFragment) textOver(span int64) string {
 	expr, err := parser.NewParser(allSyntax).ParseExpr(m.a.text)
 	require.NoError(m.d.t, err)
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
@@ -173,33 +175,33 @@ func (m *movedPart) textOver(span int64) string {
 	return expr.String()
 }
 
-// made calls the function on the samples in the window of step k, some of which are made of buckets: of those that its leg's
+// made calls the function on the samples in the window of step k, some of which are made of buckets: of those that its segment's
 // edges cut, or, if buckets don't know the function, of all.
-func (m *movedPart) made(k int, l *leg, all bool) (out answer) {
-	from, to := m.part.window(k)
+func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
+	from, to := m.fragment.window(k)
 	for _, s := range m.d.truths {
 		if !s.selected(m.candidate) {
 			continue
 		}
-		made := s.madeIn(from, to, l, all || l.Edges != ragged)
+		made := s.madeIn(from, to, l, all || l.Fit != resolution.Ragged)
 		if m.function == "" && endsStale(&made) {
 			continue
 		}
 		window := samplePointsOf(&made)
-		if len(window.floats)+len(window.hists) == 0 {
+		if len(window.Floats)+len(window.Histograms) == 0 {
 			continue
 		}
 		row := promengine.Series{Metric: m.metric(s.labels)}
 		if m.function == "" {
-			if n, h := len(window.floats)-1, len(window.hists)-1; h < 0 || n >= 0 && window.floats[n].T > window.hists[h].T {
-				row.Floats = window.floats[n:]
+			if n, h := len(window.Floats)-1, len(window.Histograms)-1; h < 0 || n >= 0 && window.Floats[n].T > window.Histograms[h].T {
+				row.Floats = window.Floats[n:]
 			} else {
-				row.Histograms = window.hists[h:]
+				row.Histograms = window.Histograms[h:]
 			}
 			out.rows = append(out.rows, row)
 			continue
 		}
-		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.floats, Histograms: window.hists}},
+		vector, _ := promengine.FunctionCalls[m.function](m.scalars, promengine.Matrix{{Metric: s.labels, Floats: window.Floats, Histograms: window.Histograms}},
 			m.args, &promengine.EvalNodeHelper{Ts: m.eval.at(k)})
 		for _, v := range vector {
 			if v.H != nil {
@@ -221,12 +223,12 @@ func endsStale(s *chunk.Samples) bool {
 	return n >= 0 && value.IsStaleNaN(s.V[n]) && (len(s.H) == 0 || s.H[len(s.H)-1].T < s.T[n])
 }
 
-// madeIn returns the samples in (from, to], some of which, or all, are made of the leg's buckets.
-func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
+// madeIn returns the samples in (from, to], some of which, or all, are made of the segment's buckets.
+func (s truth) madeIn(from, to int64, l *segment, all bool) (made chunk.Samples) {
 	width := l.Resolution.Width()
 	var samples chunk.Samples
 	samples.AppendAll(s.all)
-	samples.Clip(floorTo(from, width)+1, ceilTo(to, width))
+	samples.Clip(bucketfn.FloorTo(from, width)+1, bucketfn.CeilTo(to, width))
 	for i := range samples.H { // A store doesn't believe them.
 		if h := &samples.H[i]; h.Int != nil && h.Int.CounterResetHint != histogram.GaugeType {
 			h.Int = h.Int.Copy()
@@ -237,7 +239,7 @@ func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
 		}
 	}
 	var buckets rollup.Buckets
-	if kept := l.appendCuts(nil, l.gone+2*hour, ceilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
+	if kept := l.AppendCuts(nil, l.gone+2*hour, bucketfn.CeilTo(to, width)); len(kept) > 0 { // Where samples are kept, these cut.
 		rollup.AppendCells(&buckets, &samples, kept, width)
 	} else {
 		rollup.AppendEvery(&buckets, &samples, rollup.FiveMinutes.Width())
@@ -248,7 +250,7 @@ func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
 	}
 	var x rollup.Expander
 	for i, end := range buckets.End {
-		if all || len(l.appendCuts(nil, buckets.Start[i], end)) > 0 {
+		if all || len(l.AppendCuts(nil, buckets.Start[i], end)) > 0 {
 			x.Expand(&made, &buckets, i)
 			continue
 		}
@@ -262,14 +264,14 @@ func (s truth) madeIn(from, to int64, l *leg, all bool) (made chunk.Samples) {
 	return made
 }
 
-// largest returns the bound of what the part has at a time.
-func (m *movedPart) largest(metric labels.Labels, t int64) float64 {
+// largest returns the bound of what the fragment has at a time.
+func (m *movedFragment) largest(metric labels.Labels, t int64) float64 {
 	from, to := m.window(m.stepAt(t))
 	return m.d.truths.largest(m.candidate, metric, from, to)
 }
 
-// differs compares what the part has to have with what it has.
-func (m *movedPart) differs(got answer) string {
+// differs compares what the fragment has to have with what it has.
+func (m *movedFragment) differs(got answer) string {
 	asked, has := valuesOf(m.want.rows), valuesOf(got.rows)
 	want, err := m.expected(asked)
 	if err != got.err {
@@ -290,7 +292,7 @@ func (m *movedPart) differs(got answer) string {
 		}
 		x, inAsked := asked[at]
 		v, ok := has[at]
-		if l := m.legOf(m.stepAt(at.t)); ok && m.function == "changes" && l.Approximate && v.h == nil {
+		if l := m.segmentAt(m.stepAt(at.t)); ok && m.function == "changes" && l.Approximate && v.h == nil {
 			m.d.outcomes["changes of pieces"]++ // They are shared out; TestExpiredAnswersAreWithinTheirInfos holds how far they are off.
 			continue
 		}
@@ -301,9 +303,9 @@ func (m *movedPart) differs(got answer) string {
 			m.d.outcomes["values from made samples"]++
 			continue
 		}
-		switch from, _ := m.part.window(m.stepAt(at.t)); {
+		switch from, _ := m.fragment.window(m.stepAt(at.t)); {
 		case !strange[at.series]:
-		case leftOut && m.legOf(m.stepAt(at.t)).Approximate, !ok && leftOut, !ok && !inAsked && from >= m.d.store.Horizon(rollup.Raw), ok && inAsked && m.same(x, v, at.t):
+		case leftOut && m.segmentAt(m.stepAt(at.t)).Approximate, !ok && leftOut, !ok && !inAsked && from >= m.d.store.Horizon(rollup.Raw), ok && inAsked && m.same(x, v, at.t):
 			m.d.outcomes["values from samples"]++
 			continue
 		}
@@ -316,7 +318,7 @@ func (m *movedPart) differs(got answer) string {
 		if _, ok := want[at]; ok {
 			continue
 		}
-		if leftOut && strange[at.series] && m.legOf(m.stepAt(at.t)).Approximate {
+		if leftOut && strange[at.series] && m.segmentAt(m.stepAt(at.t)).Approximate {
 			continue
 		}
 		if x, ok := asked[at]; !strange[at.series] || !(ok && m.same(x, v, at.t)) && !m.isMade(v, true, at.t) {
@@ -327,9 +329,9 @@ func (m *movedPart) differs(got answer) string {
 }
 
 // isMade says whether a value, or none, is that of a series whose samples are all made of buckets.
-func (m *movedPart) isMade(v valueAt, there bool, t int64) bool {
+func (m *movedFragment) isMade(v valueAt, there bool, t int64) bool {
 	k := m.stepAt(t)
-	l := m.legOf(k)
+	l := m.segmentAt(k)
 	if l.Resolution == rollup.Raw {
 		return false
 	}
@@ -354,15 +356,15 @@ func (v valueAt) text() string {
 }
 
 // same compares two values.
-func (m *movedPart) same(want, got valueAt, t int64) bool {
+func (m *movedFragment) same(want, got valueAt, t int64) bool {
 	if want.h == nil || got.h == nil {
 		return want.h == nil && got.h == nil && (near(want.f, got.f, 0) || within(want.f, got.f, m.largest(want.metric, t)))
 	}
 	return withinHistogram(withHintOf(want.h, got.h), got.h, func() float64 { return m.largest(want.metric, t) })
 }
 
-// strange are the part's series, by the hash of their labels, whose buckets may not answer.
-func (m *movedPart) strange() map[uint64]bool {
+// strange are the fragment's series, by the hash of their labels, whose buckets may not answer.
+func (m *movedFragment) strange() map[uint64]bool {
 	all := map[uint64]bool{}
 	for _, s := range m.d.truths {
 		if s.selected(m.candidate) && s.strange {

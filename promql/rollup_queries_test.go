@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
 )
 
 // rollupAsker makes up queries over what a roller made, most of them such that buckets fit.
@@ -122,7 +124,7 @@ func (a *rollupAsker) text(name string, i int) string {
 	}
 }
 
-// simple is a part, and nothing else.
+// simple is a fragment, and nothing else.
 func (a *rollupAsker) simple() string {
 	if a.r.IntN(6) == 0 {
 		return a.moved(a.selector())
@@ -186,14 +188,14 @@ func (a *rollupAsker) binary(l, r string) string {
 func (a *rollupAsker) at(text string) asked {
 	q := asked{text: text, start: rolledFrom - 2*hour + a.r.Int64N(rolledTo-rolledFrom+4*hour)}
 	align := []int64{hour, hour, hour, 5 * minute, 5 * minute, 2 * hour, day, second, 1}[a.r.IntN(9)]
-	q.start = floorTo(q.start, align)
+	q.start = bucketfn.FloorTo(q.start, align)
 	if a.r.IntN(4) == 0 {
 		return q
 	}
 	q.step = time.Duration([]int64{5 * minute, 5 * minute, 15 * minute, hour, hour, hour, 2 * hour, 6 * hour, day, 61 * minute, hour + 15*second}[a.r.IntN(11)]) * time.Millisecond
 	steps := 1 + a.r.Int64N(24)
 	if q.step >= time.Hour { // it shall not begin late
-		q.start = floorTo(rolledFrom-2*hour+a.r.Int64N(day), align)
+		q.start = bucketfn.FloorTo(rolledFrom-2*hour+a.r.Int64N(day), align)
 	}
 	q.end = min(q.start+q.step.Milliseconds()*steps, rolledTo+2*hour)
 	q.end = max(q.end, q.start)
@@ -210,7 +212,7 @@ func (a *rollupAsker) dashboard() asked {
 	}
 	start := rolledFrom + a.r.Int64N(3*hour)
 	if a.r.IntN(2) == 0 {
-		start = floorTo(start, step)
+		start = bucketfn.FloorTo(start, step)
 	}
 	return asked{text: text, start: start, end: rolledTo, step: time.Duration(step) * time.Millisecond}
 }

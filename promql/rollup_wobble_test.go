@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
@@ -13,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How far an answer may be off that is computed from several parts, each of which may be off by the tolerance, depends
-// on the computation: rate(a)/rate(b) is well-behaved, ceil, topk and == jump. So the parts' values, taken from raw
+// How far an answer may be off that is computed from several fragments, each of which may be off by the tolerance, depends
+// on the computation: rate(a)/rate(b) is well-behaved, ceil, topk and == jump. So the fragments' values, taken from raw
 // samples, are moved at random by a tenth of the tolerance, and it is seen by how much the answer moves.
 const (
 	wobbles      = 6
@@ -36,12 +38,12 @@ func (w wobblyPlan) Querier(mint, maxt int64) (promstorage.Querier, error) {
 	return q, err
 }
 
-// wobbled answers a query from raw samples, with its parts' values moved.
+// wobbled answers a query from raw samples, with its fragments' values moved.
 func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
 	largest := d.largestOfParts(a)
 	return d.answerOf(a, func(p *plan) {
-		for mark, result := range p.results {
-			bound, ok := largest[mark.Value]
+		for placeholder, result := range p.results {
+			bound, ok := largest[placeholder.Value]
 			if !ok {
 				continue
 			}
@@ -52,7 +54,7 @@ func (d *rollupDuel) wobbled(a asked, r *rand.Rand) answer {
 	})
 }
 
-// answerOf answers a query of the reference by way of its parts, which move may change.
+// answerOf answers a query of the reference by way of its fragments, which move may change.
 func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	p := &plan{queryable: d.reference, budget: budget{limit: int64(d.planned.opts.MaxSamples)}}
 	inner, err := a.with(d.t.Context(), d.planned.engine, wobblyPlan{p, move})
@@ -65,25 +67,25 @@ func (d *rollupDuel) answerOf(a asked, move func(*plan)) answer {
 	return out
 }
 
-// largestOfParts returns the largest absolute value that enters a series of each of the parts that may round, by
+// largestOfFragments returns the largest absolute value that enters a series of each of the fragments that may round, by
 // their text.
 func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) float64 {
-	parts, _ := d.parts(a)
+	fragments, _ := d.fragments(a)
 	all := map[string]func(labels.Labels) float64{}
-	for _, c := range parts {
+	for _, c := range fragments {
 		from, _ := c.window(0)
 		_, to := c.window(c.edges.n - 1)
 		bound := func(metric labels.Labels) float64 { return d.truths.largest(c, metric, from, to) }
 		if c.over == nil {
-			if !bitExact[c.function] {
+			if !bucketfntest.BitExact[c.function] {
 				all[(*c.at).String()] = bound
 			}
 			continue
 		}
-		if !bitExact[c.function] || !slices.Contains([]parser.ItemType{parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}, c.over.expr.Op) {
+		if !bucketfntest.BitExact[c.function] || !slices.Contains([]parser.ItemType{parser.MIN, parser.MAX, parser.COUNT, parser.GROUP}, c.over.expr.Op) {
 			all[(*c.at).String()] = bound
 		}
-		if inner := c; !bitExact[c.function] { // An aggregation of histograms is the evaluator's.
+		if inner := c; !bucketfntest.BitExact[c.function] { // An aggregation of histograms is the evaluator's.
 			inner.over = nil
 			all[(*c.inner).String()] = func(metric labels.Labels) float64 { return d.truths.largest(inner, metric, from, to) }
 		}
@@ -92,7 +94,7 @@ func (d *rollupDuel) largestOfParts(a asked) map[string]func(labels.Labels) floa
 }
 
 // wobble moves the values of a series.
-func wobble(s *partSeries, largest float64, r *rand.Rand) {
+func wobble(s *fragmentSeries, largest float64, r *rand.Rand) {
 	s.v = slices.Clone(s.v)
 	for i, v := range s.v {
 		if !isNone(v) && !math.IsInf(v, 0) {
@@ -107,7 +109,7 @@ func wobble(s *partSeries, largest float64, r *rand.Rand) {
 	}
 }
 
-// steady says whether an answer stays the same but for its values when the parts' move, and by how much these do.
+// steady says whether an answer stays the same but for its values when the fragments' move, and by how much these do.
 func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok bool) {
 	spread = map[point]float64{}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -158,7 +160,7 @@ func spreads(want, got promengine.Series, spread map[point]float64) bool {
 // apart returns by how much the counts of two histograms differ.
 func apart(a, b *histogram.FloatHistogram) float64 {
 	most := max(math.Abs(a.Sum-b.Sum), math.Abs(a.Count-b.Count))
-	x, y := bucketsOf(a), bucketsOf(b)
+	x, y := bucketfntest.BucketCounts(a), bucketfntest.BucketCounts(b)
 	for at := range x {
 		most = max(most, math.Abs(x[at]-y[at]))
 	}

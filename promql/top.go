@@ -114,8 +114,8 @@ func (t *topQueries) list(tenants []string, by string, limit int, now time.Time)
 		out.Since = now.UTC()
 	}
 	all := map[string]TopQuery{}
-	for _, part := range []map[string]*TopQuery{t.before, t.now} {
-		for key, q := range part {
+	for _, fragment := range []map[string]*TopQuery{t.before, t.now} {
+		for key, q := range fragment {
 			if now.Sub(q.Last) >= 2*topEvery || !ofThese(q.Tenants, tenants) {
 				continue
 			}

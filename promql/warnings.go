@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/promql/resolution"
 )
 
 // maxWarnings bounds the warnings of one query: a store with much corruption would give one a row.
@@ -20,14 +22,14 @@ type warnings struct {
 
 	mu    sync.Mutex
 	all   annotations.Annotations
-	short shortfall
+	short resolution.Shortfall
 }
 
 func (w *warnings) add(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if missing := (*missingError)(nil); errors.As(err, &missing) {
-		w.short.merge(missing.shortfall)
+	if missing := (*resolution.MissingError)(nil); errors.As(err, &missing) {
+		w.short.Merge(missing.Shortfall)
 		return
 	}
 	if len(w.all) >= maxWarnings {
@@ -41,14 +43,14 @@ func (w *warnings) annotations() annotations.Annotations {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out annotations.Annotations
-	if info := w.short.info(); info != nil && !w.ofQuery {
+	if info := w.short.Info(); info != nil && !w.ofQuery {
 		out.Add(info)
 	}
 	return out.Merge(w.all)
 }
 
 // missing returns what is missing for want of raw samples, as far as it was added.
-func (w *warnings) missing() shortfall {
+func (w *warnings) missing() resolution.Shortfall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.short

@@ -104,16 +104,17 @@ func (w *resolvedWriter) begin() {
 // Unwrap lets http.ResponseController find what is underneath.
 func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// queryStats are Prometheus' statistics of a query, with how its parts were answered.
+// queryStats are Prometheus' statistics of a query, with how its fragments were answered.
 type queryStats struct {
 	stats.BuiltinStats
-	Parts []promql.PartStats `json:"parts,omitempty"`
+	// Fragments keep the name that clients know.
+	Fragments []promql.FragmentStats `json:"parts,omitempty"`
 }
 
 // Builtin implements stats.QueryStats.
 func (s *queryStats) Builtin() stats.BuiltinStats { return s.BuiltinStats }
 
-// renderStats adds the parts to what stats=all tells.
+// renderStats adds the fragments to what stats=all tells.
 func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.QueryStats {
 	if param == "" {
 		return nil
@@ -123,5 +124,5 @@ func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.Q
 	if !ok || param != "all" {
 		return builtin
 	}
-	return &queryStats{BuiltinStats: builtin.Builtin(), Parts: report.Parts()}
+	return &queryStats{BuiltinStats: builtin.Builtin(), Fragments: report.Fragments()}
 }

@@ -25,7 +25,7 @@ func (a *api) countAnswer(report *promql.Report) {
 			a.answered.WithLabelValues(resolution, edges).Inc()
 		}
 	}
-	for _, p := range report.Parts() {
+	for _, p := range report.Fragments() {
 		if p.FromRaw() {
 			count("raw", "exact")
 			continue

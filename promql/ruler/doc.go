@@ -3,7 +3,7 @@
 // Prometheus' own notifier.
 //
 //	rule files ──► Files, checked as a whole ──► Ruler ── owns the lease? ──► rules.Manager of each tenant
-//	                                               │                          │ queries     the evaluator, in the tenant's turns
+//	                                               │                          │ queries     the evaluator, in the tenant's queue
 //	                                               │                          │ results     adapter.Appendable, which cmd passes in
 //	/api/v1/rules, /alerts ◄── Retriever ──────────┘                          └ alerts      notifier.Manager ─► Alertmanagers
 //

@@ -21,7 +21,10 @@ type law struct {
 var laws = []law{
 	{folder: "cmd", may: []string{"adapter", "promql", "downsample", "storage"}},
 	{folder: "adapter", may: storageWithoutDrivers, apart: true},
-	{folder: "promql", may: storageWithoutDrivers},
+	{folder: "promql", may: append([]string{"=promql/bucketfn", "promql/resolution"}, storageWithoutDrivers...)},
+	{folder: "promql/bucketfn", may: []string{"storage/chunk", "storage/rollup"}},
+	{folder: "promql/bucketfn/bucketfntest", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
+	{folder: "promql/resolution", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
 	{folder: "downsample", may: storageWithoutDrivers},
 	{folder: "storage", may: storageWithoutDrivers},
 	{folder: "storage/engine"},
@@ -41,7 +44,7 @@ var storageWithoutDrivers = []string{
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
 // one way.
-var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storetest"}
+var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storetest", "promql/bucketfn/bucketfntest"}
 
 // onlyIn says which outside libraries have one home.
 var onlyIn = map[string]string{
@@ -132,6 +135,13 @@ func TestLawOfImports(t *testing.T) {
 		{"adapter/remotewrite", "promql", false, false},
 		{"promql", "downsample", false, false},
 		{"promql/api", "promql", false, true},
+		{"promql", "promql/bucketfn", false, true},
+		{"promql/bucketfn", "promql", true, false},
+		{"promql/bucketfn", "storage", false, false},
+		{"promql/resolution", "promql/bucketfn", false, true},
+		{"promql/resolution", "promql", false, false},
+		{"promql/resolution", "promql/bucketfn/bucketfntest", true, true},
+		{"promql/resolution", "promql/bucketfn/bucketfntest", false, false},
 		{"downsample", "cmd/internal/bench", false, false},
 		{"storage", "downsample", false, false},
 		{"storage", "storage/engine", false, true},

@@ -1,0 +1,79 @@
+// Package bucketfntest helps tests of functions over buckets: it generates series, and compares what is computed from
+// buckets with Prometheus' own functions over the samples.
+package bucketfntest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/stretchr/testify/require"
+)
+
+// BitExact are the functions that don't round.
+var BitExact = map[string]bool{
+	"": true, "last_over_time": true, "first_over_time": true, "min_over_time": true, "max_over_time": true,
+	"count_over_time": true, "resets": true, "changes": true, "present_over_time": true,
+	"ts_of_first_over_time": true, "ts_of_last_over_time": true,
+}
+
+// requireSameSample fails unless got is want, to the last bit or within 1e-12 of the largest value that entered.
+func requireSameSample(t testing.TB, name string, want, got promengine.Sample, largest float64, context string) {
+	if BitExact[name] && want.H == nil && got.H == nil {
+		require.Equal(t, math.Float64bits(want.F), math.Float64bits(got.F), "%s: %v, not %v", context, got.F, want.F)
+		return
+	}
+	requireCloseSample(t, want, got, largest, context)
+}
+
+func requireCloseSample(t testing.TB, want, got promengine.Sample, largest float64, context string) {
+	require.Equal(t, want.H != nil, got.H != nil, "%s: a histogram", context)
+	if want.H != nil {
+		requireSameHistogram(t, want.H, got.H, largest, context)
+		return
+	}
+	requireClose(t, want.F, got.F, largest, context)
+}
+
+func scaleSample(s *promengine.Sample, by float64) {
+	if s.F *= by; s.H != nil {
+		s.H.Mul(by)
+	}
+}
+
+func requireClose(t testing.TB, want, got, largest float64, context string) {
+	t.Helper()
+	if math.IsNaN(want) || math.IsInf(want, 0) {
+		require.True(t, math.IsNaN(want) && math.IsNaN(got) || want == got, "%s: %v, not %v", context, got, want)
+		return
+	}
+	require.LessOrEqual(t, math.Abs(want-got), 1e-12*max(largest, math.Abs(want)), "%s: %v, not %v", context, got, want)
+}
+
+func requireSameHistogram(t testing.TB, want, got *histogram.FloatHistogram, largest float64, context string) {
+	t.Helper()
+	require.Equal(t, want.Schema, got.Schema, context)
+	require.Equal(t, want.ZeroThreshold, got.ZeroThreshold, context)
+	require.Equal(t, want.CustomValues, got.CustomValues, context)
+	requireClose(t, want.Count, got.Count, largest, context+": count")
+	requireClose(t, want.Sum, got.Sum, largest, context+": sum")
+	a, b := BucketCounts(want), BucketCounts(got)
+	for at := range a {
+		requireClose(t, a[at], b[at], largest, context+": bucket "+at)
+	}
+	for at := range b {
+		requireClose(t, a[at], b[at], largest, context+": bucket "+at)
+	}
+}
+
+// BucketCounts returns the counts of a histogram by the bounds of its buckets.
+func BucketCounts(h *histogram.FloatHistogram) map[string]float64 {
+	all := map[string]float64{}
+	for it := h.AllBucketIterator(); it.Next(); {
+		bucket := it.At()
+		all[fmt.Sprintf("(%g,%g]", bucket.Lower, bucket.Upper)] += bucket.Count
+	}
+	return all
+}

@@ -1,0 +1,128 @@
+package bucketfntest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// Points are the samples of one series as Prometheus' functions take them, without stale markers.
+type Points struct {
+	Floats     []promengine.FPoint
+	Histograms []promengine.HPoint
+}
+
+// PointsOf returns the points of samples. Counter reset hints are cleared, but for gauges, so that Prometheus' functions
+// compare buckets, as its storage does.
+func PointsOf(s *chunk.Samples) Points {
+	var p Points
+	for i, t := range s.T {
+		if v := s.V[i]; !value.IsStaleNaN(v) {
+			p.Floats = append(p.Floats, promengine.FPoint{T: t, F: v})
+		}
+	}
+	for i := range s.H {
+		h := asFloat(&s.H[i]).Copy()
+		if value.IsStaleNaN(h.Sum) {
+			continue
+		}
+		if h.CounterResetHint != histogram.GaugeType {
+			h.CounterResetHint = histogram.UnknownCounterReset
+		}
+		p.Histograms = append(p.Histograms, promengine.HPoint{T: s.H[i].T, H: h})
+	}
+	return p
+}
+
+func asFloat(h *chunk.Histogram) *histogram.FloatHistogram {
+	if h.Int != nil {
+		return h.Int.ToFloat(nil)
+	}
+	return h.Float
+}
+
+// in returns the points in (a, b].
+func (p Points) in(a, b int64) Points {
+	var out Points
+	for _, f := range p.Floats {
+		if a < f.T && f.T <= b {
+			out.Floats = append(out.Floats, f)
+		}
+	}
+	for _, h := range p.Histograms {
+		if a < h.T && h.T <= b {
+			out.Histograms = append(out.Histograms, promengine.HPoint{T: h.T, H: h.H.Copy()})
+		}
+	}
+	return out
+}
+
+// Largest returns the greatest finite absolute value among the points, or 0.
+func (p Points) Largest() float64 {
+	most := 0.0
+	take := func(v float64) {
+		if v = math.Abs(v); v > most && !math.IsInf(v, 0) {
+			most = v
+		}
+	}
+	for _, f := range p.Floats {
+		take(f.F)
+	}
+	for _, h := range p.Histograms {
+		take(h.H.Count)
+		take(h.H.Sum)
+	}
+	return most
+}
+
+// onSamples is the reference: Prometheus' own function over the samples in (a, b], and whether it has a value.
+func onSamples(name string, args parser.Expressions, s *chunk.Samples, window Points, a, b int64) (promengine.Sample, bool) {
+	if name == "" {
+		return newestSample(s, a, b)
+	}
+	if len(window.Floats)+len(window.Histograms) == 0 {
+		return promengine.Sample{}, false
+	}
+	out, _ := promengine.FunctionCalls[name](nil, promengine.Matrix{{Floats: window.Floats, Histograms: window.Histograms}},
+		args, &promengine.EvalNodeHelper{Ts: b})
+	if len(out) == 0 {
+		return promengine.Sample{}, false
+	}
+	return out[0], true
+}
+
+// argsOf returns the arguments of a function over a range of so many milliseconds.
+func argsOf(t testing.TB, name string, span int64) parser.Expressions {
+	if name == "" {
+		return nil
+	}
+	options := parser.Options{EnableExperimentalFunctions: true}
+	expr, err := parser.NewParser(options).ParseExpr(fmt.Sprintf("%s(x[%dms])", name, span))
+	require.NoError(t, err)
+	return expr.(*parser.Call).Args
+}
+
+// newestSample is what an instant selector at b with lookback b-a takes.
+func newestSample(s *chunk.Samples, a, b int64) (promengine.Sample, bool) {
+	newest, at, stale := promengine.Sample{}, a, true
+	for i, t := range s.T {
+		if at < t && t <= b {
+			newest, at, stale = promengine.Sample{F: s.V[i]}, t, value.IsStaleNaN(s.V[i])
+		}
+	}
+	for i := range s.H {
+		if h := &s.H[i]; at < h.T && h.T <= b {
+			at, stale = h.T, value.IsStaleNaN(asFloat(h).Sum)
+			newest = promengine.Sample{H: asFloat(h)}
+		}
+	}
+	return newest, !stale
+}

@@ -1,0 +1,176 @@
+package bucketfntest
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// SeriesKinds are what GenerateSeries can make.
+var SeriesKinds = []string{
+	"counter", "counter with resets", "gauge", "special values", "great integers", "overflowing", "constant",
+	"histograms", "histograms with resets", "histograms of several sorts", "float histograms", "integer histograms", "custom buckets",
+	"gauge histograms", "hinted histograms", "floats and histograms",
+}
+
+// GenerateSeries makes normalized samples of one kind, about every 15 s around time 0, with gaps, irregular
+// intervals, stale markers and start timestamps.
+func GenerateSeries(r *rand.Rand, kind string, n int) *chunk.Samples {
+	s := &chunk.Samples{}
+	g := SeriesGenerator{Rand: r, Kind: kind}
+	at := int64(-n/2) * 15_000
+	jitter := r.IntN(2) == 0
+	for range n {
+		at += 15_000
+		if jitter {
+			at += r.Int64N(4000) - 2000
+		}
+		if r.IntN(40) == 0 {
+			at += r.Int64N(600_000) // a gap
+		}
+		stale := r.IntN(30) == 0
+		if g.Next(); g.H == nil {
+			v := g.V
+			if stale {
+				v = math.Float64frombits(value.StaleNaN)
+			}
+			s.AppendFloat(at, at-r.Int64N(2)*1000, v)
+			continue
+		}
+		h := *g.H
+		if stale {
+			h = chunk.Histogram{Float: &histogram.FloatHistogram{Sum: math.Float64frombits(value.StaleNaN)}}
+		}
+		h.T = at
+		s.AppendHistogram(h)
+	}
+	return s
+}
+
+// SeriesGenerator makes values of one series, one after the other.
+type SeriesGenerator struct {
+	Rand *rand.Rand
+	// Kind is one of SeriesKinds.
+	Kind string
+
+	// V is the current value, if H is nil.
+	V float64
+	// H is the current native histogram; nil if the value is V.
+	H *chunk.Histogram
+
+	counts [4]int64
+	zero   int64
+	sum    float64
+	sort   int
+	hist   bool
+}
+
+// Next generates the next value into V and H.
+func (g *SeriesGenerator) Next() {
+	r := g.Rand
+	switch g.Kind {
+	case "counter":
+		g.V += float64(r.IntN(100))
+	case "counter with resets":
+		g.V += r.Float64() * 100
+		if r.IntN(4) == 0 {
+			g.V = r.Float64() * 10
+		}
+	case "gauge":
+		g.V = math.Round(r.NormFloat64()*1e6) / 100
+	case "special values":
+		special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), math.Float64frombits(0x7ff8000000001234), 1e-310}
+		g.V = r.NormFloat64()
+		if r.IntN(3) == 0 {
+			g.V = special[r.IntN(len(special))]
+		}
+	case "great integers":
+		g.V = float64(1<<60 + r.Int64N(1<<20)*1024 - int64(r.IntN(2))<<61)
+	case "overflowing":
+		g.V = r.NormFloat64()
+		if r.IntN(30) == 0 {
+			g.V = math.MaxFloat64 * (r.Float64() - 0.5)
+		}
+	case "constant":
+		g.V = 42
+	case "floats and histograms":
+		if r.IntN(10) == 0 {
+			g.hist = !g.hist
+		}
+		g.V += float64(r.IntN(100))
+		g.histogram()
+		if !g.hist {
+			g.H = nil
+		}
+	default:
+		g.histogram()
+	}
+}
+
+// histogram makes the next native histogram.
+func (g *SeriesGenerator) histogram() {
+	r := g.Rand
+	for i := range g.counts {
+		g.counts[i] += int64(r.IntN(3) * r.IntN(20))
+	}
+	g.zero += int64(r.IntN(2))
+	g.sum += r.Float64() * 100
+	if g.Kind == "histograms with resets" && r.IntN(5) == 0 {
+		g.counts, g.zero, g.sum = [4]int64{int64(r.IntN(5))}, 0, r.Float64()
+	}
+	if g.Kind == "histograms of several sorts" && r.IntN(40) == 0 {
+		g.sort = r.IntN(4)
+		g.counts, g.zero, g.sum = [4]int64{1, 2, 3, 4}, 0, 1
+	}
+	h := histogram.FloatHistogram{
+		Schema: int32(1 + g.sort%2), ZeroThreshold: 0.001 * float64(1+g.sort/2), ZeroCount: float64(g.zero), Sum: g.sum,
+		PositiveSpans:   []histogram.Span{{Offset: -1, Length: 2}, {Offset: 2, Length: 1}},
+		PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2])},
+		NegativeSpans:   []histogram.Span{{Offset: 3, Length: 1}}, NegativeBuckets: []float64{float64(g.counts[3])},
+	}
+	switch {
+	case g.Kind == "custom buckets" || g.sort == 3:
+		h = histogram.FloatHistogram{
+			Schema: histogram.CustomBucketsSchema, CustomValues: []float64{0.1, 1, 10}, Sum: g.sum,
+			PositiveSpans:   []histogram.Span{{Offset: 0, Length: 4}},
+			PositiveBuckets: []float64{float64(g.counts[0]), float64(g.counts[1]), float64(g.counts[2]), float64(g.counts[3])},
+		}
+	case g.Kind == "gauge histograms":
+		h.CounterResetHint = histogram.GaugeType
+	case g.Kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
+		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
+	case g.Kind == "histograms with resets" && r.IntN(6) == 0:
+		h.Sum = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]
+	case g.Kind == "float histograms":
+		for i := range h.PositiveBuckets {
+			h.PositiveBuckets[i] *= 1.1
+		}
+		if r.IntN(50) == 0 {
+			h.Sum = math.NaN()
+		}
+	}
+	h.Count = h.ZeroCount
+	for _, c := range h.PositiveBuckets {
+		h.Count += c
+	}
+	for _, c := range h.NegativeBuckets {
+		h.Count += c
+	}
+	g.H = &chunk.Histogram{Float: &h}
+	if g.Kind == "integer histograms" {
+		g.H = &chunk.Histogram{Int: &histogram.Histogram{
+			Schema: h.Schema, ZeroThreshold: h.ZeroThreshold, ZeroCount: uint64(h.ZeroCount), Count: uint64(h.Count), Sum: h.Sum,
+			PositiveSpans: h.PositiveSpans, NegativeSpans: h.NegativeSpans, NegativeBuckets: []int64{g.counts[3]},
+			PositiveBuckets: []int64{g.counts[0], g.counts[1] - g.counts[0], g.counts[2] - g.counts[1]},
+		}}
+	}
+}
+
+// SortedKeys returns the keys of a set, ascending.
+func SortedKeys(set map[int64]bool) []int64 { return slices.Sorted(maps.Keys(set)) }

@@ -1,0 +1,157 @@
+package bucketfn
+
+import (
+	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// valueIn returns the first or the last value of a bucket, which is one of floats or a histogram.
+type valueIn func(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram)
+
+func lastIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
+	if b.Flags[i]&rollup.HasHistograms != 0 {
+		return 0, b.Histograms[i].Last
+	}
+	return b.Last[i], nil
+}
+
+func firstIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
+	if b.Flags[i]&rollup.HasHistograms != 0 {
+		return 0, b.Histograms[i].First
+	}
+	return b.First[i], nil
+}
+
+// overNewest answers with what value says of the bucket that holds the newest sample of a window. Only that
+// sample's own time tells whether it lies in the window, so the bucket may be wider than the window.
+func overNewest(value valueIn) evaluateFunc {
+	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+		c := cursor{b: b}
+		for k := range w.Steps {
+			from, to := w.Window(k)
+			lo, hi := c.move(from, to)
+			if lo == hi {
+				continue
+			}
+			newest := hi - 1
+			switch flags := b.Flags[newest]; {
+			case flags&rollup.NotSimple != 0:
+				out.needsSamples(k)
+			case b.LastT[newest] > from:
+				out.addEither(k, b, newest, value)
+			}
+		}
+	}
+}
+
+// overSelector is overNewest for an instant selector, whose series a stale marker ends.
+func overSelector(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	c := cursor{b: b}
+	for k := range w.Steps {
+		from, to := w.Window(k)
+		lo, hi := c.move(from, to)
+		if lo == hi {
+			continue
+		}
+		newest := hi - 1
+		switch flags := b.Flags[newest]; {
+		case flags&rollup.EndsStale != 0:
+		case flags&rollup.NotSimple != 0:
+			out.needsSamples(k)
+		case b.LastT[newest] > from:
+			out.addEither(k, b, newest, lastIn)
+		}
+	}
+}
+
+// overOldest answers with what value says of the bucket that holds the oldest sample of a window.
+func overOldest(value valueIn) evaluateFunc {
+	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+		c := cursor{b: b}
+		for k := range w.Steps {
+			lo, hi := c.move(w.Window(k))
+			switch {
+			case lo == hi:
+			case b.Flags[lo]&rollup.NotSimple != 0:
+				out.needsSamples(k)
+			default:
+				out.addEither(k, b, lo, value)
+			}
+		}
+	}
+}
+
+func (r *Result) addEither(step int, b *rollup.Buckets, i int, value valueIn) {
+	v, h := value(b, i)
+	if h != nil {
+		r.addHistogram(step, h)
+		return
+	}
+	r.add(step, v)
+}
+
+// firstTimeIn is the time of the first sample, seconds.
+func firstTimeIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
+	return float64(b.FirstT[i]) / 1000, nil
+}
+
+func presentIn(*rollup.Buckets, int) (float64, *histogram.FloatHistogram) { return 1, nil }
+
+// overLastTime answers with the time of the last sample, seconds. Prometheus takes the later of the last float and
+// the last histogram, and 0 for what isn't there, so where there is only one sort it is never less than 0.
+func overLastTime(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overEach(b, w, out, ofBoth, func(step, lo, hi int) {
+		last := b.LastT[hi-1]
+		if f.kinds.in(lo, hi) != ofBoth {
+			last = max(last, 0)
+		}
+		out.add(step, float64(last)/1000)
+	})
+}
+
+func overCount(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	n := running{of: [][]uint32{b.Count}}
+	f.overEach(b, w, out, ofBoth, func(step, lo, hi int) {
+		out.add(step, float64(n.in(lo, hi))*w.scale())
+	})
+}
+
+func overResets(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSteps(b.Resets, b, w, out,
+		func(before, v float64) bool { return v < before },
+		func(before, h *histogram.FloatHistogram) bool { return h.DetectReset(before) })
+}
+
+func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSteps(b.Changes, b, w, out,
+		func(before, v float64) bool { return v != before && (v == v || before == before) },
+		func(before, h *histogram.FloatHistogram) bool { return !h.Equals(before) })
+}
+
+// overSteps counts steps of some sort from one sample to the next: within buckets, which inside says, and from
+// a bucket's last sample to the next one's first, which floats and hists tell.
+func (f *Evaluator) overSteps(inside []uint32, b *rollup.Buckets, w Windows, out *Result,
+	floats func(before, v float64) bool, hists func(before, h *histogram.FloatHistogram) bool,
+) {
+	f.steps = append(f.steps[:0], 0) // into bucket i from the one before
+	for i := 1; i < len(b.End); i++ {
+		is := false
+		switch f.kinds.in(i-1, i+1) {
+		case ofFloats:
+			is = floats(b.Last[i-1], b.First[i])
+		case ofHistograms:
+			is = hists(b.Histograms[i-1].Last, b.Histograms[i].First)
+		}
+		if is {
+			f.steps = append(f.steps, 1)
+		} else {
+			f.steps = append(f.steps, 0)
+		}
+	}
+	n := running{of: [][]uint32{inside, f.steps}}
+	f.overEach(b, w, out, ofHistograms, func(step, lo, hi int) {
+		count := n.in(lo, hi) - uint64(f.steps[lo]) // the step into the first bucket comes from outside
+		out.add(step, float64(count)*w.scale())
+	})
+}

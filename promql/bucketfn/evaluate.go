@@ -1,0 +1,187 @@
+package bucketfn
+
+import "github.com/cassia-db/cassia/storage/rollup"
+
+// Evaluator computes a function from buckets instead of from samples. It reuses its memory from one series to the
+// next, and must not be used by several goroutines at once.
+type Evaluator struct {
+	fn     *Function
+	live   rollup.Buckets // those that hold samples, where not all do
+	kinds  kinds
+	joints joints
+	fold   Fold[float64]
+	sums   Fold[compensated]
+	leaves []float64
+	pairs  []compensated
+	steps  []uint32
+}
+
+// evaluateFunc computes a function from buckets.
+type evaluateFunc func(f *Evaluator, b *rollup.Buckets, w Windows, out *Result)
+
+// New returns an evaluator for the function of that name ("" is an instant selector), or nil if the function can't be
+// computed from buckets.
+func New(name string) *Evaluator {
+	fn := Lookup(name)
+	if fn == nil || fn.over == nil {
+		return nil
+	}
+	return &Evaluator{fn: fn}
+}
+
+// Columns returns the columns of buckets that the function of that name reads, or 0 if it can't be computed from buckets.
+func Columns(name string) rollup.Columns {
+	fn := Lookup(name)
+	if fn == nil || fn.over == nil {
+		return 0
+	}
+	return fn.columns | rollup.ColumnCount
+}
+
+// Name returns the name of the function.
+func (f *Evaluator) Name() string { return f.fn.Name }
+
+// Evaluate appends the function's values over the windows to out. b holds the buckets of one series with at least the
+// columns that Columns returns. They are ascending, don't overlap and may have any widths. No bucket may straddle the
+// right edge of a window nor, unless Function.Newest is set, its left edge.
+//
+// The values equal those of Prometheus' function over the samples: to the last bit for functions that don't round, and
+// otherwise within 1e-12 of the greatest absolute value that enters the computation.
+func (f *Evaluator) Evaluate(b *rollup.Buckets, w Windows, out *Result) {
+	if f.fn.staleness { // buckets of nothing but a stale marker matter
+		f.kinds.of(b)
+		f.fn.over(f, b, w, out)
+		return
+	}
+	b = f.onlyLive(b)
+	f.kinds.of(b)
+	f.fn.over(f, b, w, out)
+}
+
+// onlyLive returns b without the buckets that hold nothing but stale markers.
+func (f *Evaluator) onlyLive(b *rollup.Buckets) *rollup.Buckets {
+	dead := 0
+	for i, n := range b.Count {
+		if n == 0 && b.Flags[i]&rollup.NotSimple == 0 {
+			dead++
+		}
+	}
+	if dead == 0 {
+		return b
+	}
+	f.live.Start, f.live.End = keepLive(f.live.Start, b.Start, b), keepLive(f.live.End, b.End, b)
+	f.live.Flags, f.live.Count = keepLive(f.live.Flags, b.Flags, b), keepLive(f.live.Count, b.Count, b)
+	f.live.FirstT, f.live.LastT = keepLive(f.live.FirstT, b.FirstT, b), keepLive(f.live.LastT, b.LastT, b)
+	f.live.First, f.live.Last = keepLive(f.live.First, b.First, b), keepLive(f.live.Last, b.Last, b)
+	f.live.Min, f.live.Max = keepLive(f.live.Min, b.Min, b), keepLive(f.live.Max, b.Max, b)
+	f.live.Sum, f.live.SumLow = keepLive(f.live.Sum, b.Sum, b), keepLive(f.live.SumLow, b.SumLow, b)
+	f.live.Correction = keepLive(f.live.Correction, b.Correction, b)
+	f.live.Resets, f.live.Changes = keepLive(f.live.Resets, b.Resets, b), keepLive(f.live.Changes, b.Changes, b)
+	clear(f.live.Histograms)
+	f.live.Histograms = keepLive(f.live.Histograms, b.Histograms, b)
+	return &f.live
+}
+
+// keepLive fills into with a column of b, but for the buckets without samples.
+func keepLive[T any](into, column []T, b *rollup.Buckets) []T {
+	into = into[:0]
+	for i := range column {
+		if b.Count[i] > 0 || b.Flags[i]&rollup.NotSimple != 0 {
+			into = append(into, column[i])
+		}
+	}
+	return into
+}
+
+// cursor walks through the buckets of one window after the other.
+type cursor struct {
+	b      *rollup.Buckets
+	lo, hi int
+}
+
+// move goes to the buckets of window (a, b], which are those from index lo to before hi. Neither edge is before
+// that of the last call.
+func (c *cursor) move(a, b int64) (lo, hi int) {
+	ends := c.b.End
+	for c.hi < len(ends) && ends[c.hi] <= b {
+		c.hi++
+	}
+	for c.lo < c.hi && ends[c.lo] <= a {
+		c.lo++
+	}
+	return c.lo, c.hi
+}
+
+// kinds says what the buckets of a window are. Where a series has only simple buckets of floats, which is the
+// common case, there is nothing to look up.
+type kinds struct {
+	plain bool
+	// histograms[i] and complex[i] are how many of the first i buckets hold histograms, or aren't simple.
+	histograms, complex []int32
+}
+
+func (k *kinds) of(b *rollup.Buckets) {
+	all := rollup.Flags(0)
+	for _, flags := range b.Flags {
+		all |= flags
+	}
+	k.plain = all&(rollup.HasHistograms|rollup.NotSimple) == 0
+	if k.plain {
+		return
+	}
+	k.histograms, k.complex = append(k.histograms[:0], 0), append(k.complex[:0], 0)
+	for i, flags := range b.Flags {
+		h, c := k.histograms[i], k.complex[i]
+		if flags&rollup.HasHistograms != 0 {
+			h++
+		}
+		if flags&rollup.NotSimple != 0 {
+			c++
+		}
+		k.histograms, k.complex = append(k.histograms, h), append(k.complex, c)
+	}
+}
+
+// kind is what the buckets of one window hold.
+type kind uint8
+
+const (
+	ofFloats     kind = iota // floats alone
+	ofHistograms             // histograms alone, and all simple
+	ofBoth                   // buckets of floats and buckets of histograms, all simple
+	ofUnknown                // not simple
+)
+
+// in returns what the buckets from lo to before hi hold, of which there is at least one.
+func (k *kinds) in(lo, hi int) kind {
+	if k.plain {
+		return ofFloats
+	}
+	if k.complex[hi] > k.complex[lo] {
+		return ofUnknown
+	}
+	switch k.histograms[hi] - k.histograms[lo] {
+	case 0:
+		return ofFloats
+	case int32(hi - lo):
+		return ofHistograms
+	default:
+		return ofBoth
+	}
+}
+
+// overEach calls each for the windows that hold samples, with their buckets, lo to before hi. Windows of a kind
+// beyond most are left to the samples.
+func (f *Evaluator) overEach(b *rollup.Buckets, w Windows, out *Result, most kind, each func(step, lo, hi int)) {
+	c := cursor{b: b}
+	for k := range w.Steps {
+		lo, hi := c.move(w.Window(k))
+		switch {
+		case lo == hi:
+		case f.kinds.in(lo, hi) > most:
+			out.needsSamples(k)
+		default:
+			each(k, lo, hi)
+		}
+	}
+}

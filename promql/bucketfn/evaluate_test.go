@@ -1,0 +1,165 @@
+package bucketfn_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// generateWindows makes windows of all sorts over what bucketfntest.GenerateSeries makes.
+func generateWindows(r *rand.Rand) bucketfn.Windows {
+	step := 1000 * (1 + r.Int64N(900))
+	span := []int64{step, step * (1 + r.Int64N(20)), 1000 * (1 + r.Int64N(2000)), 1 + r.Int64N(3_000_000)}[r.IntN(4)]
+	w := bucketfn.Windows{First: r.Int64N(4_000_000) - 3_000_000, Step: step, Steps: 1 + r.IntN(60), Span: span}
+	if r.IntN(4) == 0 {
+		w.Snap = 1000 * (1 + r.Int64N(600))
+	}
+	return w
+}
+
+// Every function over generated series, in buckets of several widths with cells among them, and windows of all
+// sorts: one after the other, overlapping, with space between.
+func TestOverBucketsIsOverSamples(t *testing.T) {
+	seed := soak.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 1))
+	compared, funcs := 0, bucketfntest.Evaluators() // each is used for many series
+	for i := range 200 {
+		kind := i % len(bucketfntest.SeriesKinds)
+		s := bucketfntest.GenerateSeries(r, bucketfntest.SeriesKinds[kind], 120+r.IntN(200))
+		w := generateWindows(r)
+		b := &rollup.Buckets{}
+		switch width := int64(60_000) << r.IntN(3); r.IntN(3) {
+		case 0:
+			rollup.AppendCells(b, s, edgesOf(w), width)
+		case 1: // windows on the edges of buckets
+			w = onEdges(w, width)
+			rollup.AppendEvery(b, s, width)
+		case 2: // wide buckets of narrow ones
+			w = onEdges(w, 4*width)
+			var fine rollup.Buckets
+			rollup.AppendEvery(&fine, s, width)
+			rollup.Coarsen(b, &fine, 4*width)
+		}
+		compared += bucketfntest.RequireExact(t, funcs, s, b, w, fmt.Sprintf("seed %d, series %d (%v), windows %+v", seed, i, bucketfntest.SeriesKinds[kind], w))
+	}
+	require.Greater(t, compared, 10_000)
+}
+
+// onEdges returns windows like w whose edges are multiples of width.
+func onEdges(w bucketfn.Windows, width int64) bucketfn.Windows {
+	w.First, w.Snap = bucketfn.FloorTo(w.First, width), 0
+	w.Step, w.Span = max(bucketfn.FloorTo(w.Step, width), width), max(bucketfn.FloorTo(w.Span, width), width)
+	return w
+}
+
+// edgesOf returns the edges of windows, ascending.
+func edgesOf(w bucketfn.Windows) []int64 {
+	at := map[int64]bool{}
+	for k := range w.Steps {
+		a, b := w.Window(k)
+		at[a], at[b] = true, true
+	}
+	return bucketfntest.SortedKeys(at)
+}
+
+func TestOverNothing(t *testing.T) {
+	for _, f := range bucketfntest.Evaluators() {
+		var out bucketfn.Result
+		f.Evaluate(&rollup.Buckets{}, bucketfn.Windows{Step: 1, Steps: 3, Span: 1}, &out)
+		require.Empty(t, out.Step)
+		require.Empty(t, out.Unanswered)
+	}
+	require.Nil(t, bucketfn.New("deriv"))
+	require.Nil(t, bucketfn.New("abs"))
+	require.Zero(t, bucketfn.Columns("deriv"))
+}
+
+func TestSelectorEndsWithStaleMarker(t *testing.T) {
+	var s chunk.Samples
+	s.AppendFloat(10_000, 0, 1)
+	s.AppendFloat(70_000, 0, math.Float64frombits(value.StaleNaN))
+	s.AppendFloat(250_000, 0, 2)
+	var b rollup.Buckets
+	rollup.AppendEvery(&b, &s, 60_000)
+	var out bucketfn.Result
+	bucketfn.New("").Evaluate(&b, bucketfn.Windows{First: 60_000, Step: 60_000, Steps: 6, Span: 300_000}, &out)
+	require.Equal(t, []int32{0, 4, 5}, out.Step)
+	require.Equal(t, []float64{1, 2, 2}, out.Value)
+
+	out.Reset()
+	bucketfn.New("last_over_time").Evaluate(&b, bucketfn.Windows{First: 60_000, Step: 60_000, Steps: 6, Span: 300_000}, &out)
+	require.Equal(t, []int32{0, 1, 2, 3, 4, 5}, out.Step)
+	require.Equal(t, []float64{1, 1, 1, 1, 2, 2}, out.Value)
+}
+
+// A lookback shorter than a bucket: the newest sample's own time tells.
+func TestSelectorLooksBackLessThanABucket(t *testing.T) {
+	var s chunk.Samples
+	s.AppendFloat(3_200_000, 0, 1)
+	s.AppendFloat(7_000_000, 0, 2)
+	var b rollup.Buckets
+	rollup.AppendEvery(&b, &s, 3_600_000)
+	var out bucketfn.Result
+	bucketfn.New("").Evaluate(&b, bucketfn.Windows{First: 3_600_000, Step: 3_600_000, Steps: 2, Span: 300_000}, &out)
+	require.Equal(t, []int32{1}, out.Step)
+	require.Equal(t, []float64{2}, out.Value)
+}
+
+// Of what the sums of single buckets lose in rounding, nothing is lost when they are added up.
+func TestSumsKeepTheirLowParts(t *testing.T) {
+	b := rollup.Buckets{
+		Start: []int64{0, 10, 20, 30}, End: []int64{10, 20, 30, 40}, Flags: make([]rollup.Flags, 4), Count: []uint32{1, 1, 1, 1},
+		Sum: []float64{1e16, 1, -1e16, 5}, SumLow: []float64{3, 0.5, 0, 0},
+	}
+	for name, want := range map[string]float64{"sum_over_time": 9.5, "avg_over_time": 9.5 / 4} {
+		for _, steps := range []int{1, 4} { // the last of four windows comes in two parts
+			var out bucketfn.Result
+			bucketfn.New(name).Evaluate(&b, bucketfn.Windows{First: 40 - 10*int64(steps-1), Step: 10, Steps: steps, Span: 40}, &out)
+			require.Equal(t, want, out.Value[steps-1], name)
+		}
+	}
+}
+
+// Of -0 and 0, the first is the least and the greatest.
+func TestExtremesOfZeros(t *testing.T) {
+	minus := math.Copysign(0, -1)
+	for _, values := range [][]float64{{0, minus}, {minus, 0}} {
+		b := rollup.Buckets{
+			Start: []int64{0, 10}, End: []int64{10, 20}, Flags: make([]rollup.Flags, 2), Count: []uint32{1, 1}, Min: values, Max: values,
+		}
+		for _, name := range []string{"min_over_time", "max_over_time"} {
+			var out bucketfn.Result
+			bucketfn.New(name).Evaluate(&b, bucketfn.Windows{First: 20, Step: 10, Steps: 1, Span: 20}, &out)
+			require.Equal(t, math.Float64bits(values[0]), math.Float64bits(out.Value[0]), name)
+		}
+	}
+}
+
+// A series that begins in the middle of a window isn't extrapolated below zero, and what is asked for a shorter
+// window than a bucket isn't blown up.
+func TestWidenedWindows(t *testing.T) {
+	var s chunk.Samples
+	for at := int64(15_000); at <= 3_600_000; at += 15_000 {
+		s.AppendFloat(at, 0, float64(at/1000))
+	}
+	var b rollup.Buckets
+	rollup.AppendEvery(&b, &s, 3_600_000)
+	w := bucketfn.Windows{First: 3_900_000, Step: 300_000, Steps: 2, Snap: 3_600_000, Span: 3_600_000, Scale: 300.0 / 3600}
+	for name, want := range map[string]float64{"rate": 1, "increase": 300, "count_over_time": 20, "avg_over_time": 1807.5} {
+		var out bucketfn.Result
+		bucketfn.New(name).Evaluate(&b, w, &out)
+		require.Equal(t, []int32{0, 1}, out.Step, name)
+		require.InDelta(t, want, out.Value[0], 0.1, name)
+		require.Equal(t, out.Value[0], out.Value[1], name)
+	}
+}

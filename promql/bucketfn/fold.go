@@ -1,0 +1,156 @@
+package bucketfn
+
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/util/kahansum"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Fold joins the leaves of a sliding window in amortized constant time per leaf and window, however many leaves a
+// window has. It never subtracts, so no precision is lost, and joins that have no inverse, such as a maximum, work, too.
+// It is the queue made of two stacks (two-stack sliding window aggregation), whose front stack holds suffixes:
+//
+//	leaves   0 1 2 3 4 5 6 7 8 9
+//	          [lo   |pivot  ]hi
+//	suffix    1-3 2-3 3             joined once, when lo passed the last pivot
+//	recent          4-7             joined as hi moves
+type Fold[T any] struct {
+	join   func(earlier, later T) T
+	suffix []T // suffix[i] joins leaves base+i to before pivot
+	recent T   // joins leaves pivot to before done
+
+	base, pivot, done int
+}
+
+// Start begins a new series, whose leaves are joined by join. The memory is reused.
+func (f *Fold[T]) Start(join func(earlier, later T) T) {
+	f.join, f.base, f.pivot, f.done = join, 0, 0, 0
+}
+
+// Of returns the join of leaves[lo:hi], which must not be empty. Neither lo nor hi may be less than in the call before.
+func (f *Fold[T]) Of(leaves []T, lo, hi int) T {
+	if hi-lo == 1 {
+		return leaves[lo]
+	}
+	if lo >= f.pivot {
+		f.turn(leaves, lo, hi)
+		return f.suffix[0]
+	}
+	for ; f.done < hi; f.done++ {
+		if f.done == f.pivot {
+			f.recent = leaves[f.done]
+		} else {
+			f.recent = f.join(f.recent, leaves[f.done])
+		}
+	}
+	if f.done == f.pivot {
+		return f.suffix[lo-f.base]
+	}
+	return f.join(f.suffix[lo-f.base], f.recent)
+}
+
+// turn puts the pivot at hi.
+func (f *Fold[T]) turn(leaves []T, lo, hi int) {
+	f.suffix = slices.Grow(f.suffix[:0], hi-lo)[:hi-lo]
+	joined := leaves[hi-1]
+	f.suffix[hi-1-lo] = joined
+	for i := hi - 2; i >= lo; i-- {
+		joined = f.join(leaves[i], joined)
+		f.suffix[i-lo] = joined
+	}
+	f.base, f.pivot, f.done = lo, hi, hi
+}
+
+// Min joins two values as min_over_time does: NaN is the result only if both are NaN, and of equal values the earlier
+// is the result.
+func Min(earlier, later float64) float64 {
+	if later < earlier || earlier != earlier {
+		return later
+	}
+	return earlier
+}
+
+// Max joins two values as max_over_time does, with the same rules as Min.
+func Max(earlier, later float64) float64 {
+	if later > earlier || earlier != earlier {
+		return later
+	}
+	return earlier
+}
+
+func overMin(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overFold(Min, b.Min, b, w, out)
+}
+
+func overMax(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overFold(Max, b.Max, b, w, out)
+}
+
+func (f *Evaluator) overFold(join func(earlier, later float64) float64, leaves []float64,
+	b *rollup.Buckets, w Windows, out *Result,
+) {
+	f.fold.Start(join)
+	f.overEach(b, w, out, ofHistograms, func(step, lo, hi int) {
+		if f.kinds.in(lo, hi) == ofFloats { // histograms alone have no least nor greatest value
+			out.add(step, f.fold.Of(leaves, lo, hi))
+		}
+	})
+}
+
+// compensated is a sum in two parts, as Neumaier's summation keeps it.
+type compensated struct{ high, low float64 }
+
+func addCompensated(a, b compensated) compensated {
+	high, low := kahansum.Inc(b.high, a.high, a.low)
+	return compensated{high, low + b.low}
+}
+
+func overSum(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSums(b, w, out, func(sum compensated, _, _ int) float64 {
+		return (sum.high + sum.low) * w.scale()
+	})
+}
+
+func overAvg(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	n := running{of: [][]uint32{b.Count}}
+	f.overSums(b, w, out, func(sum compensated, lo, hi int) float64 {
+		count := float64(n.in(lo, hi))
+		return sum.high/count + sum.low/count
+	})
+}
+
+func (f *Evaluator) overSums(b *rollup.Buckets, w Windows, out *Result,
+	value func(sum compensated, lo, hi int) float64,
+) {
+	f.pairs = f.pairs[:0]
+	for i, high := range b.Sum {
+		f.pairs = append(f.pairs, compensated{high, b.SumLow[i]})
+	}
+	f.sums.Start(addCompensated)
+	f.overEach(b, w, out, ofFloats, func(step, lo, hi int) {
+		out.add(step, value(f.sums.Of(f.pairs, lo, hi), lo, hi))
+	})
+}
+
+// running is a sum of whole numbers over a window that moves on. They don't round, so it may subtract.
+type running struct {
+	of     [][]uint32 // columns, which are added up
+	lo, hi int
+	sum    uint64
+}
+
+// in returns the sum over buckets lo to before hi. Neither is less than at the call before.
+func (r *running) in(lo, hi int) uint64 {
+	for _, column := range r.of {
+		for i := r.hi; i < hi; i++ {
+			r.sum += uint64(column[i])
+		}
+		for i := r.lo; i < lo; i++ {
+			r.sum -= uint64(column[i])
+		}
+	}
+	r.lo, r.hi = lo, hi
+	return r.sum
+}

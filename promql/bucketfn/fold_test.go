@@ -1,0 +1,52 @@
+package bucketfn
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// Joined as text, whatever is left out, stands twice or stands in the wrong place would show.
+func TestFoldJoinsInOrder(t *testing.T) {
+	seed := soak.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 4))
+	var f Fold[string]
+	for range 200 { // one after the other in the same memory
+		leaves := make([]string, 1+r.IntN(60))
+		for i := range leaves {
+			leaves[i] = string(rune('!' + i))
+		}
+		joins := 0
+		f.Start(func(earlier, later string) string {
+			joins++
+			return earlier + later
+		})
+		lo, hi, moves := 0, 0, 0
+		for hi < len(leaves) || r.IntN(3) > 0 {
+			hi = min(hi+r.IntN(4), len(leaves))
+			lo = min(lo+r.IntN(4)*r.IntN(2), hi)
+			if lo == hi {
+				continue
+			}
+			moves++
+			require.Equal(t, strings.Join(leaves[lo:hi], ""), f.Of(leaves, lo, hi), "seed %d", seed)
+		}
+		require.LessOrEqual(t, joins, 2*len(leaves)+moves, "however wide the windows are")
+	}
+}
+
+func TestRunningSums(t *testing.T) {
+	column, other := []uint32{1, 2, 3, 4, 1 << 31, 1 << 31, 1 << 31}, []uint32{0, 10, 0, 0, 0, 0, 0}
+	n := running{of: [][]uint32{column, other}}
+	require.EqualValues(t, 13, n.in(0, 2))
+	require.EqualValues(t, 19, n.in(1, 4))
+	require.EqualValues(t, 0, n.in(4, 4))
+	require.EqualValues(t, 3<<31, n.in(4, 7))
+	require.EqualValues(t, 1<<31, n.in(6, 7))
+	past := running{of: [][]uint32{column}}
+	require.EqualValues(t, 3<<31, past.in(4, 7), "what lies before the first window doesn't count")
+}

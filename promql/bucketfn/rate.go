@@ -1,0 +1,214 @@
+package bucketfn
+
+import (
+	"math"
+
+	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+func overRate(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSlope(b, w, out, Slope{Counter: true, PerSecond: w.seconds()})
+}
+
+func overIncrease(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSlope(b, w, out, Slope{Counter: true, Scale: w.scale()})
+}
+
+func overDelta(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
+	f.overSlope(b, w, out, Slope{Scale: w.scale()})
+}
+
+// Slope describes which of rate, increase and delta is computed.
+type Slope struct {
+	// Counter is set for rate and increase: a value that falls is a counter reset.
+	Counter bool
+	// PerSecond is the length of the windows in seconds, by which rate divides; 0 for increase and delta.
+	PerSecond float64
+	// Scale is the factor of increase and delta: 1, or less if windows were widened.
+	Scale float64
+}
+
+// Factor returns the factor for the rise between the first and the last sample of a window.
+func (s Slope) Factor(e Extrapolation) float64 {
+	if s.PerSecond != 0 {
+		return e.factor() / s.PerSecond
+	}
+	return e.factor() * s.Scale
+}
+
+// overSlope computes rate, increase or delta as extrapolatedRate of promql/functions.go of Prometheus does when
+// start timestamps aren't used.
+func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope) {
+	most := ofFloats
+	if s.Counter && !f.kinds.plain {
+		most = ofHistograms
+		f.joints.of(b, &f.kinds)
+	}
+	resets := s.Counter && f.corrections(b)
+	f.fold.Start(func(earlier, later float64) float64 { return earlier + later })
+	n := running{of: [][]uint32{b.Count}}
+	f.overEach(b, w, out, most, func(step, lo, hi int) {
+		count := n.in(lo, hi)
+		if count < 2 {
+			return
+		}
+		from, to := w.Window(step)
+		e := Extrapolation{
+			BeforeFirst: Seconds(b.FirstT[lo] - from), AfterLast: Seconds(to - b.LastT[hi-1]),
+			Sampled: Seconds(b.LastT[hi-1] - b.FirstT[lo]), Count: count,
+		}
+		if most == ofHistograms && b.Flags[lo]&rollup.HasHistograms != 0 {
+			h := f.riseOfHistograms(b, lo, hi)
+			if h == nil {
+				out.needsSamples(step)
+				return
+			}
+			e.StopAtZero(b.Histograms[lo].First.Count, h.Count)
+			out.addHistogram(step, h.Mul(s.Factor(e)))
+			return
+		}
+		rise := b.Last[hi-1] - b.First[lo]
+		if resets {
+			rise += b.Correction[lo]
+			if hi-lo > 1 {
+				rise += f.fold.Of(f.leaves, lo+1, hi)
+			}
+		}
+		if s.Counter {
+			e.StopAtZero(b.First[lo], rise)
+		}
+		out.add(step, rise*s.Factor(e))
+	})
+}
+
+// corrections fills leaves with what is to be added for counter resets from the end of the bucket before to the
+// end of each, and says whether there is any.
+func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
+	f.leaves = append(f.leaves[:0], b.Correction...)
+	for i := range f.leaves {
+		if i > 0 && b.First[i] < b.Last[i-1] {
+			f.leaves[i] += b.Last[i-1]
+		}
+		any = any || f.leaves[i] != 0
+	}
+	return any
+}
+
+// Seconds converts milliseconds to seconds in the way that Prometheus does.
+func Seconds(ms int64) float64 { return float64(ms) / 1000 }
+
+// Extrapolation describes where the samples of a window lie, so that their rise can be extrapolated to its edges. Times
+// are in seconds.
+type Extrapolation struct {
+	BeforeFirst, AfterLast float64 // from the left edge to the first sample, and from the last sample to the right edge
+	Sampled                float64 // from the first sample to the last
+	Count                  uint64  // of samples
+
+	zero   bool    // whether the counter was 0 at some time
+	toZero float64 // how long that is before the first sample
+}
+
+// StopAtZero bounds the extrapolation to the left of a counter whose first sample is first and that rose by rise, so
+// that it doesn't become negative.
+func (e *Extrapolation) StopAtZero(first, rise float64) {
+	if rise > 0 && first >= 0 {
+		e.zero, e.toZero = true, e.Sampled*(first/rise)
+	}
+}
+
+// factor returns what to multiply the increase between the samples by. A window whose samples end more than
+// about one interval from an edge is taken to have begun, or ended, half an interval from its last sample.
+func (e Extrapolation) factor() float64 {
+	interval := e.Sampled / float64(e.Count-1)
+	gap := interval * 1.1
+	left, right := e.BeforeFirst, e.AfterLast
+	if left >= gap {
+		left = interval / 2
+	}
+	if e.zero && e.toZero < left {
+		left = e.toZero
+	}
+	if right >= gap {
+		right = interval / 2
+	}
+	if e.Sampled == 0 {
+		return 1
+	}
+	return (e.Sampled + left + right) / e.Sampled
+}
+
+// joints are the places where buckets of histograms meet.
+type joints struct {
+	// reset[i] says that bucket i begins with a counter reset.
+	reset []bool
+	// unlike[i] is how many of the first i buckets have other bounds than the one before; corrected[i] how many
+	// have something to correct, inside or at their begin.
+	unlike, corrected []int32
+}
+
+func (j *joints) of(b *rollup.Buckets, k *kinds) {
+	j.reset, j.unlike, j.corrected = j.reset[:0], append(j.unlike[:0], 0), append(j.corrected[:0], 0)
+	for i := range b.End {
+		reset, unlike, corrected := false, int32(0), int32(0)
+		if k.in(i, i+1) == ofHistograms {
+			if b.Histograms[i].Correction != nil {
+				corrected = 1
+			}
+			if i > 0 && k.in(i-1, i) == ofHistograms {
+				before, first := b.Histograms[i-1].Last, b.Histograms[i].First
+				if !sameBounds(before, first) {
+					unlike = 1
+				} else if first.DetectReset(before) {
+					reset, corrected = true, 1
+				}
+			}
+		}
+		j.reset = append(j.reset, reset)
+		j.unlike, j.corrected = append(j.unlike, j.unlike[i]+unlike), append(j.corrected, j.corrected[i]+corrected)
+	}
+}
+
+// sameBounds says whether the buckets of two histograms are the same, so that nothing has to be reconciled.
+func sameBounds(a, b *histogram.FloatHistogram) bool {
+	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
+		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
+}
+
+// riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil
+// where only the samples can tell: with other bounds, and where a sum that isn't finite may be that of a first
+// sample that Prometheus leaves out, since a reset follows it.
+func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
+	j := &f.joints
+	if j.unlike[hi] > j.unlike[lo+1] {
+		return nil
+	}
+	rise := b.Histograms[hi-1].Last.Copy()
+	rise.CounterResetHint = histogram.GaugeType
+	ok := added(rise.Sub(b.Histograms[lo].First))
+	if ok && j.corrected[hi] > j.corrected[lo] {
+		ok = f.correctHistograms(rise, b, lo, hi)
+	}
+	if !ok || math.IsNaN(rise.Sum) {
+		return nil
+	}
+	rise.CounterResetHint = histogram.GaugeType
+	return rise.Compact(0)
+}
+
+// correctHistograms adds what stood before each reset in buckets lo to before hi.
+func (f *Evaluator) correctHistograms(rise *histogram.FloatHistogram, b *rollup.Buckets, lo, hi int) bool {
+	for i := lo; i < hi; i++ {
+		if i > lo && f.joints.reset[i] && !added(rise.Add(b.Histograms[i-1].Last)) {
+			return false
+		}
+		if c := b.Histograms[i].Correction; c != nil && !added(rise.Add(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// added says of what FloatHistogram's Add and Sub return whether all went well.
+func added(_ *histogram.FloatHistogram, _, _ bool, err error) bool { return err == nil }

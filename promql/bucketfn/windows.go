@@ -1,0 +1,56 @@
+package bucketfn
+
+import "time"
+
+// Windows are the ranges of time for which a function is evaluated: one per step, all of the same length. As in
+// PromQL they are left-open and right-closed, and they may overlap.
+//
+//	asked       (......]            right edges at First + k*Step
+//	     |--------|--------|        multiples of Snap
+//	snapped (.....]                 both edges moved to an earlier one
+type Windows struct {
+	// First is the right edge of the first window, and Step the distance to the next, milliseconds.
+	First, Step int64
+	// Steps is the number of windows.
+	Steps int
+	// Span is the length of a window, milliseconds.
+	Span int64
+	// Snap moves each right edge to the greatest multiple of it that isn't later, milliseconds. 0 leaves the edges as
+	// they are.
+	Snap int64
+	// Scale is the length of the window that was asked for divided by Span, if windows were widened. The results of
+	// functions that grow with the length of a window, such as increase, are multiplied by it. 0 and 1 have no effect.
+	Scale float64
+}
+
+// Window returns the edges of the window of step k.
+func (w Windows) Window(k int) (a, b int64) {
+	b = w.First + int64(k)*w.Step
+	if w.Snap > 0 {
+		b = FloorTo(b, w.Snap)
+	}
+	return b - w.Span, b
+}
+
+// seconds returns the length of the windows as Prometheus' rate divides by it.
+func (w Windows) seconds() float64 { return (time.Duration(w.Span) * time.Millisecond).Seconds() }
+
+// scale returns the factor for functions that grow with the length of a window.
+func (w Windows) scale() float64 {
+	if w.Scale == 0 {
+		return 1
+	}
+	return w.Scale
+}
+
+// FloorTo returns the greatest multiple of width that isn't greater than t.
+func FloorTo(t, width int64) int64 {
+	past := t % width
+	if past < 0 {
+		past += width
+	}
+	return t - past
+}
+
+// CeilTo returns the least multiple of width that isn't less than t.
+func CeilTo(t, width int64) int64 { return -FloorTo(-t, width) }

@@ -1,0 +1,294 @@
+package promql
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	promengine "github.com/prometheus/prometheus/promql"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+)
+
+// rawReader computes a fragment's values from samples: it lays all samples of a series out once, and hands
+// Prometheus' own implementation of the function one piece after the other of them, so that answers and
+// annotations are the evaluator's.
+//
+//	floats      [ . . . . . . . . . . . . . ]
+//	step i          └────────┘
+//	step i+1              └────────┘             both edges only move on
+type rawReader struct {
+	fragment *fragment
+	budget   *budget
+	call     promengine.FunctionCall
+	enh      promengine.EvalNodeHelper
+	in       promengine.Matrix // the one series, as the function wants it
+
+	it *iterator
+	// stats reads only what histogram_count and the like need, as the evaluator then does: which resets are
+	// seen depends on it. nil: the whole histograms are read.
+	stats    *promengine.HistogramStatsIterator
+	memoized *promstorage.MemoizedSeriesIterator // the evaluator's way to look back
+
+	floats []promengine.FPoint
+	hists  []promengine.HPoint
+
+	// of floatFuncs
+	quick  floatFunc
+	fold   bucketfn.Fold[float64]
+	times  []int64
+	values []float64
+	resets []int // places of values that are less than the one before
+
+	ctx context.Context // of the query; nil: nothing ends it
+
+	// from and to bound the steps that are computed.
+	from, to int
+
+	annotations annotations.Annotations
+	decoded     int64
+}
+
+func newRawReader(p *fragment, b *budget) *rawReader {
+	r := &rawReader{
+		fragment: p, budget: b, call: promengine.FunctionCalls[p.function],
+		enh: promengine.EvalNodeHelper{Out: make(promengine.Vector, 0, 1)},
+		in:  make(promengine.Matrix, 1), it: &iterator{},
+		quick:    floatFuncs[p.function],
+		to:       p.edges.n,
+		memoized: promstorage.NewMemoizedEmptyIterator(p.width),
+	}
+	if p.stats {
+		r.stats = promengine.NewHistogramStatsIterator(r.it)
+	}
+	return r
+}
+
+// histograms returns the iterator from which histograms are taken.
+func (r *rawReader) histograms() chunkenc.Iterator {
+	if r.stats == nil {
+		return r.it
+	}
+	r.stats.Reset(r.it)
+	return r.stats
+}
+
+func (r *rawReader) notes() annotations.Annotations { return r.annotations }
+func (r *rawReader) samples() int64                 { return r.decoded }
+
+// errStarts: functions that use start timestamps get them from the evaluator alone.
+var errStarts = fmt.Errorf("%w: the series have start timestamps", errLeave)
+
+// hasStarts says whether any of the samples has a start timestamp.
+func hasStarts(s *chunk.Samples) bool {
+	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
+}
+
+// errJumps: between windows that don't touch, the evaluator loses sight of the histogram before.
+var errJumps = fmt.Errorf("%w: parts of histograms at steps wider than the range", errLeave)
+
+// read implements fragmentReader.
+func (r *rawReader) read(s *storage.SelectedSeries, out *values) error {
+	return r.compute(s.Labels, out, r.fragment.minT, func(into *chunk.Samples) error { return asPrometheus(s.Samples(into)) })
+}
+
+// compute computes the values from the samples that fill appends, from minT on.
+func (r *rawReader) compute(stored labels.Labels, out *values, minT int64, fill func(*chunk.Samples) error) error {
+	iteratorFor(r.it, minT, fill)
+	if r.it.err != nil {
+		return r.it.err
+	}
+	if r.fragment.starts && hasStarts(&r.it.samples) {
+		return errStarts
+	}
+	r.decoded += int64(r.it.samples.Len())
+	if err := r.budget.allow(r.it.samples.Len()); err != nil {
+		return err
+	}
+	if r.fragment.function == "" {
+		return r.latest(out)
+	}
+	if r.quick != nil && r.it.hists == len(r.it.samples.H) {
+		r.quick(r, out)
+		noteCounter(r.fragment, stored, out, &r.annotations)
+		return nil
+	}
+	if err := r.layOut(); err != nil {
+		return err
+	}
+	r.windows(stored, out)
+	return nil
+}
+
+// layOut copies the samples to where functions find them, but for stale markers.
+func (r *rawReader) layOut() error {
+	samples := &r.it.samples
+	r.floats = r.floats[:0]
+	t := samples.T[r.it.floats:]
+	for i, v := range samples.V[r.it.floats:] {
+		if !value.IsStaleNaN(v) {
+			r.floats = append(r.floats, promengine.FPoint{T: t[i], F: v})
+		}
+	}
+	r.hists = r.hists[:0]
+	if r.it.hists == len(samples.H) {
+		return nil
+	}
+	if r.stats != nil && r.fragment.edges.step > r.fragment.width {
+		return errJumps
+	}
+	size := len(r.floats)
+	it := r.histograms()
+	for typ := it.Next(); typ != chunkenc.ValNone; typ = it.Next() {
+		if typ == chunkenc.ValFloat {
+			continue
+		}
+		n := len(r.hists)
+		r.hists = slices.Grow(r.hists, 1)[:n+1] // Functions keep none of the histograms: their memory is used again.
+		t, h := it.AtFloatHistogram(r.hists[n].H)
+		if value.IsStaleNaN(h.Sum) {
+			r.hists = r.hists[:n]
+			continue
+		}
+		r.hists[n] = promengine.HPoint{T: t, H: h}
+		size += sizeOf(h)
+		if err := r.budget.allow(size); err != nil {
+			return err
+		}
+	}
+	return r.it.err
+}
+
+// stopped says, at some of the steps, that the query has ended, and what is computed isn't wanted any more: one series
+// may have many steps, and each many samples.
+func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
+
+// windows calls the function for each step that has samples.
+func (r *rawReader) windows(stored labels.Labels, out *values) {
+	p, in := r.fragment, &r.in[0]
+	in.Metric = stored
+	var floatsFrom, floatsTo, histsFrom, histsTo int
+	for i := r.from; i < r.to && !r.stopped(i); i++ {
+		left, right := p.window(i)
+		floatsFrom, floatsTo = slide(r.floats, floatsFrom, floatsTo, left, right, floatTime)
+		if len(r.hists) > 0 {
+			histsFrom, histsTo = slide(r.hists, histsFrom, histsTo, left, right, histTime)
+		}
+		if floatsFrom == floatsTo && histsFrom == histsTo {
+			continue
+		}
+		in.Floats, in.Histograms = r.floats[floatsFrom:floatsTo:floatsTo], r.hists[histsFrom:histsTo:histsTo]
+		r.enh.Ts = p.eval.at(i)
+		vector, notes := r.call(p.scalars, r.in, p.args, &r.enh)
+		if len(notes) > 0 {
+			r.annotations.Merge(notes)
+		}
+		r.enh.Out = vector[:0]
+		switch {
+		case len(vector) == 0:
+		case vector[0].H != nil:
+			out.setHistogram(i, vector[0].H)
+		default:
+			out.v[i] = vector[0].F
+			out.floats++
+			out.size++
+		}
+	}
+	noteCounter(p, stored, out, &r.annotations)
+}
+
+func floatTime(p *promengine.FPoint) int64 { return p.T }
+func histTime(p *promengine.HPoint) int64  { return p.T }
+
+// slide moves a window [from, to) on to the points with after < t <= until.
+func slide[P any](points []P, from, to int, after, until int64, at func(*P) int64) (int, int) {
+	for to < len(points) && at(&points[to]) <= until {
+		to++
+	}
+	for from < to && at(&points[from]) <= after {
+		from++
+	}
+	return from, to
+}
+
+// noteCounter tells, as the evaluator does, when a rate is asked of what may be no counter.
+func noteCounter(p *fragment, stored labels.Labels, out *values, into *annotations.Annotations) {
+	if (p.function != "rate" && p.function != "increase") || out.floats == 0 {
+		return
+	}
+	name := stored.Get(labels.MetricName)
+	if name == "" {
+		return
+	}
+	for _, suffix := range [...]string{"_total", "_sum", "_count", "_bucket"} {
+		if strings.HasSuffix(name, suffix) {
+			return
+		}
+	}
+	into.Add(annotations.NewPossibleNonCounterInfo(name, p.args[0].PositionRange()))
+}
+
+// latest finds, for each step, the newest sample that is young enough.
+func (r *rawReader) latest(out *values) error {
+	samples := &r.it.samples
+	if r.it.hists < len(samples.H) {
+		return r.latestOfBoth(out)
+	}
+	p := r.fragment
+	t, v := samples.T[r.it.floats:], samples.V[r.it.floats:]
+	next := 0 // the first sample after the edge
+	for i := r.from; i < r.to; i++ {
+		edge := p.edges.at(i)
+		for next < len(t) && t[next] <= edge {
+			next++
+		}
+		if next == 0 || t[next-1] <= edge-p.width || value.IsStaleNaN(v[next-1]) {
+			continue
+		}
+		out.v[i] = v[next-1]
+		out.floats++
+	}
+	out.size = out.floats
+	return nil
+}
+
+// latestOfBoth is latest for series with histograms, by way of the evaluator's own iterator.
+func (r *rawReader) latestOfBoth(out *values) error {
+	r.memoized.Reset(r.histograms())
+	for i := r.from; i < r.to; i++ {
+		v, h, ok := r.latestAt(r.fragment.edges.at(i))
+		switch {
+		case !ok:
+		case h == nil && !value.IsStaleNaN(v):
+			out.v[i] = v
+			out.floats++
+			out.size++
+		case h != nil && !value.IsStaleNaN(h.Sum):
+			out.setHistogram(i, h)
+		}
+	}
+	return r.it.err
+}
+
+func (r *rawReader) latestAt(edge int64) (v float64, h *histogram.FloatHistogram, ok bool) {
+	typ := r.memoized.Seek(edge)
+	if typ == chunkenc.ValNone || r.memoized.AtT() > edge {
+		_, t, v, h, ok := r.memoized.PeekPrev()
+		return v, h, ok && t > edge-r.fragment.width
+	}
+	if typ == chunkenc.ValFloat {
+		_, v = r.memoized.At()
+	} else {
+		_, h = r.memoized.AtFloatHistogram()
+	}
+	return v, h, true
+}

@@ -1,0 +1,208 @@
+package promql
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// rollupReader computes a segment's values from buckets. What these can't answer it leaves to a rawReader over the
+// samples, and where a function knows only samples, it makes some of the buckets.
+type rollupReader struct {
+	segment *segment
+	ctx     context.Context
+	store   *storage.Store
+	warn    func(error)
+	// over computes from buckets; nil: raw does, from the samples they keep.
+	over *bucketfn.Evaluator
+	raw  *rawReader
+
+	bucketExpander
+	pieces     rollup.Buckets  // buckets, cut by edges
+	whole      *rollup.Buckets // those of a series with all columns
+	own        rollup.Buckets  // these, where they are read apart
+	ownBuffers storage.BucketBuffers
+	answers    bucketfn.Result
+	// aside are values from samples, made those from samples that are made of buckets.
+	aside, made values
+
+	annotations annotations.Annotations
+	decoded     int64
+	// leftOut says that steps have no value for want of samples, approximated that they have one from samples made of buckets.
+	leftOut, approximated bool
+}
+
+func newRollupReader(ctx context.Context, store *storage.Store, l *segment, b *budget, warn func(error)) *rollupReader {
+	r := &rollupReader{segment: l, ctx: ctx, store: store, warn: warn, raw: newRawReader(l.fragment, b)}
+	r.raw.ctx = ctx
+	r.over = bucketfn.New(l.function)
+	return r
+}
+
+func (r *rollupReader) notes() annotations.Annotations {
+	all := annotations.New()
+	all.Merge(r.annotations)
+	all.Merge(r.raw.notes())
+	return *all
+}
+
+func (r *rollupReader) samples() int64 { return r.decoded + r.raw.samples() }
+
+// read implements fragmentReader.
+func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
+	if err := s.Buckets(&r.buckets, &r.buffers); err != nil {
+		return asPrometheus(err)
+	}
+	if r.segment.starts && (slices.ContainsFunc(r.buckets.FirstST, isSet) || slices.ContainsFunc(r.buckets.LastST, isSet)) {
+		return errStarts
+	}
+	r.decoded += int64(r.buckets.Len())
+	if err := r.raw.budget.allow(r.buckets.Len()); err != nil {
+		return err
+	}
+	if r.over == nil {
+		for _, flags := range r.buckets.Flags {
+			r.leftOut = r.leftOut || flags&rollup.NotSimple != 0
+		}
+		return r.raw.compute(s.Labels, out, math.MinInt64, func(into *chunk.Samples) error {
+			r.appendTo(into, &r.buckets, math.MinInt64, math.MaxInt64)
+			return nil
+		})
+	}
+	buckets := &r.buckets
+	if r.segment.Approximate {
+		buckets = &r.pieces
+		r.Cut(buckets, &r.buckets, r.segment.cuts)
+		if err := r.raw.budget.allow(buckets.Len()); err != nil {
+			return err
+		}
+	}
+	r.answers.Reset()
+	r.over.Evaluate(buckets, r.segment.Windows, &r.answers)
+	a := &r.answers
+	for i, step := range a.Step {
+		if i < len(a.Histogram) && a.Histogram[i] != nil {
+			if r.segment.keepsName() && r.sampled(step) {
+				// The histogram itself is asked for, and its hint depends on the sample before.
+				a.Unanswered = append(a.Unanswered, step)
+			} else {
+				out.setHistogram(int(step), a.Histogram[i])
+			}
+			continue
+		}
+		out.v[step] = a.Value[i]
+		out.floats++
+		out.size++
+	}
+	if len(a.Unanswered) > 0 {
+		if err := r.askSamples(s.Labels, out); err != nil {
+			return err
+		}
+	}
+	noteCounter(r.segment.fragment, s.Labels, out, &r.annotations)
+	return nil
+}
+
+func isSet(t int64) bool { return t != 0 }
+
+// sampled says whether the samples of the window of a step are kept.
+func (r *rollupReader) sampled(step int32) bool {
+	return max(r.segment.edges.at(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.gone
+}
+
+// askSamples computes the steps that buckets leave unanswered from samples, as far as these are kept, and else from those that
+// buckets make.
+func (r *rollupReader) askSamples(series labels.Labels, out *values) error {
+	s, err := r.segment.samples.of(series, func() ([]*storage.SelectedSeries, error) {
+		return r.segment.fragment.open(r.ctx, r.store, r.segment.tenant, r.warn)
+	})
+	if err != nil {
+		return err
+	}
+	r.aside.reset(len(out.v))
+	if s != nil {
+		if err := r.raw.read(s, &r.aside); err != nil {
+			return err
+		}
+	}
+	made := false
+	for _, step := range r.answers.Unanswered {
+		if r.sampled(step) {
+			r.aside.copyTo(out, int(step))
+			continue
+		}
+		if !made {
+			made = true
+			if err := r.make(series, len(out.v)); err != nil {
+				return err
+			}
+		}
+		if !r.simple(int(step)) {
+			r.leftOut = true
+			continue
+		}
+		r.made.copyTo(out, int(step))
+		r.approximated = true
+	}
+	return nil
+}
+
+// make computes a series' values at n steps from samples that are made of all its buckets.
+func (r *rollupReader) make(series labels.Labels, n int) error {
+	r.made.reset(n)
+	if ok, err := r.readWhole(series); err != nil || !ok {
+		return err
+	}
+	return r.raw.compute(series, &r.made, math.MinInt64, func(into *chunk.Samples) error {
+		r.appendTo(into, r.whole, math.MinInt64, math.MaxInt64)
+		return nil
+	})
+}
+
+// readWhole sets r.whole, and says whether there is any.
+func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
+	if r.segment.Approximate { // They are read like that, and cut by samples where these are kept.
+		r.whole = &r.buckets
+		return true, nil
+	}
+	r.whole = &r.own
+	r.own.Reset()
+	s, err := r.segment.whole.of(series, func() ([]*storage.SelectedSeries, error) { return r.segment.openWhole(r.ctx, r.store, r.warn, nil) })
+	if err != nil || s == nil {
+		return false, err
+	}
+	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
+}
+
+// simple says whether all buckets of the window of a step are.
+func (r *rollupReader) simple(step int) bool {
+	from, to := r.segment.fragment.window(step)
+	b := r.whole
+	for i := sort.Search(b.Len(), func(i int) bool { return b.End[i] > from }); i < b.Len() && b.Start[i] < to; i++ {
+		if b.Flags[i]&rollup.NotSimple != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// copyTo sets a step of other values to what v has there, if that is anything.
+func (v *values) copyTo(other *values, step int) {
+	switch {
+	case len(v.h) > 0 && v.h[step] != nil:
+		other.setHistogram(step, v.h[step])
+	case !isNone(v.v[step]):
+		other.v[step] = v.v[step]
+		other.floats++
+		other.size++
+	}
+}

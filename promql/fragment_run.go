@@ -1,0 +1,203 @@
+package promql
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/util/annotations"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// batchSeries is how many neighbouring series are computed by one goroutine in one go.
+	batchSeries = 32
+	// batchSteps bounds a batch's series times steps.
+	batchSteps = 1 << 16
+	// batchesPerWorker bounds the batches that are computed, or wait to be used.
+	batchesPerWorker = 3
+)
+
+// batch is what some neighbouring series have at the steps of a fragment. Its memory is used again.
+type batch struct {
+	metrics []labels.Labels
+	values  []values
+	segment values // to work in
+}
+
+// errPanicked says that a function panicked. The evaluator knows better how to tell its caller.
+var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
+
+// fragmentRun computes a fragment of some series, and hands the values on in the order of the series: what is made of
+// them doesn't depend on how many goroutines there were.
+//
+//	series   [ 0 … 31 | 32 … 63 | 64 … ]
+//	workers      0         1        0        each batch at a time
+//	use          └─────────┴────────┴──►     one by one, in order
+type fragmentRun struct {
+	fragment *fragment
+	segments []*segment
+	series   []foundSeries
+	budget   *budget
+	workers  int
+	gate     *gate
+	// newReader makes what reads a segment, one a goroutine.
+	newReader func(*segment) fragmentReader
+	readers   [][]fragmentReader
+}
+
+// do calls use for every series that has values. Values are only valid during the call.
+func (r *fragmentRun) do(ctx context.Context, use func(labels.Labels, *values) error) error {
+	size := min(batchSeries, max(1, batchSteps/r.fragment.eval.n))
+	n := (len(r.series) + size - 1) / size
+	workers := max(1, min(r.workers, n))
+	r.readers = make([][]fragmentReader, workers)
+	for i := range r.readers {
+		for _, l := range r.segments {
+			r.readers[i] = append(r.readers[i], r.newReader(l))
+		}
+	}
+	batches := make([]batch, min(n, workers*batchesPerWorker))
+	compute := func(worker, i int) error {
+		return r.gate.work(ctx, func() error {
+			return r.compute(ctx, r.readers[worker], r.series[i*size:min(len(r.series), (i+1)*size)], &batches[i%len(batches)])
+		})
+	}
+	return inOrder(ctx, workers, len(batches), n, compute, func(i int) error {
+		b := &batches[i%len(batches)]
+		for k := range b.values {
+			if b.values[k].size == 0 {
+				continue
+			}
+			if err := use(b.metrics[k], &b.values[k]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// compute fills b.
+func (r *fragmentRun) compute(ctx context.Context, readers []fragmentReader, series []foundSeries, b *batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errPanicked, p)
+		}
+	}()
+	if cap(b.values) < len(series) {
+		b.values = make([]values, len(series))
+	}
+	b.metrics, b.values = b.metrics[:0], b.values[:len(series)]
+	for k, s := range series {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		v := &b.values[k]
+		v.reset(r.fragment.eval.n)
+		if err := r.read(readers, &s, v, &b.segment); err != nil {
+			return err
+		}
+		if err := r.budget.allow(v.size); err != nil {
+			return err
+		}
+		b.metrics = append(b.metrics, r.fragment.metric(s.labels))
+	}
+	return nil
+}
+
+// read computes the values of a series, segment by segment; v is empty and segment to work in.
+func (r *fragmentRun) read(readers []fragmentReader, s *foundSeries, v, segment *values) error {
+	if len(readers) == 1 {
+		return readers[0].read(s.segments[0], v)
+	}
+	for i, reader := range readers {
+		if s.segments[i] == nil {
+			continue
+		}
+		segment.reset(r.segments[i].edges.n)
+		if err := reader.read(s.segments[i], segment); err != nil {
+			return err
+		}
+		v.put(r.segments[i].FromStep, segment)
+	}
+	return nil
+}
+
+func (r *fragmentRun) notes() annotations.Annotations {
+	var out annotations.Annotations
+	for _, readers := range r.readers {
+		for _, reader := range readers {
+			out.Merge(reader.notes())
+		}
+	}
+	return out
+}
+
+func (r *fragmentRun) samples() (n int64) {
+	for _, readers := range r.readers {
+		for _, reader := range readers {
+			n += reader.samples()
+		}
+	}
+	return n
+}
+
+// inOrder calls compute for 0 to n-1 from several goroutines, and use for each in order from the caller's, at most
+// ahead calls of compute later. It returns the first error.
+func inOrder(ctx context.Context, workers, ahead, n int, compute func(worker, i int) error, use func(i int) error) error {
+	if workers == 1 {
+		for i := range n {
+			if err := compute(0, i); err != nil {
+				return err
+			}
+			if err := use(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	defer func() { _ = g.Wait() }() // even if use panics
+	defer cancel()
+	// Invariant: i is computed only once i-ahead was used, so each has its place in a ring.
+	free, done := make(chan struct{}, ahead), make([]chan struct{}, ahead)
+	for i := range done {
+		free <- struct{}{}
+		done[i] = make(chan struct{}, 1)
+	}
+	var next atomic.Int64
+	for worker := range workers {
+		g.Go(func() error {
+			for {
+				select {
+				case <-free:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := compute(worker, i); err != nil {
+					return err
+				}
+				done[i%ahead] <- struct{}{}
+			}
+		})
+	}
+	for i := range n {
+		select {
+		case <-done[i%ahead]:
+		case <-ctx.Done():
+			return cmp.Or(g.Wait(), ctx.Err())
+		}
+		if err := use(i); err != nil {
+			return err
+		}
+		free <- struct{}{}
+	}
+	return nil
+}

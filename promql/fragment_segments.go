@@ -1,0 +1,248 @@
+package promql
+
+import (
+	"context"
+	"math"
+	"sync"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/resolution"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// segment is a range of a fragment's steps that is answered for one tenant from one resolution.
+//
+//	fragment   |───────────── steps ─────────────|
+//	segments   [ 1h        ][ 5m     ][ raw      ]     each with a Select of its own
+//	series       a b          b c       a   c          joined by their labels
+type segment struct {
+	resolution.Segment
+	// fragment is the fragment restricted to the segment's steps.
+	*fragment
+	// tenant is the tenant whose series the segment reads.
+	tenant string
+	// oldest is the time of the first sample that was ever written, or math.MinInt64 if it is unknown.
+	oldest int64
+	// gone is the newest timestamp at which raw samples of some of the fragment's series are no longer kept.
+	gone int64
+	// cuts are the edges that cut buckets.
+	cuts []int64
+
+	// samples finds the raw samples of series whose buckets can't answer a step, and whole finds their buckets with all
+	// columns if raw samples are gone.
+	samples, whole lookup
+}
+
+// lookup finds series that only few of a segment's need, once one does.
+type lookup struct {
+	mu    sync.Mutex
+	found map[uint64]*storage.SelectedSeries
+}
+
+// of returns the series of these labels, nil if open, which is called once, doesn't find it.
+func (l *lookup) of(series labels.Labels, open func() ([]*storage.SelectedSeries, error)) (*storage.SelectedSeries, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found == nil {
+		list, err := open()
+		if err != nil {
+			return nil, err
+		}
+		l.found = make(map[uint64]*storage.SelectedSeries, len(list))
+		for _, s := range list {
+			l.found[s.Labels.Hash()] = s
+		}
+	}
+	if s := l.found[series.Hash()]; s != nil && labels.Equal(s.Labels, series) {
+		return s, nil
+	}
+	return nil, nil
+}
+
+// foundSeries is a series of a fragment, with where it was found in each segment; nil: nowhere.
+type foundSeries struct {
+	labels   labels.Labels
+	segments []*storage.SelectedSeries
+}
+
+// resolve chooses what the fragment's steps are answered from, for a tenant.
+func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string, how resolving) ([]*segment, resolution.Shortfall, error) {
+	r := resolution.Request{
+		Func: p.function, Range: p.width, From: p.edges.first, To: p.edges.last(), Step: p.edges.step,
+		Mode: how.mode, Still: how.still, Coarsest: how.coarsest, Slot: store.SlotWidth(p.edges.first).Milliseconds(), Oldest: math.MinInt64,
+	}
+	// Segments read whole buckets: so the gaps are those that touch any of them. Gaps begin and end at hours.
+	horizons, err := store.HorizonsOf(ctx, storage.Query{Tenant: of, MinT: r.From - r.Range, MaxT: bucketfn.CeilTo(r.To, rollup.OneHour.Width()), Matchers: p.matchers})
+	if err != nil {
+		return nil, resolution.Shortfall{}, err
+	}
+	setHorizons(&r, horizons)
+	if r.From-r.Range < r.Horizon[rollup.Raw] {
+		oldest, err := store.Oldest(ctx, of)
+		if err != nil {
+			return nil, resolution.Shortfall{}, err
+		}
+		r.Oldest = oldest
+	}
+	chosen, short, err := resolution.Choose(r)
+	if err != nil {
+		return nil, resolution.Shortfall{}, err
+	}
+	segments := make([]*segment, len(chosen))
+	for i, s := range chosen {
+		if r.Step == 0 { // Each step asks for the same.
+			s.ToStep, s.Windows.Steps = p.edges.n, p.edges.n
+		}
+		segments[i] = &segment{Segment: s, tenant: of, fragment: p.cut(s), oldest: r.Oldest, gone: latest(horizons, rollup.Raw)}
+	}
+	return segments, short, nil
+}
+
+// setHorizons sets what is kept of each class of series.
+func setHorizons(r *resolution.Request, horizons []storage.Horizons) {
+	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
+	for _, h := range horizons {
+		var kept [3]int64
+		for res, t := range h.At {
+			kept[res] = math.MinInt64
+			if t > -storage.MaxTime {
+				kept[res] = t + 1
+			}
+			r.Horizon[res] = max(r.Horizon[res], kept[res])
+		}
+		if len(horizons) > 1 {
+			r.Classes = append(r.Classes, kept)
+		}
+	}
+}
+
+// latest returns the newest timestamp that some class no longer keeps at a resolution.
+func latest(horizons []storage.Horizons, res rollup.Resolution) int64 {
+	t := int64(-storage.MaxTime)
+	for _, h := range horizons {
+		t = max(t, h.At[res])
+	}
+	return t
+}
+
+// cut returns the fragment of a segment's steps.
+func (p *fragment) cut(s resolution.Segment) *fragment {
+	if s.FromStep == 0 && s.ToStep == p.edges.n && s.Resolution == rollup.Raw {
+		return p
+	}
+	cut := *p
+	cut.eval = steps{first: p.eval.at(s.FromStep), step: p.eval.step, n: s.ToStep - s.FromStep}
+	cut.edges = steps{first: p.edges.at(s.FromStep), step: p.edges.step, n: s.ToStep - s.FromStep}
+	cut.minT = max(p.minT, cut.edges.first-p.width+1)
+	return &cut
+}
+
+// open finds the segment's series.
+func (l *segment) open(ctx context.Context, store *storage.Store, warn func(error)) ([]*storage.SelectedSeries, error) {
+	switch {
+	case l.Resolution == rollup.Raw:
+		return l.fragment.open(ctx, store, l.tenant, warn)
+	case l.Approximate:
+		from, to := l.span()
+		l.cuts = l.AppendCuts(nil, from-1, to+1)
+		// Where samples are there still, these cut.
+		kept := l.gone + store.SlotWidth(l.gone).Milliseconds()
+		return l.openWhole(ctx, store, warn, l.AppendCuts(nil, max(kept, from-1), to+1))
+	}
+	from, to := l.span()
+	return store.Select(ctx, storage.Query{
+		Tenant: l.tenant, MinT: from + 1, MaxT: to, Matchers: l.matchers, Warn: warn,
+		Resolution: l.Resolution, Columns: l.with(bucketfn.Columns(l.function)), Edges: l.AppendCuts(nil, from-1, to+1),
+	})
+}
+
+// with returns the columns that are read, given those that a function needs.
+func (l *segment) with(columns rollup.Columns) rollup.Columns {
+	if l.starts {
+		columns |= rollup.ColumnStarts
+	}
+	return columns
+}
+
+// span returns the edges of all windows together.
+func (l *segment) span() (from, to int64) {
+	from, _ = l.Windows.Window(0)
+	_, to = l.Windows.Window(l.Windows.Steps - 1)
+	return from, to
+}
+
+// openWhole finds the segment's series with all that samples can be made of, also for those of their buckets that windows cut, but
+// at the edges given.
+func (l *segment) openWhole(ctx context.Context, store *storage.Store, warn func(error), edges []int64) ([]*storage.SelectedSeries, error) {
+	from, _ := l.fragment.window(0)
+	_, to := l.fragment.window(l.edges.n - 1)
+	return store.Select(ctx, storage.Query{
+		Tenant: l.tenant, MinT: bucketfn.FloorTo(from, l.Resolution.Width()) + 1, MaxT: bucketfn.CeilTo(to, l.Resolution.Width()),
+		Matchers: l.matchers, Warn: warn, Resolution: l.Resolution, Columns: l.with(rollup.CutColumns), Edges: edges,
+	})
+}
+
+// gather puts the series of the segments together, in the order in which they were found.
+func gather(lists [][]*storage.SelectedSeries) []foundSeries {
+	if len(lists) == 1 {
+		all := make([]foundSeries, len(lists[0]))
+		for i, s := range lists[0] {
+			all[i] = foundSeries{labels: s.Labels, segments: lists[0][i : i+1 : i+1]}
+		}
+		return all
+	}
+	var all []foundSeries
+	at := map[string]int{}
+	var key []byte
+	for segment, list := range lists {
+		for _, s := range list {
+			key = s.Labels.Bytes(key)
+			i, ok := at[string(key)]
+			if !ok {
+				i = len(all)
+				at[string(key)] = i
+				all = append(all, foundSeries{labels: s.Labels, segments: make([]*storage.SelectedSeries, len(lists))})
+			}
+			all[i].segments[segment] = s
+		}
+	}
+	return all
+}
+
+// resolving is what a query says about resolutions.
+type resolving struct {
+	mode     resolution.Mode
+	coarsest rollup.Resolution
+	// still says that windows aren't moved where samples are there.
+	still bool
+}
+
+type resolvingKey struct{}
+
+// WithResolution makes the queries of a context use a resolution: raw, 5m, 1h, exact or auto ("" is auto), and
+// none coarser than coarsest milliseconds (0: any). An unknown one is an error.
+func WithResolution(ctx context.Context, name string, coarsest int64) (context.Context, error) {
+	m, err := resolution.ParseMode(name)
+	if err != nil {
+		return ctx, err
+	}
+	how := resolving{mode: m}
+	switch {
+	case coarsest <= 0:
+	case coarsest < rollup.FiveMinutes.Width():
+		how.mode = resolution.ModeRaw
+	case coarsest < rollup.OneHour.Width():
+		how.coarsest = rollup.FiveMinutes
+	default:
+		how.coarsest = rollup.OneHour
+	}
+	return context.WithValue(ctx, resolvingKey{}, how), nil
+}
+
+func resolvingOf(ctx context.Context) resolving {
+	how, _ := ctx.Value(resolvingKey{}).(resolving)
+	return how
+}

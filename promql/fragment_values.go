@@ -1,0 +1,146 @@
+package promql
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	promengine "github.com/prometheus/prometheus/promql"
+)
+
+// none stands in values where a step has none: a stale marker, which no function and no aggregation results in.
+var none = math.Float64frombits(value.StaleNaN)
+
+func isNone(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
+
+// values are what one series has at the steps of a fragment: a float, a histogram, or nothing.
+type values struct {
+	// v has an entry a step; none where there is a histogram, or nothing.
+	v []float64
+	// h has an entry a step, too, or none at all if hists is 0.
+	h []*histogram.FloatHistogram
+	// floats and hists count the steps with one; size is how much they are for a budget.
+	floats, hists, size int
+}
+
+// reset makes v empty values at n steps.
+func (v *values) reset(n int) {
+	if cap(v.v) < n {
+		v.v = make([]float64, n)
+	}
+	v.v = v.v[:n]
+	for i := range v.v {
+		v.v[i] = none
+	}
+	clear(v.h)
+	v.h, v.floats, v.hists, v.size = v.h[:0], 0, 0, 0
+}
+
+func (v *values) setHistogram(i int, h *histogram.FloatHistogram) {
+	if len(v.h) == 0 {
+		if cap(v.h) < len(v.v) {
+			v.h = make([]*histogram.FloatHistogram, len(v.v))
+		}
+		v.h = v.h[:len(v.v)]
+	}
+	v.h[i] = h
+	v.hists++
+	v.size += sizeOf(h)
+}
+
+// put sets the values from a step on to others, which are of the steps that follow.
+func (v *values) put(from int, other *values) {
+	copy(v.v[from:], other.v)
+	for i, h := range other.h {
+		if h != nil {
+			v.setHistogram(from+i, h)
+		}
+	}
+	v.floats += other.floats
+	v.size += other.floats
+}
+
+// sizeOf tells for how many floats a histogram counts, as the evaluator counts.
+func sizeOf(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
+
+// span returns the steps from the first value to the last: [from, to).
+func (v *values) span() (from, to int) {
+	has := func(i int) bool { return !isNone(v.v[i]) || (len(v.h) > 0 && v.h[i] != nil) }
+	to = len(v.v)
+	for from < to && !has(from) {
+		from++
+	}
+	for to > from && !has(to-1) {
+		to--
+	}
+	return from, to
+}
+
+// fragmentSeries is a series of a fragment's result.
+type fragmentSeries struct {
+	metric labels.Labels
+	// from is the step of the first of the values.
+	from int
+	v    []float64
+	h    []*histogram.FloatHistogram // as long as v, or empty
+}
+
+// arena keeps values in few pieces of memory: many series have one value only.
+type arena struct {
+	series []fragmentSeries
+	floats []float64
+}
+
+// What an arena makes room for at once.
+const (
+	arenaFloats = 512
+	arenaSeries = 64
+)
+
+// keep copies values, which mustn't be empty.
+func (a *arena) keep(metric labels.Labels, v *values) *fragmentSeries {
+	from, to := v.span()
+	n := to - from
+	if len(a.floats) < n {
+		a.floats = make([]float64, max(n, arenaFloats))
+	}
+	if len(a.series) == 0 {
+		a.series = make([]fragmentSeries, arenaSeries)
+	}
+	s := &a.series[0]
+	a.series = a.series[1:]
+	*s = fragmentSeries{metric: metric, from: from, v: a.floats[:n:n]}
+	a.floats = a.floats[n:]
+	copy(s.v, v.v[from:to])
+	if v.hists > 0 {
+		s.h = append(make([]*histogram.FloatHistogram, 0, n), v.h[from:to]...)
+	}
+	return s
+}
+
+// budget bounds the samples that a query's fragments hold. It may be used by many goroutines.
+type budget struct {
+	limit int64
+	held  atomic.Int64
+}
+
+// errTooMany is the evaluator's error for the same.
+const errTooMany = promengine.ErrTooManySamples("query execution")
+
+// charge counts n samples that stay. It returns promql.ErrTooManySamples.
+func (b *budget) charge(n int) error {
+	if b.held.Add(int64(n)) > b.limit {
+		return errTooMany
+	}
+	return nil
+}
+
+// allow says whether n samples more fit in for a while.
+func (b *budget) allow(n int) error {
+	if b.held.Load()+int64(n) > b.limit {
+		return errTooMany
+	}
+	return nil
+}

@@ -1,0 +1,500 @@
+package resolution
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+
+	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+const (
+	second = int64(1000)
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// someDay is midnight, UTC, and the end of a slot and of buckets.
+var someDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+
+// keptFor returns the horizons of what is kept so long before someDay, for raw, 5m and 1h; 0: for ever.
+func keptFor(raw, five, one int64) [3]int64 {
+	var h [3]int64
+	for i, keep := range []int64{raw, five, one} {
+		if h[i] = someDay - keep + 1; keep == 0 {
+			h[i] = math.MinInt64
+		}
+	}
+	return h
+}
+
+// Every line is a request over the days before someDay, and the segments it gets.
+func TestChoose(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		fn        string
+		window    int64 // range or lookback
+		days      int64
+		offset    int64 // of the right edges from midnight
+		step      int64 // 0: an instant query
+		mode      Mode
+		still     bool
+		coarsest  rollup.Resolution
+		horizon   [3]int64
+		oldest    int64
+		want      string
+		info      string
+		refused   string
+		wantScale float64
+	}{
+		// Where raw samples are.
+		{name: "aligned to the hour", fn: "rate", window: hour, days: 90, step: hour, want: "0-2160 1h exact 1h0m0s"},
+		{name: "aligned to the hour, by hours", fn: "max_over_time", window: 6 * hour, days: 30, step: 2 * hour, want: "0-360 1h exact 6h0m0s"},
+		{name: "aligned to 5m", fn: "rate", window: 30 * minute, days: 90, step: hour, want: "0-2160 5m exact 30m0s"},
+		{name: "aligned to 5m by its offset", fn: "rate", window: hour, days: 90, offset: 5 * minute, step: hour, want: "0-2160 5m exact 1h0m0s"},
+		{name: "a short range stays raw", fn: "rate", window: 2 * minute, days: 90, step: hour, want: "0-2160 raw exact 2m0s"},
+		{name: "buckets don't know quantiles", fn: "quantile_over_time", window: hour, days: 90, step: hour, want: "0-2160 raw exact 1h0m0s"},
+		{name: "an instant query, aligned", fn: "increase", window: day, days: 1, want: "0-1 1h exact 24h0m0s"},
+		{name: "an instant query: ragged ends from raw", fn: "increase", window: 30 * day, days: 1, offset: 1234567, want: "0-1 1h ragged 720h0m0s"},
+		{name: "a short instant query", fn: "increase", window: 5 * minute, days: 1, offset: 1234567, want: "0-1 raw exact 5m0s"},
+		{name: "days at half past five", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 30*minute, step: day, want: "0-90 5m exact 24h0m0s"},
+		{name: "days at an odd time", fn: "sum_over_time", window: day, days: 90, offset: 18*hour + 31*minute, step: day, mode: ModeExact, want: "0-90 1h ragged 24h0m0s"},
+		{name: "few edges, in auto, too", fn: "sum_over_time", window: 2 * day, days: 6, offset: 1, step: 2 * day, want: "0-3 1h ragged 48h0m0s"},
+		{name: "many edges: windows fit almost", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 5m snapped 24h0m0s", info: "edges of windows of 24h0m0s are moved by up to 2m0s (0.14 % of the range)"},
+		{name: "an instant query stays where it is", fn: "sum_over_time", window: day, days: 90, offset: 31 * minute, step: day, still: true, want: "0-90 1h ragged 24h0m0s"},
+		{name: "so does what hangs on single samples", fn: "delta", window: day, days: 90, offset: 31 * minute, step: day, want: "0-90 1h ragged 24h0m0s"},
+		{name: "hours at an odd time, exact", fn: "rate", window: hour, days: 90, offset: 1, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m0s"},
+		{name: "no rollups at all", fn: "rate", window: hour, days: 90, step: hour, horizon: [3]int64{math.MinInt64, math.MaxInt64, math.MaxInt64}, want: "0-2160 raw exact 1h0m0s"},
+
+		// Grafana.
+		{name: "$__rate_interval", fn: "rate", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h snapped 1h0m0s", info: "moved by up to 15s (0.41 % of the range) to those of buckets of 1h"},
+		{name: "$__rate_interval, exact", fn: "rate", window: hour + 15*second, days: 90, step: hour, mode: ModeExact, want: "0-2160 raw exact 1h0m15s"},
+		{name: "from an unaligned start", fn: "rate", window: hour + minute, days: 90, offset: 17*minute + 23*second, step: hour, want: "0-2160 raw exact 1h1m0s"},
+		{name: "a day is read exactly", fn: "rate", window: 5*minute + 15*second, days: 1, offset: -5 * minute, step: 5 * minute, want: "0-288 raw exact 5m15s"},
+		{name: "10m steps over a week", fn: "rate", window: 10*minute + 15*second, days: 7, step: 10 * minute, want: "0-1008 raw exact 10m15s"},
+		{name: "the ragged part is a tenth", fn: "rate", window: 50*minute + 5*minute, days: 90, offset: 2 * minute, step: hour, want: "0-2160 raw exact 55m0s"},
+		{name: "the ragged part is more", fn: "rate", window: 35 * minute, days: 90, offset: 2 * minute, step: hour, want: "0-2160 raw exact 35m0s"},
+
+		// Instant selectors.
+		{name: "a selector on edges", window: 5 * minute, days: 90, step: hour, want: "0-2160 1h exact 5m0s"},
+		{name: "a selector on edges of 5m", window: 5 * minute, days: 30, step: 30 * minute, want: "0-1440 5m exact 5m0s"},
+		{name: "a selector is never moved", window: 5 * minute, days: 90, offset: 1, step: hour, want: "0-2160 raw exact 5m0s"},
+		{name: "nor with a long lookback", window: day, days: 90, offset: 1, step: hour, want: "0-2160 raw exact 24h0m0s"},
+		{name: "the newest sample needs no left edge", fn: "last_over_time", window: hour + 15*second, days: 90, step: hour, want: "0-2160 1h exact 1h0m15s"},
+		{name: "nor does its edge cut a bucket", fn: "last_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: ModeExact, want: "0-360 1h ragged 7h0m0s"},
+		{name: "as it does for others", fn: "sum_over_time", window: 7 * hour, days: 90, offset: 31 * minute, step: 6 * hour, mode: ModeExact, want: "0-360 raw exact 7h0m0s"},
+
+		// Modes.
+		{name: "raw", fn: "rate", window: hour, days: 90, step: hour, mode: ModeRaw, want: "0-2160 raw exact 1h0m0s"},
+		{name: "5m asked for", fn: "rate", window: hour, days: 90, step: hour, mode: ModeFiveMinutes, want: "0-2160 5m exact 1h0m0s"},
+		{name: "1h asked for, of shorter windows", fn: "increase", window: 5 * minute, days: 1, step: 5 * minute, mode: ModeOneHour, want: "0-288 1h widened 1h0m0s", wantScale: 1.0 / 12},
+		{name: "1h asked for, of what buckets don't know", fn: "stddev_over_time", window: hour, days: 90, step: hour, mode: ModeOneHour, want: "0-2160 raw exact 1h0m0s"},
+		{name: "at most 5m", fn: "rate", window: hour, days: 90, step: hour, coarsest: rollup.FiveMinutes, want: "0-2160 5m exact 1h0m0s"},
+
+		// After raw has expired.
+		{name: "exact still", fn: "rate", window: hour, days: 90, step: hour, horizon: keptFor(15*day, 0, 0), want: "0-2160 1h exact 1h0m0s"},
+		{
+			name: "1h, then 5m, then raw", fn: "rate", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
+			want: "0-721 1h ragged 5m0s approximate; 721-2160 5m exact 5m0s", wantScale: 1,
+			info: "from 2025-12-01T00:00:00Z to 2025-12-31T00:00:00Z edges of windows lie inside buckets of up to 1h",
+		},
+		{
+			name: "raw where it is", fn: "rate", window: 2 * minute, days: 90, offset: 1000, step: hour, horizon: keptFor(15*day, 60*day, 0),
+			want: "0-721 1h ragged 2m0s approximate; 721-1801 5m ragged 2m0s approximate; 1801-2160 raw exact 2m0s",
+			info: "inside buckets of up to 1h",
+		},
+		{
+			name: "a selector", window: 5 * minute, days: 90, offset: 7 * minute, step: hour, horizon: keptFor(15*day, 60*day, 0),
+			want: "0-720 1h ragged 5m0s approximate; 720-1800 5m ragged 5m0s approximate; 1800-2160 raw exact 5m0s",
+			info: "inside buckets of up to 1h",
+		},
+		{
+			name: "a selector on edges", window: 5 * minute, days: 90, step: hour, horizon: keptFor(15*day, 60*day, 0),
+			want: "0-2160 1h exact 5m0s",
+		},
+		{
+			name: "a part of an hour's increase", fn: "increase", window: 5 * minute, days: 30, step: 5 * minute, horizon: keptFor(day, day, 0),
+			want: "0-8353 1h ragged 5m0s approximate; 8353-8640 5m exact 5m0s", wantScale: 1, info: "inside buckets of up to 1h",
+		},
+		{
+			name: "nearly fitting, as ever", fn: "rate", window: hour + 15*second, days: 30, step: hour, horizon: keptFor(day, 0, 0),
+			want: "0-698 1h snapped 1h0m0s; 698-720 raw exact 1h0m15s", info: "edges of windows of 1h0m15s are moved by up to 15s (0.41 % of the range) to those of buckets of up to 1h",
+		},
+		{
+			name: "not fitting: what is finest", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour, mode: ModeExact,
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
+		},
+		{
+			name: "not fitting, in auto", fn: "rate", window: 90 * minute, days: 30, offset: 2 * minute, step: hour,
+			horizon: keptFor(day, 0, 0), want: "0-698 5m ragged 1h30m0s approximate; 698-720 raw exact 1h30m0s", info: "inside buckets of up to 5m",
+		},
+		{
+			name: "not fitting, and only 1h left", fn: "increase", window: 90 * minute, days: 30, step: hour, horizon: keptFor(day, day, 0),
+			want: "0-698 1h ragged 1h30m0s approximate; 698-720 5m exact 1h30m0s", wantScale: 1, info: "inside buckets of up to 1h",
+		},
+		{
+			name: "quantiles of what is left", fn: "quantile_over_time", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
+			want: "0-481 1h exact 1h0m0s approximate; 481-697 5m exact 1h0m0s approximate; 697-720 raw exact 1h0m0s",
+			info: "samples made of buckets",
+		},
+		{
+			name: "refused", fn: "idelta", window: hour, days: 30, step: hour, horizon: keptFor(day, 10*day, 0),
+			refused: "promql: raw samples are gone before 2026-02-28T00:00:00Z, and rollups can't answer idelta (the last two samples aren't kept)",
+		},
+		{name: "not refused where raw is", fn: "idelta", window: hour, days: 1, offset: hour, step: hour, horizon: keptFor(day, 10*day, 0), want: "0-24 raw exact 1h0m0s"},
+		{
+			name: "not refused before the first sample", fn: "idelta", window: hour, days: 30, step: hour, horizon: keptFor(2*day, 10*day, 0), oldest: someDay - day,
+			want: "0-720 raw exact 1h0m0s",
+		},
+		{
+			name: "raw alone, and gone", fn: "rate", window: hour, days: 30, step: hour, mode: ModeRaw, horizon: keptFor(15*day, 0, 0),
+			want: "0-720 raw exact 1h0m0s", info: "nothing is read, as the query asks for no wider buckets",
+		},
+		{name: "raw alone, and nothing else", fn: "rate", window: hour, days: 30, step: hour, mode: ModeRaw, horizon: keptFor(15*day, 15*day, 15*day), want: "0-720 raw exact 1h0m0s"},
+		{
+			name: "at most 5m, and gone", fn: "rate", window: hour, days: 30, step: hour, coarsest: rollup.FiveMinutes, horizon: keptFor(5*day, 15*day, 0),
+			want: "0-720 5m exact 1h0m0s", info: "from 2026-01-30T00:00:00Z to 2026-02-14T00:00:00Z nothing is read",
+		},
+		{name: "all is gone alike", fn: "rate", window: 2 * minute, days: 30, step: hour, horizon: keptFor(5*day, 5*day, 5*day), want: "0-720 raw exact 2m0s"},
+		{
+			name: "an edge from raw that is gone", fn: "increase", window: 30 * day, days: 1, offset: 1234567, horizon: keptFor(15*day, 60*day, 0),
+			want: "0-1 1h snapped 720h0m0s", info: "from 2026-02-28T00:20:34Z to 2026-02-28T00:20:34Z edges of windows of 720h0m0s are moved by up to 41m9.134s (0.095 % of the range)",
+		},
+		{
+			name: "an edge from raw that is gone, in an instant query", fn: "increase", window: 30 * day, days: 1, offset: 1234567, still: true, horizon: keptFor(15*day, 60*day, 0),
+			want: "0-1 5m ragged 720h0m0s approximate", info: "inside buckets of up to 5m",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := Request{
+				Func: c.fn, Range: c.window, Mode: c.mode, Still: c.still, Coarsest: c.coarsest, Horizon: c.horizon, Oldest: c.oldest,
+				From: someDay - c.days*day + c.offset, Step: c.step, Slot: 2 * hour,
+			}
+			if r.To = r.From; c.step > 0 {
+				r.To = r.From + c.days*day - c.step
+			}
+			if c.horizon == [3]int64{} {
+				r.Horizon = keptFor(0, 0, 0)
+			}
+			if c.oldest == 0 {
+				r.Oldest = math.MinInt64
+			}
+			segments, short, err := Choose(r)
+			if c.refused != "" {
+				require.ErrorIs(t, err, ErrRawGone)
+				require.ErrorContains(t, err, c.refused)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, written(segments))
+			if c.wantScale != 0 {
+				require.InDelta(t, c.wantScale, segments[0].Windows.Scale, 1e-15)
+			}
+			if c.info == "" {
+				require.NoError(t, short.Info())
+				return
+			}
+			require.ErrorIs(t, short.Info(), annotations.PromQLInfo)
+			require.ErrorContains(t, short.Info(), c.info)
+		})
+	}
+}
+
+func written(segments []Segment) string {
+	text := ""
+	for i, s := range segments {
+		if i > 0 {
+			text += "; "
+		}
+		e := s.Fit.String()
+		if s.Fit == Ragged {
+			e = "ragged"
+		}
+		text += fmt.Sprintf("%d-%d %v %s %v", s.FromStep, s.ToStep, s.Resolution, e, time.Duration(s.Windows.Span)*time.Millisecond)
+		if s.Approximate {
+			text += " approximate"
+		}
+	}
+	return text
+}
+
+func TestModes(t *testing.T) {
+	for _, m := range []Mode{ModeAuto, ModeExact, ModeRaw, ModeFiveMinutes, ModeOneHour} {
+		back, err := ParseMode(m.String())
+		require.NoError(t, err)
+		require.Equal(t, m, back)
+	}
+	m, err := ParseMode("")
+	require.NoError(t, err)
+	require.Equal(t, ModeAuto, m)
+	_, err = ParseMode("2h")
+	require.ErrorIs(t, err, ErrMode)
+	require.ErrorContains(t, err, `unknown resolution "2h": it is one of raw, 5m, 1h, exact, auto`)
+}
+
+// generateRequest makes requests of all sorts, most of them with edges that nearly, or wholly, fit.
+func generateRequest(r *rand.Rand) Request {
+	pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
+	span := func() int64 {
+		return pick(minute, 5*minute, 15*minute, hour, 2*hour, day, 7*day)*(1+r.Int64N(3)) + pick(0, 0, 0, 1, 15*second, minute)
+	}
+	q := Request{
+		Func: bucketfn.Names()[r.IntN(len(bucketfn.Names()))], Range: span(), Step: span(), Slot: 2 * hour,
+		From: someDay - r.Int64N(90)*day + pick(0, 0, 5*minute, 17*minute, hour, 1), Mode: Mode(r.IntN(len(modeNames))),
+		Oldest: math.MinInt64, Horizon: keptFor(0, 0, 0),
+	}
+	q.Still = r.IntN(4) == 0
+	if r.IntN(5) == 0 {
+		q.Coarsest = rollup.Resolution(1 + r.IntN(2))
+	}
+	if r.IntN(5) > 0 {
+		raw := 1 + r.Int64N(60)
+		five := raw + r.Int64N(60)
+		q.Horizon = keptFor(raw*day, five*day, (five+r.Int64N(100))*day)
+		if r.IntN(2) == 0 { // not at the edge of a bucket
+			q.Horizon[r.IntN(3)] += r.Int64N(2 * hour)
+		}
+	}
+	if h := q.Horizon[r.IntN(3)]; h != math.MinInt64 && r.IntN(3) == 0 { // steps around a horizon
+		q.From = h + pick(0, hour, r.Int64N(hour), q.Range, q.Range-1) - q.Step*r.Int64N(10)
+	}
+	q.To = q.From + q.Step*r.Int64N(300)
+	if r.IntN(4) == 0 {
+		q.Oldest = someDay - r.Int64N(100)*day
+	}
+	return q
+}
+
+// What holds of every choice.
+func TestChoiceProperties(t *testing.T) {
+	seed := soak.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 2))
+	refusals := 0
+	for range 5000 {
+		q := generateRequest(r)
+		context := fmt.Sprintf("seed %d: %+v", seed, q)
+		segments, short, err := Choose(q)
+		if err != nil {
+			require.ErrorIs(t, err, ErrRawGone, context)
+			require.Equal(t, bucketfn.Refused, bucketfn.Lookup(q.Func).WithoutRaw, context)
+			require.Less(t, q.From-q.Range, q.Horizon[rollup.Raw]-1, context)
+			refusals++
+			continue
+		}
+		next, allExact := 0, true
+		for _, s := range segments {
+			require.Equal(t, next, s.FromStep, "%s: segments follow one another", context)
+			require.Greater(t, s.ToStep, s.FromStep, context)
+			require.Equal(t, q.From+int64(s.FromStep)*q.Step, s.Windows.First, context)
+			require.Equal(t, s.ToStep-s.FromStep, s.Windows.Steps, context)
+			next = s.ToStep
+			requireSegment(t, q, s, context)
+			allExact = allExact && s.IsExact()
+		}
+		require.Equal(t, q.steps(), next, "%s: segments cover all steps", context)
+		if allExact && q.Mode != ModeRaw && q.Coarsest == rollup.Raw {
+			require.NoError(t, short.Info(), "%s: nothing to tell of exact answers", context)
+		}
+	}
+	require.Positive(t, refusals)
+}
+
+// requireSegment checks one segment by itself, step by step.
+func requireSegment(t *testing.T, q Request, s Segment, context string) {
+	context = fmt.Sprintf("%s: %s", context, written([]Segment{s}))
+	fn, width := bucketfn.Lookup(q.Func), s.Resolution.Width()
+	oldest := q.Horizon[rollup.Raw] // of all that may be read
+	for _, res := range rollup.Resolutions {
+		if q.Coarsest == rollup.Raw || res <= q.Coarsest {
+			oldest = min(oldest, q.Horizon[res])
+		}
+	}
+	oldest = max(oldest, q.Oldest)
+	rawThere := func(k int) bool {
+		return max(q.From+int64(k)*q.Step-q.Range+1, oldest) >= q.Horizon[rollup.Raw]
+	}
+	for _, k := range []int{s.FromStep, (s.FromStep + s.ToStep) / 2, s.ToStep - 1} {
+		right := q.From + int64(k)*q.Step
+		left := right - q.Range
+		a, b := s.Window(right)
+		if s.Fit <= Ragged {
+			require.Equal(t, []int64{left, right}, []int64{a, b}, context)
+		}
+		if s.Resolution == rollup.Raw {
+			require.Equal(t, Aligned, s.Fit, context)
+			require.False(t, s.Approximate, context)
+			continue
+		}
+		require.True(t, fn.FromBuckets() || s.Approximate, "%s: buckets can't say", context)
+		require.LessOrEqual(t, b, right, "%s: never the future", context)
+		require.Less(t, right-b, width, "%s: the nearest bucket", context)
+		require.GreaterOrEqual(t, b-a, min(q.Range, width), context)
+		if s.Fit != Ragged && !s.Approximate {
+			require.Zero(t, b%width, context)
+			require.True(t, fn.Newest || a%width == 0, context)
+		}
+		if s.Fit == Ragged || s.Fit != Aligned && q.Mode == ModeExact {
+			require.Equal(t, s.Fit == Ragged && !s.Approximate, rawThere(k), "%s: exact mode never moves windows where raw samples are", context)
+		}
+		if s.Approximate {
+			require.False(t, rawThere(k), "%s: samples are made only where they are gone", context)
+		}
+		if s.Fit == Snapped && q.Mode == ModeAuto && rawThere(k) {
+			require.LessOrEqual(t, (right-b)+max(a-left, left-a), q.Range/100, context)
+			require.True(t, fn.Snaps && !q.Still, "%s: it never moves where raw samples are", context)
+		}
+		if s.Fit == Aligned && q.Mode <= ModeExact && s.Resolution == rollup.FiveMinutes && q.Coarsest != rollup.FiveMinutes && !s.Approximate {
+			fitsHour := right%hour == 0 && (fn.Newest || left%hour == 0)
+			hourThere := max(bucketfn.FloorTo(right, hour)-bucketfn.CeilTo(q.Range, hour)+1, oldest) >= q.Horizon[rollup.OneHour]
+			everyStep := s.ToStep-s.FromStep > 1
+			require.False(t, everyStep && q.Step%hour == 0 && fitsHour && hourThere, "%s: the coarsest", context)
+		}
+		require.GreaterOrEqual(t, max(a+1, oldest), q.Horizon[s.Resolution], "%s: all of (%d, %d] is kept", context, a, b)
+	}
+}
+
+// What buckets answer is what Prometheus' functions make of the samples of the windows that a segment names: of those
+// asked for where it calls itself exact, with cells where edges cut buckets; and where it doesn't, of those that it
+// moved, scaled down where it widened them.
+func TestSegmentsAnswerTheirWindows(t *testing.T) {
+	seed := soak.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 3))
+	funcs := map[string]*bucketfn.Evaluator{}
+	for _, f := range bucketfntest.Evaluators() {
+		funcs[f.Name()] = f
+	}
+	compared := map[Fit]int{}
+	for i := range 3000 {
+		q := generateRequest(r)
+		q.From += hour * r.Int64N(24*89)
+		q.To = min(q.To, q.From+30*q.Step)
+		if i%2 == 0 {
+			q.Horizon, q.Oldest = keptFor(0, 0, 0), math.MinInt64
+		}
+		segments, _, err := Choose(q)
+		if bucketfn.Lookup(q.Func).WithoutRaw != bucketfn.Refused {
+			require.NoError(t, err)
+		}
+		for _, s := range segments {
+			if s.Resolution == rollup.Raw || s.Approximate {
+				continue
+			}
+			samples := generateAround(r, s, bucketfntest.SeriesKinds[r.IntN(len(bucketfntest.SeriesKinds))])
+			b := cellsOf(s, samples, q.Slot)
+			context := fmt.Sprintf("seed %d: %+v: %s", seed, q, written([]Segment{s}))
+			compared[s.Fit] += bucketfntest.RequireExact(t, []*bucketfn.Evaluator{funcs[q.Func]}, samples, b, s.Windows, context)
+		}
+	}
+	for _, e := range []Fit{Aligned, Ragged, Snapped, Widened} {
+		require.Greater(t, compared[e], 200, "edges %d", e)
+	}
+}
+
+// generateAround makes samples that lie near the edges of a segment's windows, and between them.
+func generateAround(r *rand.Rand, s Segment, kind string) *chunk.Samples {
+	made := bucketfntest.GenerateSeries(r, kind, 200)
+	at := map[int64]bool{}
+	for len(at) < made.Len() {
+		a, b := s.Windows.Window(r.IntN(s.Windows.Steps))
+		switch r.IntN(3) {
+		case 0:
+			at[a+r.Int64N(3)-1] = true
+		case 1:
+			at[b+r.Int64N(3)-1] = true
+		default:
+			at[a+r.Int64N(b-a+1)] = true
+		}
+		if len(at) < made.Len() && r.IntN(2) == 0 {
+			at[s.Windows.First-s.Windows.Span-hour+r.Int64N(s.Windows.Span+2*hour)] = true
+		}
+	}
+	times, floats, hists := bucketfntest.SortedKeys(at), 0, 0
+	out := &chunk.Samples{}
+	for _, t := range times {
+		if floats < len(made.T) && (hists == len(made.H) || made.T[floats] < made.H[hists].T) {
+			out.AppendFloat(t, 0, made.V[floats])
+			floats++
+			continue
+		}
+		h := made.H[hists]
+		h.T = t
+		out.AppendHistogram(h)
+		hists++
+	}
+	return out
+}
+
+// Slots are counted without looking at each edge; here each is.
+func TestSlotsCounted(t *testing.T) {
+	seed := soak.Seed(t)
+	r := rand.New(rand.NewPCG(seed, 5))
+	for range 300 {
+		q := generateRequest(r)
+		c := newChoice(q)
+		n := c.steps()
+		for _, res := range rollup.Resolutions {
+			cut, covered := map[int64]bool{}, map[int64]bool{}
+			for k := range n {
+				left, right := c.right(k)-q.Range, c.right(k)
+				if right%res.Width() != 0 {
+					cut[c.slotOf(right)] = true
+				}
+				if left%res.Width() != 0 && !c.fn.Newest {
+					cut[c.slotOf(left)] = true
+				}
+				for slot := c.slotOf(left + 1); slot <= c.slotOf(right); slot++ {
+					covered[slot] = true
+				}
+			}
+			require.Equal(t, len(cut), c.slotsCut(res, 0, n), "seed %d: %+v", seed, q)
+			require.Equal(t, len(covered), c.slotsCovered(0, n), "seed %d: %+v", seed, q)
+		}
+	}
+}
+
+// cellsOf makes what a reader has: buckets, and in the slots that an edge cuts, cells of raw samples.
+func cellsOf(s Segment, samples *chunk.Samples, slot int64) *rollup.Buckets {
+	b := &rollup.Buckets{}
+	for samples.Len() > 0 {
+		first := int64(math.MaxInt64)
+		if len(samples.T) > 0 {
+			first = samples.T[0]
+		}
+		if len(samples.H) > 0 {
+			first = min(first, samples.H[0].T)
+		}
+		end := bucketfn.CeilTo(first, slot)
+		var part, rest chunk.Samples
+		part.AppendAll(samples)
+		part.Clip(math.MinInt64, end)
+		rest.AppendAll(samples)
+		rest.Clip(end+1, math.MaxInt64)
+		rollup.AppendCells(b, &part, s.AppendCuts(nil, end-slot, end), s.Resolution.Width())
+		samples = &rest
+	}
+	return b
+}
+
+func TestShortfallsMerge(t *testing.T) {
+	var all Shortfall
+	require.NoError(t, all.Info())
+	all.Merge(Shortfall{})
+	require.NoError(t, all.Info())
+	all.Merge(Shortfall{From: someDay, To: someDay + day, Raw: someDay + 2*day, Widest: rollup.FiveMinutes, Moved: true, MovedBy: minute, MovedOf: 6 * hour})
+	all.Merge(Shortfall{})
+	all.Merge(Shortfall{From: someDay - day, To: someDay, Raw: someDay + 2*day, Widest: rollup.OneHour, Approximated: true})
+	require.EqualError(t, all.Info(), "PromQL info: raw samples before 2026-03-03T00:00:00Z are gone; "+
+		"from 2026-02-28T00:00:00Z to 2026-03-02T00:00:00Z edges of windows of 6h0m0s are moved by up to 1m0s (0.28 % of the range) to those of buckets of up to 1h; "+
+		"what buckets can't answer is computed from samples made of buckets of up to 1h")
+}

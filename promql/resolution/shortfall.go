@@ -1,0 +1,215 @@
+package resolution
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// ErrRawGone is returned if a function can't be answered over times whose raw samples are gone.
+var ErrRawGone = errors.New("promql: raw samples are gone")
+
+func (c *choice) refusal() error {
+	return fmt.Errorf("%w before %s, and rollups can't answer %s (%s): "+
+		"ask for a later time, or use rate, delta or an aggregate over time",
+		ErrRawGone, FormatTime(c.Horizon[rollup.Raw]), c.fn.Name, c.fn.Why)
+}
+
+// Shortfall describes how an answer differs from the one that raw samples would give, since they are gone or weren't
+// read. The shortfalls of all fragments of a query are merged into one.
+type Shortfall struct {
+	// From and To are the first and the last right edge of the windows that differ, milliseconds.
+	From, To int64
+	// Raw is the oldest time of raw samples, milliseconds.
+	Raw int64
+	// Widest is the resolution of the widest buckets that were read.
+	Widest rollup.Resolution
+	// Moved is set if windows were moved to the edges of buckets, and Widened if they were made longer.
+	Moved, Widened bool
+	// Cut is set if windows end inside buckets, which were cut.
+	Cut bool
+	// Approximated is set if a function was applied to samples that are made of buckets.
+	Approximated bool
+	// LeftOut is set if steps have no value since only samples could answer them. Choose never sets it: it comes up
+	// when buckets are read.
+	LeftOut bool
+	// Hidden is set if the query allows no buckets for times of which only buckets are left.
+	Hidden bool
+	// MovedBy is by how much, in milliseconds, both edges of a window of length MovedOf were moved together: of all
+	// windows those with the greatest ratio.
+	MovedBy, MovedOf int64
+	// SnappedBy is the same for windows of length SnappedOf whose raw samples exist; 0 if none were moved. Snapped is the
+	// resolution of the buckets.
+	SnappedBy, SnappedOf int64
+	Snapped              rollup.Resolution
+}
+
+// Lacks returns true if raw samples were missing.
+func (s Shortfall) Lacks() bool {
+	return s.Moved || s.Widened || s.Cut || s.Approximated || s.LeftOut || s.Hidden
+}
+
+// IsNone returns true if the answer is that of raw samples.
+func (s Shortfall) IsNone() bool { return !s.Lacks() && s.SnappedBy == 0 }
+
+// Merge adds the shortfall of another fragment of the query.
+func (s *Shortfall) Merge(other Shortfall) {
+	if moreOf(other.SnappedBy, other.SnappedOf, s.SnappedBy, s.SnappedOf) {
+		s.SnappedBy, s.SnappedOf, s.Snapped = other.SnappedBy, other.SnappedOf, other.Snapped
+	}
+	switch {
+	case !other.Lacks():
+		return
+	case !s.Lacks():
+		other.SnappedBy, other.SnappedOf, other.Snapped = s.SnappedBy, s.SnappedOf, s.Snapped
+		*s = other
+		return
+	}
+	s.From, s.To, s.Raw = min(s.From, other.From), max(s.To, other.To), max(s.Raw, other.Raw)
+	s.Widest = max(s.Widest, other.Widest)
+	s.Moved, s.Widened, s.Cut = s.Moved || other.Moved, s.Widened || other.Widened, s.Cut || other.Cut
+	if moreOf(other.MovedBy, other.MovedOf, s.MovedBy, s.MovedOf) {
+		s.MovedBy, s.MovedOf = other.MovedBy, other.MovedOf
+	}
+	s.Approximated, s.LeftOut = s.Approximated || other.Approximated, s.LeftOut || other.LeftOut
+	s.Hidden = s.Hidden || other.Hidden
+}
+
+// moreOf says whether by, of so much, is a greater share than another.
+func moreOf(by, of, otherBy, otherOf int64) bool {
+	return by > 0 && (otherBy == 0 || float64(by)/float64(of) > float64(otherBy)/float64(otherOf))
+}
+
+// movedText says by how much edges of windows are moved.
+func movedText(by, of int64) string {
+	return fmt.Sprintf("edges of windows of %v are moved by up to %v (%.2g %% of the range)",
+		time.Duration(of)*time.Millisecond, time.Duration(by)*time.Millisecond, 100*float64(by)/float64(of))
+}
+
+// Info returns the annotation that describes the shortfall to the user, or nil if IsNone.
+func (s Shortfall) Info() error {
+	if s.IsNone() {
+		return nil
+	}
+	snapped := ""
+	if s.SnappedBy > 0 {
+		snapped = fmt.Sprintf("%s to those of buckets of %s, so as not to read all samples; resolution=exact reads them",
+			movedText(s.SnappedBy, s.SnappedOf), s.Snapped)
+		if !s.Lacks() {
+			return fmt.Errorf("%w: %s", annotations.PromQLInfo, snapped)
+		}
+		snapped = "; where samples are there, " + snapped
+	}
+	buckets := "buckets of up to " + s.Widest.String()
+	var what []string
+	if s.Moved {
+		what = append(what, movedText(s.MovedBy, s.MovedOf)+" to those of "+buckets)
+	}
+	if s.Widened {
+		what = append(what, "ranges and lookbacks that are shorter, or don't fit, are widened to "+buckets)
+	}
+	if s.Cut {
+		what = append(what, "edges of windows lie inside "+buckets+", which are cut as samples made of buckets say: "+
+			"a value is off by at most what is in the buckets at its window's ends")
+	}
+	if s.Approximated {
+		what = append(what, "what buckets can't answer is computed from samples made of "+buckets)
+	}
+	if s.LeftOut {
+		what = append(what, "steps of which only samples could tell have no value")
+	}
+	if s.Hidden {
+		what = append(what, "nothing is read, as the query asks for no wider buckets")
+	}
+	return fmt.Errorf("%w: raw samples before %s are gone; from %s to %s %s%s",
+		annotations.PromQLInfo, FormatTime(s.Raw), FormatTime(s.From), FormatTime(s.To), strings.Join(what, "; "), snapped)
+}
+
+// MissingError carries a shortfall to a collector of warnings, which merges it with others.
+type MissingError struct{ Shortfall }
+
+// Error implements error.
+func (e *MissingError) Error() string { return e.Info().Error() }
+
+// FormatTime returns a time in milliseconds as text, RFC 3339 in UTC.
+func FormatTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+
+// shortfall gathers what the segments lack for want of raw samples.
+func (c *choice) shortfall(segments []Segment) Shortfall {
+	var all Shortfall
+	for _, s := range segments {
+		all.Merge(c.snappedIn(s))
+		first := max(s.FromStep, c.begun) // Windows before miss nothing.
+		last := min(s.ToStep, c.whole[rollup.Raw]) - 1
+		if first > last || s.IsExact() {
+			continue
+		}
+		all.Merge(Shortfall{
+			From: c.right(first), To: c.right(last), Raw: c.Horizon[rollup.Raw], Widest: s.Resolution,
+			Moved: s.Fit == Snapped, Widened: s.Fit == Widened,
+			Cut: s.Approximate && s.Fit == Ragged, Approximated: s.Approximate && s.Fit == Aligned,
+		}.movedBy(c.driftOf(s)))
+	}
+	all.Merge(c.hidden())
+	return all
+}
+
+// movedBy returns the shortfall with how far edges were moved.
+func (s Shortfall) movedBy(by, of int64) Shortfall {
+	s.MovedBy, s.MovedOf = by, of
+	return s
+}
+
+// driftOf returns by how much edges of windows, of what length, were moved; 0: they weren't.
+func (c *choice) driftOf(s Segment) (by, of int64) {
+	if s.Fit != Snapped {
+		return 0, 0
+	}
+	return c.drifts(s), c.Range
+}
+
+// snappedIn tells of windows of a segment that were moved, unasked, though their samples are there.
+func (c *choice) snappedIn(s Segment) Shortfall {
+	if s.Fit != Snapped || s.ToStep <= c.whole[rollup.Raw] || c.Mode != ModeAuto {
+		return Shortfall{}
+	}
+	return Shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
+}
+
+// hidden says whether older times are kept than the request allows to read, and any window asks for them.
+func (c *choice) hidden() (all Shortfall) {
+	for _, k := range c.classes {
+		all.Merge(c.hiddenOf(k))
+	}
+	return all
+}
+
+func (c *choice) hiddenOf(k keptClass) Shortfall {
+	older := int64(math.MaxInt64)
+	for _, res := range resolutions {
+		if !c.allowed[res] {
+			older = min(older, max(k.horizon[res], c.Oldest))
+		}
+	}
+	last := c.steps() - 1
+	for last >= 0 && c.right(last)-c.Range+1 >= k.oldest {
+		last--
+	}
+	if older >= k.oldest || last < 0 || c.right(last) < older {
+		return Shortfall{}
+	}
+	return Shortfall{From: c.From, To: c.right(last), Raw: c.Horizon[rollup.Raw], Hidden: true}
+}
+
+// sortedOnce sorts times and leaves out what stands twice.
+func sortedOnce(times []int64) []int64 {
+	slices.Sort(times)
+	return slices.Compact(times)
+}

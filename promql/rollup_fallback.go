@@ -1,0 +1,257 @@
+package promql
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/promql/resolution"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Rollup fallback: for times whose raw samples are gone, a read of samples gets as many samples as there were, made of
+// buckets (see rollup.Expander):
+//
+//	time     |........... 1h ...........|....... 5m .......|...... raw ......|
+//	samples  that make the same hours     the same 5 minutes  all
+//
+// The planner's answers are more precise if windows end inside buckets. The fallback serves what the planner leaves to the
+// evaluator (requests of several tenants, some features and functions), remote read, exports and the plain JSON API.
+
+// sourceSeries is a series of a SeriesSet: its raw samples and, for times whose raw samples are gone, its buckets.
+type sourceSeries struct {
+	labels   labels.Labels
+	raw      *storage.SelectedSeries // nil if it has none
+	fallback []fallbackSeries
+
+	// named is what the series is a rollup of, aggregate which one, until when; nil: it is none.
+	named     *storage.SelectedSeries
+	aggregate *aggregate
+	until     int64
+}
+
+// olderSeries are buckets of a series from which samples are made for the times from one to another, both included,
+// milliseconds. Other times weren't asked for, or are answered at a finer resolution.
+type fallbackSeries struct {
+	*storage.SelectedSeries
+	from, to int64
+}
+
+// samples appends all samples of the series.
+func (s *sourceSeries) samples(into *chunk.Samples) error {
+	if s.named != nil {
+		return s.aggregate.appendNamed(into, s.named, s.until)
+	}
+	if len(s.fallback) == 0 {
+		return s.raw.Samples(into)
+	}
+	var x bucketExpander
+	for _, o := range s.fallback {
+		if err := o.Buckets(&x.buckets, &x.buffers); err != nil {
+			return err
+		}
+		x.appendTo(into, &x.buckets, o.from, o.to)
+	}
+	if s.raw != nil {
+		var own chunk.Samples
+		if err := s.raw.Samples(&own); err != nil {
+			return err
+		}
+		into.AppendAll(&own)
+	}
+	into.Normalize()
+	return nil
+}
+
+// bucketExpander makes samples of buckets.
+type bucketExpander struct {
+	rollup.Expander
+	buckets rollup.Buckets
+	buffers storage.BucketBuffers
+	samples chunk.Samples
+}
+
+// appendTo appends the samples that buckets make from one time to another, both included, milliseconds.
+func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, to int64) {
+	x.samples.Reset()
+	for i, end := range b.End {
+		if end >= from && b.Start[i] < to {
+			x.Expand(&x.samples, b, i)
+		}
+	}
+	x.samples.Clip(from, to)
+	into.AppendAll(&x.samples)
+}
+
+// selectAll finds the series of a query, with those of times whose raw samples are gone, and tells where they are from. What lies
+// before asked, milliseconds, is context: it makes nothing of the answer, so nothing is told of it.
+func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, function string) ([]sourceSeries, []SegmentStats, error) {
+	raw, err := r.store.Select(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	series := make([]sourceSeries, len(raw))
+	for i, s := range raw {
+		series[i] = sourceSeries{labels: s.Labels, raw: s}
+	}
+	horizons, err := r.store.HorizonsOf(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	horizon := latest(horizons, rollup.Raw)
+	if q.MinT > horizon || resolvingOf(ctx).mode == resolution.ModeRaw {
+		return series, []SegmentStats{rawSegment(q, horizon, len(series))}, nil
+	}
+	at := map[string]int{}
+	var key []byte
+	for i := range series {
+		key = series[i].labels.Bytes(key)
+		at[string(key)] = i
+	}
+	var segments []SegmentStats
+	var lacks resolution.Shortfall
+	for _, older := range storage.OlderQueries(q, horizons, rollup.ExpandColumns) {
+		list, err := r.store.Select(ctx, older)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(list) > 0 {
+			segments = append(segments, segmentOf(older, len(list)))
+			if older.MaxT >= asked {
+				segments[len(segments)-1].Approximate = true
+				lacks.Merge(resolution.Shortfall{From: max(older.MinT, asked, 0), To: older.MaxT, Raw: horizon, Widest: older.Resolution, Approximated: true})
+			}
+		}
+		for _, s := range list {
+			key = s.Labels.Bytes(key)
+			i, ok := at[string(key)]
+			if !ok {
+				i = len(series)
+				at[string(key)] = i
+				series = append(series, sourceSeries{labels: s.Labels})
+			}
+			series[i].fallback = append(series[i].fallback, fallbackSeries{s, older.MinT, older.MaxT})
+		}
+	}
+	if q.MaxT > horizon && len(raw) > 0 || segments == nil {
+		segments = append(segments, rawSegment(q, horizon, len(raw)))
+	}
+	if !lacks.Lacks() {
+		return inOrderOf(q, series), segments, nil
+	}
+	if err := mayMake(ctx, function, horizon); err != nil {
+		return nil, nil, err
+	}
+	q.Warn(&resolution.MissingError{Shortfall: lacks})
+	return inOrderOf(q, series), segments, nil
+}
+
+// inOrderOf returns the series as the query wants them: in order, and not too many.
+func inOrderOf(q storage.Query, series []sourceSeries) []sourceSeries {
+	if q.Sorted {
+		slices.SortFunc(series, func(a, b sourceSeries) int { return labels.Compare(a.labels, b.labels) })
+	}
+	if q.Limit > 0 && len(series) > q.Limit {
+		series = series[:q.Limit]
+	}
+	return series
+}
+
+// segmentOf tells of a query for what is kept at its resolution.
+func segmentOf(q storage.Query, series int) SegmentStats {
+	return SegmentStats{
+		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
+		Edges: resolution.Aligned.String(), Series: series,
+	}
+}
+
+// rawSegment tells of a query for samples, which are gone up to a time.
+func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
+	q.Resolution, q.MinT = rollup.Raw, max(q.MinT, horizon+1)
+	return segmentOf(q, series)
+}
+
+// selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets tell which series there were
+// at that time: rows of labels are those of many days.
+func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSeries, error) {
+	horizons, err := r.store.HorizonsOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	all := q
+	all.Sorted, all.Limit = false, 0
+	younger := all
+	younger.MinT = youngest(q.MinT, horizons)
+	var series []sourceSeries
+	at := map[string]bool{}
+	var key []byte
+	add := func(s *storage.SelectedSeries) {
+		if key = s.Labels.Bytes(key); !at[string(key)] {
+			at[string(key)] = true
+			series = append(series, sourceSeries{labels: s.Labels, raw: s})
+		}
+	}
+	if younger.MinT <= q.MaxT {
+		list, err := r.store.Select(ctx, younger)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			add(s)
+		}
+	}
+	var b rollup.Buckets
+	var buffers storage.BucketBuffers
+	for _, older := range storage.OlderQueries(all, horizons, rollup.ColumnCount) {
+		list, err := r.store.Select(ctx, older)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			if key = s.Labels.Bytes(key); at[string(key)] {
+				continue
+			}
+			if err := s.Buckets(&b, &buffers); err != nil {
+				return nil, err
+			}
+			for i, end := range b.End {
+				if end >= older.MinT && b.Start[i] < older.MaxT {
+					add(s)
+					break
+				}
+			}
+		}
+	}
+	return inOrderOf(q, series), nil
+}
+
+// youngest returns from when on some class has samples, at minT at the earliest.
+func youngest(minT int64, horizons []storage.Horizons) int64 {
+	earliest := int64(math.MaxInt64)
+	for _, h := range horizons {
+		earliest = min(earliest, h.At[rollup.Raw]+1)
+	}
+	return max(minT, earliest)
+}
+
+// stepIn returns the distance of the query's steps, milliseconds.
+func stepIn(hints *promstorage.SelectHints) int64 {
+	if hints == nil {
+		return 0
+	}
+	return hints.Step
+}
+
+// functionIn returns the name of the function that the hints tell.
+func functionIn(hints *promstorage.SelectHints) string {
+	if hints == nil {
+		return ""
+	}
+	return hints.Func
+}

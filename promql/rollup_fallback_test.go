@@ -1,0 +1,112 @@
+package promql
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promengine "github.com/prometheus/prometheus/promql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql/resolution"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
+)
+
+// expiringStore has a counter, a sample every 15 s for four days, of which raw samples are kept for one and 5m
+// rollups for two.
+func expiringStore(t *testing.T) (*storage.Store, time.Time) {
+	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
+	begin := now.Add(-4 * 24 * time.Hour)
+	clock := begin
+	o := storage.DefaultOptions()
+	o.Now = func() time.Time { return clock }
+	o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
+	store := storetest.Open(t, memory.New(), o)
+	ls := labels.FromStrings(labels.MetricName, "requests_total", "job", "api")
+	i := 0
+	for clock.Before(now) {
+		clock = clock.Add(2 * time.Hour)
+		b := store.NewBatch("default")
+		s, err := b.Define(nil, ls)
+		require.NoError(t, err)
+		for range 480 {
+			i++
+			require.NoError(t, b.Float(s, begin.UnixMilli()+int64(i)*15_000, 0, float64(i)))
+		}
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	require.NoError(t, store.SealAll(t.Context()))
+	return store, now
+}
+
+func TestWhatTheEvaluatorDoesByItselfWhereRawIsGone(t *testing.T) {
+	store, now := expiringStore(t)
+	o := DefaultOptions()
+	o.NoPlanner = true
+	alone := NewEngine(o)
+	defer alone.Close()
+	planned := NewEngine(DefaultOptions())
+	defer planned.Close()
+	ask := func(e *Engine, ctx context.Context, query string, at time.Time) *promengine.Result {
+		q, err := e.NewInstantQuery(ctx, NewQueryable(store), nil, query, at)
+		require.NoError(t, err)
+		defer q.Close()
+		return q.Exec(ctx)
+	}
+	raw, err := WithResolution(t.Context(), "raw", 0)
+	require.NoError(t, err)
+	for name, at := range map[string]time.Time{"5m": now.Add(-36 * time.Hour), "1h": now.Add(-72 * time.Hour)} {
+		for query, want := range map[string]float64{
+			"timestamp(requests_total)":              float64(at.Unix()),
+			"increase(requests_total[2h])":           480,
+			"count_over_time(requests_total[2h])":    480,
+			"max(max_over_time(requests_total[6h]))": float64(at.Sub(now.Add(-96*time.Hour)) / (15 * time.Second)),
+			"absent(requests_total) or vector(7)":    7,
+		} {
+			r := ask(alone, t.Context(), query, at)
+			require.NoError(t, r.Err, query)
+			v, err := r.Vector()
+			require.NoError(t, err)
+			require.Len(t, v, 1, query)
+			require.InEpsilon(t, want, v[0].F, 1e-3, "%s from %s", query, name)
+			require.Len(t, r.Warnings, 1, query)
+			require.Contains(t, r.Warnings.AsErrors()[0].Error(), "raw samples before 2026-05-04T00:00:00Z are gone")
+
+			r = ask(alone, raw, query, at)
+			require.NoError(t, r.Err, query)
+			require.Empty(t, r.Warnings, query)
+		}
+		r := ask(alone, t.Context(), "idelta(requests_total[2h])", at)
+		require.ErrorIs(t, r.Err, resolution.ErrRawGone)
+		r = ask(planned, t.Context(), "count_over_time(requests_total[2h])", at)
+		require.NoError(t, r.Err)
+		v, err := r.Vector()
+		require.NoError(t, err)
+		require.Equal(t, 480.0, v[0].F)
+		require.Empty(t, r.Warnings, "buckets answer exactly")
+		r = ask(planned, t.Context(), "quantile_over_time(0.5, requests_total[2h])", at)
+		require.NoError(t, r.Err)
+		require.Len(t, r.Warnings, 1)
+		r = ask(planned, t.Context(), "idelta(requests_total[2h])", at)
+		require.ErrorContains(t, r.Err, "raw samples are gone")
+	}
+	r := ask(alone, t.Context(), "requests_total", now.Add(-time.Hour))
+	require.NoError(t, r.Err)
+	require.Empty(t, r.Warnings, "raw is there")
+}
+
+func TestNothingIsSaidToBeGoneThatNeverWas(t *testing.T) {
+	store, now := expiringStore(t)
+	e := NewEngine(DefaultOptions())
+	defer e.Close()
+	for _, query := range []string{"rate(requests_total[7m])", "idelta(requests_total[7m])", "requests_total"} {
+		q, err := e.NewRangeQuery(t.Context(), NewQueryable(store), nil, query, now.Add(-100*24*time.Hour), now.Add(-5*24*time.Hour), time.Hour)
+		require.NoError(t, err)
+		r := q.Exec(t.Context())
+		require.NoError(t, r.Err, query)
+		require.Empty(t, r.Warnings, query)
+	}
+}
