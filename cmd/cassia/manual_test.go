@@ -167,7 +167,7 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	app := kingpin.New("cassia", "")
 	c := config.Register(app.Command("serve", ""), 1<<30)
 	_, err := app.Parse([]string{"serve", "--storage.path=" + filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0", "--ha.enabled",
-		"--rule.files=" + rules, "--alertmanager.url=http://127.0.0.1:1"})
+		"--rule.files=" + rules, "--alertmanager.url=http://127.0.0.1:1", "--metadata.from=http://127.0.0.1:1"})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	p := newProcess(c, nil, slog.New(slog.DiscardHandler))
