@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"time"
 
@@ -89,6 +90,18 @@ func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupSta
 		return pebble.BackupStats{}, err
 	}
 	return objects.Restore(ctx, bucket, name, dir, o)
+}
+
+// Spares returns the backups from which single files may be taken, the newest first.
+func (p *Place) Spares(ctx context.Context) (iter.Seq2[pebble.Spare, error], error) {
+	if !p.InBucket() {
+		return pebble.Spares(p.At), nil
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return objects.Spares(ctx, bucket, o.Key), nil
 }
 
 // List lists the backups of a store, the oldest first.
