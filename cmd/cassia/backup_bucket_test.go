@@ -187,7 +187,6 @@ func TestBackupFlags(t *testing.T) {
 	}{
 		{[]string{"backup", "--storage.path=" + dir, "--to=s3://key:secret@bucket"}, "must not have credentials"},
 		{[]string{"backup", "--storage.path=" + dir, "--to=" + dir, "--key-file=x"}, "a key is for backups in a bucket"},
-		{[]string{"restore", "--storage.path=" + dir, "--from=s3://bucket", "--damaged"}, "--damaged takes single files of a folder"},
 		{[]string{"restore", "--storage.path=" + dir, "--from=s3://b"}, "must have 3 to 63"},
 		{[]string{"serve", "--storage.path=" + dir, "--backup.keep=3"}, "need --backup.to"},
 		{[]string{"serve", "--storage.path=" + dir, "--backup.to=x", "--backup.every=1s"}, "must be at least 1m"},

@@ -23,10 +23,6 @@ func (c *backupCommand) tellVerified(stats pebble.BackupStats) error {
 	if len(stats.Damaged) == 0 {
 		return nil
 	}
-	mend := fmt.Sprintf("cassia restore --damaged --from=%s mends it from an older backup", &c.to)
-	if c.to.InBucket() {
-		mend = "cassia restore brings back an older backup"
-	}
-	return fmt.Errorf("%s: %s already; the backup %s says so and no older one was removed; cassia check names what is missing, %s",
-		c.dir, count(len(stats.Damaged), "part")+" damaged", stats.Name, mend)
+	return fmt.Errorf("%s: %s already; the backup %s says so and no older one was removed; cassia check names what is missing, cassia restore --damaged --from=%s mends it from an older backup",
+		c.dir, count(len(stats.Damaged), "part")+" damaged", stats.Name, &c.to)
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/cassia-db/cassia/cmd/internal/lasting"
 )
 
 // httpConfig is how a command logs in at a server: the same file for every command, and for promtool. flag names it.
@@ -53,7 +55,7 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 	if err != nil {
 		return wrong(err)
 	}
-	client.Transport = bounded{client.Transport}
+	client.Transport = bounded{lasting.Transport(client.Transport, "ca_file in the tls_config of --"+c.flag)}
 	return client, nil
 }
 

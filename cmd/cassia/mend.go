@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/cassia-db/cassia/cmd/internal/backups"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
@@ -24,12 +25,16 @@ func addMending(cmd *kingpin.CmdClause) *mending {
 }
 
 // run mends a directory, says what it did, and looks at every row.
-func (m *mending) run(ctx context.Context, from, backup, dir string, verify bool) error {
+func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
 		return errors.New("--backup doesn't go with --damaged: each file is that of the newest backup that has it whole")
 	}
 	begun := time.Now()
-	stats, err := pebble.Mend(ctx, from, dir, m.giveUpLog)
+	spares, err := from.Spares(ctx)
+	if err != nil {
+		return fmt.Errorf("--from=%s: %s", from, oneLine(err))
+	}
+	stats, err := pebble.Mend(ctx, spares, dir, m.giveUpLog)
 	if err != nil {
 		return fmt.Errorf("mending %s: %s", dir, oneLine(err))
 	}

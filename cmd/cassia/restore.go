@@ -29,11 +29,8 @@ func addRestore(app *kingpin.Application) subcommand {
 		if err := from.Validate(); err != nil {
 			return fmt.Errorf("--from, --key-file: %w", err)
 		}
-		if m.damaged && from.InBucket() {
-			return errors.New("--damaged takes single files of a folder of backups; from a bucket, restore a whole backup into another directory")
-		}
 		if m.damaged {
-			return m.run(ctx, from.At, *name, *dir, *verify)
+			return m.run(ctx, &from, *name, *dir, *verify)
 		}
 		begun := time.Now()
 		stats, err := from.Restore(ctx, *name, *dir)

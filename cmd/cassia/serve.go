@@ -249,6 +249,11 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 		return err
 	}
 	defer stopRules()
+	stopMetadata, err := p.startMetadata(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopMetadata()
 	schedule, stopBackups := p.startBackups(ctx)
 	defer stopBackups()
 	var queries http.Handler = p.newAPI(evaluator, known, metrics)

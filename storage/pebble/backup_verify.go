@@ -130,3 +130,15 @@ func Backups(folder, store string) (out []DatedBackup, err error) {
 	}
 	return out, err
 }
+
+// SizeOf returns how many files a backup in a folder has, and how many bytes, those that it shares with others included.
+func SizeOf(folder, name string) (files int, bytes int64, err error) {
+	list, err := readList(filepath.Join(folder, name))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, f := range list.Files {
+		bytes += f.Size
+	}
+	return len(list.Files), bytes, nil
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,8 +32,8 @@ type MendStats struct {
 	Mended, Lost, Left []string
 }
 
-// Mend replaces the damaged files of an engine's directory, which nobody uses, by copies of the same files from the
-// backups in a folder, the newest that has one whole:
+// Mend replaces the damaged files of an engine's directory, which nobody uses, by copies of the same files from
+// backups, the newest that has one whole:
 //
 //	sorted files            the same name and size, whole in the backup, and the same bytes but for the damage
 //	logs, manifest, options the same name, and the checksum that was noted when it was written
@@ -40,110 +41,179 @@ type MendStats struct {
 // These files never change once they are written, so nothing else does: rows that are newer than the backup stay. A
 // file that the backups don't have, because it is younger, or because compactions have made another of it, is left as it
 // is. With giveUp, what a damaged log has after the damage is given up, so that the directory can be opened without it.
-func Mend(ctx context.Context, folder, dir string, giveUp bool) (stats MendStats, err error) {
+//
+// Spares come the newest first. They are asked for only as long as something is damaged.
+func Mend(ctx context.Context, spares iter.Seq2[Spare, error], dir string, giveUp bool) (stats MendStats, err error) {
 	lock, err := lockDirectory(dir, writeLocks{vfs.Default})
 	if err != nil {
 		return stats, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	names, _, err := backups(folder)
+	m := &mender{ctx: ctx, dir: dir, stats: &stats}
+	tables, err := m.tables()
 	if err != nil {
 		return stats, err
 	}
-	m := &mender{ctx: ctx, dir: dir, folder: folder, stats: &stats}
-	for _, name := range slices.Backward(names) {
-		if list, err := readList(filepath.Join(folder, name)); err == nil {
-			m.lists = append(m.lists, namedList{name, list})
-		}
+	ledger, problems := readLedger(vfs.Default, dir)
+	var others []*toMend
+	if ledger != nil {
+		others = m.others(ledger, problems)
 	}
-	if err := m.tables(); err != nil {
+	if err := m.replaceAll(spares, slices.Concat(tables, others)); err != nil {
 		return stats, err
 	}
-	return stats, m.others(giveUp)
-}
-
-type namedList struct {
-	name string
-	backedUp
+	for _, d := range tables {
+		if !d.mended {
+			stats.Left = append(stats.Left, d.words...)
+		}
+	}
+	if ledger == nil {
+		return stats, m.renew(giveUp, problems[0])
+	}
+	return stats, m.settle(others, giveUp)
 }
 
 // mender mends one directory.
 type mender struct {
-	ctx         context.Context
-	dir, folder string
-	lists       []namedList // of the backups, the newest first
-	stats       *MendStats
+	ctx   context.Context
+	dir   string
+	stats *MendStats
 }
 
-// tables mends sorted files.
-func (m *mender) tables() error {
+// toMend is a damaged file, which needs a copy in its place.
+type toMend struct {
+	file string
+	// words say what is damaged.
+	words []string
+	// may says whether a copy of a size can be the file at all, and fits whether one that is as it was backed up is.
+	may  func(size int64) bool
+	fits func(path string) (bool, error)
+
+	tried  map[string]bool // by SpareFile.ID
+	mended bool
+}
+
+// tables looks for damage in sorted files.
+func (m *mender) tables() (all []*toMend, err error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
+		return nil, fmt.Errorf("pebble: mend: %w", err)
 	}
 	opts := tableReaderOptions()
-	verify := func(path string) ([]badRange, error) {
-		t := tableFile{fs: vfs.Default, name: filepath.Base(path), opts: opts}
-		return t.verify(m.ctx, path)
-	}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".sst") {
 			continue
 		}
-		found, err := verify(filepath.Join(m.dir, e.Name()))
+		name, path := e.Name(), filepath.Join(m.dir, e.Name())
+		t := tableFile{fs: vfs.Default, name: name, opts: opts}
+		found, err := t.verify(m.ctx, path)
 		if err != nil {
-			return fmt.Errorf("pebble: verifying %s: %w", e.Name(), err)
+			return nil, fmt.Errorf("pebble: verifying %s: %w", name, err)
 		}
-		if info, err := e.Info(); err == nil {
-			m.stats.Files++
-			m.stats.Bytes += info.Size()
+		info, err := e.Info()
+		if err != nil {
+			return nil, fmt.Errorf("pebble: mend: %w", err)
 		}
+		m.stats.Files++
+		m.stats.Bytes += info.Size()
 		if len(found) == 0 {
 			continue
 		}
-		from, err := m.find(e.Name(), func(path string) (bool, error) {
-			found, err := verify(path)
+		d := &toMend{file: name, tried: map[string]bool{}, may: func(size int64) bool { return size == info.Size() }}
+		d.fits = func(copied string) (bool, error) {
+			found, err := t.verify(m.ctx, copied)
 			if err != nil || len(found) > 0 {
 				return false, err
 			}
-			return m.isMostlySame(filepath.Join(m.dir, e.Name()), path)
+			return m.isMostlySame(path, copied)
+		}
+		for _, b := range found {
+			d.words = append(d.words, b.String())
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// others are the damaged ones of the files that the ledger tells of.
+func (m *mender) others(l *ledger, problems []ledgerProblem) (all []*toMend) {
+	for _, p := range problems {
+		w := l.files[p.file]
+		all = append(all, &toMend{
+			file: p.file, words: []string{p.Error()}, tried: map[string]bool{},
+			may: func(size int64) bool { return size >= w.synced },
+			fits: func(copied string) (bool, error) {
+				n, sum, err := sumOf(vfs.Default, copied, w.synced)
+				return n == w.synced && sum == w.syncSum, err
+			},
 		})
+	}
+	return all
+}
+
+// replaceAll puts copies in the place of damaged files, as far as there are any.
+func (m *mender) replaceAll(spares iter.Seq2[Spare, error], all []*toMend) error {
+	left := len(all)
+	if left == 0 {
+		return nil
+	}
+	for spare, err := range spares {
 		if err != nil {
 			return err
 		}
-		if from == "" {
-			for _, b := range found {
-				m.stats.Left = append(m.stats.Left, b.String())
+		for _, d := range all {
+			f, ok := spare.Files[d.file]
+			if !ok || d.mended || d.tried[f.ID] || !d.may(f.Size) {
+				continue
 			}
-			continue
+			d.tried[f.ID] = true
+			if d.mended, err = m.replace(d, spare.Name, f); err != nil {
+				return err
+			}
+			if d.mended {
+				left--
+			}
 		}
-		if err := m.replace(e.Name(), from); err != nil {
-			return err
+		if left == 0 {
+			break
 		}
 	}
-	return nil
+	return m.ctx.Err()
 }
 
-// find returns the newest backup that has a file as it was backed up, and that fits.
-func (m *mender) find(name string, fits func(path string) (bool, error)) (backup string, err error) {
-	for _, list := range m.lists {
-		i := slices.IndexFunc(list.Files, func(f backedUpFile) bool { return f.Name == name })
-		if i < 0 {
-			continue
+// replace puts a backup's file in a damaged one's place, if it is whole and fits.
+func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err error) {
+	to := filepath.Join(m.dir, d.file)
+	copied := to + mendSuffix
+	remove := func() error {
+		if err := os.Remove(copied); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("pebble: mend: %w", err)
 		}
-		path := filepath.Join(m.folder, list.name, name)
-		sum, n, err := SHA256Of(m.ctx, path)
-		if m.ctx.Err() != nil {
-			return "", m.ctx.Err()
-		}
-		if err != nil || n != list.Files[i].Size || sum != list.Files[i].SHA256 {
-			continue // It has rotted.
-		}
-		if ok, err := fits(path); err != nil || ok {
-			return list.name, err
-		}
+		return nil
 	}
-	return "", nil
+	if err := remove(); err != nil {
+		return false, err
+	}
+	defer func() {
+		if !ok {
+			err = errors.Join(err, remove())
+		}
+	}()
+	err = f.Copy(m.ctx, func(from io.Reader) error { return writeSynced(copied, from) })
+	if errors.Is(err, ErrBackup) {
+		return false, nil // It has rotted, or is gone.
+	}
+	if err != nil {
+		return false, err
+	}
+	if ok, err := d.fits(copied); err != nil || !ok {
+		return false, err
+	}
+	if err := fileutil.Replace(copied, to); err != nil {
+		return false, fmt.Errorf("pebble: mend: %w", err)
+	}
+	m.stats.Mended = append(m.stats.Mended, fmt.Sprintf("file %s is that of backup %s again", d.file, backup))
+	return true, nil
 }
 
 // isMostlySame says whether two files are of one size and half of their bytes, or more, are the same: then they are one
@@ -189,58 +259,23 @@ func (m *mender) isMostlySame(a, b string) (bool, error) {
 	return false, m.ctx.Err()
 }
 
-// replace puts a backup's file in a damaged one's place.
-func (m *mender) replace(name, backup string) error {
-	to := filepath.Join(m.dir, name)
-	if err := os.Remove(to + mendSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("pebble: mend: %w", err)
-	}
-	in, err := os.Open(filepath.Join(m.folder, backup, name))
-	if err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
-	}
-	defer in.Close()
-	if err := writeSynced(to+mendSuffix, cancelable{m.ctx, in}); err != nil {
-		return errors.Join(err, os.Remove(to+mendSuffix))
-	}
-	if err := fileutil.Replace(to+mendSuffix, to); err != nil {
-		return fmt.Errorf("pebble: mend: %w", err)
-	}
-	m.stats.Mended = append(m.stats.Mended, fmt.Sprintf("file %s is that of backup %s again", name, backup))
-	return nil
-}
-
-// others mends the files that the ledger tells of.
-func (m *mender) others(giveUp bool) error {
-	l, problems := readLedger(vfs.Default, m.dir)
-	if l == nil { // Of the ledger itself.
-		return m.renew(giveUp, problems[0])
-	}
-	for _, p := range problems {
-		w := l.files[p.file]
-		from, err := m.find(p.file, func(path string) (bool, error) {
-			n, sum, err := sumOf(vfs.Default, path, w.synced)
-			return n == w.synced && sum == w.syncSum, err
-		})
-		if err != nil {
-			return err
-		}
+// settle ends what the ledger tells of the files that weren't mended, and writes it anew where something has changed.
+func (m *mender) settle(others []*toMend, giveUp bool) error {
+	for _, d := range others {
 		switch {
-		case from != "":
-			err = m.replace(p.file, from)
-		case strings.HasPrefix(p.file, "MANIFEST-"):
-			m.stats.Left = append(m.stats.Left, p.Error()) // Without it nobody knows which files count.
+		case d.mended:
+		case strings.HasPrefix(d.file, "MANIFEST-"):
+			m.stats.Left = append(m.stats.Left, d.words...) // Without it nobody knows which files count.
 			return nil
 		case !giveUp:
-			m.stats.Left = append(m.stats.Left, p.Error()+"; --give-up-log goes on without what is lost")
-		case strings.HasSuffix(p.file, ".log"):
-			err = m.cut(p.file)
-		}
-		if err != nil {
-			return err
+			m.stats.Left = append(m.stats.Left, d.words[0]+"; --give-up-log goes on without what is lost")
+		case strings.HasSuffix(d.file, ".log"):
+			if err := m.cut(d.file); err != nil {
+				return err
+			}
 		}
 	}
-	if len(m.stats.Left) > 0 && !giveUp || len(problems) == 0 {
+	if len(m.stats.Left) > 0 && !giveUp || len(others) == 0 {
 		return nil
 	}
 	return m.renew(true, nil)

@@ -16,6 +16,8 @@ import (
 
 // Client makes requests.
 type Client struct {
+	// HTTP makes them. An error of its transport that has a method Lasting() bool, which returns true, comes again however often the
+	// request is made: it is no BusyError.
 	HTTP *http.Client
 	// URL is where to; Header has what each request carries besides, such as the login.
 	URL    *url.URL
@@ -86,6 +88,10 @@ func (c *Client) Do(ctx context.Context, method string, u *url.URL, body io.Read
 		var e *url.Error
 		if errors.As(err, &e) {
 			err = fmt.Errorf("%s: %w", u.Redacted(), e.Err)
+		}
+		var lasts interface{ Lasting() bool }
+		if errors.As(err, &lasts) && lasts.Lasting() {
+			return nil, err
 		}
 		return nil, &BusyError{Err: err}
 	}

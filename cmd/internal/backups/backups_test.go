@@ -242,11 +242,17 @@ func TestSchedule(t *testing.T) {
 		require.Len(t, status.Runs, 3)
 		require.Equal(t, status.Runs[0].Name, status.Stored[0].Name)
 		require.Equal(t, 1, status.Runs[0].Removed)
+		for i := range status.Stored {
+			require.Positive(t, status.Stored[i].Bytes)
+			require.Equal(t, []any{status.Runs[i].Files, status.Runs[i].Bytes}, []any{status.Stored[i].Files, status.Stored[i].Bytes})
+		}
 		require.True(t, status.LastSuccess.Equal(now.Add(-20*time.Minute)))
 
 		o.Registerer = prometheus.NewRegistry()
 		again := NewSchedule(o)
 		require.Equal(t, 40*time.Minute, again.untilFirst(t.Context()), "as if the process hadn't been started anew")
+		require.Equal(t, status.Stored, again.Status().Stored, "sizes included, which the backups' own lists have")
+		require.InDelta(t, status.Runs[0].Bytes, testutil.ToFloat64(again.metrics.bytes), 0)
 		now = now.Add(-48 * time.Hour)
 		require.Equal(t, time.Hour, NewSchedule(with(o, prometheus.NewRegistry())).untilFirst(t.Context()), "the clock was wrong, or is")
 		now = now.Add(96 * time.Hour)

@@ -26,7 +26,7 @@ func newMetrics(registerer prometheus.Registerer, every time.Duration) *metrics 
 	m := &metrics{
 		success: gauge("cassia_backup_last_success_timestamp_seconds", "When the newest whole backup was begun, this process' or an earlier one's; 0: there is none."),
 		seconds: gauge("cassia_backup_last_duration_seconds", "How long the last backup of this process took that succeeded."),
-		bytes:   gauge("cassia_backup_last_bytes", "How large the last backup of this process is that succeeded, what it shares with others included."),
+		bytes:   gauge("cassia_backup_last_bytes", "How large the newest whole backup is, this process' or an earlier one's, what it shares with others included."),
 		copied:  f.NewCounter(prometheus.CounterOpts{Name: "cassia_backup_copied_bytes_total", Help: "Bytes that backups copied or uploaded, because they weren't there."}),
 		runs:    f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_backups_total", Help: "Backups of the schedule, by how they ended; one of a damaged store is a failure."}, []string{"result"}),
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"time"
 
@@ -91,6 +92,18 @@ func (p *Place) Restore(ctx context.Context, name, dir string) (pebble.BackupSta
 	return objects.Restore(ctx, bucket, name, dir, o)
 }
 
+// Spares returns the backups from which single files may be taken, the newest first.
+func (p *Place) Spares(ctx context.Context) (iter.Seq2[pebble.Spare, error], error) {
+	if !p.InBucket() {
+		return pebble.Spares(p.At), nil
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return objects.Spares(ctx, bucket, o.Key), nil
+}
+
 // List lists the backups of a store, the oldest first.
 func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, error) {
 	if !p.InBucket() {
@@ -101,6 +114,18 @@ func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, e
 		return nil, err
 	}
 	return objects.Backups(ctx, bucket, store, o.Key)
+}
+
+// Sizer returns what tells how many files and bytes a backup of a store has, those that it shares with others included.
+func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error), error) {
+	if !p.InBucket() {
+		return func(b pebble.DatedBackup) (int, int64, error) { return pebble.SizeOf(p.At, b.Name) }, nil
+	}
+	bucket, o, err := p.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(b pebble.DatedBackup) (int, int64, error) { return objects.SizeOf(ctx, bucket, store, b, o.Key) }, nil
 }
 
 func (p *Place) bucket(ctx context.Context) (*s3.Bucket, objects.Options, error) {

@@ -41,6 +41,8 @@ const (
 	firstRetry = time.Minute
 	// maxRuns is how many runs are remembered.
 	maxRuns = 50
+	// maxSized is of how many stored backups, the newest, the sizes are read.
+	maxSized = 50
 )
 
 // errDamaged says that a backup was made of a store that is damaged already.
@@ -69,6 +71,9 @@ type Stored struct {
 	Name    string    `json:"name"`
 	Taken   time.Time `json:"taken"`
 	Damaged bool      `json:"damaged,omitempty"`
+	// Files and Bytes are its size, as its own list says; they are left out as long as that wasn't read.
+	Files int   `json:"files,omitempty"`
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Status tells how backups stand.
@@ -95,11 +100,18 @@ type Schedule struct {
 	metrics *metrics
 	mu      sync.Mutex
 	status  Status
+	// sizes are the sizes of backups by name, which never change.
+	sizes map[string]size
+}
+
+type size struct {
+	files int
+	bytes int64
 }
 
 // NewSchedule returns a schedule that isn't running yet.
 func NewSchedule(o ScheduleOptions) *Schedule {
-	s := &Schedule{o: o, metrics: newMetrics(o.Registerer, o.Every)}
+	s := &Schedule{o: o, metrics: newMetrics(o.Registerer, o.Every), sizes: map[string]size{}}
 	s.status = Status{Enabled: true, To: o.Place.String(), Encrypted: o.Place.KeyFile != "", EverySeconds: o.Every.Seconds(), Runs: []Run{}, Stored: []Stored{}}
 	return s
 }
@@ -151,13 +163,19 @@ func (s *Schedule) untilFirst(ctx context.Context) time.Duration {
 	return min(max(0, s.status.LastSuccess.Add(s.o.Every).Sub(s.o.Now())), s.o.Every)
 }
 
-// list learns which backups there are.
+// list learns which backups there are, and how large the newest are.
 func (s *Schedule) list(ctx context.Context) {
 	store, err := s.o.Store(ctx)
 	var found []pebble.DatedBackup
 	if err == nil {
 		found, err = s.o.Place.List(ctx, store)
 	}
+	if s.noteStored(found, err); err == nil {
+		s.measure(ctx, store, found)
+	}
+}
+
+func (s *Schedule) noteStored(found []pebble.DatedBackup, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status.StoredError = ""; err != nil {
@@ -165,12 +183,56 @@ func (s *Schedule) list(ctx context.Context) {
 		return
 	}
 	s.status.Stored = []Stored{}
+	known := s.sizes
+	s.sizes = map[string]size{}
 	for _, b := range slices.Backward(found) {
-		s.status.Stored = append(s.status.Stored, Stored(b))
+		stored := Stored{Name: b.Name, Taken: b.Taken, Damaged: b.Damaged}
+		if n, ok := known[b.Name]; ok {
+			s.sizes[b.Name], stored.Files, stored.Bytes = n, n.files, n.bytes
+		}
+		s.status.Stored = append(s.status.Stored, stored)
 		if !b.Damaged && s.status.LastSuccess == nil {
 			taken := b.Taken
 			s.status.LastSuccess = &taken
 			s.metrics.success.Set(float64(taken.Unix()))
+		}
+	}
+}
+
+// measure reads the sizes of stored backups that aren't known, the newest first. What can't be read stays unknown, and is tried again after
+// the next backup.
+func (s *Schedule) measure(ctx context.Context, store string, found []pebble.DatedBackup) {
+	sizeOf, err := s.o.Place.Sizer(ctx, store)
+	if err != nil {
+		s.o.Logger.Warn("the sizes of backups aren't known", "backups", s.o.Place.String(), "err", oneLine(err))
+		return
+	}
+	newestWhole := true // as long as none was met
+	for i := range min(len(found), maxSized) {
+		b := found[len(found)-1-i] // It is that of status.Stored[i], which only this goroutine changes.
+		s.mu.Lock()
+		n, ok := s.sizes[b.Name]
+		s.mu.Unlock()
+		if !ok {
+			n.files, n.bytes, err = sizeOf(b)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				s.o.Logger.Warn("the size of a backup isn't known", "backup", s.o.Place.Name(b.Name), "err", oneLine(err))
+				if errors.Is(err, pebble.ErrBackup) {
+					continue // Another's may be.
+				}
+				return
+			}
+		}
+		s.mu.Lock()
+		s.sizes[b.Name] = n
+		s.status.Stored[i].Files, s.status.Stored[i].Bytes = n.files, n.bytes
+		s.mu.Unlock()
+		if newestWhole && !b.Damaged {
+			s.metrics.bytes.Set(float64(n.bytes))
+			newestWhole = false
 		}
 	}
 }
@@ -213,6 +275,9 @@ func (s *Schedule) note(r Run, err error) {
 	s.status.Runs = slices.Insert(s.status.Runs, 0, r)
 	s.status.Runs = s.status.Runs[:min(len(s.status.Runs), maxRuns)]
 	s.metrics.copied.Add(float64(r.CopiedBytes))
+	if r.Made {
+		s.sizes[r.Name] = size{r.Files, r.Bytes}
+	}
 	if r.Made && len(r.Damaged) == 0 {
 		s.status.LastSuccess = &r.Begun
 		s.metrics.success.Set(float64(r.Begun.Unix()))

@@ -78,7 +78,7 @@ var flagGroups = []struct {
 	{"Tenants", []string{"tenants.", "limits.", "auth."}},
 	{"Pairs of Prometheus (HA)", []string{"ha."}},
 	{"Rules and alerts", []string{"rule.", "alertmanager."}},
-	{"Writes", []string{"write.", "otlp."}},
+	{"Writes", []string{"write.", "otlp.", "metadata."}},
 	{"Backup", []string{"backup."}},
 	{"Cassandra", []string{"cassandra."}},
 	{"KairosDB", []string{"kairosdb."}},

@@ -71,6 +71,7 @@ type Config struct {
 	HA              HA
 	Rules           Rules
 	Backup          Backup
+	Metadata        Metadata
 	// SelfMonitoring stores the process' own metrics.
 	SelfMonitoring bool
 
@@ -126,6 +127,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	otlpFlags(cmd, &c.OTLP)
 	haFlags(cmd, &c.HA)
 	rulesFlags(cmd, &c.Rules)
+	metadataFlags(cmd, &c.Metadata)
 	backupFlags(cmd, &c.Backup)
 	cmd.Flag("self-monitoring", "Store Cassia's own metrics, every 15s, as the tenant cassia. --no-self-monitoring turns it off.").Default("true").BoolVar(&c.SelfMonitoring)
 

@@ -16,7 +16,7 @@ import (
 
 // Validate parses and checks what the flags were set to. Its error names the first flag that is wrong.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules, c.checkBackup} {
+	for _, check := range []func() error{c.checkWeb, c.checkStorage, c.checkQuery, c.checkOTLP, c.checkHA, c.checkRules, c.checkMetadata, c.checkBackup} {
 		if err := check(); err != nil {
 			return err
 		}

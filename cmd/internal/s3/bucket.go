@@ -11,11 +11,12 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/cassia-db/cassia/cmd/internal/lasting"
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
 // Bucket is a prefix of a bucket. It implements objects.Bucket: a request that a server refuses for now, or that breaks off, is made
-// again, up to maxTries times.
+// again, up to maxTries times. An error that would come again, such as that of a certificate that isn't trusted, ends it at once.
 type Bucket struct {
 	core     minio.Core
 	location location
@@ -24,8 +25,10 @@ type Bucket struct {
 
 // Get implements objects.Bucket. A connection that breaks is replaced where it broke.
 func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	r := &reader{b: b, ctx: ctx, key: b.location.prefix + name}
+	r := &reader{b: b, key: b.location.prefix + name}
+	r.ctx, r.stop = stoppable(ctx)
 	if err := r.open(); err != nil {
+		r.stop(nil)
 		return nil, err
 	}
 	return r, nil
@@ -33,7 +36,7 @@ func (b *Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 
 // List implements objects.Bucket.
 func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object, err error) {
-	err = again(ctx, func() error {
+	err = again(ctx, func(ctx context.Context) error {
 		out = nil
 		o := minio.ListObjectsOptions{Prefix: b.location.prefix + prefix, Recursive: true}
 		for found := range b.core.ListObjectsIter(ctx, b.location.bucket, o) {
@@ -52,7 +55,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) (out []objects.Object,
 
 // Delete implements objects.Bucket.
 func (b *Bucket) Delete(ctx context.Context, name string) error {
-	err := again(ctx, func() error {
+	err := again(ctx, func(ctx context.Context) error {
 		return b.core.RemoveObject(ctx, b.location.bucket, b.location.prefix+name, minio.RemoveObjectOptions{})
 	})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
@@ -64,7 +67,7 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 // Abandoned ends uploads that were begun before a time and not finished, as a process that is killed leaves them: their parts take room
 // that no list of objects shows.
 func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
-	return b.explain(ctx, again(ctx, func() error {
+	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
 		for u := range b.core.ListIncompleteUploads(ctx, b.location.bucket, b.location.prefix+"files/", true) {
 			if u.Err != nil {
 				return u.Err
@@ -89,6 +92,10 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	var lasts *lasting.Error
+	if errors.As(err, &lasts) || errors.As(context.Cause(ctx), &lasts) {
+		return fmt.Errorf("%s: %s can't be used: %w", b.location, b.at, lasts)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -111,8 +118,13 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	if refused[r.Code] || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized {
 		return fmt.Errorf("%s: the credentials are refused; they must be allowed to list, read, write and delete below the prefix", said)
 	}
-	if r.StatusCode != 0 {
+	switch {
+	case isTriedAgain(r):
 		return fmt.Errorf("%s, after up to %d tries", said, maxTries)
+	case r.StatusCode == http.StatusBadRequest && b.core.EndpointURL().Scheme == "http" && strings.HasPrefix(r.Code, "400"): // No answer of S3's.
+		return fmt.Errorf("%s: if the server speaks TLS, write https:// instead of http:// in the endpoint", said)
+	case r.StatusCode != 0:
+		return errors.New(said)
 	}
 	return fmt.Errorf("%s: %s can't be used: %w", b.location, b.at, err)
 }

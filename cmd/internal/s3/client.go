@@ -61,7 +61,7 @@ func Open(ctx context.Context, text string) (*Bucket, error) {
 		lookup = minio.BucketLookupPath
 	}
 	client, err := minio.New(at.Host, &minio.Options{
-		Creds: credentials.New(awsCredentials{conf.Credentials}), Secure: at.Scheme == "https", Transport: transport,
+		Creds: credentials.New(awsCredentials{conf.Credentials}), Secure: at.Scheme == "https", Transport: stopAtLasting{transport},
 		Region: l.region, BucketLookup: lookup, MaxRetries: maxTries,
 	})
 	if err != nil {

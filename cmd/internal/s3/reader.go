@@ -11,7 +11,8 @@ import (
 // reader reads an object, which nobody changes, over as many connections as it takes.
 type reader struct {
 	b    *Bucket
-	ctx  context.Context
+	ctx  context.Context // of stoppable: bodies are read after the request
+	stop context.CancelCauseFunc
 	key  string
 	body io.ReadCloser
 	at   int64 // bytes that were read
@@ -30,8 +31,8 @@ func (r *reader) open() error {
 	}
 	var body io.ReadCloser
 	var info minio.ObjectInfo
-	err := again(r.ctx, func() (err error) {
-		body, info, _, err = r.b.core.GetObject(r.ctx, r.b.location.bucket, r.key, o)
+	err := again(r.ctx, func(ctx context.Context) (err error) {
+		body, info, _, err = r.b.core.GetObject(ctx, r.b.location.bucket, r.key, o)
 		return err
 	})
 	if err != nil {
@@ -80,6 +81,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 
 // Close implements io.Closer.
 func (r *reader) Close() error {
+	defer r.stop(nil)
 	if r.body == nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/xml"
 	"errors"
 	"io"
 	"time"
@@ -33,7 +32,7 @@ func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, size int6
 	}
 	o := minio.PutObjectOptions{ContentType: contentType, DisableContentSha256: true} // It is given.
 	md5, sha256 := sumsOf(part)
-	return b.explain(ctx, again(ctx, func() error {
+	return b.explain(ctx, again(ctx, func(ctx context.Context) error {
 		_, err := b.core.PutObject(ctx, b.location.bucket, key, bytes.NewReader(part), size, md5, sha256, o)
 		return err
 	}))
@@ -62,7 +61,7 @@ func sumsOf(part []byte) (md5Base64, sha256Hex string) {
 // putParts stores an object whose first part was read. The part's memory is used for the others.
 func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.Reader, size int64) (err error) {
 	var upload string
-	err = again(ctx, func() (err error) {
+	err = again(ctx, func(ctx context.Context) (err error) {
 		upload, err = b.core.NewMultipartUpload(ctx, b.location.bucket, key, minio.PutObjectOptions{ContentType: contentType})
 		return err
 	})
@@ -81,7 +80,7 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 		var done minio.ObjectPart
 		o := minio.PutObjectPartOptions{DisableContentSha256: true}
 		o.Md5Base64, o.Sha256Hex = sumsOf(part)
-		err := again(ctx, func() (err error) {
+		err := again(ctx, func(ctx context.Context) (err error) {
 			done, err = b.core.PutObjectPart(ctx, b.location.bucket, key, upload, len(parts)+1, bytes.NewReader(part), int64(len(part)), o)
 			return err
 		})
@@ -106,7 +105,7 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 // complete makes an object of parts. Where an answer was lost, the upload may be gone when it is asked for again, and the object there:
 // its name was never used before.
 func (b *Bucket) complete(ctx context.Context, key, upload string, parts []minio.CompletePart, size int64) error {
-	err := again(ctx, func() error {
+	err := again(ctx, func(ctx context.Context) error {
 		_, err := b.core.CompleteMultipartUpload(ctx, b.location.bucket, key, upload, parts, minio.PutObjectOptions{})
 		return err
 	})
@@ -117,31 +116,4 @@ func (b *Bucket) complete(ctx context.Context, key, upload string, parts []minio
 		}
 	}
 	return b.explain(ctx, err)
-}
-
-// again makes a request again if its answer broke off; whatever else may succeed at another time the client tries itself.
-func again(ctx context.Context, request func() error) error {
-	for breaks := 0; ; breaks++ {
-		err := request()
-		var cut *xml.SyntaxError
-		if err == nil || breaks == maxBreaks || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) && !errors.As(err, &cut) {
-			return err
-		}
-		if err := pause(ctx, breaks); err != nil {
-			return err
-		}
-	}
-}
-
-// maxBreaks bounds how often in a row an answer may break off.
-const maxBreaks = 6
-
-// pause waits longer each time.
-func pause(ctx context.Context, breaks int) error {
-	select {
-	case <-time.After(100 * time.Millisecond << breaks):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -108,11 +108,16 @@ func list(ctx context.Context, b Bucket, prefix string) (out []listed, err error
 
 // write stores a manifest.
 func (m *manifest) write(ctx context.Context, b Bucket, s set, k *Key) error {
-	name := s.folder("backups") + m.Name
-	if len(m.Damaged) > 0 {
+	return putRecord(ctx, b, s.manifest(m.Name, len(m.Damaged) > 0), m, k)
+}
+
+// manifest names the object of a backup's manifest.
+func (s set) manifest(backup string, damaged bool) string {
+	name := s.folder("backups") + backup
+	if damaged {
 		name += damagedSuffix
 	}
-	return putRecord(ctx, b, name+manifestSuffix, m, k)
+	return name + manifestSuffix
 }
 
 // readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest that isn't what was stored.
@@ -162,4 +167,19 @@ func Backups(ctx context.Context, b Bucket, store string, k *Key) (out []pebble.
 		out = append(out, l.DatedBackup)
 	}
 	return out, err
+}
+
+// SizeOf returns how many files a backup of a store has, and how many bytes, those that it shares with others included. It reads the
+// backup's manifest.
+func SizeOf(ctx context.Context, b Bucket, store string, backup pebble.DatedBackup, k *Key) (files int, bytes int64, err error) {
+	l := listed{set: setOf(store, k), DatedBackup: backup}
+	l.object = l.manifest(backup.Name, backup.Damaged)
+	m, err := readManifest(ctx, b, l, k)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, f := range m.Files {
+		bytes += f.Size
+	}
+	return len(m.Files), bytes, nil
 }

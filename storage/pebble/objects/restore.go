@@ -46,7 +46,10 @@ func Restore(ctx context.Context, bucket Bucket, name, dir string, o Options) (s
 	for _, f := range m.Files {
 		stats.Files++
 		stats.Bytes += f.Size
-		g.Go(func() error { return download(gctx, bucket, l.folder("files"), f, to, o.Key) })
+		g.Go(func() error {
+			write := func(from io.Reader) error { return to.Write(f.Name, from) }
+			return download(gctx, bucket, l.folder("files"), f, write, o.Key)
+		})
 	}
 	if err := g.Wait(); err != nil {
 		err = errors.Join(err, to.Undo())
@@ -120,8 +123,8 @@ func orOlder(err error, all []listed, l listed) error {
 	return fmt.Errorf("%w; there is no older backup", err)
 }
 
-// download makes a file of a backup.
-func download(ctx context.Context, b Bucket, folder string, f file, to *pebble.Restored, k *Key) error {
+// download gives the content of a backup's file to write, and compares it with the manifest.
+func download(ctx context.Context, b Bucket, folder string, f file, write func(io.Reader) error, k *Key) error {
 	in, err := b.Get(ctx, folder+f.Object)
 	if isGone(err) {
 		return fmt.Errorf("%w: %s, which has %s, is missing", pebble.ErrBackup, folder+f.Object, f.Name)
@@ -133,7 +136,7 @@ func download(ctx context.Context, b Bucket, folder string, f file, to *pebble.R
 	sum, read := sha256.New(), &failing{r: pebble.Cancelable(ctx, in)}
 	plain, err := k.decrypt(read)
 	if err == nil {
-		err = to.Write(f.Name, io.TeeReader(io.LimitReader(plain, f.Size+1), sum))
+		err = write(io.TeeReader(io.LimitReader(plain, f.Size+1), sum))
 	}
 	switch {
 	case read.err != nil: // Not what was read: reading.

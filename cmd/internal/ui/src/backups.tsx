@@ -26,7 +26,8 @@ interface Status {
   next?: string;
   lastSuccess?: string;
   runs: Run[];
-  stored: { name: string; taken: string; damaged?: boolean }[];
+  /** stored are those that are there; bytes is missing where the size isn't known. */
+  stored: { name: string; taken: string; damaged?: boolean; bytes?: number }[];
   storedError?: string;
 }
 
@@ -98,8 +99,8 @@ function List({ status: s }: { status: Status }) {
   const kept = new Map(s.stored.map((b) => [b.name, b]));
   const ran = new Set(s.runs.map((r) => r.name));
   const rows = [
-    ...s.runs.map((r) => ({ name: r.name, at: r.begun, run: r, damaged: false })),
-    ...s.stored.filter((b) => !ran.has(b.name)).map((b) => ({ name: b.name, at: b.taken, run: undefined, damaged: !!b.damaged })),
+    ...s.runs.map((r) => ({ name: r.name, at: r.begun, run: r, damaged: false, size: r.made ? r.bytes : undefined })),
+    ...s.stored.filter((b) => !ran.has(b.name)).map((b) => ({ name: b.name, at: b.taken, run: undefined, damaged: !!b.damaged, size: b.bytes })),
   ].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   if (!rows.length) return null;
   return (
@@ -108,13 +109,13 @@ function List({ status: s }: { status: Status }) {
         <table>
           <thead><tr><th>Begun</th><th>Backup</th><th class="num">Size</th><th class="num">Of it copied</th><th class="num">Took</th><th>Result</th></tr></thead>
           <tbody>
-            {rows.slice(0, shown).map(({ name, at, run, damaged }) => {
+            {rows.slice(0, shown).map(({ name, at, run, damaged, size }) => {
               const [text, tone] = run ? result(run) : damaged ? ['of a damaged store', 's-firing'] : ['made before', 's-inactive'];
               return (
                 <tr key={name}>
                   <td class="nowrap" title={since(at)}>{moment(at)}</td>
                   <td class="mono">{name}</td>
-                  <td class="num">{run?.made ? bytes(run.bytes) : '–'}</td>
+                  <td class="num">{size === undefined ? '–' : bytes(size)}</td>
                   <td class="num">{run ? bytes(run.copiedBytes) : '–'}</td>
                   <td class="num">{run ? duration(run.seconds) : '–'}</td>
                   <td class="nowrap"><span class={`state ${tone}`} title={run?.error}>{text}</span>{run?.made && !s.storedError && !kept.has(name) && <span class="small"> removed since</span>}</td>
@@ -125,7 +126,7 @@ function List({ status: s }: { status: Status }) {
         </table>
       </Scroll>
       <p class="small">
-        {s.storedError ? '' : `${plural(s.stored.length, 'backup')} there. `}{rows.length > shown && `The newest ${shown} are listed. `}Sizes and times are known of what this process made, since its start.
+        {s.storedError ? '' : `${plural(s.stored.length, 'backup')} there. `}{rows.length > shown && `The newest ${shown} are listed. `}What was copied, and how long that took, is known of what this process made, since its start.
       </p>
     </>
   );

@@ -1,0 +1,138 @@
+package metadata
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/prometheus/common/model"
+)
+
+// errorBytes bounds what is read, and shown, of an answer that is an error.
+const errorBytes = 300
+
+// fetch asks a source, and notes what it answers as it comes: an answer that breaks off was right until then. It returns the number
+// of metrics.
+func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL.JoinPath("api/v1/metadata").String(), nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Accept", "application/json")
+	answer, err := s.Client.Do(r)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = e.Err // Its text repeats the URL.
+		}
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }() // What was read is checked; the rest doesn't matter.
+	if answer.StatusCode != http.StatusOK {
+		return 0, statusError(answer)
+	}
+	found, err := decode(http.MaxBytesReader(nil, answer.Body, p.o.MaxBytes), func(metric string, m description) {
+		p.o.Note(s.Tenant, []byte(metric), kindOf(m.Type), []byte(m.Unit), []byte(m.Help))
+	})
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		err = fmt.Errorf("the answer has more than %d MiB: the rest of it isn't read", large.Limit>>20)
+	}
+	return found, err
+}
+
+func statusError(answer *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBytes)) // What can be read of it helps.
+	err := fmt.Errorf("it answered %s: %s", answer.Status, strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "\uFFFD")), " "))
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("%w; --metadata.http.config.file says how to log in", err)
+	case http.StatusNotFound:
+		return fmt.Errorf("%w; the URL must be that below which there is /api/v1/metadata", err)
+	}
+	return err
+}
+
+// description is what an answer says of a metric.
+type description struct{ Type, Unit, Help string }
+
+// decode reads an answer of Prometheus' API:
+//
+//	{"status": "success", "data": {"METRIC": [{"type": "counter", "unit": "", "help": "…"}, …], …}}
+//
+// It holds one metric at a time.
+func decode(r io.Reader, note func(metric string, m description)) (found int, err error) {
+	d := json.NewDecoder(r)
+	status, failure := "", ""
+	err = eachField(d, func(key string) error {
+		switch key {
+		case "status":
+			return d.Decode(&status)
+		case "error":
+			return d.Decode(&failure)
+		case "data":
+			return eachField(d, func(metric string) error {
+				var list []description
+				if err := d.Decode(&list); err != nil {
+					return err
+				}
+				for _, m := range list {
+					note(metric, m)
+				}
+				found++
+				return nil
+			})
+		}
+		var other json.RawMessage
+		return d.Decode(&other)
+	})
+	if err != nil {
+		return found, fmt.Errorf("the answer isn't that of Prometheus' /api/v1/metadata: %w", err)
+	}
+	if status != "success" {
+		return found, fmt.Errorf("it answered %q: %s", status, failure)
+	}
+	return found, nil
+}
+
+// eachField calls f for each key of the object that follows, or of none where null does; f reads the value.
+func eachField(d *json.Decoder, f func(key string) error) error {
+	begin, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if begin == nil {
+		return nil
+	}
+	if begin != json.Delim('{') {
+		return fmt.Errorf("%v instead of an object", begin)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		if err := f(key.(string)); err != nil { // Keys of objects are strings, or Token fails.
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// kindOf returns the type if it is one of Prometheus', and else that it is unknown.
+func kindOf(text string) string {
+	switch kind := model.MetricType(text); kind {
+	case model.MetricTypeCounter, model.MetricTypeGauge, model.MetricTypeHistogram, model.MetricTypeGaugeHistogram,
+		model.MetricTypeSummary, model.MetricTypeInfo, model.MetricTypeStateset:
+		return text
+	}
+	return string(model.MetricTypeUnknown)
+}

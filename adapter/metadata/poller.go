@@ -1,0 +1,118 @@
+package metadata
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Options say whom to ask, and how often. What has no default must be set.
+type Options struct {
+	Sources []Source
+	// Note is told of each metric, as storage.Store's NoteMetadata. The bytes are its own.
+	Note func(tenant string, metric []byte, kind string, unit, help []byte)
+
+	// Every is the time from one answer to the next request. Default 2 min.
+	Every time.Duration
+	// Again is the time until the request after a failure or an empty answer; it doubles up to Every. Default 5 s.
+	Again time.Duration
+	// Timeout bounds a request with its answer. Default 30 s.
+	Timeout time.Duration
+	// MaxBytes bounds an answer. Default 64 MiB.
+	MaxBytes int64
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// DefaultOptions returns the defaults.
+func DefaultOptions() Options {
+	return Options{Every: 2 * time.Minute, Again: 5 * time.Second, Timeout: 30 * time.Second, MaxBytes: 64 << 20}
+}
+
+// Poller asks the sources.
+type Poller struct {
+	o        Options
+	requests *prometheus.CounterVec
+	success  *prometheus.GaugeVec
+}
+
+// Results of a request.
+const (
+	resultOK     = "ok"
+	resultFailed = "failed"
+)
+
+// New returns a poller; Run starts it.
+func New(o Options) *Poller {
+	f := promauto.With(o.Registerer)
+	p := &Poller{
+		o: o,
+		requests: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_metadata_requests_total",
+			Help: "Requests for metadata to the servers of --metadata.from, by result: ok or failed."}, []string{"tenant", "url", "result"}),
+		success: f.NewGaugeVec(prometheus.GaugeOpts{Name: "cassia_metadata_last_success_timestamp_seconds",
+			Help: "When a server of --metadata.from last answered a request for metadata, in seconds since 1970."}, []string{"tenant", "url"}),
+	}
+	for _, s := range o.Sources {
+		p.requests.WithLabelValues(s.Tenant, s.name(), resultOK)
+		p.requests.WithLabelValues(s.Tenant, s.name(), resultFailed)
+	}
+	return p
+}
+
+// Run asks every source until ctx ends.
+func (p *Poller) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, s := range p.o.Sources {
+		running.Go(func() { p.poll(ctx, s) })
+	}
+	running.Wait()
+}
+
+func (p *Poller) poll(ctx context.Context, s Source) {
+	again, failing := p.o.Again, false
+	log := p.o.Logger.With("tenant", s.Tenant, "url", s.name())
+	for {
+		found, err := p.ask(ctx, s)
+		if ctx.Err() != nil {
+			return
+		}
+		wait := p.o.Every
+		if err != nil || found == 0 { // A Prometheus that has just started knows of no metrics until it has scraped.
+			wait, again = min(again, p.o.Every), 2*min(again, p.o.Every)
+		} else {
+			again = p.o.Again
+		}
+		switch {
+		case err != nil && !failing: // Only the first of several failures is logged.
+			log.Warn("a server of --metadata.from doesn't tell the types of its metrics; it is asked again", "in", wait, "err", err)
+		case err == nil && failing:
+			log.Info("a server of --metadata.from answers again", "metrics", found)
+		}
+		failing = err != nil
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// ask makes one request, and returns how many metrics were told of.
+func (p *Poller) ask(ctx context.Context, s Source) (int, error) {
+	found, err := p.fetch(ctx, s)
+	switch {
+	case err == nil:
+		p.requests.WithLabelValues(s.Tenant, s.name(), resultOK).Inc()
+		p.success.WithLabelValues(s.Tenant, s.name()).SetToCurrentTime()
+	case ctx.Err() == nil:
+		p.requests.WithLabelValues(s.Tenant, s.name(), resultFailed).Inc()
+	}
+	return found, err
+}

@@ -1,0 +1,55 @@
+package metadata
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// Source is a server that is asked.
+type Source struct {
+	// Tenant is whose metrics the answers are about.
+	Tenant string
+	// URL is the server's base URL; a user in it logs in.
+	URL *url.URL
+	// Client makes the requests.
+	Client *http.Client
+}
+
+// errSource doesn't repeat the text, which may hold a password.
+var errSource = errors.New("must be a URL such as http://prometheus:9090, or tenant=URL")
+
+// ParseSource reads "tenant=URL", or a URL alone, which is for the default tenant. Its errors don't repeat the URL.
+func ParseSource(text string) (Source, error) {
+	s := Source{Tenant: tenant.Default}
+	if name, rest, found := strings.Cut(text, "="); found && !strings.Contains(name, "://") {
+		if err := tenant.Check(name); err != nil {
+			return Source{}, err
+		}
+		s.Tenant, text = name, rest
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return Source{}, errSource
+	}
+	s.URL = u
+	return s, nil
+}
+
+// String returns the source as on the command line, without the password.
+func (s Source) String() string {
+	if s.Tenant == tenant.Default {
+		return s.URL.Redacted()
+	}
+	return s.Tenant + "=" + s.URL.Redacted()
+}
+
+// name is the URL without a login, for logs and metrics.
+func (s Source) name() string {
+	u := *s.URL
+	u.User = nil
+	return u.String()
+}

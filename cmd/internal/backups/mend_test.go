@@ -1,0 +1,97 @@
+package backups
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
+	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// largest returns the largest file that matches.
+func largest(t *testing.T, pattern string) string {
+	files, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	size := func(path string) int {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		return int(info.Size())
+	}
+	return slices.MaxFunc(files, func(a, b string) int { return size(a) - size(b) })
+}
+
+// rot overwrites 64 bytes in the middle of a file.
+func rot(t *testing.T, path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	info, err := f.Stat()
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte(strings.Repeat("rot ", 16)), info.Size()/2)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// TestMendFromBucket mends a copy of a directory, byte by byte, from a bucket whose server refuses and cuts a part of the requests. The
+// newest backup was made of the damaged directory, so files come from the one before.
+func TestMendFromBucket(t *testing.T) {
+	needsServer(t)
+	server := s3test.Start(t)
+	random := rand.New(rand.NewPCG(soak.Seed(t), 0))
+	proxy := s3test.NewProxy(t, server.Address, func(int, *http.Request) s3test.Fault {
+		if random.IntN(4) == 0 {
+			return s3test.Fault(1 + random.IntN(int(s3test.CutResponse)))
+		}
+		return s3test.None
+	})
+	x := newStore(t)
+	for range 5 {
+		x.write()
+	}
+	for prefix, key := range map[string]string{"plain": "", "encrypted": newKey(t)} {
+		p := Place{At: s3test.At(proxy.Address, prefix), KeyFile: key}
+		dir := x.taken()
+		want := print(t, dir)
+		_, err := p.Backup(t.Context(), dir, name(1), time.Now())
+		require.NoError(t, err)
+
+		// Another directory than that of the engine, with files of its own: the checkpoint's are links.
+		damaged := filepath.Join(t.TempDir(), "damaged")
+		require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
+		rot(t, largest(t, filepath.Join(damaged, "*.log")))
+		manifest := largest(t, filepath.Join(damaged, "MANIFEST-*"))
+		require.NoError(t, os.Truncate(manifest, 10))
+		stats, err := p.Backup(t.Context(), damaged, name(2), time.Now())
+		require.NoError(t, err)
+		require.NotEmpty(t, stats.Damaged)
+
+		spares, err := p.Spares(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(filepath.Join(damaged, pebble.StoreFile)))
+		mended, err := pebble.Mend(t.Context(), spares, damaged, false)
+		require.NoError(t, err)
+		require.Empty(t, mended.Left)
+		require.Len(t, mended.Mended, 2, mended.Mended)
+		for _, text := range mended.Mended {
+			require.Contains(t, text, "that of backup "+name(1))
+		}
+		got := print(t, damaged)
+		for _, ours := range []string{"SYNCED", "LOCK"} { // Written anew.
+			delete(got, ours)
+			delete(want, ours)
+		}
+		require.Equal(t, want, got)
+		e, err := pebble.Open(damaged, pebble.DefaultOptions())
+		require.NoError(t, err)
+		require.NoError(t, e.Close())
+	}
+}

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/cassia-db/cassia/adapter/metadata"
+)
+
+// MetadataConfigFlag names the flag of Metadata.HTTPConfigFile.
+const MetadataConfigFlag = "metadata.http.config.file"
+
+// Metadata holds the flags of servers that are asked what their metrics mean.
+type Metadata struct {
+	// Sources have no Client yet.
+	Sources []metadata.Source
+	// HTTPConfigFile says how to log in at them, or is empty.
+	HTTPConfigFile string
+
+	sources sourceList
+}
+
+// sourceList is the value of a flag that is shown without passwords.
+type sourceList []metadata.Source
+
+// Set implements kingpin.Value.
+func (l *sourceList) Set(text string) error {
+	s, err := metadata.ParseSource(text)
+	if err != nil {
+		return fmt.Errorf("--metadata.from: %w", err)
+	}
+	*l = append(*l, s)
+	return nil
+}
+
+// String implements kingpin.Value.
+func (l *sourceList) String() string {
+	shown := make([]string, 0, len(*l))
+	for _, s := range *l {
+		shown = append(shown, s.String())
+	}
+	return strings.Join(shown, ",")
+}
+
+// IsCumulative lets kingpin repeat the flag.
+func (l *sourceList) IsCumulative() bool { return true }
+
+// metadataFlags declares the flags.
+func metadataFlags(cmd *kingpin.CmdClause, m *Metadata) {
+	cmd.Flag("metadata.from", "URL of a Prometheus that is asked every two minutes for type, unit and help of the metrics that it scrapes, such as http://prometheus:9090, or tenant=URL for metrics of a tenant. Can be repeated. For senders of remote write 2.0 without metadata.").
+		PlaceHolder("URL").SetValue(&m.sources)
+	cmd.Flag(MetadataConfigFlag, "How to log in at the servers of --metadata.from, and whom to trust: Prometheus' HTTP client configuration, as promtool's --http.config.file.").
+		PlaceHolder("FILE").StringVar(&m.HTTPConfigFile)
+}
+
+func (c *Config) checkMetadata() error {
+	m := &c.Metadata
+	m.Sources = m.sources
+	if len(m.Sources) == 0 {
+		if m.HTTPConfigFile != "" {
+			return errors.New("--" + MetadataConfigFlag + " needs --metadata.from")
+		}
+		return nil
+	}
+	if c.Target != "all" && c.Target != "write" {
+		return flagError("metadata.from", m.sources.String(), fmt.Sprintf("a process with --target=%s stores nothing that comes in; give it to one with all or write", c.Target))
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+// Package lasting tells errors of connections that trying again doesn't mend, and what does.
+package lasting
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+)
+
+// Error is an error of a connection that comes again, whenever it is tried, until somebody changes something.
+type Error struct {
+	Err error
+	// Advice says what to change.
+	Advice string
+}
+
+func (e *Error) Error() string { return e.Err.Error() + "; " + e.Advice }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Lasting tells packages that don't know this one that trying again is of no use.
+func (e *Error) Lasting() bool { return true }
+
+// Of returns an Error of err, or nil if the connection may succeed at another time. authority says where an authority that signs
+// certificates is named, as in "ca-file in the URL".
+func Of(err error, authority string) *Error {
+	var already *Error
+	if err == nil || errors.As(err, &already) {
+		return already
+	}
+	if advice := advice(err, authority); advice != "" {
+		return &Error{err, advice}
+	}
+	return nil
+}
+
+func advice(err error, authority string) string {
+	var (
+		unknown x509.UnknownAuthorityError
+		roots   x509.SystemRootsError
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		record  tls.RecordHeaderError
+		dns     *net.DNSError
+	)
+	switch {
+	case errors.As(err, &unknown), errors.As(err, &roots):
+		return "name the authority that signed the server's certificate as " + authority
+	case errors.As(err, &name):
+		return "correct the host in the URL, or have a certificate made that names it"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "renew the server's certificate, or set the clock of this machine"
+	case errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, &invalid):
+		return "give the server another certificate"
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &record):
+		return "the server doesn't speak TLS at this port: correct the port, or write http:// instead of https://"
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "correct the host in the URL"
+	}
+	return ""
+}
+
+// Transport returns a transport like next whose errors that last are Errors.
+func Transport(next http.RoundTripper, authority string) http.RoundTripper {
+	return transport{next, authority}
+}
+
+type transport struct {
+	next      http.RoundTripper
+	authority string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.next.RoundTrip(r)
+	if lasting := Of(err, t.authority); lasting != nil {
+		return nil, lasting
+	}
+	return answer, err
+}

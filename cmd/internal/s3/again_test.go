@@ -1,0 +1,79 @@
+package s3
+
+import (
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
+)
+
+// eachKind makes a request of each kind.
+func eachKind(t *testing.T, b *Bucket, check func(err error)) {
+	check(list(t, b))
+	check(put(t, b, "files/a", []byte("x")))
+	check(put(t, b, "files/a", content(partBytes+1)))
+	_, err := get(t, b, "files/a")
+	check(err)
+	check(b.Delete(t.Context(), "files/a"))
+}
+
+// TestLastingErrorsEndAtOnce has connections fail in ways that no other try mends: there is one for each request, and the error says what
+// does.
+func TestLastingErrorsEndAtOnce(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int64
+	count := func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	secure, plain := httptest.NewUnstartedServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	for _, s := range []*httptest.Server{secure, plain} {
+		s.Config.ConnState, s.Config.ErrorLog = count, log.New(io.Discard, "", 0)
+		t.Cleanup(s.Close)
+	}
+	secure.StartTLS()
+	plain.Start()
+	at := func(s *httptest.Server) string { return s3test.At(s.Listener.Addr().String(), "") }
+	for url, want := range map[string]string{
+		strings.Replace(at(secure), "http:", "https:", 1): "certificate signed by unknown authority; name the authority that signed the server's certificate as ca-file in the URL",
+		strings.Replace(at(plain), "http:", "https:", 1):  "correct the port, or write http:// instead of https://",
+	} {
+		eachKind(t, opened(t, url), func(err error) {
+			require.ErrorContains(t, err, want)
+			require.NotContains(t, err.Error(), "tries")
+			require.EqualValues(t, 1, connections.Swap(0))
+		})
+	}
+	require.ErrorContains(t, list(t, opened(t, at(secure))), "write https:// instead of http://")
+	require.EqualValues(t, 1, connections.Swap(0))
+}
+
+// TestRefusalsEndAtOnce asks for a bucket that isn't there, and with credentials that are wrong: there is one request each.
+func TestRefusalsEndAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an S3 server: leave -short out")
+	}
+	server := s3test.Start(t)
+	proxy := s3test.NewProxy(t, server.Address, func(int, *http.Request) s3test.Fault { return s3test.None })
+	seen := 0
+	once := func(want string) func(error) {
+		return func(err error) {
+			require.ErrorContains(t, err, want)
+			require.NotContains(t, err.Error(), "tries")
+			require.Equal(t, 1, proxy.Seen()-seen)
+			seen = proxy.Seen()
+		}
+	}
+	eachKind(t, opened(t, "s3://nothing/x?endpoint=http://"+proxy.Address), once("there is no bucket of this name; make it first, or correct the URL"))
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
+	eachKind(t, opened(t, s3test.At(proxy.Address, "")), once("the credentials are refused"))
+}

@@ -1,0 +1,229 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestErrorsHaveTheirLine holds that whoever searches the manual's page on troubleshooting for an error finds it: every error that the
+// program declares, by its text or by its type, stands there, or has a reason in unseenErrors why nobody meets it.
+func TestErrorsHaveTheirLine(t *testing.T) {
+	page := errorsInManual(t)
+	var quotes []string
+	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(page, -1) {
+		if isSearchable(m[1]) {
+			quotes = append(quotes, m[1])
+		}
+	}
+	unused := map[string]bool{}
+	for name := range unseen() {
+		unused[name] = true
+	}
+	found := 0
+	var missing []string
+	for _, f := range productionFiles(t) {
+		for _, e := range declaredErrors(f) {
+			name := f.ast.Name.Name + "." + e.name
+			if _, ok := unseen()[name]; ok {
+				delete(unused, name)
+				continue
+			}
+			found++
+			said, ok := saidOf[name]
+			if !ok {
+				said = e.text
+			}
+			if !ok && !isSearchable(said) || !strings.Contains(page, said) && !slices.ContainsFunc(quotes, func(q string) bool { return strings.Contains(said, q) }) {
+				missing = append(missing, fmt.Sprintf("\n%s: %s: %s", f.path, name, said))
+			}
+		}
+	}
+	require.Empty(t, missing, "give each a line in the manual's troubleshooting.md, or say in unseenErrors why nobody meets it; in saidOf, how a text begins that is made as it goes")
+	require.Empty(t, unused, "nothing declares these any more: take them out of unseenErrors")
+	require.Greater(t, found, 70)
+}
+
+// TestAnswersHaveTheirLine holds the same for what programs read of an answer: its status, the errorType of Prometheus' API, and the reasons
+// by which refused samples are counted.
+func TestAnswersHaveTheirLine(t *testing.T) {
+	page := errorsInManual(t)
+	statuses, kinds, reasons := statusNames(), map[string]bool{}, map[string]bool{}
+	found := map[int]bool{}
+	for _, f := range productionFiles(t) {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "http" && statuses[n.Sel.Name] >= 400 && f.answers() {
+					found[statuses[n.Sel.Name]] = true
+				}
+			case *ast.CallExpr:
+				if at, ok := kindAt[called(n)]; ok && len(n.Args) > at {
+					addLiteral(kinds, n.Args[at])
+				}
+			case *ast.AssignStmt:
+				for i, left := range n.Lhs {
+					if x, ok := left.(*ast.Ident); ok && x.Name == "kind" && len(n.Rhs) == len(n.Lhs) && f.answers() {
+						addLiteral(kinds, n.Rhs[i])
+					}
+				}
+			case *ast.ValueSpec:
+				for i, name := range n.Names {
+					if strings.HasPrefix(strings.ToLower(name.Name), "reason") && len(n.Values) > i {
+						addLiteral(reasons, n.Values[i])
+					}
+				}
+			}
+			return true
+		})
+	}
+	require.Greater(t, len(found), 10)
+	require.Greater(t, len(kinds), 6)
+	require.Greater(t, len(reasons), 20)
+	var missing []string
+	wanted := func(text string) {
+		if !strings.Contains(page, text) {
+			missing = append(missing, text)
+		}
+	}
+	for code := range found {
+		wanted(fmt.Sprintf("| %d ", code))
+	}
+	for _, all := range []map[string]bool{kinds, reasons} {
+		for code := range all {
+			wanted("`" + code + "`")
+		}
+	}
+	require.Empty(t, missing, "give each a line in the manual's troubleshooting.md")
+}
+
+// isSearchable says whether a text is long enough to find an error by it, and no other.
+func isSearchable(text string) bool { return len(text) >= 12 && strings.Contains(text, " ") }
+
+// errorsInManual is the page of the manual that has all errors.
+func errorsInManual(t *testing.T) string {
+	text, err := os.ReadFile(filepath.Join(root, "cmd/internal/manual/troubleshooting.md"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// productionFiles are those that users run.
+func productionFiles(t *testing.T) []goFile {
+	return slices.DeleteFunc(goFiles(t), func(f goFile) bool {
+		return f.test || f.generated || startsWithAny(f.dir(), forDevelopers) || startsWithAny(f.dir(), moreForDevelopers) ||
+			!slices.Contains([]string{"adapter", "cmd", "downsample", "promql", "storage"}, strings.Split(f.path, "/")[0])
+	})
+}
+
+// moreForDevelopers begin further folders of programs and helpers that only developers run.
+var moreForDevelopers = []string{
+	"cmd/internal/broken/", "cmd/internal/soak/", "cmd/internal/suite/", "cmd/internal/tidy/", "storage/engine/enginetest/", "storage/engine/memory/",
+	"storage/soak/", "storage/storetest/",
+}
+
+// answers says whether a file may write answers over HTTP; others only name the answers of other servers.
+func (f goFile) answers() bool {
+	for _, dir := range []string{"cmd/internal/s3/", "adapter/importer/", "adapter/metadata/", "storage/cassandra/", "cmd/internal/lasting/"} {
+		if strings.HasPrefix(f.path, dir) && !strings.HasPrefix(f.path, "adapter/importer/overhttp/handler") {
+			return false
+		}
+	}
+	return true
+}
+
+// declared is an error that a package declares: a variable with its text, or a type, whose text isn't known.
+type declared struct{ name, text string }
+
+var (
+	errorVariable = regexp.MustCompile(`^[Ee]rr[A-Z]`)
+	formatVerb    = regexp.MustCompile(`%[a-z]`)
+)
+
+func declaredErrors(f goFile) (all []declared) {
+	for _, d := range f.ast.Decls {
+		switch d := d.(type) {
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				v, ok := spec.(*ast.ValueSpec)
+				if !ok || d.Tok != token.VAR {
+					continue
+				}
+				for i, name := range v.Names {
+					if !errorVariable.MatchString(name.Name) || len(v.Values) <= i {
+						continue
+					}
+					if text, ok := errorText(v.Values[i]); ok {
+						all = append(all, declared{name.Name, partOf(strings.TrimPrefix(text, f.ast.Name.Name+": "))})
+					}
+				}
+			}
+		case *ast.FuncDecl:
+			if d.Name.Name == "Error" && d.Recv != nil && d.Type.Params.NumFields() == 0 {
+				all = append(all, declared{name: receiver(d)})
+			}
+		}
+	}
+	return all
+}
+
+// partOf returns the longest part of a format's text that stands in what it makes.
+func partOf(format string) string {
+	parts := formatVerb.Split(format, -1)
+	return strings.Trim(slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) }), " :;,")
+}
+
+// receiver names the type of a method's receiver.
+func receiver(d *ast.FuncDecl) string {
+	of := d.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	return of.(*ast.Ident).Name
+}
+
+// kindAt says which argument of a function is the errorType of an answer.
+var kindAt = map[string]int{"fail": 3, "refuse": 2}
+
+// called names the function or method that is called.
+func called(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
+}
+
+// addLiteral adds the text of an expression that is a literal of one word.
+func addLiteral(to map[string]bool, e ast.Expr) {
+	literal, ok := e.(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
+		return
+	}
+	if text, err := strconv.Unquote(literal.Value); err == nil && text != "" && path.Clean(text) == text && !strings.Contains(text, " ") {
+		to[text] = true
+	}
+}
+
+// statusNames are the constants of net/http by name.
+func statusNames() map[string]int {
+	out := map[string]int{}
+	for code := range 600 {
+		if text := http.StatusText(code); text != "" {
+			out["Status"+strings.NewReplacer(" ", "", "-", "", "'", "").Replace(text)] = code
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package tidy
+
+// unseenErrors are errors that no user meets by this text, by the reason.
+var unseenErrors = map[string][]string{
+	"it only leads from one part of the program to another, which catches it": {
+		"adapter.ErrDropped", "blocks.errEnough", "fetch.errEnough", "kairosdb.errEnough", "lines.errEnough", "victoria.errEnough", "objects.ErrNotFound",
+		"storage.errEnough", "storage.errUndefined", "storage.errHorizonsChanged", "storage.errDamagedList", "storage.ErrNoQueries",
+		"promql.errLeave", "promql.errRollupName", "promql.errLateNames", "promql.errSameLabels", "promql.errStarts", "promql.errJumps", "promql.errPanicked",
+		"promql.errHistograms",
+	},
+	"it says what of a row can't be read, behind \"left out the corrupt\" or \"stored bytes are damaged\", which have their lines": {
+		"chunk.ErrCorrupt", "rollup.ErrCorrupt", "storage.errBadBlob", "storage.errBadTail", "storage.errBadLabels", "storage.errBadExemplar",
+		"storage.errBadChoice", "storage.errBadDeletion", "storage.errBadMetadata", "storage.errBadHeld", "storage.errLeansOnCorrupt", "storage.errOtherSeries",
+		"storage.errBadShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
+	},
+	"it stands before or around another error, whose line it is": {
+		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.said", "pebble.brief", "promql.endedError", "storage.plainError",
+		"kairosdb.DamageError", "jsonapi.ErrBusy", "promql.errRawGone", "pebble.errLook",
+	},
+	"it says of a flag or a request, together with its name, what it must be": {
+		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest", "main.errInterrupted",
+	},
+	"only a mistake in the program leads to it": {
+		"adapter.ErrNotAppended", "jsonapi.ErrOptions", "remotewrite.ErrOptions", "otlp.ErrOptions", "engine.ErrBadKey", "engine.ErrBadWrite", "manual.errNoWebP",
+		"storage.errLoadPanicked",
+	},
+}
+
+// saidOf are parts of the texts of errors that are made as they go, or are too short to be searched for.
+var saidOf = map[string]string{
+	"auth.ErrUnknown":                  "unknown user",
+	"cli.UnknownTopic":                 "no command and no topic",
+	"downsample.ErrGaveUp":             "gave up, for one step after the other failed",
+	"engine.ErrClosed":                 "503 `closed`",
+	"engine.ErrLocked":                 "another process has it open", // By which every command replaces it.
+	"engine.ErrTooLarge":               "500 `too large`",
+	"engine.ErrUnavailable":            "503 `unavailable`",
+	"jsonapi.ErrForbidden":             "403 `forbidden`",
+	"jsonapi.ErrUnprocessable":         "422 `too much`",
+	"lasting.Error":                    "certificate signed by unknown authority",
+	"main.errDamaged":                  "what was read back isn't what was acknowledged",
+	"main.errNoAnswer":                 "there is no answer for",
+	"main.inUseError":                  "another process has it open",
+	"objects.RetentionError":           "the backup was made, but removing older ones wasn't finished",
+	"pebble.fatalError":                "`CassiaStoreFailed`",
+	"promql.missingError":              "raw samples before",
+	"relabeling.ErrBadRules":           "`bad rules`",
+	"ruler.ErrAlertmanager":            "must be a URL such as http://alertmanager:9093",
+	"ruler.ErrFile":                    "`rule file`",
+	"s3.errNoCredentials":              "there are no credentials: set AWS_ACCESS_KEY_ID",
+	"server.ErrForbidden":              "403 `forbidden`",
+	"server.ErrTenant":                 "400 `tenant`",
+	"storage.CorruptRowError":          "left out the corrupt",
+	"storage.DamagedRowsError":         "left out what can't be read of",
+	"storage.InvalidExemplarError":     "invalid exemplar",
+	"storage.InvalidHistogramError":    "invalid native histogram",
+	"storage.LabelError":               "## Reasons of refused samples",
+	"tenant.ErrBadLimits":              "`bad limits`",
+	"tenant.ErrInvalid":                "`invalid name`",
+	"lines.errLongLine":                "VictoriaMetrics writes shorter ones with max_rows_per_line=10000",
+	"remotewrite.errHistogramTooLarge": "bytes in one histogram",
+	"remotewrite.errTooManyLabels":     "`too_many_labels`",
+	"storage.ErrTooManyDeletes":        "deletes wait to be cleaned",
+	"tenant.LimitError":                "limit … `of tenant`",
+}
+
+// unseen returns the reasons by name.
+func unseen() map[string]string {
+	out := map[string]string{}
+	for reason, names := range unseenErrors {
+		for _, name := range names {
+			out[name] = reason
+		}
+	}
+	return out
+}

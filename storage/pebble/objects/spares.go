@@ -1,0 +1,54 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// Spares returns the backups of a bucket, of whichever store, that the key reads, the newest first: pebble.Mend takes files from them.
+// One whose manifest isn't what was stored is left out. Where all are of other keys, the error is ErrKey.
+func Spares(ctx context.Context, bucket Bucket, k *Key) iter.Seq2[pebble.Spare, error] {
+	return func(yield func(pebble.Spare, error) bool) {
+		all, err := list(ctx, bucket, "backups/")
+		if err != nil {
+			yield(pebble.Spare{}, err)
+			return
+		}
+		readable := slices.DeleteFunc(slices.Clone(all), func(l listed) bool { return l.key != k.set() })
+		if len(readable) == 0 && len(all) > 0 {
+			last := all[len(all)-1]
+			yield(pebble.Spare{}, fmt.Errorf("%w: the newest is %s, of set %s", ErrKey, last.Name, last.key))
+			return
+		}
+		for _, l := range slices.Backward(readable) {
+			m, err := readManifest(ctx, bucket, l, k)
+			if errors.Is(err, pebble.ErrBackup) || isGone(err) {
+				continue
+			}
+			if err != nil {
+				yield(pebble.Spare{}, err)
+				return
+			}
+			if !yield(spare(bucket, l, &m, k), nil) {
+				return
+			}
+		}
+	}
+}
+
+func spare(bucket Bucket, l listed, m *manifest, k *Key) pebble.Spare {
+	folder := l.folder("files")
+	s := pebble.Spare{Name: m.Name, Files: make(map[string]pebble.SpareFile, len(m.Files))}
+	for _, f := range m.Files {
+		s.Files[f.Name] = pebble.SpareFile{ID: folder + f.Object, Size: f.Size, Copy: func(ctx context.Context, write func(io.Reader) error) error {
+			return download(ctx, bucket, folder, f, write, k)
+		}}
+	}
+	return s
+}

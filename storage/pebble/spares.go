@@ -1,0 +1,88 @@
+package pebble
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Spare is a backup whose files may take the place of damaged ones.
+type Spare struct {
+	Name string
+	// Files are what the backup has, by their names in the engine's directory.
+	Files map[string]SpareFile
+}
+
+// SpareFile is one file of a backup.
+type SpareFile struct {
+	// ID tells copies apart: one that several backups share has one ID.
+	ID   string
+	Size int64
+	// Copy gives the content to write. It returns an error that is ErrBackup if the content isn't what was backed up, or is gone;
+	// what was written is then useless.
+	Copy func(ctx context.Context, write func(io.Reader) error) error
+}
+
+// Spares returns the backups in a folder whose lists can be read, the newest first.
+func Spares(folder string) iter.Seq2[Spare, error] {
+	return func(yield func(Spare, error) bool) {
+		names, _, err := backups(folder)
+		if err != nil {
+			yield(Spare{}, err)
+			return
+		}
+		for _, name := range slices.Backward(names) {
+			list, err := readList(filepath.Join(folder, name))
+			if err != nil {
+				continue // Its files may be whole, but nothing says what they should be.
+			}
+			s := Spare{Name: name, Files: make(map[string]SpareFile, len(list.Files))}
+			for _, f := range list.Files {
+				path := filepath.Join(folder, name, f.Name)
+				s.Files[f.Name] = SpareFile{ID: path, Size: f.Size, Copy: func(ctx context.Context, write func(io.Reader) error) error {
+					return f.copyTo(ctx, path, write)
+				}}
+			}
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+// copyTo gives the content of a file of a folder's backup to write, and compares it with the list.
+func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Reader) error) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBackup, err)
+	}
+	defer in.Close()
+	sum, n, read := sha256.New(), counted{}, &failing{r: in}
+	err = write(io.TeeReader(Cancelable(ctx, read), io.MultiWriter(sum, &n)))
+	if read.err != nil {
+		return fmt.Errorf("%w: %w", ErrBackup, read.err)
+	}
+	if err == nil && (n.bytes != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.SHA256) {
+		err = fmt.Errorf("%w: %s isn't the file that was backed up", ErrBackup, path)
+	}
+	return err
+}
+
+// failing remembers why reading failed, which tells it from what was read failing to be written.
+type failing struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failing) Read(p []byte) (n int, err error) {
+	if n, err = f.r.Read(p); err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
+}
