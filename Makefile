@@ -26,7 +26,7 @@ export CASSIA_TEST_S3_SERVER     ?= $(CURDIR)/$(S3SERVER)
 WITH_NODE := docker/cassandra/with-node
 
 # The packages whose tests take longest begin first, so that the others run beside them.
-LONGEST  := ./cmd/cassia ./storage/cassandra ./storage ./cmd/internal/ui ./promql
+LONGEST  := ./cmd/internal/e2e ./storage/cassandra ./storage ./cmd/cassia ./cmd/internal/ui ./promql
 
 # Runs go test and says in a few lines what passed, failed and was skipped, and why.
 SUITE    := $(GO) run ./cmd/internal/suite

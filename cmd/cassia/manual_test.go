@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -52,14 +54,7 @@ func requireManualPart(t *testing.T, page, name, want string) {
 
 func manualPage(t *testing.T, page string) string {
 	t.Helper()
-	return readText(t, manualDir+page)
-}
-
-func readText(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(text)
+	return cassiatest.ReadText(t, manualDir+page)
 }
 
 // tableCell is text as a cell of a Markdown table.

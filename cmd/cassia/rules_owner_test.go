@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/rules"
@@ -121,7 +123,7 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]"), 0o600))
 	wait := func(why string, condition func() bool) {
 		t.Helper()
-		require.Eventually(t, condition, patience, 20*time.Millisecond, why)
+		require.Eventually(t, condition, cassiatest.Patience, 20*time.Millisecond, why)
 	}
 	eng := memory.New()
 	var ahead atomic.Int64

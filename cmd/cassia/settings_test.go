@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
@@ -59,7 +61,7 @@ func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
 	var log lockedBuffer
 	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, cassiatest.Patience, 20*time.Millisecond)
 	var told []string
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "level=WARN") {
