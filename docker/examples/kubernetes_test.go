@@ -1,9 +1,10 @@
-package main
+package examples
 
 import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kingpin/v2"
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
@@ -111,14 +111,58 @@ func serviceNames(list []core.Service) (names []string) {
 	return names
 }
 
-func TestKubernetesManifests(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(examples, "kubernetes", "*.yaml"))
+// manifestFiles are the examples of manifests, and what the chart of docker/helm renders.
+func manifestFiles(t *testing.T) []string {
+	files, err := filepath.Glob(filepath.Join(folder, "kubernetes", "*.yaml"))
 	require.NoError(t, err)
 	require.Len(t, files, 2)
-	charts, err := filepath.Glob("../../docker/helm/testdata/*.yaml")
+	charts, err := filepath.Glob("../helm/testdata/*.yaml")
 	require.NoError(t, err)
 	require.Len(t, charts, 4, "what the chart renders")
-	for _, file := range slices.Concat(files, charts) {
+	return slices.Concat(files, charts)
+}
+
+// manifestCommands are the command lines of the pods and the jobs.
+func manifestCommands(t *testing.T) (all []command) {
+	for _, file := range manifestFiles(t) {
+		m := readManifests(t, file)
+		where := filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
+		for _, name := range slices.Sorted(maps.Keys(m.pods)) {
+			args, secrets := m.command(t, m.pods[name])
+			all = append(all, command{File: where, Name: name, Args: args, Secrets: secrets, Port: portOf(args)})
+		}
+		for _, job := range m.jobs {
+			all = append(all, command{File: where, Name: job.Name, Args: job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args})
+		}
+	}
+	return all
+}
+
+// command returns the arguments of a pod's container with the values of ConfigMaps, and the variables that come from secrets.
+func (m *manifests) command(t *testing.T, pod core.PodTemplateSpec) (args, secrets []string) {
+	require.Len(t, pod.Spec.Containers, 1)
+	c := pod.Spec.Containers[0]
+	args = slices.Clone(c.Args)
+	for _, e := range c.Env {
+		from := e.ValueFrom.ConfigMapKeyRef
+		if from == nil {
+			secrets = append(secrets, e.Name)
+			continue
+		}
+		value, ok := m.configs[from.Name].Data[from.Key]
+		require.True(t, ok, "%s of ConfigMap %s", from.Key, from.Name)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
+		}
+	}
+	for _, arg := range args {
+		require.NotContains(t, arg, "$(", "every variable is known")
+	}
+	return args, secrets
+}
+
+func TestKubernetesManifests(t *testing.T) {
+	for _, file := range manifestFiles(t) {
 		m := readManifests(t, file)
 		require.NotEmpty(t, m.pods, file)
 		for name, pod := range m.pods {
@@ -156,25 +200,8 @@ func (m *manifests) selected(want map[string]string) (found []core.PodTemplateSp
 }
 
 func (m *manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
-	require.Len(t, pod.Spec.Containers, 1)
-	c := pod.Spec.Containers[0]
-	args := slices.Clone(c.Args)
-	for _, e := range c.Env {
-		if e.ValueFrom.ConfigMapKeyRef != nil {
-			from := e.ValueFrom.ConfigMapKeyRef
-			value, ok := m.configs[from.Name].Data[from.Key]
-			require.True(t, ok, "%s of ConfigMap %s", from.Key, from.Name)
-			for i := range args {
-				args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
-			}
-			continue
-		}
-		t.Setenv(e.Name, "secret") // of a Secret
-	}
-	for _, arg := range args {
-		require.NotContains(t, arg, "$(", "every variable is known")
-	}
-	port := served(t, withFiles(t, args))
+	args, _ := m.command(t, pod)
+	c, port := pod.Spec.Containers[0], portOf(args)
 	require.Len(t, c.Ports, 1)
 	require.Equal(t, port, strconv.Itoa(int(c.Ports[0].ContainerPort)))
 	for path, probe := range map[string]*core.Probe{"/-/healthy": c.LivenessProbe, "/-/ready": c.ReadinessProbe} {
@@ -221,34 +248,13 @@ func requireLocked(t *testing.T, pod core.PodSpec) {
 	require.NotContains(t, []string{"", "latest"}, tag, "a pod that restarts comes back as another version")
 }
 
-// withFiles replaces the files that a pod mounts below /etc/cassia by the examples of them.
-func withFiles(t *testing.T, args []string) []string {
-	limits := filepath.Join(t.TempDir(), "limits.yml")
-	require.NoError(t, os.WriteFile(limits, []byte("defaults: {samples_per_second: 1000}\n"), 0o600))
-	web := filepath.Join(t.TempDir(), "web.yml")
-	require.NoError(t, os.WriteFile(web, nil, 0o600)) // Its certificates aren't here.
-	replace := strings.NewReplacer("/etc/cassia/auth/auth.yml", filepath.Join(examples, "locks", "auth.yml"),
-		"/etc/cassia/web/web.yml", web, "/etc/cassia/limits/limits.yml", limits)
-	out := slices.Clone(args)
-	for i := range out {
-		out[i] = replace.Replace(out[i])
-	}
-	return out
-}
-
-// checkBackup holds a job against the command's flags and against the server whose data it copies.
+// checkBackup holds a job against the server whose data it copies.
 func (m *manifests) checkBackup(t *testing.T, job batch.CronJob) {
 	pod := job.Spec.JobTemplate.Spec.Template
 	requireLocked(t, pod.Spec)
 	c := pod.Spec.Containers[0]
-	app := kingpin.New("cassia", "").Terminate(nil)
-	subcommands(app)
-	command, err := app.Parse(c.Args)
-	require.NoError(t, err, "%q", c.Args)
-	require.Equal(t, "backup", command)
-	at := slices.IndexFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--url=") })
-	require.GreaterOrEqual(t, at, 0)
-	server, err := url.Parse(strings.TrimPrefix(c.Args[at], "--url="))
+	require.Equal(t, "backup", c.Args[0])
+	server, err := url.Parse(flagOf(c.Args, "url", ""))
 	require.NoError(t, err)
 	require.Contains(t, serviceNames(m.services), server.Hostname())
 
