@@ -81,23 +81,23 @@ var sharedNames = map[string]shared{
 	"way":         {"storage storage/index", private},
 }
 
-// declared is a package that declares a type.
-type declared struct {
+// packageTypes is a package with its types.
+type packageTypes struct {
 	dir string
 	// types are its types, imports the packages of this module that it imports.
 	types, imports map[string]bool
 }
 
-// declarations returns what the module's packages declare outside of tests, by folder.
-func declarations(t *testing.T) map[string]*declared {
-	all := map[string]*declared{}
+// typesByPackage returns the types that packages of the module declare outside of tests, by folder.
+func typesByPackage(t *testing.T) map[string]*packageTypes {
+	all := map[string]*packageTypes{}
 	for _, f := range goFiles(t) {
 		if f.test || f.generated {
 			continue
 		}
 		d := all[f.dir()]
 		if d == nil {
-			d = &declared{dir: f.dir(), types: map[string]bool{}, imports: map[string]bool{}}
+			d = &packageTypes{dir: f.dir(), types: map[string]bool{}, imports: map[string]bool{}}
 			all[f.dir()] = d
 		}
 		for _, imported := range f.imports() {
@@ -118,14 +118,14 @@ func declarations(t *testing.T) map[string]*declared {
 
 // meet returns true if a reader can meet a type's name in both packages at once: it is exported by both, or one package
 // imports the other.
-func meet(name string, a, b *declared) bool {
+func meet(name string, a, b *packageTypes) bool {
 	return token.IsExported(name) || a.imports[b.dir] || b.imports[a.dir]
 }
 
 // TestTypeNamesAreUnique holds that a word means one thing: no two packages declare a type of one name, if both export it or one
 // of them imports the other.
 func TestTypeNamesAreUnique(t *testing.T) {
-	all := declarations(t)
+	all := typesByPackage(t)
 	found := map[string]map[string]bool{}
 	for _, a := range all {
 		for name := range a.types {
