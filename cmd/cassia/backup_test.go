@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // TestBackupSaysWhatIsWrong names what to do when a copy can't be had.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // TestExportCommand runs it with every format.

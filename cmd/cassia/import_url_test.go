@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // TestImportOverHTTPSaysWhatIsWrong refuses what the server doesn't allow, or what contradicts it.

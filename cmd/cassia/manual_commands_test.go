@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // Command lines in the manual are understood by the program: each line of a block of code that runs cassia.

@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/rules"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"

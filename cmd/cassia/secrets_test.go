@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // The metrics of a process are found in itself by their own tenant, and by no other.

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/bench"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // TestBadTenantsDisturbNobody lets a tenant that is far over its limits, and one that sends garbage, in among others.

@@ -20,8 +20,12 @@ var built struct {
 	err  error
 }
 
-// builtCassia returns the path of the real program.
+// builtCassia returns the path of the real program. It skips a test where no other programs are to be started.
 func builtCassia(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the real program: leave -short out")
+	}
 	built.once.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "cassia-test-"); built.err == nil {
 			built.path, built.err = promrig.BuildCassia(built.dir)

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage/soak"
 )

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // compareInGrafana asks Prometheus and Cassia through Grafana's data source, as panels, tables, heat maps, and exemplars over

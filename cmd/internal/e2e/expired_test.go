@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // Questions about times whose samples have expired. Those at the hour are answered as from samples, without a word; others closely,

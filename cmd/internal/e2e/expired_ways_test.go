@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // infosAreThoseOf holds that a server has the infos that a real Prometheus has over the same samples.

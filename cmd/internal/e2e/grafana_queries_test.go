@@ -18,12 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 

@@ -18,11 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 

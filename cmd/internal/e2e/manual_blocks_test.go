@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // toRoot is the root of the repository.

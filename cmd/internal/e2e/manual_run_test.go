@@ -12,12 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/adapter/importer/kairosdb"
-
-	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/adapter/importer/kairosdb"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
