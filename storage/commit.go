@@ -206,7 +206,7 @@ func (c *committer) stage(b *Batch) {
 			e.series = s
 		}
 		st := c.strandFor(e.series, period.slotOf(e.t))
-		if !st.exemplars.repeats(e.t, e.data) {
+		if !st.exemplars().repeats(e.t, e.data) {
 			st.gen.builder.addExemplar(st, e)
 		}
 	}
@@ -234,7 +234,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	partition := c.s.partitionOf(s, slot)
 	cell := p.cellOf(slot, partition)
 	if cell.open == nil {
-		cell.open = &generation{cell: cell, epoch: cell.seq + 1}
+		cell.open = &generation{cell: cell, start: c.s.period.slotStart(slot), epoch: cell.seq + 1}
 	}
 	g := cell.open
 	if g.builder == nil {
@@ -242,7 +242,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 		g.builder.reset(g, c.s.old(slot, partition))
 		c.gens = append(c.gens, g)
 	}
-	st, isNew := g.strandOf(s, c.s.period.slotStart(slot))
+	st, isNew := g.strandOf(s)
 	if isNew {
 		c.s.head.grew(st, strandBytes)
 	}

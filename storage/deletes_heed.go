@@ -147,7 +147,7 @@ func (h *head) adopt(w Work, g *generation) {
 	g.cell = c
 	for _, st := range g.strands {
 		s := st.series
-		s.strands = append(s.strands[:len(s.strands):len(s.strands)], st)
+		s.strands = s.strands.with(st)
 		h.grew(st, int(st.bytes()))
 	}
 	c.closed = append(c.closed, g)

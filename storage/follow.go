@@ -327,7 +327,7 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 	}
 	p := h.part(d.partition)
 	p.mu.Lock()
-	g := p.cellOf(d.slot, d.partition).follow()
+	g := p.cellOf(d.slot, d.partition).follow(d.s.period.slotStart(d.slot))
 	d.addTo(g)
 	g.touched = f.s.opts.Now()
 	if whole {

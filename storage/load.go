@@ -63,7 +63,7 @@ type loader struct {
 func newLoader(s *Store, w Work) *loader {
 	return &loader{
 		blobDecoder: blobDecoder{s: s, slot: w.Slot, partition: w.Partition},
-		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, index: map[*Series]*strand{}},
+		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, start: s.period.slotStart(w.Slot), index: map[*Series]*strand{}},
 	}
 }
 

@@ -200,10 +200,10 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	var samples chunk.Samples
 	exemplars := 0
 	for i := range list {
-		for _, st := range list[i].strands {
+		for st := range list[i].strands.all() {
 			_ = st.read(-maxTime, maxTime, &samples)
-			if st.exemplars != nil {
-				exemplars += len(st.exemplars.list)
+			if x := st.exemplars(); x != nil {
+				exemplars += len(x.list)
 			}
 		}
 	}

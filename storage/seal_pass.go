@@ -129,7 +129,7 @@ func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone 
 	now := p.begun.UnixMilli()
 	fresh = list[:0]
 	for _, c := range list {
-		c.class = p.s.classes.writable(c.series.class, now)
+		c.class = p.s.classes.writable(int64(c.series.class), now)
 		switch slot := c.work.Slot; {
 		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):
 			fresh = append(fresh, c)
@@ -311,7 +311,7 @@ func (t *tenantPass) seal() error {
 	for i := range t.list {
 		c := &t.list[i]
 		samples.Reset()
-		for _, st := range c.strands {
+		for st := range c.strands.all() {
 			// Closed generations don't change any more, so no lock is needed.
 			if err := st.read(-maxTime, maxTime, &samples); err != nil {
 				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)

@@ -58,9 +58,10 @@ type sealedRows struct {
 	rows    []rowBatch
 	bytes   int
 	catalog []engine.Batch
-	named   map[catalogName]bool // what is among catalog
-	written []seriesLabels       // what is among rows
-	spare   [][]engine.Mutation  // memory of rows that were written
+	named   map[catalogName]bool     // what is among catalog
+	written []seriesLabels           // what is among rows
+	spare   [][]engine.Mutation      // memory of rows that were written
+	places  map[writtenOf]*writtenOf // where labels were written, which series share
 }
 
 // destination is where a seal writes at a resolution.
@@ -115,12 +116,14 @@ func (x *sealer) isGone(res rollup.Resolution, tenant string, class int64) bool 
 type collected struct {
 	series  *Series
 	class   int64 // in which its rows are written
-	strands []*strand
-	shards  [resolutions]int64
+	strands strandList
+	shards  [resolutions]uint16
 }
 
 // at is where rows of the series go at a resolution.
-func (c *collected) at(res rollup.Resolution) classShard { return classShardOf(c.class, c.shards[res]) }
+func (c *collected) at(res rollup.Resolution) classShard {
+	return classShardOf(c.class, int64(c.shards[res]))
+}
 
 // collect groups the strands of generations by tenant and series.
 func collect(gens []*generation) map[string][]collected {
@@ -138,7 +141,8 @@ func collect(gens []*generation) map[string][]collected {
 				at[st.series] = i
 				byTenant[name] = append(byTenant[name], collected{series: st.series})
 			}
-			byTenant[name][i].strands = append(byTenant[name][i].strands, st)
+			c := &byTenant[name][i]
+			c.strands = c.strands.with(st)
 		}
 	}
 	return byTenant
@@ -224,7 +228,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 	if x.s.expiring {
 		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class)))
 	}
-	if s.written[res] == where {
+	if s.writtenAt(res) == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
@@ -391,7 +395,7 @@ func (x *sealer) write() error {
 		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
 	}
 	for _, w := range x.written {
-		w.series.written[w.res] = w.where
+		x.noteLabels(w)
 	}
 	x.s.catalog.add(x.named)
 	clear(x.named)
@@ -402,6 +406,24 @@ func (x *sealer) write() error {
 	clear(x.rows)
 	x.rows, x.catalog, x.bytes, x.written = x.rows[:0], nil, 0, x.written[:0]
 	return nil
+}
+
+// noteLabels remembers where a series' labels row was written.
+func (r *sealedRows) noteLabels(w seriesLabels) {
+	var at writtenOf
+	if w.series.written != nil {
+		at = *w.series.written
+	}
+	at[w.res] = w.where
+	shared := r.places[at]
+	if shared == nil {
+		if r.places == nil {
+			r.places = map[writtenOf]*writtenOf{}
+		}
+		shared = &at
+		r.places[at] = shared
+	}
+	w.series.written = shared
 }
 
 // takeSpare returns memory for mutations, if there is any.
