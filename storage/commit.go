@@ -223,6 +223,7 @@ func (c *committer) touch(b *Batch) {
 	for _, st := range c.touched {
 		c.sink += st.ref
 	}
+	clear(c.touched)
 	c.touched = c.touched[:0]
 }
 
@@ -377,12 +378,13 @@ func (c *committer) show() {
 			h.grew(it.strand, it.strand.appendExemplar(it.entry.t, it.entry.data))
 		}
 		for i := range b.blobs {
-			g.rows = append(g.rows, stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
+			g.rows.add(stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
 		}
 		g.touched = now
 		p.mu.Unlock()
 		c.s.metrics.stagedBytes.Add(float64(b.bytes()))
 		g.builder = nil
+		b.forget()
 		c.s.builders.Put(b)
 	}
 }
@@ -394,15 +396,16 @@ func (c *committer) fail() {
 	for _, g := range c.gens {
 		p := c.s.head.part(g.cell.partition)
 		p.mu.Lock()
-		if len(g.rows) > 0 {
+		if !g.rows.isEmpty() {
 			g.cell.closeGeneration()
 		} else {
 			g.cell.open = nil
 		}
 		p.mu.Unlock()
-		if len(g.rows) == 0 {
+		if g.rows.isEmpty() {
 			c.s.head.drop(g.cell, []*generation{g})
 		}
+		g.builder.forget()
 		c.s.builders.Put(g.builder)
 		g.builder = nil
 	}

@@ -331,7 +331,7 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 	d.addTo(g)
 	g.touched = f.s.opts.Now()
 	if whole {
-		g.rows = append(g.rows, r)
+		g.rows.add(r)
 	}
 	if f.s.opts.Shared && len(d.defined) > 0 {
 		g.definers = append(g.definers, d.definer(r))

@@ -86,7 +86,7 @@ type generation struct {
 	epoch   int64
 	nextRef uint32
 	// rows are the stage rows that its strands cover: durable, and read back or written by this process.
-	rows    []stageRow
+	rows    rowSet
 	strands []*strand
 	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
 	definers []definer

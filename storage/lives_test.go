@@ -68,7 +68,7 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 		ts.classes.others.Store(&others)
 		x.put(c, rollup.Raw, 1, chunkKey(series.id.String(), 0, series.id.String()), []byte{1})
 		x.names(series, x.into[rollup.Raw])
-		rows := x.rows[0].Mutations
+		rows := x.puts
 		require.Len(t, rows, 2)
 		require.Equal(t, rows[0].Expires, rows[1].Expires)
 		for _, b := range x.catalog {

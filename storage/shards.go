@@ -228,7 +228,7 @@ func (s *strand) encodedBytes() int64 {
 	if s.rare != nil {
 		n += len(s.rare.hist)
 	}
-	for f := s.frozen; f != nil; f = f.before {
+	for f := range s.eachFrozen() {
 		n += len(f.data)
 	}
 	return int64(n)

@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -50,15 +51,26 @@ type strand struct {
 	tail       []byte
 
 	series *Series
-	frozen *frozenChunk // the newest; nil: there is none
+	frozen *frozenChunk // the newest, see eachFrozen; nil: there is none
 	rare   *rareSamples // nil: there are none
 }
 
-// frozenChunk is a chunk of a strand, and before the one that was frozen before it. It never changes.
+// frozenChunk is a chunk of a strand. next is the one that was frozen after it, and of the newest the first.
 type frozenChunk struct {
 	minT, maxT int64
 	data       []byte
-	before     *frozenChunk
+	next       *frozenChunk
+}
+
+// eachFrozen yields the frozen chunks in the order in which they were frozen, which mostly is that of time.
+func (s *strand) eachFrozen() iter.Seq[*frozenChunk] {
+	return func(yield func(*frozenChunk) bool) {
+		if s.frozen == nil {
+			return
+		}
+		for f := s.frozen.next; yield(f) && f != s.frozen; f = f.next {
+		}
+	}
 }
 
 // rareSamples are what most strands have none of.
@@ -97,7 +109,7 @@ func (s *strand) exemplars() *exemplarTail {
 
 // chunks counts what the strand's samples are in.
 func (s *strand) chunks() (n int) {
-	for f := s.frozen; f != nil; f = f.before {
+	for range s.eachFrozen() {
 		n++
 	}
 	if s.n > 0 || s.rare != nil && s.rare.nHist > 0 {
@@ -109,7 +121,7 @@ func (s *strand) chunks() (n int) {
 // bytes is what the strand weighs in the head's account.
 func (s *strand) bytes() int64 {
 	n := strandBytes + cap(s.tail)
-	for f := s.frozen; f != nil; f = f.before {
+	for f := range s.eachFrozen() {
 		n += cap(f.data) + frozenBytes
 	}
 	if r := s.rare; r != nil {
@@ -247,7 +259,11 @@ func (s *strand) freeze(f *freezer) int {
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
 	data := slices.Clone(f.data) // What is kept has no room to grow.
 	assertFrozen(data, &f.samples)
-	s.frozen = &frozenChunk{minT: minT, maxT: maxT, data: data, before: s.frozen}
+	newest := &frozenChunk{minT: minT, maxT: maxT, data: data}
+	if newest.next = newest; s.frozen != nil {
+		newest.next, s.frozen.next = s.frozen.next, newest
+	}
+	s.frozen = newest
 	return cap(data) + frozenBytes
 }
 
@@ -256,7 +272,7 @@ func (s *strand) read(minT, maxT int64, into *chunk.Samples) error {
 	if !s.hasSamplesIn(minT, maxT) {
 		return nil
 	}
-	for f := s.frozen; f != nil; f = f.before {
+	for f := range s.eachFrozen() {
 		if f.maxT < minT || f.minT > maxT {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -107,11 +108,15 @@ func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 		}
 		require.Equal(t, int(i+1)/freezeAfter, st.chunks())
 		want := strandBytes
-		for f := st.frozen; f != nil; f = f.before {
+		for f := range st.eachFrozen() {
 			want += len(f.data) + frozenBytes
 			require.Less(t, cap(f.data), len(f.data)+len(f.data)/4+32, "what the allocator rounds up to")
 		}
 		require.Less(t, account, want+want/4)
+		var samples chunk.Samples
+		require.NoError(t, st.read(-maxTime, maxTime, &samples))
+		require.True(t, slices.IsSorted(samples.T), "what came in order is read in order: it needs no sorting")
+		require.Len(t, samples.T, int(i+1))
 	}
 }
 
