@@ -154,18 +154,16 @@ func (s *strand) appendFloat(t, st int64, v uint64) int {
 	if x != 0 {
 		head |= 1
 	}
-	var buf [maxTailSample]byte
-	b := binary.AppendUvarint(buf[:0], head)
+	if before-len(s.tail) < maxTailSample {
+		s.makeRoom(head, x)
+	}
+	s.tail = binary.AppendUvarint(s.tail, head)
 	if st != s.st {
-		b = binary.AppendVarint(b, st-s.st)
+		s.tail = binary.AppendVarint(s.tail, st-s.st)
 	}
 	if x != 0 {
-		b = appendSignificant(b, x)
+		s.tail = appendSignificant(s.tail, x)
 	}
-	if len(s.tail)+len(b) > before {
-		s.tail = growTail(s.tail, len(b))
-	}
-	s.tail = append(s.tail, b...)
 	if s.n == 0 {
 		delta = 0
 	}
@@ -179,14 +177,28 @@ func (s *strand) appendFloat(t, st int64, v uint64) int {
 	return grew
 }
 
-// growTail makes room for n bytes more, but less than append would: there is a tail for every series, and most of them
-// never grow beyond some dozens of bytes.
-func growTail(tail []byte, n int) []byte {
-	room := cap(tail) + 16
-	if cap(tail) >= 64 {
-		room = cap(tail) * 3 / 2
+// makeRoom makes room in the tail for one sample more, but less than append would: there is a tail for every series, and most of
+// them never grow beyond some dozens of bytes.
+func (s *strand) makeRoom(head, x uint64) {
+	n := (bits.Len64(head|1) + 6) / 7
+	if head&2 != 0 {
+		n += binary.MaxVarintLen64
 	}
-	return append(slices.Grow([]byte(nil), max(room, len(tail)+n)), tail...)
+	if x != 0 {
+		n += 9 - bits.LeadingZeros64(x)/8 - bits.TrailingZeros64(x)/8
+	}
+	before := cap(s.tail)
+	if len(s.tail)+n <= before {
+		return
+	}
+	room := before + 16
+	switch {
+	case before >= 128: // It will be frozen soon.
+		room = 2 * before
+	case before >= 64:
+		room = before + 32
+	}
+	s.tail = append(slices.Grow([]byte(nil), max(room, len(s.tail)+n)), s.tail...)
 }
 
 // appendHistogram adds a histogram, in the encoding of chunk.AppendHistogramBytes.
