@@ -58,6 +58,9 @@ func (s *Store) mayEnter(t *headTenant) error {
 	return s.opts.Limiter.TakeSeries(t.name, t.byID.len(), s.Ready() == nil)
 }
 
+// HeadBytes is about how much memory what isn't sealed takes.
+func (s *Store) HeadBytes() int64 { return s.head.bytes.Load() }
+
 // HeadOverfull says whether samples of known series are refused, at least those of who holds most, which lasts until
 // slots are sealed.
 func (s *Store) HeadOverfull() bool { return s.head.overfull(s.opts.HeadBytes) }

@@ -165,11 +165,19 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	p.tellStore()
 	go p.watchRoom(ctx)
+	go p.giveBack(ctx)
 	if err := p.store.TellRetention(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
 	go p.tellReady(ctx)
 	return nil
+}
+
+// giveBack returns the memory of what was sealed to the system, until ctx ends.
+func (p *process) giveBack(ctx context.Context) {
+	ticker := time.NewTicker(giveBackInterval)
+	defer ticker.Stop()
+	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
 // tellStore says which store it is: at a wrong path a new one would be made, while the data are elsewhere.
