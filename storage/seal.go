@@ -64,7 +64,7 @@ func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	for _, st := range stats {
 		series += st.Series
 	}
-	if series >= letGoSeries {
+	if series >= cmp.Or(s.opts.seams.letGoSeries, letGoSeries) {
 		s.LetGo()
 	}
 	return stats, err
