@@ -13,7 +13,7 @@ func (h *head) hashAlias(key []byte, space uint64) aliasHash {
 }
 
 // aliasBytes is about what an alias weighs in the head's account.
-const aliasBytes = 64
+const aliasBytes = 32
 
 // maxAliases bounds the aliases of one series. A series has several where senders name it differently and rules make their labels the
 // same. One alias more than that isn't remembered: Define is called for it each time. Once that has happened more than
@@ -29,14 +29,14 @@ func (h *head) remember(key []byte, space uint64, s *Series) {
 	// The tenant's lock keeps the series from being let go of meanwhile.
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.byID[s.id] != s {
+	if t.byID.find(s.id) != s {
 		return
 	}
 	if t.aliases.find(hash) != nil {
 		return
 	}
 	if s.aliases >= maxAliases {
-		if t.crowded++; t.crowded <= crowdedAliases+len(t.byID) {
+		if t.crowded++; t.crowded <= crowdedAliases+t.byID.len() {
 			return
 		}
 		h.forgetAliases(t)
@@ -46,7 +46,6 @@ func (h *head) remember(key []byte, space uint64, s *Series) {
 	}
 	t.aliases.add(hash, s)
 	s.aliases++
-	s.bytes += aliasBytes
 	h.weigh(t, aliasBytes)
 }
 
@@ -54,11 +53,9 @@ func (h *head) remember(key []byte, space uint64, s *Series) {
 func (h *head) forgetAliases(t *headTenant) {
 	t.aliases.clear()
 	t.crowded = 0
-	for _, s := range t.byID {
-		forgotten := int64(s.aliases) * aliasBytes
+	for s := range t.byID.all() {
+		h.weigh(t, -int64(s.aliases)*aliasBytes)
 		s.aliases = 0
-		s.bytes -= forgotten
-		h.weigh(t, -forgotten)
 	}
 }
 

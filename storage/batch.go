@@ -161,7 +161,7 @@ func (b *Batch) Histogram(ref *Series, t, st int64, h *histogram.Histogram, fh *
 }
 
 func (b *Batch) checkTime(ref *Series, t int64) error {
-	if class := min(ref.class, int64(len(b.oldest)-1)); t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t) {
+	if class := min(int64(ref.class), int64(len(b.oldest)-1)); t <= b.oldest[class] || t <= b.gapsEnd && inGap(b.gaps, class, t) {
 		return ErrTooOld
 	}
 	if t > b.newest {

@@ -82,10 +82,7 @@ func (h *head) seriesOf(ctx context.Context, tenant string) ([]labels.Labels, Ca
 		return nil, out, ctx.Err()
 	}
 	t.mu.RLock()
-	series := make([]*Series, 0, len(t.byID))
-	for _, s := range t.byID {
-		series = append(series, s)
-	}
+	series := slices.AppendSeq(make([]*Series, 0, t.byID.len()), t.byID.all())
 	t.mu.RUnlock()
 	all := make([]labels.Labels, 0, len(series))
 	out.MinT, out.MaxT = maxTime, -maxTime
@@ -96,7 +93,7 @@ func (h *head) seriesOf(ctx context.Context, tenant string) ([]labels.Labels, Ca
 		all = append(all, s.labels)
 		p := &h.parts[s.part]
 		p.mu.RLock()
-		for _, st := range s.strands {
+		for st := range s.strands.all() {
 			out.count(st)
 		}
 		p.mu.RUnlock()

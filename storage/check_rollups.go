@@ -100,7 +100,7 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 		if unsettled[at.slot] || c.isGone(rollup.FiveMinutes, at.slot, tenant, have.class) {
 			continue
 		}
-		series := &Series{id: at.id, metric: metric, tenant: &headTenant{name: tenant}, labels: labels.EmptyLabels()}
+		series := &Series{id: at.id, tenantMetric: &tenantMetric{&headTenant{name: tenant}, metric}, labels: labels.EmptyLabels()}
 		w := c.s.period.windowOfSlot(rollup.FiveMinutes, at.slot)
 		shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 		if err != nil {
@@ -215,7 +215,7 @@ func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
 	if cut, err := c.cutShort(tenant, first, last); err != nil || cut {
 		return err
 	}
-	series := &Series{id: id, metric: metric, tenant: &headTenant{name: tenant}, labels: labels.EmptyLabels()}
+	series := &Series{id: id, tenantMetric: &tenantMetric{&headTenant{name: tenant}, metric}, labels: labels.EmptyLabels()}
 	w := p.windowOfSlot(rollup.FiveMinutes, first)
 	shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 	if err != nil {

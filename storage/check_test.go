@@ -34,7 +34,7 @@ func TestCheckNamesDamage(t *testing.T) {
 	slot := ts.period.slotOf(at.UnixMilli())
 	window := ts.period.windowOf(slot)
 	id := SeriesIDOf(ls).String()
-	partition := ts.head.tenants["default"].byID[SeriesIDOf(ls)].part
+	partition := int(ts.head.tenants["default"].byID.find(SeriesIDOf(ls)).part)
 	raw := seriesPartition(window, "default", "up", 0)
 	var chunkAt engine.Key
 	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(kindChunk)}}) {
@@ -88,7 +88,7 @@ func TestInspect(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	slot := ts.period.slotOf(ts.now.UnixMilli())
-	partition := ts.head.tenants["default"].byID[SeriesIDOf(ls)].part
+	partition := int(ts.head.tenants["default"].byID.find(SeriesIDOf(ls)).part)
 	require.Contains(t, show("stage", map[string]string{"slot": fmt.Sprint(slot), "partition": fmt.Sprint(partition)}), "1 series defined, 1 floats")
 	require.NoError(t, ts.SealAll(t.Context()))
 	window := ts.period.windowOf(slot)

@@ -238,7 +238,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	c.put(labelsKeyOf(res, id), c.s.explains(c.window, c.expires), appendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
 	x := sealer{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}, sealedRows: &sealedRows{}}
-	x.names(&Series{labels: ls, metric: c.batch.Partition[3].Text, tenant: &headTenant{name: c.tenant}}, destination{window: c.window})
+	x.names(&Series{labels: ls, tenantMetric: &tenantMetric{&headTenant{name: c.tenant}, c.batch.Partition[3].Text}}, destination{window: c.window})
 	if len(x.catalog) == 0 {
 		return nil
 	}

@@ -324,8 +324,9 @@ func (t *trim) isFollowed(id string, start int64) bool {
 // hours makes the 1h chunks anew whose 5m chunks were trimmed.
 func (t *trim) hours(metric string, at classShard, series map[string]deletedSeries) error {
 	var list []collected
+	of := &tenantMetric{&headTenant{name: t.tenant}, metric}
 	for id, x := range series {
-		s := &Series{labels: x.labels, metric: metric, tenant: &headTenant{name: t.tenant}}
+		s := &Series{labels: x.labels, tenantMetric: of}
 		copy(s.id[:], id)
 		list = append(list, collected{series: s, class: at.class()})
 	}

@@ -206,7 +206,7 @@ func (c *committer) stage(b *Batch) {
 			e.series = s
 		}
 		st := c.strandFor(e.series, period.slotOf(e.t))
-		if !st.exemplars.repeats(e.t, e.data) {
+		if !st.exemplars().repeats(e.t, e.data) {
 			st.gen.builder.addExemplar(st, e)
 		}
 	}
@@ -223,6 +223,7 @@ func (c *committer) touch(b *Batch) {
 	for _, st := range c.touched {
 		c.sink += st.ref
 	}
+	clear(c.touched)
 	c.touched = c.touched[:0]
 }
 
@@ -234,7 +235,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	partition := c.s.partitionOf(s, slot)
 	cell := p.cellOf(slot, partition)
 	if cell.open == nil {
-		cell.open = &generation{cell: cell, epoch: cell.seq + 1}
+		cell.open = &generation{cell: cell, start: c.s.period.slotStart(slot), epoch: cell.seq + 1}
 	}
 	g := cell.open
 	if g.builder == nil {
@@ -242,7 +243,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 		g.builder.reset(g, c.s.old(slot, partition))
 		c.gens = append(c.gens, g)
 	}
-	st, isNew := g.strandOf(s, c.s.period.slotStart(slot))
+	st, isNew := g.strandOf(s)
 	if isNew {
 		c.s.head.grew(st, strandBytes)
 	}
@@ -377,12 +378,13 @@ func (c *committer) show() {
 			h.grew(it.strand, it.strand.appendExemplar(it.entry.t, it.entry.data))
 		}
 		for i := range b.blobs {
-			g.rows = append(g.rows, stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
+			g.rows.add(stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
 		}
 		g.touched = now
 		p.mu.Unlock()
 		c.s.metrics.stagedBytes.Add(float64(b.bytes()))
 		g.builder = nil
+		b.forget()
 		c.s.builders.Put(b)
 	}
 }
@@ -394,15 +396,16 @@ func (c *committer) fail() {
 	for _, g := range c.gens {
 		p := c.s.head.part(g.cell.partition)
 		p.mu.Lock()
-		if len(g.rows) > 0 {
+		if !g.rows.isEmpty() {
 			g.cell.closeGeneration()
 		} else {
 			g.cell.open = nil
 		}
 		p.mu.Unlock()
-		if len(g.rows) == 0 {
+		if g.rows.isEmpty() {
 			c.s.head.drop(g.cell, []*generation{g})
 		}
+		g.builder.forget()
 		c.s.builders.Put(g.builder)
 		g.builder = nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -111,7 +112,13 @@ func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []s
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err)
 		}
-		rows = append(rows, stageRowOf(row))
+		r := stageRow{writer: row.Clustering[0].Text, seq: row.Clustering[1].Int}
+		if n := len(rows); n > 0 && rows[n-1].writer == r.writer {
+			r.writer = rows[n-1].writer // Thousands of rows share it.
+		} else {
+			r.writer = strings.Clone(r.writer)
+		}
+		rows = append(rows, r)
 	}
 	return rows, nil
 }

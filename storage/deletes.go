@@ -170,9 +170,9 @@ func (h *head) cellsOf(tenant string, d *deletion) []cellAt {
 	for _, series := range t.match(d.matchers) {
 		p := &h.parts[series.part]
 		p.mu.RLock()
-		for _, st := range series.strands {
-			x := st.exemplars
-			if st.some && st.maxT >= d.start && st.minT <= d.end || x != nil && x.maxT >= d.start && x.minT <= d.end {
+		for st := range series.strands.all() {
+			x := st.exemplars()
+			if st.hasSamplesIn(d.start, d.end) || x != nil && x.maxT >= d.start && x.minT <= d.end {
 				cells[cellAt{st.gen.cell.slot, st.gen.cell.partition}] = true
 			}
 		}

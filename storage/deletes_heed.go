@@ -72,12 +72,6 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	closed := &sealedWork{Work: w}
 	s.closeCells([]*sealedWork{closed})
 	old := closed.own
-	covered := map[stageRow]bool{}
-	for _, g := range old {
-		for _, r := range g.rows {
-			covered[r] = true
-		}
-	}
 	staged, err := s.listRows(ctx, engine.Stage, w)
 	if err != nil {
 		return err
@@ -88,7 +82,7 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	}
 	left := map[stageRow]bool{}
 	for _, r := range staged {
-		if covered[r] && !back[r] {
+		if isCovered(old, r) && !back[r] {
 			left[r] = true
 		}
 	}
@@ -99,7 +93,7 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 		}
 	}
 	if again != nil {
-		for _, r := range again.rows {
+		for r := range again.rows.all() {
 			delete(left, r)
 		}
 	}
@@ -147,7 +141,7 @@ func (h *head) adopt(w Work, g *generation) {
 	g.cell = c
 	for _, st := range g.strands {
 		s := st.series
-		s.strands = append(s.strands[:len(s.strands):len(s.strands)], st)
+		s.strands = s.strands.with(st)
 		h.grew(st, int(st.bytes()))
 	}
 	c.closed = append(c.closed, g)

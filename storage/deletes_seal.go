@@ -92,7 +92,12 @@ func sameDeletes(a, b map[string]deletions) bool {
 
 // hasAny says whether any of the generation's rows is among these.
 func (g *generation) hasAny(rows map[stageRow]bool) bool {
-	return len(rows) > 0 && slices.ContainsFunc(g.rows, func(r stageRow) bool { return rows[r] })
+	for r := range rows {
+		if g.rows.has(r) {
+			return true
+		}
+	}
+	return false
 }
 
 // deletesOf returns the deletes that chunks of a series name.

@@ -234,11 +234,12 @@ func (x *exemplarTail) repeats(t int64, data []byte) bool {
 
 // appendExemplar adds an exemplar to the strand, and returns by how many bytes it grew.
 func (s *strand) appendExemplar(t int64, data []byte) int {
-	if s.exemplars == nil {
-		s.exemplars = &exemplarTail{}
+	r, grew := s.rareOf()
+	if r.exemplars == nil {
+		r.exemplars = &exemplarTail{}
 	}
-	return s.exemplars.add(t, data)
+	return grew + r.exemplars.add(t, data)
 }
 
 // holds says whether the strand has anything.
-func (s *strand) holds() bool { return s.some || s.exemplars != nil }
+func (s *strand) holds() bool { return s.some || s.exemplars() != nil }

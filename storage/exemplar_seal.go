@@ -13,9 +13,9 @@ import (
 // series' labels, which the caller adds.
 func (x *sealer) exemplars(c *collected) error {
 	var list []storedExemplar
-	for _, st := range c.strands {
-		if st.exemplars != nil {
-			list = append(list, st.exemplars.list...)
+	for st := range c.strands.all() {
+		if x := st.exemplars(); x != nil {
+			list = append(list, x.list...)
 		}
 	}
 	if len(list) == 0 {

@@ -113,8 +113,8 @@ func (f *exemplarFinder) open() error {
 		var list []storedExemplar
 		part := &h.parts[s.part]
 		part.mu.RLock()
-		for _, st := range s.strands {
-			if x := st.exemplars; x != nil && x.maxT > after && x.minT <= to {
+		for st := range s.strands.all() {
+			if x := st.exemplars(); x != nil && x.maxT > after && x.minT <= to {
 				list = append(list, x.list...)
 			}
 		}
@@ -126,7 +126,7 @@ func (f *exemplarFinder) open() error {
 		if err := f.r.budget.charge(size); err != nil {
 			return err
 		}
-		f.add(s.id, s.labels, f.r.hiddenIn(s.class, rollup.Raw), list)
+		f.add(s.id, s.labels, f.r.hiddenIn(int64(s.class), rollup.Raw), list)
 	}
 	return nil
 }

@@ -327,11 +327,11 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 	}
 	p := h.part(d.partition)
 	p.mu.Lock()
-	g := p.cellOf(d.slot, d.partition).follow()
+	g := p.cellOf(d.slot, d.partition).follow(d.s.period.slotStart(d.slot))
 	d.addTo(g)
 	g.touched = f.s.opts.Now()
 	if whole {
-		g.rows = append(g.rows, r)
+		g.rows.add(r)
 	}
 	if f.s.opts.Shared && len(d.defined) > 0 {
 		g.definers = append(g.definers, d.definer(r))

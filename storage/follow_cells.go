@@ -161,7 +161,7 @@ func (h *head) staged(slot int64, partition int) (n int) {
 	}
 	for _, g := range slices.Concat(c.closed, []*generation{c.open, c.followed}) {
 		if g != nil {
-			n += len(g.rows)
+			n += g.rows.len()
 		}
 	}
 	return n

@@ -59,10 +59,15 @@ func (s *Store) anySealed(w Work, staged map[stageRow]bool) bool {
 			gens = append(gens, g)
 		}
 	}
-	return slices.ContainsFunc(gens, func(g *generation) bool { return len(g.rows) > 0 && g.sealed(staged) })
+	return slices.ContainsFunc(gens, func(g *generation) bool { return !g.rows.isEmpty() && g.sealed(staged) })
 }
 
 // sealed says whether none of the generation's rows is staged any more.
 func (g *generation) sealed(staged map[stageRow]bool) bool {
-	return !slices.ContainsFunc(g.rows, func(r stageRow) bool { return staged[r] })
+	for r := range g.rows.all() {
+		if staged[r] {
+			return false
+		}
+	}
+	return true
 }

@@ -136,7 +136,7 @@ func goldenValues() map[string][]byte {
 	b := &heldBuilder{fresh: reach{now: 1777636800000, limit: 1777636830000, t: -maxTime}}
 	tenant := &headTenant{name: "t"}
 	for i, at := range []int64{1777636799000, 1777636801000, 1777636900000} {
-		b.add(&entry{series: &Series{tenant: tenant, labels: labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))}, t: at, v: 0x3ff0000000000000})
+		b.add(&entry{series: &Series{tenantMetric: &tenantMetric{tenant: tenant}, labels: labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))}, t: at, v: 0x3ff0000000000000})
 	}
 	b.cut()
 	values["held-v2"] = b.values[0]

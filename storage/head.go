@@ -80,11 +80,13 @@ type cell struct {
 // generation is what a stream brought from when it was opened until it was closed.
 type generation struct {
 	cell *cell
+	// start is that of the slot, milliseconds.
+	start int64
 	// epoch is the seq of its first blob; nextRef numbers its series. Only the committer uses them.
 	epoch   int64
 	nextRef uint32
 	// rows are the stage rows that its strands cover: durable, and read back or written by this process.
-	rows    []stageRow
+	rows    rowSet
 	strands []*strand
 	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
 	definers []definer
@@ -120,27 +122,36 @@ type headTenant struct {
 	mu      sync.RWMutex
 	gone    bool // the head doesn't know it any more: another one may have its name
 	crowded int  // how often an alias wasn't remembered since all were forgotten
-	byID    map[SeriesID]*Series
+	byID    seriesByID
 	metrics map[string]*headMetric
+}
+
+// tenantMetric is a metric of a tenant. It is shared by the metric's series.
+type tenantMetric struct {
+	tenant *headTenant
+	metric string
 }
 
 // headMetric holds the series of a metric; set is an index of the first of them.
 type headMetric struct {
+	of     *tenantMetric
 	series []*Series
 	mu     sync.Mutex
 	set    *index.Set
 	inSet  int
 }
 
-// Series is a series that the head knows, for use with the batch that returned it.
+// Series is a series that the head knows, for use with the batch that returned it. There may be millions, so its size counts: it
+// fills one of the allocator's size classes, 112 bytes.
 type Series struct {
 	// cur is the strand that took the last sample; it belongs to whoever holds the store's commit lock. dead
 	// says that the series was let go of; the head's life guards it.
 	cur     *strand
+	strands strandList // guarded by the part's lock
 	dead    bool
-	aliases uint8     // how many it has; guarded by the tenant's lock
-	part    int       // of the head
-	strands []*strand // guarded by the part's lock
+	aliases uint8  // how many it has; guarded by the tenant's lock
+	class   uint8  // its retention class
+	part    uint16 // of the head
 	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
 	// that a sender named after this one, and most likely will again: Lookup tries it first.
 	hash aliasHash
@@ -149,13 +160,21 @@ type Series struct {
 	id     SeriesID
 	sum    uint64 // of tenant and series set, for partitions
 	labels labels.Labels
-	metric string
-	tenant *headTenant
-	class  int64
-	bytes  int64 // what it weighs without its strands; guarded by the tenant's lock
-	// written says where this process last wrote the series' labels row, by resolution. It belongs to whoever
-	// seals the partition.
-	written [resolutions]writtenLabels
+	*tenantMetric
+	// written says where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
+	// series share what it points to, which never changes.
+	written *writtenOf
+}
+
+// writtenOf names a labels row for each resolution.
+type writtenOf [resolutions]writtenLabels
+
+// writtenAt returns where the series' labels row of a resolution was last written.
+func (s *Series) writtenAt(res rollup.Resolution) writtenLabels {
+	if s.written == nil {
+		return writtenLabels{}
+	}
+	return s.written[res]
 }
 
 // writtenLabels names a row of labels; the zero value names none.
@@ -187,7 +206,7 @@ func (h *head) tenant(name string) *headTenant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t = h.tenants[name]; t == nil {
-		t = &headTenant{name: name, byID: map[SeriesID]*Series{}, metrics: map[string]*headMetric{}}
+		t = &headTenant{name: name, metrics: map[string]*headMetric{}}
 		h.tenants[name] = t
 		h.weigh(t, tenantBytes+int64(len(name)))
 	}
@@ -205,7 +224,7 @@ func (h *head) tenantOrNone(name string) *headTenant {
 }
 
 // unknown says that the head doesn't remember the tenant.
-func (t *headTenant) unknown() bool { return t.byID == nil }
+func (t *headTenant) unknown() bool { return t.metrics == nil }
 
 // define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
 // series that is new may be created, under the tenant's lock; nil: any may.
@@ -213,7 +232,7 @@ func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant
 	set := AppendSeriesSet(make([]byte, 0, 256), ls)
 	id := seriesIDOf(set)
 	t.mu.RLock()
-	s := t.byID[id]
+	s := t.byID.find(id)
 	t.mu.RUnlock()
 	if s != nil {
 		return s, nil
@@ -222,26 +241,21 @@ func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant
 	_, _ = hash.WriteString(t.name)
 	_, _ = hash.Write([]byte{0})
 	_, _ = hash.Write(set)
-	s = &Series{
-		id: id, labels: ls, metric: ls.Get(labels.MetricName),
-		sum: hash.Sum64(), part: partitionOf(hash.Sum64(), len(h.parts)),
-		bytes: seriesWeight(set),
-	}
+	s = &Series{id: id, labels: ls, sum: hash.Sum64(), part: uint16(partitionOf(hash.Sum64(), len(h.parts)))}
 	if h.classOf != nil {
-		s.class = h.classOf(ls)
+		s.class = uint8(h.classOf(ls))
 	}
 	t = h.lock(t)
 	defer t.mu.Unlock()
-	if known := t.byID[id]; known != nil {
+	if known := t.byID.find(id); known != nil {
 		return known, nil
 	}
-	s.tenant = t
 	if mayEnter != nil {
 		if err := mayEnter(t); err != nil {
 			return nil, err
 		}
 	}
-	h.insert(s)
+	h.insert(t, s)
 	return s, nil
 }
 
@@ -256,18 +270,36 @@ func (h *head) lock(t *headTenant) *headTenant {
 	return t
 }
 
-// insert makes a series findable. The caller holds the tenant's lock.
-func (h *head) insert(s *Series) {
-	t := s.tenant
-	t.byID[s.id] = s
-	m := t.metrics[s.metric]
-	if m == nil {
-		m = &headMetric{}
-		t.metrics[s.metric] = m
+// insert makes a series of a tenant, whose lock the caller holds, findable.
+func (h *head) insert(t *headTenant, s *Series) {
+	m := t.metricOf(s)
+	if s.tenantMetric == nil { // Others read that of a series that is revived.
+		s.tenantMetric = m.of
 	}
 	m.series = append(m.series, s)
-	h.weigh(t, s.bytes)
+	t.byID.add(s)
+	h.weigh(t, s.bytes())
 	h.series.Add(1)
+}
+
+// metricOf finds or makes the metric of a series. The caller holds the tenant's lock.
+func (t *headTenant) metricOf(s *Series) *headMetric {
+	name := s.labels.Get(labels.MetricName)
+	m := t.metrics[name]
+	if m == nil {
+		of := s.tenantMetric
+		if of == nil {
+			of = &tenantMetric{t, strings.Clone(name)} // The name of the labels would keep all of them.
+		}
+		m = &headMetric{of: of}
+		t.metrics[of.metric] = m
+	}
+	return m
+}
+
+// bytes is about what a series weighs in the head's account without its strands. The caller holds the tenant's lock.
+func (s *Series) bytes() int64 {
+	return headSeriesBytes + int64(s.labels.ByteSize()) + int64(s.aliases)*aliasBytes
 }
 
 // revive brings back a series that was let go of while a batch still held it, or returns the one that
@@ -277,19 +309,17 @@ func (h *head) revive(s *Series) *Series {
 	defer h.life.Unlock()
 	t := h.lock(s.tenant)
 	defer t.mu.Unlock()
-	if known := t.byID[s.id]; known != nil {
+	if known := t.byID.find(s.id); known != nil {
 		return known // s, where another goroutine was faster.
 	}
 	if t != s.tenant {
-		s = &Series{id: s.id, sum: s.sum, labels: s.labels, metric: s.metric, tenant: t, class: s.class, part: s.part,
-			bytes: seriesWeight(AppendSeriesSet(nil, s.labels))}
-		h.insert(s)
+		s = &Series{id: s.id, sum: s.sum, labels: s.labels, class: s.class, part: s.part}
+		h.insert(t, s)
 		return s
 	}
-	s.bytes -= int64(s.aliases) * aliasBytes // They were forgotten with it.
-	s.aliases = 0
+	s.aliases = 0              // They were forgotten with it.
 	s.dead, s.cur = false, nil // What is written of its labels stays so, and a seal may be under way.
-	h.insert(s)
+	h.insert(t, s)
 	return s
 }
 
@@ -311,9 +341,11 @@ func (h *head) letGo() int {
 			gone += h.letGoOf(t, name, m)
 		}
 		if gone > before {
-			t.aliases.remove(func(s *Series) bool { return s.dead })
+			dead := func(s *Series) bool { return s.dead }
+			t.aliases.remove(dead)
+			t.byID.remove(dead)
 		}
-		if len(t.byID) == 0 {
+		if t.byID.len() == 0 {
 			h.forget(t)
 		}
 		t.mu.Unlock()
@@ -335,7 +367,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 		p := &h.parts[s.part]
 		p.mu.RLock()
 		defer p.mu.RUnlock()
-		return len(s.strands) == 0
+		return s.strands.isEmpty()
 	}
 	keep := make([]*Series, 0, len(m.series))
 	for _, s := range m.series {
@@ -343,10 +375,9 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 			keep = append(keep, s)
 			continue
 		}
-		delete(t.byID, s.id)
 		s.dead, s.cur = true, nil
 		s.next.Store(nil) // or the dead would keep each other
-		h.weigh(t, -s.bytes)
+		h.weigh(t, -s.bytes())
 		h.series.Add(-1)
 	}
 	gone := len(m.series) - len(keep)
@@ -354,7 +385,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 	case len(keep) == 0:
 		delete(t.metrics, name)
 	case gone > 0:
-		t.metrics[name] = &headMetric{series: keep}
+		t.metrics[name] = &headMetric{of: m.of, series: keep}
 	}
 	return gone
 }
@@ -397,10 +428,11 @@ func (c *cell) closeGeneration() {
 	}
 }
 
-// follow returns the generation that takes what others stage. The caller holds the partition's lock.
-func (c *cell) follow() *generation {
+// follow returns the generation that takes what others stage of the cell, whose slot starts then. The caller holds the
+// partition's lock.
+func (c *cell) follow(start int64) *generation {
 	if c.followed == nil {
-		c.followed = &generation{cell: c}
+		c.followed = &generation{cell: c, start: start}
 	}
 	return c.followed
 }
@@ -422,16 +454,7 @@ func (h *head) drop(c *cell, gens []*generation) {
 		for _, st := range g.strands {
 			s := st.series
 			h.weigh(s.tenant, -st.bytes())
-			keep := make([]*strand, 0, len(s.strands))
-			for _, other := range s.strands {
-				if other != st {
-					keep = append(keep, other)
-				}
-			}
-			if len(keep) == 0 {
-				keep = nil
-			}
-			s.strands = keep
+			s.strands = s.strands.without(st)
 		}
 	}
 	keep := c.closed[:0:0]
@@ -446,15 +469,4 @@ func (h *head) drop(c *cell, gens []*generation) {
 		delete(p.cells, cellAt{c.slot, c.partition})
 	}
 	h.fair.stale()
-}
-
-func (s *strand) bytes() int64 {
-	n := strandBytes + cap(s.tail) + cap(s.hist)
-	for _, f := range s.frozen {
-		n += cap(f.data) + frozenBytes
-	}
-	if s.exemplars != nil {
-		n += s.exemplars.bytes
-	}
-	return int64(n)
 }

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"slices"
-
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -17,7 +15,7 @@ type openSeries struct {
 	hidden  int64 // the newest timestamp that is no longer kept
 	gaps    []classGap
 	part    *headPartition
-	strands []*strand
+	strands strandList
 }
 
 // samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
@@ -40,7 +38,7 @@ func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
 func (o *openSeries) read(minT, maxT int64, into *chunk.Samples) error {
 	o.part.mu.RLock()
 	defer o.part.mu.RUnlock()
-	for _, st := range o.strands {
+	for st := range o.strands.all() {
 		if err := st.read(minT, maxT, into); err != nil {
 			return err
 		}
@@ -62,11 +60,13 @@ func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64
 		p := &h.parts[found.part]
 		p.mu.RLock()
 		strands := found.strands
-		overlap := slices.ContainsFunc(strands, func(st *strand) bool { return st.some && st.maxT >= minT && st.minT <= maxT })
+		overlap := false
+		for st := range strands.all() {
+			overlap = overlap || st.hasSamplesIn(minT, maxT)
+		}
 		p.mu.RUnlock()
 		if overlap {
-			// The slice is replaced, never changed, when strands come or go.
-			out = append(out, openSeries{id: found.id, labels: found.labels, class: found.class, part: p, strands: strands})
+			out = append(out, openSeries{id: found.id, labels: found.labels, class: int64(found.class), part: p, strands: strands})
 		}
 	}
 	return out
@@ -170,10 +170,7 @@ func (h *HeadStats) count(st *strand) {
 	if !st.some {
 		return
 	}
-	h.Chunks += int64(len(st.frozen))
-	if st.n+st.nHist > 0 {
-		h.Chunks++
-	}
+	h.Chunks += int64(st.chunks())
 	h.MinT, h.MaxT = min(h.MinT, st.minT), max(h.MaxT, st.maxT)
 }
 

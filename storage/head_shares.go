@@ -8,6 +8,8 @@ import (
 const (
 	// tenantBytes is about what a tenant without series weighs in the head's account.
 	tenantBytes = 1024
+	// headSeriesBytes is about what a series weighs without its labels, strands and aliases.
+	headSeriesBytes = 144
 	// leastForKnown is what samples of known series have at least beyond the bound of the head, bytes.
 	leastForKnown = 4 << 20
 	// fairSteps is into how many parts the bound is divided of which one may pass before shares are computed anew.
@@ -15,9 +17,6 @@ const (
 	// fairAlone is which part of the bound all others together hold less than where a tenant is as good as alone.
 	fairAlone = 16
 )
-
-// seriesWeight is about what a series weighs without its strands and aliases.
-func seriesWeight(set []byte) int64 { return int64(320 + len(set)) }
 
 // weigh adds to what the head holds, and to what it holds of a tenant.
 func (h *head) weigh(t *headTenant, n int64) {

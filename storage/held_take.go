@@ -331,7 +331,7 @@ func (t *taking) end(s *Series) int64 {
 	var samples chunk.Samples
 	p := &t.c.r.s.head.parts[s.part]
 	p.mu.RLock()
-	for _, st := range s.strands {
+	for st := range s.strands.all() {
 		switch {
 		case !st.some || st.minT > from:
 		case st.maxT <= from:

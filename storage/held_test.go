@@ -14,7 +14,7 @@ func FuzzParseHeld(f *testing.F) {
 	b := &heldBuilder{}
 	tenant := &headTenant{name: "t"}
 	for i := range 3 {
-		b.add(&entry{series: &Series{tenant: tenant, labels: labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))}, t: int64(i) * 1000, v: 0x3ff0000000000000})
+		b.add(&entry{series: &Series{tenantMetric: &tenantMetric{tenant: tenant}, labels: labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))}, t: int64(i) * 1000, v: 0x3ff0000000000000})
 	}
 	b.cut()
 	f.Add(b.values[0])
@@ -36,7 +36,7 @@ func FuzzParseHeld(f *testing.F) {
 func TestHeldReach(t *testing.T) {
 	const now, limit = 1_000_000, 1_030_000
 	tenant := &headTenant{name: "t"}
-	series := &Series{tenant: tenant, labels: labels.FromStrings("__name__", "m")}
+	series := &Series{tenantMetric: &tenantMetric{tenant: tenant}, labels: labels.FromStrings("__name__", "m")}
 	for name, c := range map[string]struct {
 		times []int64
 		want  int64
@@ -63,7 +63,7 @@ func TestHeldReach(t *testing.T) {
 // TestHeldOfVersion1 reads a row of an older release, which doesn't know how far it reaches.
 func TestHeldOfVersion1(t *testing.T) {
 	b := &heldBuilder{}
-	b.add(&entry{series: &Series{tenant: &headTenant{name: "t"}, labels: labels.FromStrings("__name__", "m")}, t: 1000, v: 0x3ff0000000000000})
+	b.add(&entry{series: &Series{tenantMetric: &tenantMetric{tenant: &headTenant{name: "t"}}, labels: labels.FromStrings("__name__", "m")}, t: 1000, v: 0x3ff0000000000000})
 	b.cut()
 	now, err := parseHeld(b.values[0])
 	require.NoError(t, err)

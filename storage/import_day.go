@@ -171,7 +171,7 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 		return nil, nil, err
 	}
 	for _, c := range d.list {
-		c.class = d.s.classes.writable(c.series.class, now)
+		c.class = d.s.classes.writable(int64(c.series.class), now)
 		keep := d.s.classes.keep(d.tenant.name, c.class)
 		past := func(res rollup.Resolution) bool {
 			return d.s.isGone(res, slot, d.tenant.name, c.class) || d.s.isOutlived(res, slot, keep)
@@ -259,7 +259,7 @@ func (d *importDay) spread(base *sealer, list []*importedDay) (pieces [][]*impor
 				return nil, err
 			}
 			for _, c := range list[from:to] {
-				c.shards[res] = shardOf(c.series.id, shards)
+				c.shards[res] = uint16(shardOf(c.series.id, shards))
 			}
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {

@@ -46,7 +46,7 @@ func (p *sealPass) assertSealed() {
 // assertSealed returns false if rows can't be read.
 func (x *sealer) assertSealed(c *collected) bool {
 	var samples, sealed chunk.Samples
-	for _, st := range c.strands {
+	for st := range c.strands.all() {
 		if err := st.read(-maxTime, maxTime, &samples); err != nil {
 			return false
 		}

@@ -55,8 +55,11 @@ func (s *Store) mayEnter(t *headTenant) error {
 	if s.head.refusesSeries(t, s.opts.HeadBytes) {
 		return ErrTooManySeries
 	}
-	return s.opts.Limiter.TakeSeries(t.name, len(t.byID), s.Ready() == nil)
+	return s.opts.Limiter.TakeSeries(t.name, t.byID.len(), s.Ready() == nil)
 }
+
+// HeadBytes is about how much memory what isn't sealed takes.
+func (s *Store) HeadBytes() int64 { return s.head.bytes.Load() }
 
 // HeadOverfull says whether samples of known series are refused, at least those of who holds most, which lasts until
 // slots are sealed.
@@ -75,7 +78,7 @@ func (s *Store) ActiveSeries(tenant string) int {
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return len(t.byID)
+	return t.byID.len()
 }
 
 // shorten leaves of a request for labels the range that the tenant may ask for, and tells so.

@@ -60,7 +60,7 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
 	ts.expiring = true
 	slot := ts.period.slotOf(ts.now.UnixMilli())
-	series := &Series{labels: jobLabels("web"), metric: jobLabels("web").Get("__name__"), tenant: &headTenant{name: "default"}}
+	series := &Series{labels: jobLabels("web"), tenantMetric: &tenantMetric{&headTenant{name: "default"}, jobLabels("web").Get("__name__")}}
 	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
 		x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
 		c := &collected{series: series}
@@ -68,7 +68,7 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 		ts.classes.others.Store(&others)
 		x.put(c, rollup.Raw, 1, chunkKey(series.id.String(), 0, series.id.String()), []byte{1})
 		x.names(series, x.into[rollup.Raw])
-		rows := x.rows[0].Mutations
+		rows := x.puts
 		require.Len(t, rows, 2)
 		require.Equal(t, rows[0].Expires, rows[1].Expires)
 		for _, b := range x.catalog {

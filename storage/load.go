@@ -34,11 +34,11 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 		} else if err != nil {
 			return nil, err
 		}
-		l.gen.rows = append(l.gen.rows, r)
+		l.gen.rows.add(r)
 	}
 	s.noteOrphans(l.lost, w.Slot, w.Partition)
 	l.gen.index = nil
-	if len(l.gen.rows) == 0 && !l.gen.partial() {
+	if l.gen.rows.isEmpty() && !l.gen.partial() {
 		return nil, nil
 	}
 	return l.gen, nil
@@ -47,7 +47,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 // partial says whether the generation holds samples of rows of which others can't be read, and no others.
 // These rows stay, so that sealing it is worth the effort only once.
 func (g *generation) partial() bool {
-	return len(g.rows) == 0 && slices.ContainsFunc(g.strands, (*strand).holds)
+	return g.rows.isEmpty() && slices.ContainsFunc(g.strands, (*strand).holds)
 }
 
 // loader reads the streams of a slot and partition, writer by writer in the order of their blobs.
@@ -63,7 +63,7 @@ type loader struct {
 func newLoader(s *Store, w Work) *loader {
 	return &loader{
 		blobDecoder: blobDecoder{s: s, slot: w.Slot, partition: w.Partition},
-		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, index: map[*Series]*strand{}},
+		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, start: s.period.slotStart(w.Slot), index: map[*Series]*strand{}},
 	}
 }
 

@@ -108,7 +108,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 		return nil, err
 	}
 	table, field := tableOf(resolutionOf(window)), seriesField(resolutionOf(window))
-	t := &headTenant{name: tenant}
+	of := &tenantMetric{&headTenant{name: tenant}, metric}
 	var list []collected
 	builder := labels.NewScratchBuilder(16)
 	for at := range s.places(shards) {
@@ -125,7 +125,7 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 				s.corrupt(table, &CorruptRowError{Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err})
 				continue
 			}
-			series := &Series{labels: ls, metric: metric, tenant: t}
+			series := &Series{labels: ls, tenantMetric: of}
 			copy(series.id[:], id)
 			list = append(list, collected{series: series, class: at.class()})
 		}

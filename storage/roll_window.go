@@ -208,7 +208,7 @@ func (x *sealer) destine(tenant, metric string, list []collected) error {
 			return err
 		}
 		for i := range list {
-			list[i].shards[res] = shardOf(list[i].series.id, n)
+			list[i].shards[res] = uint16(shardOf(list[i].series.id, n))
 		}
 	}
 	return nil

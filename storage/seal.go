@@ -59,6 +59,22 @@ func (s *Store) Seal(ctx context.Context, w Work) (SealStats, error) {
 // once, and writes are shared. After an error some may be done, or none; whoever then seals each of the others by itself finds
 // which one is at fault.
 func (s *Store) SealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
+	stats, err := s.sealTogether(ctx, list)
+	series := 0
+	for _, st := range stats {
+		series += st.Series
+	}
+	if series >= cmp.Or(s.opts.seams.letGoSeries, letGoSeries) {
+		s.LetGo()
+	}
+	return stats, err
+}
+
+// letGoSeries is of how many series a pass has sealed so much that those of which nothing is left are let go of right after it: the next pass
+// may take as long, and short-lived ones are a large part of the head.
+const letGoSeries = 1 << 16
+
+func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, error) {
 	stats := make([]SealStats, len(list))
 	if err := s.Ready(); err != nil {
 		return stats, fmt.Errorf("%w: %w", errNotRebuilt, err)
@@ -100,7 +116,7 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 
 // togetherStrands is about how many series of a slot are sealed in one pass: enough that what a pass costs by itself doesn't
 // count and that few passes write among the same metrics, and so few that it takes some seconds, and little memory.
-const togetherStrands = 1 << 18
+const togetherStrands = 1 << 19
 
 // Together cuts work into what is best sealed in one pass, as places in list: slots of one day, in lanes by partition, for those
 // who seal side by side. The order stays by what comes first of each. Slots of which the head has nothing are passes of their own, for
@@ -200,10 +216,10 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	var samples chunk.Samples
 	exemplars := 0
 	for i := range list {
-		for _, st := range list[i].strands {
+		for st := range list[i].strands.all() {
 			_ = st.read(-maxTime, maxTime, &samples)
-			if st.exemplars != nil {
-				exemplars += len(st.exemplars.list)
+			if x := st.exemplars(); x != nil {
+				exemplars += len(x.list)
 			}
 		}
 	}
@@ -250,12 +266,6 @@ func (s *Store) closeCell(w *sealedWork) {
 // that holds them. left are the rows that can't be read: they stay. The generations may hold more than the
 // rows: that is durable too, or was sealed before.
 func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int64) (extra []*generation, rows []stageRow, left map[stageRow]bool, err error) {
-	covered := map[stageRow]bool{}
-	for _, g := range gens {
-		for _, r := range g.rows {
-			covered[r] = true
-		}
-	}
 	left = map[stageRow]bool{}
 	staged, err := s.listRows(ctx, engine.Stage, w)
 	if err != nil {
@@ -265,10 +275,11 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	rows = staged[:0]
 	for _, r := range staged {
 		switch {
 		case r.writer == s.writer && r.seq > upTo: // of a generation to come
-		case covered[r], back[r]:
+		case isCovered(gens, r), back[r]:
 			rows = append(rows, r)
 		default:
 			left[r] = true
@@ -283,7 +294,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	if err != nil || gen == nil || gen.partial() {
 		return nil, rows, left, err
 	}
-	for _, r := range gen.rows {
+	for r := range gen.rows.all() {
 		if left[r] {
 			delete(left, r)
 			rows = append(rows, r)

@@ -84,6 +84,9 @@ func (p *sealPass) run() error {
 // seal writes the sealed rows and their marks, tenant by tenant.
 func (p *sealPass) seal() error {
 	byTenant := map[string][]stagedSeries{}
+	for tenant, n := range p.strands() { // There are many, and a slice that grows takes more.
+		byTenant[tenant.name] = make([]stagedSeries, 0, cap(byTenant[tenant.name])+n)
+	}
 	for _, w := range p.works {
 		w.stats.Blobs, w.stats.Left = len(w.rows), len(w.left)
 		if !w.waits() {
@@ -96,12 +99,38 @@ func (p *sealPass) seal() error {
 		}
 	}
 	for _, tenant := range slices.Sorted(maps.Keys(byTenant)) {
-		if err := p.tenant(tenant, byTenant[tenant]); err != nil {
+		list := byTenant[tenant]
+		delete(byTenant, tenant)
+		if len(list) == 0 {
+			continue
+		}
+		if err := p.tenant(tenant, list); err != nil {
 			return err
 		}
 	}
 	p.assertSealed()
 	return nil
+}
+
+// strands counts the strands of what is to be sealed, by tenant. A series has one in a slot, seldom more.
+func (p *sealPass) strands() map[*headTenant]int {
+	count := map[*headTenant]int{}
+	for _, w := range p.works {
+		if !w.waits() {
+			continue
+		}
+		for _, g := range w.gens {
+			for rest := g.strands; len(rest) > 0; {
+				tenant, n := rest[0].series.tenant, 1
+				for n < len(rest) && rest[n].series.tenant == tenant {
+					n++
+				}
+				count[tenant] += n
+				rest = rest[n:]
+			}
+		}
+	}
+	return count
 }
 
 // tenant seals a tenant's series by their age: of what comes too late for raw rows there are only rollups.
@@ -129,7 +158,7 @@ func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone 
 	now := p.begun.UnixMilli()
 	fresh = list[:0]
 	for _, c := range list {
-		c.class = p.s.classes.writable(c.series.class, now)
+		c.class = p.s.classes.writable(int64(c.series.class), now)
 		switch slot := c.work.Slot; {
 		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):
 			fresh = append(fresh, c)
@@ -311,7 +340,7 @@ func (t *tenantPass) seal() error {
 	for i := range t.list {
 		c := &t.list[i]
 		samples.Reset()
-		for _, st := range c.strands {
+		for st := range c.strands.all() {
 			// Closed generations don't change any more, so no lock is needed.
 			if err := st.read(-maxTime, maxTime, &samples); err != nil {
 				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)

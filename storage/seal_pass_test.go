@@ -148,3 +148,34 @@ func TestTogetherCutsUnknownOnly(t *testing.T) {
 	}
 	require.ElementsMatch(t, want, r.Together(works, 1))
 }
+
+// TestAPassLetsGo has a pass let go of series that it has sealed, but not of one that goes on, nor of any after a pass of few.
+func TestAPassLetsGo(t *testing.T) {
+	for least, want := range map[int]int{4: 1, 5: 4} {
+		ts := openTestStore(t, func(o *Options) { o.seams.letGoSeries = least })
+		at := ts.now.Truncate(2 * time.Hour)
+		for i := range 4 {
+			ts.write("ann", labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i)), sample{at.Add(-3 * time.Hour).UnixMilli(), 1})
+		}
+		ts.write("ann", labels.FromStrings(labels.MetricName, "up", "i", "0"), sample{at.Add(-time.Minute).UnixMilli(), 2})
+		var list []Work
+		for p := range ts.period.partitions() {
+			work, err := ts.Waiting(t.Context(), p)
+			require.NoError(t, err)
+			for _, w := range work {
+				if w.Slot == ts.period.slotOf(at.Add(-3*time.Hour).UnixMilli()) {
+					list = append(list, w)
+				}
+			}
+		}
+		stats, err := ts.SealTogether(t.Context(), list)
+		require.NoError(t, err)
+		series := 0
+		for _, st := range stats {
+			series += st.Series
+		}
+		require.Equal(t, 4, series)
+		require.EqualValues(t, want, ts.HeadStats().Series)
+		require.Len(t, ts.all("ann"), 4)
+	}
+}

@@ -56,11 +56,12 @@ type sealer struct {
 // sealedRows are what the next write of a seal holds.
 type sealedRows struct {
 	rows    []rowBatch
+	puts    []engine.Mutation // those of rows, one batch after the other
 	bytes   int
 	catalog []engine.Batch
-	named   map[catalogName]bool // what is among catalog
-	written []seriesLabels       // what is among rows
-	spare   [][]engine.Mutation  // memory of rows that were written
+	named   map[catalogName]bool     // what is among catalog
+	written []seriesLabels           // what is among rows
+	places  map[writtenOf]*writtenOf // where labels were written, which series share
 }
 
 // destination is where a seal writes at a resolution.
@@ -115,12 +116,14 @@ func (x *sealer) isGone(res rollup.Resolution, tenant string, class int64) bool 
 type collected struct {
 	series  *Series
 	class   int64 // in which its rows are written
-	strands []*strand
-	shards  [resolutions]int64
+	strands strandList
+	shards  [resolutions]uint16
 }
 
 // at is where rows of the series go at a resolution.
-func (c *collected) at(res rollup.Resolution) classShard { return classShardOf(c.class, c.shards[res]) }
+func (c *collected) at(res rollup.Resolution) classShard {
+	return classShardOf(c.class, int64(c.shards[res]))
+}
 
 // collect groups the strands of generations by tenant and series.
 func collect(gens []*generation) map[string][]collected {
@@ -138,7 +141,8 @@ func collect(gens []*generation) map[string][]collected {
 				at[st.series] = i
 				byTenant[name] = append(byTenant[name], collected{series: st.series})
 			}
-			byTenant[name][i].strands = append(byTenant[name][i].strands, st)
+			c := &byTenant[name][i]
+			c.strands = c.strands.with(st)
 		}
 	}
 	return byTenant
@@ -224,7 +228,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 	if x.s.expiring {
 		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class)))
 	}
-	if s.written[res] == where {
+	if s.writtenAt(res) == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
@@ -242,19 +246,20 @@ func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key e
 	n := len(x.rows)
 	if n == 0 || !x.rows[n-1].of(tableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
-			Table: tableOf(res), Partition: seriesPartition(window, s.tenant.name, s.metric, at), Mutations: x.takeSpare(),
-		}})
+			Table: tableOf(res), Partition: seriesPartition(window, s.tenant.name, s.metric, at),
+		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
 	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class))
-	b.Mutations = append(b.Mutations, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: expires, Value: value})
+	x.puts = append(x.puts, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: expires, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
 }
 
-// rowBatch is a batch of rows of a metric.
+// rowBatch is a batch of rows of a metric, which gets its mutations when it is written.
 type rowBatch struct {
 	engine.Batch
+	from   int     // of its first row among all that are written with it
 	series *Series // one of the metric's
 	at     classShard
 	bytes  int
@@ -384,6 +389,10 @@ func (x *sealer) write() error {
 		}
 		batches = nil
 	}
+	for i, to := len(x.rows)-1, len(x.puts); i >= 0; i-- {
+		b := &x.rows[i]
+		b.Mutations, to = x.puts[b.from:to:to], b.from
+	}
 	for i := range x.rows {
 		batches = append(batches, x.rows[i].Batch)
 	}
@@ -391,26 +400,30 @@ func (x *sealer) write() error {
 		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
 	}
 	for _, w := range x.written {
-		w.series.written[w.res] = w.where
+		x.noteLabels(w)
 	}
 	x.s.catalog.add(x.named)
 	clear(x.named)
-	for i := range x.rows {
-		clear(x.rows[i].Mutations)
-		x.spare = append(x.spare, x.rows[i].Mutations[:0])
-	}
 	clear(x.rows)
-	x.rows, x.catalog, x.bytes, x.written = x.rows[:0], nil, 0, x.written[:0]
+	clear(x.puts)
+	x.rows, x.puts, x.catalog, x.bytes, x.written = x.rows[:0], x.puts[:0], nil, 0, x.written[:0]
 	return nil
 }
 
-// takeSpare returns memory for mutations, if there is any.
-func (r *sealedRows) takeSpare() []engine.Mutation {
-	n := len(r.spare)
-	if n == 0 {
-		return nil
+// noteLabels remembers where a series' labels row was written.
+func (r *sealedRows) noteLabels(w seriesLabels) {
+	var at writtenOf
+	if w.series.written != nil {
+		at = *w.series.written
 	}
-	m := r.spare[n-1]
-	r.spare = r.spare[:n-1]
-	return m
+	at[w.res] = w.where
+	shared := r.places[at]
+	if shared == nil {
+		if r.places == nil {
+			r.places = map[writtenOf]*writtenOf{}
+		}
+		shared = &at
+		r.places[at] = shared
+	}
+	w.series.written = shared
 }

@@ -182,8 +182,8 @@ func (r *request) cutSlots(q Query, open []openSeries) map[int64]bool {
 	for i := range open {
 		o := &open[i]
 		o.part.mu.RLock()
-		for _, st := range o.strands {
-			if st.some && st.minT <= r.maxT && st.maxT >= r.minT {
+		for st := range o.strands.all() {
+			if st.hasSamplesIn(r.minT, r.maxT) {
 				slots[r.s.period.slotOf(st.minT)] = true
 			}
 		}

@@ -176,7 +176,7 @@ func (t *tenantPass) spread() error {
 		for ; to < len(t.list) && t.list[to].series.metric == metric; to++ {
 			slot := t.list[to].work.Slot
 			series[slot]++
-			for _, st := range t.list[to].strands {
+			for st := range t.list[to].strands.all() {
 				bytes[slot] += st.encodedBytes()
 			}
 		}
@@ -191,7 +191,7 @@ func (t *tenantPass) spread() error {
 				shards = max(shards, needed)
 			}
 			for i := from; i < to; i++ {
-				t.list[i].shards[res] = shardOf(t.list[i].series.id, shards)
+				t.list[i].shards[res] = uint16(shardOf(t.list[i].series.id, shards))
 			}
 		}
 		slices.SortStableFunc(t.list[from:to], func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
@@ -224,8 +224,11 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 
 // encodedBytes is about how many bytes the strand's samples take in a chunk, or more.
 func (s *strand) encodedBytes() int64 {
-	n := len(s.tail) + len(s.hist)
-	for _, f := range s.frozen {
+	n := len(s.tail)
+	if s.rare != nil {
+		n += len(s.rare.hist)
+	}
+	for f := range s.eachFrozen() {
 		n += len(f.data)
 	}
 	return int64(n)

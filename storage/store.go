@@ -132,6 +132,8 @@ type seams struct {
 	writer string
 	// blobBytes is the size from which a blob takes no further sample; 0: blobFull.
 	blobBytes int
+	// letGoSeries is of how many series a pass lets go at once; 0: letGoSeries.
+	letGoSeries int
 }
 
 func (s *seams) workers(n int) int {

@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -15,55 +16,121 @@ const (
 	// freezeAfter is how many samples a strand's tail takes before it is encoded as a chunk: enough for
 	// the block codec to find its patterns, few enough that tails stay small.
 	freezeAfter = 120
-	// strandBytes is what a strand without samples weighs in the head's account, with the places in its
-	// series and its generation that point to it.
-	strandBytes = 248
-	// frozenBytes is what a frozen chunk weighs besides its data.
-	frozenBytes = 40
+	// strandBytes is what a strand without samples weighs in the head's account, with the place in its generation that
+	// points to it.
+	strandBytes = 124
+	// maxTailSample is how many bytes a sample takes in a tail at most.
+	maxTailSample = 2*binary.MaxVarintLen64 + 9
+	// frozenBytes is what a frozen chunk weighs besides its data, and rareBytes what is rare.
+	frozenBytes = 48
+	rareBytes   = 48
 )
 
 // strand holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
 // append to. Samples may come in any order; frozen chunks are sorted, and may overlap.
 //
-//	series ── strand ── frozen []chunk      120 samples each, block codec
-//	                 ├─ tail               floats, byte-aligned deltas
-//	                 ├─ hist               native histograms, length-prefixed
-//	                 └─ exemplars
+//	series ── strand ── frozen ─► …  chunks of 120 samples each, block codec
+//	                 ├─ tail         floats, byte-aligned deltas
+//	                 └─ rare ─ hist  native histograms, length-prefixed
+//	                        └─ exemplars
 //
-// Its fields are guarded by the lock of the series' partition, but for ref.
+// Its fields are guarded by the lock of the series' partition, but for ref. There is one for each series of a slot, so its
+// size counts: it fills one of the allocator's size classes, 112 bytes.
 type strand struct {
-	// What every sample touches comes first, in two lines of cache.
 	gen *generation
 	// ref names the series in the stream that the generation writes; 0: not defined yet. Only the
 	// committer uses it.
-	ref uint32
-	n   uint32 // samples in tail
-	// The tail's encoder: the sample before.
+	ref  uint32
+	n    uint8 // samples in tail
+	some bool  // any sample came
+	// The tail's encoder: the sample before. Each tail begins at the generation's start.
 	t, delta, st int64
 	v            uint64
 
 	minT, maxT int64
 	tail       []byte
 
-	series         *Series
-	nHist          uint32 // samples in hist
-	some           bool   // any sample came
-	hist           []byte
-	frozen         []frozenChunk
-	baseT, baseDlt int64 // the encoder's state that the tail began with
-	exemplars      *exemplarTail
+	series *Series
+	frozen *frozenChunk // the newest, see eachFrozen; nil: there is none
+	rare   *rareSamples // nil: there are none
 }
 
+// frozenChunk is a chunk of a strand. next is the one that was frozen after it, and of the newest the first.
 type frozenChunk struct {
 	minT, maxT int64
 	data       []byte
+	next       *frozenChunk
+}
+
+// eachFrozen yields the frozen chunks in the order in which they were frozen, which mostly is that of time.
+func (s *strand) eachFrozen() iter.Seq[*frozenChunk] {
+	return func(yield func(*frozenChunk) bool) {
+		if s.frozen == nil {
+			return
+		}
+		for f := s.frozen.next; yield(f) && f != s.frozen; f = f.next {
+		}
+	}
+}
+
+// rareSamples are what most strands have none of.
+type rareSamples struct {
+	nHist     uint32 // samples in hist
+	hist      []byte
+	exemplars *exemplarTail
 }
 
 var errBadTail = errors.New("storage: malformed tail of a strand")
 
-// newStrand's base is the slot's start, from where the first distance is short.
-func newStrand(gen *generation, series *Series, slotStart int64) *strand {
-	return &strand{gen: gen, series: series, t: slotStart, baseT: slotStart}
+func newStrand(gen *generation, series *Series) *strand {
+	return &strand{gen: gen, series: series, t: gen.start}
+}
+
+// rareOf returns what is rare of the strand, and by how many bytes the strand grew if there was none.
+func (s *strand) rareOf() (rare *rareSamples, grew int) {
+	if s.rare == nil {
+		s.rare, grew = &rareSamples{}, rareBytes
+	}
+	return s.rare, grew
+}
+
+// hasSamplesIn says whether the strand may have samples in [minT, maxT].
+func (s *strand) hasSamplesIn(minT, maxT int64) bool {
+	return s.some && s.maxT >= minT && s.minT <= maxT
+}
+
+// exemplars returns those of the strand, or nil.
+func (s *strand) exemplars() *exemplarTail {
+	if s.rare == nil {
+		return nil
+	}
+	return s.rare.exemplars
+}
+
+// chunks counts what the strand's samples are in.
+func (s *strand) chunks() (n int) {
+	for range s.eachFrozen() {
+		n++
+	}
+	if s.n > 0 || s.rare != nil && s.rare.nHist > 0 {
+		n++
+	}
+	return n
+}
+
+// bytes is what the strand weighs in the head's account.
+func (s *strand) bytes() int64 {
+	n := strandBytes + cap(s.tail)
+	for f := range s.eachFrozen() {
+		n += cap(f.data) + frozenBytes
+	}
+	if r := s.rare; r != nil {
+		n += rareBytes + cap(r.hist)
+		if r.exemplars != nil {
+			n += r.exemplars.bytes
+		}
+	}
+	return int64(n)
 }
 
 // appendFloat adds a sample to the tail, which is a sequence of
@@ -74,8 +141,8 @@ func newStrand(gen *generation, series *Series, slotStart int64) *strand {
 //	+-----------------------------------------+---------------+---------------------------+
 //
 // where lead counts the zero bytes before the n significant ones. A sample that repeats its value at the
-// usual distance takes one byte. Timestamps are within ±maxTime, so that ΔΔt leaves two bits free.
-// It returns by how many bytes the strand grew.
+// usual distance takes one byte. The first sample's distance, which is that from the generation's start, isn't usual.
+// Timestamps are within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the strand grew.
 func (s *strand) appendFloat(t, st int64, v uint64) int {
 	before := cap(s.tail)
 	delta := t - s.t
@@ -87,12 +154,18 @@ func (s *strand) appendFloat(t, st int64, v uint64) int {
 	if x != 0 {
 		head |= 1
 	}
+	if before-len(s.tail) < maxTailSample {
+		s.makeRoom(head, x)
+	}
 	s.tail = binary.AppendUvarint(s.tail, head)
 	if st != s.st {
 		s.tail = binary.AppendVarint(s.tail, st-s.st)
 	}
 	if x != 0 {
 		s.tail = appendSignificant(s.tail, x)
+	}
+	if s.n == 0 {
+		delta = 0
 	}
 	s.t, s.delta, s.st, s.v = t, delta, st, v
 	s.n++
@@ -104,15 +177,40 @@ func (s *strand) appendFloat(t, st int64, v uint64) int {
 	return grew
 }
 
+// makeRoom makes room in the tail for one sample more, but less than append would: there is a tail for every series, and most of
+// them never grow beyond some dozens of bytes.
+func (s *strand) makeRoom(head, x uint64) {
+	n := (bits.Len64(head|1) + 6) / 7
+	if head&2 != 0 {
+		n += binary.MaxVarintLen64
+	}
+	if x != 0 {
+		n += 9 - bits.LeadingZeros64(x)/8 - bits.TrailingZeros64(x)/8
+	}
+	before := cap(s.tail)
+	if len(s.tail)+n <= before {
+		return
+	}
+	room := before + 16
+	switch {
+	case before >= 128: // It will be frozen soon.
+		room = 2 * before
+	case before >= 64:
+		room = before + 32
+	}
+	s.tail = append(slices.Grow([]byte(nil), max(room, len(s.tail)+n)), s.tail...)
+}
+
 // appendHistogram adds a histogram, in the encoding of chunk.AppendHistogramBytes.
 func (s *strand) appendHistogram(t int64, encoded []byte) int {
-	before := cap(s.hist)
-	s.hist = binary.AppendUvarint(s.hist, uint64(len(encoded)))
-	s.hist = append(s.hist, encoded...)
-	s.nHist++
+	r, grew := s.rareOf()
+	before := cap(r.hist)
+	r.hist = binary.AppendUvarint(r.hist, uint64(len(encoded)))
+	r.hist = append(r.hist, encoded...)
+	r.nHist++
 	s.stretch(t)
-	grew := cap(s.hist) - before
-	if s.nHist >= freezeAfter {
+	grew += cap(r.hist) - before
+	if r.nHist >= freezeAfter {
 		grew += s.freezeHistograms()
 	}
 	return grew
@@ -142,7 +240,7 @@ func (s *strand) freezeTail() int {
 	}
 	freed := cap(s.tail)
 	s.tail, s.n = nil, 0
-	s.baseT, s.baseDlt, s.st, s.v = s.t, s.delta, 0, 0
+	s.t, s.delta, s.st, s.v = s.gen.start, 0, 0, 0
 	return s.freeze(f) - freed
 }
 
@@ -154,8 +252,8 @@ func (s *strand) freezeHistograms() int {
 	if err := s.decodeHistograms(&f.samples); err != nil {
 		panic(err) // Invariant: hist is what appendHistogram wrote.
 	}
-	freed := cap(s.hist)
-	s.hist, s.nHist = nil, 0
+	freed := cap(s.rare.hist)
+	s.rare.hist, s.rare.nHist = nil, 0
 	return s.freeze(f) - freed
 }
 
@@ -173,16 +271,20 @@ func (s *strand) freeze(f *freezer) int {
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
 	data := slices.Clone(f.data) // What is kept has no room to grow.
 	assertFrozen(data, &f.samples)
-	s.frozen = append(s.frozen, frozenChunk{minT: minT, maxT: maxT, data: data})
+	newest := &frozenChunk{minT: minT, maxT: maxT, data: data}
+	if newest.next = newest; s.frozen != nil {
+		newest.next, s.frozen.next = s.frozen.next, newest
+	}
+	s.frozen = newest
 	return cap(data) + frozenBytes
 }
 
 // read appends the strand's samples that may lie in [minT, maxT], in no particular order.
 func (s *strand) read(minT, maxT int64, into *chunk.Samples) error {
-	if !s.some || s.maxT < minT || s.minT > maxT {
+	if !s.hasSamplesIn(minT, maxT) {
 		return nil
 	}
-	for _, f := range s.frozen {
+	for f := range s.eachFrozen() {
 		if f.maxT < minT || f.minT > maxT {
 			continue
 		}
@@ -197,8 +299,8 @@ func (s *strand) read(minT, maxT int64, into *chunk.Samples) error {
 }
 
 func (s *strand) decodeTail(into *chunk.Samples) error {
-	t, delta, st, v := s.baseT, s.baseDlt, int64(0), uint64(0)
-	for b := s.tail; len(b) > 0; {
+	t, delta, st, v := s.gen.start, int64(0), int64(0), uint64(0)
+	for b, first := s.tail, true; len(b) > 0; first = false {
 		head, n := uint64(b[0]), 1
 		if head >= 0x80 {
 			if head, n = binary.Uvarint(b); n <= 0 {
@@ -223,12 +325,18 @@ func (s *strand) decodeTail(into *chunk.Samples) error {
 			v, b = v^x, b[n:]
 		}
 		into.AppendFloat(t, st, math.Float64frombits(v))
+		if first {
+			delta = 0
+		}
 	}
 	return nil
 }
 
 func (s *strand) decodeHistograms(into *chunk.Samples) error {
-	for b := s.hist; len(b) > 0; {
+	if s.rare == nil {
+		return nil
+	}
+	for b := s.rare.hist; len(b) > 0; {
 		raw, rest, err := takeString(b)
 		if err != nil {
 			return errBadTail

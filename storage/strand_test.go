@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -19,7 +20,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	specials := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(value.StaleNaN), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1}
 	for round := range 200 {
-		st := newStrand(&generation{}, &Series{}, 7_200_000)
+		st := newStrand(&generation{start: 7_200_000}, &Series{})
 		var want chunk.Samples
 		at, start := int64(7_200_001), int64(0)
 		for range rng.IntN(400) {
@@ -69,7 +70,7 @@ func encodeAll(s *chunk.Samples) []byte {
 }
 
 func TestStrandRepeats(t *testing.T) {
-	st := newStrand(&generation{}, &Series{}, 0)
+	st := newStrand(&generation{}, &Series{})
 	require.False(t, st.repeats(0, 0, 0), "nothing came yet")
 	st.appendFloat(10, 5, 1)
 	require.True(t, st.repeats(10, 5, 1))
@@ -79,13 +80,13 @@ func TestStrandRepeats(t *testing.T) {
 }
 
 func FuzzTail(f *testing.F) {
-	st := newStrand(&generation{}, &Series{}, 0)
+	st := newStrand(&generation{}, &Series{})
 	for i := range int64(5) {
 		st.appendFloat(i*15_000+i%2, i/3, uint64(i*i)<<40)
 	}
 	f.Add(st.tail)
 	f.Fuzz(func(t *testing.T, tail []byte) {
-		st := newStrand(&generation{}, &Series{}, 0)
+		st := newStrand(&generation{}, &Series{})
 		st.tail, st.some = tail, true
 		var got chunk.Samples
 		if st.decodeTail(&got) == nil {
@@ -97,7 +98,7 @@ func FuzzTail(f *testing.F) {
 // A strand that was frozen holds what is in its chunks, and no room for samples that may never come; what append returns
 // adds up to what the strand weighs, so that the head's account is balanced.
 func TestFrozenStrandKeepsNoRoom(t *testing.T) {
-	st := newStrand(&generation{}, &Series{}, 0)
+	st := newStrand(&generation{}, &Series{})
 	account := strandBytes
 	for i := range int64(3 * freezeAfter) {
 		account += st.appendFloat((i+1)*15_000, 0, math.Float64bits(float64(i*i)/3))
@@ -105,13 +106,17 @@ func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 		if (i+1)%freezeAfter != 0 {
 			continue
 		}
-		require.Len(t, st.frozen, int(i+1)/freezeAfter)
+		require.Equal(t, int(i+1)/freezeAfter, st.chunks())
 		want := strandBytes
-		for _, f := range st.frozen {
+		for f := range st.eachFrozen() {
 			want += len(f.data) + frozenBytes
 			require.Less(t, cap(f.data), len(f.data)+len(f.data)/4+32, "what the allocator rounds up to")
 		}
 		require.Less(t, account, want+want/4)
+		var samples chunk.Samples
+		require.NoError(t, st.read(-maxTime, maxTime, &samples))
+		require.True(t, slices.IsSorted(samples.T), "what came in order is read in order: it needs no sorting")
+		require.Len(t, samples.T, int(i+1))
 	}
 }
 
@@ -129,7 +134,7 @@ func BenchmarkStrand(b *testing.B) {
 				rng := rand.New(rand.NewPCG(1, 2))
 				begin := cpuSeconds()
 				for i := range all {
-					all[i] = newStrand(&generation{}, &Series{}, 0)
+					all[i] = newStrand(&generation{}, &Series{})
 				}
 				for k := range samples {
 					for i := range all {

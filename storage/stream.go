@@ -178,13 +178,12 @@ func (d *blobDecoder) sample(r readSample) error {
 // addTo appends the samples to a generation. Where it belongs to a cell, the caller holds the partition's lock, and the
 // head's life, and what they weigh is added to the head's account.
 func (d *blobDecoder) addTo(g *generation) {
-	start := d.s.period.slotStart(d.slot)
 	for i := range d.samples {
 		r := &d.samples[i]
 		ref, grew := &d.epoch.refs[r.ref], 0
 		if ref.strand == nil || ref.strand.gen != g {
 			var isNew bool
-			if ref.strand, isNew = g.strandOf(ref.series, start); isNew {
+			if ref.strand, isNew = g.strandOf(ref.series); isNew {
 				grew = strandBytes
 			}
 		}
@@ -203,22 +202,22 @@ func (d *blobDecoder) addTo(g *generation) {
 }
 
 // strandOf finds or makes the strand of a series.
-func (g *generation) strandOf(s *Series, slotStart int64) (st *strand, isNew bool) {
+func (g *generation) strandOf(s *Series) (st *strand, isNew bool) {
 	if g.index != nil {
 		if st = g.index[s]; st == nil {
-			st = newStrand(g, s, slotStart)
+			st = newStrand(g, s)
 			g.index[s] = st
 			g.strands = append(g.strands, st)
 		}
 		return st, false
 	}
-	for _, st := range s.strands {
+	for st := range s.strands.all() {
 		if st.gen == g {
 			return st, false
 		}
 	}
-	st = newStrand(g, s, slotStart)
-	s.strands = append(slices.Clone(s.strands), st)
+	st = newStrand(g, s)
+	s.strands = s.strands.with(st)
 	g.strands = append(g.strands, st)
 	return st, true
 }

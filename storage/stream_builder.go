@@ -39,6 +39,15 @@ func (b *streamBuilder) reset(g *generation, alone bool) {
 	b.begin()
 }
 
+// forget lets go of the strands of a commit, which would be kept in memory until the builder is used again.
+func (b *streamBuilder) forget() {
+	clear(b.items)
+	clear(b.exemplars)
+	clear(b.refs)
+	clear(b.blobs)
+	b.gen = nil
+}
+
 // begin begins a blob.
 func (b *streamBuilder) begin() {
 	b.some = false

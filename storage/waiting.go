@@ -79,7 +79,7 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 
 // partitionOf returns the partition of a series in a slot.
 func (s *Store) partitionOf(series *Series, slot int64) int {
-	return s.period.partitionOf(slot, series.sum, series.part)
+	return s.period.partitionOf(slot, series.sum, int(series.part))
 }
 
 // Settled says whether a slot ended at least settle before now, milliseconds.

@@ -153,6 +153,7 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	p.tellStore()
 	go p.watchRoom(ctx)
+	go p.giveBack(ctx)
 	if err := p.store.TellRetention(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
@@ -180,6 +181,13 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so.Logger = p.log.With("component", "storage")
 	so.Registerer = p.registry
 	return so
+}
+
+// giveBack returns the memory of what was sealed to the system, until ctx ends.
+func (p *process) giveBack(ctx context.Context) {
+	ticker := time.NewTicker(giveBackInterval)
+	defer ticker.Stop()
+	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
 // tellStore says which store it is: at a wrong path a new one would be made, while the data are elsewhere.

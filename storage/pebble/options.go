@@ -117,8 +117,8 @@ func (o *Options) pebbleOptions(events *pebbledb.EventListener, lock *pebbledb.L
 		MaxOpenFiles:                o.MaxOpenFiles,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
 		FlushDelayDeleteRange:       o.DropDelay / 2,
-		// Pebble compacts level 0 when files lie over each other half as many times. A slot of half a million series makes two such
-		// layers: its window is written anew after three slots then, not after each. A burst of sealing must not stop writes.
+		// Pebble compacts level 0 when files lie over each other half as many times. A slot of half a million series makes one such
+		// layer: its window is written anew after six slots then, not after each. A burst of sealing must not stop writes.
 		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 64,
 		LBaseMaxBytes:         256 << 20,

@@ -1,0 +1,125 @@
+package storage
+
+import (
+	"iter"
+	"sync/atomic"
+)
+
+// headTable finds what it points to by a hash: open addressing whose readers take no lock. Writers hold the tenant's lock.
+//
+// An entry is published by its pointer: its hash is written before, and never changed after. What is removed is left out when
+// the entries are copied. An entry takes 12 bytes, and there are 1.25 to 1.9 times as many as are in use.
+type headTable[T any] struct {
+	slots atomic.Pointer[tableSlots[T]] // nil: empty
+	used  int
+}
+
+// tableSlots are the places of entries, in the order of their hashes as far as these don't collide.
+type tableSlots[T any] struct {
+	hashes  []uint32
+	entries []atomic.Pointer[T]
+}
+
+func newTableSlots[T any](n int) *tableSlots[T] {
+	return &tableSlots[T]{make([]uint32, n), make([]atomic.Pointer[T], n)}
+}
+
+// at returns where a hash belongs, and after the place that follows one.
+func (s *tableSlots[T]) at(hash uint32) int { return int(uint64(hash) * uint64(len(s.hashes)) >> 32) }
+
+func (s *tableSlots[T]) after(i int) int {
+	if i++; i < len(s.hashes) {
+		return i
+	}
+	return 0
+}
+
+func (s *tableSlots[T]) put(hash uint32, entry *T) {
+	i := s.at(hash)
+	for s.entries[i].Load() != nil {
+		i = s.after(i)
+	}
+	s.hashes[i] = hash
+	s.entries[i].Store(entry)
+}
+
+// each calls f for all entries.
+func (s *tableSlots[T]) each(f func(hash uint32, entry *T) bool) {
+	for i := range s.entries {
+		if entry := s.entries[i].Load(); entry != nil && !f(s.hashes[i], entry) {
+			return
+		}
+	}
+}
+
+// find returns the entry of a hash that is the wanted one, or nil.
+func (t *headTable[T]) find(hash uint32, is func(*T) bool) *T {
+	s := t.slots.Load()
+	if s == nil {
+		return nil
+	}
+	for i := s.at(hash); ; i = s.after(i) {
+		entry := s.entries[i].Load()
+		if entry == nil || s.hashes[i] == hash && is(entry) {
+			return entry
+		}
+	}
+}
+
+// add adds an entry that isn't in the table.
+func (t *headTable[T]) add(hash uint32, entry *T) {
+	s := t.slots.Load()
+	if s == nil || 5*(t.used+1) > 4*len(s.hashes) {
+		t.copyTo(t.used, nil)
+		s = t.slots.Load()
+	}
+	s.put(hash, entry)
+	t.used++
+}
+
+// remove removes the entries that gone names.
+func (t *headTable[T]) remove(gone func(*T) bool) {
+	s, stay := t.slots.Load(), 0
+	if s == nil {
+		return
+	}
+	s.each(func(_ uint32, entry *T) bool {
+		if !gone(entry) {
+			stay++
+		}
+		return true
+	})
+	if stay < t.used {
+		t.copyTo(stay, gone)
+	}
+}
+
+// copyTo moves the entries, of which so many stay, to nearly twice as many slots.
+func (t *headTable[T]) copyTo(stay int, gone func(*T) bool) {
+	slots := newTableSlots[T](max(16, stay*15/8))
+	if old := t.slots.Load(); old != nil {
+		old.each(func(hash uint32, entry *T) bool {
+			if gone == nil || !gone(entry) {
+				slots.put(hash, entry)
+			}
+			return true
+		})
+	}
+	t.used = stay
+	t.slots.Store(slots)
+}
+
+// clear removes all entries.
+func (t *headTable[T]) clear() {
+	t.slots.Store(nil)
+	t.used = 0
+}
+
+// all yields the entries.
+func (t *headTable[T]) all() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		if s := t.slots.Load(); s != nil {
+			s.each(func(_ uint32, entry *T) bool { return yield(entry) })
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package storage
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAliasTable compares the table with a map, first aliases and others, hashes that collide in what the table goes by included,
+// while readers look up what never goes.
+func TestAliasTable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var table aliasTable
+	want := map[aliasHash]*Series{}
+	forever := aliasHash{7, 7}
+	table.add(forever, &Series{hash: forever})
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if table.find(forever) == nil {
+						t.Error("lost")
+						return
+					}
+				}
+			}
+		})
+	}
+	for range 20 {
+		for range 200 {
+			hash := aliasHash{rng.Uint64(), uint64(rng.IntN(50))<<32 | uint64(rng.Uint32())}
+			s := &Series{dead: rng.IntN(2) == 0}
+			if rng.IntN(2) == 0 {
+				s.hash = hash
+			}
+			require.Nil(t, table.find(hash))
+			table.add(hash, s)
+			want[hash] = s
+		}
+		for hash, s := range want {
+			require.Same(t, s, table.find(hash))
+		}
+		table.remove(func(s *Series) bool { return s.dead })
+		for hash, s := range want {
+			if s.dead {
+				require.Nil(t, table.find(hash))
+				delete(want, hash)
+			}
+		}
+		require.Equal(t, len(want)+1, table.first.used+table.others.used)
+	}
+	close(stop)
+	readers.Wait()
+}
+
+// What an entry, a series and a strand take is what a head of millions of series takes, so it grows only when that is meant.
+func TestSizesInTheHead(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(Series{}), uintptr(112))
+	require.LessOrEqual(t, unsafe.Sizeof(strand{}), uintptr(112))
+	var table headTable[Series]
+	for i := range 100_000 {
+		table.add(rand.Uint32(), &Series{})
+		slots := len(table.slots.Load().hashes)
+		require.LessOrEqual(t, 5*(i+1), 4*slots)
+		require.LessOrEqual(t, slots, 16+2*i)
+	}
+	table.remove(func(*Series) bool { return true })
+	require.Zero(t, table.used)
+	require.Len(t, table.slots.Load().hashes, 16, "what is gone takes no room")
+}
+
+func TestStrandList(t *testing.T) {
+	a, b, c := &strand{}, &strand{}, &strand{}
+	list := func(l strandList) []*strand { return slices.Collect(l.all()) }
+	none := strandList{}
+	require.True(t, none.isEmpty())
+	require.Empty(t, list(none))
+	one := none.with(a)
+	two, three := one.with(b), one.with(b).with(c)
+	require.Equal(t, []*strand{a}, list(one))
+	require.Equal(t, []*strand{a, b}, list(two))
+	require.Equal(t, []*strand{a, b, c}, list(three))
+	require.True(t, one.without(a).isEmpty())
+	require.Same(t, b, two.without(a).one)
+	require.Equal(t, []*strand{a, c}, list(three.without(b)))
+	require.Equal(t, one, one.without(c))
+	require.Equal(t, []*strand{a, b}, list(two.without(c)))
+	require.Equal(t, []*strand{a, b, c}, list(three), "it never changes")
+}

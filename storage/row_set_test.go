@@ -1,0 +1,52 @@
+package storage
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRowSet compares the set with a map, and how many runs it has with how many there are.
+func TestRowSet(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 200 {
+		var set rowSet
+		want := map[stageRow]bool{}
+		require.True(t, set.isEmpty())
+		for range rng.IntN(200) {
+			r := stageRow{fmt.Sprint(rng.IntN(3)), 1 + rng.Int64N(100)}
+			set.add(r)
+			want[r] = true
+		}
+		require.Equal(t, len(want) == 0, set.isEmpty())
+		require.Equal(t, len(want), set.len())
+		require.Equal(t, want, maps.Collect(func(yield func(stageRow, bool) bool) {
+			for r := range set.all() {
+				if !yield(r, true) {
+					return
+				}
+			}
+		}))
+		runs, wantRuns := 0, 0
+		for _, w := range set.writers {
+			runs += len(w.runs)
+			require.True(t, slices.IsSortedFunc(w.runs, func(a, b seqRun) int { return int(a.last - b.first) }), "round %d: %v", round, w.runs)
+		}
+		for r := range want {
+			if !want[stageRow{r.writer, r.seq + 1}] {
+				wantRuns++
+			}
+		}
+		require.Equal(t, wantRuns, runs)
+		for writer := range 4 {
+			for seq := range int64(102) {
+				r := stageRow{fmt.Sprint(writer), seq}
+				require.Equal(t, want[r], set.has(r))
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package storage
+
+import (
+	"hash/maphash"
+	"iter"
+)
+
+// aliasHash is what an alias is known by: 128 bits of hash (storage/decisions/001-aliases-by-hash.md). Nobody outside of this
+// process can foresee the second half, so tables go by that.
+type aliasHash [2]uint64
+
+func (h aliasHash) short() uint32 { return uint32(h[1] >> 32) }
+
+// aliasTable finds series by alias. Readers take no lock, for every series of every request comes through here. Writers hold the
+// tenant's lock.
+type aliasTable struct {
+	first  headTable[Series] // by Series.hash: most series have no other alias
+	others headTable[otherAlias]
+}
+
+// otherAlias is an alias of a series besides its first.
+type otherAlias struct {
+	hash   aliasHash
+	series *Series
+}
+
+// find returns the series of an alias, or nil.
+func (t *aliasTable) find(hash aliasHash) *Series {
+	if s := t.first.find(hash.short(), func(s *Series) bool { return s.hash == hash }); s != nil {
+		return s
+	}
+	if a := t.others.find(hash.short(), func(a *otherAlias) bool { return a.hash == hash }); a != nil {
+		return a.series
+	}
+	return nil
+}
+
+// add makes hash an alias of s. It must not be in the table.
+func (t *aliasTable) add(hash aliasHash, s *Series) {
+	if s.hash == hash {
+		t.first.add(hash.short(), s)
+	} else {
+		t.others.add(hash.short(), &otherAlias{hash, s})
+	}
+}
+
+// clear forgets all aliases.
+func (t *aliasTable) clear() {
+	t.first.clear()
+	t.others.clear()
+}
+
+// remove forgets the aliases of the series that gone names.
+func (t *aliasTable) remove(gone func(*Series) bool) {
+	t.first.remove(gone)
+	t.others.remove(func(a *otherAlias) bool { return gone(a.series) })
+}
+
+// seriesByID finds the series of a tenant, whose lock guards it.
+type seriesByID struct{ table headTable[Series] }
+
+// idSeed keeps senders from choosing labels whose ids collide in the table.
+var idSeed = maphash.MakeSeed()
+
+func shortOf(id SeriesID) uint32 { return uint32(maphash.Bytes(idSeed, id[:]) >> 32) }
+
+// find returns a series, or nil.
+func (t *seriesByID) find(id SeriesID) *Series {
+	return t.table.find(shortOf(id), func(s *Series) bool { return s.id == id })
+}
+
+// add adds a series that isn't in the table.
+func (t *seriesByID) add(s *Series) { t.table.add(shortOf(s.id), s) }
+
+// remove removes the series that gone names.
+func (t *seriesByID) remove(gone func(*Series) bool) { t.table.remove(gone) }
+
+func (t *seriesByID) len() int               { return t.table.used }
+func (t *seriesByID) all() iter.Seq[*Series] { return t.table.all() }
