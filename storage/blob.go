@@ -68,7 +68,7 @@ type blobWriter struct {
 	tenant string
 }
 
-func (w *blobWriter) reset(epoch int64, before uint32) {
+func (w *blobWriter) Reset(epoch int64, before uint32) {
 	w.buf = append(w.buf[:0], blobVersion, 0, 0, 0, 0)
 	w.buf = binary.AppendUvarint(w.buf, uint64(epoch))
 	w.buf = binary.AppendUvarint(w.buf, uint64(before))
@@ -76,12 +76,15 @@ func (w *blobWriter) reset(epoch int64, before uint32) {
 }
 
 // finish closes the blob and returns its bytes, which are valid until the next reset.
-func (w *blobWriter) finish() []byte {
+func (w *blobWriter) Finish() []byte {
 	binary.LittleEndian.PutUint32(w.buf[1:], crc32.Checksum(w.buf[blobHeader:], castagnoli))
 	return w.buf
 }
 
-func (w *blobWriter) define(tenant string, ls labels.Labels) {
+// Len returns how many bytes the blob has so far.
+func (w *blobWriter) Len() int { return len(w.buf) }
+
+func (w *blobWriter) Define(tenant string, ls labels.Labels) {
 	if tenant != w.tenant {
 		w.tenant = tenant
 		w.buf = appendString(append(w.buf, recordTenant), tenant)
@@ -92,7 +95,7 @@ func (w *blobWriter) define(tenant string, ls labels.Labels) {
 	})
 }
 
-func (w *blobWriter) float(ref uint32, t, st int64, v uint64) {
+func (w *blobWriter) Float(ref uint32, t, st int64, v uint64) {
 	kind := byte(recordFloat)
 	if st != 0 {
 		kind = recordFloatST
@@ -111,11 +114,11 @@ func (w *blobWriter) float(ref uint32, t, st int64, v uint64) {
 	w.buf = append(w.buf, value[:n]...)
 }
 
-func (w *blobWriter) histogram(ref uint32, t int64, encoded []byte) {
+func (w *blobWriter) Histogram(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordHistogram, ref, t, encoded)
 }
 
-func (w *blobWriter) exemplar(ref uint32, t int64, encoded []byte) {
+func (w *blobWriter) Exemplar(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordExemplar, ref, t, encoded)
 }
 
@@ -134,13 +137,13 @@ func (w *blobWriter) where(ref uint32, t int64) {
 
 // blobSink takes the records of a blob.
 type blobSink interface {
-	// define is told each series with the number that the blob's stream gives it, before its samples.
-	define(ref uint32, tenant string, ls labels.Labels) error
-	// float, histogram and exemplar take one. What is encoded is valid during the call. A ref that wasn't
+	// Define is told each series with the number that the blob's stream gives it, before its samples.
+	Define(ref uint32, tenant string, ls labels.Labels) error
+	// Float, Histogram and Exemplar take one. What is encoded is valid during the call. A ref that wasn't
 	// defined is an error of the stream, not of the blob.
-	float(ref uint32, t, st int64, v uint64) error
-	histogram(ref uint32, t int64, encoded []byte) error
-	exemplar(ref uint32, t int64, encoded []byte) error
+	Float(ref uint32, t, st int64, v uint64) error
+	Histogram(ref uint32, t int64, encoded []byte) error
+	Exemplar(ref uint32, t int64, encoded []byte) error
 }
 
 // blobReader walks over a blob.
@@ -157,7 +160,7 @@ type blobReader struct {
 }
 
 // open checks the blob's version and checksum and reads its head.
-func (r *blobReader) open(b []byte) error {
+func (r *blobReader) Open(b []byte) error {
 	if len(b) < blobHeader {
 		return fmt.Errorf("%w: %d bytes", errBadBlob, len(b))
 	}
@@ -184,7 +187,7 @@ func (r *blobReader) open(b []byte) error {
 }
 
 // walk hands the records to sink. It stops at the first error.
-func (r *blobReader) walk(sink blobSink) error {
+func (r *blobReader) Walk(sink blobSink) error {
 	for len(r.body) > 0 {
 		head := r.body[0]
 		r.body = r.body[1:]
@@ -193,7 +196,7 @@ func (r *blobReader) walk(sink blobSink) error {
 		case recordFloat, recordFloatST:
 			err = r.float(head, sink)
 		case recordHistogram:
-			err = r.encoded(sink.histogram)
+			err = r.encoded(sink.Histogram)
 		case recordDefine:
 			err = r.define(sink)
 		case recordTenant:
@@ -202,7 +205,7 @@ func (r *blobReader) walk(sink blobSink) error {
 				r.tenant = string(name)
 			}
 		case recordExemplar:
-			err = r.encoded(sink.exemplar)
+			err = r.encoded(sink.Exemplar)
 		default:
 			err = fmt.Errorf("%w: record of kind %d", errBadBlob, head&7)
 		}
@@ -236,7 +239,7 @@ func (r *blobReader) float(head byte, sink blobSink) error {
 		v <<= 8 * (8 - n)
 	}
 	r.body = r.body[n:]
-	return sink.float(uint32(r.ref), r.t, st, v)
+	return sink.Float(uint32(r.ref), r.t, st, v)
 }
 
 // encoded reads a histogram or an exemplar.
@@ -271,7 +274,7 @@ func (r *blobReader) define(sink blobSink) error {
 	ref := r.next
 	r.next++
 	r.labels.Sort()
-	return sink.define(ref, r.tenant, r.labels.Labels())
+	return sink.Define(ref, r.tenant, r.labels.Labels())
 }
 
 func (r *blobReader) where() error {

@@ -17,22 +17,22 @@ import (
 // transcript notes what a blob says, a line a record.
 type transcript []string
 
-func (x *transcript) define(ref uint32, tenant string, ls labels.Labels) error {
+func (x *transcript) Define(ref uint32, tenant string, ls labels.Labels) error {
 	*x = append(*x, fmt.Sprintf("define %d %s %s", ref, tenant, ls))
 	return nil
 }
 
-func (x *transcript) float(ref uint32, t, st int64, v uint64) error {
+func (x *transcript) Float(ref uint32, t, st int64, v uint64) error {
 	*x = append(*x, fmt.Sprintf("float %d %d %d %x", ref, t, st, v))
 	return nil
 }
 
-func (x *transcript) histogram(ref uint32, t int64, encoded []byte) error {
+func (x *transcript) Histogram(ref uint32, t int64, encoded []byte) error {
 	*x = append(*x, fmt.Sprintf("histogram %d %d %x", ref, t, encoded))
 	return nil
 }
 
-func (x *transcript) exemplar(ref uint32, t int64, encoded []byte) error {
+func (x *transcript) Exemplar(ref uint32, t int64, encoded []byte) error {
 	*x = append(*x, fmt.Sprintf("exemplar %d %d %x", ref, t, encoded))
 	return nil
 }
@@ -43,7 +43,7 @@ func TestBlobRoundTrip(t *testing.T) {
 	for range 100 {
 		before := uint32(rng.IntN(3))
 		epoch := 1 + rng.Int64N(1000)
-		w.reset(epoch, before)
+		w.Reset(epoch, before)
 		var want transcript
 		next := before
 		for range rng.IntN(200) {
@@ -53,69 +53,69 @@ func TestBlobRoundTrip(t *testing.T) {
 				next++
 				ls := labels.FromStrings(labels.MetricName, "m", "i", fmt.Sprint(next))
 				tenant := fmt.Sprintf("t%d", rng.IntN(2))
-				w.define(tenant, ls)
-				_ = want.define(next, tenant, ls)
+				w.Define(tenant, ls)
+				_ = want.Define(next, tenant, ls)
 			case rng.IntN(10) == 0:
 				encoded := make([]byte, rng.IntN(50))
 				ref := 1 + uint32(rng.IntN(int(next)))
-				w.histogram(ref, at, encoded)
-				_ = want.histogram(ref, at, encoded)
+				w.Histogram(ref, at, encoded)
+				_ = want.Histogram(ref, at, encoded)
 			case rng.IntN(10) == 0:
 				encoded := make([]byte, rng.IntN(50))
 				ref := 1 + uint32(rng.IntN(int(next)))
-				w.exemplar(ref, at, encoded)
-				_ = want.exemplar(ref, at, encoded)
+				w.Exemplar(ref, at, encoded)
+				_ = want.Exemplar(ref, at, encoded)
 			default:
 				ref, st, v := 1+uint32(rng.IntN(int(next))), rng.Int64N(3)*at, rng.Uint64()<<(8*rng.IntN(9))
-				w.float(ref, at, st, v)
-				_ = want.float(ref, at, st, v)
+				w.Float(ref, at, st, v)
+				_ = want.Float(ref, at, st, v)
 			}
 		}
 		var got transcript
 		var r blobReader
-		require.NoError(t, r.open(w.finish()))
+		require.NoError(t, r.Open(w.Finish()))
 		require.Equal(t, epoch, r.epoch)
-		require.NoError(t, r.walk(&got))
+		require.NoError(t, r.Walk(&got))
 		require.Equal(t, want, got)
 	}
 }
 
 func TestCorruptBlobIsNamed(t *testing.T) {
 	var w blobWriter
-	w.reset(1, 0)
-	w.define("default", labels.FromStrings(labels.MetricName, "up"))
-	w.float(1, 15_000, 0, math.Float64bits(1))
-	good := w.finish()
+	w.Reset(1, 0)
+	w.Define("default", labels.FromStrings(labels.MetricName, "up"))
+	w.Float(1, 15_000, 0, math.Float64bits(1))
+	good := w.Finish()
 	for i := range good {
 		bad := append([]byte(nil), good...)
 		bad[i] ^= 0x40
 		var r blobReader
-		require.ErrorIs(t, r.open(bad), errBadBlob, "byte %d", i)
+		require.ErrorIs(t, r.Open(bad), errBadBlob, "byte %d", i)
 	}
 	for n := range good {
 		var r blobReader
-		require.ErrorIs(t, r.open(good[:n]), errBadBlob, "the first %d bytes", n)
+		require.ErrorIs(t, r.Open(good[:n]), errBadBlob, "the first %d bytes", n)
 	}
 }
 
 // FuzzBlob walks over hostile bytes under a right checksum.
 func FuzzBlob(f *testing.F) {
 	var w blobWriter
-	w.reset(3, 2)
-	w.define("default", labels.FromStrings(labels.MetricName, "up", "job", "a"))
-	w.float(3, 15_000, 10, math.Float64bits(1.5))
+	w.Reset(3, 2)
+	w.Define("default", labels.FromStrings(labels.MetricName, "up", "job", "a"))
+	w.Float(3, 15_000, 10, math.Float64bits(1.5))
 	h, err := chunk.Canonical(chunk.Histogram{T: 15_000, Int: &histogram.Histogram{Count: 1, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{1}}})
 	require.NoError(f, err)
 	encoded, err := encodeHistogram(h)
 	require.NoError(f, err)
-	w.histogram(3, 15_000, encoded)
-	w.exemplar(3, 15_001, appendExemplar(nil, 1.5, labels.FromStrings("trace_id", "a")))
-	f.Add(w.finish()[blobHeader:])
+	w.Histogram(3, 15_000, encoded)
+	w.Exemplar(3, 15_001, appendExemplar(nil, 1.5, labels.FromStrings("trace_id", "a")))
+	f.Add(w.Finish()[blobHeader:])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := blobWriter{buf: append([]byte{blobVersion, 0, 0, 0, 0}, body...)}
 		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: newPeriods(Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})}
 		l := newLoader(s, Work{})
-		if l.blob(t.Context(), stageRow{writer: "w", seq: 1}, w.finish()) == nil {
+		if l.blob(t.Context(), stageRow{writer: "w", seq: 1}, w.Finish()) == nil {
 			for _, st := range l.gen.strands {
 				var samples chunk.Samples
 				require.NoError(t, st.read(-maxTime, maxTime, &samples))

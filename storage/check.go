@@ -117,9 +117,9 @@ func (c *checker) stage(partition int) error {
 			r := stageRowOf(row)
 			sink := &checkSink{c: c, work: w}
 			var reader blobReader
-			err := reader.open(row.Value)
+			err := reader.Open(row.Value)
 			if err == nil {
-				err = reader.walk(sink)
+				err = reader.Walk(sink)
 			}
 			if err != nil {
 				c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", w.Slot, w.Partition, r.writer, r.seq, err)
@@ -136,20 +136,20 @@ type checkSink struct {
 	builder labels.ScratchBuilder
 }
 
-func (k *checkSink) define(_ uint32, _ string, ls labels.Labels) error {
+func (k *checkSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	return checkLabels(ls, k.c.s.opts.anyLabels())
 }
 
-func (k *checkSink) float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
+func (k *checkSink) Float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
 
-func (k *checkSink) histogram(_ uint32, t int64, encoded []byte) error {
+func (k *checkSink) Histogram(_ uint32, t int64, encoded []byte) error {
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
 	}
 	return k.time(t)
 }
 
-func (k *checkSink) exemplar(_ uint32, t int64, encoded []byte) error {
+func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
 	e, err := parseExemplar(t, encoded, &k.builder)
 	if err != nil {
 		return err

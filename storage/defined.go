@@ -72,10 +72,10 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) erro
 				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, d.slot, d.partition, err)
 			}
 			var reader blobReader
-			if err := reader.open(row.Value); err != nil || reader.epoch != after.epoch {
+			if err := reader.Open(row.Value); err != nil || reader.epoch != after.epoch {
 				continue // What is corrupt is named when its samples are asked for.
 			}
-			_ = reader.walk(sink)
+			_ = reader.Walk(sink)
 		}
 	}
 	return nil
@@ -84,12 +84,12 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) erro
 // definitions takes a blob's definitions and none of its samples.
 type definitions struct{ d *blobDecoder }
 
-func (x *definitions) define(ref uint32, tenant string, ls labels.Labels) error {
-	return x.d.define(ref, tenant, ls)
+func (x *definitions) Define(ref uint32, tenant string, ls labels.Labels) error {
+	return x.d.Define(ref, tenant, ls)
 }
-func (*definitions) float(uint32, int64, int64, uint64) error { return nil }
-func (*definitions) histogram(uint32, int64, []byte) error    { return nil }
-func (*definitions) exemplar(uint32, int64, []byte) error     { return nil }
+func (*definitions) Float(uint32, int64, int64, uint64) error { return nil }
+func (*definitions) Histogram(uint32, int64, []byte) error    { return nil }
+func (*definitions) Exemplar(uint32, int64, []byte) error     { return nil }
 
 // forgetDefinitions deletes the definitions of a slot whose stage was found empty when no acknowledged blob
 // could lean on them any more.

@@ -315,7 +315,7 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 		w.Blobs++
 		x.c.Verified++
 		var reader blobReader
-		if err := reader.open(row.Value); err != nil {
+		if err := reader.Open(row.Value); err != nil {
 			w.Damaged++
 			x.c.DamagedRows++
 			if r := stageRowOf(row); len(x.c.Damaged) < maxDamagedNamed {

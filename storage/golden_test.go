@@ -143,7 +143,7 @@ func goldenValues() map[string][]byte {
 	// Version 1 didn't say how far the samples reach.
 	old := binary.AppendVarint([]byte{1, 0, 0, 0, 0}, b.about[0].minT)
 	old = binary.AppendUvarint(binary.AppendUvarint(old, uint64(b.about[0].maxT-b.about[0].minT)), uint64(b.about[0].samples))
-	old = append(old, snappy.Encode(nil, b.w.finish())...)
+	old = append(old, snappy.Encode(nil, b.w.Finish())...)
 	binary.LittleEndian.PutUint32(old[1:], crc32.Checksum(old[heldHeader:], castagnoli))
 	values["held-v1"] = old
 	return values

@@ -76,7 +76,7 @@ type heldBuilder struct {
 
 func (b *heldBuilder) begin() {
 	b.refs = map[*Series]uint32{}
-	b.w.reset(0, 0)
+	b.w.Reset(0, 0)
 	b.now, b.some = heldValue{}, false
 }
 
@@ -86,7 +86,7 @@ func (b *heldBuilder) ref(s *Series) uint32 {
 	if ref == 0 {
 		ref = uint32(len(b.refs)) + 1
 		b.refs[s] = ref
-		b.w.define(s.tenant.name, s.labels)
+		b.w.Define(s.tenant.name, s.labels)
 	}
 	return ref
 }
@@ -96,23 +96,23 @@ func (b *heldBuilder) add(e *entry) {
 	b.now.samples++
 	b.reach.add(e.t)
 	if ref := b.ref(e.series); e.hist != nil {
-		b.w.histogram(ref, e.t, e.hist)
+		b.w.Histogram(ref, e.t, e.hist)
 	} else {
-		b.w.float(ref, e.t, e.st, e.v)
+		b.w.Float(ref, e.t, e.st, e.v)
 	}
 }
 
 // addExemplar adds an exemplar, which doesn't count as a sample.
 func (b *heldBuilder) addExemplar(e *exemplarEntry) {
 	b.room(e.t)
-	b.w.exemplar(b.ref(e.series), e.t, e.data)
+	b.w.Exemplar(b.ref(e.series), e.t, e.data)
 }
 
 // room makes room for one more, at t.
 func (b *heldBuilder) room(t int64) {
 	if b.refs == nil {
 		b.begin()
-	} else if len(b.w.buf) >= heldFull {
+	} else if b.w.Len() >= heldFull {
 		b.cut()
 		b.begin()
 	}
@@ -128,7 +128,7 @@ func (b *heldBuilder) cut() {
 		return
 	}
 	b.now.reach = b.reach.ms()
-	b.values = append(b.values, appendHeld(nil, b.now, b.w.finish()))
+	b.values = append(b.values, appendHeld(nil, b.now, b.w.Finish()))
 	b.about = append(b.about, b.now)
 	b.now, b.some = heldValue{}, false
 }

@@ -175,10 +175,10 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 	}
 	var reader blobReader
 	if err == nil {
-		err = reader.open(blob)
+		err = reader.Open(blob)
 	}
 	if err == nil {
-		err = reader.walk(&sink)
+		err = reader.Walk(&sink)
 	}
 	if err != nil {
 		s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
@@ -255,7 +255,7 @@ type heldSink struct {
 	taken  int
 }
 
-func (k *heldSink) define(_ uint32, _ string, ls labels.Labels) error {
+func (k *heldSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	series, err := k.t.batch.Define(nil, ls)
 	var bad *LabelError
 	if errors.As(err, &bad) {
@@ -289,7 +289,7 @@ func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
 	return stored
 }
 
-func (k *heldSink) float(ref uint32, at, st int64, v uint64) error {
+func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {
 	s, err := k.of(ref)
 	if err == nil && k.wants(ref, s, at) {
 		err = k.t.batch.Float(s, at, st, math.Float64frombits(v))
@@ -297,7 +297,7 @@ func (k *heldSink) float(ref uint32, at, st int64, v uint64) error {
 	return err
 }
 
-func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
+func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
 	if err == nil && k.wants(ref, s, at) {
 		b := k.t.batch
@@ -310,7 +310,7 @@ func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
 
 // exemplar takes those that lie in a span of the replica: where it isn't known which series lack samples of the
 // margin, exemplars are left out.
-func (k *heldSink) exemplar(ref uint32, at int64, encoded []byte) error {
+func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
 	if err != nil || s == nil || k.hidden[ref-1].hides(at) || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
 		return err

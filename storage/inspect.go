@@ -247,11 +247,11 @@ func rawWords(partition engine.Key, row engine.Row) (string, error) {
 // blobWords tells what a blob holds.
 func blobWords(b []byte) (string, error) {
 	var r blobReader
-	if err := r.open(b); err != nil {
+	if err := r.Open(b); err != nil {
 		return "", err
 	}
 	c := &blobCounts{minT: math.MaxInt64, maxT: math.MinInt64}
-	if err := r.walk(c); err != nil {
+	if err := r.Walk(c); err != nil {
 		return "", err
 	}
 	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.epoch, c.series, c.floats, c.histograms)
@@ -270,21 +270,21 @@ type blobCounts struct {
 	minT, maxT                            int64
 }
 
-func (c *blobCounts) define(uint32, string, labels.Labels) error { c.series++; return nil }
+func (c *blobCounts) Define(uint32, string, labels.Labels) error { c.series++; return nil }
 
-func (c *blobCounts) float(_ uint32, t, _ int64, _ uint64) error {
+func (c *blobCounts) Float(_ uint32, t, _ int64, _ uint64) error {
 	c.floats++
 	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
 	return nil
 }
 
-func (c *blobCounts) histogram(_ uint32, t int64, _ []byte) error {
+func (c *blobCounts) Histogram(_ uint32, t int64, _ []byte) error {
 	c.histograms++
 	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
 	return nil
 }
 
-func (c *blobCounts) exemplar(_ uint32, t int64, _ []byte) error {
+func (c *blobCounts) Exemplar(_ uint32, t int64, _ []byte) error {
 	c.exemplars++
 	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
 	return nil

@@ -93,7 +93,7 @@ type readSample struct {
 // open reads the head of a blob of the stream, and finds its epoch.
 func (d *blobDecoder) open(st *stream, b []byte) error {
 	d.defined, d.samples, d.orphans = d.defined[:0], d.samples[:0], 0
-	if err := d.reader.open(b); err != nil {
+	if err := d.reader.Open(b); err != nil {
 		return err
 	}
 	if st.epochs == nil {
@@ -121,7 +121,7 @@ func (d *blobDecoder) decode(ctx context.Context, st *stream, r stageRow, b []by
 			return errUndefined
 		}
 	}
-	return d.reader.walk(d)
+	return d.reader.Walk(d)
 }
 
 // undefined says whether the open blob leans on definitions that aren't known.
@@ -132,7 +132,7 @@ func (d *blobDecoder) definer(r stageRow) definer {
 	return definer{row: r, epoch: d.reader.epoch, before: d.reader.before, series: slices.Clone(d.defined)}
 }
 
-func (d *blobDecoder) define(ref uint32, tenant string, ls labels.Labels) error {
+func (d *blobDecoder) Define(ref uint32, tenant string, ls labels.Labels) error {
 	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, nil)
 	if err != nil {
 		return err
@@ -144,11 +144,11 @@ func (d *blobDecoder) define(ref uint32, tenant string, ls labels.Labels) error 
 	return d.epoch.set(ref, s)
 }
 
-func (d *blobDecoder) float(ref uint32, t, st int64, v uint64) error {
+func (d *blobDecoder) Float(ref uint32, t, st int64, v uint64) error {
 	return d.sample(readSample{ref: ref, t: t, st: st, v: v})
 }
 
-func (d *blobDecoder) histogram(ref uint32, t int64, encoded []byte) error {
+func (d *blobDecoder) Histogram(ref uint32, t int64, encoded []byte) error {
 	// A strand takes what can be read back for granted.
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (d *blobDecoder) histogram(ref uint32, t int64, encoded []byte) error {
 	return d.sample(readSample{ref: ref, t: t, hist: encoded})
 }
 
-func (d *blobDecoder) exemplar(ref uint32, t int64, encoded []byte) error {
+func (d *blobDecoder) Exemplar(ref uint32, t int64, encoded []byte) error {
 	if _, err := parseExemplar(t, encoded, &d.builder); err != nil {
 		return err
 	}
