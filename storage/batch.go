@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -254,4 +255,13 @@ func (b *Batch) Release() {
 	b.exemplars, b.free, b.space = b.exemplars[:0], false, 0
 	b.entries, b.bytes, b.histograms, b.tenant, b.last = b.entries[:0], 0, 0, nil, nil
 	b.s.batches.Put(b)
+}
+
+// encodeHistogram returns the canonical bytes of a histogram, or why it can't be stored.
+func encodeHistogram(h chunk.Histogram) ([]byte, error) {
+	b := chunk.AppendHistogramBytes(nil, h)
+	if len(b) > maxHistogram {
+		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes, at most %d fit", len(b), maxHistogram)}
+	}
+	return b, nil
 }

@@ -8,8 +8,6 @@ import (
 	"math"
 
 	"github.com/prometheus/prometheus/model/labels"
-
-	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // A blob is what one commit of a stream adds to the stage: samples of many series of a slot and
@@ -49,16 +47,13 @@ const (
 	// blobFull is the size from which a blob takes no further sample.
 	blobFull = 320 << 10
 	// maxRecord bounds one record. What comes on top of blobFull is a histogram and the labels of its series,
-	// at most maxSeriesText of them, so that a blob stays below engine.MaxValue.
+	// at most 64 KiB of them, so that a blob stays below engine.MaxValue.
 	maxRecord = 96 << 10
 	// blobHeader is what stands before the body: version and checksum.
 	blobHeader = 5
 )
 
-var (
-	errBadBlob = errors.New("storage: malformed blob")
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-)
+var errBadBlob = errors.New("storage: malformed blob")
 
 // blobWriter builds one blob.
 type blobWriter struct {
@@ -311,14 +306,5 @@ func (r *blobReader) varint() (int64, error) {
 	return v, nil
 }
 
-// parseHistogramSize is the most bytes that an encoded histogram may have.
+// maxHistogram is the most bytes that an encoded histogram may have.
 const maxHistogram = maxRecord - 64
-
-// encodeHistogram returns the canonical bytes of a histogram, or why it can't be stored.
-func encodeHistogram(h chunk.Histogram) ([]byte, error) {
-	b := chunk.AppendHistogramBytes(nil, h)
-	if len(b) > maxHistogram {
-		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes, at most %d fit", len(b), maxHistogram)}
-	}
-	return b, nil
-}

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -172,4 +173,30 @@ func byMetric(rolls []roll) map[string][]*Series {
 		metrics[s.metric] = append(metrics[s.metric], s)
 	}
 	return metrics
+}
+
+// places yields all partitions that a metric may have in a window, where it has so many shards.
+func (s *Store) places(shards int64) iter.Seq[classShard] {
+	return func(yield func(classShard) bool) {
+		for class := range s.classes.count() {
+			for shard := range shards {
+				if !yield(classShardOf(class, shard)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// placesOf yields those in which a series may have rows.
+func (s *Store) placesOf(id SeriesID, shards int64) iter.Seq[classShard] {
+	return func(yield func(classShard) bool) {
+		for class := range s.classes.count() {
+			for shard := range shardsOf(id, shards) {
+				if !yield(classShardOf(class, shard)) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -60,19 +60,6 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 	return nil
 }
 
-// spanOf returns the times that the slots of a window span, milliseconds.
-func (p *periods) spanOf(window int64) (start, end int64) {
-	end = p.endOf(window)
-	width := p.ofWindow(window).RawWindowMS
-	switch resolutionOf(window) {
-	case rollup.FiveMinutes:
-		width = window5mMS
-	case rollup.OneHour:
-		width = window1hMS
-	}
-	return end - width, end
-}
-
 // CleanTombstones removes what a tenant has deleted from the sealed rows, and then the deletes themselves. It may be
 // repeated at any time, and after any error. Where samples are gone and only rollups are left, whole buckets go.
 //

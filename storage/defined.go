@@ -35,12 +35,12 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 			if !gone[d.row] {
 				continue
 			}
-			blob.reset(d.epoch, d.before)
+			blob.Reset(d.epoch, d.before)
 			for _, series := range d.series {
-				blob.define(series.tenant.name, series.labels)
+				blob.Define(series.tenant.name, series.labels)
 			}
 			batches = append(batches, engine.Batch{Table: engine.Defined, Partition: at, Mutations: []engine.Mutation{{
-				Clustering: d.row.key(), Timestamp: stageTimestamp, Value: slices.Clone(blob.finish()),
+				Clustering: d.row.key(), Timestamp: stageTimestamp, Value: slices.Clone(blob.Finish()),
 			}}})
 		}
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +35,16 @@ type deletes struct {
 	// seen is since when this process knows of deletes that are announced, by id.
 	seen map[string]time.Time
 }
+
+// maxDeletions bounds the deletes of a tenant that aren't cleaned.
+const maxDeletions = 1000
+
+var (
+	// ErrTooManyDeletes says that a tenant has as many deletes as there may be, which must be cleaned first.
+	ErrTooManyDeletes = fmt.Errorf("storage: %d deletes wait to be cleaned, and there may be no more: clean tombstones first", maxDeletions)
+	// ErrBadDelete says that a delete can't be carried out as it was asked for.
+	ErrBadDelete = errors.New("storage: can't delete that")
+)
 
 // deletersList is the list of table tenants that has all who ever deleted anything.
 const deletersList = 1

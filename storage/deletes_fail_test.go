@@ -40,7 +40,7 @@ func TestDeleteOfUnknownOutcomeHidesNothingLater(t *testing.T) {
 				if op.Batch.Mutations[0].Op == engine.Delete {
 					return faultengine.Fail(nil)
 				}
-				if op.Batch.Mutations[0].Value[0] != deletionVersion {
+				if isAnnounced(op.Batch.Mutations[0].Value) {
 					return faultengine.Pass()
 				}
 				return fate(nil)

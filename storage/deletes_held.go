@@ -2,61 +2,12 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
 )
-
-// heldCut says that a delete is about what a writer holds of a cluster's replicas up to a number: those rows were there
-// when it was asked for. What it holds with greater ones came later.
-type heldCut struct {
-	cluster, writer string
-	seq             int64
-}
-
-// maxCutBytes bounds what a delete says of held rows.
-const maxCutBytes = 256 << 10
-
-// cuts says whether a held row was there when the delete was asked for.
-func (d *deletion) cuts(cluster, writer string, seq int64) bool {
-	return slices.ContainsFunc(d.held, func(c heldCut) bool { return c.cluster == cluster && c.writer == writer && seq <= c.seq })
-}
-
-func appendCuts(dst []byte, cuts []heldCut) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(cuts)))
-	for _, c := range cuts {
-		dst = append(appendString(dst, c.cluster), c.writer...)
-		dst = binary.AppendUvarint(dst, uint64(c.seq))
-	}
-	return dst
-}
-
-func parseCuts(b []byte) (cuts []heldCut, rest []byte, err error) {
-	count, n := binary.Uvarint(b)
-	if n <= 0 || count > uint64(len(b)) {
-		return nil, nil, fmt.Errorf("%w: truncated", errBadDeletion)
-	}
-	b = b[n:]
-	for range count {
-		cluster, rest, err := takeString(b)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", errBadDeletion, err)
-		}
-		if len(rest) < engine.IDLen {
-			return nil, nil, fmt.Errorf("%w: truncated", errBadDeletion)
-		}
-		seq, n := binary.Uvarint(rest[engine.IDLen:])
-		if n <= 0 || seq > maxTime {
-			return nil, nil, fmt.Errorf("%w: no number of a held row", errBadDeletion)
-		}
-		cuts = append(cuts, heldCut{string(cluster), string(rest[:engine.IDLen]), int64(seq)})
-		b = rest[engine.IDLen+n:]
-	}
-	return cuts, b, nil
-}
 
 // eachChoice calls f for the clusters of a tenant, until it returns an error.
 func (s *Store) eachChoice(ctx context.Context, tenant string, f func(cluster string, ch *choice) error) error {
@@ -84,7 +35,7 @@ func (s *Store) eachChoice(ctx context.Context, tenant string, f func(cluster st
 func (s *Store) eachHeld(ctx context.Context, tenant string, f func(cluster, writer string, seq int64)) error {
 	return s.eachChoice(ctx, tenant, func(cluster string, ch *choice) error {
 		for era := ch.Low; era <= ch.era(); era++ {
-			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(clusterName{tenant, cluster}, era), KeysOnly: true}) {
+			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(tenant, cluster, era), KeysOnly: true}) {
 				if err != nil {
 					return fmt.Errorf("storage: listing held rows: %w", err)
 				}

@@ -1,19 +1,15 @@
 package storage
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // deletion is a row of table delete: all that was stored of some series in a span of time is gone.
@@ -44,17 +40,9 @@ const (
 	deletionTimestamp  = 2
 	// maxDeletionBytes bounds a delete's row.
 	maxDeletionBytes = 64 << 10
-	// maxDeletions bounds the deletes of a tenant that aren't cleaned.
-	maxDeletions = 1000
 )
 
-var (
-	// ErrTooManyDeletes says that a tenant has as many deletes as there may be, which must be cleaned first.
-	ErrTooManyDeletes = fmt.Errorf("storage: %d deletes wait to be cleaned, and there may be no more: clean tombstones first", maxDeletions)
-	// ErrBadDelete says that a delete can't be carried out as it was asked for.
-	ErrBadDelete   = errors.New("storage: can't delete that")
-	errBadDeletion = errors.New("storage: malformed delete")
-)
+var errBadDeletion = errors.New("storage: malformed delete")
 
 // appendDeletion appends the row's value:
 //
@@ -92,10 +80,6 @@ func appendDeletion(dst []byte, d *deletion) []byte {
 		dst = appendCuts(dst, d.held)
 	}
 	return appendChecksum(dst, from)
-}
-
-func appendChecksum(dst []byte, from int) []byte {
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
 // openChecksum returns what stands before a checksum, which is at least one byte.
@@ -187,259 +171,50 @@ func (d *deletion) touchesSlot(p *periods, slot int64) bool {
 	return d.touches(p.slotStart(slot), p.slotEnd(slot))
 }
 
-// deletions are deletes of one tenant, in the order of their ids.
-type deletions []*deletion
+// heldCut says that a delete is about what a writer holds of a cluster's replicas up to a number: those rows were there
+// when it was asked for. What it holds with greater ones came later.
+type heldCut struct {
+	cluster, writer string
+	seq             int64
+}
 
-// where returns those for which keep holds.
-func (ds deletions) where(keep func(*deletion) bool) (some deletions) {
-	for _, d := range ds {
-		if keep(d) {
-			some = append(some, d)
+// maxCutBytes bounds what a delete says of held rows.
+const maxCutBytes = 256 << 10
+
+// cuts says whether a held row was there when the delete was asked for.
+func (d *deletion) cuts(cluster, writer string, seq int64) bool {
+	return slices.ContainsFunc(d.held, func(c heldCut) bool { return c.cluster == cluster && c.writer == writer && seq <= c.seq })
+}
+
+func appendCuts(dst []byte, cuts []heldCut) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(cuts)))
+	for _, c := range cuts {
+		dst = append(appendString(dst, c.cluster), c.writer...)
+		dst = binary.AppendUvarint(dst, uint64(c.seq))
+	}
+	return dst
+}
+
+func parseCuts(b []byte) (cuts []heldCut, rest []byte, err error) {
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) {
+		return nil, nil, fmt.Errorf("%w: truncated", errBadDeletion)
+	}
+	b = b[n:]
+	for range count {
+		cluster, rest, err := takeString(b)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", errBadDeletion, err)
 		}
-	}
-	return some
-}
-
-// of returns those of a series.
-func (ds deletions) of(ls labels.Labels) deletions {
-	if len(ds) == 0 {
-		return nil
-	}
-	return ds.where(func(d *deletion) bool { return matchesAll(ls, d.matchers) })
-}
-
-// inSlot returns those that touch a slot.
-func (ds deletions) inSlot(p *periods, slot int64) deletions {
-	return ds.where(func(d *deletion) bool { return d.touchesSlot(p, slot) })
-}
-
-// mayMatch returns those that may be about series of a metric.
-func (ds deletions) mayMatch(metric string) deletions {
-	return ds.where(func(d *deletion) bool { return nameMatches(d.matchers, metric) })
-}
-
-// inForce returns those that hide anything.
-func (ds deletions) inForce() deletions {
-	if !slices.ContainsFunc(ds, func(d *deletion) bool { return d.announced }) {
-		return ds
-	}
-	return ds.where(func(d *deletion) bool { return !d.announced })
-}
-
-func (ds deletions) has(id string) bool {
-	return slices.ContainsFunc(ds, func(d *deletion) bool { return d.id == id })
-}
-
-func (ds deletions) sort() {
-	slices.SortFunc(ds, func(a, b *deletion) int { return strings.Compare(a.id, b.id) })
-}
-
-// ids returns the names of all, as a chunk that is exempt from them has them.
-func (ds deletions) ids() exempt {
-	var ids exempt
-	for _, d := range ds {
-		ids = append(ids, d.id...)
-	}
-	return ids
-}
-
-// hides says whether what is stored at a time is deleted.
-func (ds deletions) hides(t int64) bool {
-	return slices.ContainsFunc(ds, func(d *deletion) bool { return t >= d.start && t <= d.end })
-}
-
-// hide removes what is deleted from samples.
-func (ds deletions) hide(s *chunk.Samples) { remove(s, ds.hides) }
-
-// remove removes the samples at times for which gone holds.
-func remove(s *chunk.Samples, gone func(t int64) bool) {
-	if !slices.ContainsFunc(s.T, gone) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return gone(h.T) }) {
-		return
-	}
-	var left chunk.Samples
-	for i, t := range s.T {
-		if gone(t) {
-			continue
+		if len(rest) < engine.IDLen {
+			return nil, nil, fmt.Errorf("%w: truncated", errBadDeletion)
 		}
-		st := int64(0)
-		if len(s.ST) > 0 {
-			st = s.ST[i]
+		seq, n := binary.Uvarint(rest[engine.IDLen:])
+		if n <= 0 || seq > maxTime {
+			return nil, nil, fmt.Errorf("%w: no number of a held row", errBadDeletion)
 		}
-		left.AppendFloat(t, st, s.V[i])
+		cuts = append(cuts, heldCut{string(cluster), string(rest[:engine.IDLen]), int64(seq)})
+		b = rest[engine.IDLen+n:]
 	}
-	for _, h := range s.H {
-		if !gone(h.T) {
-			left.AppendHistogram(h)
-		}
-	}
-	*s = left
-}
-
-// hideBuckets removes the buckets from an index on of which all is deleted, and says whether there were any. What
-// a delete cuts stays: a bucket can't be taken apart.
-func (ds deletions) hideBuckets(b *rollup.Buckets, from int, width int64) bool {
-	gone := func(end int64) bool {
-		return slices.ContainsFunc(ds, func(d *deletion) bool { return d.covers(end-width, end) })
-	}
-	if len(ds) == 0 || !slices.ContainsFunc(b.End[from:], gone) {
-		return false
-	}
-	b.Delete(from, gone)
-	return true
-}
-
-// hideBucket says whether all of a bucket is deleted by one of those that count.
-func (ds deletions) hideBucket(end, width int64, counts func(*deletion) bool) bool {
-	for _, d := range ds {
-		if d.covers(end-width, end) && counts(d) {
-			return true
-		}
-	}
-	return false
-}
-
-// touchBucket says whether one of them is about any time of a bucket.
-func (ds deletions) touchBucket(end, width int64) bool {
-	return slices.ContainsFunc(ds, func(d *deletion) bool { return d.touches(end-width, end) })
-}
-
-// exempt are the ids of deletes, one after the other, in order, that a raw chunk is exempt from: it was sealed later,
-// or what they delete is cut out of it.
-type exempt []byte
-
-func (e exempt) count() int { return len(e) / engine.IDLen }
-
-func (e exempt) has(id string) bool {
-	for at := 0; at+engine.IDLen <= len(e); at += engine.IDLen {
-		if string(e[at:at+engine.IDLen]) == id {
-			return true
-		}
-	}
-	return false
-}
-
-// union returns the ids of both.
-func (e exempt) union(o exempt) exempt {
-	if len(o) == 0 || bytes.Equal(e, o) {
-		return e
-	}
-	var ids [][]byte
-	for _, list := range []exempt{e, o} {
-		for id := range slices.Chunk(list, engine.IDLen) {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, bytes.Compare)
-	return bytes.Join(slices.CompactFunc(ids, bytes.Equal), nil)
-}
-
-// hidden returns the deletes that aren't among them.
-func (e exempt) hidden(ds deletions) deletions {
-	if len(e) == 0 {
-		return ds
-	}
-	return ds.where(func(d *deletion) bool { return !e.has(d.id) })
-}
-
-// weight is what a raw chunk counts in the versions of rollups: one, and one for each delete that was, or is to be,
-// applied to it. It never gets less: what is cleaned names the deletes that were counted before.
-func (e exempt) weight(ds deletions) uint64 { return uint64(1 + e.count() + len(e.hidden(ds))) }
-
-const (
-	// exemptVersion is the first byte of a raw chunk that names deletes; those that don't begin with the chunk's own.
-	exemptVersion = 2
-	// exemptCleaned is the flag of a chunk that was cleaned: it lies under the hash of what it was before.
-	exemptCleaned = 1
-)
-
-// rawChunk is the value of a row of raw.
-type rawChunk struct {
-	exempt  exempt
-	cleaned bool
-	// data is a chunk of package chunk; nil: all of it was deleted.
-	data []byte
-}
-
-// appendRaw appends the value of a row of raw: the chunk as it is, where it names no deletes, or
-//
-//	+---------+--------+---------+---------------+--------+- - - - - - - -+
-//	| version | flags  | number  | deletes' ids, | CRC-32C| chunk, or     |
-//	| 1 byte:2| 1 byte | uvarint | 16 bytes each | 4, LE  | nothing       |
-//	+---------+--------+---------+---------------+--------+- - - - - - - -+
-//
-// Flag 1: it was cleaned. The checksum is over the bytes before it; the chunk has its own.
-func appendRaw(dst []byte, c rawChunk) []byte {
-	if len(c.exempt) == 0 {
-		return append(dst, c.data...)
-	}
-	from := len(dst)
-	flags := byte(0)
-	if c.cleaned {
-		flags |= exemptCleaned
-	}
-	dst = append(dst, exemptVersion, flags)
-	dst = binary.AppendUvarint(dst, uint64(c.exempt.count()))
-	dst = append(dst, c.exempt...)
-	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
-	return append(dst, c.data...)
-}
-
-// openRaw is the inverse of appendRaw. What it returns leans on b. Its error is chunk.ErrCorrupt.
-func openRaw(b []byte) (c rawChunk, err error) {
-	if len(b) == 0 || b[0] != exemptVersion {
-		return rawChunk{data: b}, nil
-	}
-	bad := func(why string) (rawChunk, error) {
-		return rawChunk{}, fmt.Errorf("%w: the deletes that it names: %s", chunk.ErrCorrupt, why)
-	}
-	if len(b) < 3 {
-		return bad("truncated")
-	}
-	count, n := binary.Uvarint(b[2:])
-	head := 2 + n
-	if n <= 0 || count > uint64(len(b)) || len(b) < head+int(count)*engine.IDLen+4 {
-		return bad("truncated")
-	}
-	end := head + int(count)*engine.IDLen
-	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
-		return bad("the checksum doesn't match")
-	}
-	c = rawChunk{exempt: exempt(b[head:end]), cleaned: b[1]&exemptCleaned != 0}
-	if end+4 < len(b) {
-		c.data = b[end+4:]
-	}
-	return c, nil
-}
-
-// decodeRaw appends what isn't deleted of a row of raw.
-func decodeRaw(b []byte, ds deletions, into *chunk.Samples) (rawChunk, error) {
-	c, err := openRaw(b)
-	if err != nil || c.data == nil {
-		return c, err
-	}
-	ds = c.exempt.hidden(ds)
-	if len(ds) == 0 {
-		return c, chunk.Decode(c.data, into)
-	}
-	var all chunk.Samples
-	if err := chunk.Decode(c.data, &all); err != nil {
-		return c, err
-	}
-	ds.hide(&all)
-	into.AppendAll(&all)
-	return c, nil
-}
-
-// openExemplars returns what isn't deleted of a row of exemplars. What it returns leans on b.
-func openExemplars(b []byte, ds deletions) (list []storedExemplar, c rawChunk, err error) {
-	if c, err = openRaw(b); err != nil || c.data == nil {
-		return nil, c, err
-	}
-	if list, err = parseExemplars(c.data, nil); err != nil {
-		return nil, c, err
-	}
-	if ds = c.exempt.hidden(ds); len(ds) > 0 {
-		list = slices.DeleteFunc(list, func(e storedExemplar) bool { return ds.hides(e.t) })
-	}
-	return list, c, nil
+	return cuts, b, nil
 }

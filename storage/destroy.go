@@ -182,7 +182,7 @@ func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) 
 		})
 		const piece = 500
 		for part := range slices.Chunk(list, piece) {
-			b := engine.Batch{Table: engine.Held, Partition: heldPartition(at, era)}
+			b := engine.Batch{Table: engine.Held, Partition: heldPartition(at.tenant, at.cluster, era)}
 			for i := 0; i < len(part); {
 				last := i
 				for last+1 < len(part) && part[last+1].replica == part[i].replica && part[last+1].writer == part[i].writer && part[last+1].seq == part[last].seq+1 {

@@ -9,7 +9,6 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/exemplar"
@@ -23,40 +22,11 @@ const (
 	newestExemplars  = 256
 	// maxExemplarRow is from how many bytes a row takes no further exemplar.
 	maxExemplarRow = 64 << 10
-	// exemplarBytes is what an exemplar takes in memory besides its encoding.
-	exemplarBytes = 48
 
 	exemplarsVersion = 1
 )
 
-// InvalidExemplarError says why an exemplar can't be stored.
-type InvalidExemplarError struct {
-	// Reason is a short constant for counters: labels_too_long, invalid_utf8, duplicate_label.
-	Reason string
-}
-
-func (e *InvalidExemplarError) Error() string { return "invalid exemplar: " + e.Reason }
-
 var errBadExemplar = errors.New("storage: malformed exemplar")
-
-// checkExemplar says why an exemplar with these labels can't be stored.
-func checkExemplar(ls labels.Labels) error {
-	runes, n, valid := 0, 0, true
-	ls.Range(func(l labels.Label) {
-		n++
-		runes += utf8.RuneCountInString(l.Name) + utf8.RuneCountInString(l.Value)
-		valid = valid && utf8.ValidString(l.Name) && utf8.ValidString(l.Value)
-	})
-	switch _, twice := ls.HasDuplicateLabelNames(); {
-	case runes > exemplar.ExemplarMaxLabelSetLength || n > exemplar.ExemplarMaxLabelSetLength:
-		return &InvalidExemplarError{"labels_too_long"}
-	case !valid:
-		return &InvalidExemplarError{"invalid_utf8"}
-	case twice:
-		return &InvalidExemplarError{"duplicate_label"}
-	}
-	return nil
-}
 
 // appendExemplar appends an exemplar but for its time. Its bytes are in the order of values.
 //
@@ -194,51 +164,3 @@ func parseExemplars(b []byte, into []storedExemplar) ([]storedExemplar, error) {
 	}
 	return into, nil
 }
-
-// exemplarTail holds what a series brought of exemplars to a generation. The lock of the series' partition
-// guards it. What its list points to never changes.
-type exemplarTail struct {
-	list       []storedExemplar
-	last       storedExemplar // that came last
-	minT, maxT int64
-	bytes      int // what it weighs in the head's account
-}
-
-// add adds an exemplar, of which it keeps a copy, and returns by how many bytes it grew.
-func (x *exemplarTail) add(t int64, data []byte) (grew int) {
-	if x.repeats(t, data) {
-		return 0
-	}
-	e := storedExemplar{t, slices.Clone(data)}
-	if len(x.list) == 0 {
-		x.minT, x.maxT = t, t
-	}
-	x.minT, x.maxT, x.last = min(x.minT, t), max(x.maxT, t), e
-	x.list = append(x.list, e)
-	before := x.bytes
-	x.bytes += exemplarBytes + len(data)
-	if len(x.list) >= 2*maxSlotExemplars {
-		x.list = slices.Clone(keepExemplars(x.list))
-		x.bytes = 0
-		for _, e := range x.list {
-			x.bytes += exemplarBytes + len(e.data)
-		}
-	}
-	return x.bytes - before
-}
-
-// repeats says whether the exemplar is the one that came last.
-func (x *exemplarTail) repeats(t int64, data []byte) bool {
-	return x != nil && len(x.list) > 0 && x.last.t == t && bytes.Equal(x.last.data, data)
-}
-
-// appendExemplar adds an exemplar to the strand, and returns by how many bytes it grew.
-func (s *strand) appendExemplar(t int64, data []byte) int {
-	if s.exemplars == nil {
-		s.exemplars = &exemplarTail{}
-	}
-	return s.exemplars.add(t, data)
-}
-
-// holds says whether the strand has anything.
-func (s *strand) holds() bool { return s.some || s.exemplars != nil }

@@ -15,10 +15,6 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// maxTime bounds timestamps on both sides, milliseconds: some 285,000 years around 1970, so that distances
-// of distances never overflow what they're stored in.
-const maxTime = 1 << 53
-
 // head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
 //
 //	head ── headTenant ── headMetric ── Series ── strand ──┐ one a series and generation

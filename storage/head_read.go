@@ -129,15 +129,6 @@ func (m *headMetric) match(series []*Series, ms []*labels.Matcher) (out []*Serie
 	return out
 }
 
-func matchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
-	for _, m := range ms {
-		if !m.Matches(ls.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
-}
-
 // equalName returns the metric's name where a matcher asks for exactly one.
 func equalName(ms []*labels.Matcher) (string, bool) {
 	for _, m := range ms {
@@ -146,16 +137,6 @@ func equalName(ms []*labels.Matcher) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// nameMatches says whether a metric's name passes the matchers of names.
-func nameMatches(ms []*labels.Matcher, name string) bool {
-	for _, m := range ms {
-		if m.Name == labels.MetricName && !m.Matches(name) {
-			return false
-		}
-	}
-	return true
 }
 
 // HeadStats tells how much is not sealed yet.

@@ -33,7 +33,7 @@ func (c *cluster) sweep(ctx context.Context, ch *choice) error {
 	seen, low := map[string]bool{}, ch.era()
 	var orphans []heldRow
 	for era := ch.era(); era >= ch.Low; era-- {
-		for row, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(c.at, era), KeysOnly: true}) {
+		for row, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true}) {
 			if err != nil {
 				return fmt.Errorf("storage: looking for held rows: %w", err)
 			}

@@ -111,7 +111,7 @@ func (t *taking) pass(ctx context.Context) (n int, err error) {
 	replica := engine.Key{engine.Text(t.ch.elected())}
 	current, _ := t.c.current()
 	for era := t.ch.Low; current != nil && era <= current.era(); era++ {
-		for row, err := range t.c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(t.c.at, era), From: replica, To: replica}) {
+		for row, err := range t.c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(t.c.at.tenant, t.c.at.cluster, era), From: replica, To: replica}) {
 			if err != nil {
 				return n, fmt.Errorf("storage: reading held rows: %w", err)
 			}

@@ -134,7 +134,7 @@ func (c *cluster) hold(ctx context.Context, ch *choice, replica string, b *heldB
 	}
 	batches := make([]engine.Batch, len(rows))
 	for i := range rows {
-		batches[i] = engine.Batch{Table: engine.Held, Partition: heldPartition(c.at, rows[i].era), Mutations: []engine.Mutation{{
+		batches[i] = engine.Batch{Table: engine.Held, Partition: heldPartition(c.at.tenant, c.at.cluster, rows[i].era), Mutations: []engine.Mutation{{
 			Clustering: rows[i].key(), Timestamp: stageTimestamp, Value: b.values[i],
 		}}}
 	}

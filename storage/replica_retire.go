@@ -45,7 +45,7 @@ func (c *cluster) retire(ctx context.Context, ch *choice) error {
 		return nil
 	}
 	for era := ch.Low; era <= ch.era(); era++ {
-		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(c.at, era), KeysOnly: true, Limit: 1}) {
+		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true, Limit: 1}) {
 			if err != nil {
 				return fmt.Errorf("storage: looking for held rows: %w", err)
 			}

@@ -29,7 +29,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	}{
 		{"labels that are cut", func(w *rowWriter, slot int64) {
 			id := SeriesIDOf(bad)
-			w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), bad), labelsKey(id.String()), []byte{labelsVersion, 9, 'k'})
+			w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), bad), labelsKey(id.String()), append(appendLabels(nil, labels.EmptyLabels()), 9, 'k'))
 		}, "raw", "malformed labels", 1, "up"},
 		{"labels of another series", func(w *rowWriter, slot int64) {
 			id := SeriesIDOf(bad)

@@ -26,11 +26,6 @@ const (
 // rawWindow is the width of a window of raw rows.
 const rawWindow = 24 * time.Hour
 
-const (
-	hourMS = int64(time.Hour / time.Millisecond)
-	dayMS  = 24 * hourMS
-)
-
 var (
 	// ErrOtherSettings says that the store was created with other settings than those asked for.
 	ErrOtherSettings = errors.New("storage: created with other settings")

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"math"
+
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -62,7 +64,7 @@ func (p *periods) endOf(window int64) int64 {
 // firstWindowOf and lastWindowOf bound the numbers of a resolution's windows.
 func firstWindowOf(res rollup.Resolution) int64 {
 	if res == rollup.Raw {
-		return -allWindows
+		return -math.MaxInt64
 	}
 	return int64(res)<<windowShift - 1<<(windowShift-1)
 }
@@ -82,4 +84,17 @@ func tableOf(res rollup.Resolution) *engine.Table {
 	default:
 		return engine.Raw
 	}
+}
+
+// spanOf returns the times that the slots of a window span, milliseconds.
+func (p *periods) spanOf(window int64) (start, end int64) {
+	end = p.endOf(window)
+	width := p.ofWindow(window).RawWindowMS
+	switch resolutionOf(window) {
+	case rollup.FiveMinutes:
+		width = window5mMS
+	case rollup.OneHour:
+		width = window1hMS
+	}
+	return end - width, end
 }

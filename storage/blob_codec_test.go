@@ -6,12 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
-
-	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/engine/memory"
 )
 
 // transcript notes what a blob says, a line a record.
@@ -96,43 +92,4 @@ func TestCorruptBlobIsNamed(t *testing.T) {
 		var r blobReader
 		require.ErrorIs(t, r.Open(good[:n]), errBadBlob, "the first %d bytes", n)
 	}
-}
-
-// FuzzBlob walks over hostile bytes under a right checksum.
-func FuzzBlob(f *testing.F) {
-	var w blobWriter
-	w.Reset(3, 2)
-	w.Define("default", labels.FromStrings(labels.MetricName, "up", "job", "a"))
-	w.Float(3, 15_000, 10, math.Float64bits(1.5))
-	h, err := chunk.Canonical(chunk.Histogram{T: 15_000, Int: &histogram.Histogram{Count: 1, Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{1}}})
-	require.NoError(f, err)
-	encoded, err := encodeHistogram(h)
-	require.NoError(f, err)
-	w.Histogram(3, 15_000, encoded)
-	w.Exemplar(3, 15_001, appendExemplar(nil, 1.5, labels.FromStrings("trace_id", "a")))
-	f.Add(w.Finish()[blobHeader:])
-	f.Fuzz(func(t *testing.T, body []byte) {
-		w := blobWriter{buf: append([]byte{blobVersion, 0, 0, 0, 0}, body...)}
-		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: newPeriods(Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})}
-		l := newLoader(s, Work{})
-		if l.blob(t.Context(), stageRow{writer: "w", seq: 1}, w.Finish()) == nil {
-			for _, st := range l.gen.strands {
-				var samples chunk.Samples
-				require.NoError(t, st.read(-maxTime, maxTime, &samples))
-			}
-		}
-	})
-}
-
-// FuzzLabels parses hostile labels rows.
-func FuzzLabels(f *testing.F) {
-	f.Add(appendLabels(nil, labels.FromStrings(labels.MetricName, "up", "a", "b")))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var builder labels.ScratchBuilder
-		if ls, err := parseLabels(b, "up", &builder); err == nil {
-			again, err := parseLabels(appendLabels(nil, ls), "up", &builder)
-			require.NoError(t, err)
-			require.Equal(t, ls.Len(), again.Len())
-		}
-	})
 }

@@ -1,13 +1,6 @@
 package storage
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"iter"
-
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -40,32 +33,6 @@ func (p classShard) shard() int64 { return int64(p) % maxShards }
 // seriesPartition is where labels and chunks of a metric's series are, in the table of the window's resolution.
 func seriesPartition(window int64, tenant, metric string, at classShard) engine.Key {
 	return engine.Key{engine.Int(window), engine.Int(at.class()), engine.Text(tenant), engine.Text(metric), engine.Int(at.shard())}
-}
-
-// places yields all partitions that a metric may have in a window, where it has so many shards.
-func (s *Store) places(shards int64) iter.Seq[classShard] {
-	return func(yield func(classShard) bool) {
-		for class := range s.classes.count() {
-			for shard := range shards {
-				if !yield(classShardOf(class, shard)) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// placesOf yields those in which a series may have rows.
-func (s *Store) placesOf(id SeriesID, shards int64) iter.Seq[classShard] {
-	return func(yield func(classShard) bool) {
-		for class := range s.classes.count() {
-			for shard := range shardsOf(id, shards) {
-				if !yield(classShardOf(class, shard)) {
-					return
-				}
-			}
-		}
-	}
 }
 
 func labelsKey(series string) engine.Key {
@@ -115,66 +82,4 @@ func stagePartition(slot int64, partition int) engine.Key {
 
 func pendingPartition(partition int, hour int64) engine.Key {
 	return engine.Key{engine.Int(int64(partition)), engine.Int(hour)}
-}
-
-const labelsVersion = 1
-
-var errBadLabels = errors.New("storage: malformed labels")
-
-// appendLabels appends the labels of a series, without its metric's name, which stands in the row's key:
-//
-//	+---------+-----------+------+-----------+-------+----
-//	| version | name len  | name | value len | value | …
-//	| 1 byte  | uvarint   |      | uvarint   |       |
-//	+---------+-----------+------+-----------+-------+----
-func appendLabels(dst []byte, ls labels.Labels) []byte {
-	dst = append(dst, labelsVersion)
-	ls.Range(func(l labels.Label) {
-		if l.Name != labels.MetricName {
-			dst = appendString(appendString(dst, l.Name), l.Value)
-		}
-	})
-	return dst
-}
-
-// labelsBytes is about how many bytes appendLabels appends: no fewer, if no name or value is longer than 127 bytes.
-func labelsBytes(ls labels.Labels) (n int) {
-	n = 1
-	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 2 })
-	return n
-}
-
-// parseLabels is the inverse of appendLabels.
-func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
-	if len(b) == 0 || b[0] != labelsVersion {
-		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", errBadLabels)
-	}
-	b = b[1:]
-	builder.Reset()
-	builder.Add(labels.MetricName, metric)
-	for len(b) > 0 {
-		var name, value []byte
-		var err error
-		if name, b, err = takeString(b); err != nil {
-			return labels.EmptyLabels(), err
-		}
-		if value, b, err = takeString(b); err != nil {
-			return labels.EmptyLabels(), err
-		}
-		builder.Add(string(name), string(value))
-	}
-	builder.Sort()
-	return builder.Labels(), nil
-}
-
-func appendString(dst []byte, s string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
-}
-
-func takeString(b []byte) (s, rest []byte, err error) {
-	n, w := binary.Uvarint(b)
-	if w <= 0 || n > uint64(len(b)-w) {
-		return nil, nil, fmt.Errorf("%w: truncated", errBadLabels)
-	}
-	return b[w : w+int(n)], b[w+int(n):], nil
 }
