@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 )
 
@@ -36,6 +37,13 @@ func (f *waysFaults) drawn() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fault != nil
+}
+
+// withholds says whether the fault that is set withholds a write to a table.
+func (f *waysFaults) withholds(t *engine.Table) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fault != nil && f.fault.what == "withhold" && f.fault.table == t.Name
 }
 
 // deleting has cancel called at the call that is set, counted from here.

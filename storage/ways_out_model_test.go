@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -96,12 +97,13 @@ func keptMS(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// put notes samples that were sent.
+// put notes samples that were sent; one of the same value is the same, sent again.
 func (m *waysModel) put(series int64, times []int64, v float64, fact waysFact) {
 	fact.v = v
 	for _, t := range times {
 		f := fact
-		m.facts[series][t] = append(m.facts[series][t], &f)
+		others := slices.DeleteFunc(m.facts[series][t], func(f *waysFact) bool { return f.v == v })
+		m.facts[series][t] = append(others, &f)
 	}
 }
 

@@ -37,7 +37,9 @@ type waysRun struct {
 	longest int64   // retention of any process, milliseconds
 	raised  []int64 // those that it has been longer than, until that is noted
 	copied  []engine.Batch
-	problem string
+	// unfinished are imports to repeat.
+	unfinished []waysImport
+	problem    string
 }
 
 // waysProcess is a process with a clock and retentions of its own.
@@ -367,6 +369,7 @@ func (r *waysRun) quiet() {
 		p.off.set(0)
 	}
 	for d := range r.strides(6*day, day) {
+		r.repeatImports()
 		r.pass(d)
 		for _, p := range r.procs {
 			if r.problem != "" {

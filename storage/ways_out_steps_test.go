@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -239,6 +240,21 @@ func (p *waysProcess) write(words []string) {
 
 func (p *waysProcess) imports(words []string) {
 	series, times, v := p.samples(words)
+	unfinished := p.faults.withholds(engine.Raw)
+	if !p.importSamples(series, times, v) && unfinished {
+		p.r.unfinished = append(p.r.unfinished, waysImport{series, times, v})
+	}
+}
+
+// waysImport is an import that failed while a raw row of it was withheld.
+type waysImport struct {
+	series int64
+	times  []int64
+	v      float64
+}
+
+// importSamples imports samples, and returns whether that succeeded.
+func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool {
 	var samples chunk.Samples
 	for _, t := range times {
 		samples.AppendFloat(t, 0, v)
@@ -252,7 +268,7 @@ func (p *waysProcess) imports(words []string) {
 		p.r.model.rolledUp(series, times)
 	}
 	if errors.Is(err, ErrClock) {
-		return
+		return ok
 	}
 	p.r.model.put(series, times, v, f)
 	for _, t := range times {
@@ -260,6 +276,16 @@ func (p *waysProcess) imports(words []string) {
 			p.r.model.horizons[rollup.Raw].lack(t)
 		}
 	}
+	return ok
+}
+
+// repeatImports applies what was withheld, and repeats the unfinished imports. Until an import that failed is repeated, a raw row of it may have come
+// after the rollups of its slot were made.
+func (r *waysRun) repeatImports() {
+	for _, p := range r.procs {
+		p.late()
+	}
+	r.unfinished = slices.DeleteFunc(r.unfinished, func(m waysImport) bool { return r.procs[0].importSamples(m.series, m.times, m.v) })
 }
 
 func (p *waysProcess) delete(words []string) {

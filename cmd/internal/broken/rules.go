@@ -56,6 +56,10 @@ var rules = []rule{
 		"	if err := d.s.mark(d.ctx, d.tenant.name, d.finest(), begun); err != nil {\n		return err\n	}\n", "", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
+		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
+		"	x.rolls = append(x.rolls, r)\n	return nil\n", "	if !known {\n		x.rolls = append(x.rolls, r)\n	}\n	return nil\n", histories + "|TestImportThatFailsAnywhere",
+	},
+	{
 		"a chunk names the deletes that it is exempt from", "storage/sealer.go",
 		"	s, known := c.series, false\n	named := x.deletesOf(c.series).ids()", "	s, known := c.series, false\n	var named exempt", histories,
 	},

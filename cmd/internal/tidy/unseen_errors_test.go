@@ -15,7 +15,7 @@ var unseenErrors = map[string][]string{
 	},
 	"it stands before or around another error, whose line it is": {
 		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.said", "pebble.brief", "promql.endedError", "storage.plainError",
-		"kairosdb.DamageError", "jsonapi.ErrBusy", "promql.errRawGone", "pebble.errLook",
+		"kairosdb.DamageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errLook",
 	},
 	"it says of a flag or a request, together with its name, what it must be": {
 		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest", "main.errInterrupted",
@@ -29,6 +29,8 @@ var unseenErrors = map[string][]string{
 // saidOf are parts of the texts of errors that are made as they go, or are too short to be searched for.
 var saidOf = map[string]string{
 	"auth.ErrUnknown":                  "unknown user",
+	"bench.ErrAckLog":                  "`bad ack log`",
+	"bench.ErrWorkload":                "`bad workload`",
 	"cli.UnknownTopic":                 "no command and no topic",
 	"downsample.ErrGaveUp":             "gave up, for one step after the other failed",
 	"engine.ErrClosed":                 "503 `closed`",
@@ -43,10 +45,10 @@ var saidOf = map[string]string{
 	"main.inUseError":                  "another process has it open",
 	"objects.RetentionError":           "the backup was made, but removing older ones wasn't finished",
 	"pebble.fatalError":                "`CassiaStoreFailed`",
-	"promql.missingError":              "raw samples before",
 	"relabeling.ErrBadRules":           "`bad rules`",
 	"ruler.ErrAlertmanager":            "must be a URL such as http://alertmanager:9093",
 	"ruler.ErrFile":                    "`rule file`",
+	"resolution.MissingError":          "raw samples before",
 	"s3.errNoCredentials":              "there are no credentials: set AWS_ACCESS_KEY_ID",
 	"server.ErrForbidden":              "403 `forbidden`",
 	"server.ErrTenant":                 "400 `tenant`",
