@@ -51,7 +51,7 @@ func (s *Store) heldCuts(ctx context.Context, tenant string) (cuts []heldCut, er
 	err = s.eachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
 		i := slices.IndexFunc(cuts, func(c heldCut) bool { return c.cluster == cluster && c.writer == writer })
 		if i < 0 {
-			cuts = append(cuts, heldCut{cluster, strings.Clone(writer), seq})
+			cuts = append(cuts, heldCut{cluster: cluster, writer: strings.Clone(writer), seq: seq})
 			return
 		}
 		cuts[i].seq = max(cuts[i].seq, seq)

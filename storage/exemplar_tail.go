@@ -22,7 +22,7 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	if x.repeats(t, data) {
 		return 0
 	}
-	e := storedExemplar{t, slices.Clone(data)}
+	e := storedExemplar{t: t, data: slices.Clone(data)}
 	if len(x.list) == 0 {
 		x.minT, x.maxT = t, t
 	}

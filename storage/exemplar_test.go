@@ -22,7 +22,7 @@ func TestKeptExemplarsConverge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []storedExemplar
 	for range 3 * maxSlotExemplars {
-		all = append(all, storedExemplar{rng.Int64N(5000), []byte{byte(rng.IntN(3))}})
+		all = append(all, storedExemplar{t: rng.Int64N(5000), data: []byte{byte(rng.IntN(3))}})
 	}
 	want := keepExemplars(slices.Clone(all))
 	require.Len(t, want, maxSlotExemplars)

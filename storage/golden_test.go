@@ -124,7 +124,7 @@ func goldenValues() map[string][]byte {
 		labels.MustNewMatcher(labels.MatchRegexp, "b", "x.*"), labels.MustNewMatcher(labels.MatchNotRegexp, "c", "y|z"),
 	}}
 	values := map[string][]byte{"delete-v1": appendDeletion(nil, &d)}
-	d.held = []heldCut{{"eu", goldenID, 1}, {"us", goldenID, 300}}
+	d.held = []heldCut{{cluster: "eu", writer: goldenID, seq: 1}, {cluster: "us", writer: goldenID, seq: 300}}
 	values["delete-v2-held"] = appendDeletion(nil, &d)
 	d.announced = true
 	values["delete-v2-announced"] = appendDeletion(nil, &d)
