@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
@@ -88,7 +89,7 @@ func (h *head) seriesOf(ctx context.Context, tenant string) ([]labels.Labels, Ca
 	}
 	t.mu.RUnlock()
 	all := make([]labels.Labels, 0, len(series))
-	out.MinT, out.MaxT = maxTime, -maxTime
+	out.MinT, out.MaxT = format.MaxTime, -format.MaxTime
 	for i, s := range series {
 		if i%cancelEvery == 0 && ctx.Err() != nil {
 			return nil, Cardinality{}, ctx.Err()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // eachChoice calls f for the clusters of a tenant, until it returns an error.
@@ -35,7 +36,7 @@ func (s *Store) eachChoice(ctx context.Context, tenant string, f func(cluster st
 func (s *Store) eachHeld(ctx context.Context, tenant string, f func(cluster, writer string, seq int64)) error {
 	return s.eachChoice(ctx, tenant, func(cluster string, ch *choice) error {
 		for era := ch.Low; era <= ch.era(); era++ {
-			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(tenant, cluster, era), KeysOnly: true}) {
+			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(tenant, cluster, era), KeysOnly: true}) {
 				if err != nil {
 					return fmt.Errorf("storage: listing held rows: %w", err)
 				}
@@ -47,28 +48,28 @@ func (s *Store) eachHeld(ctx context.Context, tenant string, f func(cluster, wri
 }
 
 // heldCuts returns how far what is held of a tenant's replicas goes.
-func (s *Store) heldCuts(ctx context.Context, tenant string) (cuts []heldCut, err error) {
+func (s *Store) heldCuts(ctx context.Context, tenant string) (cuts []format.HeldCut, err error) {
 	err = s.eachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
-		i := slices.IndexFunc(cuts, func(c heldCut) bool { return c.cluster == cluster && c.writer == writer })
+		i := slices.IndexFunc(cuts, func(c format.HeldCut) bool { return c.Cluster == cluster && c.Writer == writer })
 		if i < 0 {
-			cuts = append(cuts, heldCut{cluster: cluster, writer: strings.Clone(writer), seq: seq})
+			cuts = append(cuts, format.HeldCut{Cluster: cluster, Writer: strings.Clone(writer), Seq: seq})
 			return
 		}
-		cuts[i].seq = max(cuts[i].seq, seq)
+		cuts[i].Seq = max(cuts[i].Seq, seq)
 	})
 	return cuts, err
 }
 
 // withHeld returns the ids of the deletes that are about rows that are held still.
-func (s *Store) withHeld(ctx context.Context, tenant string, ds deletions) (map[string]bool, error) {
+func (s *Store) withHeld(ctx context.Context, tenant string, ds format.Deletes) (map[string]bool, error) {
 	ids := map[string]bool{}
-	if ds = ds.where(func(d *deletion) bool { return len(d.held) > 0 }); len(ds) == 0 {
+	if ds = ds.Where(func(d *format.Delete) bool { return len(d.Held) > 0 }); len(ds) == 0 {
 		return ids, nil
 	}
 	return ids, s.eachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
 		for _, d := range ds {
-			if d.cuts(cluster, writer, seq) {
-				ids[d.id] = true
+			if d.CoversHeld(cluster, writer, seq) {
+				ids[d.ID] = true
 			}
 		}
 	})

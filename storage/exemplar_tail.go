@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"github.com/cassia-db/cassia/storage/format"
 	"slices"
 )
 
@@ -11,8 +12,8 @@ const exemplarBytes = 48
 // exemplarTail holds what a series brought of exemplars to a generation. The lock of the series' partition
 // guards it. What its list points to never changes.
 type exemplarTail struct {
-	list       []storedExemplar
-	last       storedExemplar // that came last
+	list       []format.Exemplar
+	last       format.Exemplar // that came last
 	minT, maxT int64
 	bytes      int // what it weighs in the head's account
 }
@@ -22,7 +23,7 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	if x.repeats(t, data) {
 		return 0
 	}
-	e := storedExemplar{t: t, data: slices.Clone(data)}
+	e := format.Exemplar{T: t, Data: slices.Clone(data)}
 	if len(x.list) == 0 {
 		x.minT, x.maxT = t, t
 	}
@@ -30,11 +31,11 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 	x.list = append(x.list, e)
 	before := x.bytes
 	x.bytes += exemplarBytes + len(data)
-	if len(x.list) >= 2*maxSlotExemplars {
-		x.list = slices.Clone(keepExemplars(x.list))
+	if len(x.list) >= 2*format.MaxSlotExemplars {
+		x.list = slices.Clone(format.KeepExemplars(x.list))
 		x.bytes = 0
 		for _, e := range x.list {
-			x.bytes += exemplarBytes + len(e.data)
+			x.bytes += exemplarBytes + len(e.Data)
 		}
 	}
 	return x.bytes - before
@@ -42,7 +43,7 @@ func (x *exemplarTail) add(t int64, data []byte) (grew int) {
 
 // repeats says whether the exemplar is the one that came last.
 func (x *exemplarTail) repeats(t int64, data []byte) bool {
-	return x != nil && len(x.list) > 0 && x.last.t == t && bytes.Equal(x.last.data, data)
+	return x != nil && len(x.list) > 0 && x.last.T == t && bytes.Equal(x.last.Data, data)
 }
 
 // appendExemplar adds an exemplar to the strand, and returns by how many bytes it grew.

@@ -15,32 +15,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestKeptExemplarsConverge cuts a set of exemplars into parts in any way, and has the same left of them.
 func TestKeptExemplarsConverge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var all []storedExemplar
-	for range 3 * maxSlotExemplars {
-		all = append(all, storedExemplar{t: rng.Int64N(5000), data: []byte{byte(rng.IntN(3))}})
+	var all []format.Exemplar
+	for range 3 * format.MaxSlotExemplars {
+		all = append(all, format.Exemplar{T: rng.Int64N(5000), Data: []byte{byte(rng.IntN(3))}})
 	}
-	want := keepExemplars(slices.Clone(all))
-	require.Len(t, want, maxSlotExemplars)
+	want := format.KeepExemplars(slices.Clone(all))
+	require.Len(t, want, format.MaxSlotExemplars)
 	for range 20 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		var rows []storedExemplar
+		var rows []format.Exemplar
 		for rest := all; len(rest) > 0; {
-			n := min(len(rest), 1+rng.IntN(2*maxSlotExemplars))
-			rows = append(rows, missingExemplars(keepExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
+			n := min(len(rest), 1+rng.IntN(2*format.MaxSlotExemplars))
+			rows = append(rows, missingExemplars(format.KeepExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
 			rest = rest[n:]
 		}
-		require.Equal(t, want, keepExemplars(rows))
+		require.Equal(t, want, format.KeepExemplars(rows))
 		var tail exemplarTail
 		for _, e := range all {
-			tail.add(e.t, e.data)
-			require.Less(t, len(tail.list), 2*maxSlotExemplars)
+			tail.add(e.T, e.Data)
+			require.Less(t, len(tail.list), 2*format.MaxSlotExemplars)
 		}
-		require.Equal(t, want, keepExemplars(tail.list))
+		require.Equal(t, want, format.KeepExemplars(tail.list))
 	}
 }
 
@@ -134,13 +135,13 @@ func TestExemplarsAreChecked(t *testing.T) {
 func TestExemplarsAreBounded(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "m")
-	start := ts.period.slotStart(ts.period.slotOf(ts.now.Add(-5 * time.Hour).UnixMilli()))
-	const sent = 3 * maxSlotExemplars
+	start := ts.period.SlotStart(ts.period.SlotOf(ts.now.Add(-5 * time.Hour).UnixMilli()))
+	const sent = 3 * format.MaxSlotExemplars
 	var all []exemplar.Exemplar
 	for i := range sent {
 		all = append(all, traced(start+1+int64(i), float64(i), strings.Repeat("x", 100)))
 	}
-	newest := slices.Clone(all[sent-newestExemplars:])
+	newest := slices.Clone(all[sent-format.NewestExemplars:])
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i, part := range [][]exemplar.Exemplar{all[:1000], all[1000:2500], all[2500:]} {
 		ts.exemplarsOf("ann", ls, part...)
@@ -153,13 +154,13 @@ func TestExemplarsAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, 1)
 		kept := got[0].Exemplars
-		require.Len(t, kept, maxSlotExemplars)
-		older := kept[:maxSlotExemplars-newestExemplars]
+		require.Len(t, kept, format.MaxSlotExemplars)
+		older := kept[:format.MaxSlotExemplars-format.NewestExemplars]
 		require.Equal(t, newest, kept[len(older):])
 		// An even sample: of each tenth of the time before, about a tenth of it.
 		tenths := make([]int, 10)
 		for _, e := range older {
-			tenths[(e.Ts-start-1)*10/(sent-newestExemplars)]++
+			tenths[(e.Ts-start-1)*10/(sent-format.NewestExemplars)]++
 		}
 		require.Greater(t, slices.Min(tenths), len(older)/20, "%v", tenths)
 		require.Less(t, slices.Max(tenths), len(older)/5, "%v", tenths)
@@ -200,10 +201,10 @@ func TestExemplarsExpire(t *testing.T) {
 		require.NoError(t, ts.SealAll(t.Context()))
 	}
 	rows := func() (n int) {
-		slot := ts.period.slotOf(at)
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: seriesPartition(ts.period.windowOf(slot), "ann", "m", 0)}) {
+		slot := ts.period.SlotOf(at)
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(ts.period.RawWindowOfSlot(slot), "ann", "m", 0)}) {
 			require.NoError(t, err)
-			if row.Clustering[0].Int == kindExemplars {
+			if row.Clustering[0].Int == format.KindExemplars {
 				n++
 			}
 		}
@@ -249,12 +250,12 @@ func TestCorruptExemplarsAreNamed(t *testing.T) {
 	at := ts.now.Add(-time.Hour).UnixMilli()
 	ts.exemplarsOf("ann", ls, traced(at, 1, "a"))
 	require.NoError(t, ts.SealAll(t.Context()))
-	partition := seriesPartition(ts.period.windowOf(ts.period.slotOf(at)), "ann", "m", 0)
+	partition := format.SeriesPartition(ts.period.RawWindowOfSlot(ts.period.SlotOf(at)), "ann", "m", 0)
 	var key engine.Key
 	var good []byte
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: partition, From: engine.Key{engine.Int(kindExemplars)}}) {
+	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: partition, From: engine.Key{engine.Int(format.KindExemplars)}}) {
 		require.NoError(t, err)
-		key = exemplarsKey(SeriesIDOf(ls).String(), row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
+		key = format.ExemplarsKey(format.SeriesIDOf(ls).String(), row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
 		good = slices.Clone(row.Value)
 	}
 	put := func(b []byte) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
@@ -116,7 +117,7 @@ type headTenant struct {
 	mu      sync.RWMutex
 	gone    bool // the head doesn't know it any more: another one may have its name
 	crowded int  // how often an alias wasn't remembered since all were forgotten
-	byID    map[SeriesID]*Series
+	byID    map[format.SeriesID]*Series
 	metrics map[string]*headMetric
 }
 
@@ -142,7 +143,7 @@ type Series struct {
 	hash aliasHash
 	next atomic.Pointer[Series]
 
-	id     SeriesID
+	id     format.SeriesID
 	sum    uint64 // of tenant and series set, for partitions
 	labels labels.Labels
 	metric string
@@ -157,7 +158,7 @@ type Series struct {
 // writtenLabels names a row of labels; the zero value names none.
 type writtenLabels struct {
 	window int64
-	at     classShard
+	at     format.ClassShard
 	some   bool
 	life   uint32 // which it was written with, where rows vanish by themselves: see lifeOf
 }
@@ -183,7 +184,7 @@ func (h *head) tenant(name string) *headTenant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t = h.tenants[name]; t == nil {
-		t = &headTenant{name: name, byID: map[SeriesID]*Series{}, metrics: map[string]*headMetric{}}
+		t = &headTenant{name: name, byID: map[format.SeriesID]*Series{}, metrics: map[string]*headMetric{}}
 		h.tenants[name] = t
 		h.weigh(t, tenantBytes+int64(len(name)))
 	}
@@ -206,8 +207,8 @@ func (t *headTenant) unknown() bool { return t.byID == nil }
 // define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
 // series that is new may be created, under the tenant's lock; nil: any may.
 func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant) error) (*Series, error) {
-	set := AppendSeriesSet(make([]byte, 0, 256), ls)
-	id := seriesIDOf(set)
+	set := format.AppendSeriesSet(make([]byte, 0, 256), ls)
+	id := format.SeriesIDOfSet(set)
 	t.mu.RLock()
 	s := t.byID[id]
 	t.mu.RUnlock()
@@ -220,7 +221,7 @@ func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant
 	_, _ = hash.Write(set)
 	s = &Series{
 		id: id, labels: ls, metric: ls.Get(labels.MetricName),
-		sum: hash.Sum64(), part: partitionOf(hash.Sum64(), len(h.parts)),
+		sum: hash.Sum64(), part: format.PartitionOf(hash.Sum64(), len(h.parts)),
 		bytes: seriesWeight(set),
 	}
 	if h.classOf != nil {
@@ -278,7 +279,7 @@ func (h *head) revive(s *Series) *Series {
 	}
 	if t != s.tenant {
 		s = &Series{id: s.id, sum: s.sum, labels: s.labels, metric: s.metric, tenant: t, class: s.class, part: s.part,
-			bytes: seriesWeight(AppendSeriesSet(nil, s.labels))}
+			bytes: seriesWeight(format.AppendSeriesSet(nil, s.labels))}
 		h.insert(s)
 		return s
 	}

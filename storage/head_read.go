@@ -6,12 +6,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
 )
 
 // openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
 type openSeries struct {
-	id      SeriesID
+	id      format.SeriesID
 	labels  labels.Labels
 	class   int64
 	hidden  int64 // the newest timestamp that is no longer kept
@@ -86,7 +87,7 @@ func (t *headTenant) match(ms []*labels.Matcher) (out []*Series) {
 		}
 	} else {
 		for name, m := range t.metrics {
-			if nameMatches(ms, name) {
+			if format.MatchesName(ms, name) {
 				metrics = append(metrics, candidates{m, m.series})
 			}
 		}
@@ -122,7 +123,7 @@ func (m *headMetric) match(series []*Series, ms []*labels.Matcher) (out []*Serie
 		}
 	}
 	for _, s := range series[from:] {
-		if matchesAll(s.labels, ms) {
+		if format.MatchesAll(s.labels, ms) {
 			out = append(out, s)
 		}
 	}
@@ -160,7 +161,7 @@ func (h *HeadStats) count(st *strand) {
 
 // HeadStats counts what the head holds, of all tenants.
 func (s *Store) HeadStats() HeadStats {
-	stats := HeadStats{Series: s.head.series.Load(), MinT: maxTime, MaxT: -maxTime}
+	stats := HeadStats{Series: s.head.series.Load(), MinT: format.MaxTime, MaxT: -format.MaxTime}
 	count := func(g *generation) {
 		for _, st := range g.strands {
 			stats.count(st)

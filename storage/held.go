@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // heldRow is a held row that this process looks after.
@@ -21,25 +22,25 @@ type heldRow struct {
 }
 
 func (h *heldRow) key() engine.Key {
-	return heldKey(h.replica, h.writer, h.seq)
+	return format.HeldKey(h.replica, h.writer, h.seq)
 }
 
 // heldBuilder makes held values of samples.
 type heldBuilder struct {
-	w      blobWriter
+	w      format.BlobWriter
 	refs   map[*Series]uint32
-	now    heldValue
+	now    format.HeldValue
 	some   bool  // now has anything
 	fresh  reach // without samples
 	reach  reach // of now
 	values [][]byte
-	about  []heldValue
+	about  []format.HeldValue
 }
 
 func (b *heldBuilder) begin() {
 	b.refs = map[*Series]uint32{}
 	b.w.Reset(0, 0)
-	b.now, b.some = heldValue{}, false
+	b.now, b.some = format.HeldValue{}, false
 }
 
 // ref returns the number of a series in the blob, which defines it if need be.
@@ -55,7 +56,7 @@ func (b *heldBuilder) ref(s *Series) uint32 {
 
 func (b *heldBuilder) add(e *entry) {
 	b.room(e.t)
-	b.now.samples++
+	b.now.Samples++
 	b.reach.add(e.t)
 	if ref := b.ref(e.series); e.hist != nil {
 		b.w.Histogram(ref, e.t, e.hist)
@@ -74,14 +75,14 @@ func (b *heldBuilder) addExemplar(e *exemplarEntry) {
 func (b *heldBuilder) room(t int64) {
 	if b.refs == nil {
 		b.begin()
-	} else if b.w.Len() >= heldFull {
+	} else if b.w.Len() >= format.HeldFull {
 		b.cut()
 		b.begin()
 	}
 	if !b.some {
-		b.now.minT, b.now.maxT, b.some, b.reach = t, t, true, b.fresh
+		b.now.MinT, b.now.MaxT, b.some, b.reach = t, t, true, b.fresh
 	}
-	b.now.minT, b.now.maxT = min(b.now.minT, t), max(b.now.maxT, t)
+	b.now.MinT, b.now.MaxT = min(b.now.MinT, t), max(b.now.MaxT, t)
 }
 
 // cut ends a value.
@@ -89,16 +90,16 @@ func (b *heldBuilder) cut() {
 	if !b.some {
 		return
 	}
-	b.now.reach = b.reach.ms()
-	b.values = append(b.values, appendHeld(nil, b.now, b.w.Finish()))
+	b.now.Reach = b.reach.ms()
+	b.values = append(b.values, format.AppendHeld(nil, b.now, b.w.Finish()))
 	b.about = append(b.about, b.now)
-	b.now, b.some = heldValue{}, false
+	b.now, b.some = format.HeldValue{}, false
 }
 
 // readHeld reads one held row; ok is false when it is gone.
 func (s *Store) readHeld(ctx context.Context, at clusterName, h *heldRow) (value []byte, ok bool, err error) {
 	key := h.key()
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(at.tenant, at.cluster, h.era), From: key, To: key, Limit: 1}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.tenant, at.cluster, h.era), From: key, To: key, Limit: 1}) {
 		if err != nil {
 			return nil, false, fmt.Errorf("storage: reading a held row: %w", err)
 		}
@@ -109,14 +110,14 @@ func (s *Store) readHeld(ctx context.Context, at clusterName, h *heldRow) (value
 
 // heldWords tells what a held row has.
 func heldWords(value []byte) (string, error) {
-	v, err := parseHeld(value)
+	v, err := format.ParseHeld(value)
 	if err != nil {
 		return "", err
 	}
-	blob, err := v.unpack()
+	blob, err := v.Unpack()
 	if err != nil {
 		return "", err
 	}
 	words, err := blobWords(blob)
-	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.samples, words), err
+	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.Samples, words), err
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 )
@@ -29,9 +30,9 @@ func TestHeldReach(t *testing.T) {
 		}
 		b.addExemplar(&exemplarEntry{series: series, t: 980_000, data: []byte{0}})
 		b.cut()
-		v, err := parseHeld(b.values[0])
+		v, err := format.ParseHeld(b.values[0])
 		require.NoError(t, err, name)
-		require.Equal(t, c.want, v.reach, name)
-		require.Equal(t, int64(980_000), v.minT, name)
+		require.Equal(t, c.want, v.Reach, name)
+		require.Equal(t, int64(980_000), v.MinT, name)
 	}
 }

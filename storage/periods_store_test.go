@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -38,9 +39,9 @@ func TestPeriodsOfAStore(t *testing.T) {
 			require.Len(t, samples.T, len(written), when)
 		}
 	}
-	_, err := ts.SetPeriod(t.Context(), Period{SlotMS: hourMS, Partitions: 8}, time.Time{})
+	_, err := ts.SetPeriod(t.Context(), format.Period{SlotMS: format.HourMS, Partitions: 8}, time.Time{})
 	require.NoError(t, err)
-	_, err = ts.SetPeriod(t.Context(), Period{SlotMS: 6 * hourMS, RawWindowMS: 2 * dayMS, Partitions: 16}, begin.Add(5*24*time.Hour))
+	_, err = ts.SetPeriod(t.Context(), format.Period{SlotMS: 6 * format.HourMS, RawWindowMS: 2 * format.DayMS, Partitions: 16}, begin.Add(5*24*time.Hour))
 	require.NoError(t, err)
 	for day := range 10 {
 		for range 8 {
@@ -63,7 +64,7 @@ func TestPeriodsOfAStore(t *testing.T) {
 	require.NoError(t, ts.SealAll(t.Context()))
 	check("all sealed")
 	require.Empty(t, ts.problems())
-	windows, err := ts.windowsOf(t.Context(), "default", firstWindowOf(rollup.Raw), lastWindowOf(rollup.Raw))
+	windows, err := ts.windowsOf(t.Context(), "default", format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw))
 	require.NoError(t, err)
 	require.Less(t, len(windows), 12, "windows have grown")
 	require.Equal(t, len(windows), ts.passes(begin.Add(45*24*time.Hour)))

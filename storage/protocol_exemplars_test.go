@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
@@ -90,7 +91,7 @@ func (r *protocolRun) queryExemplars(q Query) {
 		return
 	}
 	for x := range needs {
-		matches := x.tenant == q.Tenant && matchesAll(protocolLabels(x.series), q.Matchers)
+		matches := x.tenant == q.Tenant && format.MatchesAll(protocolLabels(x.series), q.Matchers)
 		if matches && x.t >= asked.minT && x.t <= asked.maxT && !got[x] {
 			r.fail("exemplar %v at %s was acknowledged and is missing", x, showTime(x.t))
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -58,12 +59,12 @@ func (m metricShards) of(metric string) int64 { return max(1, m[metric]) }
 // shardsIn reads how many shards the metrics of a tenant have in a window; rows that can't be read are named.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
 	found := metricShards{}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: shardsPartition(window, tenant)}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the shards of %q: %w", tenant, err)
 		}
 		metric := strings.Clone(row.Clustering[0].Text)
-		n, err := parseShards(row.Value)
+		n, err := format.ParseShards(row.Value)
 		if err != nil {
 			s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
 		}
@@ -104,7 +105,7 @@ func (t *tenantPass) spread() error {
 				shards = max(shards, needed)
 			}
 			for i := from; i < to; i++ {
-				t.list[i].shards[res] = shardOf(t.list[i].series.id, shards)
+				t.list[i].shards[res] = format.ShardOf(t.list[i].series.id, shards)
 			}
 		}
 		slices.SortStableFunc(t.list[from:to], func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
@@ -118,7 +119,7 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 	at := x.into[res]
 	of := shardedMetric{at.window, tenant, metric}
 	known := x.s.shards.get(of)
-	n := x.s.period.of(x.work.Slot).shardsFor(res, series, bytes)
+	n := x.s.period.OfSlot(x.work.Slot).ShardsFor(res, series, bytes)
 	if n <= known {
 		return known, nil
 	}
@@ -128,7 +129,7 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 		return 0, err
 	}
 	n = max(n, before)
-	if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of.window, of.tenant, of.metric, n)}); err != nil {
+	if err := x.s.eng.Write(x.ctx, []engine.Batch{format.ShardsRow(of.window, of.tenant, of.metric, n)}); err != nil {
 		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
 	}
 	x.s.shards.set(of, n)
@@ -156,7 +157,7 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 	if err != nil || value == nil {
 		return 1, err
 	}
-	n, err := parseShards(value)
+	n, err := format.ParseShards(value)
 	if err != nil {
 		s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
 	}
@@ -173,7 +174,7 @@ func between(name string, d engine.Damage) bool {
 // guess, for its rows would lie where nobody looks once the number can be read again.
 func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) ([]byte, error) {
 	name := engine.Key{engine.Text(metric)}
-	rows, lost := engine.Range{Table: engine.Shards, Partition: shardsPartition(window, tenant), From: name, To: name}, false
+	rows, lost := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant), From: name, To: name}, false
 	if missed != nil {
 		rows.Damaged = func(d engine.Damage) {
 			lost = true

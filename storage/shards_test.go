@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -39,13 +40,13 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 		}
 		require.NoError(t, ts.SealAll(t.Context()))
 	}
-	window := ts.period.windowOfTime(ts.now.UnixMilli())
+	window := ts.period.RawWindowAt(ts.now.UnixMilli())
 	shards, err := ts.readShards(t.Context(), window, "default", "requests_total")
 	require.NoError(t, err)
 	require.Greater(t, shards, int64(1))
 	for shard := range shards {
 		rows, bytes := 0, 0
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: seriesPartition(window, "default", "requests_total", classShardOf(classDefault, shard))}) {
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, "default", "requests_total", format.ClassShardOf(classDefault, shard))}) {
 			require.NoError(t, err)
 			rows++
 			bytes += len(row.Value)

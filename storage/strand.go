@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -169,7 +170,7 @@ var freezers = sync.Pool{New: func() any { return &freezer{} }}
 
 func (s *strand) freeze(f *freezer) int {
 	f.samples.Normalize()
-	minT, maxT := boundsOf(&f.samples)
+	minT, maxT := format.TimeBounds(&f.samples)
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
 	data := slices.Clone(f.data) // What is kept has no room to grow.
 	assertFrozen(data, &f.samples)
@@ -229,7 +230,7 @@ func (s *strand) decodeTail(into *chunk.Samples) error {
 
 func (s *strand) decodeHistograms(into *chunk.Samples) error {
 	for b := s.hist; len(b) > 0; {
-		raw, rest, err := takeString(b)
+		raw, rest, err := format.CutString(b)
 		if err != nil {
 			return errBadTail
 		}

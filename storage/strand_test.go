@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestStrandGivesBackWhatItTook appends samples of many shapes, in and out of order, and reads after each.
@@ -25,7 +26,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 		for range rng.IntN(400) {
 			switch rng.IntN(10) {
 			case 0:
-				at = rng.Int64N(2*maxTime) - maxTime
+				at = rng.Int64N(2*format.MaxTime) - format.MaxTime
 			case 1:
 				at -= rng.Int64N(100_000)
 			default:
@@ -34,7 +35,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 			if rng.IntN(20) == 0 {
 				start = at - rng.Int64N(1000)
 			}
-			at = max(min(at, maxTime), -maxTime)
+			at = max(min(at, format.MaxTime), -format.MaxTime)
 			v := float64(rng.IntN(1000))
 			if rng.IntN(5) == 0 {
 				v = specials[rng.IntN(len(specials))]
@@ -53,7 +54,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 			want.AppendFloat(at, start, v)
 		}
 		var got chunk.Samples
-		require.NoError(t, st.read(-maxTime, maxTime, &got))
+		require.NoError(t, st.read(-format.MaxTime, format.MaxTime, &got))
 		got.Normalize()
 		want.Normalize()
 		require.Equal(t, encodeAll(&want), encodeAll(&got), "round %d", round)

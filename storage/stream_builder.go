@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
@@ -12,7 +13,7 @@ type streamBuilder struct {
 	full      int // bytes from which a blob takes no further sample
 	gen       *generation
 	firstSeq  int64
-	w         blobWriter
+	w         format.BlobWriter
 	some      bool // w holds a record
 	blobs     [][]byte
 	items     []stagedItem
@@ -118,7 +119,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
 	}
 	for i, blob := range b.blobs {
 		dst = append(dst, engine.Batch{
-			Table: engine.Stage, Partition: stagePartition(c.slot, c.partition),
+			Table: engine.Stage, Partition: format.StagePartition(c.slot, c.partition),
 			Mutations: []engine.Mutation{{
 				Clustering: engine.Key{engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
 				Timestamp:  stageTimestamp, Value: blob,
@@ -130,7 +131,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
 
 // pending returns the pending rows of the stream's blobs, for an hour of arrival.
 func (b *streamBuilder) pending(c *cell, hour int64) engine.Batch {
-	rows := engine.Batch{Table: engine.Pending, Partition: pendingPartition(c.partition, hour)}
+	rows := engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(c.partition, hour)}
 	for i := range b.blobs {
 		rows.Mutations = append(rows.Mutations, engine.Mutation{
 			Clustering: engine.Key{engine.Int(c.slot), engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"encoding/binary"
@@ -17,25 +17,25 @@ func TestExemplarRoundTrip(t *testing.T) {
 	values := []float64{math.Inf(-1), -1.5, 0, math.Copysign(0, -1), 1e-300, 1, math.Inf(1), math.NaN(), math.Float64frombits(0xfff8000000000042)}
 	for _, v := range values {
 		for _, ls := range []labels.Labels{labels.EmptyLabels(), labels.FromStrings("trace_id", "ä", "span_id", "1")} {
-			e, err := parseExemplar(-7, appendExemplar(nil, v, ls), &builder)
+			e, err := ParseExemplar(-7, AppendExemplar(nil, v, ls), &builder)
 			require.NoError(t, err)
 			require.Equal(t, math.Float64bits(v), math.Float64bits(e.Value))
 			require.True(t, labels.Equal(ls, e.Labels))
 			require.Equal(t, int64(-7), e.Ts)
 		}
 	}
-	require.Less(t, string(appendExemplar(nil, -2, labels.EmptyLabels())), string(appendExemplar(nil, -1, labels.EmptyLabels())))
-	require.Less(t, string(appendExemplar(nil, -1, labels.EmptyLabels())), string(appendExemplar(nil, 0, labels.EmptyLabels())))
-	require.Less(t, string(appendExemplar(nil, 1, labels.EmptyLabels())), string(appendExemplar(nil, 2, labels.EmptyLabels())))
+	require.Less(t, string(AppendExemplar(nil, -2, labels.EmptyLabels())), string(AppendExemplar(nil, -1, labels.EmptyLabels())))
+	require.Less(t, string(AppendExemplar(nil, -1, labels.EmptyLabels())), string(AppendExemplar(nil, 0, labels.EmptyLabels())))
+	require.Less(t, string(AppendExemplar(nil, 1, labels.EmptyLabels())), string(AppendExemplar(nil, 2, labels.EmptyLabels())))
 }
 
 // TestExemplarsGolden holds the bytes of a row as they are for ever.
 func TestExemplarsGolden(t *testing.T) {
-	list := []storedExemplar{
-		{-5, appendExemplar(nil, -1, labels.EmptyLabels())},
-		{1_777_636_800_000, appendExemplar(nil, 0.25, labels.FromStrings("trace_id", "abc"))},
+	list := []Exemplar{
+		{-5, AppendExemplar(nil, -1, labels.EmptyLabels())},
+		{1_777_636_800_000, AppendExemplar(nil, 0.25, labels.FromStrings("trace_id", "abc"))},
 	}
-	row := appendExemplars(nil, list)
+	row := AppendExemplars(nil, list)
 	require.Equal(t, "010908400fffffffffffff8ad8c7b6bc6715bfd00000000000000874726163655f696403616263", fmt.Sprintf("%x", row[:len(row)-4]))
 	got, err := parseExemplars(row, nil)
 	require.NoError(t, err)
@@ -44,14 +44,14 @@ func TestExemplarsGolden(t *testing.T) {
 		bad := slices.Clone(row)
 		bad[i] ^= 0x40
 		_, err := parseExemplars(bad, nil)
-		require.ErrorIs(t, err, errBadExemplar, "byte %d", i)
+		require.ErrorIs(t, err, ErrMalformedExemplar, "byte %d", i)
 		_, err = parseExemplars(row[:i], nil)
-		require.ErrorIs(t, err, errBadExemplar, "the first %d bytes", i)
+		require.ErrorIs(t, err, ErrMalformedExemplar, "the first %d bytes", i)
 	}
 }
 
 func FuzzExemplars(f *testing.F) {
-	f.Add(appendExemplars(nil, []storedExemplar{{15_000, appendExemplar(nil, 1, labels.FromStrings("a", "b"))}}))
+	f.Add(AppendExemplars(nil, []Exemplar{{15_000, AppendExemplar(nil, 1, labels.FromStrings("a", "b"))}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) >= 4 { // Hostile bytes under a right checksum.
 			b = binary.LittleEndian.AppendUint32(slices.Clone(b[:len(b)-4]), crc32.Checksum(b[:len(b)-4], castagnoli))
@@ -62,13 +62,13 @@ func FuzzExemplars(f *testing.F) {
 		}
 		var builder labels.ScratchBuilder
 		for _, e := range list {
-			if x, err := parseExemplar(e.t, e.data, &builder); err == nil {
-				again, err := parseExemplar(e.t, appendExemplar(nil, x.Value, x.Labels), &builder)
+			if x, err := ParseExemplar(e.T, e.Data, &builder); err == nil {
+				again, err := ParseExemplar(e.T, AppendExemplar(nil, x.Value, x.Labels), &builder)
 				require.NoError(t, err)
 				require.True(t, labels.Equal(x.Labels, again.Labels))
 			}
 		}
-		again, err := parseExemplars(appendExemplars(nil, list), nil)
+		again, err := parseExemplars(AppendExemplars(nil, list), nil)
 		require.NoError(t, err)
 		require.Equal(t, list, again)
 	})

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"encoding/binary"
@@ -10,35 +10,35 @@ import (
 
 const labelsVersion = 1
 
-var errBadLabels = errors.New("storage: malformed labels")
+var ErrMalformedLabels = errors.New("format: malformed labels")
 
-// appendLabels appends the labels of a series, without its metric's name, which stands in the row's key:
+// AppendLabels appends the labels of a series, without its metric's name, which stands in the row's key:
 //
 //	+---------+-----------+------+-----------+-------+----
 //	| version | name len  | name | value len | value | …
 //	| 1 byte  | uvarint   |      | uvarint   |       |
 //	+---------+-----------+------+-----------+-------+----
-func appendLabels(dst []byte, ls labels.Labels) []byte {
+func AppendLabels(dst []byte, ls labels.Labels) []byte {
 	dst = append(dst, labelsVersion)
 	ls.Range(func(l labels.Label) {
 		if l.Name != labels.MetricName {
-			dst = appendString(appendString(dst, l.Name), l.Value)
+			dst = AppendString(AppendString(dst, l.Name), l.Value)
 		}
 	})
 	return dst
 }
 
-// labelsBytes is about how many bytes appendLabels appends: no fewer, if no name or value is longer than 127 bytes.
-func labelsBytes(ls labels.Labels) (n int) {
+// LabelsSize is about how many bytes appendLabels appends: no fewer, if no name or value is longer than 127 bytes.
+func LabelsSize(ls labels.Labels) (n int) {
 	n = 1
 	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 2 })
 	return n
 }
 
-// parseLabels is the inverse of appendLabels.
-func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
+// ParseLabels is the inverse of appendLabels.
+func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
 	if len(b) == 0 || b[0] != labelsVersion {
-		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", errBadLabels)
+		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", ErrMalformedLabels)
 	}
 	b = b[1:]
 	builder.Reset()
@@ -46,10 +46,10 @@ func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (label
 	for len(b) > 0 {
 		var name, value []byte
 		var err error
-		if name, b, err = takeString(b); err != nil {
+		if name, b, err = CutString(b); err != nil {
 			return labels.EmptyLabels(), err
 		}
-		if value, b, err = takeString(b); err != nil {
+		if value, b, err = CutString(b); err != nil {
 			return labels.EmptyLabels(), err
 		}
 		builder.Add(string(name), string(value))
@@ -58,14 +58,14 @@ func parseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (label
 	return builder.Labels(), nil
 }
 
-func appendString(dst []byte, s string) []byte {
+func AppendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-func takeString(b []byte) (s, rest []byte, err error) {
+func CutString(b []byte) (s, rest []byte, err error) {
 	n, w := binary.Uvarint(b)
 	if w <= 0 || n > uint64(len(b)-w) {
-		return nil, nil, fmt.Errorf("%w: truncated", errBadLabels)
+		return nil, nil, fmt.Errorf("%w: truncated", ErrMalformedLabels)
 	}
 	return b[w : w+int(n)], b[w+int(n):], nil
 }

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"encoding/binary"
@@ -45,7 +45,7 @@ const (
 
 const (
 	// blobFull is the size from which a blob takes no further sample.
-	blobFull = 320 << 10
+	BlobFull = 320 << 10
 	// maxRecord bounds one record. What comes on top of blobFull is a histogram and the labels of its series,
 	// at most 64 KiB of them, so that a blob stays below engine.MaxValue.
 	maxRecord = 96 << 10
@@ -53,17 +53,17 @@ const (
 	blobHeader = 5
 )
 
-var errBadBlob = errors.New("storage: malformed blob")
+var ErrMalformedBlob = errors.New("format: malformed blob")
 
-// blobWriter builds one blob.
-type blobWriter struct {
+// BlobWriter builds one blob.
+type BlobWriter struct {
 	buf    []byte
 	ref    int64
 	t      int64
 	tenant string
 }
 
-func (w *blobWriter) Reset(epoch int64, before uint32) {
+func (w *BlobWriter) Reset(epoch int64, before uint32) {
 	w.buf = append(w.buf[:0], blobVersion, 0, 0, 0, 0)
 	w.buf = binary.AppendUvarint(w.buf, uint64(epoch))
 	w.buf = binary.AppendUvarint(w.buf, uint64(before))
@@ -71,26 +71,26 @@ func (w *blobWriter) Reset(epoch int64, before uint32) {
 }
 
 // finish closes the blob and returns its bytes, which are valid until the next reset.
-func (w *blobWriter) Finish() []byte {
+func (w *BlobWriter) Finish() []byte {
 	binary.LittleEndian.PutUint32(w.buf[1:], crc32.Checksum(w.buf[blobHeader:], castagnoli))
 	return w.buf
 }
 
 // Len returns how many bytes the blob has so far.
-func (w *blobWriter) Len() int { return len(w.buf) }
+func (w *BlobWriter) Len() int { return len(w.buf) }
 
-func (w *blobWriter) Define(tenant string, ls labels.Labels) {
+func (w *BlobWriter) Define(tenant string, ls labels.Labels) {
 	if tenant != w.tenant {
 		w.tenant = tenant
-		w.buf = appendString(append(w.buf, recordTenant), tenant)
+		w.buf = AppendString(append(w.buf, recordTenant), tenant)
 	}
 	w.buf = binary.AppendUvarint(append(w.buf, recordDefine), uint64(ls.Len()))
 	ls.Range(func(l labels.Label) {
-		w.buf = appendString(appendString(w.buf, l.Name), l.Value)
+		w.buf = AppendString(AppendString(w.buf, l.Name), l.Value)
 	})
 }
 
-func (w *blobWriter) Float(ref uint32, t, st int64, v uint64) {
+func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 	kind := byte(recordFloat)
 	if st != 0 {
 		kind = recordFloatST
@@ -109,29 +109,29 @@ func (w *blobWriter) Float(ref uint32, t, st int64, v uint64) {
 	w.buf = append(w.buf, value[:n]...)
 }
 
-func (w *blobWriter) Histogram(ref uint32, t int64, encoded []byte) {
+func (w *BlobWriter) Histogram(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordHistogram, ref, t, encoded)
 }
 
-func (w *blobWriter) Exemplar(ref uint32, t int64, encoded []byte) {
+func (w *BlobWriter) Exemplar(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordExemplar, ref, t, encoded)
 }
 
-func (w *blobWriter) encoded(kind byte, ref uint32, t int64, encoded []byte) {
+func (w *BlobWriter) encoded(kind byte, ref uint32, t int64, encoded []byte) {
 	w.buf = append(w.buf, kind)
 	w.where(ref, t)
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(encoded)))
 	w.buf = append(w.buf, encoded...)
 }
 
-func (w *blobWriter) where(ref uint32, t int64) {
+func (w *BlobWriter) where(ref uint32, t int64) {
 	w.buf = binary.AppendVarint(w.buf, int64(ref)-w.ref)
 	w.buf = binary.AppendVarint(w.buf, t-w.t)
 	w.ref, w.t = int64(ref), t
 }
 
-// blobSink takes the records of a blob.
-type blobSink interface {
+// BlobSink takes the records of a blob.
+type BlobSink interface {
 	// Define is told each series with the number that the blob's stream gives it, before its samples.
 	Define(ref uint32, tenant string, ls labels.Labels) error
 	// Float, Histogram and Exemplar take one. What is encoded is valid during the call. A ref that wasn't
@@ -141,12 +141,12 @@ type blobSink interface {
 	Exemplar(ref uint32, t int64, encoded []byte) error
 }
 
-// blobReader walks over a blob.
-type blobReader struct {
+// BlobReader walks over a blob.
+type BlobReader struct {
 	// epoch is the seq of the first blob of the blob's epoch; before is how many series the epoch's
 	// earlier blobs defined.
-	epoch  int64
-	before uint32
+	Epoch  int64
+	Before uint32
 	body   []byte
 	ref, t int64
 	next   uint32
@@ -155,15 +155,15 @@ type blobReader struct {
 }
 
 // open checks the blob's version and checksum and reads its head.
-func (r *blobReader) Open(b []byte) error {
+func (r *BlobReader) Open(b []byte) error {
 	if len(b) < blobHeader {
-		return fmt.Errorf("%w: %d bytes", errBadBlob, len(b))
+		return fmt.Errorf("%w: %d bytes", ErrMalformedBlob, len(b))
 	}
 	if b[0] != blobVersion {
-		return fmt.Errorf("%w: version %d is not known", errBadBlob, b[0])
+		return fmt.Errorf("%w: version %d is not known", ErrMalformedBlob, b[0])
 	}
 	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[blobHeader:], castagnoli); want != got {
-		return fmt.Errorf("%w: checksum %08x, computed %08x", errBadBlob, want, got)
+		return fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformedBlob, want, got)
 	}
 	r.body, r.ref, r.t, r.tenant = b[blobHeader:], 0, 0, ""
 	epoch, err := r.uvarint()
@@ -175,14 +175,14 @@ func (r *blobReader) Open(b []byte) error {
 		return err
 	}
 	if epoch > math.MaxInt64 || before >= math.MaxUint32 {
-		return fmt.Errorf("%w: epoch %d, %d series before", errBadBlob, epoch, before)
+		return fmt.Errorf("%w: epoch %d, %d series before", ErrMalformedBlob, epoch, before)
 	}
-	r.epoch, r.before, r.next = int64(epoch), uint32(before), uint32(before)+1
+	r.Epoch, r.Before, r.next = int64(epoch), uint32(before), uint32(before)+1
 	return nil
 }
 
 // walk hands the records to sink. It stops at the first error.
-func (r *blobReader) Walk(sink blobSink) error {
+func (r *BlobReader) Walk(sink BlobSink) error {
 	for len(r.body) > 0 {
 		head := r.body[0]
 		r.body = r.body[1:]
@@ -196,13 +196,13 @@ func (r *blobReader) Walk(sink blobSink) error {
 			err = r.define(sink)
 		case recordTenant:
 			var name []byte
-			if name, r.body, err = takeString(r.body); err == nil {
+			if name, r.body, err = CutString(r.body); err == nil {
 				r.tenant = string(name)
 			}
 		case recordExemplar:
 			err = r.encoded(sink.Exemplar)
 		default:
-			err = fmt.Errorf("%w: record of kind %d", errBadBlob, head&7)
+			err = fmt.Errorf("%w: record of kind %d", ErrMalformedBlob, head&7)
 		}
 		if err != nil {
 			return err
@@ -211,7 +211,7 @@ func (r *blobReader) Walk(sink blobSink) error {
 	return nil
 }
 
-func (r *blobReader) float(head byte, sink blobSink) error {
+func (r *BlobReader) float(head byte, sink BlobSink) error {
 	if err := r.where(); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (r *blobReader) float(head byte, sink blobSink) error {
 		st = r.t + d
 	}
 	if n > 8 || n > len(r.body) {
-		return fmt.Errorf("%w: a value of %d bytes", errBadBlob, n)
+		return fmt.Errorf("%w: a value of %d bytes", ErrMalformedBlob, n)
 	}
 	var v uint64
 	for _, c := range r.body[:n] {
@@ -238,11 +238,11 @@ func (r *blobReader) float(head byte, sink blobSink) error {
 }
 
 // encoded reads a histogram or an exemplar.
-func (r *blobReader) encoded(take func(ref uint32, t int64, encoded []byte) error) error {
+func (r *BlobReader) encoded(take func(ref uint32, t int64, encoded []byte) error) error {
 	if err := r.where(); err != nil {
 		return err
 	}
-	encoded, rest, err := takeString(r.body)
+	encoded, rest, err := CutString(r.body)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (r *blobReader) encoded(take func(ref uint32, t int64, encoded []byte) erro
 	return take(uint32(r.ref), r.t, encoded)
 }
 
-func (r *blobReader) define(sink blobSink) error {
+func (r *BlobReader) define(sink BlobSink) error {
 	n, err := r.uvarint()
 	if err != nil {
 		return err
@@ -258,10 +258,10 @@ func (r *blobReader) define(sink blobSink) error {
 	r.labels.Reset()
 	for range n {
 		var name, value []byte
-		if name, r.body, err = takeString(r.body); err != nil {
+		if name, r.body, err = CutString(r.body); err != nil {
 			return err
 		}
-		if value, r.body, err = takeString(r.body); err != nil {
+		if value, r.body, err = CutString(r.body); err != nil {
 			return err
 		}
 		r.labels.Add(string(name), string(value))
@@ -272,7 +272,7 @@ func (r *blobReader) define(sink blobSink) error {
 	return sink.Define(ref, r.tenant, r.labels.Labels())
 }
 
-func (r *blobReader) where() error {
+func (r *BlobReader) where() error {
 	dref, err := r.varint()
 	if err != nil {
 		return err
@@ -283,28 +283,28 @@ func (r *blobReader) where() error {
 	}
 	r.ref, r.t = r.ref+dref, r.t+dt
 	if r.ref < 0 || r.ref > math.MaxUint32 {
-		return fmt.Errorf("%w: series number %d", errBadBlob, r.ref)
+		return fmt.Errorf("%w: series number %d", ErrMalformedBlob, r.ref)
 	}
 	return nil
 }
 
-func (r *blobReader) uvarint() (uint64, error) {
+func (r *BlobReader) uvarint() (uint64, error) {
 	v, n := binary.Uvarint(r.body)
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: truncated number", errBadBlob)
+		return 0, fmt.Errorf("%w: truncated number", ErrMalformedBlob)
 	}
 	r.body = r.body[n:]
 	return v, nil
 }
 
-func (r *blobReader) varint() (int64, error) {
+func (r *BlobReader) varint() (int64, error) {
 	v, n := binary.Varint(r.body)
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: truncated number", errBadBlob)
+		return 0, fmt.Errorf("%w: truncated number", ErrMalformedBlob)
 	}
 	r.body = r.body[n:]
 	return v, nil
 }
 
 // maxHistogram is the most bytes that an encoded histogram may have.
-const maxHistogram = maxRecord - 64
+const MaxHistogramBytes = maxRecord - 64

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"encoding/binary"
@@ -19,40 +19,40 @@ const (
 	shardRows  = 500_000
 	shardBytes = 48 << 20
 	// maxShards bounds the shards of a metric.
-	maxShards = 1 << 10
+	MaxShards = 1 << 10
 	// rollupBytes is about how large a rollup chunk of floats gets, if the raw chunk isn't smaller.
-	rollupBytes = 256
+	RollupBytes = 256
 )
 
-// shardOf is where rows of a series are, among so many shards.
-func shardOf(id SeriesID, shards int64) int64 {
+// ShardOf is where rows of a series are, among so many shards.
+func ShardOf(id SeriesID, shards int64) int64 {
 	if shards <= 1 {
 		return 0
 	}
 	return int64(binary.LittleEndian.Uint32(id[:])) % shards
 }
 
-// shardsFor returns how many shards a metric needs in a window of a resolution if it has so many series, of so
+// ShardsFor returns how many shards a metric needs in a window of a resolution if it has so many series, of so
 // many bytes, in one slot and partition: a power of two, so that a growing metric's shards are split and not
 // mixed.
-func (p Period) shardsFor(res rollup.Resolution, series int, bytes int64) int64 {
+func (p Period) ShardsFor(res rollup.Resolution, series int, bytes int64) int64 {
 	chunks := p.RawWindowMS / p.SlotMS // of a series in a window
 	switch res {
 	case rollup.FiveMinutes:
-		chunks, bytes = window5mMS/p.SlotMS, min(bytes, int64(series)*rollupBytes)
+		chunks, bytes = Window5mMS/p.SlotMS, min(bytes, int64(series)*RollupBytes)
 	case rollup.OneHour:
-		chunks, bytes = window1hMS/dayMS, min(bytes, int64(series)*rollupBytes)
+		chunks, bytes = Window1hMS/DayMS, min(bytes, int64(series)*RollupBytes)
 	}
 	rows := int64(series) * int64(p.Partitions) * (chunks + 1)
 	total := bytes * int64(p.Partitions) * chunks
 	n := int64(1)
-	for n < maxShards && (n*shardRows < rows || n*shardBytes < total) {
+	for n < MaxShards && (n*shardRows < rows || n*shardBytes < total) {
 		n *= 2
 	}
 	return n
 }
 
-func shardsPartition(window int64, tenant string) engine.Key {
+func ShardsPartition(window int64, tenant string) engine.Key {
 	return engine.Key{engine.Int(window), engine.Text(tenant)}
 }
 
@@ -60,30 +60,30 @@ func shardsPartition(window int64, tenant string) engine.Key {
 // live.
 const shardsForEver = 1 << 20
 
-// shardsRow writes a number of shards. Its timestamp grows with it, so that the greatest wins. It doesn't expire: a number
+// ShardsRow writes a number of shards. Its timestamp grows with it, so that the greatest wins. It doesn't expire: a number
 // that is greater and lives shorter than the one before would take that with it, and leave its rows unexplained.
-func shardsRow(window int64, tenant, metric string, n int64) engine.Batch {
-	return engine.Batch{Table: engine.Shards, Partition: shardsPartition(window, tenant), Mutations: []engine.Mutation{{
+func ShardsRow(window int64, tenant, metric string, n int64) engine.Batch {
+	return engine.Batch{Table: engine.Shards, Partition: ShardsPartition(window, tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(metric)}, Timestamp: shardsForEver + n, Value: binary.AppendUvarint(nil, uint64(n)),
 	}}}
 }
 
-func parseShards(value []byte) (int64, error) {
+func ParseShards(value []byte) (int64, error) {
 	n, w := binary.Uvarint(value)
-	if w <= 0 || w != len(value) || n < 1 || n > maxShards {
-		return 1, errBadShards
+	if w <= 0 || w != len(value) || n < 1 || n > MaxShards {
+		return 1, ErrMalformedShards
 	}
 	return int64(n), nil
 }
 
-var errBadShards = fmt.Errorf("storage: not a number of shards up to %d", maxShards)
+var ErrMalformedShards = fmt.Errorf("format: not a number of shards up to %d", MaxShards)
 
-// shardsOf yields the shards in which a series may have rows, where its metric has so many: also those of when
+// ShardsOf yields the shards in which a series may have rows, where its metric has so many: also those of when
 // there were fewer.
-func shardsOf(id SeriesID, shards int64) iter.Seq[int64] {
+func ShardsOf(id SeriesID, shards int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for before := int64(-1); ; shards /= 2 {
-			if shard := shardOf(id, shards); shard != before {
+			if shard := ShardOf(id, shards); shard != before {
 				if before = shard; !yield(shard) {
 					return
 				}

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"bytes"
@@ -18,23 +18,23 @@ import (
 const (
 	// maxSlotExemplars is how many exemplars of a series and slot are kept, one every seven seconds of a slot of two
 	// hours: the newest newestExemplars, and of those before them as many as there is room for, drawn evenly.
-	maxSlotExemplars = 1024
-	newestExemplars  = 256
+	MaxSlotExemplars = 1024
+	NewestExemplars  = 256
 	// maxExemplarRow is from how many bytes a row takes no further exemplar.
-	maxExemplarRow = 64 << 10
+	MaxExemplarRow = 64 << 10
 
 	exemplarsVersion = 1
 )
 
-var errBadExemplar = errors.New("storage: malformed exemplar")
+var ErrMalformedExemplar = errors.New("format: malformed exemplar")
 
-// appendExemplar appends an exemplar but for its time. Its bytes are in the order of values.
+// AppendExemplar appends an exemplar but for its time. Its bytes are in the order of values.
 //
 //	+------------------------------------------------+------+-------+------+----
 //	| value's bits, big-endian: of negative ones all | name | value | name | …
 //	| flipped, of others the sign    8 bytes         | text | text  | text |
 //	+------------------------------------------------+------+-------+------+----
-func appendExemplar(dst []byte, v float64, ls labels.Labels) []byte {
+func AppendExemplar(dst []byte, v float64, ls labels.Labels) []byte {
 	bits := math.Float64bits(v)
 	if bits>>63 != 0 {
 		bits = ^bits
@@ -42,14 +42,14 @@ func appendExemplar(dst []byte, v float64, ls labels.Labels) []byte {
 		bits |= 1 << 63
 	}
 	dst = binary.BigEndian.AppendUint64(dst, bits)
-	ls.Range(func(l labels.Label) { dst = appendString(appendString(dst, l.Name), l.Value) })
+	ls.Range(func(l labels.Label) { dst = AppendString(AppendString(dst, l.Name), l.Value) })
 	return dst
 }
 
-// parseExemplar is the inverse of appendExemplar.
-func parseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exemplar.Exemplar, err error) {
+// ParseExemplar is the inverse of appendExemplar.
+func ParseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exemplar.Exemplar, err error) {
 	if len(b) < 8 {
-		return e, fmt.Errorf("%w: %d bytes", errBadExemplar, len(b))
+		return e, fmt.Errorf("%w: %d bytes", ErrMalformedExemplar, len(b))
 	}
 	bits := binary.BigEndian.Uint64(b)
 	if bits>>63 != 0 {
@@ -60,11 +60,11 @@ func parseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exempla
 	builder.Reset()
 	for b = b[8:]; len(b) > 0; {
 		var name, value []byte
-		if name, b, err = takeString(b); err == nil {
-			value, b, err = takeString(b)
+		if name, b, err = CutString(b); err == nil {
+			value, b, err = CutString(b)
 		}
 		if err != nil {
-			return e, fmt.Errorf("%w: truncated labels", errBadExemplar)
+			return e, fmt.Errorf("%w: truncated labels", ErrMalformedExemplar)
 		}
 		builder.Add(string(name), string(value))
 	}
@@ -72,54 +72,54 @@ func parseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exempla
 	return exemplar.Exemplar{Labels: builder.Labels(), Value: math.Float64frombits(bits), Ts: t, HasTs: true}, nil
 }
 
-// storedExemplar is an exemplar with its time, and what appendExemplar makes of the rest.
-type storedExemplar struct {
-	t    int64
-	data []byte
+// Exemplar is an exemplar with its time, and what appendExemplar makes of the rest.
+type Exemplar struct {
+	T    int64
+	Data []byte
 }
 
-func (e storedExemplar) compare(o storedExemplar) int {
-	return cmp.Or(cmp.Compare(e.t, o.t), bytes.Compare(e.data, o.data))
+func (e Exemplar) Compare(o Exemplar) int {
+	return cmp.Or(cmp.Compare(e.T, o.T), bytes.Compare(e.Data, o.Data))
 }
 
-// keepExemplars sorts what was found of a series in a slot, and leaves out what is there twice. Where it is too much it
+// KeepExemplars sorts what was found of a series in a slot, and leaves out what is there twice. Where it is too much it
 // leaves the newest, and of the others a sample: those of the least hashes, as bottom-k sketches draw them
 // (Cohen and Kaplan, 2007). Done to parts, and then to what is left of all, it leaves the same: so it doesn't matter in
 // which order, and in how many rows, they came.
-func keepExemplars(list []storedExemplar) []storedExemplar {
-	slices.SortFunc(list, storedExemplar.compare)
-	list = slices.CompactFunc(list, func(a, b storedExemplar) bool { return a.compare(b) == 0 })
-	if len(list) <= maxSlotExemplars {
+func KeepExemplars(list []Exemplar) []Exemplar {
+	slices.SortFunc(list, Exemplar.Compare)
+	list = slices.CompactFunc(list, func(a, b Exemplar) bool { return a.Compare(b) == 0 })
+	if len(list) <= MaxSlotExemplars {
 		return list
 	}
-	older, newest := list[:len(list)-newestExemplars], list[len(list)-newestExemplars:]
+	older, newest := list[:len(list)-NewestExemplars], list[len(list)-NewestExemplars:]
 	drawn := make([]drawnExemplar, len(older))
 	for i, e := range older {
 		drawn[i] = drawnExemplar{e.lot(), e}
 	}
-	slices.SortFunc(drawn, func(a, b drawnExemplar) int { return cmp.Or(cmp.Compare(a.lot, b.lot), a.compare(b.storedExemplar)) })
+	slices.SortFunc(drawn, func(a, b drawnExemplar) int { return cmp.Or(cmp.Compare(a.lot, b.lot), a.Compare(b.Exemplar)) })
 	kept := older[:0]
-	for _, d := range drawn[:maxSlotExemplars-newestExemplars] {
-		kept = append(kept, d.storedExemplar)
+	for _, d := range drawn[:MaxSlotExemplars-NewestExemplars] {
+		kept = append(kept, d.Exemplar)
 	}
-	slices.SortFunc(kept, storedExemplar.compare)
+	slices.SortFunc(kept, Exemplar.Compare)
 	return append(kept, newest...)
 }
 
 type drawnExemplar struct {
 	lot uint64
-	storedExemplar
+	Exemplar
 }
 
 // lot is the number by which an exemplar is drawn: the same in every process, for ever.
-func (e storedExemplar) lot() uint64 {
+func (e Exemplar) lot() uint64 {
 	h := xxhash.New()
-	_, _ = h.Write(binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(e.t)))
-	_, _ = h.Write(e.data)
+	_, _ = h.Write(binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(e.T)))
+	_, _ = h.Write(e.Data)
 	return h.Sum64()
 }
 
-// appendExemplars appends a row of sorted exemplars:
+// AppendExemplars appends a row of sorted exemplars:
 //
 //	+---------+-----------+---------+----------+-----------+---------+----------+- - -+--------+
 //	| version | first t   | length  | exemplar | t − the t | length  | exemplar |  …  | CRC-32C|
@@ -128,39 +128,39 @@ func (e storedExemplar) lot() uint64 {
 //	+---------+-----------+---------+----------+-----------+---------+----------+- - -+--------+
 //
 // The checksum is over all bytes before it.
-func appendExemplars(dst []byte, list []storedExemplar) []byte {
+func AppendExemplars(dst []byte, list []Exemplar) []byte {
 	from, t := len(dst), int64(0)
 	dst = append(dst, exemplarsVersion)
 	for _, e := range list {
-		dst = binary.AppendVarint(dst, e.t-t)
-		dst = binary.AppendUvarint(dst, uint64(len(e.data)))
-		dst = append(dst, e.data...)
-		t = e.t
+		dst = binary.AppendVarint(dst, e.T-t)
+		dst = binary.AppendUvarint(dst, uint64(len(e.Data)))
+		dst = append(dst, e.Data...)
+		t = e.T
 	}
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
 // parseExemplars appends the exemplars of a row. Their data are parts of b.
-func parseExemplars(b []byte, into []storedExemplar) ([]storedExemplar, error) {
+func parseExemplars(b []byte, into []Exemplar) ([]Exemplar, error) {
 	if len(b) < 5 || b[0] != exemplarsVersion {
-		return into, fmt.Errorf("%w: %d bytes, or an unknown version", errBadExemplar, len(b))
+		return into, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedExemplar, len(b))
 	}
 	body := b[:len(b)-4]
 	if want, got := binary.LittleEndian.Uint32(b[len(body):]), crc32.Checksum(body, castagnoli); want != got {
-		return into, fmt.Errorf("%w: checksum %08x, computed %08x", errBadExemplar, want, got)
+		return into, fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformedExemplar, want, got)
 	}
 	t, before := int64(0), len(into)
 	for body = body[1:]; len(body) > 0; {
 		d, n := binary.Varint(body)
 		if n <= 0 {
-			return into[:before], fmt.Errorf("%w: truncated", errBadExemplar)
+			return into[:before], fmt.Errorf("%w: truncated", ErrMalformedExemplar)
 		}
-		data, rest, err := takeString(body[n:])
+		data, rest, err := CutString(body[n:])
 		if err != nil || len(data) < 8 {
-			return into[:before], fmt.Errorf("%w: truncated", errBadExemplar)
+			return into[:before], fmt.Errorf("%w: truncated", ErrMalformedExemplar)
 		}
 		t, body = t+d, rest
-		into = append(into, storedExemplar{t, data})
+		into = append(into, Exemplar{t, data})
 	}
 	return into, nil
 }

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"crypto/sha256"
@@ -44,18 +44,18 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// seriesIDOf returns the id of a series set.
-func seriesIDOf(seriesSet []byte) SeriesID {
+// SeriesIDOfSet returns the id of a series set.
+func SeriesIDOfSet(seriesSet []byte) SeriesID {
 	sum := sha256.Sum256(seriesSet)
 	return SeriesID(sum[:16])
 }
 
 // SeriesIDOf returns the id of the series with these labels.
 func SeriesIDOf(ls labels.Labels) SeriesID {
-	return seriesIDOf(AppendSeriesSet(nil, ls))
+	return SeriesIDOfSet(AppendSeriesSet(nil, ls))
 }
 
-func floorDiv(a, b int64) int64 {
+func FloorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
 		q--
@@ -63,9 +63,9 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// partitionOf spreads series over n partitions by jump consistent hashing: when n grows, only as many
+// PartitionOf spreads series over n partitions by jump consistent hashing: when n grows, only as many
 // series move as must (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
-func partitionOf(hash uint64, n int) int {
+func PartitionOf(hash uint64, n int) int {
 	var b, j int64 = -1, 0
 	for j < int64(n) {
 		b = j

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 
 // maxTime bounds timestamps on both sides, milliseconds: some 285,000 years around 1970, so that distances
 // of distances never overflow what they're stored in.
-const maxTime = 1 << 53
+const MaxTime = 1 << 53
 
 const (
-	hourMS = int64(time.Hour / time.Millisecond)
-	dayMS  = 24 * hourMS
+	HourMS = int64(time.Hour / time.Millisecond)
+	DayMS  = 24 * HourMS
 )

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func (x *transcript) Exemplar(ref uint32, t int64, encoded []byte) error {
 
 func TestBlobRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	var w blobWriter
+	var w BlobWriter
 	for range 100 {
 		before := uint32(rng.IntN(3))
 		epoch := 1 + rng.Int64N(1000)
@@ -43,7 +43,7 @@ func TestBlobRoundTrip(t *testing.T) {
 		var want transcript
 		next := before
 		for range rng.IntN(200) {
-			at := rng.Int64N(2*maxTime) - maxTime
+			at := rng.Int64N(2*MaxTime) - MaxTime
 			switch {
 			case next == 0 || rng.IntN(5) == 0:
 				next++
@@ -68,16 +68,16 @@ func TestBlobRoundTrip(t *testing.T) {
 			}
 		}
 		var got transcript
-		var r blobReader
+		var r BlobReader
 		require.NoError(t, r.Open(w.Finish()))
-		require.Equal(t, epoch, r.epoch)
+		require.Equal(t, epoch, r.Epoch)
 		require.NoError(t, r.Walk(&got))
 		require.Equal(t, want, got)
 	}
 }
 
 func TestCorruptBlobIsNamed(t *testing.T) {
-	var w blobWriter
+	var w BlobWriter
 	w.Reset(1, 0)
 	w.Define("default", labels.FromStrings(labels.MetricName, "up"))
 	w.Float(1, 15_000, 0, math.Float64bits(1))
@@ -85,11 +85,11 @@ func TestCorruptBlobIsNamed(t *testing.T) {
 	for i := range good {
 		bad := append([]byte(nil), good...)
 		bad[i] ^= 0x40
-		var r blobReader
-		require.ErrorIs(t, r.Open(bad), errBadBlob, "byte %d", i)
+		var r BlobReader
+		require.ErrorIs(t, r.Open(bad), ErrMalformedBlob, "byte %d", i)
 	}
 	for n := range good {
-		var r blobReader
-		require.ErrorIs(t, r.Open(good[:n]), errBadBlob, "the first %d bytes", n)
+		var r BlobReader
+		require.ErrorIs(t, r.Open(good[:n]), ErrMalformedBlob, "the first %d bytes", n)
 	}
 }

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"encoding/binary"
@@ -27,98 +27,98 @@ const (
 	heldHeader  = 5
 	// heldFull is the size from which a held blob takes no further sample. With the greatest record, and where
 	// snappy makes it longer by a sixth, it stays below engine.MaxValue.
-	heldFull = 256 << 10
+	HeldFull = 256 << 10
 )
 
-var errBadHeld = errors.New("storage: malformed held row")
+var ErrMalformedHeld = errors.New("format: malformed held row")
 
-// heldValue is what a held row tells of itself.
-type heldValue struct {
-	minT, maxT int64
-	reach      int64 // math.MinInt64: none
-	samples    int
-	blob       []byte // packed
+// HeldValue is what a held row tells of itself.
+type HeldValue struct {
+	MinT, MaxT int64
+	Reach      int64 // math.MinInt64: none
+	Samples    int
+	Blob       []byte // packed
 }
 
-func heldPartition(tenant, cluster string, era int64) engine.Key {
+func HeldPartition(tenant, cluster string, era int64) engine.Key {
 	return engine.Key{engine.Text(tenant), engine.Text(cluster), engine.Int(era)}
 }
 
-func heldKey(replica, writer string, seq int64) engine.Key {
+func HeldKey(replica, writer string, seq int64) engine.Key {
 	return engine.Key{engine.Text(replica), engine.Text(writer), engine.Int(seq)}
 }
 
-func appendHeld(dst []byte, about heldValue, blob []byte) []byte {
+func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 	at := len(dst)
 	dst = append(dst, heldVersion, 0, 0, 0, 0)
-	dst = binary.AppendVarint(dst, about.minT)
-	dst = binary.AppendUvarint(dst, uint64(about.maxT-about.minT))
+	dst = binary.AppendVarint(dst, about.MinT)
+	dst = binary.AppendUvarint(dst, uint64(about.MaxT-about.MinT))
 	reach := uint64(0)
-	if about.reach != math.MinInt64 {
-		reach = uint64(about.maxT-about.reach) + 1
+	if about.Reach != math.MinInt64 {
+		reach = uint64(about.MaxT-about.Reach) + 1
 	}
 	dst = binary.AppendUvarint(dst, reach)
-	dst = binary.AppendUvarint(dst, uint64(about.samples))
+	dst = binary.AppendUvarint(dst, uint64(about.Samples))
 	dst = append(dst, snappy.Encode(nil, blob)...)
 	binary.LittleEndian.PutUint32(dst[at+1:], crc32.Checksum(dst[at+heldHeader:], castagnoli))
 	return dst
 }
 
-// parseHeld reads what a held row tells of itself; the blob refers to b.
-func parseHeld(b []byte) (v heldValue, err error) {
+// ParseHeld reads what a held row tells of itself; the blob refers to b.
+func ParseHeld(b []byte) (v HeldValue, err error) {
 	if len(b) < heldHeader || b[0] == 0 || b[0] > heldVersion {
-		return v, fmt.Errorf("%w: %d bytes, or an unknown version", errBadHeld, len(b))
+		return v, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedHeld, len(b))
 	}
 	version := b[0]
 	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[heldHeader:], castagnoli); want != got {
-		return v, fmt.Errorf("%w: checksum %08x, computed %08x", errBadHeld, want, got)
+		return v, fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformedHeld, want, got)
 	}
 	b = b[heldHeader:]
 	var n int
-	if v.minT, n = binary.Varint(b); n <= 0 {
-		return v, fmt.Errorf("%w: no time", errBadHeld)
+	if v.MinT, n = binary.Varint(b); n <= 0 {
+		return v, fmt.Errorf("%w: no time", ErrMalformedHeld)
 	}
 	b = b[n:]
 	width, n := binary.Uvarint(b)
 	if n <= 0 {
-		return v, fmt.Errorf("%w: no end", errBadHeld)
+		return v, fmt.Errorf("%w: no end", ErrMalformedHeld)
 	}
 	b = b[n:]
 	back := uint64(0)
 	if version > 1 {
 		if back, n = binary.Uvarint(b); n <= 0 {
-			return v, fmt.Errorf("%w: no reach", errBadHeld)
+			return v, fmt.Errorf("%w: no reach", ErrMalformedHeld)
 		}
 		b = b[n:]
 	}
 	samples, n := binary.Uvarint(b)
 	if n <= 0 || samples > engine.MaxValue {
-		return v, fmt.Errorf("%w: no number of samples", errBadHeld)
+		return v, fmt.Errorf("%w: no number of samples", ErrMalformedHeld)
 	}
-	v.maxT, v.samples, v.blob = v.minT+int64(width), int(samples), b[n:]
-	if v.maxT < v.minT {
-		return v, fmt.Errorf("%w: it ends before it begins", errBadHeld)
+	v.MaxT, v.Samples, v.Blob = v.MinT+int64(width), int(samples), b[n:]
+	if v.MaxT < v.MinT {
+		return v, fmt.Errorf("%w: it ends before it begins", ErrMalformedHeld)
 	}
-	switch v.reach = v.maxT - int64(back-1); {
+	switch v.Reach = v.MaxT - int64(back-1); {
 	case version == 1:
-		v.reach = v.minT
+		v.Reach = v.MinT
 	case back == 0:
-		v.reach = math.MinInt64
-	case v.reach > v.maxT:
-		return v, fmt.Errorf("%w: its reach overflows", errBadHeld)
+		v.Reach = math.MinInt64
+	case v.Reach > v.MaxT:
+		return v, fmt.Errorf("%w: its reach overflows", ErrMalformedHeld)
 	}
 	return v, nil
 }
 
-// unpack returns the blob of a held value.
-func (v *heldValue) unpack() ([]byte, error) {
-	size, err := snappy.DecodedLen(v.blob)
+// Unpack returns the blob of a held value.
+func (v *HeldValue) Unpack() ([]byte, error) {
+	size, err := snappy.DecodedLen(v.Blob)
 	if err != nil || size > engine.MaxValue {
-		return nil, fmt.Errorf("%w: its blob claims %d bytes (%v)", errBadHeld, size, err)
+		return nil, fmt.Errorf("%w: its blob claims %d bytes (%v)", ErrMalformedHeld, size, err)
 	}
-	blob, err := snappy.Decode(nil, v.blob)
+	blob, err := snappy.Decode(nil, v.Blob)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBadHeld, err)
+		return nil, fmt.Errorf("%w: %w", ErrMalformedHeld, err)
 	}
 	return blob, nil
 }

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"testing"
@@ -9,11 +9,11 @@ import (
 
 // FuzzLabels parses hostile labels rows.
 func FuzzLabels(f *testing.F) {
-	f.Add(appendLabels(nil, labels.FromStrings(labels.MetricName, "up", "a", "b")))
+	f.Add(AppendLabels(nil, labels.FromStrings(labels.MetricName, "up", "a", "b")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var builder labels.ScratchBuilder
-		if ls, err := parseLabels(b, "up", &builder); err == nil {
-			again, err := parseLabels(appendLabels(nil, ls), "up", &builder)
+		if ls, err := ParseLabels(b, "up", &builder); err == nil {
+			again, err := ParseLabels(AppendLabels(nil, ls), "up", &builder)
 			require.NoError(t, err)
 			require.Equal(t, ls.Len(), again.Len())
 		}

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"encoding/binary"
@@ -10,13 +10,13 @@ import (
 )
 
 // heldExample is a held value of one sample, from 1000 to 1500, and its blob.
-func heldExample() (value []byte, about heldValue) {
-	var w blobWriter
+func heldExample() (value []byte, about HeldValue) {
+	var w BlobWriter
 	w.Reset(0, 0)
 	w.Define("t", labels.FromStrings("__name__", "m", "i", "a"))
 	w.Float(1, 1000, 0, 0x3ff0000000000000)
-	about = heldValue{minT: 1000, maxT: 1500, reach: 1400, samples: 1}
-	return appendHeld(nil, about, w.Finish()), about
+	about = HeldValue{MinT: 1000, MaxT: 1500, Reach: 1400, Samples: 1}
+	return AppendHeld(nil, about, w.Finish()), about
 }
 
 // FuzzParseHeld parses hostile held rows, and the blobs in them.
@@ -24,18 +24,18 @@ func FuzzParseHeld(f *testing.F) {
 	value, _ := heldExample()
 	f.Add(value)
 	f.Fuzz(func(t *testing.T, value []byte) {
-		v, err := parseHeld(value)
+		v, err := ParseHeld(value)
 		if err != nil {
-			require.ErrorIs(t, err, errBadHeld)
+			require.ErrorIs(t, err, ErrMalformedHeld)
 			return
 		}
-		require.LessOrEqual(t, v.minT, v.maxT)
-		blob, err := v.unpack()
+		require.LessOrEqual(t, v.MinT, v.MaxT)
+		blob, err := v.Unpack()
 		if err != nil {
-			require.ErrorIs(t, err, errBadHeld)
+			require.ErrorIs(t, err, ErrMalformedHeld)
 			return
 		}
-		var r blobReader
+		var r BlobReader
 		if r.Open(blob) == nil {
 			_ = r.Walk(&transcript{}) // It mustn't panic.
 		}
@@ -45,18 +45,18 @@ func FuzzParseHeld(f *testing.F) {
 // TestHeldOfVersion1 reads a row of an older release, which doesn't say how far it reaches.
 func TestHeldOfVersion1(t *testing.T) {
 	value, about := heldExample()
-	now, err := parseHeld(value)
+	now, err := ParseHeld(value)
 	require.NoError(t, err)
-	require.Equal(t, about.reach, now.reach)
+	require.Equal(t, about.Reach, now.Reach)
 	row := []byte{1, 0, 0, 0, 0}
 	row = binary.AppendVarint(row, 1000)
 	row = binary.AppendUvarint(row, 500)
 	row = binary.AppendUvarint(row, 1)
-	row = append(row, now.blob...)
+	row = append(row, now.Blob...)
 	binary.LittleEndian.PutUint32(row[1:], crc32.Checksum(row[heldHeader:], castagnoli))
-	v, err := parseHeld(row)
+	v, err := ParseHeld(row)
 	require.NoError(t, err)
-	require.Equal(t, heldValue{minT: 1000, maxT: 1500, reach: 1000, samples: 1, blob: now.blob}, v)
-	_, err = v.unpack()
+	require.Equal(t, HeldValue{MinT: 1000, MaxT: 1500, Reach: 1000, Samples: 1, Blob: now.Blob}, v)
+	_, err = v.Unpack()
 	require.NoError(t, err)
 }

@@ -1,10 +1,10 @@
-package storage
+package format
 
 import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-func matchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
+func MatchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
 	for _, m := range ms {
 		if !m.Matches(ls.Get(m.Name)) {
 			return false
@@ -13,8 +13,8 @@ func matchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
 	return true
 }
 
-// nameMatches says whether a metric's name passes the matchers of names.
-func nameMatches(ms []*labels.Matcher, name string) bool {
+// MatchesName says whether a metric's name passes the matchers of names.
+func MatchesName(ms []*labels.Matcher, name string) bool {
 	for _, m := range ms {
 		if m.Name == labels.MetricName && !m.Matches(name) {
 			return false

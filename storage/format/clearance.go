@@ -1,0 +1,58 @@
+package format
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Clearance says which deletes were removed: all that were asked for before an instant, but for some. Where several
+// processes share an engine, a row whose removal a replica has missed may come back long afterwards; it must not hide
+// what was written since.
+type Clearance struct {
+	Before   int64 // milliseconds
+	Standing DeleteIDs
+}
+
+const clearanceVersion = 3
+
+// clearanceID is the id of its row, among the deletes.
+var ClearanceID = string(make([]byte, engine.IDLen))
+
+// Clears says whether a delete was removed.
+func (c *Clearance) Clears(d *Delete) bool { return d.When < c.Before && !c.Standing.Has(d.ID) }
+
+// AppendClearance appends the row's value:
+//
+//	+---------+--------+-----------+---------------+--------+
+//	| version | before | number of | deletes' ids, | CRC-32C|
+//	| 1 byte:3| varint | deletes   | 16 bytes each | 4, LE  |
+//	+---------+--------+-----------+---------------+--------+
+func AppendClearance(dst []byte, c Clearance) []byte {
+	from := len(dst)
+	dst = binary.AppendVarint(append(dst, clearanceVersion), c.Before)
+	dst = append(binary.AppendUvarint(dst, uint64(c.Standing.Count())), c.Standing...)
+	return appendChecksum(dst, from)
+}
+
+// ParseClearance is the inverse of appendClearance.
+func ParseClearance(b []byte) (c Clearance, err error) {
+	if b, err = openChecksum(b); err != nil {
+		return c, err
+	}
+	if b[0] != clearanceVersion {
+		return c, fmt.Errorf("%w: an unknown version", ErrMalformedDelete)
+	}
+	before, n := binary.Varint(b[1:])
+	if n <= 0 {
+		return c, fmt.Errorf("%w: truncated", ErrMalformedDelete)
+	}
+	b = b[1+n:]
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) || len(b)-n != int(count)*engine.IDLen {
+		return c, fmt.Errorf("%w: truncated", ErrMalformedDelete)
+	}
+	return Clearance{Before: before, Standing: DeleteIDs(bytes.Clone(b[n:]))}, nil
+}

@@ -1,0 +1,127 @@
+package format
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Deletes are deletes of one tenant, in the order of their ids.
+type Deletes []*Delete
+
+// Where returns those for which keep holds.
+func (ds Deletes) Where(keep func(*Delete) bool) (some Deletes) {
+	for _, d := range ds {
+		if keep(d) {
+			some = append(some, d)
+		}
+	}
+	return some
+}
+
+// OfSeries returns those of a series.
+func (ds Deletes) OfSeries(ls labels.Labels) Deletes {
+	if len(ds) == 0 {
+		return nil
+	}
+	return ds.Where(func(d *Delete) bool { return MatchesAll(ls, d.Matchers) })
+}
+
+// InSlot returns those that touch a slot.
+func (ds Deletes) InSlot(p *Periods, slot int64) Deletes {
+	return ds.Where(func(d *Delete) bool { return d.TouchesSlot(p, slot) })
+}
+
+// OfMetric returns those that may be about series of a metric.
+func (ds Deletes) OfMetric(metric string) Deletes {
+	return ds.Where(func(d *Delete) bool { return MatchesName(d.Matchers, metric) })
+}
+
+// InForce returns those that hide anything.
+func (ds Deletes) InForce() Deletes {
+	if !slices.ContainsFunc(ds, func(d *Delete) bool { return d.Announced }) {
+		return ds
+	}
+	return ds.Where(func(d *Delete) bool { return !d.Announced })
+}
+
+func (ds Deletes) Has(id string) bool {
+	return slices.ContainsFunc(ds, func(d *Delete) bool { return d.ID == id })
+}
+
+func (ds Deletes) Sort() {
+	slices.SortFunc(ds, func(a, b *Delete) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// IDs returns the names of all, as a chunk that is exempt from them has them.
+func (ds Deletes) IDs() DeleteIDs {
+	var ids DeleteIDs
+	for _, d := range ds {
+		ids = append(ids, d.ID...)
+	}
+	return ids
+}
+
+// Hides says whether what is stored at a time is deleted.
+func (ds Deletes) Hides(t int64) bool {
+	return slices.ContainsFunc(ds, func(d *Delete) bool { return t >= d.Start && t <= d.End })
+}
+
+// Hide removes what is deleted from samples.
+func (ds Deletes) Hide(s *chunk.Samples) { RemoveSamples(s, ds.Hides) }
+
+// RemoveSamples removes the samples at times for which gone holds.
+func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
+	if !slices.ContainsFunc(s.T, gone) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return gone(h.T) }) {
+		return
+	}
+	var left chunk.Samples
+	for i, t := range s.T {
+		if gone(t) {
+			continue
+		}
+		st := int64(0)
+		if len(s.ST) > 0 {
+			st = s.ST[i]
+		}
+		left.AppendFloat(t, st, s.V[i])
+	}
+	for _, h := range s.H {
+		if !gone(h.T) {
+			left.AppendHistogram(h)
+		}
+	}
+	*s = left
+}
+
+// HideBuckets removes the buckets from an index on of which all is deleted, and says whether there were any. What
+// a delete cuts stays: a bucket can't be taken apart.
+func (ds Deletes) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
+	gone := func(end int64) bool {
+		return slices.ContainsFunc(ds, func(d *Delete) bool { return d.Covers(end-width, end) })
+	}
+	if len(ds) == 0 || !slices.ContainsFunc(b.End[from:], gone) {
+		return false
+	}
+	b.Delete(from, gone)
+	return true
+}
+
+// HidesBucket says whether all of a bucket is deleted by one of those that count.
+func (ds Deletes) HidesBucket(end, width int64, counts func(*Delete) bool) bool {
+	for _, d := range ds {
+		if d.Covers(end-width, end) && counts(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// TouchesBucket says whether one of them is about any time of a bucket.
+func (ds Deletes) TouchesBucket(end, width int64) bool {
+	return slices.ContainsFunc(ds, func(d *Delete) bool { return d.Touches(end-width, end) })
+}

@@ -1,0 +1,153 @@
+package format
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// DeleteIDs are the ids of deletes, one after the other, in order, that a raw chunk is exempt from: it was sealed later,
+// or what they delete is cut out of it.
+type DeleteIDs []byte
+
+func (e DeleteIDs) Count() int { return len(e) / engine.IDLen }
+
+func (e DeleteIDs) Has(id string) bool {
+	for at := 0; at+engine.IDLen <= len(e); at += engine.IDLen {
+		if string(e[at:at+engine.IDLen]) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Union returns the ids of both.
+func (e DeleteIDs) Union(o DeleteIDs) DeleteIDs {
+	if len(o) == 0 || bytes.Equal(e, o) {
+		return e
+	}
+	var ids [][]byte
+	for _, list := range []DeleteIDs{e, o} {
+		for id := range slices.Chunk(list, engine.IDLen) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, bytes.Compare)
+	return bytes.Join(slices.CompactFunc(ids, bytes.Equal), nil)
+}
+
+// Applying returns the deletes that aren't among them.
+func (e DeleteIDs) Applying(ds Deletes) Deletes {
+	if len(e) == 0 {
+		return ds
+	}
+	return ds.Where(func(d *Delete) bool { return !e.Has(d.ID) })
+}
+
+// Weight is what a raw chunk counts in the versions of rollups: one, and one for each delete that was, or is to be,
+// applied to it. It never gets less: what is cleaned names the deletes that were counted before.
+func (e DeleteIDs) Weight(ds Deletes) uint64 { return uint64(1 + e.Count() + len(e.Applying(ds))) }
+
+const (
+	// exemptVersion is the first byte of a raw chunk that names deletes; those that don't begin with the chunk's own.
+	envelopeVersion = 2
+	// exemptCleaned is the flag of a chunk that was cleaned: it lies under the hash of what it was before.
+	flagCleaned = 1
+)
+
+// RawChunk is the value of a row of raw.
+type RawChunk struct {
+	Exempt  DeleteIDs
+	Cleaned bool
+	// data is a chunk of package chunk; nil: all of it was deleted.
+	Data []byte
+}
+
+// AppendRawChunk appends the value of a row of raw: the chunk as it is, where it names no deletes, or
+//
+//	+---------+--------+---------+---------------+--------+- - - - - - - -+
+//	| version | flags  | number  | deletes' ids, | CRC-32C| chunk, or     |
+//	| 1 byte:2| 1 byte | uvarint | 16 bytes each | 4, LE  | nothing       |
+//	+---------+--------+---------+---------------+--------+- - - - - - - -+
+//
+// Flag 1: it was cleaned. The checksum is over the bytes before it; the chunk has its own.
+func AppendRawChunk(dst []byte, c RawChunk) []byte {
+	if len(c.Exempt) == 0 {
+		return append(dst, c.Data...)
+	}
+	from := len(dst)
+	flags := byte(0)
+	if c.Cleaned {
+		flags |= flagCleaned
+	}
+	dst = append(dst, envelopeVersion, flags)
+	dst = binary.AppendUvarint(dst, uint64(c.Exempt.Count()))
+	dst = append(dst, c.Exempt...)
+	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+	return append(dst, c.Data...)
+}
+
+// ParseRawChunk is the inverse of appendRaw. What it returns leans on b. Its error is chunk.ErrCorrupt.
+func ParseRawChunk(b []byte) (c RawChunk, err error) {
+	if len(b) == 0 || b[0] != envelopeVersion {
+		return RawChunk{Data: b}, nil
+	}
+	bad := func(why string) (RawChunk, error) {
+		return RawChunk{}, fmt.Errorf("%w: the deletes that it names: %s", chunk.ErrCorrupt, why)
+	}
+	if len(b) < 3 {
+		return bad("truncated")
+	}
+	count, n := binary.Uvarint(b[2:])
+	head := 2 + n
+	if n <= 0 || count > uint64(len(b)) || len(b) < head+int(count)*engine.IDLen+4 {
+		return bad("truncated")
+	}
+	end := head + int(count)*engine.IDLen
+	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+		return bad("the checksum doesn't match")
+	}
+	c = RawChunk{Exempt: DeleteIDs(b[head:end]), Cleaned: b[1]&flagCleaned != 0}
+	if end+4 < len(b) {
+		c.Data = b[end+4:]
+	}
+	return c, nil
+}
+
+// DecodeRawChunk appends what isn't deleted of a row of raw.
+func DecodeRawChunk(b []byte, ds Deletes, into *chunk.Samples) (RawChunk, error) {
+	c, err := ParseRawChunk(b)
+	if err != nil || c.Data == nil {
+		return c, err
+	}
+	ds = c.Exempt.Applying(ds)
+	if len(ds) == 0 {
+		return c, chunk.Decode(c.Data, into)
+	}
+	var all chunk.Samples
+	if err := chunk.Decode(c.Data, &all); err != nil {
+		return c, err
+	}
+	ds.Hide(&all)
+	into.AppendAll(&all)
+	return c, nil
+}
+
+// DecodeRawExemplars returns what isn't deleted of a row of exemplars. What it returns leans on b.
+func DecodeRawExemplars(b []byte, ds Deletes) (list []Exemplar, c RawChunk, err error) {
+	if c, err = ParseRawChunk(b); err != nil || c.Data == nil {
+		return nil, c, err
+	}
+	if list, err = parseExemplars(c.Data, nil); err != nil {
+		return nil, c, err
+	}
+	if ds = c.Exempt.Applying(ds); len(ds) > 0 {
+		list = slices.DeleteFunc(list, func(e Exemplar) bool { return ds.Hides(e.T) })
+	}
+	return list, c, nil
+}
