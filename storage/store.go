@@ -131,7 +131,7 @@ type seams struct {
 	still bool
 	// writer is the process' name in the stage; "": a new one.
 	writer string
-	// blobBytes is the size from which a blob takes no further sample; 0: blobFull.
+	// blobBytes is the size from which a blob takes no further sample; 0: format.BlobFull.
 	blobBytes int
 }
 

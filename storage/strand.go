@@ -75,7 +75,7 @@ func newStrand(gen *generation, series *Series, slotStart int64) *strand {
 //	+-----------------------------------------+---------------+---------------------------+
 //
 // where lead counts the zero bytes before the n significant ones. A sample that repeats its value at the
-// usual distance takes one byte. Timestamps are within ±maxTime, so that ΔΔt leaves two bits free.
+// usual distance takes one byte. Timestamps are within ±format.MaxTime, so that ΔΔt leaves two bits free.
 // It returns by how many bytes the strand grew.
 func (s *strand) appendFloat(t, st int64, v uint64) int {
 	before := cap(s.tail)

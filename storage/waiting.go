@@ -25,7 +25,7 @@ const (
 
 const (
 	// youngMS is the age until which a slot is always listed. A slot's border between "no pending row
-	// needed" and "pending row needed" is dayMS; clocks may differ by less than the day between.
+	// needed" and "pending row needed" is a day; clocks may differ by less than the day between.
 	youngMS = 2 * format.DayMS
 	// hourLag is by how many hours the mark of pending stays behind the clock.
 	hourLag = 25

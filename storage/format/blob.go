@@ -29,7 +29,7 @@ import (
 //	histogram  kind 2 | Δref varint | Δt varint | length uvarint | chunk.AppendHistogramBytes
 //	define     kind 3 | number of labels uvarint | (length uvarint, text) for each name and value
 //	tenant     kind 4 | length uvarint | text; whose the series defined next are
-//	exemplar   kind 5 | Δref varint | Δt varint | length uvarint | appendExemplar
+//	exemplar   kind 5 | Δref varint | Δt varint | length uvarint | AppendExemplar
 //
 // Δref and Δt are distances from the record before (at first from 0), Δst is the distance from t.
 const blobVersion = 1
@@ -44,18 +44,19 @@ const (
 )
 
 const (
-	// blobFull is the size from which a blob takes no further sample.
+	// BlobFull is the size, in bytes, from which a blob takes no further sample.
 	BlobFull = 320 << 10
-	// maxRecord bounds one record. What comes on top of blobFull is a histogram and the labels of its series,
+	// maxRecord bounds one record, bytes. What comes on top of BlobFull is a histogram and the labels of its series,
 	// at most 64 KiB of them, so that a blob stays below engine.MaxValue.
 	maxRecord = 96 << 10
 	// blobHeader is what stands before the body: version and checksum.
 	blobHeader = 5
 )
 
+// ErrMalformedBlob is returned for a blob that can't be read.
 var ErrMalformedBlob = errors.New("format: malformed blob")
 
-// BlobWriter builds one blob.
+// BlobWriter builds one blob at a time: Reset, then records, then Finish. Its zero value is ready for Reset.
 type BlobWriter struct {
 	buf    []byte
 	ref    int64
@@ -63,6 +64,8 @@ type BlobWriter struct {
 	tenant string
 }
 
+// Reset begins a blob. epoch is the seq of the first blob of the blob's epoch, before the number of series that the
+// epoch's earlier blobs define.
 func (w *BlobWriter) Reset(epoch int64, before uint32) {
 	w.buf = append(w.buf[:0], blobVersion, 0, 0, 0, 0)
 	w.buf = binary.AppendUvarint(w.buf, uint64(epoch))
@@ -70,7 +73,7 @@ func (w *BlobWriter) Reset(epoch int64, before uint32) {
 	w.ref, w.t, w.tenant = 0, 0, ""
 }
 
-// finish closes the blob and returns its bytes, which are valid until the next reset.
+// Finish closes the blob and returns its bytes, which are valid until the next Reset.
 func (w *BlobWriter) Finish() []byte {
 	binary.LittleEndian.PutUint32(w.buf[1:], crc32.Checksum(w.buf[blobHeader:], castagnoli))
 	return w.buf
@@ -79,6 +82,7 @@ func (w *BlobWriter) Finish() []byte {
 // Len returns how many bytes the blob has so far.
 func (w *BlobWriter) Len() int { return len(w.buf) }
 
+// Define adds the definition of a tenant's series. Its number is that of the series before it plus 1.
 func (w *BlobWriter) Define(tenant string, ls labels.Labels) {
 	if tenant != w.tenant {
 		w.tenant = tenant
@@ -90,6 +94,8 @@ func (w *BlobWriter) Define(tenant string, ls labels.Labels) {
 	})
 }
 
+// Float adds a float sample of the series with number ref: its timestamp and start timestamp (0: none), milliseconds,
+// and its value's bits.
 func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 	kind := byte(recordFloat)
 	if st != 0 {
@@ -109,10 +115,12 @@ func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 	w.buf = append(w.buf, value[:n]...)
 }
 
+// Histogram adds a histogram as chunk.AppendHistogramBytes encodes it.
 func (w *BlobWriter) Histogram(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordHistogram, ref, t, encoded)
 }
 
+// Exemplar adds an exemplar as AppendExemplar encodes it.
 func (w *BlobWriter) Exemplar(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordExemplar, ref, t, encoded)
 }
@@ -130,21 +138,21 @@ func (w *BlobWriter) where(ref uint32, t int64) {
 	w.ref, w.t = int64(ref), t
 }
 
-// BlobSink takes the records of a blob.
+// BlobSink takes the records of a blob, in their order. An error of any method ends BlobReader.Walk, which returns it.
 type BlobSink interface {
-	// Define is told each series with the number that the blob's stream gives it, before its samples.
+	// Define takes a series and the number that the blob's stream gives it, before its samples.
 	Define(ref uint32, tenant string, ls labels.Labels) error
-	// Float, Histogram and Exemplar take one. What is encoded is valid during the call. A ref that wasn't
-	// defined is an error of the stream, not of the blob.
+	// Float, Histogram and Exemplar take one of these. encoded is valid during the call only. ref may be a number that
+	// the blob doesn't define: earlier blobs of its epoch do, or else the stream is corrupt.
 	Float(ref uint32, t, st int64, v uint64) error
 	Histogram(ref uint32, t int64, encoded []byte) error
 	Exemplar(ref uint32, t int64, encoded []byte) error
 }
 
-// BlobReader walks over a blob.
+// BlobReader reads a blob: Open, then Walk. It can be reused.
 type BlobReader struct {
-	// epoch is the seq of the first blob of the blob's epoch; before is how many series the epoch's
-	// earlier blobs defined.
+	// Epoch is the seq of the first blob of the blob's epoch; Before is how many series the epoch's
+	// earlier blobs define. Open sets both.
 	Epoch  int64
 	Before uint32
 	body   []byte
@@ -154,7 +162,8 @@ type BlobReader struct {
 	labels labels.ScratchBuilder
 }
 
-// open checks the blob's version and checksum and reads its head.
+// Open checks a blob's version and checksum and reads its head. It returns ErrMalformedBlob if these are wrong. The reader
+// keeps b until the next Open.
 func (r *BlobReader) Open(b []byte) error {
 	if len(b) < blobHeader {
 		return fmt.Errorf("%w: %d bytes", ErrMalformedBlob, len(b))
@@ -181,7 +190,8 @@ func (r *BlobReader) Open(b []byte) error {
 	return nil
 }
 
-// walk hands the records to sink. It stops at the first error.
+// Walk passes the records of the opened blob to sink. It stops at the first error: the sink's, ErrMalformedBlob, or
+// ErrMalformedLabels.
 func (r *BlobReader) Walk(sink BlobSink) error {
 	for len(r.body) > 0 {
 		head := r.body[0]
@@ -306,5 +316,5 @@ func (r *BlobReader) varint() (int64, error) {
 	return v, nil
 }
 
-// maxHistogram is the most bytes that an encoded histogram may have.
+// MaxHistogramBytes is the greatest size of an encoded histogram that fits a record.
 const MaxHistogramBytes = maxRecord - 64

@@ -5,10 +5,10 @@ import (
 	"hash/crc32"
 )
 
-// castagnoli is the table of the checksums of rows, CRC-32C.
+// castagnoli is the polynomial table of all checksums here, which are CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendChecksum appends the CRC-32C of dst from an index on, 4 bytes, little-endian.
+// appendChecksum appends the CRC-32C of dst[from:], 4 bytes, little-endian.
 func appendChecksum(dst []byte, from int) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }

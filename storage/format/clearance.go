@@ -8,23 +8,25 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Clearance says which deletes were removed: all that were asked for before an instant, but for some. Where several
-// processes share an engine, a row whose removal a replica has missed may come back long afterwards; it must not hide
-// what was written since.
+// Clearance is a row of table delete which records the deletes of a tenant that have been removed: all that were asked
+// for before an instant, except some. Where several processes share an engine, a delete's row whose removal a replica has
+// missed may come back long afterwards; it must not hide what was written since.
 type Clearance struct {
-	Before   int64 // milliseconds
+	// Before is the instant, milliseconds.
+	Before int64
+	// Standing are the deletes asked for before it that have not been removed.
 	Standing DeleteIDs
 }
 
 const clearanceVersion = 3
 
-// clearanceID is the id of its row, among the deletes.
+// ClearanceID is the id of a clearance's row among the deletes: 16 zero bytes, which no delete has.
 var ClearanceID = string(make([]byte, engine.IDLen))
 
-// Clears says whether a delete was removed.
+// Clears reports whether a delete has been removed.
 func (c *Clearance) Clears(d *Delete) bool { return d.When < c.Before && !c.Standing.Has(d.ID) }
 
-// AppendClearance appends the row's value:
+// AppendClearance appends the value of a clearance's row:
 //
 //	+---------+--------+-----------+---------------+--------+
 //	| version | before | number of | deletes' ids, | CRC-32C|
@@ -37,7 +39,7 @@ func AppendClearance(dst []byte, c Clearance) []byte {
 	return appendChecksum(dst, from)
 }
 
-// ParseClearance is the inverse of appendClearance.
+// ParseClearance is the inverse of AppendClearance. It returns ErrMalformedDelete for anything else.
 func ParseClearance(b []byte) (c Clearance, err error) {
 	if b, err = openChecksum(b); err != nil {
 		return c, err

@@ -12,39 +12,42 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Delete is a row of table delete: all that was stored of some series in a span of time is gone.
+// Delete is a row of table delete, a tombstone: all that was stored of some series in a span of time is deleted.
 //
 // Invariant: when the row is written, all that it deletes is sealed. So it is about sealed chunks only, and what is
 // in the stage was written later. A chunk that is sealed while a delete stands names it, and is exempt from it.
 type Delete struct {
+	// ID is its clustering key, 16 random bytes.
 	ID string
-	// when it was asked for; start and end are its bounds, both included. Milliseconds.
+	// When is when it was asked for; Start and End are the first and last timestamp that it deletes. Milliseconds.
 	When, Start, End int64
 	Matchers         []*labels.Matcher
-	// announced says that it isn't in force, but may come to be: its own row is on its way, or was. Chunks that are
-	// sealed meanwhile name it, so that it never hides what came after it was announced.
+	// Announced: it isn't in force, but may come to be: its own row is on its way, or was. Chunks that are sealed
+	// meanwhile name it, so that it never hides what came after it was announced.
 	Announced bool
-	// held says which rows that are held of replicas it is about.
+	// Held are the rows held of replicas that it is about.
 	Held []HeldCut
 }
 
 const (
-	// deletionVersion is the first byte of a delete in force that says nothing of held rows, extendedVersion that of others.
+	// deleteVersion is the first byte of a delete in force without held rows, extendedVersion that of others.
 	deleteVersion   = 1
 	extendedVersion = 2
-	// deletionAnnounced is the flag of a delete that is announced.
+	// flagAnnounced is the flag of a delete that is announced.
 	flagAnnounced = 1
-	// announcedTimestamp and deletionTimestamp are the write timestamps of the two: the second replaces the first, and
-	// what takes both back has the second's.
+	// AnnouncedTimestamp and DeleteTimestamp are the write timestamps of the row while the delete is announced and when it
+	// is in force: the second replaces the first, and what takes both back has the second's.
 	AnnouncedTimestamp = 1
 	DeleteTimestamp    = 2
-	// maxDeletionBytes bounds a delete's row.
-	MaxDeleteBytes = 64 << 10
+	// MaxDeleteBytes bounds a delete's row without its held cuts, MaxHeldCutBytes these.
+	MaxDeleteBytes  = 64 << 10
+	MaxHeldCutBytes = 256 << 10
 )
 
+// ErrMalformedDelete is returned for a row of table delete that can't be read.
 var ErrMalformedDelete = errors.New("format: malformed delete")
 
-// AppendDelete appends the row's value:
+// AppendDelete appends the value of a delete's row:
 //
 //	+---------+--------+--------+--------+-----------+-----------------------------+--------+
 //	| version | when   | start  | end    | number of | type, name, value of each   | CRC-32C|
@@ -94,7 +97,7 @@ func openChecksum(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// IsAnnounced says whether a row's value is of a delete that is announced.
+// IsAnnounced reports whether a row's value is of a delete that is announced.
 func IsAnnounced(b []byte) bool {
 	return len(b) > 1 && b[0] == extendedVersion && b[1]&flagAnnounced != 0
 }
@@ -102,7 +105,8 @@ func IsAnnounced(b []byte) bool {
 // matchTypes are the types of matchers by their numbers in rows. Never reordered.
 var matchTypes = []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp}
 
-// ParseDelete is the inverse of appendDeletion.
+// ParseDelete is the inverse of AppendDelete; id is the row's clustering key. It returns ErrMalformedDelete for anything
+// else.
 func ParseDelete(id string, b []byte) (*Delete, error) {
 	b, err := openChecksum(b)
 	if err != nil {
@@ -160,28 +164,25 @@ func ParseDelete(id string, b []byte) (*Delete, error) {
 	return d, nil
 }
 
-// Covers says whether all of (start, end] is deleted.
+// Covers reports whether all of (start, end] is deleted.
 func (d *Delete) Covers(start, end int64) bool { return d.Start <= start+1 && d.End >= end }
 
-// Touches says whether any time of (start, end] is deleted.
+// Touches reports whether any time of (start, end] is deleted.
 func (d *Delete) Touches(start, end int64) bool { return d.Start <= end && d.End > start }
 
-// TouchesSlot says whether any time of a slot is deleted.
+// TouchesSlot reports whether any time of a slot is deleted.
 func (d *Delete) TouchesSlot(p *Periods, slot int64) bool {
 	return d.Touches(p.SlotStart(slot), p.SlotEnd(slot))
 }
 
-// HeldCut says that a delete is about what a writer holds of a cluster's replicas up to a number: those rows were there
-// when it was asked for. What it holds with greater ones came later.
+// HeldCut makes a delete be about the rows that a writer holds of a cluster's replicas up to a number: those were there
+// when it was asked for. Rows with greater numbers came later.
 type HeldCut struct {
 	Cluster, Writer string
 	Seq             int64
 }
 
-// maxCutBytes bounds what a delete says of held rows.
-const MaxHeldCutBytes = 256 << 10
-
-// CoversHeld says whether a held row was there when the delete was asked for.
+// CoversHeld reports whether a held row was there when the delete was asked for.
 func (d *Delete) CoversHeld(cluster, writer string, seq int64) bool {
 	return slices.ContainsFunc(d.Held, func(c HeldCut) bool { return c.Cluster == cluster && c.Writer == writer && seq <= c.Seq })
 }

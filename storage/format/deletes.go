@@ -10,10 +10,10 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Deletes are deletes of one tenant, in the order of their ids.
+// Deletes are deletes of one tenant, ordered by id.
 type Deletes []*Delete
 
-// Where returns those for which keep holds.
+// Where returns the deletes for which keep returns true.
 func (ds Deletes) Where(keep func(*Delete) bool) (some Deletes) {
 	for _, d := range ds {
 		if keep(d) {
@@ -23,7 +23,7 @@ func (ds Deletes) Where(keep func(*Delete) bool) (some Deletes) {
 	return some
 }
 
-// OfSeries returns those of a series.
+// OfSeries returns the deletes whose matchers match a series.
 func (ds Deletes) OfSeries(ls labels.Labels) Deletes {
 	if len(ds) == 0 {
 		return nil
@@ -31,17 +31,17 @@ func (ds Deletes) OfSeries(ls labels.Labels) Deletes {
 	return ds.Where(func(d *Delete) bool { return MatchesAll(ls, d.Matchers) })
 }
 
-// InSlot returns those that touch a slot.
+// InSlot returns the deletes that touch a slot.
 func (ds Deletes) InSlot(p *Periods, slot int64) Deletes {
 	return ds.Where(func(d *Delete) bool { return d.TouchesSlot(p, slot) })
 }
 
-// OfMetric returns those that may be about series of a metric.
+// OfMetric returns the deletes that may match series of a metric: their matchers of names do.
 func (ds Deletes) OfMetric(metric string) Deletes {
 	return ds.Where(func(d *Delete) bool { return MatchesName(d.Matchers, metric) })
 }
 
-// InForce returns those that hide anything.
+// InForce returns the deletes that are not only announced.
 func (ds Deletes) InForce() Deletes {
 	if !slices.ContainsFunc(ds, func(d *Delete) bool { return d.Announced }) {
 		return ds
@@ -49,15 +49,17 @@ func (ds Deletes) InForce() Deletes {
 	return ds.Where(func(d *Delete) bool { return !d.Announced })
 }
 
+// Has reports whether there is a delete with an id.
 func (ds Deletes) Has(id string) bool {
 	return slices.ContainsFunc(ds, func(d *Delete) bool { return d.ID == id })
 }
 
+// Sort orders the deletes by id.
 func (ds Deletes) Sort() {
 	slices.SortFunc(ds, func(a, b *Delete) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// IDs returns the names of all, as a chunk that is exempt from them has them.
+// IDs returns the ids of all.
 func (ds Deletes) IDs() DeleteIDs {
 	var ids DeleteIDs
 	for _, d := range ds {
@@ -66,15 +68,15 @@ func (ds Deletes) IDs() DeleteIDs {
 	return ids
 }
 
-// Hides says whether what is stored at a time is deleted.
+// Hides reports whether samples at a timestamp are deleted.
 func (ds Deletes) Hides(t int64) bool {
 	return slices.ContainsFunc(ds, func(d *Delete) bool { return t >= d.Start && t <= d.End })
 }
 
-// Hide removes what is deleted from samples.
+// Hide removes deleted samples.
 func (ds Deletes) Hide(s *chunk.Samples) { RemoveSamples(s, ds.Hides) }
 
-// RemoveSamples removes the samples at times for which gone holds.
+// RemoveSamples removes the samples at timestamps for which gone returns true.
 func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 	if !slices.ContainsFunc(s.T, gone) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return gone(h.T) }) {
 		return
@@ -98,8 +100,8 @@ func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 	*s = left
 }
 
-// HideBuckets removes the buckets from an index on of which all is deleted, and says whether there were any. What
-// a delete cuts stays: a bucket can't be taken apart.
+// HideBuckets removes, from index from on, the buckets of the given width that are deleted as a whole, and reports whether
+// there were any. A bucket of which only a part is deleted stays.
 func (ds Deletes) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
 	gone := func(end int64) bool {
 		return slices.ContainsFunc(ds, func(d *Delete) bool { return d.Covers(end-width, end) })
@@ -111,7 +113,7 @@ func (ds Deletes) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
 	return true
 }
 
-// HidesBucket says whether all of a bucket is deleted by one of those that count.
+// HidesBucket reports whether a bucket is deleted as a whole by a delete for which counts returns true.
 func (ds Deletes) HidesBucket(end, width int64, counts func(*Delete) bool) bool {
 	for _, d := range ds {
 		if d.Covers(end-width, end) && counts(d) {
@@ -121,7 +123,7 @@ func (ds Deletes) HidesBucket(end, width int64, counts func(*Delete) bool) bool 
 	return false
 }
 
-// TouchesBucket says whether one of them is about any time of a bucket.
+// TouchesBucket reports whether any time of a bucket is deleted.
 func (ds Deletes) TouchesBucket(end, width int64) bool {
 	return slices.ContainsFunc(ds, func(d *Delete) bool { return d.Touches(end-width, end) })
 }

@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// maxSlotExemplars is how many exemplars of a series and slot are kept, one every seven seconds of a slot of two
-	// hours: the newest newestExemplars, and of those before them as many as there is room for, drawn evenly.
+	// MaxSlotExemplars is how many exemplars of a series and slot are kept, one every seven seconds of a slot of two
+	// hours: the newest NewestExemplars, and of those before them as many as there is room for, drawn evenly.
 	MaxSlotExemplars = 1024
 	NewestExemplars  = 256
-	// maxExemplarRow is from how many bytes a row takes no further exemplar.
+	// MaxExemplarRow is the size, in bytes, from which a row takes no further exemplar.
 	MaxExemplarRow = 64 << 10
 
 	exemplarsVersion = 1
 )
 
+// ErrMalformedExemplar is returned for an exemplar, or a row of these, that can't be read.
 var ErrMalformedExemplar = errors.New("format: malformed exemplar")
 
-// AppendExemplar appends an exemplar but for its time. Its bytes are in the order of values.
+// AppendExemplar appends an exemplar without its timestamp. The order of the bytes is that of the values.
 //
 //	+------------------------------------------------+------+-------+------+----
 //	| value's bits, big-endian: of negative ones all | name | value | name | …
@@ -46,7 +47,7 @@ func AppendExemplar(dst []byte, v float64, ls labels.Labels) []byte {
 	return dst
 }
 
-// ParseExemplar is the inverse of appendExemplar.
+// ParseExemplar is the inverse of AppendExemplar. It returns ErrMalformedExemplar for anything else.
 func ParseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exemplar.Exemplar, err error) {
 	if len(b) < 8 {
 		return e, fmt.Errorf("%w: %d bytes", ErrMalformedExemplar, len(b))
@@ -72,20 +73,21 @@ func ParseExemplar(t int64, b []byte, builder *labels.ScratchBuilder) (e exempla
 	return exemplar.Exemplar{Labels: builder.Labels(), Value: math.Float64frombits(bits), Ts: t, HasTs: true}, nil
 }
 
-// Exemplar is an exemplar with its time, and what appendExemplar makes of the rest.
+// Exemplar is an exemplar as it is stored: its timestamp, milliseconds, and the rest as AppendExemplar encodes it.
 type Exemplar struct {
 	T    int64
 	Data []byte
 }
 
+// Compare orders exemplars by timestamp, value and labels.
 func (e Exemplar) Compare(o Exemplar) int {
 	return cmp.Or(cmp.Compare(e.T, o.T), bytes.Compare(e.Data, o.Data))
 }
 
-// KeepExemplars sorts what was found of a series in a slot, and leaves out what is there twice. Where it is too much it
-// leaves the newest, and of the others a sample: those of the least hashes, as bottom-k sketches draw them
-// (Cohen and Kaplan, 2007). Done to parts, and then to what is left of all, it leaves the same: so it doesn't matter in
-// which order, and in how many rows, they came.
+// KeepExemplars sorts the exemplars of a series and slot, removes duplicates, and keeps at most MaxSlotExemplars: the
+// newest NewestExemplars, and of the others those of the least hashes, as bottom-k sketches draw them (Cohen and Kaplan,
+// 2007). Applied to parts and then to what was kept of all parts, it keeps the same: the order in which exemplars came, and
+// in how many rows they lie, doesn't matter. It reuses list.
 func KeepExemplars(list []Exemplar) []Exemplar {
 	slices.SortFunc(list, Exemplar.Compare)
 	list = slices.CompactFunc(list, func(a, b Exemplar) bool { return a.Compare(b) == 0 })
@@ -140,7 +142,7 @@ func AppendExemplars(dst []byte, list []Exemplar) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// parseExemplars appends the exemplars of a row. Their data are parts of b.
+// parseExemplars is the inverse of AppendExemplars: it appends to into. Data of the exemplars are parts of b.
 func parseExemplars(b []byte, into []Exemplar) ([]Exemplar, error) {
 	if len(b) < 5 || b[0] != exemplarsVersion {
 		return into, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedExemplar, len(b))

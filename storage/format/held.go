@@ -25,29 +25,36 @@ import (
 const (
 	heldVersion = 2
 	heldHeader  = 5
-	// heldFull is the size from which a held blob takes no further sample. With the greatest record, and where
-	// snappy makes it longer by a sixth, it stays below engine.MaxValue.
+	// HeldFull is the size, in bytes, from which the blob of a held row takes no further sample. With the greatest
+	// record, and where snappy makes it longer by a sixth, it stays below engine.MaxValue.
 	HeldFull = 256 << 10
 )
 
+// ErrMalformedHeld is returned for a held row that can't be read.
 var ErrMalformedHeld = errors.New("format: malformed held row")
 
-// HeldValue is what a held row tells of itself.
+// HeldValue is the value of a held row.
 type HeldValue struct {
+	// MinT and MaxT bound the timestamps of the samples, milliseconds.
 	MinT, MaxT int64
-	Reach      int64 // math.MinInt64: none
-	Samples    int
-	Blob       []byte // packed
+	// Reach is how far they showed that their replica had gone on, milliseconds; math.MinInt64: they showed nothing.
+	Reach   int64
+	Samples int
+	// Blob is compressed: see Unpack.
+	Blob []byte
 }
 
+// HeldPartition is the partition key of what is held of a tenant's cluster in an era.
 func HeldPartition(tenant, cluster string, era int64) engine.Key {
 	return engine.Key{engine.Text(tenant), engine.Text(cluster), engine.Int(era)}
 }
 
+// HeldKey is the clustering key of a held row.
 func HeldKey(replica, writer string, seq int64) engine.Key {
 	return engine.Key{engine.Text(replica), engine.Text(writer), engine.Int(seq)}
 }
 
+// AppendHeld appends the value of a held row: about, but for its Blob, and a blob, which it compresses.
 func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 	at := len(dst)
 	dst = append(dst, heldVersion, 0, 0, 0, 0)
@@ -64,7 +71,8 @@ func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
 	return dst
 }
 
-// ParseHeld reads what a held row tells of itself; the blob refers to b.
+// ParseHeld is the inverse of AppendHeld; Blob of what it returns is a part of b. It returns ErrMalformedHeld for anything
+// else.
 func ParseHeld(b []byte) (v HeldValue, err error) {
 	if len(b) < heldHeader || b[0] == 0 || b[0] > heldVersion {
 		return v, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedHeld, len(b))
@@ -110,7 +118,7 @@ func ParseHeld(b []byte) (v HeldValue, err error) {
 	return v, nil
 }
 
-// Unpack returns the blob of a held value.
+// Unpack returns the blob, decompressed. It returns ErrMalformedHeld if it can't be.
 func (v *HeldValue) Unpack() ([]byte, error) {
 	size, err := snappy.DecodedLen(v.Blob)
 	if err != nil || size > engine.MaxValue {

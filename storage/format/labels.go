@@ -10,9 +10,11 @@ import (
 
 const labelsVersion = 1
 
+// ErrMalformedLabels is returned for labels, or for text in another row, that can't be read.
 var ErrMalformedLabels = errors.New("format: malformed labels")
 
-// AppendLabels appends the labels of a series, without its metric's name, which stands in the row's key:
+// AppendLabels appends the value of a labels row: the labels of a series without its metric's name, which is part of the
+// row's key:
 //
 //	+---------+-----------+------+-----------+-------+----
 //	| version | name len  | name | value len | value | …
@@ -28,14 +30,14 @@ func AppendLabels(dst []byte, ls labels.Labels) []byte {
 	return dst
 }
 
-// LabelsSize is about how many bytes appendLabels appends: no fewer, if no name or value is longer than 127 bytes.
+// LabelsSize is about how many bytes AppendLabels appends: no fewer, if no name or value is longer than 127 bytes.
 func LabelsSize(ls labels.Labels) (n int) {
 	n = 1
 	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 2 })
 	return n
 }
 
-// ParseLabels is the inverse of appendLabels.
+// ParseLabels is the inverse of AppendLabels. It returns ErrMalformedLabels for anything else.
 func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
 	if len(b) == 0 || b[0] != labelsVersion {
 		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", ErrMalformedLabels)
@@ -58,10 +60,13 @@ func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (label
 	return builder.Labels(), nil
 }
 
+// AppendString appends a text: its length as uvarint, then its bytes.
 func AppendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
+// CutString is the inverse of AppendString: it returns the text that b begins with, a part of b, and the rest. It returns
+// ErrMalformedLabels if b is too short.
 func CutString(b []byte) (s, rest []byte, err error) {
 	n, w := binary.Uvarint(b)
 	if w <= 0 || n > uint64(len(b)-w) {

@@ -1,9 +1,8 @@
 package format
 
-import (
-	"github.com/prometheus/prometheus/model/labels"
-)
+import "github.com/prometheus/prometheus/model/labels"
 
+// MatchesAll reports whether labels match all matchers.
 func MatchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
 	for _, m := range ms {
 		if !m.Matches(ls.Get(m.Name)) {
@@ -13,7 +12,7 @@ func MatchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
 	return true
 }
 
-// MatchesName says whether a metric's name passes the matchers of names.
+// MatchesName reports whether a metric's name matches all matchers of names.
 func MatchesName(ms []*labels.Matcher, name string) bool {
 	for _, m := range ms {
 		if m.Name == labels.MetricName && !m.Matches(name) {

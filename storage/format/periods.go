@@ -26,12 +26,13 @@ type Period struct {
 	FirstWindow int64 `json:"first_window,omitempty"`
 }
 
-// maxPartitions bounds the partitions of all periods, maxPeriods their number.
+// MaxPartitions bounds the partitions of all periods, MaxPeriods the number of periods.
 const (
 	MaxPartitions = 4096
 	MaxPeriods    = 64
 )
 
+// Check returns an error if the widths or the number of partitions are not possible.
 func (p Period) Check() error {
 	switch {
 	case p.SlotMS < HourMS || p.SlotMS%HourMS != 0:
@@ -44,41 +45,48 @@ func (p Period) Check() error {
 	return nil
 }
 
-// String tells the period in words.
+// String describes the period in words.
 func (p Period) String() string {
 	return fmt.Sprintf("slots of %v, windows of %v, %d partitions",
 		time.Duration(p.SlotMS)*time.Millisecond, time.Duration(p.RawWindowMS)*time.Millisecond, p.Partitions)
 }
 
-// SameCut says whether two periods differ in their beginning only.
+// SameCut reports whether two periods differ only in their beginning.
 func (p Period) SameCut(o Period) bool {
 	return p.SlotMS == o.SlotMS && p.RawWindowMS == o.RawWindowMS && p.Partitions == o.Partitions
 }
 
-// Periods are those of a store, by their beginning: at least one. More may be added while it runs.
+// Periods are the periods of a store, ordered by their beginning: at least one. It may be used concurrently; Set adds more
+// while a store runs.
 //
 //	t:      ────────────── From ──────────────►
 //	slots:  … | 9 | 10 | 11 |  12  |  13  | …
 type Periods struct{ list atomic.Pointer[[]Period] }
 
+// NewPeriods returns periods, which are ordered by their beginning and at least one.
 func NewPeriods(list ...Period) *Periods {
 	p := &Periods{}
 	p.Set(list)
 	return p
 }
 
+// Set replaces all periods by list, which must not change afterwards.
 func (p *Periods) Set(list []Period) { p.list.Store(&list) }
-func (p *Periods) All() []Period     { return *p.list.Load() }
 
-// At returns the period of a timestamp, of that of a slot, ofWindow that of a window.
+// All returns the periods, which must not be changed.
+func (p *Periods) All() []Period { return *p.list.Load() }
+
+// At returns the period of a timestamp, milliseconds.
 func (p *Periods) At(t int64) *Period {
 	return p.last(func(x *Period) bool { return x.FromMS < t })
 }
 
+// OfSlot returns the period of a slot.
 func (p *Periods) OfSlot(slot int64) *Period {
 	return p.last(func(x *Period) bool { return x.FirstSlot <= slot })
 }
 
+// OfRawWindow returns the period of a window of raw rows.
 func (p *Periods) OfRawWindow(window int64) *Period {
 	return p.last(func(x *Period) bool { return x.FirstWindow <= window })
 }
@@ -93,40 +101,44 @@ func (p *Periods) last(begun func(*Period) bool) *Period {
 	return &list[i]
 }
 
-// Slot k holds the timestamps (its start, its end]: left-open and right-closed, as PromQL's ranges are.
+// SlotOf returns the slot of a timestamp, milliseconds. A slot holds the timestamps (SlotStart, SlotEnd]: left-open and
+// right-closed, as PromQL's ranges are.
 func (p *Periods) SlotOf(t int64) int64 {
 	x := p.At(t)
 	return x.FirstSlot + FloorDiv(t-1-x.FromMS, x.SlotMS)
 }
 
+// SlotStart returns the timestamp before a slot's first.
 func (p *Periods) SlotStart(slot int64) int64 {
 	x := p.OfSlot(slot)
 	return x.FromMS + (slot-x.FirstSlot)*x.SlotMS
 }
 
+// SlotEnd returns a slot's last timestamp.
 func (p *Periods) SlotEnd(slot int64) int64 { return p.SlotStart(slot) + p.OfSlot(slot).SlotMS }
 
-// A window holds the slots that start in it.
+// RawWindowOfSlot returns the window of raw rows of a slot: a window holds the slots that start in it.
 func (p *Periods) RawWindowOfSlot(slot int64) int64 { return p.RawWindowAt(p.SlotStart(slot) + 1) }
 
+// RawWindowAt returns the window of raw rows of a timestamp.
 func (p *Periods) RawWindowAt(t int64) int64 {
 	x := p.At(t)
 	return x.FirstWindow + FloorDiv(t-1-x.FromMS, x.RawWindowMS)
 }
 
+// RawWindowEnd returns the last timestamp of a window of raw rows.
 func (p *Periods) RawWindowEnd(window int64) int64 {
 	x := p.OfRawWindow(window)
 	return x.FromMS + (window-x.FirstWindow+1)*x.RawWindowMS
 }
 
-// Partitions returns how many partitions there are in any period.
+// Partitions returns the greatest number of partitions in any period.
 func (p *Periods) Partitions() int {
 	list := p.All()
 	return list[len(list)-1].Partitions // They never become fewer.
 }
 
-// PartitionOf returns the partition in a slot of a series whose hash and whose partition in the first period
-// are given.
+// PartitionOf returns the partition, in a slot, of a series with a hash; first is its partition in the first period.
 func (p *Periods) PartitionOf(slot int64, hash uint64, first int) int {
 	list := p.All()
 	if len(list) == 1 {
@@ -145,7 +157,7 @@ func remix(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// ErrBadPeriod says why a period can't be added.
+// ErrBadPeriod is returned for a period that can't be added, with the reason.
 var ErrBadPeriod = errors.New("format: that period can't be added")
 
 // periodLead is how long before its beginning a period must be added: every process must have heard of it by
@@ -158,8 +170,8 @@ const (
 	maxPeriodLead = 366 * 24 * time.Hour
 )
 
-// Next returns the period to add after the last one, from the first end of a window on that lies far enough
-// ahead of now and not before from.
+// Next returns the period to add after the last one, with the fields of want that are not 0. It begins at the first end of a
+// window of raw rows that is at least 25 h after now and not before from. It returns ErrBadPeriod if there is none.
 func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
 	list := p.All()
 	last := list[len(list)-1]

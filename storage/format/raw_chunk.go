@@ -11,12 +11,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// DeleteIDs are the ids of deletes, one after the other, in order, that a raw chunk is exempt from: it was sealed later,
-// or what they delete is cut out of it.
+// DeleteIDs are ids of deletes, 16 bytes each, concatenated in order. A raw chunk is exempt from the deletes that it names:
+// it was sealed later, or what they delete is cut out of it.
 type DeleteIDs []byte
 
+// Count returns how many there are.
 func (e DeleteIDs) Count() int { return len(e) / engine.IDLen }
 
+// Has reports whether id is among them.
 func (e DeleteIDs) Has(id string) bool {
 	for at := 0; at+engine.IDLen <= len(e); at += engine.IDLen {
 		if string(e[at:at+engine.IDLen]) == id {
@@ -26,7 +28,7 @@ func (e DeleteIDs) Has(id string) bool {
 	return false
 }
 
-// Union returns the ids of both.
+// Union returns the ids of both, without duplicates. It may return e itself.
 func (e DeleteIDs) Union(o DeleteIDs) DeleteIDs {
 	if len(o) == 0 || bytes.Equal(e, o) {
 		return e
@@ -41,7 +43,7 @@ func (e DeleteIDs) Union(o DeleteIDs) DeleteIDs {
 	return bytes.Join(slices.CompactFunc(ids, bytes.Equal), nil)
 }
 
-// Applying returns the deletes that aren't among them.
+// Applying returns the deletes that are not among them: those that apply to a chunk which is exempt from these.
 func (e DeleteIDs) Applying(ds Deletes) Deletes {
 	if len(e) == 0 {
 		return ds
@@ -50,25 +52,27 @@ func (e DeleteIDs) Applying(ds Deletes) Deletes {
 }
 
 // Weight is what a raw chunk counts in the versions of rollups: one, and one for each delete that was, or is to be,
-// applied to it. It never gets less: what is cleaned names the deletes that were counted before.
+// applied to it. It never decreases: a cleaned chunk names the deletes that were counted before.
 func (e DeleteIDs) Weight(ds Deletes) uint64 { return uint64(1 + e.Count() + len(e.Applying(ds))) }
 
 const (
-	// exemptVersion is the first byte of a raw chunk that names deletes; those that don't begin with the chunk's own.
+	// envelopeVersion is the first byte of a raw chunk that names deletes; others begin with the chunk's own version.
 	envelopeVersion = 2
-	// exemptCleaned is the flag of a chunk that was cleaned: it lies under the hash of what it was before.
+	// flagCleaned is the flag of a chunk that was cleaned: its key has the hash of what it was before.
 	flagCleaned = 1
 )
 
-// RawChunk is the value of a row of raw.
+// RawChunk is the value of a row of chunks or exemplars in table raw.
 type RawChunk struct {
-	Exempt  DeleteIDs
+	// Exempt are the deletes that it is exempt from.
+	Exempt DeleteIDs
+	// Cleaned: it was rewritten without what these delete.
 	Cleaned bool
-	// data is a chunk of package chunk; nil: all of it was deleted.
+	// Data is a chunk of package chunk, or what AppendExemplars encodes; nil: all of it was deleted.
 	Data []byte
 }
 
-// AppendRawChunk appends the value of a row of raw: the chunk as it is, where it names no deletes, or
+// AppendRawChunk appends the row's value: Data alone if it names no deletes, or else
 //
 //	+---------+--------+---------+---------------+--------+- - - - - - - -+
 //	| version | flags  | number  | deletes' ids, | CRC-32C| chunk, or     |
@@ -92,7 +96,8 @@ func AppendRawChunk(dst []byte, c RawChunk) []byte {
 	return append(dst, c.Data...)
 }
 
-// ParseRawChunk is the inverse of appendRaw. What it returns leans on b. Its error is chunk.ErrCorrupt.
+// ParseRawChunk is the inverse of AppendRawChunk. What it returns are parts of b. It returns chunk.ErrCorrupt if the deletes
+// can't be read; Data is not looked at.
 func ParseRawChunk(b []byte) (c RawChunk, err error) {
 	if len(b) == 0 || b[0] != envelopeVersion {
 		return RawChunk{Data: b}, nil
@@ -119,7 +124,8 @@ func ParseRawChunk(b []byte) (c RawChunk, err error) {
 	return c, nil
 }
 
-// DecodeRawChunk appends what isn't deleted of a row of raw.
+// DecodeRawChunk appends to into the samples of a row of chunks that none of ds deletes. It returns chunk.ErrCorrupt if the
+// row can't be read.
 func DecodeRawChunk(b []byte, ds Deletes, into *chunk.Samples) (RawChunk, error) {
 	c, err := ParseRawChunk(b)
 	if err != nil || c.Data == nil {
@@ -138,7 +144,8 @@ func DecodeRawChunk(b []byte, ds Deletes, into *chunk.Samples) (RawChunk, error)
 	return c, nil
 }
 
-// DecodeRawExemplars returns what isn't deleted of a row of exemplars. What it returns leans on b.
+// DecodeRawExemplars returns the exemplars of a row that none of ds deletes. What it returns are parts of b. It returns
+// chunk.ErrCorrupt or ErrMalformedExemplar if the row can't be read.
 func DecodeRawExemplars(b []byte, ds Deletes) (list []Exemplar, c RawChunk, err error) {
 	if c, err = ParseRawChunk(b); err != nil || c.Data == nil {
 		return nil, c, err

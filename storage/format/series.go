@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// SeriesID names a series for ever: the first 16 bytes of the SHA-256 of its series set. Two processes
-// that never met give a series the same id, and nobody has to hand out numbers.
+// SeriesID identifies a series for ever: the first 16 bytes of the SHA-256 of its series set. Processes that never met
+// give a series the same id, and none has to hand out numbers.
 type SeriesID [16]byte
 
 // String returns the raw bytes, as key fields carry them.
@@ -44,7 +44,7 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// SeriesIDOfSet returns the id of a series set.
+// SeriesIDOfSet returns the id of the series with a series set: see AppendSeriesSet.
 func SeriesIDOfSet(seriesSet []byte) SeriesID {
 	sum := sha256.Sum256(seriesSet)
 	return SeriesID(sum[:16])
@@ -55,6 +55,7 @@ func SeriesIDOf(ls labels.Labels) SeriesID {
 	return SeriesIDOfSet(AppendSeriesSet(nil, ls))
 }
 
+// FloorDiv divides a by b > 0 and rounds down, also if a is negative.
 func FloorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

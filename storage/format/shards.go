@@ -18,13 +18,13 @@ const (
 	// Cassandra's should hold, for late samples come on top.
 	shardRows  = 500_000
 	shardBytes = 48 << 20
-	// maxShards bounds the shards of a metric.
+	// MaxShards bounds the shards of a metric.
 	MaxShards = 1 << 10
-	// rollupBytes is about how large a rollup chunk of floats gets, if the raw chunk isn't smaller.
+	// RollupBytes is about how large a rollup chunk of floats gets, if the raw chunk isn't smaller.
 	RollupBytes = 256
 )
 
-// ShardOf is where rows of a series are, among so many shards.
+// ShardOf returns the shard of a series where its metric has so many.
 func ShardOf(id SeriesID, shards int64) int64 {
 	if shards <= 1 {
 		return 0
@@ -52,6 +52,7 @@ func (p Period) ShardsFor(res rollup.Resolution, series int, bytes int64) int64 
 	return n
 }
 
+// ShardsPartition is the partition key of the numbers of shards of a tenant's metrics in a window.
 func ShardsPartition(window int64, tenant string) engine.Key {
 	return engine.Key{engine.Int(window), engine.Text(tenant)}
 }
@@ -60,14 +61,16 @@ func ShardsPartition(window int64, tenant string) engine.Key {
 // live.
 const shardsForEver = 1 << 20
 
-// ShardsRow writes a number of shards. Its timestamp grows with it, so that the greatest wins. It doesn't expire: a number
-// that is greater and lives shorter than the one before would take that with it, and leave its rows unexplained.
+// ShardsRow returns the row that a metric has n shards in a window. Its timestamp grows with n, so that the greatest wins.
+// It doesn't expire: a greater number that lives shorter than the one before would hide that, and when it is gone no row
+// would say where rows lie.
 func ShardsRow(window int64, tenant, metric string, n int64) engine.Batch {
 	return engine.Batch{Table: engine.Shards, Partition: ShardsPartition(window, tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(metric)}, Timestamp: shardsForEver + n, Value: binary.AppendUvarint(nil, uint64(n)),
 	}}}
 }
 
+// ParseShards reads the value of ShardsRow. It returns ErrMalformedShards, and 1, for anything else.
 func ParseShards(value []byte) (int64, error) {
 	n, w := binary.Uvarint(value)
 	if w <= 0 || w != len(value) || n < 1 || n > MaxShards {
@@ -76,10 +79,11 @@ func ParseShards(value []byte) (int64, error) {
 	return int64(n), nil
 }
 
+// ErrMalformedShards is returned for a row of table shards that can't be read.
 var ErrMalformedShards = fmt.Errorf("format: not a number of shards up to %d", MaxShards)
 
-// ShardsOf yields the shards in which a series may have rows, where its metric has so many: also those of when
-// there were fewer.
+// ShardsOf yields the shards in which a series may have rows where its metric has so many: also those in which it had them
+// when there were fewer.
 func ShardsOf(id SeriesID, shards int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for before := int64(-1); ; shards /= 2 {

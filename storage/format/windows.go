@@ -24,7 +24,7 @@ const (
 	Window1hMS = 30 * DayMS
 )
 
-// ResolutionOf returns the resolution of a window's rows.
+// ResolutionOf returns the resolution of the rows of a window.
 func ResolutionOf(window int64) rollup.Resolution {
 	if window < 1<<(windowShift-1) {
 		return rollup.Raw
@@ -49,7 +49,7 @@ func (p *Periods) WindowOfSlot(res rollup.Resolution, slot int64) int64 {
 	return p.WindowAt(res, p.SlotStart(slot)+1)
 }
 
-// WindowEnd returns when a window of any resolution ends, milliseconds.
+// WindowEnd returns the last timestamp of a window of any resolution, milliseconds.
 func (p *Periods) WindowEnd(window int64) int64 {
 	switch ResolutionOf(window) {
 	case rollup.FiveMinutes:
@@ -61,7 +61,7 @@ func (p *Periods) WindowEnd(window int64) int64 {
 	}
 }
 
-// FirstWindow and lastWindowOf bound the numbers of a resolution's windows.
+// FirstWindow returns the least number that a window of a resolution can have.
 func FirstWindow(res rollup.Resolution) int64 {
 	if res == rollup.Raw {
 		return -math.MaxInt64
@@ -69,6 +69,7 @@ func FirstWindow(res rollup.Resolution) int64 {
 	return int64(res)<<windowShift - 1<<(windowShift-1)
 }
 
+// LastWindow returns the greatest number that a window of a resolution can have.
 func LastWindow(res rollup.Resolution) int64 { return FirstWindow(res+1) - 1 }
 
 // DayOf returns the start of the day that holds a slot, milliseconds.
