@@ -26,7 +26,7 @@ export CASSIA_TEST_S3_SERVER     ?= $(CURDIR)/$(S3SERVER)
 WITH_NODE := docker/cassandra/with-node
 
 # The packages whose tests take longest begin first, so that the others run beside them.
-LONGEST  := ./cmd/cassia ./storage/cassandra ./storage ./cmd/internal/ui ./promql
+LONGEST  := ./cmd/internal/e2e ./storage/cassandra ./storage ./cmd/cassia ./cmd/internal/ui ./promql
 
 # Runs go test and says in a few lines what passed, failed and was skipped, and why.
 SUITE    := $(GO) run ./cmd/internal/suite
@@ -36,7 +36,7 @@ SOAK_FOR ?= 10m
 # What `make race` tests.
 RACE     ?= ./...
 
-.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource s3-server victoria-metrics ui ui-modules helm release vet fmt lint clean
+.PHONY: all build run test test-short test-cassandra race soak broken-rules bench bench-compare bench-kairos bench-rollups bench-tenants bench-import prometheus promtool node-exporter alertmanager grafana-datasource s3-server victoria-metrics ui ui-modules helm examples release vet fmt lint clean
 
 all: build
 
@@ -50,7 +50,7 @@ run: build
 
 # Everything, the real Prometheus, Cassandra and kill -9 included: nine minutes where two cores are idle. A part of the tests
 # waits for what time or other programs do, so more packages and tests run side by side than there are cores.
-test: prometheus promtool node-exporter alertmanager grafana-datasource s3-server ui-modules
+test: prometheus promtool node-exporter alertmanager grafana-datasource s3-server ui-modules examples
 	CASSANDRA_KEEP=1 $(WITH_NODE) $(SUITE) $(SUITEFLAGS) -- -timeout 60m -p 3 -parallel 8 $(QUICKLY) $(TESTFLAGS) $(LONGEST) ./...
 
 # The tests that start no other programs.
@@ -129,6 +129,11 @@ endif
 helm:
 	cd docker/helm && $(GO) test $(QUICKLY) $(TESTFLAGS) .
 
+# Reads the examples with the libraries of systemd, Compose and Kubernetes, in a module of its own; the command lines in them are
+# held against the program's flags by the tests in cmd/cassia.
+examples:
+	cd docker/examples && $(GO) test $(QUICKLY) $(TESTFLAGS) .
+
 s3-server:
 ifeq ($(CASSIA_TEST_S3_SERVER),$(CURDIR)/$(S3SERVER))
 	cd docker/s3 && $(GO) build -ldflags='-s -w' -o ../../$(S3SERVER) .
@@ -152,6 +157,7 @@ vet:
 	$(GO) vet ./...
 	$(GO) vet -tags invariants ./storage
 	cd docker/grafana && $(GO) vet .
+	cd docker/examples && $(GO) vet .
 	cd docker/helm && $(GO) vet .
 	cd docker/s3 && $(GO) vet .
 

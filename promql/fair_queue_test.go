@@ -54,7 +54,7 @@ func TestOneQueryDoesNotWaitBehindAThousand(t *testing.T) {
 	})
 }
 
-func TestFairQueueGoRound(t *testing.T) {
+func TestFairQueueGoesRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(1, 0, 100)
 		require.NoError(t, queue.enter(t.Context(), of("first")))
@@ -106,7 +106,7 @@ func TestFullQueueMakesRoomForOthers(t *testing.T) {
 }
 
 // What has run holds bytes: above the bound only those run that hold nothing, up to a quarter more.
-func TestFairQueueWaitForBytes(t *testing.T) {
+func TestFairQueueWaitsForBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newFairQueue(10, 0, 10)
 		queue.bytes = 100
@@ -190,7 +190,7 @@ func TestLimitsOfQueries(t *testing.T) {
 	})
 }
 
-func TestFairQueueKeepTheirBounds(t *testing.T) {
+func TestFairQueueKeepsItsBounds(t *testing.T) {
 	const places, extra, most = 3, 1, 6
 	queue := newFairQueue(places, extra, most)
 	var running atomic.Int64

@@ -60,8 +60,8 @@ func (e *Engine) Enter(ctx context.Context) (of context.Context, leave func(), e
 	if err != nil {
 		return ctx, func() {}, err
 	}
-	t := &turn{gate: e.gate, place: place, shares: e.gate.sharesOf(ctx)}
-	return context.WithValue(e.opts.Limiter.Begin(ctx), turnKey{}, t), t.end, nil
+	t := &externalRead{gate: e.gate, place: place, shares: e.gate.sharesOf(ctx)}
+	return context.WithValue(e.opts.Limiter.Begin(ctx), externalReadKey{}, t), t.end, nil
 }
 
 // Queries returns how many queries of a tenant run, and how many wait.

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
-	"github.com/cassia-db/cassia/promql/resolution"
-
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
+	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
 )

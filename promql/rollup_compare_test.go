@@ -5,13 +5,12 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
-
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 

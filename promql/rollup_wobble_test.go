@@ -5,14 +5,14 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
-
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 )
 
 // How far an answer may be off that is computed from several fragments, each of which may be off by the tolerance, depends

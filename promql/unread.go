@@ -153,8 +153,8 @@ func (t *texts) give(tenant string, bytes int64) {
 	}
 }
 
-// turn is a read that isn't a query of the evaluator's, see Engine.Enter.
-type turn struct {
+// externalRead is a read that isn't a query of the evaluator's, see Engine.Enter.
+type externalRead struct {
 	gate   *gate
 	place  int
 	shares []share
@@ -164,12 +164,12 @@ type turn struct {
 	left  bool  // the place
 }
 
-type turnKey struct{}
+type externalReadKey struct{}
 
 // Answered says that the read of ctx, see Engine.Enter, holds an answer of so many bytes more until it leaves, and has nothing to
 // compute any more: its place is another's.
 func Answered(ctx context.Context, bytes int64) {
-	t, ok := ctx.Value(turnKey{}).(*turn)
+	t, ok := ctx.Value(externalReadKey{}).(*externalRead)
 	if !ok {
 		return
 	}
@@ -181,14 +181,14 @@ func Answered(ctx context.Context, bytes int64) {
 }
 
 // leave needs the lock.
-func (t *turn) leave() {
+func (t *externalRead) leave() {
 	if !t.left {
 		t.left = true
 		t.gate.Delete(t.place)
 	}
 }
 
-func (t *turn) end() {
+func (t *externalRead) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leave()

@@ -2,54 +2,21 @@ package main
 
 import (
 	"bytes"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	promengine "github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
-
-// sealedDirectory makes a directory with sealed days of some metrics, in a large file of each resolution.
-func sealedDirectory(t *testing.T, now time.Time) string {
-	dir := filepath.Join(t.TempDir(), "data")
-	po := pebble.DefaultOptions()
-	po.BlockBytes = 4 << 10 // Pebble tries every bit of a damaged block.
-	eng, err := pebble.Open(dir, po)
-	require.NoError(t, err)
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return now }
-	s, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	rng := rand.New(rand.NewPCG(1, 1))
-	b := s.NewBatch("default")
-	for m := range 8 {
-		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d", m), "job", fmt.Sprint(m))
-		ref, err := b.Define([]byte(ls.String()), ls)
-		require.NoError(t, err)
-		for i := range 3 * 24 * 60 {
-			require.NoError(t, b.Float(ref, now.Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, rng.Float64()))
-		}
-	}
-	require.NoError(t, b.Commit(t.Context()))
-	b.Release()
-	require.NoError(t, s.WaitReady(t.Context()))
-	require.NoError(t, s.SealAll(t.Context()))
-	require.NoError(t, eng.Compact(t.Context()))
-	require.NoError(t, s.Close())
-	require.NoError(t, eng.Close())
-	return dir
-}
 
 // countedSamples asks for how many samples there are, minute by minute, for which no rollups answer, and for the warnings.
 func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []string) {
@@ -85,7 +52,7 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
-	dir, folder := sealedDirectory(t, now), filepath.Join(t.TempDir(), "backups")
+	dir, folder := cassiatest.SealedDirectory(t, now), filepath.Join(t.TempDir(), "backups")
 	cassia := func(args ...string) (status int, text string) {
 		var stderr bytes.Buffer
 		status = run(args, &stderr)
@@ -165,7 +132,7 @@ func TestDamagedDirectory(t *testing.T) {
 // TestDamagedLog cuts a log to nothing: whatever opens the directory refuses, in a line that says what to do.
 func TestDamagedLog(t *testing.T) {
 	t.Parallel()
-	dir := storeWith(t, 8)
+	dir := cassiatest.StoreWith(t, 8)
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(logs[len(logs)-1], 0))

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/storage"
@@ -114,7 +115,7 @@ func TestDoctorOnADirectory(t *testing.T) {
 
 func TestDoctorOnCassandra(t *testing.T) {
 	t.Parallel()
-	flags := append(onCassandra(t), "--cassandra.timeout=1m")
+	flags := append(cassiatest.OnCassandra(t), "--cassandra.timeout=1m")
 	_, text, err := examine(t, time.Now(), month, flags...)
 	require.NoError(t, err)
 	require.Contains(t, text, "there is no keyspace")
@@ -126,7 +127,7 @@ func TestDoctorOnCassandra(t *testing.T) {
 		found, text, err = examine(t, time.Now(), month, flags...)
 		require.NoError(t, err, text)
 		// On a busy machine a process is silent for longer than the doctor listens.
-		if !strings.Contains(text, "no process is heard of") || time.Since(asked) > patience {
+		if !strings.Contains(text, "no process is heard of") || time.Since(asked) > cassiatest.Patience {
 			break
 		}
 	}

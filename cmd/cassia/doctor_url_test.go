@@ -24,9 +24,9 @@ func TestDoctorAsksAServer(t *testing.T) {
 	dir := t.TempDir()
 	r := startServe(t, "--storage.path="+dir)
 	at := time.Now().Truncate(time.Second)
-	r.write(t, "a", at, 1)
-	require.Equal(t, "1", r.value(t, "a", at))
-	found := look(t, r.url+"/", "")
+	r.Write(t, "a", at, 1)
+	require.Equal(t, "1", r.Value(t, "a", at))
+	found := look(t, r.URL+"/", "")
 	require.Zero(t, doctor.Count(found, doctor.Error), found)
 	require.Contains(t, found, doctor.Finding{Level: doctor.OK, What: "it is ready for queries"})
 	var whats string
@@ -46,7 +46,7 @@ func TestDoctorAsksAServer(t *testing.T) {
 
 func TestDoctorAsksAServerWithLocks(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--auth.file="+filepath.Join(examples, "locks", "auth.yml"))
-	found := look(t, r.url, "")
+	found := look(t, r.URL, "")
 	last := found[len(found)-1]
 	require.Equal(t, doctor.Error, last.Level)
 	require.Contains(t, last.What, "401 Unauthorized")
@@ -54,5 +54,5 @@ func TestDoctorAsksAServerWithLocks(t *testing.T) {
 
 	login := filepath.Join(t.TempDir(), "http.yml")
 	require.NoError(t, os.WriteFile(login, []byte("basic_auth: {username: ops, password: ops-password}\n"), 0o600))
-	require.Zero(t, doctor.Count(look(t, r.url, login), doctor.Error))
+	require.Zero(t, doctor.Count(look(t, r.URL, login), doctor.Error))
 }

@@ -40,7 +40,9 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	if o.cacheBytes > 0 {
 		po.CacheBytes = o.cacheBytes
 	}
-	po.Logger, po.OnFatal, po.ReadOnly = o.log.With("component", "pebble"), o.onFatal, o.look
+	po.Logger = o.log.With("component", "pebble")
+	po.OnFatal = o.onFatal
+	po.ReadOnly = o.look
 	e, err := pebble.Open(c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
 		return nil, inUseError{c.Where(), o.look}

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"net"
+	"encoding/json"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -11,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/compose-spec/compose-go/v2/loader"
-	"github.com/compose-spec/compose-go/v2/types"
-	"github.com/coreos/go-systemd/v22/unit"
 	"github.com/prometheus/common/promslog"
 	promconfig "github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/discovery"
@@ -39,126 +35,63 @@ func served(t *testing.T, args []string) (port string) {
 	return port
 }
 
-func TestSystemdUnit(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(examples, "single-node", "cassia.service"))
+// exampleCommands has the command lines of the examples, as docker/examples reads them.
+const exampleCommands = "../../docker/examples/testdata/commands.json"
+
+// Command lines in the examples have flags that there are, and values that these may be set to.
+func TestCommandsOfExamples(t *testing.T) {
+	text, err := os.ReadFile(exampleCommands)
 	require.NoError(t, err)
-	options, err := unit.DeserializeOptions(bytes.NewReader(text))
-	require.NoError(t, err)
-	find := func(section, name string) string {
-		at := slices.IndexFunc(options, func(o *unit.UnitOption) bool { return o.Section == section && o.Name == name })
-		require.GreaterOrEqual(t, at, 0, "%s of [%s]", name, section)
-		return options[at].Value
+	var all []struct {
+		File, Name, Port string
+		Args, Secrets    []string
 	}
-	command := strings.Fields(find("Service", "ExecStart"))
-	require.Equal(t, "/usr/bin/cassia", command[0], "where the packages have it")
-	for _, settings := range []string{find("Service", "Environment"), packagedSettings(t)} {
-		args, address := expanded(t, command[1:], settings), ""
-		for _, arg := range args {
-			if value, ok := strings.CutPrefix(arg, "--web.listen-address="); ok {
-				address = value
+	require.NoError(t, json.Unmarshal(text, &all))
+	require.Greater(t, len(all), 10)
+	for _, c := range all {
+		t.Run(c.File+"/"+c.Name, func(t *testing.T) {
+			for _, name := range c.Secrets {
+				t.Setenv(name, "secret")
 			}
-		}
-		served(t, args)
-		host, _, err := net.SplitHostPort(address)
-		require.NoError(t, err)
-		require.True(t, net.ParseIP(host).IsLoopback(), "only this machine reaches it by default: %s", address)
+			if c.Port != "" {
+				require.Equal(t, c.Port, served(t, withFiles(t, c.Args)))
+				return
+			}
+			app := kingpin.New("cassia", "").Terminate(nil)
+			subcommands(app)
+			command, err := app.Parse(c.Args)
+			require.NoError(t, err, "%q", c.Args)
+			require.Equal(t, "backup", command)
+		})
 	}
-	require.Contains(t, command, "--storage.path=/var/lib/"+find("Service", "StateDirectory"), "the one directory that may be written to")
-	require.Equal(t, "-/etc/cassia/cassia.env", find("Service", "EnvironmentFile"))
-	require.Equal(t, "/bin/kill -HUP $MAINPID", find("Service", "ExecReload"))
-	require.Equal(t, "strict", find("Service", "ProtectSystem"))
-	require.Equal(t, "multi-user.target", find("Install", "WantedBy"))
 }
 
-// packagedSettings is the file of settings in the packages, as a line of systemd's Environment.
-func packagedSettings(t *testing.T) string {
-	text, err := os.ReadFile("../../docker/packages/cassia.env")
-	require.NoError(t, err)
-	var set []string
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			name, value, ok := strings.Cut(line, "=")
-			require.True(t, ok, line)
-			set = append(set, name+"="+strings.Trim(value, `"`))
-		}
-	}
-	return strings.Join(set, " ")
-}
-
-// expanded replaces variables as systemd does: ${NAME} within a word, $NAME by words of its own.
-func expanded(t *testing.T, args []string, settings string) (out []string) {
-	known := map[string]string{}
-	for _, s := range strings.Fields(settings) {
-		name, value, _ := strings.Cut(s, "=")
-		known[name] = value
-	}
-	value := func(name string) string {
-		v, ok := known[name]
-		require.True(t, ok, "%s has no value", name)
-		return v
-	}
-	for _, arg := range args {
-		if name, ok := strings.CutPrefix(arg, "$"); ok && !strings.HasPrefix(name, "{") {
-			out = append(out, strings.Fields(value(name))...)
-			continue
-		}
-		out = append(out, os.Expand(arg, value))
+// withFiles replaces the files that a pod mounts below /etc/cassia by the examples of them.
+func withFiles(t *testing.T, args []string) []string {
+	limits := filepath.Join(t.TempDir(), "limits.yml")
+	require.NoError(t, os.WriteFile(limits, []byte("defaults: {samples_per_second: 1000}\n"), 0o600))
+	web := filepath.Join(t.TempDir(), "web.yml")
+	require.NoError(t, os.WriteFile(web, nil, 0o600)) // Its certificates aren't here.
+	replace := strings.NewReplacer("/etc/cassia/auth/auth.yml", filepath.Join(examples, "locks", "auth.yml"),
+		"/etc/cassia/web/web.yml", web, "/etc/cassia/limits/limits.yml", limits)
+	out := slices.Clone(args)
+	for i := range out {
+		out[i] = replace.Replace(out[i])
 	}
 	return out
 }
 
-func TestComposeExample(t *testing.T) {
-	dir := filepath.Join(examples, "compose")
-	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
-		WorkingDir: dir, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
-	})
-	require.NoError(t, err, "the schema of Compose")
-	ports := map[string]string{"prometheus": "9090", "node-exporter": "9100", "grafana": "3000", "alertmanager": "9093"}
-	ports["cassia"] = served(t, project.Services["cassia"].Command)
-	taken := map[string]bool{}
-	var memory int64
-	for name, service := range project.Services {
-		require.Positive(t, service.MemLimit, "%s has as much memory as it likes", name)
-		memory += int64(service.MemLimit)
-		_, tag, _ := strings.Cut(service.Image, ":")
-		require.NotContains(t, []string{"", "latest"}, tag, "%s is another one tomorrow", name)
-		for _, p := range service.Ports {
-			require.Equal(t, "127.0.0.1", p.HostIP, "%s is for this machine only", name)
-			require.False(t, taken[p.Published], "%s is taken", p.Published)
-			taken[p.Published] = true
-			require.Equal(t, ports[name], p.Published, "%s is found where it is inside", name)
-		}
-		for _, v := range service.Volumes {
-			if v.Type == types.VolumeTypeBind {
-				require.FileExists(t, v.Source, name)
-			}
-		}
-		if service.Build != nil {
-			require.FileExists(t, filepath.Join(service.Build.Context, service.Build.Dockerfile), name)
-		}
-		for other, how := range service.DependsOn {
-			if how.Condition == types.ServiceConditionHealthy {
-				require.NotNil(t, project.Services[other].HealthCheck, "%s waits for it", name)
-			}
-		}
-	}
-	require.Len(t, project.Services, len(ports))
-	require.Less(t, memory, int64(3<<30))
-	require.Contains(t, project.Services["cassia"].Command, "--storage.path="+project.Services["cassia"].Volumes[0].Target)
-	conf, err := promconfig.LoadFile(filepath.Join(dir, "prometheus.yml"), false, promslog.NewNopLogger())
+func TestPrometheusOfComposeExample(t *testing.T) {
+	file := filepath.Join(examples, "compose", "prometheus.yml")
+	conf, err := promconfig.LoadFile(file, false, promslog.NewNopLogger())
 	require.NoError(t, err)
 	alertmanagers := conf.AlertingConfig.AlertmanagerConfigs
 	require.Len(t, alertmanagers, 1)
 	require.Equal(t, "alertmanager:9093", string(alertmanagers[0].ServiceDiscoveryConfigs[0].(discovery.StaticConfig)[0].Targets[0]["__address__"]))
 	require.Equal(t, []string{"/etc/prometheus/rules/*.yml"}, conf.RuleFiles, "where the volumes put them")
-
-	for _, at := range prometheusURLs(t, filepath.Join(dir, "prometheus.yml")) {
-		require.Equal(t, ports["cassia"], at.Port())
-		require.Equal(t, "cassia", at.Hostname())
+	for _, at := range prometheusURLs(t, file) {
+		require.Equal(t, "cassia:"+served(t, []string{"serve"}), at.Host, "the port is that of the service, see docker/examples")
 	}
-	source, err := os.ReadFile(filepath.Join(dir, "grafana-datasource.yml"))
-	require.NoError(t, err)
-	require.Contains(t, string(source), "url: http://cassia:"+ports["cassia"]+"\n")
 }
 
 // prometheusURLs are where a configuration of Prometheus sends and reads samples.

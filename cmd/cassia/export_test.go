@@ -7,38 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
-
-// storeWith makes a directory with a sample a minute of a series, for some hours until now.
-func storeWith(t *testing.T, hours int) string {
-	dir := filepath.Join(t.TempDir(), "data")
-	eng, err := pebble.Open(dir, pebble.DefaultOptions())
-	require.NoError(t, err)
-	s, err := storage.Open(t.Context(), eng, storage.DefaultOptions())
-	require.NoError(t, err)
-	b := s.NewBatch("default")
-	ref, err := b.Define(nil, labels.FromStrings("__name__", "up", "job", "a"))
-	require.NoError(t, err)
-	for i := range hours * 60 {
-		require.NoError(t, b.Float(ref, time.Now().Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, 1))
-	}
-	require.NoError(t, b.Commit(t.Context()))
-	b.Release()
-	require.NoError(t, s.Close())
-	require.NoError(t, eng.Close())
-	return dir
-}
 
 // TestExportCommand runs it with every format.
 func TestExportCommand(t *testing.T) {
-	dir := storeWith(t, 30)
+	dir := cassiatest.StoreWith(t, 30)
 	out := t.TempDir()
 	for _, c := range []struct{ format, output, find string }{
 		{"openmetrics", "a.om", `up{job="a"} 1 `},
@@ -68,7 +45,7 @@ func TestExportCommand(t *testing.T) {
 
 // TestExportBesideItsServer exports what a server has and goes on with, and leaves no snapshot behind.
 func TestExportBesideItsServer(t *testing.T) {
-	dir := storeWith(t, 3)
+	dir := cassiatest.StoreWith(t, 3)
 	output := filepath.Join(t.TempDir(), "a.csv")
 	args := []string{"export", "--storage.path=" + dir, "--format=csv", "--output=" + output}
 	var stderr bytes.Buffer
@@ -81,7 +58,7 @@ func TestExportBesideItsServer(t *testing.T) {
 	require.Equal(t, 1, run(append(args, "--url=http://localhost:1"), &stderr))
 	require.Contains(t, stderr.String(), dir+" is in use, and the server at --url=http://localhost:1 doesn't answer")
 	require.NoFileExists(t, output)
-	require.Zero(t, run(append(args, "--url="+server.url), &stderr), stderr.String())
+	require.Zero(t, run(append(args, "--url="+server.URL), &stderr), stderr.String())
 	got, err := os.ReadFile(output)
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
@@ -91,7 +68,7 @@ func TestExportBesideItsServer(t *testing.T) {
 }
 
 func TestExportSaysWhatIsWrong(t *testing.T) {
-	dir := storeWith(t, 1)
+	dir := cassiatest.StoreWith(t, 1)
 	for _, c := range []struct {
 		args []string
 		want string

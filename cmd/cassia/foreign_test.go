@@ -15,10 +15,10 @@ func TestAForeignPageDeletesNothing(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir())
 	at := time.Now().Truncate(time.Second)
-	r.write(t, "kept", at, 1)
-	require.Equal(t, "1", r.value(t, "kept", at))
+	r.Write(t, "kept", at, 1)
+	require.Equal(t, "1", r.Value(t, "kept", at))
 	remove := func(host string, header ...string) (int, string) {
-		request, err := http.NewRequest(http.MethodPost, r.url+"/api/v1/admin/tsdb/delete_series", strings.NewReader("match[]={__name__=~\".%2B\"}"))
+		request, err := http.NewRequest(http.MethodPost, r.URL+"/api/v1/admin/tsdb/delete_series", strings.NewReader("match[]={__name__=~\".%2B\"}"))
 		require.NoError(t, err)
 		request.Host = host
 		request.Header.Set("Content-Type", formType)
@@ -43,9 +43,9 @@ func TestAForeignPageDeletesNothing(t *testing.T) {
 		code, text := remove(c.host, c.header...)
 		require.Equal(t, http.StatusForbidden, code, text)
 		require.Contains(t, text, `"errorType":"forbidden"`)
-		require.Equal(t, "1", r.value(t, "kept", at))
+		require.Equal(t, "1", r.Value(t, "kept", at))
 	}
 	code, text := remove("")
 	require.Equal(t, http.StatusNoContent, code, text)
-	require.Empty(t, r.value(t, "kept", at))
+	require.Empty(t, r.Value(t, "kept", at))
 }

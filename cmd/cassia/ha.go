@@ -19,7 +19,10 @@ func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop f
 		return nil, func() {}, nil
 	}
 	o := storage.DefaultReplicaOptions()
-	o.Failover, o.Bytes, o.ClusterBytes, o.Clusters = c.Failover, c.HeldBytes, max(1, c.HeldBytes/4), c.Clusters
+	o.Failover = c.Failover
+	o.Bytes = c.HeldBytes
+	o.ClusterBytes = max(1, c.HeldBytes/4)
+	o.Clusters = c.Clusters
 	o.Registerer = p.registry
 	replicas, err := storage.NewReplicas(ctx, p.store, o)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // burst sends samples of one known series as a tenant, that hardly compress, each at a time of its own.
@@ -30,7 +32,7 @@ func (b *burst) send(t *testing.T, samples int) (code int, retryAfter, text stri
 	}
 	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series}}).Marshal()
 	require.NoError(t, err)
-	request, err := http.NewRequest(http.MethodPost, b.r.url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
+	request, err := http.NewRequest(http.MethodPost, b.r.URL+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
 	require.NoError(t, err)
 	for k, v := range map[string]string{
 		"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0", "X-Scope-OrgID": b.tenant,
@@ -53,8 +55,8 @@ func TestOneSeriesFillsTheHead(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), fmt.Sprint("--storage.head-bytes=", most))
 	at := time.Now().Truncate(time.Second)
 	held := func() float64 {
-		_, metrics := r.get(t, "/metrics")
-		return metric(t, metrics, "cassia_store_head_bytes")
+		_, metrics := r.Get(t, "/metrics")
+		return cassiatest.Metric(t, metrics, "cassia_store_head_bytes")
 	}
 	alone := &burst{r: r, tenant: "burst", at: at}
 	fill := func() (code int, retryAfter, text string) {
@@ -63,7 +65,7 @@ func TestOneSeriesFillsTheHead(t *testing.T) {
 				return code, retryAfter, text
 			}
 			require.Less(t, held(), 1.25*most+2<<20)
-			require.Less(t, time.Since(began), patience, "it is never refused")
+			require.Less(t, time.Since(began), cassiatest.Patience, "it is never refused")
 		}
 	}
 	code, retryAfter, text := fill()
@@ -86,7 +88,7 @@ func TestOneSeriesFillsTheHead(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, code, text)
 	require.Less(t, held(), 1.75*most)
 
-	code, text = r.post(t, "/-/seal", nil)
+	code, text = r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
 	code, _, text = alone.send(t, 20_000)
 	require.Equal(t, http.StatusNoContent, code, text)

@@ -12,13 +12,13 @@ import (
 
 func TestHealthcheck(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir())
-	r.value(t, "up", time.Now()) // waits until it is ready
+	r.Value(t, "up", time.Now()) // waits until it is ready
 	ask := func(args ...string) (int, string) {
 		var stderr bytes.Buffer
 		code := run(append([]string{"healthcheck"}, args...), &stderr)
 		return code, stderr.String()
 	}
-	for _, args := range [][]string{{"--url=" + r.url}, {"--url=" + r.url + "/", "--ready"}} {
+	for _, args := range [][]string{{"--url=" + r.URL}, {"--url=" + r.URL + "/", "--ready"}} {
 		code, text := ask(args...)
 		require.Zero(t, code, text)
 	}

@@ -20,6 +20,8 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // hostileMemory bounds what a hostile request may make of the heap, bytes, above what the server has anyway.
@@ -125,8 +127,8 @@ func TestHostileInput(t *testing.T) {
 	}
 	r := startServe(t, "--storage.path="+t.TempDir(), "--query.max-samples=1000000", "--storage.cache-bytes=16MiB")
 	at := time.Now().Truncate(time.Second)
-	r.write(t, "before", at, 1)
-	require.Equal(t, "1", r.value(t, "before", at))
+	r.Write(t, "before", at, 1)
+	require.Equal(t, "1", r.Value(t, "before", at))
 	list := attacks(t)
 	runtime.GC()
 	base := heapBytes()
@@ -141,13 +143,13 @@ func TestHostileInput(t *testing.T) {
 			require.Less(t, len(text), 1<<20, "an answer is no longer than a query may be")
 			require.Less(t, grown, int64(hostileMemory))
 		})
-		r.write(t, "after", at, 2)
-		require.Equal(t, "2", r.value(t, "after", at), about)
+		r.Write(t, "after", at, 2)
+		require.Equal(t, "2", r.Value(t, "after", at), about)
 	}
 	r.sendRandom(t)
-	r.write(t, "last", at, 3)
-	require.Equal(t, "3", r.value(t, "last", at))
-	_, metrics := r.get(t, "/metrics")
+	r.Write(t, "last", at, 3)
+	require.Equal(t, "3", r.Value(t, "last", at))
+	_, metrics := r.Get(t, "/metrics")
 	require.Contains(t, metrics, "cassia_http_panics_total 0")
 }
 
@@ -156,7 +158,7 @@ func (r running) attack(t *testing.T, a attack) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+a.path, a.body())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+a.path, a.body())
 	require.NoError(t, err)
 	request.Header = a.header
 	answer, err := http.DefaultClient.Do(request)
@@ -235,8 +237,8 @@ func watchHeap() func() uint64 {
 func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--query.timeout=1h", "--query.max-concurrency=1")
 	at := time.Now().Truncate(time.Second)
-	r.write(t, "a", at, 1)
-	require.Equal(t, "1", r.value(t, "a", at))
+	r.Write(t, "a", at, 1)
+	require.Equal(t, "1", r.Value(t, "a", at))
 	for about, query := range map[string]string{
 		"evaluator": "max_over_time(sum_over_time(sum_over_time(vector(1)[1h:1s])[1h:1s])[30d:1m])",
 		"planner":   "max_over_time(sum_over_time(sum_over_time(a[1h:1s])[1h:1s])[30d:1m])",
@@ -244,7 +246,7 @@ func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 		ctx, hangUp := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/api/v1/query?query="+url.QueryEscape(query), nil)
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL+"/api/v1/query?query="+url.QueryEscape(query), nil)
 			if err != nil {
 				ended <- err
 				return
@@ -257,14 +259,14 @@ func TestClosingTheConnectionStopsAQuery(t *testing.T) {
 		}()
 		running := func(n string) func() bool {
 			return func() bool {
-				_, metrics := r.get(t, "/metrics")
+				_, metrics := r.Get(t, "/metrics")
 				return strings.Contains(metrics, "\nprometheus_engine_queries "+n+"\n")
 			}
 		}
-		require.Eventually(t, running("1"), patience, 5*time.Millisecond, about)
+		require.Eventually(t, running("1"), cassiatest.Patience, 5*time.Millisecond, about)
 		hangUp()
 		require.ErrorIs(t, <-ended, context.Canceled)
-		require.Eventually(t, running("0"), patience, 5*time.Millisecond, about)
-		require.Equal(t, "1", r.value(t, "a", at), "the only place is free again")
+		require.Eventually(t, running("0"), cassiatest.Patience, 5*time.Millisecond, about)
+		require.Equal(t, "1", r.Value(t, "a", at), "the only place is free again")
 	}
 }

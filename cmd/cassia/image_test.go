@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 const dockerfile = "../../docker/Dockerfile"
@@ -103,7 +105,7 @@ func TestImage(t *testing.T) {
 
 	entry, command := words(t, one(t, image, "ENTRYPOINT")), words(t, one(t, image, "CMD"))
 	require.Equal(t, served(t, command), one(t, image, "EXPOSE"))
-	at := address(t)
+	at := cassiatest.FreeAddress(t)
 	server := inside(slices.Concat(entry, command, []string{"--web.listen-address=" + at})...)
 	var log strings.Builder
 	server.Stdout, server.Stderr = &log, &log
@@ -115,7 +117,7 @@ func TestImage(t *testing.T) {
 	_, check, ok := strings.Cut(one(t, image, "HEALTHCHECK"), "CMD ")
 	require.True(t, ok)
 	healthy := slices.Concat(words(t, check), []string{"--url=http://" + at})
-	require.Eventually(t, func() bool { return inside(healthy...).Run() == nil }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return inside(healthy...).Run() == nil }, cassiatest.Patience, 50*time.Millisecond)
 	stop()
 	require.NoError(t, server.Wait(), log.String())
 	require.Error(t, inside(healthy...).Run(), "nobody is there any more")

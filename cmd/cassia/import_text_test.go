@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // TestImportText imports what export wrote, and says in a line what is wrong with what it can't read.
 func TestImportText(t *testing.T) {
 	t.Chdir(t.TempDir()) // Where checkpoints go by default.
-	from := storeWith(t, 2)
+	from := cassiatest.StoreWith(t, 2)
 	for _, c := range []struct{ format, command string }{{"openmetrics", "openmetrics"}, {"jsonl", "victoriametrics"}} {
 		var stderr bytes.Buffer
 		file, to := "a."+c.format, "--storage.path="+c.format
@@ -53,7 +55,7 @@ func TestImportText(t *testing.T) {
 // made anew, or restored from a backup that is older than the import, gets everything.
 func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	t.Chdir(t.TempDir())
-	from := storeWith(t, 2)
+	from := cassiatest.StoreWith(t, 2)
 	cassia := func(args ...string) {
 		t.Helper()
 		var stderr bytes.Buffer
@@ -86,7 +88,7 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 func TestImportOfADamagedBlock(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stderr bytes.Buffer
-	require.Zero(t, run([]string{"export", "--storage.path=" + storeWith(t, 2), "--format=blocks", "--output=blocks"}, &stderr), stderr.String())
+	require.Zero(t, run([]string{"export", "--storage.path=" + cassiatest.StoreWith(t, 2), "--format=blocks", "--output=blocks"}, &stderr), stderr.String())
 	files, err := filepath.Glob("blocks/*/chunks/000001")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

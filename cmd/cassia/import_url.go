@@ -118,7 +118,8 @@ func (t *waitTeller) tell(err error) {
 	if text == t.last && now.Sub(t.at) < tellAgain {
 		return
 	}
-	t.last, t.at = text, now
+	t.last = text
+	t.at = now
 	fmt.Fprintf(os.Stderr, "\nwaiting for the server: %s\n", strings.TrimPrefix(text, "overhttp: "))
 }
 
@@ -142,7 +143,10 @@ func (p *process) importRoutes() []server.Route {
 	}
 	for i := range routes {
 		r := &routes[i]
-		r.Name, r.Role, r.Tenant, r.OwnBounds = r.Path, server.Admin, true, true
+		r.Name = r.Path
+		r.Role = server.Admin
+		r.Tenant = true
+		r.OwnBounds = true
 		r.Handler = p.only("write", "history", r.Handler)
 	}
 	return routes

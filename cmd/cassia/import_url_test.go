@@ -1,198 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"fmt"
-	"math/rand/v2"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/golang/snappy"
-	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/cmd/internal/promrig"
-	"github.com/cassia-db/cassia/storage/soak"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
-
-// importLoad sends samples to a server as long as it runs: of a series of its own, and, again, of the history that is
-// imported meanwhile.
-type importLoad struct {
-	url string
-	// first is when the history begins, and days how long it is.
-	first time.Time
-	days  int
-	// live are those of its own series that were acknowledged, and of the history as many.
-	live int
-}
-
-func (s *importLoad) run(ctx context.Context) {
-	began := time.Now().Add(-time.Hour)
-	for k := 0; ctx.Err() == nil; k++ {
-		r := &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-			Labels:  []prompb.Label{{Name: "__name__", Value: "live"}},
-			Samples: []prompb.Sample{{Timestamp: began.UnixMilli() + int64(k), Value: float64(k)}},
-		}}}
-		// As writeBlocks makes them.
-		m, i := k*61%(s.days*1440), k%5
-		r.Timeseries = append(r.Timeseries, prompb.TimeSeries{
-			Labels:  []prompb.Label{{Name: "__name__", Value: fmt.Sprint("metric_", i)}, {Name: "host", Value: fmt.Sprint("h", i)}},
-			Samples: []prompb.Sample{{Timestamp: s.first.Add(time.Duration(m)*time.Minute + time.Duration(i)*time.Second).UnixMilli(), Value: float64(m * i % 977)}},
-		})
-		body, err := r.Marshal()
-		if err != nil {
-			panic(err)
-		}
-		for ctx.Err() == nil && !s.send(ctx, body) {
-			time.Sleep(20 * time.Millisecond) // The server is away.
-		}
-	}
-}
-
-func (s *importLoad) send(ctx context.Context, body []byte) bool {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/write", bytes.NewReader(snappy.Encode(nil, body)))
-	if err != nil {
-		return false
-	}
-	post.Header.Set("Content-Type", "application/x-protobuf")
-	post.Header.Set("Content-Encoding", "snappy")
-	answer, err := http.DefaultClient.Do(post)
-	if err != nil {
-		return false
-	}
-	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusNoContent {
-		return false
-	}
-	s.live++
-	return true
-}
-
-// TestImportOverHTTP imports into a server that has a directory.
-func TestImportOverHTTP(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the binary on 100,000 samples: leave -short out")
-	}
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	defer cancel()
-	binary, dir := builtCassia(t), t.TempDir()
-	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(binary, dir, address(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s"))
-	// The directory is the server's, and the command says how to go on.
-	_, errs, status := command(t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks)
-	require.Equal(t, 1, status)
-	require.Contains(t, errs, "another process has it open")
-	require.Contains(t, errs, "--url=http://localhost:9201")
-	require.NoError(t, servers[0].Terminate(stopWithin))
-	out, errs, status := command(t, binary, "check", "--storage.path="+filepath.Join(dir, "data"))
-	require.Zero(t, status, out+errs)
-}
-
-// TestImportOverHTTPOnCassandra imports into one of two servers on a keyspace, while the other one takes samples and either
-// seals.
-func TestImportOverHTTPOnCassandra(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the binary on 100,000 samples: leave -short out")
-	}
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	defer cancel()
-	binary, engine := builtCassia(t), onCassandra(t)
-	flags := append([]string{"--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s", "--storage.partitions=4"}, engine...)
-	servers, _ := importIntoServers(ctx, t, binary, promrig.Cassia(binary, t.TempDir(), address(t), flags...), promrig.Cassia(binary, t.TempDir(), address(t), flags...))
-	for _, server := range servers {
-		require.NoError(t, server.Terminate(stopWithin))
-	}
-	out, errs, status := command(t, binary, append([]string{"check"}, engine...)...)
-	require.Zero(t, status, out+errs)
-}
-
-// importIntoServers imports blocks into the first of the servers, while the last takes samples, also of the same history,
-// and all of them seal. The command is killed on its way and run again, and so is the server that it speaks to, for which it
-// waits: in the end every sample is there once, whoever is asked.
-func importIntoServers(ctx context.Context, t *testing.T, binary string, programs ...promrig.Program) (servers []*promrig.Process, blocks string) {
-	dir := t.TempDir()
-	blocks = filepath.Join(dir, "blocks")
-	require.NoError(t, os.Mkdir(blocks, 0o755))
-	const days = 10
-	first, samples := writeBlocks(t, blocks, days, 7)
-	servers = startAll(ctx, t, programs...)
-	load := &importLoad{url: servers[len(servers)-1].URL(), first: first, days: days}
-	loading, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { load.run(loading) })
-	defer func() { stop(); running.Wait() }()
-
-	args := []string{"import", "blocks", "--url=" + servers[0].URL(), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}
-	out, errs, status := command(t, binary, append(args, "--dry-run")...)
-	require.Zero(t, status, errs)
-	require.Contains(t, out, fmt.Sprintf("7 series, %d samples", samples))
-	seed := soak.Seed(t)
-	began := time.Now()
-	at := func(what string) { t.Logf("%s after %s", what, time.Since(began).Round(100*time.Millisecond)) }
-	r := rand.New(rand.NewPCG(seed, 0))
-	for range 2 {
-		cmd := exec.CommandContext(ctx, binary, args...)
-		require.NoError(t, cmd.Start())
-		timer := time.AfterFunc(time.Duration(50+r.IntN(300))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // It was killed, or it was faster.
-		timer.Stop()
-	}
-	// The server is killed while the command runs, once that has said that it begins.
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	require.NoError(t, cmd.Start())
-	kill := time.AfterFunc(time.Duration(100+r.IntN(400))*time.Millisecond, servers[0].Kill)
-	defer kill.Stop()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	<-time.After(time.Second)
-	servers[0].Kill()
-	servers[0] = start(ctx, t, programs[0])
-	at("killed and started again")
-	if err := <-ended; err != nil { // It hadn't reached the server yet.
-		require.Contains(t, stderr.String(), "--url=")
-	}
-	at("the command ended")
-	out, errs, status = command(t, binary, append(args, "--verify")...)
-	at("verified")
-	require.Zero(t, status, out+errs)
-	require.Contains(t, out, fmt.Sprintf("verified %d samples", samples))
-	require.Contains(t, out, ": 0 differences")
-	stop()
-	running.Wait()
-	require.Positive(t, load.live)
-
-	// The last request may have been taken although nobody waited for the answer.
-	live := fmt.Sprintf(`"(%d|%d)"`, load.live, load.live+1)
-	for range 2 { // Before all is sealed, and then.
-		for _, server := range servers {
-			count := func(series string) string {
-				var answer promrig.Answer
-				require.NoError(t, patiently(func() (err error) {
-					answer, err = promrig.API{URL: server.URL()}.Query(ctx, "sum(count_over_time("+series+"[20d]))", time.Now())
-					return err
-				}))
-				return fmt.Sprint(answer)
-			}
-			require.Contains(t, count(`{__name__=~"metric_.*"}`), fmt.Sprintf("%q", fmt.Sprint(samples)))
-			require.Regexp(t, live, count("live"))
-		}
-		require.NoError(t, patiently(func() error { return promrig.Post(ctx, servers[0].URL()+"/-/seal") }))
-		at("counted and sealed")
-	}
-	return servers, blocks
-}
 
 // TestImportOverHTTPSaysWhatIsWrong refuses what the server doesn't allow, or what contradicts it.
 func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
@@ -200,7 +20,7 @@ func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	blocks, users := filepath.Join(dir, "blocks"), filepath.Join(dir, "users.yml")
 	require.NoError(t, os.Mkdir(blocks, 0o755))
-	writeBlocks(t, blocks, 40, 1)
+	cassiatest.WriteBlocks(t, blocks, 40, 1)
 	require.NoError(t, os.WriteFile(users, []byte(`users:
 - {name: boss, tokens: ["sha256:`+hexOf("boss's")+`"], roles: [admin], tenants: [a, default]}
 - {name: writer, tokens: ["sha256:`+hexOf("writer's")+`"], roles: [write, read], tenants: "*"}
@@ -226,15 +46,15 @@ func TestImportOverHTTPSaysWhatIsWrong(t *testing.T) {
 		{"", []string{boss, "--storage.path=x"}, "--storage.path says how a store is opened here"},
 		{"localhost:9201", nil, "--url=localhost:9201: must be a URL"},
 		{"http://127.0.0.1:1", nil, "connection refused"},
-		{r.url + "/api/v1", []string{boss}, "takes no history"},
+		{r.URL + "/api/v1", []string{boss}, "takes no history"},
 	} {
 		var stderr strings.Builder
-		require.Equal(t, 1, run(append([]string{"import", "blocks", "--url=" + cmp.Or(c.url, r.url), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, c.args...), &stderr), c.says)
+		require.Equal(t, 1, run(append([]string{"import", "blocks", "--url=" + cmp.Or(c.url, r.URL), "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, c.args...), &stderr), c.says)
 		require.Contains(t, stderr.String(), c.says)
 		require.NoFileExists(t, filepath.Join(dir, "checkpoint"))
 	}
 	var stderr strings.Builder
-	require.Zero(t, run([]string{"import", "blocks", "--url=" + r.url, boss, "--tenant=a", "--retention.raw=30d", "--verify", "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, &stderr), &stderr)
+	require.Zero(t, run([]string{"import", "blocks", "--url=" + r.URL, boss, "--tenant=a", "--retention.raw=30d", "--verify", "--checkpoint=" + filepath.Join(dir, "checkpoint"), blocks}, &stderr), &stderr)
 }
 
 func hexOf(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }

@@ -17,6 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/storage/soak"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -31,7 +32,7 @@ type contract struct {
 }
 
 func newContract(t *testing.T, r running, seed uint64) *contract {
-	code, text := r.get(t, "/api/openapi.yaml")
+	code, text := r.Get(t, "/api/openapi.yaml")
 	require.Equal(t, http.StatusOK, code)
 	c := &contract{running: r, random: rand.New(rand.NewPCG(seed, 1)), seen: map[string]map[int]int{}}
 	var err error
@@ -45,7 +46,7 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 // it allows isn't answered with 5xx, what it forbids is answered with 4xx, and every answer is as it says.
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
-	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
 	seed := soak.Seed(t)
 	c := newContract(t, r, seed)
 	const calls = 60
@@ -145,7 +146,7 @@ func (c *contract) disturbed(v any, wild float64) any {
 // hold sends a request and holds the answer to the description.
 func (c *contract) hold(t *testing.T, method, path string, query url.Values, header http.Header, body []byte) {
 	make := func() *http.Request {
-		r, err := http.NewRequest(method, c.url+path+"?"+query.Encode(), bytes.NewReader(body))
+		r, err := http.NewRequest(method, c.URL+path+"?"+query.Encode(), bytes.NewReader(body))
 		require.NoError(t, err)
 		for name, values := range header {
 			r.Header[name] = values

@@ -7,12 +7,14 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // Command lines in the manual are understood by the program: each line of a block of code that runs cassia.
 func TestManualCommands(t *testing.T) {
 	parsed := 0
-	for name, text := range manualPages(t) {
+	for name, text := range cassiatest.ManualPages(t, toRoot) {
 		for _, line := range commandLines(text) {
 			app, _ := newApplication()
 			app.Terminate(func(int) {})
@@ -61,9 +63,9 @@ var (
 func TestManualCommandsInText(t *testing.T) {
 	app, _ := newApplication()
 	model := app.Model()
-	makefile := readText(t, toRoot+"Makefile")
+	makefile := cassiatest.ReadText(t, toRoot+"Makefile")
 	spans, targets := 0, 0
-	for name, text := range manualPages(t) {
+	for name, text := range cassiatest.ManualPages(t, toRoot) {
 		for _, m := range codeSpan.FindAllStringSubmatch(withoutBlocks(text), -1) {
 			words := strings.Fields(m[1])
 			switch {

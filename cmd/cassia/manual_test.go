@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/cli"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
@@ -52,14 +53,7 @@ func requireManualPart(t *testing.T, page, name, want string) {
 
 func manualPage(t *testing.T, page string) string {
 	t.Helper()
-	return readText(t, manualDir+page)
-}
-
-func readText(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(text)
+	return cassiatest.ReadText(t, manualDir+page)
 }
 
 // tableCell is text as a cell of a Markdown table.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
@@ -25,7 +26,7 @@ func TestMendFromBucket(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	now := time.Now().Truncate(time.Hour)
-	dir, to := sealedDirectory(t, now), s3test.At(s3test.Start(t).Address, "mend")
+	dir, to := cassiatest.SealedDirectory(t, now), s3test.At(s3test.Start(t).Address, "mend")
 	cassia := func(args ...string) (status int, text string) {
 		var stderr bytes.Buffer
 		status = run(append(args, "--storage.path="+dir), &stderr)

@@ -2,78 +2,14 @@ package main
 
 import (
 	"log/slog"
-	"net/http"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/crypto/bcrypt"
 
 	"github.com/cassia-db/cassia/cmd/internal/config"
-	"github.com/cassia-db/cassia/cmd/internal/promrig"
-	"github.com/cassia-db/cassia/storage/tenant"
 )
-
-// TestMetadataFrom has a real Prometheus, which wants a password, write with protocol 2.0: its requests tell no types. Cassia asks it,
-// for the tenant to which it writes, and tells the same as it does.
-func TestMetadataFrom(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a Prometheus: leave -short out")
-	}
-	dir := t.TempDir()
-	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), bcrypt.MinCost)
-	require.NoError(t, err)
-	for name, text := range map[string]string{
-		"web.yml":   "basic_auth_users: {ops: '" + string(hash) + "'}\n",
-		"login.yml": "basic_auth: {username: ops, password_file: password}\n",
-		"password":  "s3cret\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	self := address(t)
-	// Nobody answers there yet, which doesn't matter to the start.
-	cassia := startServe(t, "--storage.path="+t.TempDir(), "--metadata.from=team-a=http://"+self, "--metadata.http.config.file="+filepath.Join(dir, "login.yml"))
-	const sender = "remote_write:\n  - url: %URL%/api/v1/write\n    protobuf_message: io.prometheus.write.v2.Request\n    headers: {" + tenant.Header + ": team-a}\n" +
-		"scrape_configs:\n  - job_name: itself\n    scrape_interval: 1s\n    basic_auth: {username: ops, password: s3cret}\n    static_configs: [{targets: ['%SELF%']}]\n"
-	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
-	require.NoError(t, err)
-	program, err := promrig.Prometheus(binary, dir, self, strings.NewReplacer("%URL%", cassia.url, "%SELF%", self).Replace(sender),
-		"--web.config.file="+filepath.Join(dir, "web.yml"))
-	require.NoError(t, err)
-	program.Address = "ops:s3cret@" + self // Of the URL by which it is asked.
-	prometheus := start(t.Context(), t, program)
-
-	type metadata map[string][]struct{ Type, Help, Unit string }
-	var want metadata
-	for began := time.Now(); len(want["go_goroutines"]) == 0; time.Sleep(100 * time.Millisecond) {
-		require.Less(t, time.Since(began), patience, "Prometheus scrapes itself")
-		want = nil
-		getJSON(t.Context(), t, prometheus.URL()+"/api/v1/metadata", &want)
-	}
-	for _, metric := range []string{"go_goroutines", "prometheus_http_requests_total", "prometheus_http_request_duration_seconds"} {
-		for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-			require.Less(t, time.Since(began), patience, metric)
-			var got metadata
-			getJSON(t.Context(), t, cassia.url+"/t/team-a/api/v1/metadata?metric="+metric, &got)
-			if len(got[metric]) > 0 {
-				require.Equal(t, want[metric], got[metric])
-				break
-			}
-		}
-	}
-	var others metadata
-	getJSON(t.Context(), t, cassia.url+"/api/v1/metadata", &others)
-	require.Empty(t, others, "only the tenant that was named is told of")
-	code, text := cassia.get(t, "/metrics")
-	require.Equal(t, http.StatusOK, code)
-	require.Contains(t, text, `cassia_metadata_requests_total{result="ok",tenant="team-a",url="http://`+self+`"}`)
-	require.NoError(t, cassia.stop())
-	require.NotContains(t, cassia.log.String(), "s3cret")
-}
 
 // TestMetadataFromWrongConfig: what is wrong on this side ends the start.
 func TestMetadataFromWrongConfig(t *testing.T) {

@@ -59,7 +59,10 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	}
 	defer func() { err = errors.Join(err, eng.Close()) }()
 	so := storage.DefaultOptions()
-	so.Logger, so.Elapsed, so.Today, so.ReadOnly = log, elapsed, o.Today, o.look
+	so.Logger = log
+	so.Elapsed = elapsed
+	so.Today = o.Today
+	so.ReadOnly = o.look
 	if o.create {
 		so.AnySettings = true
 	} else {
@@ -68,7 +71,8 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	o.retention.Into(&so)
 	so.QueryBytes = cmp.Or(o.queryBytes, so.QueryBytes)
 	if o.Kind == config.EngineCassandra {
-		so.Shared, so.Self = true, storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
+		so.Shared = true
+		so.Self = storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}
 	s, err := storage.Open(ctx, eng, so)
 	if err != nil {

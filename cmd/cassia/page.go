@@ -50,7 +50,8 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	e := ui.Evaluator{Rules: p.ruler != nil, Shared: p.shared()}
 	if !e.Shared {
 		if e.Here = e.Rules; e.Here {
-			e.Name, e.Since = p.c.ExternalURL.Host, p.started.UTC()
+			e.Name = p.c.ExternalURL.Host
+			e.Since = p.started.UTC()
 		}
 		return e, nil
 	}
@@ -58,6 +59,8 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	if err != nil || lease.Owner == "" {
 		return e, err
 	}
-	e.Name, e.Here, e.Since = lease.Name, lease.Owner == p.store.Writer(), time.UnixMilli(lease.SinceMS).UTC()
+	e.Name = lease.Name
+	e.Here = lease.Owner == p.store.Writer()
+	e.Since = time.UnixMilli(lease.SinceMS).UTC()
 	return e, nil
 }

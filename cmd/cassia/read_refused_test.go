@@ -8,13 +8,15 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // A remote read whose matcher is no regular expression, or no matcher, is the asker's mistake, not the server's.
 func TestRemoteReadOfABadMatcher(t *testing.T) {
 	t.Parallel()
 	r := startServe(t, "--storage.path="+t.TempDir())
-	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
 	for text, matcher := range map[string]*prompb.LabelMatcher{
 		"missing closing":         {Type: prompb.LabelMatcher_RE, Name: "job", Value: "a(b"},
 		"missing argument":        {Type: prompb.LabelMatcher_NRE, Name: "job", Value: "*a"},
@@ -26,7 +28,7 @@ func TestRemoteReadOfABadMatcher(t *testing.T) {
 				EndTimestampMs: 1, Matchers: []*prompb.LabelMatcher{matcher},
 			}}}).Marshal()
 			require.NoError(t, err)
-			code, told := r.post(t, "/api/v1/read", snappy.Encode(nil, body))
+			code, told := r.Post(t, "/api/v1/read", snappy.Encode(nil, body))
 			require.Equal(t, http.StatusBadRequest, code, "%v: %s", matcher, told)
 			require.Contains(t, told, text)
 		}

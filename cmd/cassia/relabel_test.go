@@ -17,7 +17,7 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/adapter/relabeling"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 const relabelRules = `
@@ -32,7 +32,7 @@ tenants:
 // exchange sends a request and returns the answer.
 func (r running) exchange(t *testing.T, method, path string, header map[string]string, body []byte) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequest(method, r.url+path, bytes.NewReader(body))
+	req, err := http.NewRequest(method, r.URL+path, bytes.NewReader(body))
 	require.NoError(t, err)
 	for name, value := range header {
 		req.Header.Set(name, value)
@@ -79,7 +79,7 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 		}
 		body, err := req.Marshal()
 		require.NoError(t, err)
-		code, text := r.postAs(t, tenant, "/api/v1/write", snappy.Encode(nil, body))
+		code, text := r.PostAs(t, tenant, "/api/v1/write", snappy.Encode(nil, body))
 		require.Equal(t, http.StatusNoContent, code, text)
 	}
 	send1("", "noise1", "old_1", "up1")
@@ -111,87 +111,32 @@ func TestRelabelingOfAllWaysIn(t *testing.T) {
 		`[{"metricName":"noise4","tags":{"a":"b"},"ts":%[1]d,"value":4},{"metricName":"old_4","tags":{"a":"b"},"ts":%[1]d,"value":4}]`, ms/1000))
 	require.Equal(t, http.StatusNoContent, resp.StatusCode, text)
 
-	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
 	require.ElementsMatch(t, []string{"new_1", "up1", "new_2", "new_3", "new_4"}, r.names(t, "default"))
 	require.ElementsMatch(t, []string{"noise1/p", "old_1/p"}, r.names(t, "free"))
 	require.Eventually(t, func() bool {
-		_, text = r.get(t, "/api/v1/metadata")
+		_, text = r.Get(t, "/api/v1/metadata")
 		return strings.Contains(text, `"new_1"`)
-	}, patience, 50*time.Millisecond)
+	}, cassiatest.Patience, 50*time.Millisecond)
 	require.NotContains(t, text, "noise1")
-	_, metrics := r.get(t, "/metrics")
-	require.EqualValues(t, 4, metric(t, metrics, `cassia_relabel_dropped_samples_total{rule="1",rules=""}`))
-	require.EqualValues(t, 1, metric(t, metrics, `cassia_relabel_dropped_exemplars_total{rule="1",rules=""}`))
-	require.EqualValues(t, 2, metric(t, metrics, `cassia_write_samples_total{result="dropped"}`))
-	require.EqualValues(t, 1, metric(t, metrics, `cassia_json_points_total{result="dropped"}`))
-	_, text = r.get(t, "/api/v1/cassia/relabel")
+	_, metrics := r.Get(t, "/metrics")
+	require.EqualValues(t, 4, cassiatest.Metric(t, metrics, `cassia_relabel_dropped_samples_total{rule="1",rules=""}`))
+	require.EqualValues(t, 1, cassiatest.Metric(t, metrics, `cassia_relabel_dropped_exemplars_total{rule="1",rules=""}`))
+	require.EqualValues(t, 2, cassiatest.Metric(t, metrics, `cassia_write_samples_total{result="dropped"}`))
+	require.EqualValues(t, 1, cassiatest.Metric(t, metrics, `cassia_json_points_total{result="dropped"}`))
+	_, text = r.Get(t, "/api/v1/cassia/relabel")
 	require.Contains(t, text, `{"number":1,"text":"{source_labels: [\"__name__\"], regex: \"noise.*\", action: drop}","dropped_samples":4,"dropped_exemplars":1}`)
 
 	// A bad file leaves the rules as they were, and says what is wrong.
 	require.NoError(t, os.WriteFile(file, []byte("- {source_labels: [__name__], regx: x, action: drop}"), 0o600))
-	code, text := r.post(t, "/-/reload", nil)
+	code, text := r.Post(t, "/-/reload", nil)
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, text, "line 1: the key regx is unknown")
 	send1("", "noise5")
 	require.NotContains(t, r.names(t, "default"), "noise5")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	code, text = r.post(t, "/-/reload", nil)
+	code, text = r.Post(t, "/-/reload", nil)
 	require.Equal(t, http.StatusOK, code, text)
 	send1("", "noise1", "old_1")
 	require.ElementsMatch(t, []string{"new_1", "up1", "new_2", "new_3", "new_4", "noise1/p", "old_1/p"}, r.names(t, "default"))
-}
-
-// TestRelabelCommand tries rules on a directory and, through its server, on the same data.
-func TestRelabelCommand(t *testing.T) {
-	binary := builtCassia(t)
-	data := t.TempDir()
-	r := startServe(t, "--storage.path="+data)
-	at := time.Now().Truncate(time.Second)
-	for i := range 10 {
-		for _, name := range []string{"noise", "old_a", "new_a", "up"} {
-			r.write(t, name, at.Add(time.Duration(i-10)*time.Second), float64(i))
-		}
-	}
-	r.value(t, "up", at) // The server is ready.
-	file := filepath.Join(t.TempDir(), "relabel.yml")
-	require.NoError(t, os.WriteFile(file, []byte(relabelRules+`  cutting:
-    write_relabel_configs: [{source_labels: [__name__], regex: up, target_label: __name__, replacement: ""}]`), 0o600))
-	check := func(args ...string) {
-		t.Helper()
-		out, errs, status := command(t, binary, append([]string{"relabel", "--json", file}, args...)...)
-		require.Zero(t, status, errs)
-		var found relabeling.Trial
-		require.NoError(t, json.Unmarshal([]byte(out), &found), out)
-		require.EqualValues(t, 4, found.All.Series, out)
-		require.EqualValues(t, 40, found.All.Samples)
-		require.EqualValues(t, 1, found.Dropped.Series)
-		require.EqualValues(t, 10, found.Rules[0].Dropped.Samples)
-		require.Equal(t, []relabeling.Example{{Before: `{__name__="noise"}`}}, found.Rules[0].Examples)
-		require.Equal(t, []relabeling.Example{{Before: `{__name__="old_a"}`, After: `{__name__="new_a"}`}}, found.Rules[1].Examples)
-		require.EqualValues(t, 1, found.Changed.Series)
-		require.EqualValues(t, 1, found.Merged)
-		require.InDelta(t, found.All.DayBytes/4, found.Dropped.DayBytes, found.All.DayBytes/40)
-		require.False(t, found.Cut)
-	}
-	check("--url=" + r.url)
-	_, errs, status := command(t, binary, "relabel", file, "--url="+r.url, "--tenant=free")
-	require.Equal(t, 1, status)
-	require.Contains(t, errs, "no rules for the tenant free")
-	_, errs, status = command(t, binary, "relabel", file, "--storage.path="+data)
-	require.Equal(t, 1, status)
-	require.Contains(t, errs, "--url")
-	require.NoError(t, r.stop())
-	before := filesOf(t, data)
-	check("--storage.path=" + data)
-	out, errs, status := command(t, binary, "relabel", "--dry-run", file, "--storage.path="+data)
-	require.Zero(t, status, errs)
-	require.Contains(t, out, "    {__name__=\"old_a\"} → {__name__=\"new_a\"}\n")
-	require.Equal(t, before, filesOf(t, data), "nothing was changed")
-	for args, want := range map[string]string{
-		"--no-dry-run": "--write.relabel-file", "--tenant=a/b": "--tenant", "--tenant=cutting": "has no samples", "--start=x": "--start=x",
-	} {
-		_, errs, status = command(t, binary, "relabel", file, "--storage.path="+data, args)
-		require.Equal(t, 1, status, args)
-		require.Contains(t, errs, want)
-	}
 }

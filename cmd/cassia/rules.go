@@ -20,11 +20,17 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 		return func() {}, nil
 	}
 	o := ruler.DefaultOptions()
-	o.Sources, o.Interval, o.ExternalLabels, o.ExternalURL = c.Sources, c.Interval, c.ExternalLabels, p.c.ExternalURL
-	o.Engine, o.Queryable = evaluator, promql.NewQueryable(p.store, p.c.CounterSuffixes...)
+	o.Sources = c.Sources
+	o.Interval = c.Interval
+	o.ExternalLabels = c.ExternalLabels
+	o.ExternalURL = p.c.ExternalURL
+	o.Engine = evaluator
+	o.Queryable = promql.NewQueryable(p.store, p.c.CounterSuffixes...)
 	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
-	o.Parser, o.Shared = promql.NewParser(p.c.Features.Parser), p.shared()
-	o.Logger, o.Registerer = p.log.With("component", "rules"), p.registry
+	o.Parser = promql.NewParser(p.c.Features.Parser)
+	o.Shared = p.shared()
+	o.Logger = p.log.With("component", "rules")
+	o.Registerer = p.registry
 	if len(c.Alertmanagers) > 0 {
 		p.alertmanagers, err = ruler.NewAlertmanagers(c.Alertmanagers, c.BearerFile, c.ExternalLabels, p.log.With("component", "alerts"), p.registry)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
@@ -121,7 +122,7 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 		"groups: [{name: g, interval: 1s, rules: [{record: tick, expr: vector(time())}, {alert: Always, expr: vector(1), for: 1s}]}]"), 0o600))
 	wait := func(why string, condition func() bool) {
 		t.Helper()
-		require.Eventually(t, condition, patience, 20*time.Millisecond, why)
+		require.Eventually(t, condition, cassiatest.Patience, 20*time.Millisecond, why)
 	}
 	eng := memory.New()
 	var ahead atomic.Int64

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
@@ -98,7 +99,7 @@ func (r *secretsRig) start(t *testing.T, args ...string) (log *lockedBuffer, sto
 	require.Eventually(t, func() bool {
 		answer, err := http.Get(r.url + "/-/ready")
 		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
-	}, patience, 5*time.Millisecond, "this page is open to all")
+	}, cassiatest.Patience, 5*time.Millisecond, "this page is open to all")
 	return log, func() { cancel(); require.NoError(t, <-ended) }
 }
 

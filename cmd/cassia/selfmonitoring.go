@@ -16,8 +16,11 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 		return func() {}
 	}
 	o := selfmonitoring.DefaultOptions()
-	o.Instance, o.Gatherer, o.Metadata = instance(addresses[0]), p.registry, p.store.NoteMetadata
-	o.Logger, o.Registerer = p.log.With("component", "selfmonitoring"), p.registry
+	o.Instance = instance(addresses[0])
+	o.Gatherer = p.registry
+	o.Metadata = p.store.NoteMetadata
+	o.Logger = p.log.With("component", "selfmonitoring")
+	o.Registerer = p.registry
 	monitor := selfmonitoring.New(p.store, o)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -22,13 +22,10 @@ import (
 	"github.com/prometheus/prometheus/util/features"
 
 	"github.com/cassia-db/cassia/adapter/relabeling"
-	"github.com/cassia-db/cassia/adapter/remotewrite"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/cmd/internal/ui"
 	"github.com/cassia-db/cassia/downsample"
-	"github.com/cassia-db/cassia/promql"
-	"github.com/cassia-db/cassia/promql/api"
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -147,16 +144,7 @@ func (p *process) openStore(ctx context.Context) error {
 		go boundGarbage(ctx, e.HeapBytes, debug.SetGCPercent)
 	}
 
-	so := storage.DefaultOptions()
-	so.Slot, so.Partitions, so.AnySettings = p.c.Slot, p.c.Partitions, p.c.AnySettings
-	p.c.Retention.Into(&so)
-	so.AddClasses = true
-	so.HeadBytes, so.CacheBytes, so.QueryBytes = p.c.HeadBytes, p.c.CacheBytes-o.cacheBytes, p.c.QueryBytes
-	so.Shared, so.Follow = p.shared(), p.does("read")
-	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
-	so.Limiter, so.Elapsed, so.Today = p.limiter, elapsed, p.c.Today
-	so.Logger, so.Registerer = p.log.With("component", "storage"), p.registry
-	if p.store, err = storage.Open(ctx, p.engine, so); err != nil {
+	if p.store, err = storage.Open(ctx, p.engine, p.storageOptions(p.c.CacheBytes-o.cacheBytes)); err != nil {
 		err = errors.Join(err, p.engine.Close())
 		if errors.Is(err, storage.ErrOtherSettings) {
 			return fmt.Errorf("%s: %s; see --storage.slot and --storage.partitions, or choose another store", p.c.Where(), oneLine(err))
@@ -170,6 +158,28 @@ func (p *process) openStore(ctx context.Context) error {
 	}
 	go p.tellReady(ctx)
 	return nil
+}
+
+// storageOptions returns the options of the store, whose own cache may take cacheBytes.
+func (p *process) storageOptions(cacheBytes int64) storage.Options {
+	so := storage.DefaultOptions()
+	so.Slot = p.c.Slot
+	so.Partitions = p.c.Partitions
+	so.AnySettings = p.c.AnySettings
+	p.c.Retention.Into(&so)
+	so.AddClasses = true
+	so.HeadBytes = p.c.HeadBytes
+	so.CacheBytes = cacheBytes
+	so.QueryBytes = p.c.QueryBytes
+	so.Shared = p.shared()
+	so.Follow = p.does("read")
+	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
+	so.Limiter = p.limiter
+	so.Elapsed = elapsed
+	so.Today = p.c.Today
+	so.Logger = p.log.With("component", "storage")
+	so.Registerer = p.registry
+	return so
 }
 
 // tellStore says which store it is: at a wrong path a new one would be made, while the data are elsewhere.
@@ -213,8 +223,11 @@ func (p *process) closeStore() error {
 // startLoop starts what follows on writing. The returned function waits for its end, after ctx has ended.
 func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	lo := downsample.DefaultOptions()
-	lo.Settle, lo.Shared, lo.Idle = p.c.Settle, p.shared(), !p.does("downsample")
-	lo.Logger, lo.Registerer = p.log.With("component", "downsample"), p.registry
+	lo.Settle = p.c.Settle
+	lo.Shared = p.shared()
+	lo.Idle = !p.does("downsample")
+	lo.Logger = p.log.With("component", "downsample")
+	lo.Registerer = p.registry
 	if p.loop, err = downsample.New(p.store, lo); err != nil {
 		return nil, err
 	}
@@ -223,27 +236,16 @@ func (p *process) startLoop(ctx context.Context) (wait func(), err error) {
 	return running.Wait, nil
 }
 
+// serveHTTP starts what needs the store, from what has no routes to the listener, and serves requests until ctx ends.
 func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error {
-	writes := remotewrite.DefaultOptions()
-	writes.Logger, writes.Registerer = p.log.With("component", "remotewrite"), p.registry
-	writes.Limiter, writes.Rules = p.limiter, p.relabeling.Batch
-	writes.Metadata = func(_ context.Context, tenant string, m remotewrite.Metadata) {
-		p.noteMetadata(tenant, m.Metric, m.Type, m.Unit, m.Help)
-	}
 	ha, stopReplicas, err := p.startReplicas(ctx)
 	if err != nil {
 		return err
 	}
 	defer stopReplicas()
-	writes.HA = ha
-	write, err := remotewrite.Handler(p.store, writes)
-	if err != nil {
-		return err
-	}
 	known := features.NewRegistry()
 	evaluator := p.newEngine(known)
 	defer evaluator.Close()
-	metrics := server.NewMetrics(p.registry)
 	stopRules, err := p.startRules(ctx, evaluator)
 	if err != nil {
 		return err
@@ -256,33 +258,48 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	defer stopMetadata()
 	schedule, stopBackups := p.startBackups(ctx)
 	defer stopBackups()
-	var queries http.Handler = p.newAPI(evaluator, known, metrics)
-	if !p.does("read") {
-		queries = server.Elsewhere("queries", p.c.Target)
-	}
-	if !p.does("write") {
-		write = server.Elsewhere("samples", p.c.Target)
-	}
-	routes, err := p.moreRoutes(evaluator)
+
+	write, err := p.newRemoteWrite(ha)
 	if err != nil {
 		return err
 	}
-	files := server.NewReloaders(p.registry, p.log, time.Now)
-	options := server.Options{
-		API: queries, Write: write, Routes: slices.Concat(routes, []server.Route{haRoute(ha), backupsRoute(schedule), p.federate(evaluator)}, p.importRoutes(), p.page(evaluator)), NotFound: ui.NotFound,
-		Ready: p.store.Ready, AdminAPI: p.c.AdminAPI, SealAll: p.store.SealAll,
-		Downsampling: func(ctx context.Context) any { return p.loop.Status(ctx) },
-		Federation:   p.c.Federation,
-		Gatherer:     p.registry, HTTP: metrics, Logger: p.log.With("component", "http"),
+	plain, err := p.newJSON(evaluator)
+	if err != nil {
+		return err
 	}
-	p.lock(&options, files)
+	writes, err := p.writeRoutes(plain)
+	if err != nil {
+		return err
+	}
+	metrics := server.NewMetrics(p.registry)
+	options := server.Options{
+		API:    p.only("read", "queries", p.newAPI(evaluator, known, metrics)),
+		Write:  p.only("write", "samples", write),
+		Routes: slices.Concat(writes, p.queryRoutes(evaluator, plain), []server.Route{haRoute(ha), backupsRoute(schedule)}, p.page(evaluator)),
+		HTTP:   metrics,
+	}
+	return p.listen(ctx, options, listening)
+}
+
+// listen serves the routes until ctx ends.
+func (p *process) listen(ctx context.Context, o server.Options, listening func([]string)) error {
+	o.NotFound = ui.NotFound
+	o.Ready = p.store.Ready
+	o.AdminAPI = p.c.AdminAPI
+	o.SealAll = p.store.SealAll
+	o.Downsampling = func(ctx context.Context) any { return p.loop.Status(ctx) }
+	o.Federation = p.c.Federation
+	o.Gatherer = p.registry
+	o.Logger = p.log.With("component", "http")
+	files := server.NewReloaders(p.registry, p.log, time.Now)
+	p.lock(&o, files)
 	files.Add("--limits.file", p.loadLimits)
 	files.Add("--write.relabel-file", p.loadRelabeling)
 	if p.ruler != nil {
 		files.Add("--rule.files", p.ruler.Reload)
 	}
 	files.OnHangup(ctx)
-	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(options), p.log.With("component", "http"))
+	s, err := server.Listen(p.c.ListenAddresses, p.c.WebConfigFile, server.NewHandler(o), o.Logger)
 	if err != nil {
 		return err
 	}
@@ -294,50 +311,12 @@ func (p *process) serveHTTP(ctx context.Context, listening func([]string)) error
 	return s.Serve(ctx)
 }
 
-func (p *process) newEngine(known features.Collector) *promql.Engine {
-	o := promql.DefaultOptions()
-	o.Timeout, o.MaxSamples, o.MaxConcurrency, o.LookbackDelta = p.c.QueryTimeout, p.c.MaxSamples, p.c.MaxConcurrency, p.c.LookbackDelta
-	o.Memory = p.c.Memory
-	o.LogSlowerThan, o.UnreadBytes, o.NoSnap = p.c.LogSlowerThan, p.c.UnreadBytes, p.c.Snap == config.SnapOff
-	f := p.c.Features
-	o.Parser, o.PerStepStats, o.DelayedNameRemoval, o.StartTimestamps = f.Parser, f.PerStepStats, f.DelayedNameRemoval, f.StartTimestamps
-	o.Limiter = p.limiter
-	o.Features, o.Logger, o.Registerer = known, p.log.With("component", "promql"), p.registry
-	return promql.NewEngine(o)
-}
-
-// queryable is what all reads of series go through.
-func (p *process) queryable() *promql.Queryable {
-	return promql.NewQueryable(p.store, p.c.CounterSuffixes...)
-}
-
-func (p *process) newAPI(evaluator *promql.Engine, known features.Collector, metrics *server.Metrics) http.Handler {
-	snapshot, dir := p.snapshots()
-	return api.New(api.Options{
-		Snapshot: snapshot, DataDir: dir, RefuseRollups: p.c.ReadRollups == config.RefuseRollups,
-		Engine: evaluator, Queryable: p.queryable(), Parser: p.c.Features.Parser, Ready: p.store.Ready,
-		Exemplars: promql.NewExemplars(p.store), Queries: evaluator, Rules: p.rules, Alertmanagers: p.alertmanagerList(),
-		Version: buildVersion(), Started: p.started, Now: time.Now, Retention: p.c.Retention.String(), Flags: p.flags,
-		ListenAddress: p.c.ListenAddresses[0], ExternalURL: p.c.ExternalURL, CORSOrigin: p.c.CORSOrigin, AdminAPI: p.c.AdminAPI,
-		Delete: p.store.Delete, CleanTombstones: p.store.CleanTombstones,
-		Instrument: metrics.Instrument, Features: known, Metadata: p.metadata,
-		Cardinality: p.store.Cardinality, Limits: p.limitsOf(evaluator), Enter: evaluator.Enter,
-		Gatherer: p.registry, Registerer: p.registry, Logger: p.log.With("component", "api"),
-	})
-}
-
-func (p *process) metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]api.MetricMetadata, error) {
-	found, err := p.store.Metadata(ctx, tenant, metric, limit)
-	if err != nil {
-		return nil, err
+// only returns h if the process has a role, and otherwise a handler that refuses requests and names the process' role.
+func (p *process) only(role, what string, h http.Handler) http.Handler {
+	if !p.does(role) {
+		return server.Elsewhere(what, p.c.Target)
 	}
-	out := make(map[string][]api.MetricMetadata, len(found))
-	for name, list := range found {
-		for _, m := range list {
-			out[name] = append(out[name], api.MetricMetadata{Type: m.Type, Help: m.Help, Unit: m.Unit})
-		}
-	}
-	return out, nil
+	return h
 }
 
 // buildCollector makes the build part of the metrics.

@@ -3,9 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -15,16 +12,15 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
-	"github.com/golang/snappy"
-	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
 // running is a server of this test's process.
 type running struct {
-	url string
+	cassiatest.Server
 	// log is to be read after stop only.
 	log  *bytes.Buffer
 	stop func() error
@@ -64,7 +60,7 @@ func startServe(t *testing.T, args ...string) running {
 	t.Cleanup(func() { require.NoError(t, stop()) })
 	select {
 	case address := <-listening:
-		return running{"http://" + address, &log, stop}
+		return running{cassiatest.Server{URL: "http://" + address}, &log, stop}
 	case err := <-ended:
 		stopped = true
 		t.Fatalf("serve ended: %v", err)
@@ -72,90 +68,29 @@ func startServe(t *testing.T, args ...string) running {
 	}
 }
 
-func (r running) get(t *testing.T, path string) (int, string) {
-	t.Helper()
-	answer, err := http.Get(r.url + path)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return answer.StatusCode, string(body)
-}
-
-func (r running) post(t *testing.T, path string, body []byte) (int, string) {
-	t.Helper()
-	return r.postAs(t, "", path, body)
-}
-
-// postAs posts as a tenant, "" being none that is named.
-func (r running) postAs(t *testing.T, tenant, path string, body []byte) (int, string) {
-	t.Helper()
-	request, err := http.NewRequest(http.MethodPost, r.url+path, bytes.NewReader(body))
-	require.NoError(t, err)
-	request.Header.Set("Content-Type", "application/x-protobuf")
-	request.Header.Set("Content-Encoding", "snappy")
-	request.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
-	if tenant != "" {
-		request.Header.Set("X-Scope-OrgID", tenant)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return answer.StatusCode, string(text)
-}
-
-// write sends one sample of a metric.
-func (r running) write(t *testing.T, metric string, at time.Time, v float64) {
-	t.Helper()
-	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-		Labels: []prompb.Label{{Name: "__name__", Value: metric}}, Samples: []prompb.Sample{{Timestamp: at.UnixMilli(), Value: v}},
-	}}}).Marshal()
-	require.NoError(t, err)
-	code, text := r.post(t, "/api/v1/write", snappy.Encode(nil, body))
-	require.Equal(t, http.StatusNoContent, code, text)
-}
-
-// value queries a metric's newest value.
-func (r running) value(t *testing.T, metric string, at time.Time) string {
-	t.Helper()
-	require.Eventually(t, func() bool { code, _ := r.get(t, "/-/ready"); return code == http.StatusOK }, patience, 5*time.Millisecond)
-	code, body := r.get(t, fmt.Sprintf("/api/v1/query?query=%s&time=%d", metric, at.Unix()))
-	require.Equal(t, http.StatusOK, code, body)
-	var answer struct {
-		Data struct{ Result []struct{ Value [2]any } }
-	}
-	require.NoError(t, json.Unmarshal([]byte(body), &answer))
-	if len(answer.Data.Result) == 0 {
-		return ""
-	}
-	return fmt.Sprint(answer.Data.Result[0].Value[1])
-}
-
 func TestServeKeepsWhatItTook(t *testing.T) {
 	path := "--storage.path=" + t.TempDir()
 	at := time.Now().Truncate(time.Second)
 	r := startServe(t, path)
-	r.write(t, "a", at, 1)
-	require.Equal(t, "1", r.value(t, "a", at), "unsealed")
-	code, text := r.post(t, "/-/seal", nil)
+	r.Write(t, "a", at, 1)
+	require.Equal(t, "1", r.Value(t, "a", at), "unsealed")
+	code, text := r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
-	require.Equal(t, "1", r.value(t, "a", at), "sealed")
-	r.write(t, "b", at, 2)
+	require.Equal(t, "1", r.Value(t, "a", at), "sealed")
+	r.Write(t, "b", at, 2)
 	require.NoError(t, r.stop())
 
 	r = startServe(t, path)
-	r.write(t, "c", at, 3)
+	r.Write(t, "c", at, 3)
 	for metric, want := range map[string]string{"a": "1", "b": "2", "c": "3", "d": ""} {
-		require.Equal(t, want, r.value(t, metric, at), metric)
+		require.Equal(t, want, r.Value(t, metric, at), metric)
 	}
-	_, metrics := r.get(t, "/metrics")
+	_, metrics := r.Get(t, "/metrics")
 	for _, name := range []string{"cassia_build_info", "cassia_http_requests_total", "go_goroutines", "cassia_pebble_disk_bytes",
 		"cassia_downsample_lag_seconds", "prometheus_engine_queries"} {
 		require.Contains(t, metrics, name)
 	}
-	_, flags := r.get(t, "/api/v1/status/flags")
+	_, flags := r.Get(t, "/api/v1/status/flags")
 	require.Contains(t, flags, "storage.path")
 	require.NoError(t, r.stop())
 	require.NotContains(t, r.log.String(), "other machines", "it listens on loopback only")
@@ -165,7 +100,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	directory := t.TempDir()
 	path := "--storage.path=" + directory
 	r := startServe(t, path)
-	port := strings.TrimPrefix(r.url, "http://")
+	port := strings.TrimPrefix(r.URL, "http://")
 	file := t.TempDir() + "/file"
 	require.NoError(t, syscall.Mkfifo(file, 0o600))
 
@@ -184,7 +119,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 1, run(c.args, &stderr), c.args)
-		last := lastLineOf(stderr.String())
+		last := cassiatest.LastLine(stderr.String())
 		require.True(t, strings.HasPrefix(last, "cassia: "), last)
 		require.Contains(t, last, c.want)
 	}
@@ -192,17 +127,12 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, r.stop())
 	var stderr bytes.Buffer
 	require.Equal(t, 1, run([]string{"serve", path, "--storage.slot=4h", "--web.listen-address=127.0.0.1:0"}, &stderr))
-	require.Contains(t, lastLineOf(stderr.String()), "slots of 2h")
-	require.Contains(t, lastLineOf(stderr.String()), "see --storage.slot and --storage.partitions, or choose another store")
-}
-
-func lastLineOf(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
+	require.Contains(t, cassiatest.LastLine(stderr.String()), "slots of 2h")
+	require.Contains(t, cassiatest.LastLine(stderr.String()), "see --storage.slot and --storage.partitions, or choose another store")
 }
 
 func TestSignalStopsInOrder(t *testing.T) {
-	address := address(t)
+	address := cassiatest.FreeAddress(t)
 	status := make(chan int, 1)
 	var stderr bytes.Buffer
 	go func() {
@@ -214,7 +144,7 @@ func TestSignalStopsInOrder(t *testing.T) {
 			return false
 		}
 		return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
-	}, patience, 5*time.Millisecond)
+	}, cassiatest.Patience, 5*time.Millisecond)
 	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
 	require.Zero(t, <-status)
 	require.Empty(t, stderr.String())

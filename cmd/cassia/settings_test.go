@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter/remotewrite"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/cassandra"
@@ -59,7 +60,7 @@ func testPeriodicIsTold(t *testing.T, o cassandra.Options) openedEngine {
 	var log lockedBuffer
 	eng, err := openEngine(t.Context(), &config.Engine{Kind: config.EngineCassandra, Cassandra: o}, openOptions{log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "periodic") }, cassiatest.Patience, 20*time.Millisecond)
 	var told []string
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "level=WARN") {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
@@ -32,7 +33,7 @@ func kib(n int64) int64 { return (n + 1023) / 1024 }
 // space reads from /metrics what the directory takes, and of what.
 func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
-	code, text := r.get(t, "/metrics")
+	code, text := r.Get(t, "/metrics")
 	require.Equal(t, http.StatusOK, code)
 	of = map[string]int64{}
 	for line := range strings.Lines(text) {
@@ -54,7 +55,7 @@ func (r running) space(t *testing.T) (disk int64, of map[string]int64) {
 // health is what the page's storage view shows of the disk.
 func (r running) health(t *testing.T) (disk int64, of map[string]int64) {
 	t.Helper()
-	code, text := r.get(t, "/api/v1/cassia/health")
+	code, text := r.Get(t, "/api/v1/cassia/health")
 	require.Equal(t, http.StatusOK, code, text)
 	var answer struct {
 		Data struct {
@@ -89,18 +90,18 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 		require.Equal(t, shown, sumOf(ofShown), "the parts of the page are all there is")
 		return of, kib(disk) == before && kib(shown) == before && du(t, dir) == before
 	}
-	require.Eventually(t, func() bool { _, ok := agree(); return ok }, patience, 50*time.Millisecond, "an empty store")
+	require.Eventually(t, func() bool { _, ok := agree(); return ok }, cassiatest.Patience, 50*time.Millisecond, "an empty store")
 
 	now := time.Now()
 	for i := range 10 {
-		r.write(t, fmt.Sprint("metric_", i), now.Add(-24*time.Hour), float64(i))
+		r.Write(t, fmt.Sprint("metric_", i), now.Add(-24*time.Hour), float64(i))
 	}
-	code, text := r.post(t, "/-/seal", nil)
+	code, text := r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
 	require.Eventually(t, func() bool { // As what was sealed leaves the stage, all is written to files.
 		of, ok := agree()
 		return ok && of["raw"] > 0 && of["r5m"] > 0 && of["r1h"] > 0 && of["catalog"] > 0 && of["other"] > 0
-	}, patience, 50*time.Millisecond, "a sealed store")
+	}, cassiatest.Patience, 50*time.Millisecond, "a sealed store")
 
 	require.NoError(t, r.stop())
 	require.Eventually(t, func() bool {
@@ -109,7 +110,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 		found, _, err := examine(t, now, month, "--storage.path="+dir)
 		require.NoError(t, err)
 		return kib(facts.Bytes) == du(t, dir) && tellsParts(found, dir)
-	}, patience, 50*time.Millisecond, "the doctor")
+	}, cassiatest.Patience, 50*time.Millisecond, "the doctor")
 }
 
 // tellsParts says whether the doctor names what a directory holds with the same sum.

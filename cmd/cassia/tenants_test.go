@@ -3,8 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/cmd/internal/bench"
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // TestBadTenantsDisturbNobody lets a tenant that is far over its limits, and one that sends garbage, in among others.
@@ -28,53 +27,43 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
 	s := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--limits.file="+file, "--web.enable-lifecycle")
 	// On a busy machine five seconds may be too few for each of them to get its answers.
 	for began := time.Now(); ; {
-		report := bench.Crowd{URL: s.url, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
+		report := bench.Crowd{URL: s.URL, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
 		require.Zero(t, report.Ack.Failed, report.Ack.Example)
 		require.Zero(t, report.Query.Failed, report.Query.Example)
 		for _, code := range []int{0, 500, 503} {
 			require.Zero(t, report.Bad[bench.Greedy][code], "%v", report.Bad)
 			require.Zero(t, report.Bad[bench.Garbage][code], "%v", report.Bad)
 		}
-		_, metrics := s.get(t, "/metrics")
+		_, metrics := s.Get(t, "/metrics")
 		if report.Ack.Requests > 0 && report.Query.Requests > 0 && report.Bad[bench.Greedy][429] > 0 && report.Bad[bench.Garbage][400] > 0 &&
 			strings.Contains(metrics, `cassia_tenant_limit_refused_total{limit="samples_per_second",tenant="greedy"}`) {
 			break
 		}
-		require.Less(t, time.Since(began), patience, "%+v", report)
+		require.Less(t, time.Since(began), cassiatest.Patience, "%+v", report)
 	}
 
-	_, metrics := s.get(t, "/metrics")
+	_, metrics := s.Get(t, "/metrics")
 	require.NotContains(t, metrics, `tenant="tenant-`, "others were refused nothing")
 	require.Eventually(t, func() bool {
-		_, metrics := s.get(t, "/metrics")
-		return metric(t, metrics, `cassia_write_in_flight_bytes`) == 0
-	}, patience, 10*time.Millisecond, "what was cut off is given back")
-	code, status := s.get(t, "/t/greedy/api/v1/status/limits")
+		_, metrics := s.Get(t, "/metrics")
+		return cassiatest.Metric(t, metrics, `cassia_write_in_flight_bytes`) == 0
+	}, cassiatest.Patience, 10*time.Millisecond, "what was cut off is given back")
+	code, status := s.Get(t, "/t/greedy/api/v1/status/limits")
 	require.Equal(t, 200, code)
 	require.Contains(t, status, `"active_series":3000`)
 	require.Contains(t, status, `"samples_burst":4000`)
 
 	require.NoError(t, os.WriteFile(file, []byte("tenants: {greedy: {sampels: 1}}"), 0o600))
-	code, text := s.post(t, "/-/reload", nil)
+	code, text := s.Post(t, "/-/reload", nil)
 	require.Equal(t, 500, code)
 	require.Contains(t, text, `line 1: unknown key "sampels"`)
-	_, metrics = s.get(t, "/metrics")
-	require.Zero(t, metric(t, metrics, "cassia_config_last_reload_successful"))
-	_, status = s.get(t, "/t/greedy/api/v1/status/limits")
+	_, metrics = s.Get(t, "/metrics")
+	require.Zero(t, cassiatest.Metric(t, metrics, "cassia_config_last_reload_successful"))
+	_, status = s.Get(t, "/t/greedy/api/v1/status/limits")
 	require.Contains(t, status, `"active_series":3000`, "all stays as it was")
 	require.NoError(t, os.WriteFile(file, []byte("tenants: {greedy: {queries: 7}}"), 0o600))
-	code, _ = s.post(t, "/-/reload", nil)
+	code, _ = s.Post(t, "/-/reload", nil)
 	require.Equal(t, 200, code)
-	_, status = s.get(t, "/t/greedy/api/v1/status/limits")
+	_, status = s.Get(t, "/t/greedy/api/v1/status/limits")
 	require.Contains(t, status, `"limits":{"queries":7}`)
-}
-
-// metric returns the value of a line of /metrics.
-func metric(t *testing.T, metrics, line string) float64 {
-	t.Helper()
-	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + ` (\S+)$`).FindStringSubmatch(metrics)
-	require.NotNil(t, found, line)
-	v, err := strconv.ParseFloat(found[1], 64)
-	require.NoError(t, err)
-	return v
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // Answers of other reads than queries hold a bounded part of the memory, too, where nobody reads them: whatever is asked for, with
@@ -41,10 +43,10 @@ func TestUnreadReads(t *testing.T) {
 		}
 		body, err := request.Marshal()
 		require.NoError(t, err)
-		code, text := r.post(t, "/api/v1/write", snappy.Encode(nil, body))
+		code, text := r.Post(t, "/api/v1/write", snappy.Encode(nil, body))
 		require.Equal(t, http.StatusNoContent, code, text)
 	}
-	require.Equal(t, fmt.Sprint(series), r.value(t, "count(unread)", at))
+	require.Equal(t, fmt.Sprint(series), r.Value(t, "count(unread)", at))
 	read, err := (&prompb.ReadRequest{Queries: []*prompb.Query{{
 		StartTimestampMs: at.UnixMilli() - 1000, EndTimestampMs: at.UnixMilli() + 1000,
 		Matchers: []*prompb.LabelMatcher{{Name: "__name__", Value: "unread"}},
@@ -65,13 +67,13 @@ func TestUnreadReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			unread := func() float64 {
-				_, metrics := r.get(t, "/metrics")
-				return metric(t, metrics, "cassia_query_unread_bytes")
+				_, metrics := r.Get(t, "/metrics")
+				return cassiatest.Metric(t, metrics, "cassia_query_unread_bytes")
 			}
 			var hangUp []func() error
 			for range clients {
 				var dialer net.Dialer
-				conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
+				conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.URL, "http://"))
 				require.NoError(t, err)
 				require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 				hangUp = append(hangUp, conn.Close)
@@ -79,13 +81,13 @@ func TestUnreadReads(t *testing.T) {
 				require.NoError(t, err)
 			}
 			waiting := func() int64 { return waitingQueries(t, r) }
-			require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places }, patience, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places }, cassiatest.Patience, 5*time.Millisecond)
 			require.LessOrEqual(t, unread(), float64(limit+places*answer))
 			for _, end := range hangUp {
 				require.NoError(t, end())
 			}
-			require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, patience, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, cassiatest.Patience, 5*time.Millisecond)
 		})
 	}
-	require.Equal(t, fmt.Sprint(series), r.value(t, "count(unread)", at))
+	require.Equal(t, fmt.Sprint(series), r.Value(t, "count(unread)", at))
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
 // Clients that never read their answers hold a bounded part of the memory, whatever their number; others wait for their
@@ -35,38 +37,38 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 	body, err := request.Marshal()
 	require.NoError(t, err)
-	code, text := r.post(t, "/api/v1/write", snappy.Encode(nil, body))
+	code, text := r.Post(t, "/api/v1/write", snappy.Encode(nil, body))
 	require.Equal(t, http.StatusNoContent, code, text)
-	require.Equal(t, "100", r.value(t, "count(unread)", at))
+	require.Equal(t, "100", r.Value(t, "count(unread)", at))
 
 	unread := func() float64 {
-		_, metrics := r.get(t, "/metrics")
-		return metric(t, metrics, "cassia_query_unread_bytes")
+		_, metrics := r.Get(t, "/metrics")
+		return cassiatest.Metric(t, metrics, "cassia_query_unread_bytes")
 	}
 	waiting := func() int64 { return waitingQueries(t, r) }
 	query := url.Values{"query": {"unread"}, "start": {fmt.Sprint(at.Unix())}, "end": {fmt.Sprint(at.Unix() + 200)}, "step": {"0.02"}}
 	var hangUp []func() error
 	for range clients {
 		var dialer net.Dialer
-		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
+		conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.URL, "http://"))
 		require.NoError(t, err)
 		hangUp = append(hangUp, conn.Close)
 		_, err = fmt.Fprintf(conn, "GET /api/v1/query_range?%s HTTP/1.1\r\nHost: localhost\r\n\r\n", query.Encode())
 		require.NoError(t, err)
 	}
 	// As many as there are places began before there was anything unread.
-	require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return unread() >= limit && waiting() >= clients-2*places }, cassiatest.Patience, 5*time.Millisecond)
 	require.LessOrEqual(t, unread(), float64(limit+places*answer))
 	for _, end := range hangUp {
 		require.NoError(t, end())
 	}
-	require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, patience, 5*time.Millisecond)
-	require.Equal(t, "100", r.value(t, "count(unread)", at))
+	require.Eventually(t, func() bool { return unread() == 0 && waiting() == 0 }, cassiatest.Patience, 5*time.Millisecond)
+	require.Equal(t, "100", r.Value(t, "count(unread)", at))
 }
 
 // waitingQueries is how many queries of the default tenant wait.
 func waitingQueries(t *testing.T, r running) int64 {
-	_, text := r.get(t, "/api/v1/status/limits")
+	_, text := r.Get(t, "/api/v1/status/limits")
 	var list struct {
 		Data []struct{ Used map[string]int64 }
 	}

@@ -57,7 +57,7 @@ func valuesFile(t *testing.T, file string) map[string]any {
 	return values
 }
 
-// What the examples of values render is in testdata, where the tests in cmd/cassia look at it. go test . -rewrite writes it anew.
+// What the examples of values render is in testdata, where the tests in docker/examples look at it. go test . -rewrite writes it anew.
 func TestExamplesOfValues(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(folder, "values-*.yaml"))
 	require.NoError(t, err)

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
-
 	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql/bucketfn"
+	"github.com/cassia-db/cassia/promql/bucketfn/bucketfntest"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"

@@ -245,7 +245,7 @@ func TestLookRefusesWrites(t *testing.T) {
 }
 
 // TestLookAndWrite has one directory open for writing, or for reading, by one process: the other one is refused, and none
-// is disturbed. (Locks of the operating system between processes: see TestLookingCommands of cmd/cassia.)
+// is disturbed. (Locks of the operating system between processes: see TestLookingCommands of cmd/internal/e2e.)
 func TestLookAndWrite(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

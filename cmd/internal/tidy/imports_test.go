@@ -20,6 +20,7 @@ type law struct {
 // The houses: cmd → {adapter, promql, downsample} → storage → storage/engine ← {pebble, cassandra}.
 var laws = []law{
 	{folder: "cmd", may: []string{"adapter", "promql", "downsample", "storage"}},
+	{folder: "cmd/internal/cassiatest", may: []string{"cmd/internal/promrig", "storage"}},
 	{folder: "adapter", may: storageWithoutDrivers, apart: true},
 	{folder: "promql", may: append([]string{"=promql/bucketfn", "promql/resolution"}, storageWithoutDrivers...)},
 	{folder: "promql/bucketfn", may: []string{"storage/chunk", "storage/rollup"}},
@@ -45,7 +46,7 @@ var storageWithoutDrivers = []string{
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
 // one way.
-var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storetest", "promql/bucketfn/bucketfntest"}
+var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storetest", "promql/bucketfn/bucketfntest", "cmd/internal/cassiatest"}
 
 // onlyIn says which outside libraries have one home.
 var onlyIn = map[string]string{
@@ -128,6 +129,8 @@ func TestLawOfImports(t *testing.T) {
 	}{
 		{"cmd/cassia", "storage/pebble", false, true},
 		{"cmd/cassia", "cmd/internal/bench", false, true},
+		{"cmd/cassia", "cmd/internal/cassiatest", true, true},
+		{"cmd/cassia", "cmd/internal/cassiatest", false, false},
 		{"adapter/remotewrite", "storage", false, true},
 		{"adapter/remotewrite", "storage/tenant", false, true},
 		{"adapter/remotewrite", "storage/pebble", false, false},

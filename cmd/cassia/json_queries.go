@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	promengine "github.com/prometheus/prometheus/promql"
+	promstorage "github.com/prometheus/prometheus/storage"
+
+	"github.com/cassia-db/cassia/adapter/jsonapi"
+	"github.com/cassia-db/cassia/cmd/internal/server"
+	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage/tenant"
+)
+
+// newJSON returns the plain JSON API, which has routes of writes and of queries.
+func (p *process) newJSON(evaluator *promql.Engine) (*jsonapi.API, error) {
+	o := jsonapi.DefaultOptions()
+	o.Logger = p.log.With("component", "jsonapi")
+	o.Registerer = p.registry
+	o.Limiter = p.limiter
+	o.Rules = p.relabeling.Batch
+	o.Tenant = func(ctx context.Context, asked string) (string, error) {
+		name, err := server.TenantFor(ctx, asked)
+		if errors.Is(err, server.ErrForbidden) {
+			return "", fmt.Errorf("%w: %w", jsonapi.ErrForbidden, err)
+		}
+		return name, err
+	}
+	return jsonapi.New(p.store, evaluations{evaluator, p.queryable()}, o)
+}
+
+// evaluations answer the JSON API's queries.
+type evaluations struct {
+	engine    *promql.Engine
+	queryable promstorage.Queryable
+}
+
+// Enter implements jsonapi.Evaluator.
+func (e evaluations) Enter(ctx context.Context) (context.Context, func(), error) {
+	ctx, leave, err := e.engine.Enter(ctx)
+	if err != nil {
+		return nil, nil, evaluationError(err)
+	}
+	return ctx, leave, nil
+}
+
+// Answered implements jsonapi.Evaluator.
+func (evaluations) Answered(ctx context.Context, bytes int64) { promql.Answered(ctx, bytes) }
+
+// Evaluate implements jsonapi.Evaluator.
+func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield func(jsonapi.Found) error) error {
+	report := &promql.Report{}
+	ctx = tenant.Into(report.Into(ctx), q.Tenant)
+	var query promengine.Query
+	var err error
+	if q.Step > 0 {
+		query, err = e.engine.NewRangeQuery(ctx, e.queryable, nil, q.Expr, q.Start, q.End, q.Step)
+	} else {
+		query, err = e.engine.NewInstantQuery(ctx, e.queryable, nil, q.Expr, q.End)
+	}
+	if err != nil {
+		return evaluationError(err)
+	}
+	defer query.Close()
+	result := query.Exec(ctx)
+	if result.Err != nil {
+		return evaluationError(result.Err)
+	}
+	found, err := result.Matrix()
+	if err != nil {
+		return err
+	}
+	answer := jsonapi.Found{Series: found, Resolution: report.Resolution()}
+	for _, note := range result.Warnings.AsErrors() {
+		answer.Notes = append(answer.Notes, note.Error())
+	}
+	return yield(answer)
+}
+
+// evaluationError says of the evaluator's errors what they are to whom asked.
+func evaluationError(err error) error {
+	var (
+		samples  promengine.ErrTooManySamples
+		timeout  promengine.ErrQueryTimeout
+		canceled promengine.ErrQueryCanceled
+		stored   promengine.ErrStorage
+	)
+	switch {
+	case errors.As(err, &samples):
+		return fmt.Errorf("%w: %w", jsonapi.ErrUnprocessable, err)
+	case errors.As(err, &timeout):
+		return fmt.Errorf("%w: %w", err, context.DeadlineExceeded)
+	case errors.As(err, &canceled):
+		return fmt.Errorf("%w: %w", err, context.Canceled)
+	case errors.Is(err, promql.ErrTooManyQueries):
+		return fmt.Errorf("%w: %w", jsonapi.ErrBusy, err)
+	case errors.As(err, &stored):
+		return stored.Err
+	}
+	return err
+}

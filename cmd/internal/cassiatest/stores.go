@@ -1,0 +1,124 @@
+package cassiatest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// StoreWith makes a directory with a sample a minute of a series, for some hours until now.
+func StoreWith(t *testing.T, hours int) string {
+	dir := filepath.Join(t.TempDir(), "data")
+	eng, err := pebble.Open(dir, pebble.DefaultOptions())
+	require.NoError(t, err)
+	s, err := storage.Open(t.Context(), eng, storage.DefaultOptions())
+	require.NoError(t, err)
+	b := s.NewBatch("default")
+	ref, err := b.Define(nil, labels.FromStrings("__name__", "up", "job", "a"))
+	require.NoError(t, err)
+	for i := range hours * 60 {
+		require.NoError(t, b.Float(ref, time.Now().Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, 1))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	b.Release()
+	require.NoError(t, s.Close())
+	require.NoError(t, eng.Close())
+	return dir
+}
+
+// SealedDirectory makes a directory with sealed days of some metrics, in a large file of each resolution.
+func SealedDirectory(t *testing.T, now time.Time) string {
+	dir := filepath.Join(t.TempDir(), "data")
+	po := pebble.DefaultOptions()
+	po.BlockBytes = 4 << 10 // Pebble tries every bit of a damaged block.
+	eng, err := pebble.Open(dir, po)
+	require.NoError(t, err)
+	o := storage.DefaultOptions()
+	o.Now = func() time.Time { return now }
+	s, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 1))
+	b := s.NewBatch("default")
+	for m := range 8 {
+		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d", m), "job", fmt.Sprint(m))
+		ref, err := b.Define([]byte(ls.String()), ls)
+		require.NoError(t, err)
+		for i := range 3 * 24 * 60 {
+			require.NoError(t, b.Float(ref, now.Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, rng.Float64()))
+		}
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	b.Release()
+	require.NoError(t, s.WaitReady(t.Context()))
+	require.NoError(t, s.SealAll(t.Context()))
+	require.NoError(t, eng.Compact(t.Context()))
+	require.NoError(t, s.Close())
+	require.NoError(t, eng.Close())
+	return dir
+}
+
+// WriteBlocks writes days of series at a minute's interval with Prometheus' own writer, and returns when they begin, a
+// midnight, and how many samples they are.
+func WriteBlocks(t *testing.T, dir string, days, series int) (first time.Time, samples int) {
+	t.Helper()
+	first = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)
+	const perBlock = 10
+	for from := 0; from < days; from += perBlock {
+		w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, 3*perBlock*24*time.Hour.Milliseconds())
+		require.NoError(t, err)
+		for i := range series {
+			app := w.Appender(t.Context())
+			ls := labels.FromStrings(labels.MetricName, fmt.Sprint("metric_", i%5), "host", fmt.Sprint("h", i))
+			for m := range perBlock * 1440 {
+				at := first.AddDate(0, 0, from).Add(time.Duration(m)*time.Minute + time.Duration(i)*time.Second)
+				_, err := app.Append(0, ls, at.UnixMilli(), float64(m*i%977))
+				require.NoError(t, err)
+				samples++
+			}
+			require.NoError(t, app.Commit())
+		}
+		_, err = w.Flush(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	return first, samples
+}
+
+// FilesOf describes all that is in a directory by path: rights, times of change, and hashes of what is in the files.
+func FilesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%v %v", info.Mode(), info.ModTime())
+		if !d.IsDir() {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" %d %x", len(b), sha256.Sum256(b))
+		}
+		files[path] = text
+		return nil
+	}))
+	return files
+}

@@ -1,0 +1,52 @@
+package cassiatest
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+)
+
+// FreeAddress returns a loopback address whose port is free.
+func FreeAddress(t *testing.T) string {
+	out, err := promrig.FreeAddress()
+	require.NoError(t, err)
+	return out
+}
+
+// ReadyWithin bounds how long a program takes to start, StopWithin how long it takes to end, and Patience how long tests wait
+// for anything else that takes moments. They are long enough for a busy machine.
+const (
+	ReadyWithin = 3 * time.Minute
+	StopWithin  = 2 * time.Minute
+	Patience    = 3 * time.Minute
+)
+
+// OnCassandra returns the flags of processes that share a keyspace of the test's own.
+func OnCassandra(t *testing.T) []string {
+	hosts := cassandratest.Hosts(t)
+	return []string{
+		"--storage.engine=cassandra", "--cassandra.hosts=" + strings.Join(hosts, ","),
+		"--cassandra.keyspace=" + cassandratest.OwnKeyspace(t, hosts),
+	}
+}
+
+// Command runs the binary and returns what it wrote and its exit status.
+func Command(t *testing.T, binary string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// comparedHeaders are those that clients act on.
+var comparedHeaders = []string{
+	"Content-Type", "Content-Encoding", "Vary", "Allow", "Location", "X-Content-Type-Options", "Cache-Control",
+	"Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers",
+}
+
+// TestAPIAnswersAsPrometheusDoes asks a real Prometheus and Cassia the same.
+func TestAPIAnswersAsPrometheusDoes(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts a real Prometheus: leave -short out")
+	}
+	r := newAPIRig(t)
+	t.Run("calls", func(t *testing.T) { testAPICalls(t, r) })
+	t.Run("client_golang", func(t *testing.T) { testClientGolang(t, r) })
+	t.Run("promtool", func(t *testing.T) { testPromtool(t, r) })
+}
+
+// testAPICalls sends the calls of testdata/api-calls.txt to both.
+func testAPICalls(t *testing.T, r apiRig) {
+	text, err := os.ReadFile("testdata/api-calls.txt")
+	require.NoError(t, err)
+	used, calls, wrong := map[int]bool{}, 0, 0
+	for number, line := range strings.Split(string(text), "\n") {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		call, err := r.parseAPICall(line)
+		require.NoError(t, err, "line %d", number+1)
+		calls++
+		theirs, err := call.ask(t.Context(), r.prometheus)
+		require.NoError(t, err, line)
+		ours, err := call.ask(t.Context(), r.cassia)
+		require.NoError(t, err, line)
+		for _, d := range differences(call, theirs, ours) {
+			if i := deviationFor(line, d); i >= 0 {
+				used[i] = true
+				continue
+			}
+			wrong++
+			t.Errorf("line %d: %s\n%s", number+1, line, d)
+		}
+	}
+	for i, d := range deviations {
+		if !used[i] && !slices.Contains(momentary, d.calls) {
+			t.Errorf("the answers to %s don't differ in %s any more: take it from the table of deviations", d.calls, d.differs)
+		}
+	}
+	t.Logf("%d calls compared, %d differences", calls, wrong)
+}
+
+func deviationFor(line, difference string) int {
+	return slices.IndexFunc(deviations, func(d deviation) bool {
+		return regexp.MustCompile(d.calls).MatchString(line) && regexp.MustCompile(d.differs).MatchString(difference)
+	})
+}
+
+// differences says in which ways ours isn't theirs: each begins with "code", "header" or "body".
+func differences(call apiCall, theirs, ours apiAnswer) (out []string) {
+	if theirs.code != ours.code {
+		out = append(out, fmt.Sprintf("code: %d, not %d: %.300s", ours.code, theirs.code, ours.body))
+	}
+	for _, name := range comparedHeaders {
+		if want, got := theirs.header.Values(name), ours.header.Values(name); !slices.Equal(want, got) {
+			out = append(out, fmt.Sprintf("header %s: %q, not %q", name, got, want))
+		}
+	}
+	var want, got any
+	if json.Unmarshal(theirs.body, &want) != nil {
+		if !call.shape && !bytes.Equal(theirs.body, ours.body) {
+			out = append(out, fmt.Sprintf("body: %.600q\n  not %.600q", ours.body, theirs.body))
+		}
+		return out
+	}
+	if err := json.Unmarshal(ours.body, &got); err != nil {
+		return append(out, fmt.Sprintf("body: %v: %.300q\n  not %.300q", err, ours.body, theirs.body))
+	}
+	if call.shape {
+		want, got = shapeOf(want), shapeOf(got)
+	} else if !ordered.MatchString(call.line) {
+		want, got = inOrder(want), inOrder(got)
+	}
+	if !reflect.DeepEqual(want, got) {
+		out = append(out, fmt.Sprintf("body: %.900s\n  not %.900s", jsonOf(got), jsonOf(want)))
+	}
+	return out
+}
+
+func jsonOf(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// ordered are the calls in whose answers the order of series or names means something.
+var ordered = regexp.MustCompile(`sort|topk|bottomk|/labels|/label/`)
+
+// inOrder sorts every list of objects, whose order says nothing.
+func inOrder(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = inOrder(v[k])
+		}
+	case []any:
+		objects := len(v) > 0
+		for i := range v {
+			v[i] = inOrder(v[i])
+			_, object := v[i].(map[string]any)
+			objects = objects && object
+		}
+		if objects {
+			sort.SliceStable(v, func(i, j int) bool { return jsonOf(v[i]) < jsonOf(v[j]) })
+		}
+	}
+	return v
+}
+
+// shapeOf leaves keys and types of a value: of a list, those of all its elements together.
+func shapeOf(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k := range v {
+			out[k] = shapeOf(v[k])
+		}
+		return out
+	case []any:
+		shapes := map[string]bool{}
+		for _, e := range v {
+			shapes[jsonOf(shapeOf(e))] = true
+		}
+		return slices.Sorted(maps.Keys(shapes))
+	case nil:
+		return "null"
+	default:
+		return reflect.TypeOf(v).String()
+	}
+}

@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// sharedKills is how often one of two processes, or both, are killed in a run; in a soak the runs add up.
+const sharedKills = 4
+
+// TestTwoOnCassandraKilledAtAnyMoment kills two processes on one keyspace at random moments, now one, now the
+// other, now both. The loads go to either, and from one that is gone to the other, as through a load balancer.
+// After each kill all of one load that was acknowledged by any of them is compared bit by bit, at once through the
+// one that lives, and through the one that was killed when it is back. Whoever lives on alone takes all of the
+// sealing over.
+func TestTwoOnCassandraKilledAtAnyMoment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the binary for two minutes: leave -short out")
+	}
+	t.Parallel() // much of the time is spent waiting for leases to pass over
+	underLoadAlone(t)
+	const partitions = 2
+	flags := append(cassiatest.OnCassandra(t), "--storage.slot=1h", "--storage.settle=1s", "--retention.raw=90d", "--storage.partitions="+strconv.Itoa(partitions))
+	binary := builtCassia(t)
+	k := newKilled(t, sharedLoads(t),
+		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...),
+		promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), flags...))
+	addresses := []string{k.programs[0].Address, k.programs[1].Address}
+	for i, l := range k.loads { // the first load prefers the first process, the second the second, the last neither
+		b := &balancer{addresses: addresses, spread: i == 2}
+		b.at.Store(int64(i))
+		l.client = &http.Client{Timeout: time.Minute, Transport: b}
+	}
+	k.processes = startAll(k.ctx, t, k.programs...)
+	waitOwned(k.ctx, t, partitions/2, k.processes...)
+	stopLoads := k.startLoads()
+	for n := range soak.Times(t, sharedKills) {
+		victim := n % 2
+		survivor := 1 - victim
+		k.live(k.rand.IntN(2))
+		k.processes[victim].Kill()
+		if n%4 == 3 { // both
+			k.processes[survivor].Kill()
+			k.revive(survivor)
+		}
+		k.verifyOne(survivor, "after a kill")
+		if n < 2 {
+			waitOwned(k.ctx, t, partitions, k.processes[survivor])
+		}
+		k.revive(victim)
+		k.verifyOne(victim, "killed and started again")
+	}
+	stopLoads()
+	waitOwned(k.ctx, t, partitions/2, k.processes...)
+	k.verify(0, "at the end")
+	k.seal(1)
+	for i := range k.processes {
+		k.verify(i, "all sealed")
+	}
+	k.stop(0)
+	waitOwned(k.ctx, t, partitions, k.processes[1])
+	k.stop(1)
+	k.revive(0)
+	k.verify(0, "stopped and started again")
+	k.stop(0)
+}
+
+// taperAfter is after how many acknowledged samples a load over a cluster slows down: a test that takes long on a busy machine
+// would otherwise send the more, and compare the more each time.
+const taperAfter = 4000
+
+// sharedLoads are the loads of a single process, at a rate that leaves room for two and a Cassandra. In the end each sender
+// rests for a second before a request.
+func sharedLoads(t *testing.T) []*load {
+	loads := killLoads(t, time.Now())
+	for _, l := range loads {
+		l.rate /= 6
+		l.taper = taperAfter
+	}
+	return loads
+}
+
+// tapered has a load rest before its requests once it has sent enough.
+type tapered struct {
+	l     *load
+	inner http.RoundTripper
+}
+
+// tapering returns the load's client, or one that only knows the first process, which rests so.
+func (l *load) tapering() *http.Client {
+	client := http.Client{Timeout: time.Minute}
+	if l.client != nil {
+		client = *l.client
+	}
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	client.Transport = &tapered{l, client.Transport}
+	return &client
+}
+
+func (p *tapered) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.l.acks.Count() > p.l.taper {
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return p.inner.RoundTrip(r)
+}

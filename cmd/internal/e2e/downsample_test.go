@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// writeHours sends a sample a minute of some series over hours, the last of which ends before the slot of now.
+func writeHours(ctx context.Context, t *testing.T, url string, end time.Time, hours, series int) (samples int) {
+	t.Helper()
+	for h := range hours {
+		request := &prompb.WriteRequest{}
+		for i := range series {
+			s := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "m"}, {Name: "i", Value: strconv.Itoa(i)}}}
+			for m := range 60 {
+				at := end.Add(-time.Duration(h)*time.Hour - time.Duration(m)*time.Minute)
+				s.Samples = append(s.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: float64(h * m * i)})
+			}
+			samples += len(s.Samples)
+			request.Timeseries = append(request.Timeseries, s)
+		}
+		require.NoError(t, deliver(ctx, url+"/api/v1/write", request.Timeseries...))
+	}
+	return samples
+}
+
+// TestDownsampleCommand works off what a server left: unsealed samples, and sealed ones without rollups. It is
+// interrupted again and again, and run until nothing is left to do.
+func TestDownsampleCommand(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	binary := builtCassia(t)
+	dir := t.TempDir()
+	path := "--storage.path=" + filepath.Join(dir, "data")
+	// The server doesn't seal by itself here.
+	program := promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--storage.settle=1d", "--storage.slot=1h", "--no-self-monitoring")
+	server := start(ctx, t, program)
+	end := time.Now().Add(-2 * time.Hour).Truncate(24 * time.Hour).Add(-3 * 24 * time.Hour)
+	samples := writeHours(ctx, t, server.URL(), end, 30, 40)
+	require.NoError(t, promrig.Post(ctx, server.URL()+"/-/seal"))
+	samples += writeHours(ctx, t, server.URL(), time.Now().Truncate(time.Hour).Add(-time.Hour), 20, 40)
+	server.Kill()
+	removeRollups(t, filepath.Join(dir, "data"))
+
+	out, stderr, status := cassiatest.Command(t, binary, "downsample", path, "--dry-run")
+	require.Zero(t, status, stderr)
+	t.Log(out)
+	require.Contains(t, out, "20 slots")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	last := lines[len(lines)-1]
+	var slots, windows, steps int
+	_, err := fmt.Sscanf(last, "%d slots, counted once a partition, to seal; %d windows to roll up: %d steps", &slots, &windows, &steps)
+	require.NoError(t, err, last)
+	require.Equal(t, 20*16, slots)
+	require.Equal(t, 2, windows, "30 hours until a midnight")
+	require.Equal(t, 20*16+30*16, steps)
+	require.Equal(t, 20, strings.Count(out, "staged in 16 partitions"))
+
+	out, stderr, status = cassiatest.Command(t, binary, "downsample", path, "--dry-run", "--end="+strconv.FormatInt(end.Unix(), 10))
+	require.Zero(t, status, stderr)
+	require.Contains(t, out, "0 slots, counted once a partition, to seal; 2 windows to roll up: 480 steps")
+
+	interrupted := 0
+	for wait := 100 * time.Millisecond; ; wait += 100 * time.Millisecond {
+		var errs bytes.Buffer
+		cmd := exec.CommandContext(ctx, binary, "downsample", path)
+		cmd.Stderr = &errs
+		require.NoError(t, cmd.Start())
+		kill := syscall.SIGINT
+		if interrupted%2 == 1 {
+			kill = syscall.SIGKILL
+		}
+		timer := time.AfterFunc(wait, func() { _ = cmd.Process.Signal(kill) })
+		err := cmd.Wait()
+		timer.Stop()
+		if err == nil {
+			break
+		}
+		interrupted++
+		if kill == syscall.SIGINT && cmd.ProcessState.ExitCode() == 1 {
+			require.Contains(t, errs.String(), "interrupted", "in one line that says what to do")
+		}
+	}
+	t.Logf("interrupted %d times", interrupted)
+	require.Positive(t, interrupted)
+	out, stderr, status = cassiatest.Command(t, binary, "downsample", path)
+	require.Zero(t, status, stderr)
+	require.Equal(t, "there is nothing to do\n", out)
+	require.Empty(t, stderr)
+
+	out, stderr, status = cassiatest.Command(t, binary, "check", path)
+	require.Zero(t, status, out+stderr)
+	require.Contains(t, out, fmt.Sprintf("with %d samples, ", samples))
+	out, stderr, status = cassiatest.Command(t, binary, "retention", path, "--retention.raw=2d", "--retention.5m=1y")
+	require.Zero(t, status, stderr)
+	t.Log(out)
+	require.Contains(t, out, "with raw 2d, 5m 1y, 1h 5y:\n")
+	require.Regexp(t, `(?m)^raw +"default" +\d `, out)
+	require.Regexp(t, `(?m)^1h +"default" +[12] `, out)
+
+	server = start(ctx, t, program)
+	answer, err := promrig.API{URL: server.URL()}.Query(ctx, `sum(count_over_time(m[7d]))`, time.Now())
+	require.NoError(t, err)
+	require.Equal(t, 1, answer.Points())
+	require.NoError(t, server.Terminate(cassiatest.StopWithin))
+}
+
+// removeRollups makes of a directory what a release that knew none would have left.
+func removeRollups(t *testing.T, directory string) {
+	t.Helper()
+	eng, err := pebble.Open(directory, pebble.DefaultOptions())
+	require.NoError(t, err)
+	o := storage.DefaultOptions()
+	o.Slot, o.Retention = 0, 0
+	s, err := storage.Open(t.Context(), eng, o)
+	require.NoError(t, err)
+	kept, err := s.Kept(t.Context())
+	require.NoError(t, err)
+	removed := 0
+	for _, k := range kept {
+		table := map[string]*engine.Table{"5m": engine.R5m, "1h": engine.R1h}[k.Resolution.String()]
+		if table == nil {
+			continue
+		}
+		removed++
+		for _, table := range []*engine.Table{table, engine.Sealed} {
+			require.NoError(t, eng.Drop(t.Context(), table, engine.Key{engine.Int(k.Window)}))
+		}
+	}
+	require.Positive(t, removed)
+	require.NoError(t, s.Close())
+	require.NoError(t, eng.Close())
+}

@@ -1,0 +1,330 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// The parts of the load, one after the other: the node exporter runs, is stopped, and comes back.
+const (
+	beforeOutage = 40 * time.Second
+	outage       = 16 * time.Second
+	afterOutage  = 30 * time.Second
+)
+
+// scrapeInterval is short, so that a short run has many samples.
+const scrapeInterval = 2 * time.Second
+
+// stack is a Prometheus that scrapes and writes to a cassia of its own, and a second Prometheus with no data
+// that reads from there.
+type stack struct {
+	name                 string
+	writer, cassia, back *promrig.Process
+	// written, where it isn't nil, is what is written to: another cassia than the one that is asked, on the
+	// same data.
+	written *promrig.Process
+	// traced is scraped for exemplars.
+	traced *httptest.Server
+	// jobs is how many the writer scrapes, of one target each.
+	jobs    int
+	queries []string
+}
+
+// cassias are the one that is written to and the one that is asked, or the one that is both.
+func (s *stack) cassias() []*promrig.Process {
+	if s.written == nil {
+		return []*promrig.Process{s.cassia}
+	}
+	return []*promrig.Process{s.written, s.cassia}
+}
+
+// scrapeConfig has Prometheus scrape itself with native histograms, and the node exporter, and write
+// everything on. The text of a further job may be added.
+func scrapeConfig(self, exporter, cassia, message, job string) string {
+	return fmt.Sprintf(`
+global: {scrape_interval: %[1]s, scrape_timeout: %[1]s}
+scrape_configs:
+  - job_name: prometheus
+    scrape_native_histograms: true
+    always_scrape_classic_histograms: true
+    static_configs: [{targets: ["%[2]s"]}]
+  - job_name: node
+    static_configs: [{targets: ["%[3]s"]}]
+%[6]s
+remote_write:
+  - url: http://%[4]s/api/v1/write
+    protobuf_message: %[5]s
+    send_exemplars: true
+    send_native_histograms: true
+    metadata_config: {send_interval: 2s}
+    queue_config: {batch_send_deadline: 500ms, max_backoff: 500ms}
+`, scrapeInterval, self, exporter, cassia, message, job)
+}
+
+// customBuckets is a job more: Prometheus converts its own classic histograms to native ones with custom
+// buckets, which it drops on the way where the protocol is 1.0.
+func customBuckets(self string) string {
+	return fmt.Sprintf(`
+  - job_name: custom-buckets
+    convert_classic_histograms_to_nhcb: true
+    scrape_protocols: [OpenMetricsText1.0.0]
+    static_configs: [{targets: ["%s"]}]
+`, self)
+}
+
+func readConfig(cassia string) string {
+	return fmt.Sprintf("remote_read: [{url: \"http://%s/api/v1/read\", read_recent: true}]\n", cassia)
+}
+
+// comparedQueries cover every kind of metric; each must give the same, digit for digit. Two scrapes fit into
+// the shortest range.
+var comparedQueries = []string{
+	// Selectors, also while the exporter was gone: its series must end, not go on for five minutes.
+	`up`,
+	`node_load1`,
+	`{job="node",__name__=~"node_memory_.*_bytes"}`,
+	`scrape_samples_scraped{job!="node"}`,
+	`absent(up{job="node"} == 1)`,
+	`absent_over_time(node_load1[5s])`,
+	`timestamp(node_time_seconds)`,
+	// Counters.
+	`rate(node_cpu_seconds_total{mode=~"idle|user|system"}[10s])`,
+	`sum by (mode) (rate(node_cpu_seconds_total[15s]))`,
+	`irate(node_network_receive_bytes_total[10s])`,
+	`increase(prometheus_http_requests_total[20s])`,
+	`topk(3, rate(process_cpu_seconds_total[10s]))`,
+	`resets(process_cpu_seconds_total{job="node"}[30s])`,
+	// Gauges.
+	`node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes`,
+	`avg_over_time(node_load1[20s])`,
+	`quantile_over_time(0.9, go_goroutines[20s])`,
+	`stddev_over_time(go_memstats_heap_alloc_bytes[20s])`,
+	`changes(node_time_seconds[10s])`,
+	`deriv(node_memory_MemFree_bytes[20s])`,
+	`predict_linear(node_memory_MemFree_bytes[20s], 60)`,
+	// Histograms, classic and native.
+	`histogram_quantile(0.9, sum by (le) (rate(prometheus_http_request_duration_seconds_bucket{job="prometheus"}[20s])))`,
+	`histogram_quantile(0.9, sum(rate(prometheus_http_request_duration_seconds{job="prometheus"}[20s])))`,
+	`prometheus_http_request_duration_seconds{job="prometheus"}`,
+	`histogram_fraction(0, 0.01, increase(prometheus_http_request_duration_seconds{job="prometheus"}[10s]))`,
+	// Summaries.
+	`go_gc_duration_seconds`,
+	`rate(prometheus_target_interval_length_seconds_sum[20s]) / rate(prometheus_target_interval_length_seconds_count[20s])`,
+	// Aggregations and joins.
+	`count by (__name__) ({job="node"})`,
+	`count({__name__=~".+"})`,
+	`quantile by (job) (0.5, scrape_duration_seconds)`,
+	`node_uname_info * on (instance) group_left () node_load5`,
+	`up == 0 or node_load1 unless node_load5 > 1e9`,
+	// Times elsewhere.
+	`node_load1 offset 20s`,
+	`rate(node_cpu_seconds_total{mode="idle"}[10s] offset -10s)`,
+	`sum(rate(process_cpu_seconds_total[10s] @ end()))`,
+	`node_memory_MemFree_bytes @ start()`,
+	`max_over_time(rate(node_cpu_seconds_total{mode="user"}[10s])[20s:5s])`,
+}
+
+// customBucketQueries are compared where custom buckets come.
+var customBucketQueries = []string{
+	`prometheus_http_request_duration_seconds{job="custom-buckets"}`,
+	`histogram_quantile(0.5, rate(prometheus_http_request_duration_seconds{job="custom-buckets"}[20s]))`,
+	`histogram_avg(prometheus_http_response_size_bytes{job="custom-buckets"})`,
+}
+
+func TestRealPrometheus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real programs for two minutes: leave -short out")
+	}
+	t.Parallel() // most of the time is spent waiting for scrapes
+	compareWithPrometheus(t, []bool{false, true}, func(binary string) []promrig.Program {
+		return []promrig.Program{promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t))}
+	})
+}
+
+// compareWithPrometheus runs a stack for each protocol of remote write: 2.0 or not. cassias says what to start for one.
+func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary string) []promrig.Program) {
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
+	t.Cleanup(cancel) // the parallel tests below go on when this function has returned
+	binary := builtCassia(t)
+	exporterBinary, err := promrig.Binary("CASSIA_TEST_NODE_EXPORTER", "node_exporter")
+	require.NoError(t, err)
+	exporter := start(ctx, t, promrig.NodeExporter(exporterBinary, t.TempDir(), cassiatest.FreeAddress(t)))
+
+	var stacks []*stack
+	for _, protocol2 := range protocols {
+		stacks = append(stacks, startStack(ctx, t, exporter.Address, protocol2, cassias(binary)))
+	}
+	for _, s := range stacks {
+		s.flows(ctx, t)
+	}
+	began := time.Now().Add(2 * scrapeInterval).Truncate(time.Second)
+	time.Sleep(beforeOutage)
+	exporter.Kill()
+	time.Sleep(outage)
+	start(ctx, t, exporter.Program)
+	time.Sleep(afterOutage)
+	end := time.Now().Truncate(time.Second)
+	for _, s := range stacks {
+		s.scrapedAfter(ctx, t, end)
+		// The tests below may wait for minutes until others are done, and of many exemplars of a series only a sample is kept.
+		s.traced.Close()
+	}
+
+	for i, s := range stacks {
+		t.Run("remote write "+s.name, func(t *testing.T) {
+			t.Parallel()
+			s.caughtUp(ctx, t, began, end)
+			s.compareExemplars(ctx, t, "before sealing", began, end)
+			s.compareMetadata(ctx, t)
+			s.compare(ctx, t, "before sealing", began, end)
+			require.NoError(t, promrig.Post(ctx, s.cassias()[i%len(s.cassias())].URL()+"/-/seal"))
+			s.compare(ctx, t, "sealed", began, end)
+			s.compareExemplars(ctx, t, "sealed", began, end)
+			s.compareInGrafana(t, began, end)
+			for _, c := range s.cassias() {
+				require.NoError(t, c.Terminate(cassiatest.StopWithin))
+			}
+			for _, c := range s.cassias() {
+				start(ctx, t, c.Program)
+			}
+			s.compare(ctx, t, "after a restart", began, end)
+			s.compareExemplars(ctx, t, "after a restart", began, end)
+		})
+	}
+}
+
+// start starts a program for the time of the test.
+func start(ctx context.Context, t *testing.T, p promrig.Program) *promrig.Process {
+	ready, cancel := context.WithTimeout(ctx, cassiatest.ReadyWithin)
+	defer cancel()
+	process, err := promrig.StartReady(ready, p)
+	require.NoError(t, err)
+	t.Cleanup(process.Kill)
+	return process
+}
+
+// startAll starts programs at the same time. Those that share their data may all be the first.
+func startAll(ctx context.Context, t *testing.T, programs ...promrig.Program) (processes []*promrig.Process) {
+	ready, cancel := context.WithTimeout(ctx, cassiatest.ReadyWithin)
+	defer cancel()
+	for _, p := range programs {
+		process, err := promrig.Start(p)
+		require.NoError(t, err)
+		t.Cleanup(process.Kill)
+		processes = append(processes, process)
+	}
+	for _, p := range processes {
+		require.NoError(t, p.WaitReady(ready))
+	}
+	return processes
+}
+
+func startPrometheus(ctx context.Context, t *testing.T, address, config string, args ...string) *promrig.Process {
+	binary, err := promrig.Binary("CASSIA_TEST_PROMETHEUS", "prometheus")
+	require.NoError(t, err)
+	program, err := promrig.Prometheus(binary, t.TempDir(), address, config, args...)
+	require.NoError(t, err)
+	return start(ctx, t, program)
+}
+
+// startStack starts one that writes with protocol 2.0 (and then with metadata and start timestamps) or 1.0, to
+// the first of the cassias; the last is asked.
+func startStack(ctx context.Context, t *testing.T, exporter string, protocol2 bool, cassias []promrig.Program) *stack {
+	processes := startAll(ctx, t, cassias...)
+	s := &stack{name: "1.0", queries: comparedQueries, cassia: processes[len(processes)-1]}
+	if len(processes) > 1 {
+		s.written = processes[0]
+	}
+	self, written := cassiatest.FreeAddress(t), processes[0].Address
+	s.traced = startTraced(t)
+	traced := tracedJob(s.traced)
+	s.back = startPrometheus(ctx, t, cassiatest.FreeAddress(t), readConfig(s.cassia.Address))
+	config, features := scrapeConfig(self, exporter, written, "prometheus.WriteRequest", traced), "exemplar-storage"
+	if protocol2 {
+		s.name, s.queries = "2.0", append(customBucketQueries, comparedQueries...)
+		config = scrapeConfig(self, exporter, written, "io.prometheus.write.v2.Request", customBuckets(self)+traced)
+		features += ",metadata-wal-records,st-storage"
+	}
+	s.jobs = strings.Count(config, "job_name:")
+	s.writer = startPrometheus(ctx, t, self, config, "--enable-feature="+features)
+	return s
+}
+
+// flows waits until samples of every job have come: Prometheus never sends on what it scraped before its sending
+// began, and that may be a while after its first scrapes.
+func (s *stack) flows(ctx context.Context, t *testing.T) {
+	s.awaitJobs(ctx, t, s.cassia, `up`)
+}
+
+// scrapedAfter waits until Prometheus has scraped every job once more: it appends a job's samples scrape by scrape, and
+// on a busy machine seconds after their time, so that what belongs before the end would come while it is compared.
+func (s *stack) scrapedAfter(ctx context.Context, t *testing.T, end time.Time) {
+	s.awaitJobs(ctx, t, s.writer, fmt.Sprintf(`timestamp(up) > %d`, end.Unix()))
+}
+
+// awaitJobs waits until a query of up has an answer for every job.
+func (s *stack) awaitJobs(ctx context.Context, t *testing.T, asked *promrig.Process, query string) {
+	require.Eventually(t, func() bool {
+		answer, err := promrig.API{URL: asked.URL()}.Query(ctx, query, time.Now())
+		return err == nil && answer.Points() == s.jobs
+	}, cassiatest.Patience, 100*time.Millisecond, query)
+}
+
+// caughtUp waits until all of Prometheus' samples have come, for its queue lags behind its own data: then the
+// raw samples of all series are the same.
+func (s *stack) caughtUp(ctx context.Context, t *testing.T, began, end time.Time) {
+	everything := fmt.Sprintf(`{__name__=~".+"}[%ds]`, int(end.Sub(began).Seconds()))
+	var difference string
+	for tried := time.Now(); time.Since(tried) < cassiatest.Patience; time.Sleep(500 * time.Millisecond) {
+		want, err := promrig.API{URL: s.writer.URL()}.Query(ctx, everything, end)
+		require.NoError(t, err)
+		got, err := promrig.API{URL: s.cassia.URL()}.Query(ctx, everything, end)
+		require.NoError(t, err)
+		if difference = want.Difference(got); difference == "" {
+			require.Greater(t, want.Points(), 10000)
+			t.Logf("%d samples of %d series have come", want.Points(), len(want.Series))
+			return
+		}
+	}
+	require.Fail(t, "samples are missing", "%s\n%s", difference, s.logs(t))
+}
+
+func (s *stack) logs(t *testing.T) string {
+	out := ""
+	for _, p := range append([]*promrig.Process{s.writer}, s.cassias()...) {
+		text, err := os.ReadFile(p.Log)
+		require.NoError(t, err)
+		out += filepath.Base(p.Log) + ":\n" + string(text[max(0, len(text)-2000):]) + "\n"
+	}
+	return out
+}
+
+// compare asks all queries of Prometheus itself, of Cassia, and of the Prometheus that reads from Cassia.
+func (s *stack) compare(ctx context.Context, t *testing.T, when string, began, end time.Time) {
+	points := 0
+	for _, query := range s.queries {
+		// The step is no multiple of the scrape interval; queries look at data before the start and after the end.
+		ask := func(p *promrig.Process) promrig.Answer {
+			answer, err := promrig.API{URL: p.URL()}.QueryRange(ctx, query, began.Add(30*time.Second), end.Add(-10*time.Second), 3*time.Second)
+			require.NoError(t, err)
+			return answer
+		}
+		want := ask(s.writer)
+		require.NotEmpty(t, want.Series, "%s gives nothing, so it shows nothing", query)
+		require.Empty(t, want.Difference(ask(s.cassia)), "%s, Cassia: %s", when, query)
+		require.Empty(t, want.Difference(ask(s.back)), "%s, through remote read: %s", when, query)
+		points += want.Points()
+	}
+	t.Logf("%s: %d queries gave the same %d points", when, len(s.queries), points)
+}

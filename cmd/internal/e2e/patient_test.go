@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// patient is a client of several processes: it sends a request to one of them, and after an error at once to the
+// next one, for as long as it has patience.
+type patient struct {
+	addresses []string
+	patience  time.Duration
+	inner     http.Transport
+
+	mu                    sync.Mutex
+	at                    int
+	tries, failed, gaveUp int
+	slowest               time.Duration
+	last                  string
+}
+
+func newPatient(patience time.Duration, addresses ...string) *patient {
+	return &patient{addresses: addresses, patience: patience}
+}
+
+// RoundTrip implements http.RoundTripper, for requests whose body can be had again.
+func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := time.Now()
+	for {
+		at := p.place()
+		again := r.Clone(r.Context())
+		again.URL.Host = p.addresses[at]
+		if r.GetBody != nil {
+			var err error
+			if again.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		answer, err := p.inner.RoundTrip(again)
+		if err == nil && answer.StatusCode < http.StatusInternalServerError {
+			p.note(at, began, "", false)
+			return answer, nil
+		}
+		if r.Context().Err() != nil {
+			return answer, err
+		}
+		why, over := fmt.Sprint(err), time.Since(began) > p.patience
+		if err == nil {
+			why = answer.Status
+		}
+		if err == nil && !over {
+			text, _ := io.ReadAll(io.LimitReader(answer.Body, 500)) // it is only told
+			answer.Body.Close()
+			why += ": " + string(text)
+		}
+		p.note(at, began, why, over)
+		if over {
+			return answer, err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (p *patient) place() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries++
+	return p.at
+}
+
+// note notes how a try at a process ended; why is empty if all was well.
+func (p *patient) note(at int, began time.Time, why string, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if why != "" {
+		p.failed++
+		p.last = why
+	}
+	if over {
+		p.gaveUp++
+	}
+	if why == "" || over {
+		p.slowest = max(p.slowest, time.Since(began).Round(time.Millisecond))
+	}
+	// Another request may have moved on already. Without an error, the next request goes elsewhere, too.
+	if p.at == at {
+		p.at = (at + 1) % len(p.addresses)
+	}
+}
+
+// counts returns how many tries there were and how many of them failed, how many requests were given up, and how
+// long the slowest request took with all its tries.
+func (p *patient) counts() (tries, failed, gaveUp int, slowest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tries, p.failed, p.gaveUp, p.slowest
+}
+
+func (p *patient) lastFailure() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == "" {
+		return "there was none"
+	}
+	return p.last
+}
+
+// waitLogged waits for a line of a process' log that has all of these words, and returns it.
+func waitLogged(t *testing.T, p *promrig.Process, words ...string) (line string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(p.Log)
+		if err != nil {
+			return false
+		}
+		for line = range strings.Lines(string(text)) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return true
+			}
+		}
+		return false
+	}, cassiatest.Patience, 50*time.Millisecond, "the log never had a line with %q", words)
+	return line
+}
+
+// requireSound has cassia check everything that is stored, and wants that to be all sealed and without a problem.
+func requireSound(ctx context.Context, t *testing.T, binary string, flags []string) {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, binary, append([]string{"check"}, flags...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), " 0 problems")
+	t.Logf("cassia check: %s", out)
+}

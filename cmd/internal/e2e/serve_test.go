@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// running is a server in a process of its own.
+type running struct {
+	cassiatest.Server
+	// stop ends the server in order. Once it has ended, nothing happens.
+	stop func() error
+	// log is the path of its log.
+	log string
+}
+
+// startServe runs cassia serve with these flags until stop is called, or the test ends. It stores nothing of its own, unless a
+// flag asks for that.
+func startServe(t *testing.T, args ...string) running {
+	t.Helper()
+	address := cassiatest.FreeAddress(t)
+	flags := append([]string{"serve", "--web.listen-address=" + address, "--web.enable-admin-api"}, args...)
+	if !slices.Contains(args, "--self-monitoring") {
+		flags = append(flags, "--no-self-monitoring")
+	}
+	log := filepath.Join(t.TempDir(), "cassia.log")
+	process := start(t.Context(), t, promrig.Program{
+		Name: "cassia", Path: builtCassia(t), Args: flags, Address: address, ReadyPath: "/-/ready", Log: log,
+	})
+	stopped := false
+	stop := func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		return process.Terminate(cassiatest.StopWithin)
+	}
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return running{cassiatest.Server{URL: process.URL()}, stop, log}
+}
+
+// serverAt is a server that somebody else has started.
+func serverAt(url string) running { return running{Server: cassiatest.Server{URL: url}} }

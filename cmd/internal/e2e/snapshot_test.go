@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+)
+
+// TestSnapshotOfAKeyspace saves a keyspace under load as the operator's page says, with the script for it, loads it into
+// another one, and compares what a Cassia reads there with what was acknowledged before, bit by bit.
+func TestSnapshotOfAKeyspace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the binary on a real Cassandra: leave -short out")
+	}
+	t.Parallel()
+	cluster := cassandratest.Shared(t)
+	binary := builtCassia(t)
+	hosts := "--cassandra.hosts=" + strings.Join(cluster.Hosts(), ",")
+	from, into := cassandratest.OwnKeyspace(t, cluster.Hosts()), cassandratest.OwnKeyspace(t, cluster.Hosts())
+	on := func(keyspace string) []string {
+		return []string{
+			"--storage.engine=cassandra", hosts, "--cassandra.keyspace=" + keyspace,
+			"--storage.slot=1h", "--storage.settle=1s", "--storage.partitions=4", "--retention.raw=90d", "--no-self-monitoring",
+		}
+	}
+	k := newKilled(t, sharedLoads(t)[:2], promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), on(from)...))
+	k.processes = []*promrig.Process{start(k.ctx, t, k.programs[0])}
+	stopLoads := k.startLoads()
+	more := func() {
+		for _, l := range k.loads {
+			before := l.acks.Count()
+			require.Eventually(t, func() bool { return l.acks.Count() > before+500 }, cassiatest.Patience, 10*time.Millisecond)
+		}
+	}
+	more()
+	require.NoError(t, promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"))
+	more()
+	known := k.known()
+
+	saved := filepath.Join(t.TempDir(), "saved")
+	run := func(keyspace string, args ...string) (string, error) {
+		c := exec.CommandContext(k.ctx, filepath.Join("..", "..", "..", "docker", "cassandra", "snapshot"), args...)
+		local, err := filepath.Abs(filepath.Join("..", "..", "..", "docker", "cassandra", "local"))
+		require.NoError(t, err)
+		c.Env = append(os.Environ(), "CASSANDRA_DIR="+cluster.Dir(), "CASSANDRA_DATA="+filepath.Join(cluster.Dir(), "node1", "data", "data"),
+			"KEYSPACE="+keyspace, "NODETOOL="+local+" nodetool 1")
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	sealed := make(chan error, 1)
+	saving, done := context.WithCancel(k.ctx)
+	go func() { // What is taken out of the stage meanwhile must be elsewhere.
+		for saving.Err() == nil {
+			if err := promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
+				sealed <- err
+				return
+			}
+		}
+		sealed <- nil
+	}()
+	out, err := run(from, "save", saved)
+	done()
+	require.NoError(t, err, out)
+	require.NoError(t, <-sealed)
+	k.stop(0)
+	stopLoads()
+	out, err = run(from, "load", saved)
+	require.ErrorContains(t, err, "exit status 1")
+	require.Contains(t, out, "has rows already")
+
+	var schema bytes.Buffer
+	c := exec.CommandContext(k.ctx, binary, "schema", "print", hosts, "--cassandra.keyspace="+into, "--cassandra.replication=1", "--retention.raw=90d")
+	c.Stdout = &schema
+	require.NoError(t, c.Run())
+	require.NoError(t, cluster.Query(statements(schema.String())...))
+	out, err = run(into, "load", saved)
+	require.NoError(t, err, out)
+	check := exec.CommandContext(k.ctx, binary, "check", "--storage.engine=cassandra", hosts, "--cassandra.keyspace="+into)
+	text, err := check.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Contains(t, string(text), ": 0 problems")
+	known.programs = []promrig.Program{promrig.Cassia(binary, t.TempDir(), cassiatest.FreeAddress(t), on(into)...)}
+	known.processes = []*promrig.Process{start(k.ctx, t, known.programs[0])}
+	known.verify(0, "loaded into another keyspace")
+	known.stop(0)
+}
+
+// statements are those of a text of CQL, without its comments.
+func statements(text string) (out []string) {
+	var code strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			code.WriteString(line)
+		}
+	}
+	for s := range strings.SplitSeq(code.String(), ";") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,152 @@
+package tidy
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// shared is an exception: a name that several packages give to types of theirs.
+type shared struct {
+	// in lists the packages; empty: any may.
+	in  string
+	why string
+}
+
+// private is the reason for names that were shared when this law was made. Give the type that you work on another name.
+const private = "unexported on both sides, and older than this law"
+
+// sharedNames are the exceptions of TestTypeNamesAreUnique.
+var sharedNames = map[string]shared{
+	"API":         {"adapter/jsonapi cmd/internal/promrig", "an HTTP API: the one that is served, and the one that tests ask"},
+	"Batch":       {"adapter adapter/importer storage storage/engine", "what is written at once: by an adapter, an importer, the store, an engine"},
+	"Bucket":      {"cmd/internal/s3 storage/pebble/objects", "objects by name, and the one on a real server that implements it"},
+	"Cardinality": {"promql/api storage", "the store's answer, and the function of the API that asks for it"},
+	"Client":      {"adapter/importer/fetch adapter/importer/overhttp", "of a server that history is read from, and of one that it is sent to"},
+	"Clock":       {"cmd/internal/doctor storage/engine", "of a machine: one that was read, and an engine that can be asked for one"},
+	"Cluster":     {"storage/cassandra storage/cassandra/cassandratest", "of Cassandra: what Open finds, and the nodes that tests start"},
+	"Difference":  {"adapter/importer storage/cassandra", "between what there is and what there should be: samples, schemas"},
+	"Engine":      {why: "an implementation of storage/engine.Engine, its flags, and the engine of queries, which Prometheus calls so"},
+	"Evaluator":   {"adapter/jsonapi cmd/internal/ui promql/bucketfn", "of queries for the JSON API, of rules on the page, of functions over buckets"},
+	"Finding":     {"cmd/internal/bench cmd/internal/doctor storage/cassandra", "what somebody should know who has looked: at samples, a cluster, a store"},
+	"Format":      {"adapter/exporter adapter/importer/lines", "of text: one that is written, one that is read"},
+	"HA":          {"adapter/remotewrite cmd/internal/config", "pairs of Prometheus: what handles them, and its flags"},
+	"Info":        {"storage/chunk storage/rollup", "what the envelope of a chunk holds: of samples, of buckets"},
+	"Keep":        {"storage storage/pebble", "how long something is kept: rows, backups"},
+	"Key":         {"storage/engine storage/pebble/objects", "of a row, and of encryption"},
+	"Keyspace":    {"adapter/importer/kairosdb storage/cassandra/kairosdb", "of KairosDB: what reads one, and what an import takes from it"},
+	"Kind":        {"storage/engine storage/engine/faultengine", "of a field of keys, and of an operation that fails"},
+	"Metadata":    {"adapter/remotewrite promql/api storage", "of metrics: what a sender says, what is stored, and the function of the API that asks for it"},
+	"Op":          {"storage/engine storage/engine/faultengine", "what an engine is asked to do: a mutation, and a call that may fail"},
+	"Options":     {why: "what a package is told when it starts: every package may have its own"},
+	"Plan":        {"adapter/importer downsample", "what there is to do: of an import, of downsampling"},
+	"Point":       {"adapter/importer/kairosdb storage/cassandra/kairosdb", "of KairosDB, as it is stored and as it is imported"},
+	"Process":     {"cmd/internal/promrig storage", "a program that tests start, and what processes over one store tell of themselves"},
+	"Progress":    {"adapter/exporter adapter/importer", "how far something has come: an export, an import"},
+	"Range":       {"downsample storage/engine", "of times that a plan looks at, and of keys"},
+	"Report":      {"adapter/importer cmd/internal/bench promql", "what something has done: an import, a load, queries"},
+	"Result":      {"cmd/internal/manual promql/bucketfn", "of a search in the manual, and of a function over buckets"},
+	"Row":         {"adapter/importer/kairosdb storage/cassandra/kairosdb storage/engine", "of a table: an engine's, KairosDB's and what is imported from it"},
+	"Rules":       {"adapter/relabeling cmd/internal/config", "of relabeling, and the flags of recording rules and alerts, which Prometheus calls so, too"},
+	"Series":      {"cmd/internal/promrig storage", "a series in an answer that tests read, and in the store"},
+	"Server":      {"adapter/importer/overhttp cmd/internal/cassiatest cmd/internal/s3/s3test cmd/internal/server", "a server: Cassia's, those that tests start or ask, and the one that an import is sent to"},
+	"Source":      {"adapter/importer adapter/importer/blocks adapter/importer/kairosdb adapter/importer/lines promql/ruler", "of what is imported: the interface and its implementations; of rule files"},
+	"Status":      {"adapter/relabeling cmd/internal/backups downsample", "how something stands: rules of relabeling, backups, downsampling"},
+	"Store":       {"cmd/internal/ui storage", "the store, and the part of it that the page shows"},
+	"Table":       {"adapter/relabeling storage/engine storage/tenant", "of tenants' rules and limits, which files have; of an engine"},
+	"answer":      {"cmd/internal/benchmarks/rollups promql/api", private},
+	"appender":    {"adapter adapter/otlp", private},
+	"blobCell":    {"storage/cassandra storage/cassandra/kairosdb", private},
+	"budget":      {"promql storage", private},
+	"encoder":     {"adapter/exporter storage/rollup", private},
+	"entry":       {"promql storage", private},
+	"group":       {"adapter/importer/blocks promql storage", private},
+	"loader":      {"promql/ruler storage", private},
+	"metrics":     {why: "a package's metrics: every package may have its own"},
+	"part":        {"storage storage/rollup", private},
+	"reader":      {"promql storage/rollup", private},
+	"refusals":    {"adapter/otlp storage/tenant", private},
+	"request":     {"adapter/remotewrite storage", private},
+	"row":         {"storage/engine/enginetest storage/engine/memory", private},
+	"run":         {"adapter/exporter downsample storage storage/chunk storage/rollup", private},
+	"settings":    {"cmd/internal/benchmarks/rollups storage", private},
+	"shape":       {"cmd/internal/bench cmd/internal/benchmarks/compare", private},
+	"source":      {"adapter/exporter storage", private},
+	"verifier":    {"adapter/importer storage", private},
+	"way":         {"storage storage/index", private},
+}
+
+// packageTypes is a package with its types.
+type packageTypes struct {
+	dir string
+	// types are its types, imports the packages of this module that it imports.
+	types, imports map[string]bool
+}
+
+// typesByPackage returns the types that packages of the module declare outside of tests, by folder.
+func typesByPackage(t *testing.T) map[string]*packageTypes {
+	all := map[string]*packageTypes{}
+	for _, f := range goFiles(t) {
+		if f.test || f.generated {
+			continue
+		}
+		d := all[f.dir()]
+		if d == nil {
+			d = &packageTypes{dir: f.dir(), types: map[string]bool{}, imports: map[string]bool{}}
+			all[f.dir()] = d
+		}
+		for _, imported := range f.imports() {
+			if to, ours := strings.CutPrefix(imported, modulePath); ours {
+				d.imports[to] = true
+			}
+		}
+		for _, decl := range f.ast.Decls {
+			if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.TYPE {
+				for _, spec := range g.Specs {
+					d.types[spec.(*ast.TypeSpec).Name.Name] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
+// meet returns true if a reader can meet a type's name in both packages at once: it is exported by both, or one package
+// imports the other.
+func meet(name string, a, b *packageTypes) bool {
+	return token.IsExported(name) || a.imports[b.dir] || b.imports[a.dir]
+}
+
+// TestTypeNamesAreUnique holds that a word means one thing: no two packages declare a type of one name, if both export it or one
+// of them imports the other.
+func TestTypeNamesAreUnique(t *testing.T) {
+	all := typesByPackage(t)
+	found := map[string]map[string]bool{}
+	for _, a := range all {
+		for name := range a.types {
+			for _, b := range all {
+				if a.dir < b.dir && b.types[name] && meet(name, a, b) {
+					if found[name] == nil {
+						found[name] = map[string]bool{}
+					}
+					found[name][a.dir], found[name][b.dir] = true, true
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		in := strings.Join(slices.Sorted(maps.Keys(found[name])), " ")
+		exception, ok := sharedNames[name]
+		if !ok || exception.in != "" && exception.in != in {
+			t.Errorf("%s is a type of %s: one word means one thing, so rename one of them, or change the exceptions in types_test.go", name, in)
+		}
+	}
+	for name := range sharedNames {
+		require.Contains(t, found, name, "its packages no longer share the name: remove the exception")
+	}
+}

@@ -1,0 +1,67 @@
+// Package examples reads the files in examples with the libraries of the programs that they are for.
+package examples
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// folder has the examples.
+const folder = "../../examples"
+
+// golden has the command lines of cassia in the examples. A test in cmd/cassia holds them against the program's flags.
+const golden = "testdata/commands.json"
+
+var rewrite = flag.Bool("rewrite", false, "write the command lines of cassia in the examples to testdata")
+
+// command is a command line of cassia.
+type command struct {
+	// File and Name say where it stands.
+	File string `json:"file"`
+	Name string `json:"name"`
+	// Args are the arguments after cassia. Variables are replaced by their values.
+	Args []string `json:"args"`
+	// Secrets are the environment's variables that are set from secrets.
+	Secrets []string `json:"secrets,omitempty"`
+	// Port is the port on which a server is expected to listen; empty for other commands.
+	Port string `json:"port,omitempty"`
+}
+
+// The command lines of the examples are those of the golden file: go test . -rewrite writes it.
+func TestCommands(t *testing.T) {
+	all := slices.Concat(unitCommands(t), []command{composeCommand(t)}, manifestCommands(t))
+	var got bytes.Buffer
+	encoder := json.NewEncoder(&got)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	require.NoError(t, encoder.Encode(all))
+	if *rewrite {
+		require.NoError(t, os.WriteFile(golden, got.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String(), "go test . -rewrite in docker/examples, and look at what has changed")
+}
+
+// flagOf returns the value of a flag, or a default where the arguments don't have it.
+func flagOf(args []string, name, otherwise string) string {
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			return value
+		}
+	}
+	return otherwise
+}
+
+// portOf returns the port on which a server with these arguments listens.
+func portOf(args []string) string {
+	address := flagOf(args, "web.listen-address", "127.0.0.1:9201")
+	return address[strings.LastIndexByte(address, ':')+1:]
+}
