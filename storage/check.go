@@ -36,7 +36,7 @@ type CheckStats struct {
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
 // such. It reads everything; an error says that it could not go on.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
-	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]format.Deletes{}}
+	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
@@ -84,13 +84,13 @@ type checker struct {
 	// marked are the marks of a few windows of rollups.
 	marked map[tenantWindow]map[markAt]bool
 	// deletes are those of the tenants that were asked for.
-	deletes map[string]format.Deletes
+	deletes map[string]format.Tombstones
 	// gaps is how many gaps were reported.
 	gaps int
 }
 
 // deletesOf is Store.deletesOf, asked once a tenant.
-func (c *checker) deletesOf(tenant string) (format.Deletes, error) {
+func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	ds, ok := c.deletes[tenant]
 	if ok {
 		return ds, nil
@@ -243,7 +243,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 
 // shard checks one wide row: labels first, then chunks, as they are ordered.
 func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
-	known, deleted := map[string]bool{}, map[string]format.Deletes{}
+	known, deleted := map[string]bool{}, map[string]format.Tombstones{}
 	all, err := c.deletesOf(tenant)
 	if err != nil {
 		return err

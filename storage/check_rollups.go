@@ -246,7 +246,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 }
 
 // addSealed keeps a chunk to compare rollups with; ds are the deletes of its series.
-func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds format.Deletes) {
+func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds format.Tombstones) {
 	at := slotSeries{slot: c.s.period.SlotOf(row.Clustering[1].Int + 1)}
 	copy(at.id[:], strings.Clone(row.Clustering[2].Text))
 	if sealed[at] == nil {

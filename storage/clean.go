@@ -29,14 +29,14 @@ func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
-	return s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, _ format.Deletes) error {
+	return s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, _ format.Tombstones) error {
 		_, err := s.rollWindow(ctx, tenant, window, func() {})
 		return err
 	})
 }
 
 // eachDeletedWindow calls f for the windows of a resolution that deletes of a tenant touch, in order.
-func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, all format.Deletes, f func(window int64, ds format.Deletes) error) error {
+func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, all format.Tombstones, f func(window int64, ds format.Tombstones) error) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup
 	}
 	for _, w := range windows {
 		start, end := p.WindowSpan(w)
-		if ds := all.Where(func(d *format.Delete) bool { return d.Touches(start, end) }); len(ds) > 0 {
+		if ds := all.Where(func(d *format.Tombstone) bool { return d.Touches(start, end) }); len(ds) > 0 {
 			if err := f(w, ds); err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 			return err
 		}
 	}
-	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds format.Deletes) error {
+	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds format.Tombstones) error {
 		if err := s.markStaged(ctx, tenant, window, staged, ds); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 		return err
 	}
 	for _, res := range rollup.Resolutions {
-		if err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Deletes) error {
+		if err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
 			return s.trimWindow(ctx, tenant, window, ds)
 		}); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 }
 
 // cleanWindow rewrites the chunks of a window of raw rows.
-func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Deletes) error {
+func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) error {
 	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
 		c := newCleaner(s, tenant, window, part, at.Class())
 		for row, err := range s.eng.Scan(ctx, engine.Range{
@@ -137,7 +137,7 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 }
 
 // eachDeletedSeries calls f for the partitions of a window's rows with the series, by id, that deletes are about.
-func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int64, ds format.Deletes, f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error) error {
+func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int64, ds format.Tombstones, f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error) error {
 	names, err := s.metricsIn(ctx, tenant, window)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int
 // deletedSeries is a series with the deletes that are about it.
 type deletedSeries struct {
 	labels  labels.Labels
-	deletes format.Deletes
+	deletes format.Tombstones
 }
 
 // cleaner rewrites chunks of one partition.
@@ -239,7 +239,7 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 
 // row rewrites a row of raw, of samples or exemplars, without what is deleted of it. What can't be read stays, with the deletes that it isn't
 // exempt from: when these are gone it is still what it is.
-func (c *cleaner) row(row engine.Row, slot int64, ds format.Deletes) error {
+func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 	if len(ds) == 0 {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (c *cleaner) row(row engine.Row, slot int64, ds format.Deletes) error {
 }
 
 // restOf returns a row of raw, and what isn't deleted of it, encoded; nil: all is.
-func restOf(row engine.Row, ds format.Deletes) (raw format.RawChunk, left []byte, err error) {
+func restOf(row engine.Row, ds format.Tombstones) (raw format.RawChunk, left []byte, err error) {
 	if row.Clustering[0].Int == format.KindExemplars {
 		list, raw, err := format.DecodeRawExemplars(row.Value, ds)
 		if len(list) > 0 {

@@ -9,7 +9,7 @@ import (
 // dropDeletes removes the rows of deletes that are worked off. Where several processes share an engine, one stays until
 // no head can still have what it deletes: heads let go of what is sealed when nothing of the slot is left in the stage.
 // And one stays as long as anything is held of replicas that it is about.
-func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Deletes) error {
+func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Tombstones) error {
 	if err := s.believed(); err != nil { // Cleaning may have taken long.
 		return err
 	}
@@ -26,11 +26,11 @@ func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Delet
 		return err
 	}
 	// Whoever asked for those that are only announced has failed, or ended.
-	gone = slices.Concat(gone, rows.Where(func(d *format.Delete) bool { return d.Announced && (none || s.opts.Shared && s.rested(d)) }))
+	gone = slices.Concat(gone, rows.Where(func(d *format.Tombstone) bool { return d.Announced && (none || s.opts.Shared && s.rested(d)) }))
 	if s.opts.Shared && len(gone) > 0 {
 		// All of them are older than that, and what is younger stands.
 		before := s.opts.Now().UnixMilli() - deleteRests.Milliseconds() + 1
-		if err := s.clear(ctx, tenant, before, rows.Where(func(d *format.Delete) bool { return !gone.Has(d.ID) })); err != nil {
+		if err := s.clear(ctx, tenant, before, rows.Where(func(d *format.Tombstone) bool { return !gone.Has(d.ID) })); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Delet
 }
 
 // workedOffDeletes returns those that nothing needs any more.
-func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all format.Deletes) (gone format.Deletes, err error) {
+func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all format.Tombstones) (gone format.Tombstones, err error) {
 	var staged []Work
 	if s.opts.Shared {
 		all = all.Where(s.rested)
@@ -55,12 +55,12 @@ func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all format.
 	if err != nil {
 		return nil, err
 	}
-	return all.Where(func(d *format.Delete) bool {
+	return all.Where(func(d *format.Tombstone) bool {
 		return !held[d.ID] && !slices.ContainsFunc(staged, func(w Work) bool { return d.TouchesSlot(s.period, w.Slot) })
 	}), nil
 }
 
 // rested says whether a delete was asked for so long ago that no seal is under way that was begun before it.
-func (s *Store) rested(d *format.Delete) bool {
+func (s *Store) rested(d *format.Tombstone) bool {
 	return s.opts.Now().UnixMilli()-d.When >= deleteRests.Milliseconds()
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // stagedIn lists what waits in the stage in slots that deletes touch.
-func (s *Store) stagedIn(ctx context.Context, ds format.Deletes) (found []Work, err error) {
+func (s *Store) stagedIn(ctx context.Context, ds format.Tombstones) (found []Work, err error) {
 	if len(ds) == 0 {
 		return nil, nil
 	}
@@ -36,7 +36,7 @@ func (s *Store) stagedIn(ctx context.Context, ds format.Deletes) (found []Work, 
 // markStaged marks as sealed before what is staged of a window, in slots that deletes touch. A seal of it that failed
 // may have left chunks, which name no delete and are cleaned now as others are: the next seal, which would write them
 // once more in their place, has to find them. Invariant: see sealer.subtract.
-func (s *Store) markStaged(ctx context.Context, tenant string, window int64, staged []Work, ds format.Deletes) error {
+func (s *Store) markStaged(ctx context.Context, tenant string, window int64, staged []Work, ds format.Tombstones) error {
 	for _, w := range staged {
 		in := ds.InSlot(s.period, w.Slot)
 		if len(in) == 0 || s.period.WindowOfSlot(rollup.Raw, w.Slot) != window {

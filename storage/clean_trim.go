@@ -20,14 +20,14 @@ type trim struct {
 	window int64
 	res    rollup.Resolution
 	// waiting are the deletes that chunks don't know of, by the chunks' starts; missing are their marks.
-	waiting map[int64]format.Deletes
+	waiting map[int64]format.Tombstones
 	missing map[markAt]bool
 	// fine are the series and days that have chunks of 5 minutes, where others may have only those of an hour; nil: all have.
 	fine map[chunkAt]bool
 	// listed and marked are of finer windows that were asked for, and their slots that have marks.
 	listed  map[int64]bool
 	marked  map[int64]map[int64]bool
-	deletes format.Deletes
+	deletes format.Tombstones
 }
 
 // errTrimmed says that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
@@ -37,7 +37,7 @@ var errTrimmed = fmt.Errorf("%w: another process took out what is deleted; try a
 const trimTries = 5
 
 // trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
-func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Deletes) (err error) {
+func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) (err error) {
 	s.filling.Lock()
 	defer s.filling.Unlock()
 	for range trimTries {
@@ -48,7 +48,7 @@ func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds 
 	return err
 }
 
-func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Deletes) error {
+func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Tombstones) error {
 	t := newTrim(ctx, s, tenant, window, ds)
 	marks, err := s.marksIn(ctx, tenant, window)
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds fo
 
 // trimBefore takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
 // without samples come there: rollups can't name deletes that they are exempt from. The caller holds filling.
-func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]bool, ds format.Deletes) error {
-	ds = ds.Where(func(d *format.Delete) bool {
+func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]bool, ds format.Tombstones) error {
+	ds = ds.Where(func(d *format.Tombstone) bool {
 		for slot := range slots {
 			if d.TouchesSlot(s.period, slot) {
 				return true
@@ -106,10 +106,10 @@ func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]b
 	return errTrimmed
 }
 
-func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds format.Deletes) *trim {
+func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds format.Tombstones) *trim {
 	return &trim{
 		s: s, ctx: ctx, tenant: tenant, window: window, res: format.ResolutionOf(window),
-		waiting: map[int64]format.Deletes{}, missing: map[markAt]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
+		waiting: map[int64]format.Tombstones{}, missing: map[markAt]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
 	}
 }
 
@@ -129,7 +129,7 @@ func (t *trim) slot(marks map[markAt]bool, slot int64) {
 }
 
 // isMissing says whether a slot has no mark of a delete.
-func (t *trim) isMissing(d *format.Delete) bool {
+func (t *trim) isMissing(d *format.Tombstone) bool {
 	for at := range t.missing {
 		if at.id == d.ID {
 			return true
@@ -158,7 +158,7 @@ func (t *trim) run() error {
 }
 
 // coarserOnly takes buckets of an hour of those series out that have none of 5 minutes any more.
-func (t *trim) coarserOnly(ds format.Deletes) error {
+func (t *trim) coarserOnly(ds format.Tombstones) error {
 	windows := map[int64]*trim{}
 	for m := range t.missing {
 		w := t.s.period.WindowOfSlot(rollup.OneHour, m.slot)
@@ -180,7 +180,7 @@ func (t *trim) coarserOnly(ds format.Deletes) error {
 	return nil
 }
 
-func (t *trim) wait(start int64, d *format.Delete) {
+func (t *trim) wait(start int64, d *format.Tombstone) {
 	if !t.waiting[start].Has(d.ID) {
 		t.waiting[start] = append(t.waiting[start], d)
 	}
@@ -270,7 +270,7 @@ func (t *trim) partition(part engine.Key, at format.ClassShard, series map[strin
 		if !ok || t.isFollowed(id, start) {
 			continue
 		}
-		of := t.waiting[start].Where(func(d *format.Delete) bool { return x.deletes.Has(d.ID) })
+		of := t.waiting[start].Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) })
 		t.buckets(c, row, of)
 		if err := c.explain(t.ctx, id, x.labels); err != nil {
 			return err
@@ -373,7 +373,7 @@ func (t *trim) mark() error {
 }
 
 // buckets takes whole buckets out of a row of rollups: of slots that don't know of the delete.
-func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Deletes) {
+func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 	if len(ds) == 0 {
 		return
 	}
@@ -387,7 +387,7 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Deletes) {
 	}
 	width, p := t.res.Width(), t.s.period
 	gone := func(end int64) bool {
-		return ds.HidesBucket(end, width, func(d *format.Delete) bool { return t.missing[markOf(p.SlotOf(end), d)] })
+		return ds.HidesBucket(end, width, func(d *format.Tombstone) bool { return t.missing[markOf(p.SlotOf(end), d)] })
 	}
 	if !slices.ContainsFunc(b.End, gone) {
 		return

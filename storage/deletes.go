@@ -21,7 +21,7 @@ import (
 type deletes struct {
 	mu sync.Mutex
 	// known are the deletes of the tenants that have any, as they were read last.
-	known map[string]format.Deletes
+	known map[string]format.Tombstones
 	// exact says that known is what there is; only a store that is alone can say so.
 	exact bool
 	// applied are those whose samples the head has let go of. It is of a shared store.
@@ -95,18 +95,18 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 }
 
 // newDeletion returns nil where nothing can be in the range.
-func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*format.Delete, error) {
+func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*format.Tombstone, error) {
 	now := s.opts.Now().UnixMilli()
 	newest, err := s.newestStored(ctx, tenant, now+format.DayMS)
 	if err != nil {
 		return nil, err
 	}
-	d := &format.Delete{ID: newID(), When: now, Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
+	d := &format.Tombstone{ID: newID(), When: now, Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
 	switch {
 	case len(matchers) == 0:
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
-	case len(format.AppendDelete(nil, d)) > format.MaxDeleteBytes:
-		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, format.MaxDeleteBytes)
+	case len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes:
+		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
 	case s.opts.Shared && !s.opts.Follow:
 		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
 	case d.Start > d.End:
@@ -161,7 +161,7 @@ func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Reso
 }
 
 // sealOf seals the slots of which the head has samples that a delete is about.
-func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Delete) error {
+func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) error {
 	for _, at := range s.head.cellsOf(tenant, d) {
 		if _, err := s.Seal(ctx, Work{Slot: at.slot, Partition: at.partition}); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Delete) err
 }
 
 // cellsOf lists the cells that hold samples which a delete is about, in order.
-func (h *head) cellsOf(tenant string, d *format.Delete) []cellAt {
+func (h *head) cellsOf(tenant string, d *format.Tombstone) []cellAt {
 	h.mu.RLock()
 	t := h.tenants[tenant]
 	h.mu.RUnlock()
@@ -201,13 +201,13 @@ func (at cellAt) compare(o cellAt) int {
 }
 
 // deletesOf reads the deletes of a tenant that are in force.
-func (s *Store) deletesOf(ctx context.Context, tenant string) (format.Deletes, error) {
+func (s *Store) deletesOf(ctx context.Context, tenant string) (format.Tombstones, error) {
 	all, err := s.deletesToName(ctx, tenant)
 	return all.InForce(), err
 }
 
 // deletesToName reads the deletes of a tenant, those that are announced included: what is sealed now names all.
-func (s *Store) deletesToName(ctx context.Context, tenant string) (format.Deletes, error) {
+func (s *Store) deletesToName(ctx context.Context, tenant string) (format.Tombstones, error) {
 	if s.opts.Shared {
 		return s.readDeletes(ctx, tenant)
 	}
@@ -216,7 +216,7 @@ func (s *Store) deletesToName(ctx context.Context, tenant string) (format.Delete
 }
 
 // allDeletes reads the deletes of all tenants that have any, those that are announced included.
-func (s *Store) allDeletes(ctx context.Context) (map[string]format.Deletes, error) {
+func (s *Store) allDeletes(ctx context.Context) (map[string]format.Tombstones, error) {
 	m := &s.deletes
 	m.mu.Lock()
 	if m.exact {
@@ -228,7 +228,7 @@ func (s *Store) allDeletes(ctx context.Context) (map[string]format.Deletes, erro
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]format.Deletes{}
+	all := map[string]format.Tombstones{}
 	for _, tenant := range tenants {
 		found, err := s.readDeletes(ctx, tenant)
 		if err != nil {
@@ -269,7 +269,7 @@ func (s *Store) deleters(ctx context.Context) (names []string, err error) {
 }
 
 // readDeletes reads the deletes of a tenant that stand.
-func (s *Store) readDeletes(ctx context.Context, tenant string) (format.Deletes, error) {
+func (s *Store) readDeletes(ctx context.Context, tenant string) (format.Tombstones, error) {
 	found, _, err := s.scanDeletes(ctx, tenant)
 	if err == nil && s.opts.Shared {
 		s.rememberDeletes(tenant, found)
@@ -279,7 +279,7 @@ func (s *Store) readDeletes(ctx context.Context, tenant string) (format.Deletes,
 
 // scanDeletes reads the rows of a tenant: the deletes that stand, and those that were removed and came back. One that
 // can't be read is named, and has no effect.
-func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back format.Deletes, err error) {
+func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back format.Tombstones, err error) {
 	s.deletes.mu.Lock()
 	known := s.deletes.known[tenant]
 	s.deletes.mu.Unlock()
@@ -295,10 +295,10 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 			}
 			continue
 		}
-		var d *format.Delete
-		if i := slices.IndexFunc(known, func(d *format.Delete) bool { return d.ID == id && d.Announced == format.IsAnnounced(row.Value) }); i >= 0 {
+		var d *format.Tombstone
+		if i := slices.IndexFunc(known, func(d *format.Tombstone) bool { return d.ID == id && d.Announced == format.IsAnnounced(row.Value) }); i >= 0 {
 			d = known[i] // Its matchers are compiled.
-		} else if d, err = format.ParseDelete(strings.Clone(id), row.Value); err != nil {
+		} else if d, err = format.ParseTombstone(strings.Clone(id), row.Value); err != nil {
 			s.corrupt(engine.Deletes, fmt.Errorf("storage: delete %x of tenant %q has no effect: %w", id, tenant, err))
 			continue
 		}
@@ -311,12 +311,12 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back for
 	return found, back, nil
 }
 
-func (s *Store) rememberDeletes(tenant string, found format.Deletes) {
+func (s *Store) rememberDeletes(tenant string, found format.Tombstones) {
 	m := &s.deletes
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil {
-		m.known = map[string]format.Deletes{}
+		m.known = map[string]format.Tombstones{}
 	}
 	for _, d := range m.known[tenant] {
 		if !found.Has(d.ID) {

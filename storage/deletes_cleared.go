@@ -9,8 +9,8 @@ import (
 )
 
 // clear notes that deletes are about to be removed, and that those of the others which are as old stand.
-func (s *Store) clear(ctx context.Context, tenant string, before int64, others format.Deletes) error {
-	c := format.Clearance{Before: before, Standing: others.Where(func(d *format.Delete) bool { return d.When < before }).IDs()}
+func (s *Store) clear(ctx context.Context, tenant string, before int64, others format.Tombstones) error {
+	c := format.Clearance{Before: before, Standing: others.Where(func(d *format.Tombstone) bool { return d.When < before }).IDs()}
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(format.ClearanceID)}, Timestamp: before, Value: format.AppendClearance(nil, c),
 	}}}})
@@ -26,7 +26,7 @@ func deletionWords(id string, value []byte) (string, error) {
 		c, err := format.ParseClearance(value)
 		return fmt.Sprintf("those asked for before %s are cleaned, but for %d", instant(c.Before), c.Standing.Count()), err
 	}
-	d, err := format.ParseDelete(id, value)
+	d, err := format.ParseTombstone(id, value)
 	if err != nil {
 		return "", err
 	}

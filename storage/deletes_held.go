@@ -61,9 +61,9 @@ func (s *Store) heldCuts(ctx context.Context, tenant string) (cuts []format.Held
 }
 
 // withHeld returns the ids of the deletes that are about rows that are held still.
-func (s *Store) withHeld(ctx context.Context, tenant string, ds format.Deletes) (map[string]bool, error) {
+func (s *Store) withHeld(ctx context.Context, tenant string, ds format.Tombstones) (map[string]bool, error) {
 	ids := map[string]bool{}
-	if ds = ds.Where(func(d *format.Delete) bool { return len(d.Held) > 0 }); len(ds) == 0 {
+	if ds = ds.Where(func(d *format.Tombstone) bool { return len(d.Held) > 0 }); len(ds) == 0 {
 		return ids, nil
 	}
 	return ids, s.eachHeld(ctx, tenant, func(cluster, writer string, seq int64) {

@@ -11,6 +11,6 @@ func (r *request) heed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.deletes = all.Where(func(d *format.Delete) bool { return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) })
+	r.deletes = all.Where(func(d *format.Tombstone) bool { return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) })
 	return nil
 }

@@ -43,7 +43,7 @@ func (p *sealPass) gatherUndeleted() error {
 	return fmt.Errorf("%w: series are deleted faster than a slot can be read", engine.ErrUnavailable)
 }
 
-func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Deletes) error {
+func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Tombstones) error {
 	known := w.own
 	if p.s.concern(deletes, w.Slot, w.own) {
 		known = nil
@@ -57,8 +57,8 @@ func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Deletes) erro
 }
 
 // deletesIn returns those deletes, by tenant, that touch a slot.
-func (p *sealPass) deletesIn(slot int64) map[string]format.Deletes {
-	in := map[string]format.Deletes{}
+func (p *sealPass) deletesIn(slot int64) map[string]format.Tombstones {
+	in := map[string]format.Tombstones{}
 	for tenant, ds := range p.deletes {
 		if ds = ds.InSlot(p.s.period, slot); len(ds) > 0 {
 			in[tenant] = ds
@@ -68,7 +68,7 @@ func (p *sealPass) deletesIn(slot int64) map[string]format.Deletes {
 }
 
 // concern says whether any of the deletes is about samples of these generations.
-func (s *Store) concern(all map[string]format.Deletes, slot int64, gens []*generation) bool {
+func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*generation) bool {
 	for tenant, ds := range all {
 		ds = ds.InSlot(s.period, slot)
 		if len(ds) == 0 {
@@ -85,9 +85,9 @@ func (s *Store) concern(all map[string]format.Deletes, slot int64, gens []*gener
 	return false
 }
 
-func sameDeletes(a, b map[string]format.Deletes) bool {
-	return maps.EqualFunc(a, b, func(a, b format.Deletes) bool {
-		return slices.EqualFunc(a, b, func(a, b *format.Delete) bool { return a.ID == b.ID && a.Announced == b.Announced })
+func sameDeletes(a, b map[string]format.Tombstones) bool {
+	return maps.EqualFunc(a, b, func(a, b format.Tombstones) bool {
+		return slices.EqualFunc(a, b, func(a, b *format.Tombstone) bool { return a.ID == b.ID && a.Announced == b.Announced })
 	})
 }
 
@@ -97,6 +97,6 @@ func (g *generation) hasAny(rows map[stageRow]bool) bool {
 }
 
 // deletesOf returns the deletes that chunks of a series name.
-func (x *sealer) deletesOf(s *Series) format.Deletes {
+func (x *sealer) deletesOf(s *Series) format.Tombstones {
 	return x.deletes[s.tenant.name].OfSeries(s.labels)
 }

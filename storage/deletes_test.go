@@ -238,7 +238,7 @@ func TestBadDeletesAreRefused(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
 	ctx := t.Context()
 	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1), ErrBadDelete)
-	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1, equal("a", string(make([]byte, format.MaxDeleteBytes)))), ErrBadDelete)
+	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1, equal("a", string(make([]byte, format.MaxTombstoneBytes)))), ErrBadDelete)
 	require.NoError(t, ts.Delete(ctx, "default", 2, 1, equal("a", "b")), "nothing lies there")
 	for range maxDeletions {
 		require.NoError(t, ts.Delete(ctx, "default", 0, 1, equal("a", "b")))

@@ -18,13 +18,13 @@ var errTaking = fmt.Errorf("%w: samples that were held of a replica are being st
 
 // carryOut seals what a delete is about, and writes its row. What is held of replicas is stored before, and sealed here,
 // or whoever stores it finds the delete.
-func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Delete) (err error) {
+func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone) (err error) {
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
 	if d.Held, err = s.heldCuts(ctx, tenant); err != nil {
 		return err
 	}
-	if len(format.AppendDelete(nil, d)) > format.MaxDeleteBytes+format.MaxHeldCutBytes {
+	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
 		return fmt.Errorf("%w: samples of too many replicas are held", ErrBadDelete)
 	}
 	// After that: what isn't held any more is stored.
@@ -46,7 +46,7 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Delete) (
 //
 // So whatever becomes of the second write, and whenever, the delete never hides what is acknowledged after it has
 // failed. From the first write on it doesn't matter whether who asked for it is still there.
-func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Delete) error {
+func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *Store) inTime(begun time.Time) error {
 }
 
 // mayCome says whether a delete that is announced may come in force at any moment.
-func (m *deletes) mayCome(d *format.Delete, now time.Time) bool {
+func (m *deletes) mayCome(d *format.Tombstone, now time.Time) bool {
 	if !d.Announced {
 		return false
 	}
@@ -132,13 +132,13 @@ func (m *deletes) mayCome(d *format.Delete, now time.Time) bool {
 }
 
 // putDelete writes the row of a delete, announced or in force.
-func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Delete) error {
-	timestamp := int64(format.DeleteTimestamp)
+func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
+	timestamp := int64(format.TombstoneTimestamp)
 	if d.Announced {
 		timestamp = format.AnnouncedTimestamp
 	}
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(d.ID)}, Timestamp: timestamp, Value: format.AppendDelete(nil, d),
+		Clustering: engine.Key{engine.Text(d.ID)}, Timestamp: timestamp, Value: format.AppendTombstone(nil, d),
 	}}}})
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Delete) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.exact {
-		all := append(m.known[tenant].Where(func(x *format.Delete) bool { return x.ID != d.ID }), d)
+		all := append(m.known[tenant].Where(func(x *format.Tombstone) bool { return x.ID != d.ID }), d)
 		all.Sort()
 		m.known[tenant] = all
 	}
@@ -155,7 +155,7 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Delete) 
 }
 
 // cancelDelete takes back a delete that nobody has seen in force, so that it doesn't take effect.
-func (s *Store) cancelDelete(tenant string, d *format.Delete, because error) error {
+func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	err := s.removeDelete(ctx, tenant, d)
@@ -171,7 +171,7 @@ func (s *Store) cancelDelete(tenant string, d *format.Delete, because error) err
 }
 
 // removeDelete removes a delete.
-func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Delete) error {
+func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := s.eraseDelete(ctx, tenant, d.ID); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Delet
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.applied, d.ID)
-	if left := m.known[tenant].Where(func(x *format.Delete) bool { return x.ID != d.ID }); len(left) > 0 {
+	if left := m.known[tenant].Where(func(x *format.Tombstone) bool { return x.ID != d.ID }); len(left) > 0 {
 		m.known[tenant] = left
 	} else {
 		delete(m.known, tenant)
@@ -188,7 +188,7 @@ func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Delet
 }
 
 // apply needs the lock.
-func (m *deletes) apply(d *format.Delete) {
+func (m *deletes) apply(d *format.Tombstone) {
 	if m.applied == nil {
 		m.applied = map[string]bool{}
 	}

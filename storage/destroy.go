@@ -208,7 +208,7 @@ func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) 
 // eraseDelete deletes the row of a delete, with the timestamp that it was written with last: then it never comes back.
 func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: format.DeleteTimestamp,
+		Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: format.TombstoneTimestamp,
 	}}}})
 	if err != nil {
 		return fmt.Errorf("storage: removing a delete: %w", err)

@@ -47,7 +47,7 @@
 //   - Shard: a part of a large metric's rows of a window.
 //   - Strand: what a series has in a generation.
 //   - Chunk: sealed samples of a series within a slot, see package chunk. Late ones make one more chunk.
-//   - Delete: a row that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
+//   - Delete: a row, its tombstone, that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
 //     exempt from it. Clean: rewritten without what is deleted.
 //   - Gap: rows that a query or Check can't read, because the engine's files are damaged there.
 //   - Seen time: how much time the processes of a store have measured while they ran, durable. Believed: a clock that agrees

@@ -48,7 +48,7 @@ func (x *sealer) exemplars(c *collected) error {
 }
 
 // sealedExemplars reads what isn't deleted of the slot's sealed exemplars of a series, and the deletes that they name.
-func (x *sealer) sealedExemplars(s *Series, named *format.DeleteIDs) (have []format.Exemplar, err error) {
+func (x *sealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (have []format.Exemplar, err error) {
 	if err := x.ask(s); err != nil {
 		return nil, err
 	}

@@ -76,11 +76,11 @@ var goldenRows = map[string]goldenRow{
 var deleteGolden = goldenRow{
 	func(value []byte) (string, error) { return deletionWords(goldenID, value) },
 	func(value []byte) ([]byte, error) {
-		d, err := format.ParseDelete(goldenID, value)
+		d, err := format.ParseTombstone(goldenID, value)
 		if err != nil {
 			return nil, err
 		}
-		return format.AppendDelete(nil, d), nil
+		return format.AppendTombstone(nil, d), nil
 	},
 }
 
@@ -120,16 +120,16 @@ func TestGoldenRows(t *testing.T) {
 
 // goldenValues are values as they are written now. Only what no release has written is to be written anew from them.
 func goldenValues() map[string][]byte {
-	d := format.Delete{ID: goldenID, When: 1777636800000, Start: -5, End: 1777636799999, Matchers: []*labels.Matcher{
+	d := format.Tombstone{ID: goldenID, When: 1777636800000, Start: -5, End: 1777636799999, Matchers: []*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"), labels.MustNewMatcher(labels.MatchNotEqual, "a", ""),
 		labels.MustNewMatcher(labels.MatchRegexp, "b", "x.*"), labels.MustNewMatcher(labels.MatchNotRegexp, "c", "y|z"),
 	}}
-	values := map[string][]byte{"delete-v1": format.AppendDelete(nil, &d)}
+	values := map[string][]byte{"delete-v1": format.AppendTombstone(nil, &d)}
 	d.Held = []format.HeldCut{{Cluster: "eu", Writer: goldenID, Seq: 1}, {Cluster: "us", Writer: goldenID, Seq: 300}}
-	values["delete-v2-held"] = format.AppendDelete(nil, &d)
+	values["delete-v2-held"] = format.AppendTombstone(nil, &d)
 	d.Announced = true
-	values["delete-v2-announced"] = format.AppendDelete(nil, &d)
-	values["delete-v3-cleared"] = format.AppendClearance(nil, format.Clearance{Before: 1777464000001, Standing: format.DeleteIDs(goldenID + "fedcba9876543210")})
+	values["delete-v2-announced"] = format.AppendTombstone(nil, &d)
+	values["delete-v3-cleared"] = format.AppendClearance(nil, format.Clearance{Before: 1777464000001, Standing: format.TombstoneIDs(goldenID + "fedcba9876543210")})
 	retentions, _ := json.Marshal(statedKeep{All: statedLife{2592000000, 31536000000, 0}, Leaving: true,
 		Tenants: map[string]statedLife{"brief": {RawMS: 86400000}}, Classes: map[string]statedLife{"debug": {604800000, 604800000, 604800000}}})
 	values["retentions-v1"] = retentions

@@ -35,7 +35,7 @@ type taking struct {
 	c  *cluster
 	ch *choice
 	// deletes are those that there were at begun, which was before any held row was read.
-	deletes format.Deletes
+	deletes format.Tombstones
 	begun   time.Time
 	// settled is the choice as it will be.
 	settled choice
@@ -91,9 +91,9 @@ func (t *taking) catchUp(ctx context.Context) error {
 }
 
 // hiding returns the deletes that are about a held row. One that may come in force at any moment is waited for.
-func (t *taking) hiding(h *heldRow) (format.Deletes, error) {
+func (t *taking) hiding(h *heldRow) (format.Tombstones, error) {
 	s := t.c.r.s
-	hiding := t.deletes.Where(func(d *format.Delete) bool { return d.CoversHeld(t.c.at.cluster, h.writer, h.seq) })
+	hiding := t.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(t.c.at.cluster, h.writer, h.seq) })
 	for _, d := range hiding {
 		if s.deletes.mayCome(d, s.opts.Now()) {
 			return nil, errDeleting
@@ -249,10 +249,10 @@ func (t *taking) renew(ctx context.Context) error {
 type heldSink struct {
 	t       *taking
 	replica string
-	hiding  format.Deletes // that are about the row
+	hiding  format.Tombstones // that are about the row
 	// series are those of the blob by number, from 1; nil: it can't be stored. hidden are the deletes of each.
 	series []*Series
-	hidden []format.Deletes
+	hidden []format.Tombstones
 	taken  int
 }
 

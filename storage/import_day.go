@@ -32,7 +32,7 @@ type importDay struct {
 
 	ctx context.Context
 	// deletes are those that were made before, begun.
-	deletes format.Deletes
+	deletes format.Tombstones
 	begun   time.Time
 	late    bool
 }
@@ -107,7 +107,7 @@ func (d *importDay) trimBefore(list []*importedDay, cells map[cellAt]bool) error
 	for at := range cells {
 		slots[at.slot] = true
 	}
-	return d.s.trimBefore(d.ctx, d.tenant.name, slots, d.deletes.Where(func(x *format.Delete) bool {
+	return d.s.trimBefore(d.ctx, d.tenant.name, slots, d.deletes.Where(func(x *format.Tombstone) bool {
 		return slices.ContainsFunc(list, func(c *importedDay) bool { return format.MatchesAll(c.series.labels, x.Matchers) })
 	}))
 }
@@ -233,7 +233,7 @@ func (d *importDay) seal(list []*importedDay) error {
 func (d *importDay) sealer(slot int64, rows *sealedRows) *sealer {
 	y := newSealer(d.ctx, d.s, Work{Slot: slot})
 	y.sealedRows, y.late, y.again, y.namesFirst, y.begun = rows, d.late, true, true, d.begun
-	y.deletes = map[string]format.Deletes{d.tenant.name: d.deletes.InSlot(d.s.period, slot)}
+	y.deletes = map[string]format.Tombstones{d.tenant.name: d.deletes.InSlot(d.s.period, slot)}
 	return y
 }
 

@@ -52,7 +52,7 @@ func (x *sealer) assertSealed(c *collected) bool {
 			return false
 		}
 	}
-	if x.readSealed(c.series, &sealed, new(format.DeleteIDs)) != nil {
+	if x.readSealed(c.series, &sealed, new(format.TombstoneIDs)) != nil {
 		return false
 	}
 	sealed.Normalize()

@@ -54,9 +54,9 @@ type request struct {
 	// minT and maxT are what the query may see of what it asked for, milliseconds; empty if minT > maxT.
 	minT, maxT int64
 	// deletes are those that touch that range.
-	deletes format.Deletes
+	deletes format.Tombstones
 	// uncleaned are, in a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
-	uncleaned map[int64]format.Deletes
+	uncleaned map[int64]format.Tombstones
 
 	budget budget
 	use    *tenant.Use

@@ -143,7 +143,7 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	at := p.now.Add(-time.Hour)
 	p.write(0, "m", at, 1)
 	require.NoError(t, p.processes[0].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
-	rows := p.copyRows(engine.Deletes, format.DeleteTimestamp, deletePartition("default"))
+	rows := p.copyRows(engine.Deletes, format.TombstoneTimestamp, deletePartition("default"))
 	p.now = p.now.Add(3 * 24 * time.Hour)
 	p.pass(time.Second)
 	young := p.now.Add(-time.Hour)
@@ -169,7 +169,7 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	check("back, seen by a new process")
 	require.NoError(t, p.processes[0].store.CleanTombstones(ctx, "default"))
 	check("clean again")
-	for _, row := range p.copyRows(engine.Deletes, format.DeleteTimestamp, deletePartition("default"))[0].Mutations {
+	for _, row := range p.copyRows(engine.Deletes, format.TombstoneTimestamp, deletePartition("default"))[0].Mutations {
 		require.NotEqual(t, rows[0].Mutations[0].Clustering[0].Text, row.Clustering[0].Text)
 	}
 }

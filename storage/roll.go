@@ -28,7 +28,7 @@ type roll struct {
 	*collected
 	// own are the versions of the chunks that this seal has written, and exempt the deletes that they name.
 	own    []string
-	exempt format.DeleteIDs
+	exempt format.TombstoneIDs
 	// chunk is the rollup to write next: at first the slot's 5m chunk as it is if there are no other chunks.
 	// nil: there is none.
 	chunk   []byte
@@ -51,7 +51,7 @@ func (x *sealer) rollFine() error {
 }
 
 // beforeFine reads what 5m chunks depend on besides chunks.
-func (x *sealer) beforeFine(tenant string) (format.Deletes, metricShards, error) {
+func (x *sealer) beforeFine(tenant string) (format.Tombstones, metricShards, error) {
 	// After the chunks are durable: whoever deletes from now on sees them when it makes rollups anew.
 	hiding, err := x.s.deletesOf(x.ctx, tenant)
 	if err != nil {
@@ -63,7 +63,7 @@ func (x *sealer) beforeFine(tenant string) (format.Deletes, metricShards, error)
 }
 
 // makeFine makes the 5m chunks, heeding deletes.
-func (x *sealer) makeFine(hiding format.Deletes, raw metricShards) error {
+func (x *sealer) makeFine(hiding format.Tombstones, raw metricShards) error {
 	x.hiding = hiding.InSlot(x.s.period, x.work.Slot)
 	return x.each(func(r *roll, b *rollup.Buckets) error { return x.fine(r, raw.of(r.series.metric), b) })
 }
@@ -149,7 +149,7 @@ func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
 
 // fineOfDay makes the 5m chunks of the slots of a day, heeding deletes, and adds them to what is written next: series by series, as
 // they are stored, so that each is labeled once.
-func fineOfDay(day map[int64]*sealer, hiding format.Deletes, raw metricShards) error {
+func fineOfDay(day map[int64]*sealer, hiding format.Tombstones, raw metricShards) error {
 	slots := slices.Sorted(maps.Keys(day))
 	for _, slot := range slots {
 		if err := day[slot].makeFine(hiding, raw); err != nil {
@@ -322,7 +322,7 @@ func (x *sealer) versionsOf(s *Series, shards int64) (found []string, err error)
 }
 
 // readVisible appends what isn't deleted of the slot's sealed chunks of a series, and returns what they weigh together.
-func (x *sealer) readVisible(s *Series, shards int64, hiding format.Deletes, into *chunk.Samples) (version uint64, err error) {
+func (x *sealer) readVisible(s *Series, shards int64, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
 	err = x.eachSealed(s, shards, false, func(row engine.Row) error {
 		c, err := format.DecodeRawChunk(row.Value, hiding, into)
 		version += c.Exempt.Weight(hiding)

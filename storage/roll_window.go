@@ -37,7 +37,7 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 }
 
 // markOf is the mark that says that a delete was applied to the rollups of a slot.
-func markOf(slot int64, d *format.Delete) markAt { return markAt{slot, 0, d.ID} }
+func markOf(slot int64, d *format.Tombstone) markAt { return markAt{slot, 0, d.ID} }
 
 // unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
 // of the window there are marks, too, under the delete's id: the rollups have them once they were made anew.
@@ -96,7 +96,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 			sealers[m.slot] = newSealer(ctx, s, Work{Slot: m.slot, Partition: m.partition})
 		}
 		if x := sealers[m.slot]; deleted.Has(m.id) {
-			x.due = append(x.due, deleted.Where(func(d *format.Delete) bool { return d.ID == m.id })...)
+			x.due = append(x.due, deleted.Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
 		} else {
 			whole[m.slot] = true
 		}
@@ -155,7 +155,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 	slots := slices.Sorted(maps.Keys(sealers))
 	for part := range slices.Chunk(list, rollSeries) {
 		ofDay := map[*collected]bool{}
-		var dueOfDay format.Deletes
+		var dueOfDay format.Tombstones
 		for i, slot := range slots {
 			x := sealers[slot]
 			x.rolls = x.rolls[:0]
@@ -171,7 +171,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 			if err := x.rollFine(); err != nil {
 				return series, err
 			}
-			dueOfDay = append(dueOfDay, x.due.Where(func(d *format.Delete) bool { return !dueOfDay.Has(d.ID) })...)
+			dueOfDay = append(dueOfDay, x.due.Where(func(d *format.Tombstone) bool { return !dueOfDay.Has(d.ID) })...)
 			lastOfDay := i+1 == len(slots) || s.period.DayOf(slots[i+1]) != s.period.DayOf(slot)
 			if lastOfDay {
 				if err := x.rollDay(part, ofDay, dueOfDay); err != nil {
@@ -188,14 +188,14 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 }
 
 // rollDay makes the 1h rollups of a day of some series, of which slots' rollups were made, and heeds what these didn't know.
-func (x *sealer) rollDay(part []collected, of map[*collected]bool, due format.Deletes) error {
+func (x *sealer) rollDay(part []collected, of map[*collected]bool, due format.Tombstones) error {
 	x.rolls = x.rolls[:0]
 	for j := range part {
 		if of[&part[j]] {
 			x.rolls = append(x.rolls, roll{collected: &part[j]})
 		}
 	}
-	defer func(ofSlot format.Deletes) { x.due = ofSlot }(x.due)
+	defer func(ofSlot format.Tombstones) { x.due = ofSlot }(x.due)
 	x.due = due
 	return x.rollCoarse()
 }

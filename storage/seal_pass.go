@@ -28,7 +28,7 @@ type sealPass struct {
 	begun time.Time
 	works []*sealedWork
 	// deletes were read after all that is sealed, by tenant.
-	deletes map[string]format.Deletes
+	deletes map[string]format.Tombstones
 }
 
 // sealedWork is a slot and partition that a pass seals.
@@ -282,7 +282,7 @@ func (t *tenantPass) trimBefore() error {
 	for slot := range t.slots {
 		slots[slot] = true
 	}
-	return t.s.trimBefore(t.ctx, t.tenant, slots, t.deletes[t.tenant].Where(func(d *format.Delete) bool {
+	return t.s.trimBefore(t.ctx, t.tenant, slots, t.deletes[t.tenant].Where(func(d *format.Tombstone) bool {
 		return slices.ContainsFunc(t.list, func(c stagedSeries) bool {
 			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.labels, d.Matchers)
 		})

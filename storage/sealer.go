@@ -42,10 +42,10 @@ type sealer struct {
 	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
 	// that the rollups must heed; they are read later.
-	deletes map[string]format.Deletes
-	hiding  format.Deletes
+	deletes map[string]format.Tombstones
+	hiding  format.Tombstones
 	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
-	due    format.Deletes
+	due    format.Tombstones
 	forDue bool
 
 	// shards are those of the metric that was asked for last.
@@ -272,7 +272,7 @@ func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassS
 //
 // Invariant: no chunk comes to lie where another one was cleaned. That one names more deletes than when it got its
 // version, and this one names all of them.
-func (x *sealer) subtract(s *Series, samples *chunk.Samples, named *format.DeleteIDs) (known bool, err error) {
+func (x *sealer) subtract(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
 	var have chunk.Samples
 	if err = x.readSealed(s, &have, named); err != nil || have.Len() == 0 {
 		return false, err
@@ -284,7 +284,7 @@ func (x *sealer) subtract(s *Series, samples *chunk.Samples, named *format.Delet
 
 // readSealed appends what isn't deleted of the slot's sealed chunks of a series, and the deletes that they name. One
 // that can't be read is left out: the reader names it, and what comes now is sealed beside it.
-func (x *sealer) readSealed(s *Series, into *chunk.Samples, named *format.DeleteIDs) error {
+func (x *sealer) readSealed(s *Series, into *chunk.Samples, named *format.TombstoneIDs) error {
 	if err := x.ask(s); err != nil {
 		return err
 	}

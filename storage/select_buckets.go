@@ -84,7 +84,7 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 
 // decodeDeleted appends a raw chunk's samples, but for those that are hidden. Of a slot that is answered from rollups, too, it
 // appends those of buckets that deletes are about.
-func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Deletes, into *chunk.Samples) {
+func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	ds, ok := sel.r.uncleaned[sel.r.s.period.SlotOf(c.start+1)]
 	if !ok {
 		sel.decode(s, c, hidden, into)
@@ -138,7 +138,7 @@ func (sel *selection) rank(a, b sealedChunk) int {
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is
 // about of which the rollups don't know: in sampled slots samples answer in their place. A chunk that can't be read is named and
 // left out.
-func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Deletes, sampled []int64, into *rollup.Buckets) {
+func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets) {
 	src := &sel.sources[c.source]
 	before := into.Len()
 	if err := rollup.Decode(c.data, sel.columns, into); err != nil {
@@ -156,12 +156,12 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden for
 		if !ok || end <= src.hidden {
 			return false
 		}
-		if hidden.HidesBucket(end, sel.width, func(d *format.Delete) bool { return !w.cleared[markOf(slot, d)] }) {
+		if hidden.HidesBucket(end, sel.width, func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] }) {
 			return false
 		}
 		_, fromSamples := slices.BinarySearch(w.left, slot)
 		if slices.Contains(sampled, slot) {
-			ds := hidden.Where(func(d *format.Delete) bool { return !w.cleared[markOf(slot, d)] })
+			ds := hidden.Where(func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] })
 			fromSamples = ds.TouchesBucket(end, sel.width)
 		}
 		return !fromSamples || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) // There are no samples any more.

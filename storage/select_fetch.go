@@ -305,7 +305,7 @@ func (f *fetcher) copy(b []byte) []byte {
 }
 
 // decode appends a chunk's samples, but for those that are hidden; one that can't be read is named and left out.
-func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Deletes, into *chunk.Samples) {
+func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	src := &sel.sources[c.source]
 	minT := max(sel.r.minT, src.hidden+1)
 	raw, err := format.ParseRawChunk(c.data)
@@ -320,7 +320,7 @@ func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Del
 		return
 	}
 	if len(hidden) > 0 {
-		hidden = raw.Exempt.Applying(hidden).Where(func(d *format.Delete) bool { return d.Touches(info.MinT-1, info.MaxT) })
+		hidden = raw.Exempt.Applying(hidden).Where(func(d *format.Tombstone) bool { return d.Touches(info.MinT-1, info.MaxT) })
 	}
 	switch {
 	case err == nil && (len(hidden) > 0 || minT > sel.r.minT && info.MinT < minT):

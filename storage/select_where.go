@@ -111,12 +111,12 @@ func (r *request) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) {
 			if unfit[slot] {
 				continue
 			}
-			ds := r.deletes.Where(func(d *format.Delete) bool { return d.TouchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] })
+			ds := r.deletes.Where(func(d *format.Tombstone) bool { return d.TouchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] })
 			if len(ds) == 0 {
 				continue
 			}
 			if r.uncleaned == nil {
-				r.uncleaned = map[int64]format.Deletes{}
+				r.uncleaned = map[int64]format.Tombstones{}
 			}
 			r.uncleaned[slot] = ds
 		}

@@ -57,7 +57,7 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 }
 
 // countSeals counts the marks of a window, but for those that say that a delete was applied.
-func (s *Store) countSeals(ctx context.Context, tenant string, deleted format.Deletes, w *SurveyedWindow) error {
+func (s *Store) countSeals(ctx context.Context, tenant string, deleted format.Tombstones, w *SurveyedWindow) error {
 	marks, err := s.marksIn(ctx, tenant, w.Window)
 	if err != nil {
 		return err

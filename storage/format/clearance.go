@@ -15,7 +15,7 @@ type Clearance struct {
 	// Before is the instant, milliseconds.
 	Before int64
 	// Standing are the deletes asked for before it that have not been removed.
-	Standing DeleteIDs
+	Standing TombstoneIDs
 }
 
 const clearanceVersion = 3
@@ -24,7 +24,7 @@ const clearanceVersion = 3
 var ClearanceID = string(make([]byte, engine.IDLen))
 
 // Clears reports whether a delete has been removed.
-func (c *Clearance) Clears(d *Delete) bool { return d.When < c.Before && !c.Standing.Has(d.ID) }
+func (c *Clearance) Clears(d *Tombstone) bool { return d.When < c.Before && !c.Standing.Has(d.ID) }
 
 // AppendClearance appends the value of a clearance's row:
 //
@@ -39,22 +39,22 @@ func AppendClearance(dst []byte, c Clearance) []byte {
 	return appendChecksum(dst, from)
 }
 
-// ParseClearance is the inverse of AppendClearance. It returns ErrMalformedDelete for anything else.
+// ParseClearance is the inverse of AppendClearance. It returns ErrMalformedTombstone for anything else.
 func ParseClearance(b []byte) (c Clearance, err error) {
 	if b, err = openChecksum(b); err != nil {
 		return c, err
 	}
 	if b[0] != clearanceVersion {
-		return c, fmt.Errorf("%w: an unknown version", ErrMalformedDelete)
+		return c, fmt.Errorf("%w: an unknown version", ErrMalformedTombstone)
 	}
 	before, n := binary.Varint(b[1:])
 	if n <= 0 {
-		return c, fmt.Errorf("%w: truncated", ErrMalformedDelete)
+		return c, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
 	}
 	b = b[1+n:]
 	count, n := binary.Uvarint(b)
 	if n <= 0 || count > uint64(len(b)) || len(b)-n != int(count)*engine.IDLen {
-		return c, fmt.Errorf("%w: truncated", ErrMalformedDelete)
+		return c, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
 	}
-	return Clearance{Before: before, Standing: DeleteIDs(bytes.Clone(b[n:]))}, nil
+	return Clearance{Before: before, Standing: TombstoneIDs(bytes.Clone(b[n:]))}, nil
 }

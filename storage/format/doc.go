@@ -10,11 +10,11 @@
 //	stage     StagePartition     blob: BlobWriter, BlobReader
 //	raw       SeriesPartition    labels: AppendLabels; chunks: RawChunk; exemplars: RawChunk of AppendExemplars
 //	r5m, r1h  SeriesPartition    labels: AppendLabels; chunks of package rollup
-//	delete    the tenant         Delete, a tombstone; Clearance
+//	delete    the tenant         Tombstone of a delete; Clearance
 //	held      HeldPartition      HeldValue
 //	shards    ShardsPartition    ShardsRow
 //
 // Every Append function appends to a slice and can't fail. Every Parse function takes any bytes, without a panic, and
-// returns an error such as ErrMalformedDelete, or chunk.ErrCorrupt, for those that it can't read. An encoding that begins
+// returns an error such as ErrMalformedTombstone, or chunk.ErrCorrupt, for those that it can't read. An encoding that begins
 // with a version changes only by a new one, and rows of all versions stay readable.
 package format

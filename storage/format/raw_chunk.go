@@ -11,15 +11,15 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// DeleteIDs are ids of deletes, 16 bytes each, concatenated in order. A raw chunk is exempt from the deletes that it names:
+// TombstoneIDs are ids of deletes, 16 bytes each, concatenated in order. A raw chunk is exempt from the deletes that it names:
 // it was sealed later, or what they delete is cut out of it.
-type DeleteIDs []byte
+type TombstoneIDs []byte
 
 // Count returns how many there are.
-func (e DeleteIDs) Count() int { return len(e) / engine.IDLen }
+func (e TombstoneIDs) Count() int { return len(e) / engine.IDLen }
 
 // Has reports whether id is among them.
-func (e DeleteIDs) Has(id string) bool {
+func (e TombstoneIDs) Has(id string) bool {
 	for at := 0; at+engine.IDLen <= len(e); at += engine.IDLen {
 		if string(e[at:at+engine.IDLen]) == id {
 			return true
@@ -29,12 +29,12 @@ func (e DeleteIDs) Has(id string) bool {
 }
 
 // Union returns the ids of both, without duplicates. It may return e itself.
-func (e DeleteIDs) Union(o DeleteIDs) DeleteIDs {
+func (e TombstoneIDs) Union(o TombstoneIDs) TombstoneIDs {
 	if len(o) == 0 || bytes.Equal(e, o) {
 		return e
 	}
 	var ids [][]byte
-	for _, list := range []DeleteIDs{e, o} {
+	for _, list := range []TombstoneIDs{e, o} {
 		for id := range slices.Chunk(list, engine.IDLen) {
 			ids = append(ids, id)
 		}
@@ -44,16 +44,18 @@ func (e DeleteIDs) Union(o DeleteIDs) DeleteIDs {
 }
 
 // Applying returns the deletes that are not among them: those that apply to a chunk which is exempt from these.
-func (e DeleteIDs) Applying(ds Deletes) Deletes {
+func (e TombstoneIDs) Applying(ds Tombstones) Tombstones {
 	if len(e) == 0 {
 		return ds
 	}
-	return ds.Where(func(d *Delete) bool { return !e.Has(d.ID) })
+	return ds.Where(func(d *Tombstone) bool { return !e.Has(d.ID) })
 }
 
 // Weight is what a raw chunk counts in the versions of rollups: one, and one for each delete that was, or is to be,
 // applied to it. It never decreases: a cleaned chunk names the deletes that were counted before.
-func (e DeleteIDs) Weight(ds Deletes) uint64 { return uint64(1 + e.Count() + len(e.Applying(ds))) }
+func (e TombstoneIDs) Weight(ds Tombstones) uint64 {
+	return uint64(1 + e.Count() + len(e.Applying(ds)))
+}
 
 const (
 	// envelopeVersion is the first byte of a raw chunk that names deletes; others begin with the chunk's own version.
@@ -65,7 +67,7 @@ const (
 // RawChunk is the value of a row of chunks or exemplars in table raw.
 type RawChunk struct {
 	// Exempt are the deletes that it is exempt from.
-	Exempt DeleteIDs
+	Exempt TombstoneIDs
 	// Cleaned: it was rewritten without what these delete.
 	Cleaned bool
 	// Data is a chunk of package chunk, or what AppendExemplars encodes; nil: all of it was deleted.
@@ -117,7 +119,7 @@ func ParseRawChunk(b []byte) (c RawChunk, err error) {
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
 		return bad("the checksum doesn't match")
 	}
-	c = RawChunk{Exempt: DeleteIDs(b[head:end]), Cleaned: b[1]&flagCleaned != 0}
+	c = RawChunk{Exempt: TombstoneIDs(b[head:end]), Cleaned: b[1]&flagCleaned != 0}
 	if end+4 < len(b) {
 		c.Data = b[end+4:]
 	}
@@ -126,7 +128,7 @@ func ParseRawChunk(b []byte) (c RawChunk, err error) {
 
 // DecodeRawChunk appends to into the samples of a row of chunks that none of ds deletes. It returns chunk.ErrCorrupt if the
 // row can't be read.
-func DecodeRawChunk(b []byte, ds Deletes, into *chunk.Samples) (RawChunk, error) {
+func DecodeRawChunk(b []byte, ds Tombstones, into *chunk.Samples) (RawChunk, error) {
 	c, err := ParseRawChunk(b)
 	if err != nil || c.Data == nil {
 		return c, err
@@ -146,7 +148,7 @@ func DecodeRawChunk(b []byte, ds Deletes, into *chunk.Samples) (RawChunk, error)
 
 // DecodeRawExemplars returns the exemplars of a row that none of ds deletes. What it returns are parts of b. It returns
 // chunk.ErrCorrupt or ErrMalformedExemplar if the row can't be read.
-func DecodeRawExemplars(b []byte, ds Deletes) (list []Exemplar, c RawChunk, err error) {
+func DecodeRawExemplars(b []byte, ds Tombstones) (list []Exemplar, c RawChunk, err error) {
 	if c, err = ParseRawChunk(b); err != nil || c.Data == nil {
 		return nil, c, err
 	}

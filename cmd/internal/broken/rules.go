@@ -61,7 +61,7 @@ var rules = []rule{
 	},
 	{
 		"a chunk names the deletes that it is exempt from", "storage/sealer.go",
-		"	s, known := c.series, false\n	named := x.deletesOf(c.series).IDs()", "	s, known := c.series, false\n	var named format.DeleteIDs", histories,
+		"	s, known := c.series, false\n	named := x.deletesOf(c.series).IDs()", "	s, known := c.series, false\n	var named format.TombstoneIDs", histories,
 	},
 	{
 		"a cleaned chunk names the deletes that it was cleaned of", "storage/clean.go",

@@ -10,11 +10,11 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Deletes are deletes of one tenant, ordered by id.
-type Deletes []*Delete
+// Tombstones are those of one tenant, ordered by id.
+type Tombstones []*Tombstone
 
 // Where returns the deletes for which keep returns true.
-func (ds Deletes) Where(keep func(*Delete) bool) (some Deletes) {
+func (ds Tombstones) Where(keep func(*Tombstone) bool) (some Tombstones) {
 	for _, d := range ds {
 		if keep(d) {
 			some = append(some, d)
@@ -24,44 +24,44 @@ func (ds Deletes) Where(keep func(*Delete) bool) (some Deletes) {
 }
 
 // OfSeries returns the deletes whose matchers match a series.
-func (ds Deletes) OfSeries(ls labels.Labels) Deletes {
+func (ds Tombstones) OfSeries(ls labels.Labels) Tombstones {
 	if len(ds) == 0 {
 		return nil
 	}
-	return ds.Where(func(d *Delete) bool { return MatchesAll(ls, d.Matchers) })
+	return ds.Where(func(d *Tombstone) bool { return MatchesAll(ls, d.Matchers) })
 }
 
 // InSlot returns the deletes that touch a slot.
-func (ds Deletes) InSlot(p *Periods, slot int64) Deletes {
-	return ds.Where(func(d *Delete) bool { return d.TouchesSlot(p, slot) })
+func (ds Tombstones) InSlot(p *Periods, slot int64) Tombstones {
+	return ds.Where(func(d *Tombstone) bool { return d.TouchesSlot(p, slot) })
 }
 
 // OfMetric returns the deletes that may match series of a metric: their matchers of names do.
-func (ds Deletes) OfMetric(metric string) Deletes {
-	return ds.Where(func(d *Delete) bool { return MatchesName(d.Matchers, metric) })
+func (ds Tombstones) OfMetric(metric string) Tombstones {
+	return ds.Where(func(d *Tombstone) bool { return MatchesName(d.Matchers, metric) })
 }
 
 // InForce returns the deletes that are not only announced.
-func (ds Deletes) InForce() Deletes {
-	if !slices.ContainsFunc(ds, func(d *Delete) bool { return d.Announced }) {
+func (ds Tombstones) InForce() Tombstones {
+	if !slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Announced }) {
 		return ds
 	}
-	return ds.Where(func(d *Delete) bool { return !d.Announced })
+	return ds.Where(func(d *Tombstone) bool { return !d.Announced })
 }
 
 // Has reports whether there is a delete with an id.
-func (ds Deletes) Has(id string) bool {
-	return slices.ContainsFunc(ds, func(d *Delete) bool { return d.ID == id })
+func (ds Tombstones) Has(id string) bool {
+	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.ID == id })
 }
 
 // Sort orders the deletes by id.
-func (ds Deletes) Sort() {
-	slices.SortFunc(ds, func(a, b *Delete) int { return strings.Compare(a.ID, b.ID) })
+func (ds Tombstones) Sort() {
+	slices.SortFunc(ds, func(a, b *Tombstone) int { return strings.Compare(a.ID, b.ID) })
 }
 
 // IDs returns the ids of all.
-func (ds Deletes) IDs() DeleteIDs {
-	var ids DeleteIDs
+func (ds Tombstones) IDs() TombstoneIDs {
+	var ids TombstoneIDs
 	for _, d := range ds {
 		ids = append(ids, d.ID...)
 	}
@@ -69,12 +69,12 @@ func (ds Deletes) IDs() DeleteIDs {
 }
 
 // Hides reports whether samples at a timestamp are deleted.
-func (ds Deletes) Hides(t int64) bool {
-	return slices.ContainsFunc(ds, func(d *Delete) bool { return t >= d.Start && t <= d.End })
+func (ds Tombstones) Hides(t int64) bool {
+	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return t >= d.Start && t <= d.End })
 }
 
 // Hide removes deleted samples.
-func (ds Deletes) Hide(s *chunk.Samples) { RemoveSamples(s, ds.Hides) }
+func (ds Tombstones) Hide(s *chunk.Samples) { RemoveSamples(s, ds.Hides) }
 
 // RemoveSamples removes the samples at timestamps for which gone returns true.
 func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
@@ -102,9 +102,9 @@ func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
 
 // HideBuckets removes, from index from on, the buckets of the given width that are deleted as a whole, and reports whether
 // there were any. A bucket of which only a part is deleted stays.
-func (ds Deletes) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
+func (ds Tombstones) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
 	gone := func(end int64) bool {
-		return slices.ContainsFunc(ds, func(d *Delete) bool { return d.Covers(end-width, end) })
+		return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Covers(end-width, end) })
 	}
 	if len(ds) == 0 || !slices.ContainsFunc(b.End[from:], gone) {
 		return false
@@ -114,7 +114,7 @@ func (ds Deletes) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
 }
 
 // HidesBucket reports whether a bucket is deleted as a whole by a delete for which counts returns true.
-func (ds Deletes) HidesBucket(end, width int64, counts func(*Delete) bool) bool {
+func (ds Tombstones) HidesBucket(end, width int64, counts func(*Tombstone) bool) bool {
 	for _, d := range ds {
 		if d.Covers(end-width, end) && counts(d) {
 			return true
@@ -124,6 +124,6 @@ func (ds Deletes) HidesBucket(end, width int64, counts func(*Delete) bool) bool 
 }
 
 // TouchesBucket reports whether any time of a bucket is deleted.
-func (ds Deletes) TouchesBucket(end, width int64) bool {
-	return slices.ContainsFunc(ds, func(d *Delete) bool { return d.Touches(end-width, end) })
+func (ds Tombstones) TouchesBucket(end, width int64) bool {
+	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Touches(end-width, end) })
 }
