@@ -16,5 +16,5 @@
 //
 // An aligned point stands at a multiple of the period and is computed from what lies in (time-period, time].
 //
-// The tenant stands in the body or the parameters. It counts only as far as the door lets it: see Options.Tenant.
+// The tenant stands in the body or the parameters. It counts only as far as the user is authorized for it: see Options.Tenant.
 package jsonapi

@@ -292,7 +292,7 @@ func (p *process) listen(ctx context.Context, o server.Options, listening func([
 	o.Gatherer = p.registry
 	o.Logger = p.log.With("component", "http")
 	files := server.NewReloaders(p.registry, p.log, time.Now)
-	p.lock(&o, files)
+	p.authorize(&o, files)
 	files.Add("--limits.file", p.loadLimits)
 	files.Add("--write.relabel-file", p.loadRelabeling)
 	if p.ruler != nil {

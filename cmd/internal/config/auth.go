@@ -51,8 +51,8 @@ func (c *Config) checkLocks() error {
 	return nil
 }
 
-// Locked says that nobody is let in without a password, a token or a certificate.
-func (c *Config) Locked() bool { return c.passwords() || c.locks.mutual() }
+// AuthRequired returns true if every request needs a password, a token or a certificate.
+func (c *Config) AuthRequired() bool { return c.passwords() || c.locks.mutual() }
 
 func (c *Config) passwords() bool { return c.Auth != nil || len(c.locks.Users) > 0 }
 
@@ -66,7 +66,7 @@ func (c *Config) lockWarnings() (out []string) {
 		return nil
 	}
 	at := strings.Join(public, " ")
-	if !c.Locked() {
+	if !c.AuthRequired() {
 		out = append(out, "other machines may reach this server at "+at+", and it asks nobody for a password; see --auth.file, or listen on 127.0.0.1")
 	}
 	if c.passwords() && !c.locks.encrypts() {

@@ -49,7 +49,7 @@ func TestDefaults(t *testing.T) {
 	require.False(t, c.Features.PerStepStats || c.Features.DelayedNameRemoval || c.Features.StartTimestamps)
 	require.Contains(t, c.ExternalURL.String(), ":9201")
 	require.True(t, c.CORSOrigin.MatchString("http://anybody"), "as in Prometheus")
-	require.False(t, c.Locked())
+	require.False(t, c.AuthRequired())
 }
 
 func TestValues(t *testing.T) {

@@ -2,7 +2,7 @@
 // aren't Prometheus' API, and what every request goes through.
 //
 //	listener (bounded connections, exporter-toolkit's TLS and auth)
-//	  └ recover ─ table of routes ─ instrument ─ door (role, tenant) ─ handler
+//	  └ recover ─ table of routes ─ instrument ─ authorizer (role, tenant) ─ handler
 //	                └ /t/{tenant}/… the same routes, where they take a tenant
 //
 // A new route is a row: in routes.go, or in Options.Routes.

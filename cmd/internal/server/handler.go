@@ -29,8 +29,8 @@ type Options struct {
 	// ExternalURL is how browsers may know this server beside its address, and Hosts are its further names; both optional.
 	ExternalURL *url.URL
 	Hosts       []string
-	// Locked says that everybody must show who they are, to Auth or before.
-	Locked bool
+	// AuthRequired is set if every request must be authenticated, by Auth or by TLS.
+	AuthRequired bool
 	// Federation lets requests that read name several tenants, as a|b.
 	Federation bool
 	// Ready returns nil once queries can be answered.
@@ -50,8 +50,8 @@ type Options struct {
 
 // NewHandler returns the handler of all of the process' HTTP.
 func NewHandler(o Options) http.Handler {
-	h := &handler{Options: o, door: door{
-		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.Locked || o.Auth != nil),
+	h := &handler{Options: o, authorizer: authorizer{
+		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.AuthRequired || o.Auth != nil),
 		bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 	}}
 	return recovering(o.HTTP, o.Logger, crowd(maxRequests, decoded(h.elsewhere(h.mux()))))
@@ -59,7 +59,7 @@ func NewHandler(o Options) http.Handler {
 
 type handler struct {
 	Options
-	door door
+	authorizer authorizer
 }
 
 func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {

@@ -16,12 +16,12 @@ type origins struct {
 	foreign *http.CrossOriginProtection
 	// hosts are the names of this server, beside addresses, localhost and names without a dot.
 	hosts map[string]bool
-	// locked says that everybody must show who they are.
-	locked bool
+	// authRequired is set if every request must be authenticated.
+	authRequired bool
 }
 
-func newOrigins(external *url.URL, hosts []string, locked bool) origins {
-	o := origins{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, locked: locked}
+func newOrigins(external *url.URL, hosts []string, authRequired bool) origins {
+	o := origins{foreign: http.NewCrossOriginProtection(), hosts: map[string]bool{}, authRequired: authRequired}
 	if external != nil {
 		// Proxies may change Host; this is what browsers call the server then.
 		if err := o.foreign.AddTrustedOrigin(external.Scheme + "://" + external.Host); err == nil {
@@ -49,7 +49,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 	// A name of an attacker's that leads to this address makes their page one of the same origin. It doesn't make the
 	// browser send passwords, nor accept a certificate. Browsers name the origin of whatever may change something, so what
 	// names none is a program's, which a proxy may have passed on; of what reads they name none.
-	if o.locked || r.TLS != nil || o.knows(r.Host) {
+	if o.authRequired || r.TLS != nil || o.knows(r.Host) {
 		return nil
 	}
 	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {

@@ -109,7 +109,7 @@ func TestNamesOfOthers(t *testing.T) {
 	require.Equal(t, 403, askFrom(h, http.MethodGet, "/metrics", "evil.example", loopback), "what is read, too")
 	require.Equal(t, 200, askFrom(h, http.MethodGet, "/-/healthy", "evil.example", loopback))
 	o = withNames(t)
-	o.Locked = true
+	o.AuthRequired = true
 	require.Equal(t, 200, askFrom(NewHandler(o), http.MethodGet, "/metrics", "proxied.example", loopback), "nobody comes in by a name alone")
 }
 

@@ -79,11 +79,11 @@ func (h *handler) routes() []Route {
 	}
 }
 
-// mux leads requests to the routes, each behind the door.
+// mux leads requests to the routes, each behind the authorizer.
 func (h *handler) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range append(h.routes(), h.Routes...) {
-		guarded := h.door.guard(r)
+		guarded := h.authorizer.guard(r)
 		if r.Name != "" {
 			guarded = h.HTTP.Instrument(r.Name, guarded.ServeHTTP)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// get asks the page's routes as they are, without a server's door.
+// get asks the page's routes as they are, without a server's authorizer.
 func get(t *testing.T, o Options, target string, header ...string) *http.Response {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -20,9 +20,9 @@ type Authenticator interface {
 	Identify(r *http.Request) (*auth.User, error)
 }
 
-// door decides who may go where: whether a request may use a route, and which tenant it belongs to.
-type door struct {
-	// auth tells who asks; nil: everybody may do everything.
+// authorizer decides whether a request may use a route, and which tenant it belongs to.
+type authorizer struct {
+	// auth identifies users; nil means that everybody may do everything.
 	auth Authenticator
 	// federation lets reads name several tenants, as a|b.
 	federation bool
@@ -38,42 +38,42 @@ var (
 	ErrForbidden = errors.New("server: forbidden")
 )
 
-// guard puts the door before a route.
-func (d *door) guard(route Route) http.Handler {
+// guard returns a handler that authorizes a request before it calls the route's.
+func (a *authorizer) guard(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, prefixed := prefixOf(r.Context()); prefixed && !route.Tenant {
 			http.NotFound(w, r) // It is about the whole process.
 			return
 		}
-		if err := d.origins.check(route, r); err != nil {
-			turnAway(w, r, err)
+		if err := a.origins.check(route, r); err != nil {
+			reject(w, r, err)
 			return
 		}
 		if route.Preflight && r.Method == http.MethodOptions {
 			route.Handler.ServeHTTP(w, r)
 			return
 		}
-		inner, err := d.admit(route, r)
+		inner, err := a.admit(route, r)
 		if err != nil {
-			turnAway(w, r, err)
+			reject(w, r, err)
 			return
 		}
 		if route.Role == Write || route.OwnBounds { // It bounds what it takes itself.
 			route.Handler.ServeHTTP(w, inner)
 			return
 		}
-		d.bodies.bound(w, inner, route.Handler)
+		a.bodies.bound(w, inner, route.Handler)
 	})
 }
 
 // admit returns the request as the route's handler gets it: with who it is from and the tenant it belongs to, and
 // without the password.
-func (d *door) admit(route Route, r *http.Request) (*http.Request, error) {
+func (a *authorizer) admit(route Route, r *http.Request) (*http.Request, error) {
 	var user *auth.User
 	ctx := r.Context()
-	if d.auth != nil && route.Role != Open {
+	if a.auth != nil && route.Role != Open {
 		var err error
-		if user, err = d.auth.Identify(r); err != nil {
+		if user, err = a.auth.Identify(r); err != nil {
 			return nil, err
 		}
 		if !has(user, route.Role) {
@@ -86,7 +86,7 @@ func (d *door) admit(route Route, r *http.Request) (*http.Request, error) {
 	if !route.Tenant {
 		return r.WithContext(ctx), nil
 	}
-	name, named, err := d.tenantOf(route.Role, user, r)
+	name, named, err := a.tenantOf(route.Role, user, r)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func has(u *auth.User, role Role) bool {
 // the browser do so, too. Pages of others can't send it without asking first.
 const askedByScript = "X-Requested-With"
 
-// turnAway answers a request that the door doesn't let in.
-func turnAway(w http.ResponseWriter, r *http.Request, err error) {
+// reject answers a request that isn't authorized.
+func reject(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, auth.ErrUnknown):
 		if r.Header.Get(askedByScript) == "" {
@@ -140,14 +140,14 @@ func plain(err error) string {
 
 // tenantOf returns the tenant of a request, and whether the request names it itself: in its path, in its header,
 // or in both, when these must be the same. A user (nil: nobody asks who it is) must be allowed to use it.
-func (d *door) tenantOf(role Role, user *auth.User, r *http.Request) (name string, named bool, err error) {
+func (a *authorizer) tenantOf(role Role, user *auth.User, r *http.Request) (name string, named bool, err error) {
 	names := r.Header.Values(tenant.Header)
 	prefix, prefixed := prefixOf(r.Context())
 	switch {
 	case len(names) > 1:
 		return "", false, fmt.Errorf("%w: header %s: there are %d of them", ErrTenant, tenant.Header, len(names))
 	case len(names) == 1:
-		if name, err = d.check(role, names[0]); err != nil {
+		if name, err = a.check(role, names[0]); err != nil {
 			return "", false, fmt.Errorf("%w: header %s: %w", ErrTenant, tenant.Header, err)
 		}
 	case !prefixed:
@@ -155,7 +155,7 @@ func (d *door) tenantOf(role Role, user *auth.User, r *http.Request) (name strin
 		return name, false, err
 	}
 	if prefixed {
-		fromPath, err := d.check(role, prefix)
+		fromPath, err := a.check(role, prefix)
 		if err != nil {
 			return "", false, fmt.Errorf("%w: path /t/%s/: %w", ErrTenant, url.PathEscape(prefix), err)
 		}
@@ -195,8 +195,8 @@ func mayUse(user *auth.User, list string) error {
 const maxTenants = 64
 
 // check returns the tenant that is named, or the tenants of a list a|b: each once, in order.
-func (d *door) check(role Role, name string) (string, error) {
-	if !d.federation || role != Read || !strings.Contains(name, "|") {
+func (a *authorizer) check(role Role, name string) (string, error) {
+	if !a.federation || role != Read || !strings.Contains(name, "|") {
 		return name, tenant.Check(name)
 	}
 	list := strings.Split(name, "|")
@@ -218,7 +218,7 @@ type (
 	admittedKey struct{}
 )
 
-// admitted is what the door found out about a request that it let in.
+// admitted is what is known of a request that was authorized.
 type admitted struct {
 	tenant string
 	// named says that the path or the header name it.
@@ -229,7 +229,7 @@ type admitted struct {
 
 // TenantFor returns the tenant for a request whose body or parameters name one, too, where asked may be empty:
 // that of the path or header, which must be the same; or else the one that is asked for. ctx is that of a request
-// that the door let in. The errors wrap ErrTenant or ErrForbidden.
+// that was authorized. The errors wrap ErrTenant or ErrForbidden.
 func TenantFor(ctx context.Context, asked string) (string, error) {
 	a, _ := ctx.Value(admittedKey{}).(admitted)
 	if asked == "" || asked == a.tenant {
@@ -247,7 +247,8 @@ func TenantFor(ctx context.Context, asked string) (string, error) {
 	return asked, nil
 }
 
-// UserOf returns who sent a request that the door let in; nil: nobody was asked, and everybody may do everything.
+// UserOf returns the user of a request that was authorized, or nil if no authentication is configured, so that everybody may
+// do everything.
 func UserOf(ctx context.Context) *auth.User {
 	user, _ := ctx.Value(userKey{}).(*auth.User)
 	return user
@@ -273,8 +274,8 @@ func prefixed(next http.Handler) http.Handler {
 	})
 }
 
-// decoded makes routes be chosen by the path as handlers see it. Else status%2Fflags would be no path of an admin on
-// its way through the door, and one behind it.
+// decoded has routes chosen by the decoded path, as handlers see it. Otherwise status%2Fflags would be one path for the
+// authorizer and another one for the handler.
 func decoded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawPath != "" {
