@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -189,7 +191,7 @@ func (b *Batch) Exemplar(ref *Series, e exemplar.Exemplar) error {
 	if err := b.s.opts.Limiter.TakeExemplar(b.tenant.name); err != nil {
 		return err
 	}
-	data := appendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
+	data := format.AppendExemplar(make([]byte, 0, 16+e.Labels.ByteSize()), e.Value, e.Labels)
 	b.exemplars = append(b.exemplars, exemplarEntry{ref, e.Ts, data})
 	b.bytes += queuedBytes + int64(len(data))
 	return nil
@@ -254,4 +256,13 @@ func (b *Batch) Release() {
 	b.exemplars, b.free, b.space = b.exemplars[:0], false, 0
 	b.entries, b.bytes, b.histograms, b.tenant, b.last = b.entries[:0], 0, 0, nil, nil
 	b.s.batches.Put(b)
+}
+
+// encodeHistogram returns the canonical bytes of a histogram, or why it can't be stored.
+func encodeHistogram(h chunk.Histogram) ([]byte, error) {
+	b := chunk.AppendHistogramBytes(nil, h)
+	if len(b) > format.MaxHistogramBytes {
+		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes, at most %d fit", len(b), format.MaxHistogramBytes)}
+	}
+	return b, nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // Cardinality tells of what a tenant's series are made that have samples which aren't sealed.
@@ -85,7 +87,7 @@ func (h *head) seriesOf(ctx context.Context, tenant string) ([]labels.Labels, Ca
 	series := slices.AppendSeq(make([]*Series, 0, t.byID.len()), t.byID.all())
 	t.mu.RUnlock()
 	all := make([]labels.Labels, 0, len(series))
-	out.MinT, out.MaxT = maxTime, -maxTime
+	out.MinT, out.MaxT = format.MaxTime, -format.MaxTime
 	for i, s := range series {
 		if i%cancelEvery == 0 && ctx.Err() != nil {
 			return nil, Cardinality{}, ctx.Err()

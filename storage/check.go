@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -35,12 +36,12 @@ type CheckStats struct {
 // Where rows can't be read at all, whose they are and of which time is reported, and the engine's files are verified as
 // such. It reads everything; an error says that it could not go on.
 func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckStats, error) {
-	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]deletions{}}
+	c := &checker{s: s, ctx: ctx, staged: map[int64]bool{}, missing: map[tenantWindow][]markAt{}, marked: map[tenantWindow]map[markAt]bool{}, deletes: map[string]format.Tombstones{}}
 	c.report = func(format string, args ...any) {
 		c.stats.Problems++
 		report(fmt.Sprintf(format, args...))
 	}
-	for p := range s.period.partitions() {
+	for p := range s.period.Partitions() {
 		if err := c.goOn(c.stage(p)); err != nil {
 			return c.stats, err
 		}
@@ -57,7 +58,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) (CheckSt
 		}
 		for _, w := range windows {
 			check := c.window
-			if resolutionOf(w) != rollup.Raw {
+			if format.ResolutionOf(w) != rollup.Raw {
 				check = c.rollupWindow
 			}
 			if err := c.goOn(check(tenant, w)); err != nil {
@@ -83,13 +84,13 @@ type checker struct {
 	// marked are the marks of a few windows of rollups.
 	marked map[tenantWindow]map[markAt]bool
 	// deletes are those of the tenants that were asked for.
-	deletes map[string]deletions
+	deletes map[string]format.Tombstones
 	// gaps is how many gaps were reported.
 	gaps int
 }
 
 // deletesOf is Store.deletesOf, asked once a tenant.
-func (c *checker) deletesOf(tenant string) (deletions, error) {
+func (c *checker) deletesOf(tenant string) (format.Tombstones, error) {
 	ds, ok := c.deletes[tenant]
 	if ok {
 		return ds, nil
@@ -108,7 +109,7 @@ func (c *checker) stage(partition int) error {
 		return err
 	}
 	for _, w := range work {
-		for row, err := range c.scan(engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}) {
+		for row, err := range c.scan(engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}) {
 			if err != nil {
 				return err
 			}
@@ -116,10 +117,10 @@ func (c *checker) stage(partition int) error {
 			c.staged[w.Slot] = true
 			r := stageRowOf(row)
 			sink := &checkSink{c: c, work: w}
-			var reader blobReader
-			err := reader.open(row.Value)
+			var reader format.BlobReader
+			err := reader.Open(row.Value)
 			if err == nil {
-				err = reader.walk(sink)
+				err = reader.Walk(sink)
 			}
 			if err != nil {
 				c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", w.Slot, w.Partition, r.writer, r.seq, err)
@@ -136,21 +137,21 @@ type checkSink struct {
 	builder labels.ScratchBuilder
 }
 
-func (k *checkSink) define(_ uint32, _ string, ls labels.Labels) error {
+func (k *checkSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	return checkLabels(ls, k.c.s.opts.anyLabels())
 }
 
-func (k *checkSink) float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
+func (k *checkSink) Float(_ uint32, t, _ int64, _ uint64) error { return k.time(t) }
 
-func (k *checkSink) histogram(_ uint32, t int64, encoded []byte) error {
+func (k *checkSink) Histogram(_ uint32, t int64, encoded []byte) error {
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
 	}
 	return k.time(t)
 }
 
-func (k *checkSink) exemplar(_ uint32, t int64, encoded []byte) error {
-	e, err := parseExemplar(t, encoded, &k.builder)
+func (k *checkSink) Exemplar(_ uint32, t int64, encoded []byte) error {
+	e, err := format.ParseExemplar(t, encoded, &k.builder)
 	if err != nil {
 		return err
 	}
@@ -161,20 +162,20 @@ func (k *checkSink) exemplar(_ uint32, t int64, encoded []byte) error {
 }
 
 func (k *checkSink) time(t int64) error {
-	if k.c.s.period.slotOf(t) != k.work.Slot {
-		return fmt.Errorf("%w: a sample at %d belongs to slot %d", errBadBlob, t, k.c.s.period.slotOf(t))
+	if k.c.s.period.SlotOf(t) != k.work.Slot {
+		return fmt.Errorf("%w: a sample at %d belongs to slot %d", format.ErrMalformedBlob, t, k.c.s.period.SlotOf(t))
 	}
 	return nil
 }
 
 func (c *checker) window(tenant string, window int64) error {
 	marks := 0
-	for row, err := range c.scan(engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, tenant), KeysOnly: true}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
 		if err != nil {
 			return err
 		}
 		marks++
-		if slot := row.Clustering[0].Int; c.s.period.windowOf(slot) != window {
+		if slot := row.Clustering[0].Int; c.s.period.RawWindowOfSlot(slot) != window {
 			c.report("sealed: window %d of tenant %q has a mark of slot %d, which isn't in it", window, tenant, slot)
 		}
 	}
@@ -182,17 +183,17 @@ func (c *checker) window(tenant string, window int64) error {
 		return nil
 	}
 	c.stats.Windows++
-	names, err := c.names(window, tenant, catalogLabel, "")
+	names, err := c.names(window, tenant, format.CatalogLabel, "")
 	if err != nil {
 		return err
 	}
 	values := map[string]map[string]bool{}
 	for name := range names {
-		if values[name], err = c.names(window, tenant, catalogValue, name); err != nil {
+		if values[name], err = c.names(window, tenant, format.CatalogValue, name); err != nil {
 			return err
 		}
 	}
-	metrics, err := c.names(window, tenant, catalogMetric, "")
+	metrics, err := c.names(window, tenant, format.CatalogMetric, "")
 	if err != nil {
 		return err
 	}
@@ -207,7 +208,7 @@ func (c *checker) window(tenant string, window int64) error {
 
 func (c *checker) names(window int64, tenant string, kind int64, label string) (map[string]bool, error) {
 	out := map[string]bool{}
-	for row, err := range c.scan(engine.Range{Table: engine.Catalog, Partition: catalogPartition(window, tenant, kind, label), KeysOnly: true}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, kind, label), KeysOnly: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +225,7 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 		return err
 	}
 	if value != nil {
-		if shards, err = parseShards(value); err != nil {
+		if shards, err = format.ParseShards(value); err != nil {
 			c.report("shards: window %d, tenant %q, metric %q: %v", window, tenant, metric, err)
 		}
 	}
@@ -241,34 +242,34 @@ func (c *checker) metric(tenant string, window int64, metric string, values map[
 }
 
 // shard checks one wide row: labels first, then chunks, as they are ordered.
-func (c *checker) shard(tenant string, window int64, metric string, in classShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
-	known, deleted := map[string]bool{}, map[string]deletions{}
+func (c *checker) shard(tenant string, window int64, metric string, in format.ClassShard, values map[string]map[string]bool, sealed map[slotSeries]*slotChunks) error {
+	known, deleted := map[string]bool{}, map[string]format.Tombstones{}
 	all, err := c.deletesOf(tenant)
 	if err != nil {
 		return err
 	}
 	var builder labels.ScratchBuilder
-	for row, err := range c.scan(engine.Range{Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, in)}) {
+	for row, err := range c.scan(engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
 		at := func(format string, args ...any) {
-			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.class(), in.shard(), k[2].Text, k[1].Int}, args...)...)
+			c.report("raw: window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.Class(), in.Shard(), k[2].Text, k[1].Int}, args...)...)
 		}
 		switch k[0].Int {
-		case kindLabels:
+		case format.KindLabels:
 			c.stats.Series++
 			known[strings.Clone(k[2].Text)] = true
-			ls, err := parseLabels(row.Value, metric, &builder)
+			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {
 				at("%v", err)
 				continue
 			}
-			if ds := all.of(ls); len(ds) > 0 {
+			if ds := all.OfSeries(ls); len(ds) > 0 {
 				deleted[strings.Clone(k[2].Text)] = ds
 			}
-			if id := SeriesIDOf(ls); id.String() != k[2].Text {
+			if id := format.SeriesIDOf(ls); id.String() != k[2].Text {
 				at("the labels %s belong to series %x", ls, id)
 			}
 			ls.Range(func(l labels.Label) {
@@ -276,15 +277,15 @@ func (c *checker) shard(tenant string, window int64, metric string, in classShar
 					at("the catalog doesn't name %s=%q", l.Name, l.Value)
 				}
 			})
-		case kindChunk:
+		case format.KindChunk:
 			c.stats.Chunks++
 			c.stats.Bytes += int64(len(row.Value))
 			if !known[k[2].Text] {
 				at("a chunk of a series without labels")
 			}
 			c.chunk(window, row, at)
-			c.addSealed(sealed, row, in.class(), deleted[k[2].Text])
-		case kindExemplars:
+			c.addSealed(sealed, row, in.Class(), deleted[k[2].Text])
+		case format.KindExemplars:
 			if !known[k[2].Text] {
 				at("exemplars of a series without labels")
 			}
@@ -298,8 +299,8 @@ func (c *checker) shard(tenant string, window int64, metric string, in classShar
 
 func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 	var samples chunk.Samples
-	raw, err := decodeRaw(row.Value, nil, &samples)
-	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.cleaned {
+	raw, err := format.DecodeRawChunk(row.Value, nil, &samples)
+	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.Cleaned {
 		at("the version is not the hash of the chunk")
 	}
 	if err != nil {
@@ -307,17 +308,17 @@ func (c *checker) chunk(window int64, row engine.Row, at func(string, ...any)) {
 		return
 	}
 	c.stats.Samples += samples.Len()
-	if raw.data == nil && raw.cleaned {
+	if raw.Data == nil && raw.Cleaned {
 		return
 	}
 	if samples.Len() == 0 {
 		at("an empty chunk")
 		return
 	}
-	minT, maxT := boundsOf(&samples)
+	minT, maxT := format.TimeBounds(&samples)
 	start := row.Clustering[1].Int
-	slot := c.s.period.slotOf(minT)
-	if c.s.period.slotOf(maxT) != slot || c.s.period.slotStart(slot) != start || c.s.period.windowOf(slot) != window {
+	slot := c.s.period.SlotOf(minT)
+	if c.s.period.SlotOf(maxT) != slot || c.s.period.SlotStart(slot) != start || c.s.period.RawWindowOfSlot(slot) != window {
 		at("samples from %d to %d don't belong there", minT, maxT)
 	}
 }

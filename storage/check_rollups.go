@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -17,7 +18,7 @@ import (
 // slotSeries is what a series has in a slot.
 type slotSeries struct {
 	slot int64
-	id   SeriesID
+	id   format.SeriesID
 }
 
 // slotChunks are the sealed chunks of a series in a slot.
@@ -57,11 +58,11 @@ func (c *checker) unrolled(tenant string, window int64) ([]markAt, error) {
 // cutShort says whether slots of a day have marks at 5 minutes that the day lacks at an hour: an import of rollups failed between the
 // two. It wasn't acknowledged, and whoever repeats it, or writes anything else into the day, makes the day's 1h chunks anew.
 func (c *checker) cutShort(tenant string, first, last int64) (bool, error) {
-	fine, err := c.marks(tenant, c.s.period.windowOfSlot(rollup.FiveMinutes, first))
+	fine, err := c.marks(tenant, c.s.period.WindowOfSlot(rollup.FiveMinutes, first))
 	if err != nil {
 		return false, err
 	}
-	coarse, err := c.marks(tenant, c.s.period.windowOfSlot(rollup.OneHour, first))
+	coarse, err := c.marks(tenant, c.s.period.WindowOfSlot(rollup.OneHour, first))
 	if err != nil {
 		return false, err
 	}
@@ -101,12 +102,12 @@ func (c *checker) rollupsOf(tenant string, window int64, metric string, sealed m
 			continue
 		}
 		series := &Series{id: at.id, tenantMetric: &tenantMetric{&headTenant{name: tenant}, metric}, labels: labels.EmptyLabels()}
-		w := c.s.period.windowOfSlot(rollup.FiveMinutes, at.slot)
+		w := c.s.period.WindowOfSlot(rollup.FiveMinutes, at.slot)
 		shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 		if err != nil {
 			return err
 		}
-		start := c.s.period.slotStart(at.slot)
+		start := c.s.period.SlotStart(at.slot)
 		stored, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start)
 		if err != nil {
 			return err
@@ -145,7 +146,7 @@ func (c *checker) rollupWindow(tenant string, window int64) error {
 		if err != nil {
 			return err
 		}
-		known := map[SeriesID]bool{}
+		known := map[format.SeriesID]bool{}
 		for at := range c.s.places(shards) {
 			if err := c.rollupShard(tenant, window, metric, at, known); err != nil {
 				return err
@@ -155,29 +156,29 @@ func (c *checker) rollupWindow(tenant string, window int64) error {
 	return nil
 }
 
-func (c *checker) rollupShard(tenant string, window int64, metric string, in classShard, known map[SeriesID]bool) error {
-	t := tableOf(resolutionOf(window))
+func (c *checker) rollupShard(tenant string, window int64, metric string, in format.ClassShard, known map[format.SeriesID]bool) error {
+	t := format.TableOf(format.ResolutionOf(window))
 	var builder labels.ScratchBuilder
 	var b rollup.Buckets
-	for row, err := range c.scan(engine.Range{Table: t, Partition: seriesPartition(window, tenant, metric, in)}) {
+	for row, err := range c.scan(engine.Range{Table: t, Partition: format.SeriesPartition(window, tenant, metric, in)}) {
 		if err != nil {
 			return err
 		}
 		k := row.Clustering
-		id, start := SeriesID([]byte(k[1].Text)), k[2].Int
+		id, start := format.SeriesID([]byte(k[1].Text)), k[2].Int
 		at := func(format string, args ...any) {
-			c.report(t.Name+": window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.class(), in.shard(), id, start}, args...)...)
+			c.report(t.Name+": window %d, tenant %q, metric %q, class %d, shard %d, series %x, start %d: "+format, append([]any{window, tenant, metric, in.Class(), in.Shard(), id, start}, args...)...)
 		}
 		switch k[0].Int {
-		case kindLabels:
+		case format.KindLabels:
 			known[id] = true
-			ls, err := parseLabels(row.Value, metric, &builder)
+			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {
 				at("%v", err)
-			} else if SeriesIDOf(ls) != id {
-				at("the labels %s belong to series %x", ls, SeriesIDOf(ls))
+			} else if format.SeriesIDOf(ls) != id {
+				at("the labels %s belong to series %x", ls, format.SeriesIDOf(ls))
 			}
-		case kindChunk:
+		case format.KindChunk:
 			c.stats.Rollups++
 			c.stats.RollupBytes += int64(len(row.Value))
 			if !known[id] {
@@ -186,7 +187,7 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in cla
 			b.Reset()
 			if err := rollup.Decode(row.Value, rollup.AllColumns, &b); err != nil {
 				at("%v", err)
-			} else if b.Len() > 0 && (c.s.period.windowAt(resolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
+			} else if b.Len() > 0 && (c.s.period.WindowAt(format.ResolutionOf(window), b.End[0]) != window || b.Start[0] < start) {
 				at("its buckets don't belong there")
 			} else if t == engine.R1h {
 				if err := c.goOn(c.day(tenant, metric, id, start)); err != nil {
@@ -201,40 +202,40 @@ func (c *checker) rollupShard(tenant string, window int64, metric string, in cla
 }
 
 // day compares a 1h chunk with what the 5m chunks of its day make.
-func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
+func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) error {
 	p := c.s.period
-	first, last := p.slotOf(start+1), p.slotOf(start+dayMS)
+	first, last := p.SlotOf(start+1), p.SlotOf(start+format.DayMS)
 	for slot := first; slot <= last; slot++ {
 		if c.staged[slot] || c.othersGone(rollup.FiveMinutes, slot, tenant, -1) {
 			return nil
 		}
 	}
-	if missing, err := c.unrolled(tenant, p.windowOf(first)); err != nil || len(missing) > 0 {
+	if missing, err := c.unrolled(tenant, p.RawWindowOfSlot(first)); err != nil || len(missing) > 0 {
 		return err
 	}
 	if cut, err := c.cutShort(tenant, first, last); err != nil || cut {
 		return err
 	}
 	series := &Series{id: id, tenantMetric: &tenantMetric{&headTenant{name: tenant}, metric}, labels: labels.EmptyLabels()}
-	w := p.windowOfSlot(rollup.FiveMinutes, first)
+	w := p.WindowOfSlot(rollup.FiveMinutes, first)
 	shards, err := c.s.shardsAround(c.ctx, w, tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
 	x := newSealer(c.ctx, c.s, Work{Slot: first})
 	r := roll{collected: &collected{series: series}} // Of no class that matters: none has lost rows.
-	chunks, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+dayMS-1)
+	chunks, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+format.DayMS-1)
 	if err != nil {
 		return err
 	}
 	if err := x.coarse(&r, chunks, &rollup.Buckets{}); err != nil {
 		return err
 	}
-	stored, err := c.s.shardsAround(c.ctx, p.windowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
+	stored, err := c.s.shardsAround(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)
 	if err != nil {
 		return err
 	}
-	newest, err := c.s.rollups(c.ctx, rollup.OneHour, p.windowOfSlot(rollup.OneHour, first), series, stored, start, start)
+	newest, err := c.s.rollups(c.ctx, rollup.OneHour, p.WindowOfSlot(rollup.OneHour, first), series, stored, start, start)
 	if err != nil {
 		return err
 	}
@@ -245,16 +246,16 @@ func (c *checker) day(tenant, metric string, id SeriesID, start int64) error {
 }
 
 // addSealed keeps a chunk to compare rollups with; ds are the deletes of its series.
-func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds deletions) {
-	at := slotSeries{slot: c.s.period.slotOf(row.Clustering[1].Int + 1)}
+func (c *checker) addSealed(sealed map[slotSeries]*slotChunks, row engine.Row, class int64, ds format.Tombstones) {
+	at := slotSeries{slot: c.s.period.SlotOf(row.Clustering[1].Int + 1)}
 	copy(at.id[:], strings.Clone(row.Clustering[2].Text))
 	if sealed[at] == nil {
 		sealed[at] = &slotChunks{}
 	}
-	ds = ds.inSlot(c.s.period, at.slot)
-	raw, _ := decodeRaw(row.Value, ds, &sealed[at].samples) // An error was reported already.
+	ds = ds.InSlot(c.s.period, at.slot)
+	raw, _ := format.DecodeRawChunk(row.Value, ds, &sealed[at].samples) // An error was reported already.
 	sealed[at].chunks++
-	sealed[at].version += raw.exempt.weight(ds)
+	sealed[at].version += raw.Exempt.Weight(ds)
 	sealed[at].class = class
 }
 
@@ -277,6 +278,6 @@ func (c *checker) othersGone(res rollup.Resolution, slot int64, tenant string, t
 // under a retention that was in force for less than a week nothing is remembered (decisions/017), and they live for a week after their
 // window's end at least.
 func (c *checker) mayHaveVanished(slot int64) bool {
-	end := c.s.period.endOf(c.s.period.windowOfSlot(rollup.Raw, slot))
+	end := c.s.period.WindowEnd(c.s.period.WindowOfSlot(rollup.Raw, slot))
 	return c.s.expiring && c.s.opts.Now().UnixMilli()-end >= expireGrace.Milliseconds()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // problems runs Check and returns what it reports.
@@ -31,15 +32,15 @@ func TestCheckNamesDamage(t *testing.T) {
 	ts.write("default", ls, sample{at.UnixMilli() + 30_000, 3})
 	require.Empty(t, ts.problems())
 
-	slot := ts.period.slotOf(at.UnixMilli())
-	window := ts.period.windowOf(slot)
-	id := SeriesIDOf(ls).String()
-	partition := int(ts.head.tenants["default"].byID.find(SeriesIDOf(ls)).part)
-	raw := seriesPartition(window, "default", "up", 0)
+	slot := ts.period.SlotOf(at.UnixMilli())
+	window := ts.period.RawWindowOfSlot(slot)
+	id := format.SeriesIDOf(ls).String()
+	partition := int(ts.head.tenants["default"].byID.find(format.SeriesIDOf(ls)).part)
+	raw := format.SeriesPartition(window, "default", "up", 0)
 	var chunkAt engine.Key
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(kindChunk)}}) {
+	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(format.KindChunk)}}) {
 		require.NoError(t, err)
-		chunkAt = chunkKey(id, row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
+		chunkAt = format.ChunkKey(id, row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
 	}
 	for _, damage := range []struct {
 		name      string
@@ -51,11 +52,11 @@ func TestCheckNamesDamage(t *testing.T) {
 	}{
 		{"a chunk's byte", engine.Raw, raw, chunkAt, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "the version is not the hash of the chunk"},
 		{"a chunk cut short", engine.Raw, raw, chunkAt, func(b []byte) []byte { return b[:len(b)-1] }, "chunk: corrupt"},
-		{"another series' labels", engine.Raw, raw, labelsKey(id), func([]byte) []byte {
-			return appendLabels(nil, labels.FromStrings(labels.MetricName, "up", "job", "b"))
+		{"another series' labels", engine.Raw, raw, format.RawLabelsKey(id), func([]byte) []byte {
+			return format.AppendLabels(nil, labels.FromStrings(labels.MetricName, "up", "job", "b"))
 		}, "belong to series"},
-		{"labels cut short", engine.Raw, raw, labelsKey(id), func(b []byte) []byte { return b[:len(b)-1] }, "malformed labels: truncated"},
-		{"a blob's byte", engine.Stage, stagePartition(slot, partition), engine.Key{engine.Text(ts.writer), engine.Int(2)},
+		{"labels cut short", engine.Raw, raw, format.RawLabelsKey(id), func(b []byte) []byte { return b[:len(b)-1] }, "malformed labels: truncated"},
+		{"a blob's byte", engine.Stage, format.StagePartition(slot, partition), engine.Key{engine.Text(ts.writer), engine.Int(2)},
 			func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, "malformed blob: checksum"},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
@@ -87,11 +88,11 @@ func TestInspect(t *testing.T) {
 		require.NoError(t, ts.Inspect(t.Context(), table, fields, func(s string) { lines = append(lines, s) }))
 		return strings.Join(lines, "\n")
 	}
-	slot := ts.period.slotOf(ts.now.UnixMilli())
-	partition := int(ts.head.tenants["default"].byID.find(SeriesIDOf(ls)).part)
+	slot := ts.period.SlotOf(ts.now.UnixMilli())
+	partition := int(ts.head.tenants["default"].byID.find(format.SeriesIDOf(ls)).part)
 	require.Contains(t, show("stage", map[string]string{"slot": fmt.Sprint(slot), "partition": fmt.Sprint(partition)}), "1 series defined, 1 floats")
 	require.NoError(t, ts.SealAll(t.Context()))
-	window := ts.period.windowOf(slot)
+	window := ts.period.RawWindowOfSlot(slot)
 	key := map[string]string{"window": fmt.Sprint(window), "class": "0", "tenant": "default", "metric": "up", "shard": "0"}
 	require.Contains(t, show("raw", key), `{__name__="up", job="a"}`)
 	require.Contains(t, show("raw", key), "1 floats, 0 histograms, from 2026-05-01T12:00:00Z to 2026-05-01T12:00:00Z, first 1, last 1")

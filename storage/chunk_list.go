@@ -3,10 +3,12 @@ package storage
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -24,11 +26,11 @@ type chunkList map[chunkAt][]string
 
 type chunkAt struct {
 	start  int64
-	series SeriesID
+	series format.SeriesID
 }
 
 // has says whether a series may have chunks in the slot that starts then.
-func (l chunkList) has(start int64, id SeriesID) bool {
+func (l chunkList) has(start int64, id format.SeriesID) bool {
 	return l == nil || len(l[chunkAt{start, id}]) > 0
 }
 
@@ -44,9 +46,9 @@ type metricChunks struct {
 func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Series, found chunkList) error {
 	for at, ids := range s.byPlace(series, of.shards) {
 		r := engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(of.window, of.tenant, of.metric, at), KeysOnly: true,
-			From: engine.Key{engine.Int(kindChunk), engine.Int(of.first), engine.Text(ids[0])},
-			To:   engine.Key{engine.Int(kindChunk), engine.Int(of.last), engine.Text(ids[len(ids)-1])},
+			Table: engine.Raw, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at), KeysOnly: true,
+			From: engine.Key{engine.Int(format.KindChunk), engine.Int(of.first), engine.Text(ids[0])},
+			To:   engine.Key{engine.Int(format.KindChunk), engine.Int(of.last), engine.Text(ids[len(ids)-1])},
 		}
 		err := s.scanFor(ctx, r, func(row engine.Row) (next engine.Key) {
 			start, id := row.Clustering[1].Int, row.Clustering[2].Text
@@ -57,9 +59,9 @@ func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Serie
 				found[key] = append(found[key], strings.Clone(row.Clustering[3].Text))
 				return nil
 			case i < len(ids):
-				return engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(ids[i])}
+				return engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(ids[i])}
 			default:
-				return engine.Key{engine.Int(kindChunk), engine.Int(start + 1), engine.Text(ids[0])}
+				return engine.Key{engine.Int(format.KindChunk), engine.Int(start + 1), engine.Text(ids[0])}
 			}
 		})
 		if err != nil {
@@ -70,18 +72,18 @@ func (s *Store) listChunks(ctx context.Context, of metricChunks, series []*Serie
 }
 
 // fineChunks reads the 5m chunks of some series of a metric, of each in order, as rollups does of one.
-func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Series, found map[SeriesID][]rollupChunk) error {
+func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Series, found map[format.SeriesID][]rollupChunk) error {
 	for at, ids := range s.byPlace(series, of.shards) {
 		r := engine.Range{
-			Table: engine.R5m, Partition: seriesPartition(of.window, of.tenant, of.metric, at),
-			From: rollupKey(ids[0], of.first), To: rollupKey(ids[len(ids)-1], of.last),
+			Table: engine.R5m, Partition: format.SeriesPartition(of.window, of.tenant, of.metric, at),
+			From: format.RollupKey(ids[0], of.first), To: format.RollupKey(ids[len(ids)-1], of.last),
 		}
 		err := s.scanFor(ctx, r, func(row engine.Row) (next engine.Key) {
 			id, start := row.Clustering[1].Text, row.Clustering[2].Int
 			i, mine := slices.BinarySearch(ids, id)
 			switch {
 			case mine && start >= of.first && start <= of.last:
-				var key SeriesID
+				var key format.SeriesID
 				copy(key[:], id)
 				found[key] = append(found[key], rollupChunkOf(at, row))
 				return nil
@@ -91,7 +93,7 @@ func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Serie
 			if i == len(ids) {
 				return r.To
 			}
-			return rollupKey(ids[i], of.first)
+			return format.RollupKey(ids[i], of.first)
 		})
 		if err != nil {
 			return fmt.Errorf("storage: reading rollups of %q: %w", of.metric, err)
@@ -104,8 +106,8 @@ func (s *Store) fineChunks(ctx context.Context, of metricChunks, series []*Serie
 }
 
 // byPlace returns where rows of some series may be, and of which of them, in the order of ids.
-func (s *Store) byPlace(series []*Series, shards int64) map[classShard][]string {
-	places := map[classShard][]string{}
+func (s *Store) byPlace(series []*Series, shards int64) map[format.ClassShard][]string {
+	places := map[format.ClassShard][]string{}
 	for _, x := range series {
 		id := x.id.String()
 		for at := range s.placesOf(x.id, shards) {
@@ -150,7 +152,7 @@ func (s *Store) scanFor(ctx context.Context, r engine.Range, take func(engine.Ro
 // coarseOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
 func (x *sealer) coarseOf(ctx context.Context, rolls []roll, fine metricShards, b *rollup.Buckets) error {
 	day := x.into[rollup.OneHour]
-	chunks := map[SeriesID][]rollupChunk{}
+	chunks := map[format.SeriesID][]rollupChunk{}
 	for metric, series := range byMetric(rolls) {
 		of := metricChunks{x.into[rollup.FiveMinutes].window, series[0].tenant.name, metric, fine.of(metric), day.start, day.end - 1}
 		if err := x.s.fineChunks(ctx, of, series, chunks); err != nil {
@@ -172,4 +174,30 @@ func byMetric(rolls []roll) map[string][]*Series {
 		metrics[s.metric] = append(metrics[s.metric], s)
 	}
 	return metrics
+}
+
+// places yields all partitions that a metric may have in a window, where it has so many shards.
+func (s *Store) places(shards int64) iter.Seq[format.ClassShard] {
+	return func(yield func(format.ClassShard) bool) {
+		for class := range s.classes.count() {
+			for shard := range shards {
+				if !yield(format.ClassShardOf(class, shard)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// placesOf yields those in which a series may have rows.
+func (s *Store) placesOf(id format.SeriesID, shards int64) iter.Seq[format.ClassShard] {
+	return func(yield func(format.ClassShard) bool) {
+		for class := range s.classes.count() {
+			for shard := range format.ShardsOf(id, shards) {
+				if !yield(format.ClassShardOf(class, shard)) {
+					return
+				}
+			}
+		}
+	}
 }

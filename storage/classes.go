@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -62,7 +63,7 @@ type Class struct {
 }
 
 func (c *Class) matches(ls labels.Labels) bool {
-	return slices.ContainsFunc(c.Match, func(ms []*labels.Matcher) bool { return matchesAll(ls, ms) })
+	return slices.ContainsFunc(c.Match, func(ms []*labels.Matcher) bool { return format.MatchesAll(ls, ms) })
 }
 
 const (

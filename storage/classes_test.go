@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -43,8 +44,8 @@ func withTestClasses(o *Options) {
 func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenant string) (n int) {
 	ts.t.Helper()
 	for _, err := range ts.eng.Scan(ts.t.Context(), engine.Range{
-		Table: tableOf(res), Partition: seriesPartition(ts.period.windowAt(res, t), tenant, "up", classShardOf(class, 0)),
-		From: engine.Key{engine.Int(kindChunk)}, KeysOnly: true,
+		Table: format.TableOf(res), Partition: format.SeriesPartition(ts.period.WindowAt(res, t), tenant, "up", format.ClassShardOf(class, 0)),
+		From: engine.Key{engine.Int(format.KindChunk)}, KeysOnly: true,
 	}) {
 		require.NoError(ts.t, err)
 		n++
@@ -56,7 +57,7 @@ func (ts *testStore) chunksAt(res rollup.Resolution, t int64, class int64, tenan
 func (ts *testStore) bucketsOf(tenant string, res rollup.Resolution, edges ...int64) map[string]int {
 	ts.t.Helper()
 	found, err := ts.Select(ts.t.Context(), Query{
-		Tenant: tenant, MinT: -maxTime, MaxT: maxTime, Resolution: res, Columns: rollup.AllColumns, Edges: edges,
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns, Edges: edges,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")},
 	})
 	require.NoError(ts.t, err)
@@ -156,7 +157,7 @@ func TestLabelsOfHiddenClassesAreNotTold(t *testing.T) {
 		ts.write("usual", jobLabels(job), sample{ts.now.UnixMilli() - 1000, 1})
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
-	q := Query{Tenant: "usual", MinT: -maxTime, MaxT: maxTime, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}}
+	q := Query{Tenant: "usual", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}}
 	for _, step := range []struct {
 		days int
 		want []string
@@ -214,7 +215,7 @@ func TestClassOfASeriesChanges(t *testing.T) {
 	// Late samples, now in a class that keeps them, when a part of what the rollups knew is gone: buckets that are
 	// there aren't computed from less.
 	classes()
-	ts.write("usual", ls, sample{at + 20_000, 9}, sample{at + hourMS, 10})
+	ts.write("usual", ls, sample{at + 20_000, 9}, sample{at + format.HourMS, 10})
 	require.NoError(t, ts.SealAll(t.Context()))
 	require.Len(t, ts.all("usual")[ls.String()], 5)
 	require.Equal(t, map[string]int{"ci": 6}, ts.bucketsOf("usual", rollup.OneHour))
@@ -254,7 +255,7 @@ func TestSealedTooLate(t *testing.T) {
 		}
 	}
 	for _, tenant := range []string{"usual", "brief"} { // As if something else were sealed there.
-		require.NoError(t, ts.listWindow(t.Context(), tenant, ts.period.windowOfTime(at)))
+		require.NoError(t, ts.listWindow(t.Context(), tenant, ts.period.RawWindowAt(at)))
 	}
 	ts.passes(ts.now.Add(11 * day)) // ci is past its raw retention, and has been hidden for a week
 	require.NoError(t, ts.SealAll(t.Context()))
@@ -271,7 +272,7 @@ func TestCutSlotsOfClassesWithoutSamples(t *testing.T) {
 	ts := openTestStore(t, withTestClasses)
 	at := ts.now.Add(-time.Hour).UnixMilli()
 	for _, job := range []string{"web", "ci"} {
-		ts.write("usual", jobLabels(job), sample{at, 1}, sample{at + 15_000, 2}, sample{at + 3*hourMS/4, 3})
+		ts.write("usual", jobLabels(job), sample{at, 1}, sample{at + 15_000, 2}, sample{at + 3*format.HourMS/4, 3})
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.now = ts.now.Add(3 * day)

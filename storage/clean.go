@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -28,49 +29,36 @@ func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
-	return s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, _ deletions) error {
+	return s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, _ format.Tombstones) error {
 		_, err := s.rollWindow(ctx, tenant, window, func() {})
 		return err
 	})
 }
 
 // eachDeletedWindow calls f for the windows of a resolution that deletes of a tenant touch, in order.
-func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, all deletions, f func(window int64, ds deletions) error) error {
+func (s *Store) eachDeletedWindow(ctx context.Context, tenant string, res rollup.Resolution, all format.Tombstones, f func(window int64, ds format.Tombstones) error) error {
 	if len(all) == 0 {
 		return nil
 	}
 	p := s.period
-	first, last := all[0].start, all[0].end
+	first, last := all[0].Start, all[0].End
 	for _, d := range all {
-		first, last = min(first, d.start), max(last, d.end)
+		first, last = min(first, d.Start), max(last, d.End)
 	}
 	// A slot's window is that of its beginning.
-	windows, err := s.everyWindow(ctx, tenant, p.windowOfSlot(res, p.slotOf(first)), p.windowAt(res, last))
+	windows, err := s.everyWindow(ctx, tenant, p.WindowOfSlot(res, p.SlotOf(first)), p.WindowAt(res, last))
 	if err != nil {
 		return err
 	}
 	for _, w := range windows {
-		start, end := p.spanOf(w)
-		if ds := all.where(func(d *deletion) bool { return d.touches(start, end) }); len(ds) > 0 {
+		start, end := p.WindowSpan(w)
+		if ds := all.Where(func(d *format.Tombstone) bool { return d.Touches(start, end) }); len(ds) > 0 {
 			if err := f(w, ds); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// spanOf returns the times that the slots of a window span, milliseconds.
-func (p *periods) spanOf(window int64) (start, end int64) {
-	end = p.endOf(window)
-	width := p.ofWindow(window).RawWindowMS
-	switch resolutionOf(window) {
-	case rollup.FiveMinutes:
-		width = window5mMS
-	case rollup.OneHour:
-		width = window1hMS
-	}
-	return end - width, end
 }
 
 // CleanTombstones removes what a tenant has deleted from the sealed rows, and then the deletes themselves. It may be
@@ -100,7 +88,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 			return err
 		}
 	}
-	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds deletions) error {
+	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds format.Tombstones) error {
 		if err := s.markStaged(ctx, tenant, window, staged, ds); err != nil {
 			return err
 		}
@@ -113,7 +101,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 		return err
 	}
 	for _, res := range rollup.Resolutions {
-		if err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds deletions) error {
+		if err := s.eachDeletedWindow(ctx, tenant, res, all, func(window int64, ds format.Tombstones) error {
 			return s.trimWindow(ctx, tenant, window, ds)
 		}); err != nil {
 			return err
@@ -123,18 +111,18 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 }
 
 // cleanWindow rewrites the chunks of a window of raw rows.
-func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds deletions) error {
-	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at classShard, series map[string]deletedSeries) error {
-		c := newCleaner(s, tenant, window, part, at.class())
+func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) error {
+	return s.eachDeletedSeries(ctx, tenant, window, ds, func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
+		c := newCleaner(s, tenant, window, part, at.Class())
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindExemplars)},
+			Table: engine.Raw, Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindExemplars)},
 		}) {
 			if err != nil {
 				return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
 			}
-			slot := s.period.slotOf(row.Clustering[1].Int + 1)
+			slot := s.period.SlotOf(row.Clustering[1].Int + 1)
 			id := row.Clustering[2].Text
-			if err := c.row(row, slot, series[id].deletes.inSlot(s.period, slot)); err != nil {
+			if err := c.row(row, slot, series[id].deletes.InSlot(s.period, slot)); err != nil {
 				return err
 			}
 			if err := c.explain(ctx, id, series[id].labels); err != nil {
@@ -149,15 +137,15 @@ func (s *Store) cleanWindow(ctx context.Context, tenant string, window int64, ds
 }
 
 // eachDeletedSeries calls f for the partitions of a window's rows with the series, by id, that deletes are about.
-func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int64, ds deletions, f func(part engine.Key, at classShard, series map[string]deletedSeries) error) error {
+func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int64, ds format.Tombstones, f func(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error) error {
 	names, err := s.metricsIn(ctx, tenant, window)
 	if err != nil {
 		return err
 	}
-	table := tableOf(resolutionOf(window))
+	table := format.TableOf(format.ResolutionOf(window))
 	builder := labels.NewScratchBuilder(16)
 	for _, metric := range names {
-		ds := ds.mayMatch(metric)
+		ds := ds.OfMetric(metric)
 		if len(ds) == 0 {
 			continue
 		}
@@ -166,19 +154,19 @@ func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int
 			return err
 		}
 		for at := range s.places(shards) {
-			part, series := seriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
+			part, series := format.SeriesPartition(window, tenant, metric, at), map[string]deletedSeries{}
 			for row, err := range s.eng.Scan(ctx, engine.Range{
-				Table: table, Partition: part, From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
+				Table: table, Partition: part, From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 			}) {
 				if err != nil {
 					return fmt.Errorf("storage: cleaning window %d of %q: %w", window, tenant, err)
 				}
-				ls, err := parseLabels(row.Value, metric, &builder)
+				ls, err := format.ParseLabels(row.Value, metric, &builder)
 				if err != nil {
 					continue // Readers name it.
 				}
-				if found := ds.of(ls); len(found) > 0 {
-					series[strings.Clone(row.Clustering[seriesField(resolutionOf(window))].Text)] = deletedSeries{ls, found}
+				if found := ds.OfSeries(ls); len(found) > 0 {
+					series[strings.Clone(row.Clustering[format.SeriesField(format.ResolutionOf(window))].Text)] = deletedSeries{ls, found}
 				}
 			}
 			if len(series) == 0 {
@@ -195,7 +183,7 @@ func (s *Store) eachDeletedSeries(ctx context.Context, tenant string, window int
 // deletedSeries is a series with the deletes that are about it.
 type deletedSeries struct {
 	labels  labels.Labels
-	deletes deletions
+	deletes format.Tombstones
 }
 
 // cleaner rewrites chunks of one partition.
@@ -218,7 +206,7 @@ type cleaner struct {
 func newCleaner(s *Store, tenant string, window int64, part engine.Key, class int64) *cleaner {
 	others, horizons := s.classes.others.Load(), s.horizonMemory.get(tenant)
 	return &cleaner{
-		others: others, horizons: horizons, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: tableOf(resolutionOf(window)), Partition: part},
+		others: others, horizons: horizons, s: s, tenant: tenant, window: window, batch: engine.Batch{Table: format.TableOf(format.ResolutionOf(window)), Partition: part},
 		expires: s.expiresAfter(window, s.lives(horizons, others, tenant, class)), explained: map[string]bool{},
 		slots: map[int64]bool{},
 	}
@@ -234,8 +222,8 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	}
 	id = strings.Clone(id)
 	c.explained[id] = true
-	res := resolutionOf(c.window)
-	c.put(labelsKeyOf(res, id), c.s.explains(c.window, c.expires), appendLabels(nil, ls))
+	res := format.ResolutionOf(c.window)
+	c.put(format.LabelsKey(res, id), c.s.explains(c.window, c.expires), format.AppendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
 	x := sealer{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}, sealedRows: &sealedRows{}}
 	x.names(&Series{labels: ls, tenantMetric: &tenantMetric{&headTenant{name: c.tenant}, c.batch.Partition[3].Text}}, destination{window: c.window})
@@ -251,36 +239,36 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 
 // row rewrites a row of raw, of samples or exemplars, without what is deleted of it. What can't be read stays, with the deletes that it isn't
 // exempt from: when these are gone it is still what it is.
-func (c *cleaner) row(row engine.Row, slot int64, ds deletions) error {
+func (c *cleaner) row(row engine.Row, slot int64, ds format.Tombstones) error {
 	if len(ds) == 0 {
 		return nil
 	}
 	raw, left, err := restOf(row, ds)
-	if err != nil || len(raw.exempt.hidden(ds)) == 0 {
+	if err != nil || len(raw.Exempt.Applying(ds)) == 0 {
 		return nil
 	}
 	if _, ok := c.slots[slot]; !ok {
 		c.slots[slot] = false
 	}
-	cleaned := rawChunk{exempt: raw.exempt.union(ds.ids()), cleaned: true, data: left}
+	cleaned := format.RawChunk{Exempt: raw.Exempt.Union(ds.IDs()), Cleaned: true, Data: left}
 	k := row.Clustering
 	c.put(engine.Key{k[0], k[1], engine.Text(strings.Clone(k[2].Text)), engine.Text(strings.Clone(k[3].Text))},
 		// The more deletes were applied to it, the better.
-		c.s.period.slotEnd(slot)*1000+int64(cleaned.exempt.count()), appendRaw(nil, cleaned))
+		c.s.period.SlotEnd(slot)*1000+int64(cleaned.Exempt.Count()), format.AppendRawChunk(nil, cleaned))
 	return nil
 }
 
 // restOf returns a row of raw, and what isn't deleted of it, encoded; nil: all is.
-func restOf(row engine.Row, ds deletions) (raw rawChunk, left []byte, err error) {
-	if row.Clustering[0].Int == kindExemplars {
-		list, raw, err := openExemplars(row.Value, ds)
+func restOf(row engine.Row, ds format.Tombstones) (raw format.RawChunk, left []byte, err error) {
+	if row.Clustering[0].Int == format.KindExemplars {
+		list, raw, err := format.DecodeRawExemplars(row.Value, ds)
 		if len(list) > 0 {
-			left = appendExemplars(nil, list)
+			left = format.AppendExemplars(nil, list)
 		}
 		return raw, left, err
 	}
 	var samples chunk.Samples
-	if raw, err = decodeRaw(row.Value, ds, &samples); err == nil && samples.Len() > 0 {
+	if raw, err = format.DecodeRawChunk(row.Value, ds, &samples); err == nil && samples.Len() > 0 {
 		samples.Normalize()
 		left = chunk.AppendChunk(nil, &samples)
 	}
@@ -327,7 +315,7 @@ func (c *cleaner) mark(ctx context.Context) error {
 			continue
 		}
 		for _, res := range []rollup.Resolution{rollup.OneHour, rollup.FiveMinutes, rollup.Raw} {
-			if err := c.s.listWindow(ctx, c.tenant, c.s.period.windowOfSlot(res, slot)); err != nil {
+			if err := c.s.listWindow(ctx, c.tenant, c.s.period.WindowOfSlot(res, slot)); err != nil {
 				return err
 			}
 			if err := c.s.mark(ctx, c.tenant, res, []markAt{{slot, 0, string(sum[:engine.IDLen])}}); err != nil {
@@ -352,7 +340,7 @@ func (s *Store) Deletes(ctx context.Context, tenant string) ([]Deleted, error) {
 	all, err := s.deletesOf(ctx, tenant)
 	list := make([]Deleted, len(all))
 	for i, d := range all {
-		list[i] = Deleted{tenant, d.matchers, time.UnixMilli(d.start).UTC(), time.UnixMilli(d.end).UTC(), time.UnixMilli(d.when).UTC()}
+		list[i] = Deleted{tenant, d.Matchers, time.UnixMilli(d.Start).UTC(), time.UnixMilli(d.End).UTC(), time.UnixMilli(d.When).UTC()}
 	}
 	slices.SortStableFunc(list, func(a, b Deleted) int { return a.When.Compare(b.When) })
 	return list, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -41,7 +42,7 @@ func TestDeleteOfAClassWhoseSamplesAreGone(t *testing.T) {
 			for i, ci := range []int{180, 0} { // An hour, and then all.
 				start, end := at.Add(time.Hour).UnixMilli()+1, at.Add(2*time.Hour).UnixMilli()
 				if ci == 0 {
-					start, end = -maxTime, maxTime
+					start, end = -format.MaxTime, format.MaxTime
 				}
 				require.NoError(t, ts.Delete(t.Context(), "default", start, end, equal("job", "ci")))
 				answers(fmt.Sprint("asked for, ", i), ci)
@@ -86,7 +87,7 @@ func TestDeleteOfSamplesThatExpired(t *testing.T) {
 			}
 		}
 		buckets("before")
-		require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "ci")))
+		require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "ci")))
 		delete(jobs, "ci")
 		buckets("asked for")
 		require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))

@@ -3,12 +3,14 @@ package storage
 import (
 	"context"
 	"slices"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // dropDeletes removes the rows of deletes that are worked off. Where several processes share an engine, one stays until
 // no head can still have what it deletes: heads let go of what is sealed when nothing of the slot is left in the stage.
 // And one stays as long as anything is held of replicas that it is about.
-func (s *Store) dropDeletes(ctx context.Context, tenant string, all deletions) error {
+func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Tombstones) error {
 	if err := s.believed(); err != nil { // Cleaning may have taken long.
 		return err
 	}
@@ -25,11 +27,11 @@ func (s *Store) dropDeletes(ctx context.Context, tenant string, all deletions) e
 		return err
 	}
 	// Whoever asked for those that are only announced has failed, or ended.
-	gone = slices.Concat(gone, rows.where(func(d *deletion) bool { return d.announced && (none || s.opts.Shared && s.rested(d)) }))
+	gone = slices.Concat(gone, rows.Where(func(d *format.Tombstone) bool { return d.Announced && (none || s.opts.Shared && s.rested(d)) }))
 	if s.opts.Shared && len(gone) > 0 {
 		// All of them are older than that, and what is younger stands.
 		before := s.opts.Now().UnixMilli() - deleteRests.Milliseconds() + 1
-		if err := s.clear(ctx, tenant, before, rows.where(func(d *deletion) bool { return !gone.has(d.id) })); err != nil {
+		if err := s.clear(ctx, tenant, before, rows.Where(func(d *format.Tombstone) bool { return !gone.Has(d.ID) })); err != nil {
 			return err
 		}
 	}
@@ -42,10 +44,10 @@ func (s *Store) dropDeletes(ctx context.Context, tenant string, all deletions) e
 }
 
 // workedOffDeletes returns those that nothing needs any more.
-func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all deletions) (gone deletions, err error) {
+func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all format.Tombstones) (gone format.Tombstones, err error) {
 	var staged []Work
 	if s.opts.Shared {
-		all = all.where(s.rested)
+		all = all.Where(s.rested)
 		if staged, err = s.stagedIn(ctx, all); err != nil {
 			return nil, err
 		}
@@ -54,12 +56,12 @@ func (s *Store) workedOffDeletes(ctx context.Context, tenant string, all deletio
 	if err != nil {
 		return nil, err
 	}
-	return all.where(func(d *deletion) bool {
-		return !held[d.id] && !slices.ContainsFunc(staged, func(w Work) bool { return d.touchesSlot(s.period, w.Slot) })
+	return all.Where(func(d *format.Tombstone) bool {
+		return !held[d.ID] && !slices.ContainsFunc(staged, func(w Work) bool { return d.TouchesSlot(s.period, w.Slot) })
 	}), nil
 }
 
 // rested says whether a delete was asked for so long ago that no seal is under way that was begun before it.
-func (s *Store) rested(d *deletion) bool {
-	return s.opts.Now().UnixMilli()-d.when >= deleteRests.Milliseconds()
+func (s *Store) rested(d *format.Tombstone) bool {
+	return s.opts.Now().UnixMilli()-d.When >= deleteRests.Milliseconds()
 }

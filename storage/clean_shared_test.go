@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -20,7 +21,7 @@ import (
 func (m *clockMachine) counted() (n int) {
 	m.r.t.Helper()
 	list, err := m.Select(m.r.t.Context(), Query{
-		Tenant: "t", MinT: -maxTime, MaxT: maxTime, Matchers: ofMetric(), Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns,
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric(), Resolution: rollup.FiveMinutes, Columns: rollup.AllColumns,
 	})
 	require.NoError(m.r.t, err)
 	for _, s := range list {
@@ -41,7 +42,7 @@ type scannedEngine struct {
 
 // Scan implements engine.Engine.
 func (e *scannedEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	if r.Table == engine.R5m && len(r.From) > 0 && r.From[0].Int == kindChunk {
+	if r.Table == engine.R5m && len(r.From) > 0 && r.From[0].Int == format.KindChunk {
 		if f := e.before.Swap(nil); f != nil {
 			(*f)()
 		}
@@ -69,7 +70,7 @@ func TestImportWhileAnotherProcessCleans(t *testing.T) {
 	}
 	bring(cleans, at)
 	require.Equal(t, 60, cleans.counted())
-	require.NoError(t, cleans.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...))
+	require.NoError(t, cleans.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 	require.Zero(t, imports.counted())
 
 	f := func() { bring(imports, at.Add(time.Hour)) }

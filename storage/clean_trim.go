@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -19,14 +20,14 @@ type trim struct {
 	window int64
 	res    rollup.Resolution
 	// waiting are the deletes that chunks don't know of, by the chunks' starts; missing are their marks.
-	waiting map[int64]deletions
+	waiting map[int64]format.Tombstones
 	missing map[markAt]bool
 	// fine are the series and days that have chunks of 5 minutes, where others may have only those of an hour; nil: all have.
 	fine map[chunkAt]bool
 	// listed and marked are of finer windows that were asked for, and their slots that have marks.
 	listed  map[int64]bool
 	marked  map[int64]map[int64]bool
-	deletes deletions
+	deletes format.Tombstones
 }
 
 // errTrimmed says that another process has trimmed the same slots meanwhile, and may have brought rollups since, which the deletes aren't about.
@@ -36,7 +37,7 @@ var errTrimmed = fmt.Errorf("%w: another process took out what is deleted; try a
 const trimTries = 5
 
 // trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
-func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds deletions) (err error) {
+func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) (err error) {
 	s.filling.Lock()
 	defer s.filling.Unlock()
 	for range trimTries {
@@ -47,7 +48,7 @@ func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds 
 	return err
 }
 
-func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds deletions) error {
+func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds format.Tombstones) error {
 	t := newTrim(ctx, s, tenant, window, ds)
 	marks, err := s.marksIn(ctx, tenant, window)
 	if err != nil {
@@ -65,10 +66,10 @@ func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds de
 
 // trimBefore takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
 // without samples come there: rollups can't name deletes that they are exempt from. The caller holds filling.
-func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]bool, ds deletions) error {
-	ds = ds.where(func(d *deletion) bool {
+func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]bool, ds format.Tombstones) error {
+	ds = ds.Where(func(d *format.Tombstone) bool {
 		for slot := range slots {
-			if d.touchesSlot(s.period, slot) {
+			if d.TouchesSlot(s.period, slot) {
 				return true
 			}
 		}
@@ -79,7 +80,7 @@ func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]b
 	}
 	var raw, window int64
 	for slot := range slots { // All are in the same.
-		raw, window = s.period.windowOfSlot(rollup.Raw, slot), s.period.windowOfSlot(rollup.FiveMinutes, slot)
+		raw, window = s.period.WindowOfSlot(rollup.Raw, slot), s.period.WindowOfSlot(rollup.FiveMinutes, slot)
 	}
 	if _, err := s.rollWindow(ctx, tenant, raw, func() {}); err != nil { // There may be samples of other classes.
 		return err
@@ -105,32 +106,32 @@ func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]b
 	return errTrimmed
 }
 
-func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds deletions) *trim {
+func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds format.Tombstones) *trim {
 	return &trim{
-		s: s, ctx: ctx, tenant: tenant, window: window, res: resolutionOf(window),
-		waiting: map[int64]deletions{}, missing: map[markAt]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
+		s: s, ctx: ctx, tenant: tenant, window: window, res: format.ResolutionOf(window),
+		waiting: map[int64]format.Tombstones{}, missing: map[markAt]bool{}, listed: map[int64]bool{}, marked: map[int64]map[int64]bool{}, deletes: ds,
 	}
 }
 
 // slot adds the deletes of which a slot has no marks. Those that are only announced get marks, and nothing is taken out for them.
 func (t *trim) slot(marks map[markAt]bool, slot int64) {
 	start := newSealer(t.ctx, t.s, Work{Slot: slot}).into[t.res].start
-	for _, d := range t.deletes.inSlot(t.s.period, slot) {
+	for _, d := range t.deletes.InSlot(t.s.period, slot) {
 		at := markOf(slot, d)
 		if marks[at] {
 			continue
 		}
 		t.missing[at] = true
-		if !d.announced {
+		if !d.Announced {
 			t.wait(start, d)
 		}
 	}
 }
 
 // isMissing says whether a slot has no mark of a delete.
-func (t *trim) isMissing(d *deletion) bool {
+func (t *trim) isMissing(d *format.Tombstone) bool {
 	for at := range t.missing {
-		if at.id == d.id {
+		if at.id == d.ID {
 			return true
 		}
 	}
@@ -141,7 +142,7 @@ func (t *trim) run() error {
 	if len(t.missing) == 0 {
 		return nil
 	}
-	ds := t.deletes.inForce()
+	ds := t.deletes.InForce()
 	if t.res == rollup.FiveMinutes && (t.s.classes.count() > 1 || t.s.expiring) {
 		t.fine = map[chunkAt]bool{}
 	}
@@ -157,17 +158,17 @@ func (t *trim) run() error {
 }
 
 // coarserOnly takes buckets of an hour of those series out that have none of 5 minutes any more.
-func (t *trim) coarserOnly(ds deletions) error {
+func (t *trim) coarserOnly(ds format.Tombstones) error {
 	windows := map[int64]*trim{}
 	for m := range t.missing {
-		w := t.s.period.windowOfSlot(rollup.OneHour, m.slot)
+		w := t.s.period.WindowOfSlot(rollup.OneHour, m.slot)
 		if windows[w] == nil {
 			windows[w] = newTrim(t.ctx, t.s, t.tenant, w, ds)
 			windows[w].missing, windows[w].fine = t.missing, t.fine
 		}
 		for _, d := range ds {
-			if d.id == m.id {
-				windows[w].wait(t.s.period.dayOf(m.slot), d)
+			if d.ID == m.id {
+				windows[w].wait(t.s.period.DayOf(m.slot), d)
 			}
 		}
 	}
@@ -179,8 +180,8 @@ func (t *trim) coarserOnly(ds deletions) error {
 	return nil
 }
 
-func (t *trim) wait(start int64, d *deletion) {
-	if !t.waiting[start].has(d.id) {
+func (t *trim) wait(start int64, d *format.Tombstone) {
+	if !t.waiting[start].Has(d.ID) {
 		t.waiting[start] = append(t.waiting[start], d)
 	}
 }
@@ -191,7 +192,7 @@ func (t *trim) wait(start int64, d *deletion) {
 // the samples of the window are of other classes.
 func (t *trim) hasFiner(slot int64) (bool, error) {
 	for res := rollup.Raw; res < t.res; res++ {
-		window := t.s.period.windowOfSlot(res, slot)
+		window := t.s.period.WindowOfSlot(res, slot)
 		listed, known := t.listed[window]
 		if !known {
 			found, err := t.s.everyWindow(t.ctx, t.tenant, window, window)
@@ -235,9 +236,9 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	key := engine.Key{engine.Int(kindChunk), engine.Int(t.s.period.slotStart(slot))}
+	key := engine.Key{engine.Int(format.KindChunk), engine.Int(t.s.period.SlotStart(slot))}
 	for _, metric := range names {
-		if len(t.deletes.mayMatch(metric)) == 0 {
+		if len(t.deletes.OfMetric(metric)) == 0 {
 			continue
 		}
 		shards, err := t.s.readShards(t.ctx, window, t.tenant, metric)
@@ -246,7 +247,7 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 		}
 		for at := range t.s.places(shards) {
 			for _, err := range t.s.eng.Scan(t.ctx, engine.Range{
-				Table: engine.Raw, Partition: seriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,
+				Table: engine.Raw, Partition: format.SeriesPartition(window, t.tenant, metric, at), From: key, To: key, KeysOnly: true, Limit: 1,
 			}) {
 				return err == nil, err
 			}
@@ -256,10 +257,10 @@ func (t *trim) stands(res rollup.Resolution, window, slot int64) (bool, error) {
 }
 
 // partition trims the chunks of one partition; the 1h chunks follow from the 5m chunks, as long as there are any.
-func (t *trim) partition(part engine.Key, at classShard, series map[string]deletedSeries) error {
-	c := newCleaner(t.s, t.tenant, t.window, part, at.class())
+func (t *trim) partition(part engine.Key, at format.ClassShard, series map[string]deletedSeries) error {
+	c := newCleaner(t.s, t.tenant, t.window, part, at.Class())
 	for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
-		Table: tableOf(t.res), Partition: part, From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)},
+		Table: format.TableOf(t.res), Partition: part, From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
 	}) {
 		if err != nil {
 			return fmt.Errorf("storage: trimming window %d of %q: %w", t.window, t.tenant, err)
@@ -269,7 +270,7 @@ func (t *trim) partition(part engine.Key, at classShard, series map[string]delet
 		if !ok || t.isFollowed(id, start) {
 			continue
 		}
-		of := t.waiting[start].where(func(d *deletion) bool { return x.deletes.has(d.id) })
+		of := t.waiting[start].Where(func(d *format.Tombstone) bool { return x.deletes.Has(d.ID) })
 		t.buckets(c, row, of)
 		if err := c.explain(t.ctx, id, x.labels); err != nil {
 			return err
@@ -312,7 +313,7 @@ func (t *trim) isFollowed(id string, start int64) bool {
 	if t.fine == nil {
 		return false
 	}
-	at := chunkAt{start: t.s.period.dayOf(t.s.period.slotOf(start + 1))}
+	at := chunkAt{start: t.s.period.DayOf(t.s.period.SlotOf(start + 1))}
 	copy(at.series[:], id)
 	if t.res == rollup.OneHour {
 		return t.fine[at]
@@ -322,17 +323,17 @@ func (t *trim) isFollowed(id string, start int64) bool {
 }
 
 // hours makes the 1h chunks anew whose 5m chunks were trimmed.
-func (t *trim) hours(metric string, at classShard, series map[string]deletedSeries) error {
+func (t *trim) hours(metric string, at format.ClassShard, series map[string]deletedSeries) error {
 	var list []collected
 	of := &tenantMetric{&headTenant{name: t.tenant}, metric}
 	for id, x := range series {
 		s := &Series{labels: x.labels, tenantMetric: of}
 		copy(s.id[:], id)
-		list = append(list, collected{series: s, class: at.class()})
+		list = append(list, collected{series: s, class: at.Class()})
 	}
 	days := map[int64]bool{}
 	for m := range t.missing {
-		if day := t.s.period.dayOf(m.slot); !days[day] {
+		if day := t.s.period.DayOf(m.slot); !days[day] {
 			days[day] = true
 			x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
 			if err := x.destine(t.tenant, metric, list); err != nil {
@@ -353,7 +354,7 @@ func (t *trim) hours(metric string, at classShard, series map[string]deletedSeri
 func (t *trim) mark() error {
 	for m := range t.missing { // All windows before any mark: one with marks whose finer ones aren't listed has lost those.
 		for res := t.res; res <= rollup.OneHour; res++ {
-			if err := t.s.listWindow(t.ctx, t.tenant, t.s.period.windowOfSlot(res, m.slot)); err != nil {
+			if err := t.s.listWindow(t.ctx, t.tenant, t.s.period.WindowOfSlot(res, m.slot)); err != nil {
 				return err
 			}
 		}
@@ -373,7 +374,7 @@ func (t *trim) mark() error {
 }
 
 // buckets takes whole buckets out of a row of rollups: of slots that don't know of the delete.
-func (t *trim) buckets(c *cleaner, row engine.Row, ds deletions) {
+func (t *trim) buckets(c *cleaner, row engine.Row, ds format.Tombstones) {
 	if len(ds) == 0 {
 		return
 	}
@@ -387,16 +388,16 @@ func (t *trim) buckets(c *cleaner, row engine.Row, ds deletions) {
 	}
 	width, p := t.res.Width(), t.s.period
 	gone := func(end int64) bool {
-		return ds.hideBucket(end, width, func(d *deletion) bool { return t.missing[markOf(p.slotOf(end), d)] })
+		return ds.HidesBucket(end, width, func(d *format.Tombstone) bool { return t.missing[markOf(p.SlotOf(end), d)] })
 	}
 	if !slices.ContainsFunc(b.End, gone) {
 		return
 	}
 	b.Delete(0, gone)
 	k, start := row.Clustering, row.Clustering[2].Int
-	end := start + dayMS
+	end := start + format.DayMS
 	if t.res == rollup.FiveMinutes {
-		end = p.slotEnd(p.slotOf(start + 1))
+		end = p.SlotEnd(p.SlotOf(start + 1))
 	}
 	c.put(engine.Key{k[0], engine.Text(strings.Clone(k[1].Text)), k[2]}, rollupTimestamp(end, info.Version+1), appendOrEmpty(&b, t.res, info.Version+1))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -233,7 +234,7 @@ func (s *Store) settling(end, settle int64) bool {
 	defer c.mu.Unlock()
 	s.look()
 	expected := c.expected.UnixMilli()
-	return c.doubt != nil && end+settle >= expected && end < expected+dayMS
+	return c.doubt != nil && end+settle >= expected && end < expected+format.DayMS
 }
 
 // compared takes over what the engine's clock has just said.

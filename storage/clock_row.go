@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -58,7 +59,7 @@ func parseClock(b []byte) (clockBeat, error) {
 		return beat, fmt.Errorf("storage: the row of what the store has seen of time makes no sense: %s", b)
 	}
 	for i, span := range beat.Spans {
-		if span.From < -maxTime || span.To > maxTime || span.From > span.To || i > 0 && span.From <= beat.Spans[i-1].To || i == maxStagedSpans {
+		if span.From < -format.MaxTime || span.To > format.MaxTime || span.From > span.To || i > 0 && span.From <= beat.Spans[i-1].To || i == maxStagedSpans {
 			return beat, fmt.Errorf("storage: the spans of time in which something was staged make no sense: %s", b)
 		}
 	}
@@ -130,7 +131,7 @@ func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 			return 0, fmt.Errorf("storage: reading the marks of partition 0: %w", err)
 		}
 		if hour, n := binary.Varint(row.Value); n > 0 && row.Clustering[0].Text == lowHour {
-			last = max(last, (hour+hourLag)*hourMS)
+			last = max(last, (hour+hourLag)*format.HourMS)
 		}
 	}
 	tenants, err := s.Tenants(ctx)
@@ -138,12 +139,12 @@ func (s *Store) lastKnown(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	for _, tenant := range tenants {
-		windows, err := s.windowsOf(ctx, tenant, firstWindowOf(rollup.Raw), s.period.windowAt(rollup.Raw, now))
+		windows, err := s.windowsOf(ctx, tenant, format.FirstWindow(rollup.Raw), s.period.WindowAt(rollup.Raw, now))
 		if err != nil {
 			return 0, err
 		}
 		if n := len(windows); n > 0 {
-			start, _ := s.period.spanOf(windows[n-1])
+			start, _ := s.period.WindowSpan(windows[n-1])
 			last = max(last, start)
 		}
 	}

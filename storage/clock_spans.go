@@ -3,13 +3,15 @@ package storage
 import (
 	"context"
 	"slices"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
 	// maxStagedSpans bounds how many spans of time the clock's row has.
 	maxStagedSpans = 8
 	// spanSlack is how far from a durable span something may be staged before the span is written anew, milliseconds.
-	spanSlack = dayMS / 2
+	spanSlack = format.DayMS / 2
 )
 
 // timeSpan is a span of time, both ends within it, milliseconds.
@@ -113,12 +115,12 @@ func (s *Store) stagedTimes() timeSpans {
 		if c.doubt == nil {
 			until = max(until, now.UnixMilli())
 		}
-		return timeSpans{{-maxTime, until + dayMS}}
+		return timeSpans{{-format.MaxTime, until + format.DayMS}}
 	}
 	around := slices.Clone(c.staged)
 	for i := range around {
-		around[i].From -= dayMS
-		around[i].To += dayMS
+		around[i].From -= format.DayMS
+		around[i].To += format.DayMS
 	}
 	return around
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // Whatever is added to spans is in them, they are in order and apart, and there are few of them.
@@ -22,8 +23,8 @@ func TestTimeSpansHoldWhatWasAdded(t *testing.T) {
 		var spans timeSpans
 		var added []timeSpan
 		for range 30 {
-			from := rng.Int64N(400*dayMS) - 200*dayMS
-			span := timeSpan{from, from + rng.Int64N(dayMS)}
+			from := rng.Int64N(400*format.DayMS) - 200*format.DayMS
+			span := timeSpan{from, from + rng.Int64N(format.DayMS)}
 			before := slices.Clone(spans)
 			next := spans.with(span)
 			require.Equal(t, before, spans, "those that were given stay as they are: they may be being written")
@@ -42,8 +43,8 @@ func TestTimeSpansHoldWhatWasAdded(t *testing.T) {
 }
 
 func TestStepsOfTimeSpans(t *testing.T) {
-	hour := func(ms int64) int64 { return floorDiv(ms, hourMS) }
-	spans := timeSpans{{-2 * hourMS, -hourMS}, {5 * hourMS, 7*hourMS - 1}, {6 * hourMS, 7 * hourMS}, {100 * hourMS, 100 * hourMS}}
+	hour := func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) }
+	spans := timeSpans{{-2 * format.HourMS, -format.HourMS}, {5 * format.HourMS, 7*format.HourMS - 1}, {6 * format.HourMS, 7 * format.HourMS}, {100 * format.HourMS, 100 * format.HourMS}}
 	require.Equal(t, []int64{-2, -1, 5, 6, 7, 100}, slices.Collect(spans.steps(-2, hour)))
 	require.Equal(t, []int64{1, 5, 6, 7, 100}, slices.Collect(spans.steps(1, hour)))
 	require.Equal(t, []int64{6, 7, 100}, slices.Collect(spans.steps(6, hour)))
@@ -96,7 +97,7 @@ func (m *clockMachine) samples() int {
 	var all chunk.Samples
 	read := func(g *generation) {
 		for _, st := range g.strands {
-			require.NoError(m.r.t, st.read(-maxTime, maxTime, &all))
+			require.NoError(m.r.t, st.read(-format.MaxTime, format.MaxTime, &all))
 		}
 	}
 	for i := range m.head.parts {

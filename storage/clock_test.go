@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -97,7 +98,7 @@ func ofMetric() []*labels.Matcher {
 // visible returns how many samples a query shows.
 func (m *clockMachine) visible() (n int) {
 	m.r.t.Helper()
-	list, err := m.Select(m.r.t.Context(), Query{Tenant: "t", MinT: -maxTime, MaxT: maxTime, Matchers: ofMetric()})
+	list, err := m.Select(m.r.t.Context(), Query{Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: ofMetric()})
 	require.NoError(m.r.t, err)
 	for i := range list {
 		var samples chunk.Samples
@@ -120,7 +121,7 @@ func (m *clockMachine) removals() map[string]error {
 	_, errs["expire"] = m.Expire(ctx)
 	errs["advance"] = m.Advance(ctx, 0)
 	_, errs["sweep"] = m.Sweep(ctx, 0)
-	errs["delete"] = m.Delete(ctx, "t", -maxTime, maxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"))
+	errs["delete"] = m.Delete(ctx, "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"))
 	errs["clean"] = m.CleanTombstones(ctx, "t")
 	_, errs["import"] = m.Import(ctx, "t", nil)
 	lease, err := m.Leases(ctx)
@@ -165,7 +166,7 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 			before := right.marks()
 			require.ErrorIs(t, wrong.write(r.now(), 1), ErrClock, "also where the sample is new by the clock: its sender sends it again")
 			wrong.refuses()
-			require.ErrorIs(t, wrong.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...), ErrClock)
+			require.ErrorIs(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...), ErrClock)
 			require.Equal(t, 20, right.visible())
 			require.Equal(t, before, right.marks())
 			require.NoError(t, right.SealAll(t.Context()))
@@ -174,7 +175,7 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 			wrong.set(0)
 			require.NoError(t, wrong.processes.beat(t.Context()))
 			wrong.may()
-			require.NoError(t, wrong.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...))
+			require.NoError(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 			require.Zero(t, right.visible())
 		})
 	}
@@ -373,7 +374,7 @@ func TestDeleteByAClockThatIsBehind(t *testing.T) {
 		r.pass(time.Minute)
 		require.ErrorIs(t, m.believed(), ErrClock)
 		r.pass(3 * 24 * time.Hour)
-		require.NoError(t, m.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...))
+		require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 		m.set(0)
 		require.Zero(t, m.visible())
 	}
@@ -391,7 +392,7 @@ func TestClockOfAnOlderStore(t *testing.T) {
 	require.NoError(t, m.Advance(t.Context(), 0))
 	m.stop() // Nothing has asked for what it has seen.
 	m = r.start(0)
-	require.InDelta(t, 100*24*time.Hour.Milliseconds(), m.seenMS(), float64(dayMS))
+	require.InDelta(t, 100*24*time.Hour.Milliseconds(), m.seenMS(), float64(format.DayMS))
 	m.may()
 	m.stop()
 	r.start(60 * 24 * time.Hour).refuses()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -177,8 +178,8 @@ func (c *committer) stage(b *Batch) {
 	for i := range b.entries {
 		e := &b.entries[i]
 		if e.t <= from || e.t > to {
-			slot = period.slotOf(e.t)
-			from, to = period.slotStart(slot), period.slotEnd(slot)
+			slot = period.SlotOf(e.t)
+			from, to = period.SlotStart(slot), period.SlotEnd(slot)
 		}
 		s := e.series
 		if s.dead {
@@ -205,7 +206,7 @@ func (c *committer) stage(b *Batch) {
 			life.RLock()
 			e.series = s
 		}
-		st := c.strandFor(e.series, period.slotOf(e.t))
+		st := c.strandFor(e.series, period.SlotOf(e.t))
 		if !st.exemplars().repeats(e.t, e.data) {
 			st.gen.builder.addExemplar(st, e)
 		}
@@ -235,7 +236,7 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 	partition := c.s.partitionOf(s, slot)
 	cell := p.cellOf(slot, partition)
 	if cell.open == nil {
-		cell.open = &generation{cell: cell, start: c.s.period.slotStart(slot), epoch: cell.seq + 1}
+		cell.open = &generation{cell: cell, start: c.s.period.SlotStart(slot), epoch: cell.seq + 1}
 	}
 	g := cell.open
 	if g.builder == nil {
@@ -271,7 +272,7 @@ func (c *committer) keepSlots(ctx context.Context) error {
 			return err
 		}
 		if g.cell.slot >= lowest {
-			c.spans = append(c.spans, timeSpan{c.s.period.slotStart(g.cell.slot) + 1, c.s.period.slotEnd(g.cell.slot)})
+			c.spans = append(c.spans, timeSpan{c.s.period.SlotStart(g.cell.slot) + 1, c.s.period.SlotEnd(g.cell.slot)})
 		}
 	}
 	return c.s.keepSpans(ctx, c.spans)
@@ -285,7 +286,7 @@ func (c *committer) pend(ctx context.Context) error {
 	now := func() int64 { return c.s.opts.Now().UnixMilli() }
 	arrival := func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
 		earlier, _ := c.s.times()
-		return floorDiv(earlier.UnixMilli(), hourMS)
+		return format.FloorDiv(earlier.UnixMilli(), format.HourMS)
 	}
 	type oldStream struct {
 		g       *generation
@@ -300,7 +301,7 @@ func (c *committer) pend(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if now()-c.s.period.slotEnd(g.cell.slot) <= dayMS && g.cell.slot >= slot {
+		if now()-c.s.period.SlotEnd(g.cell.slot) <= format.DayMS && g.cell.slot >= slot {
 			continue
 		}
 		if g.builder.leans() {
@@ -315,7 +316,7 @@ func (c *committer) pend(ctx context.Context) error {
 		for _, o := range old {
 			at := max(hour, o.minHour)
 			rows = append(rows, o.g.builder.pending(o.g.cell, at))
-			c.spans = append(c.spans, timeSpan{at * hourMS, (at + 1) * hourMS})
+			c.spans = append(c.spans, timeSpan{at * format.HourMS, (at + 1) * format.HourMS})
 		}
 		if err := c.s.keepSpans(ctx, c.spans); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -41,12 +42,12 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 	if q.Unsealed {
 		return s.countOpen(ctx, q)
 	}
-	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -maxTime, MaxT: maxTime, overGaps: true})
+	r, err := s.newRequest(ctx, Query{Tenant: q.Tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, overGaps: true})
 	if err != nil {
 		return SeriesCounts{}, err
 	}
 	w, err := r.marks(ctx, q.Window, 0, 0)
-	if err != nil || w.version == 0 || s.period.endOf(q.Window) <= r.minT {
+	if err != nil || w.version == 0 || s.period.WindowEnd(q.Window) <= r.minT {
 		return SeriesCounts{}, err
 	}
 	key := cacheKey{kind: cachedCounts, window: q.Window, tenant: q.Tenant, text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
@@ -97,7 +98,7 @@ func (r *request) countSealed(ctx context.Context, w sealedWindow, q SeriesQuery
 			continue
 		}
 		err := r.eachLabelsRow(ctx, w.window, m, false, func(row engine.Row) error {
-			ls, err := parseLabels(row.Value, m.name, &builder)
+			ls, err := format.ParseLabels(row.Value, m.name, &builder)
 			if err != nil {
 				return nil // Queries name it, and so does Check.
 			}
@@ -114,8 +115,8 @@ func (r *request) countSealed(ctx context.Context, w sealedWindow, q SeriesQuery
 func (r *request) eachLabelsRow(ctx context.Context, window int64, m sealedMetric, keysOnly bool, row func(engine.Row) error) error {
 	for at := range r.s.places(m.shards) {
 		err := r.scan(ctx, engine.Range{
-			Table: tableOf(resolutionOf(window)), Partition: seriesPartition(window, r.tenant, m.name, at),
-			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)}, KeysOnly: keysOnly,
+			Table: format.TableOf(format.ResolutionOf(window)), Partition: format.SeriesPartition(window, r.tenant, m.name, at),
+			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)}, KeysOnly: keysOnly,
 		}, row)
 		if err != nil {
 			return err
@@ -201,7 +202,7 @@ const maxChurnSeries = 5_000_000
 // looks at, so that the older ones of the windows are missing. It reads keys, and remembers what it found of each window
 // while the window doesn't change.
 func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []WindowSeries, cut bool, err error) {
-	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime, overGaps: true})
+	r, err := s.newRequest(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, overGaps: true})
 	if err != nil {
 		return nil, false, err
 	}
@@ -223,9 +224,9 @@ func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []W
 		read += len(sets[i].ids)
 	}
 	for i, w := range found {
-		start, end := time.UnixMilli(s.startOf(w.window)).UTC(), time.UnixMilli(s.period.endOf(w.window)).UTC()
+		start, end := time.UnixMilli(s.startOf(w.window)).UTC(), time.UnixMilli(s.period.WindowEnd(w.window)).UTC()
 		one := WindowSeries{Window: w.window, Start: start, End: end, Metrics: sets[i].metrics, Series: len(sets[i].ids), Added: -1, Gone: -1}
-		if i > 0 && s.period.windowEnd(found[i-1].window) == start.UnixMilli() {
+		if i > 0 && s.period.RawWindowEnd(found[i-1].window) == start.UnixMilli() {
 			both := 0
 			for id := range sets[i].ids {
 				if _, ok := sets[i-1].ids[id]; ok {
@@ -241,7 +242,7 @@ func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []W
 
 // windowSet are the ids of a window's series.
 type windowSet struct {
-	ids     map[SeriesID]struct{}
+	ids     map[format.SeriesID]struct{}
 	metrics int
 }
 
@@ -256,11 +257,11 @@ func (r *request) setOf(ctx context.Context, w sealedWindow) (*windowSet, error)
 		if err != nil {
 			return nil, err
 		}
-		set, size := &windowSet{ids: map[SeriesID]struct{}{}, metrics: len(metrics)}, r.newBudget()
+		set, size := &windowSet{ids: map[format.SeriesID]struct{}{}, metrics: len(metrics)}, r.newBudget()
 		for _, m := range metrics {
 			err := r.eachLabelsRow(ctx, w.window, m, true, func(row engine.Row) error {
-				var id SeriesID
-				copy(id[:], row.Clustering[seriesField(rollup.Raw)].Text)
+				var id format.SeriesID
+				copy(id[:], row.Clustering[format.SeriesField(rollup.Raw)].Text)
 				set.ids[id] = struct{}{}
 				return size.charge(idBytes)
 			})

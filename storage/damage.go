@@ -53,7 +53,7 @@ func (r *request) tellDamage() {
 	defer d.mu.Unlock()
 	var found []damagedRow
 	for at := range d.rows {
-		if r.s.period.slotStart(at.slot) < r.maxT && r.s.period.slotEnd(at.slot) >= r.minT {
+		if r.s.period.SlotStart(at.slot) < r.maxT && r.s.period.SlotEnd(at.slot) >= r.minT {
 			found = append(found, at)
 		}
 	}

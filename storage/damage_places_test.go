@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
@@ -146,7 +147,7 @@ func (d *damagedStore) waitNoted(t *testing.T) {
 // answers asks for all samples of a tenant. told are the warnings.
 func (d *damagedStore) answers(s *Store, tenant string) (got map[string][]sample, told []string, err error) {
 	found, err := s.Select(context.Background(), Query{
-		Tenant: tenant, MinT: -maxTime, MaxT: maxTime,
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		Warn:     func(err error) { told = append(told, err.Error()) },
 	})
@@ -368,7 +369,7 @@ func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []s
 	warn := func(err error) { told = append(told, err.Error()) }
 	ctx := WithWarnings(context.Background(), warn)
 	q := Query{
-		Tenant: tenant, MinT: -maxTime, MaxT: maxTime, Columns: rollup.AllColumns, Sorted: true, Warn: warn,
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Sorted: true, Warn: warn,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 	}
 	for _, q.Resolution = range rollup.Resolutions {
@@ -387,7 +388,7 @@ func (d *damagedStore) others(s *Store, tenant string) (shown []string, told []s
 			}
 		}
 	}
-	exemplars, err := s.Exemplars(ctx, tenant, -maxTime, maxTime, q.Matchers)
+	exemplars, err := s.Exemplars(ctx, tenant, -format.MaxTime, format.MaxTime, q.Matchers)
 	if err != nil {
 		return nil, told, err
 	}

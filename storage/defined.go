@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // A blob leans on the blobs before it that define its series. When another process than the writer seals
@@ -21,27 +22,27 @@ import (
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
 // lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
 func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*generation, rows []stageRow) error {
-	if !s.opts.Shared || now.UnixMilli()-s.period.slotEnd(w.Slot) > youngMS {
+	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > youngMS {
 		return nil
 	}
 	gone := make(map[stageRow]bool, len(rows))
 	for _, r := range rows {
 		gone[r] = true
 	}
-	at := stagePartition(w.Slot, w.Partition)
+	at := format.StagePartition(w.Slot, w.Partition)
 	var batches []engine.Batch
-	var blob blobWriter
+	var blob format.BlobWriter
 	for _, g := range gens {
 		for _, d := range g.definers {
 			if !gone[d.row] {
 				continue
 			}
-			blob.reset(d.epoch, d.before)
+			blob.Reset(d.epoch, d.before)
 			for _, series := range d.series {
-				blob.define(series.tenant.name, series.labels)
+				blob.Define(series.tenant.name, series.labels)
 			}
 			batches = append(batches, engine.Batch{Table: engine.Defined, Partition: at, Mutations: []engine.Mutation{{
-				Clustering: d.row.key(), Timestamp: stageTimestamp, Value: slices.Clone(blob.finish()),
+				Clustering: d.row.key(), Timestamp: stageTimestamp, Value: slices.Clone(blob.Finish()),
 			}}})
 		}
 	}
@@ -62,8 +63,8 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) erro
 			continue
 		}
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: table, Partition: stagePartition(d.slot, d.partition),
-			From: engine.Key{engine.Text(before.writer), engine.Int(after.epoch)},
+			Table: table, Partition: format.StagePartition(d.slot, d.partition),
+			From: engine.Key{engine.Text(before.writer), engine.Int(after.Epoch)},
 			To:   engine.Key{engine.Text(before.writer), engine.Int(before.seq - 1)},
 		}) {
 			if errors.Is(err, engine.ErrCorrupt) {
@@ -72,11 +73,11 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) erro
 			if err != nil {
 				return fmt.Errorf("storage: looking for definitions in %s of slot %d, partition %d: %w", table, d.slot, d.partition, err)
 			}
-			var reader blobReader
-			if err := reader.open(row.Value); err != nil || reader.epoch != after.epoch {
+			var reader format.BlobReader
+			if err := reader.Open(row.Value); err != nil || reader.Epoch != after.Epoch {
 				continue // What is corrupt is named when its samples are asked for.
 			}
-			_ = reader.walk(sink)
+			_ = reader.Walk(sink)
 		}
 	}
 	return nil
@@ -85,12 +86,12 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) erro
 // definitions takes a blob's definitions and none of its samples.
 type definitions struct{ d *blobDecoder }
 
-func (x *definitions) define(ref uint32, tenant string, ls labels.Labels) error {
-	return x.d.define(ref, tenant, ls)
+func (x *definitions) Define(ref uint32, tenant string, ls labels.Labels) error {
+	return x.d.Define(ref, tenant, ls)
 }
-func (*definitions) float(uint32, int64, int64, uint64) error { return nil }
-func (*definitions) histogram(uint32, int64, []byte) error    { return nil }
-func (*definitions) exemplar(uint32, int64, []byte) error     { return nil }
+func (*definitions) Float(uint32, int64, int64, uint64) error { return nil }
+func (*definitions) Histogram(uint32, int64, []byte) error    { return nil }
+func (*definitions) Exemplar(uint32, int64, []byte) error     { return nil }
 
 // forgetDefinitions deletes the definitions of a slot whose stage was found empty when no acknowledged blob
 // could lean on them any more.
@@ -103,12 +104,12 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 		return err
 	}
 	rows = slices.DeleteFunc(rows, func(r stageRow) bool { return r.seq < 0 }) // What is worked off stays known.
-	return s.deleteRows(ctx, engine.Defined, stagePartition(slot, partition), rows)
+	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }
 
 // listRows lists the rows of a slot in stage or defined.
 func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []stageRow, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: stagePartition(w.Slot, w.Partition), KeysOnly: true}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err)
 		}
@@ -125,5 +126,5 @@ func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []s
 
 // isUnreadable says whether err is about a blob's bytes, and not about the engine.
 func isUnreadable(err error) bool {
-	return errors.Is(err, errBadBlob) || errors.Is(err, errBadExemplar) || errors.Is(err, errBadLabels) || errors.Is(err, chunk.ErrCorrupt)
+	return errors.Is(err, format.ErrMalformedBlob) || errors.Is(err, format.ErrMalformedExemplar) || errors.Is(err, format.ErrMalformedLabels) || errors.Is(err, chunk.ErrCorrupt)
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -19,7 +21,7 @@ import (
 type deletes struct {
 	mu sync.Mutex
 	// known are the deletes of the tenants that have any, as they were read last.
-	known map[string]deletions
+	known map[string]format.Tombstones
 	// exact says that known is what there is; only a store that is alone can say so.
 	exact bool
 	// applied are those whose samples the head has let go of. It is of a shared store.
@@ -34,6 +36,16 @@ type deletes struct {
 	// seen is since when this process knows of deletes that are announced, by id.
 	seen map[string]time.Time
 }
+
+// maxDeletions bounds the deletes of a tenant that aren't cleaned.
+const maxDeletions = 1000
+
+var (
+	// ErrTooManyDeletes says that a tenant has as many deletes as there may be, which must be cleaned first.
+	ErrTooManyDeletes = fmt.Errorf("storage: %d deletes wait to be cleaned, and there may be no more: clean tombstones first", maxDeletions)
+	// ErrBadDelete says that a delete can't be carried out as it was asked for.
+	ErrBadDelete = errors.New("storage: can't delete that")
+)
 
 // deletersList is the list of table tenants that has all who ever deleted anything.
 const deletersList = 1
@@ -69,7 +81,7 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	if err := s.carryOut(ctx, tenant, d); err != nil {
 		return err
 	}
-	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end))
+	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers), "from", instant(d.Start), "to", instant(d.End))
 	s.metrics.deletes.Inc()
 	if s.opts.seams.still {
 		return nil
@@ -83,21 +95,21 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 }
 
 // newDeletion returns nil where nothing can be in the range.
-func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*deletion, error) {
+func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64, matchers []*labels.Matcher) (*format.Tombstone, error) {
 	now := s.opts.Now().UnixMilli()
-	newest, err := s.newestStored(ctx, tenant, now+dayMS)
+	newest, err := s.newestStored(ctx, tenant, now+format.DayMS)
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{id: newID(), when: now, start: max(start, -maxTime), end: min(end, newest, maxTime), matchers: matchers}
+	d := &format.Tombstone{ID: newID(), When: now, Start: max(start, -format.MaxTime), End: min(end, newest, format.MaxTime), Matchers: matchers}
 	switch {
 	case len(matchers) == 0:
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
-	case len(appendDeletion(nil, d)) > maxDeletionBytes:
-		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, maxDeletionBytes)
+	case len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes:
+		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
 	case s.opts.Shared && !s.opts.Follow:
 		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
-	case d.start > d.end:
+	case d.Start > d.End:
 		return nil, nil
 	}
 	return d, nil
@@ -106,12 +118,12 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 // newestStored returns up to when a tenant may have samples, milliseconds: some time ahead of the clock, for clocks differ by
 // less than a day; but where the clock was far ahead once, or is behind and believed, as far as there are any.
 func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (int64, error) {
-	windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(rollup.Raw, newest), lastWindowOf(rollup.Raw))
+	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, newest), format.LastWindow(rollup.Raw))
 	if err != nil {
 		return 0, err
 	}
 	for _, w := range windows {
-		newest = max(newest, s.period.endOf(w))
+		newest = max(newest, s.period.WindowEnd(w))
 	}
 	for _, res := range rollup.Resolutions { // Samples may be gone, and buckets of them stand.
 		if newest, err = s.newestRolled(ctx, tenant, res, newest); err != nil {
@@ -122,7 +134,7 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 		p := &s.head.parts[i]
 		p.mu.RLock()
 		for at := range p.cells {
-			newest = max(newest, s.period.slotEnd(at.slot))
+			newest = max(newest, s.period.SlotEnd(at.slot))
 		}
 		p.mu.RUnlock()
 	}
@@ -131,25 +143,25 @@ func (s *Store) newestStored(ctx context.Context, tenant string, newest int64) (
 
 // newestRolled returns the end of the last slot with marks of rollups, or newest, milliseconds, where that is later.
 func (s *Store) newestRolled(ctx context.Context, tenant string, res rollup.Resolution, newest int64) (int64, error) {
-	windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(res, newest), lastWindowOf(res))
+	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(res, newest), format.LastWindow(res))
 	if err != nil {
 		return 0, err
 	}
 	for _, w := range windows {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: engine.Sealed, Partition: sealedPartition(w, tenant), From: engine.Key{engine.Int(s.period.slotOf(newest))}, KeysOnly: true,
+			Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), From: engine.Key{engine.Int(s.period.SlotOf(newest))}, KeysOnly: true,
 		}) {
 			if err != nil {
 				return 0, fmt.Errorf("storage: reading the marks of window %d of %q: %w", w, tenant, err)
 			}
-			newest = max(newest, s.period.slotEnd(row.Clustering[0].Int))
+			newest = max(newest, s.period.SlotEnd(row.Clustering[0].Int))
 		}
 	}
 	return newest, nil
 }
 
 // sealOf seals the slots of which the head has samples that a delete is about.
-func (s *Store) sealOf(ctx context.Context, tenant string, d *deletion) error {
+func (s *Store) sealOf(ctx context.Context, tenant string, d *format.Tombstone) error {
 	for _, at := range s.head.cellsOf(tenant, d) {
 		if _, err := s.Seal(ctx, Work{Slot: at.slot, Partition: at.partition}); err != nil {
 			return err
@@ -159,7 +171,7 @@ func (s *Store) sealOf(ctx context.Context, tenant string, d *deletion) error {
 }
 
 // cellsOf lists the cells that hold samples which a delete is about, in order.
-func (h *head) cellsOf(tenant string, d *deletion) []cellAt {
+func (h *head) cellsOf(tenant string, d *format.Tombstone) []cellAt {
 	h.mu.RLock()
 	t := h.tenants[tenant]
 	h.mu.RUnlock()
@@ -167,12 +179,12 @@ func (h *head) cellsOf(tenant string, d *deletion) []cellAt {
 		return nil
 	}
 	cells := map[cellAt]bool{}
-	for _, series := range t.match(d.matchers) {
+	for _, series := range t.match(d.Matchers) {
 		p := &h.parts[series.part]
 		p.mu.RLock()
 		for st := range series.strands.all() {
 			x := st.exemplars()
-			if st.hasSamplesIn(d.start, d.end) || x != nil && x.maxT >= d.start && x.minT <= d.end {
+			if st.hasSamplesIn(d.Start, d.End) || x != nil && x.maxT >= d.Start && x.minT <= d.End {
 				cells[cellAt{st.gen.cell.slot, st.gen.cell.partition}] = true
 			}
 		}
@@ -189,13 +201,13 @@ func (at cellAt) compare(o cellAt) int {
 }
 
 // deletesOf reads the deletes of a tenant that are in force.
-func (s *Store) deletesOf(ctx context.Context, tenant string) (deletions, error) {
+func (s *Store) deletesOf(ctx context.Context, tenant string) (format.Tombstones, error) {
 	all, err := s.deletesToName(ctx, tenant)
-	return all.inForce(), err
+	return all.InForce(), err
 }
 
 // deletesToName reads the deletes of a tenant, those that are announced included: what is sealed now names all.
-func (s *Store) deletesToName(ctx context.Context, tenant string) (deletions, error) {
+func (s *Store) deletesToName(ctx context.Context, tenant string) (format.Tombstones, error) {
 	if s.opts.Shared {
 		return s.readDeletes(ctx, tenant)
 	}
@@ -204,7 +216,7 @@ func (s *Store) deletesToName(ctx context.Context, tenant string) (deletions, er
 }
 
 // allDeletes reads the deletes of all tenants that have any, those that are announced included.
-func (s *Store) allDeletes(ctx context.Context) (map[string]deletions, error) {
+func (s *Store) allDeletes(ctx context.Context) (map[string]format.Tombstones, error) {
 	m := &s.deletes
 	m.mu.Lock()
 	if m.exact {
@@ -216,7 +228,7 @@ func (s *Store) allDeletes(ctx context.Context) (map[string]deletions, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]deletions{}
+	all := map[string]format.Tombstones{}
 	for _, tenant := range tenants {
 		found, err := s.readDeletes(ctx, tenant)
 		if err != nil {
@@ -257,7 +269,7 @@ func (s *Store) deleters(ctx context.Context) (names []string, err error) {
 }
 
 // readDeletes reads the deletes of a tenant that stand.
-func (s *Store) readDeletes(ctx context.Context, tenant string) (deletions, error) {
+func (s *Store) readDeletes(ctx context.Context, tenant string) (format.Tombstones, error) {
 	found, _, err := s.scanDeletes(ctx, tenant)
 	if err == nil && s.opts.Shared {
 		s.rememberDeletes(tenant, found)
@@ -267,30 +279,30 @@ func (s *Store) readDeletes(ctx context.Context, tenant string) (deletions, erro
 
 // scanDeletes reads the rows of a tenant: the deletes that stand, and those that were removed and came back. One that
 // can't be read is named, and has no effect.
-func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back deletions, err error) {
+func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back format.Tombstones, err error) {
 	s.deletes.mu.Lock()
 	known := s.deletes.known[tenant]
 	s.deletes.mu.Unlock()
-	var cleared clearance
+	var cleared format.Clearance
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Deletes, Partition: deletePartition(tenant)}) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("storage: reading the deletes of %q: %w", tenant, err)
 		}
 		id := row.Clustering[0].Text
-		if id == clearanceID { // It comes first.
-			if cleared, err = parseClearance(row.Value); err != nil {
+		if id == format.ClearanceID { // It comes first.
+			if cleared, err = format.ParseClearance(row.Value); err != nil {
 				s.corrupt(engine.Deletes, fmt.Errorf("storage: which deletes of tenant %q were cleaned isn't known: %w", tenant, err))
 			}
 			continue
 		}
-		var d *deletion
-		if i := slices.IndexFunc(known, func(d *deletion) bool { return d.id == id && d.announced == isAnnounced(row.Value) }); i >= 0 {
+		var d *format.Tombstone
+		if i := slices.IndexFunc(known, func(d *format.Tombstone) bool { return d.ID == id && d.Announced == format.IsAnnounced(row.Value) }); i >= 0 {
 			d = known[i] // Its matchers are compiled.
-		} else if d, err = parseDeletion(strings.Clone(id), row.Value); err != nil {
+		} else if d, err = format.ParseTombstone(strings.Clone(id), row.Value); err != nil {
 			s.corrupt(engine.Deletes, fmt.Errorf("storage: delete %x of tenant %q has no effect: %w", id, tenant, err))
 			continue
 		}
-		if cleared.has(d) {
+		if cleared.Clears(d) {
 			back = append(back, d)
 		} else {
 			found = append(found, d)
@@ -299,16 +311,16 @@ func (s *Store) scanDeletes(ctx context.Context, tenant string) (found, back del
 	return found, back, nil
 }
 
-func (s *Store) rememberDeletes(tenant string, found deletions) {
+func (s *Store) rememberDeletes(tenant string, found format.Tombstones) {
 	m := &s.deletes
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil {
-		m.known = map[string]deletions{}
+		m.known = map[string]format.Tombstones{}
 	}
 	for _, d := range m.known[tenant] {
-		if !found.has(d.id) {
-			delete(m.applied, d.id)
+		if !found.Has(d.ID) {
+			delete(m.applied, d.ID)
 		}
 	}
 	if len(found) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestDeletesOnCassandra deletes what two processes have written, and writes it anew, over a real Cassandra.
@@ -68,8 +69,8 @@ func TestDeletesOnCassandra(t *testing.T) {
 	// What is worked off is known to all.
 	runs := 0
 	for partition := range 2 {
-		w := Work{Slot: c.period.slotOf(at), Partition: partition}
-		for row, err := range c.eng.Scan(t.Context(), engine.Range{Table: engine.Defined, Partition: stagePartition(w.Slot, w.Partition)}) {
+		w := Work{Slot: c.period.SlotOf(at), Partition: partition}
+		for row, err := range c.eng.Scan(t.Context(), engine.Range{Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition)}) {
 			require.NoError(t, err)
 			if row.Clustering[1].Int < 0 {
 				runs++

@@ -1,68 +1,18 @@
 package storage
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
-// clearance says which deletes were removed: all that were asked for before an instant, but for some. Where several
-// processes share an engine, a row whose removal a replica has missed may come back long afterwards; it must not hide
-// what was written since.
-type clearance struct {
-	before   int64 // milliseconds
-	standing exempt
-}
-
-const clearanceVersion = 3
-
-// clearanceID is the id of its row, among the deletes.
-var clearanceID = string(make([]byte, engine.IDLen))
-
-// has says whether a delete was removed.
-func (c *clearance) has(d *deletion) bool { return d.when < c.before && !c.standing.has(d.id) }
-
-// appendClearance appends the row's value:
-//
-//	+---------+--------+-----------+---------------+--------+
-//	| version | before | number of | deletes' ids, | CRC-32C|
-//	| 1 byte:3| varint | deletes   | 16 bytes each | 4, LE  |
-//	+---------+--------+-----------+---------------+--------+
-func appendClearance(dst []byte, c clearance) []byte {
-	from := len(dst)
-	dst = binary.AppendVarint(append(dst, clearanceVersion), c.before)
-	dst = append(binary.AppendUvarint(dst, uint64(c.standing.count())), c.standing...)
-	return appendChecksum(dst, from)
-}
-
-// parseClearance is the inverse of appendClearance.
-func parseClearance(b []byte) (c clearance, err error) {
-	if b, err = openChecksum(b); err != nil {
-		return c, err
-	}
-	if b[0] != clearanceVersion {
-		return c, fmt.Errorf("%w: an unknown version", errBadDeletion)
-	}
-	before, n := binary.Varint(b[1:])
-	if n <= 0 {
-		return c, fmt.Errorf("%w: truncated", errBadDeletion)
-	}
-	b = b[1+n:]
-	count, n := binary.Uvarint(b)
-	if n <= 0 || count > uint64(len(b)) || len(b)-n != int(count)*engine.IDLen {
-		return c, fmt.Errorf("%w: truncated", errBadDeletion)
-	}
-	return clearance{before: before, standing: exempt(bytes.Clone(b[n:]))}, nil
-}
-
 // clear notes that deletes are about to be removed, and that those of the others which are as old stand.
-func (s *Store) clear(ctx context.Context, tenant string, before int64, others deletions) error {
-	c := clearance{before: before, standing: others.where(func(d *deletion) bool { return d.when < before }).ids()}
+func (s *Store) clear(ctx context.Context, tenant string, before int64, others format.Tombstones) error {
+	c := format.Clearance{Before: before, Standing: others.Where(func(d *format.Tombstone) bool { return d.When < before }).IDs()}
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(clearanceID)}, Timestamp: before, Value: appendClearance(nil, c),
+		Clustering: engine.Key{engine.Text(format.ClearanceID)}, Timestamp: before, Value: format.AppendClearance(nil, c),
 	}}}})
 	if err != nil {
 		return fmt.Errorf("storage: noting which deletes were cleaned: %w", err)
@@ -72,16 +22,16 @@ func (s *Store) clear(ctx context.Context, tenant string, before int64, others d
 
 // deletionWords tells what a row of table delete says.
 func deletionWords(id string, value []byte) (string, error) {
-	if id == clearanceID {
-		c, err := parseClearance(value)
-		return fmt.Sprintf("those asked for before %s are cleaned, but for %d", instant(c.before), c.standing.count()), err
+	if id == format.ClearanceID {
+		c, err := format.ParseClearance(value)
+		return fmt.Sprintf("those asked for before %s are cleaned, but for %d", instant(c.Before), c.Standing.Count()), err
 	}
-	d, err := parseDeletion(id, value)
+	d, err := format.ParseTombstone(id, value)
 	if err != nil {
 		return "", err
 	}
-	words := fmt.Sprintf("%v, from %s to %s, asked for at %s", d.matchers, instant(d.start), instant(d.end), instant(d.when))
-	if d.announced {
+	words := fmt.Sprintf("%v, from %s to %s, asked for at %s", d.Matchers, instant(d.Start), instant(d.End), instant(d.When))
+	if d.Announced {
 		words += ", announced, not in force"
 	}
 	return words, nil

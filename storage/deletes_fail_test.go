@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // opensAgain starts a store anew on an engine that stays, and gives up the one before.
@@ -40,12 +41,12 @@ func TestDeleteOfUnknownOutcomeHidesNothingLater(t *testing.T) {
 				if op.Batch.Mutations[0].Op == engine.Delete {
 					return faultengine.Fail(nil)
 				}
-				if op.Batch.Mutations[0].Value[0] != deletionVersion {
+				if format.IsAnnounced(op.Batch.Mutations[0].Value) {
 					return faultengine.Pass()
 				}
 				return fate(nil)
 			}, func(o *Options) { o.seams.still = true })
-			at := ts.now.UnixMilli() - hourMS
+			at := ts.now.UnixMilli() - format.HourMS
 			ts.write("ann", upLabels, sample{at, 1})
 			bad = true
 			require.ErrorIs(t, ts.Delete(t.Context(), "ann", at-10, at+10, equal("host", "a")), engine.ErrUnavailable)
@@ -102,7 +103,7 @@ func TestDeleteIsCarriedOutThoughWhoAskedLeaves(t *testing.T) {
 		}
 		return faultengine.Pass()
 	}, func(o *Options) { o.seams.still = true })
-	at := ts.now.UnixMilli() - hourMS
+	at := ts.now.UnixMilli() - format.HourMS
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.Delete(ctx, "ann", at, at, equal("host", "a")))
 	require.Empty(t, ts.all("ann"))

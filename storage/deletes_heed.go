@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // heed returns the deletes that a query must heed, when the head has all that other processes had acknowledged and
@@ -14,7 +15,7 @@ import (
 //
 // Another process has sealed what it deletes. This one may still have it in its head, in one generation with what
 // came later: so it seals, too, and reads for that what is left in the stage. One that may not seal only reads that.
-func (s *Store) heed(ctx context.Context, tenant string) (deletions, error) {
+func (s *Store) heed(ctx context.Context, tenant string) (format.Tombstones, error) {
 	found, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -45,14 +46,14 @@ func (s *Store) heed(ctx context.Context, tenant string) (deletions, error) {
 }
 
 // newTo returns those that the head doesn't know yet.
-func (s *Store) newTo(found deletions) deletions {
+func (s *Store) newTo(found format.Tombstones) format.Tombstones {
 	s.deletes.mu.Lock()
 	defer s.deletes.mu.Unlock()
-	return found.where(func(d *deletion) bool { return !s.deletes.applied[d.id] })
+	return found.Where(func(d *format.Tombstone) bool { return !s.deletes.applied[d.ID] })
 }
 
 // rereadOf has the head hold no more than what is staged of the cells in which it has samples that a delete is about.
-func (s *Store) rereadOf(ctx context.Context, tenant string, d *deletion) error {
+func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := s.Ready(); err != nil {
 		return err
 	}

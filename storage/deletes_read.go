@@ -1,6 +1,10 @@
 package storage
 
-import "context"
+import (
+	"context"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
 
 // heed finds the deletes that the request heeds, and brings the head up to date. It comes before anything is read.
 func (r *request) heed(ctx context.Context) error {
@@ -8,6 +12,6 @@ func (r *request) heed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.deletes = all.where(func(d *deletion) bool { return d.touches(r.minT-1-dayMS, r.maxT+dayMS) })
+	r.deletes = all.Where(func(d *format.Tombstone) bool { return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) })
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -57,7 +58,7 @@ func TestRollupsOnlyAfterADelete(t *testing.T) {
 				}
 			}
 			check("before", map[string]int{"api": 120, "batch": 60})
-			require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "api")))
+			require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "api")))
 			check("deleted", map[string]int{"batch": 60})
 			bring("api", at.Add(2*time.Hour))
 			if written {
@@ -96,7 +97,7 @@ func TestDeleteOfRollupsBesideSamplesOfOthers(t *testing.T) {
 		}
 	}
 	check("before", map[string]int{"api": 30, "ci": 30})
-	require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "ci")))
+	require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "ci")))
 	left := map[string]int{"api": 30}
 	check("deleted", left)
 	require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
@@ -142,9 +143,9 @@ func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 120)...)
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
-	slot := ts.period.slotOf(at.Add(time.Minute).UnixMilli())
+	slot := ts.period.SlotOf(at.Add(time.Minute).UnixMilli())
 	cut := at.Add(32 * time.Minute).UnixMilli() // In a bucket.
-	require.NoError(t, ts.Delete(t.Context(), "default", cut, maxTime, equal("job", "api")))
+	require.NoError(t, ts.Delete(t.Context(), "default", cut, format.MaxTime, equal("job", "api")))
 	ts.vanish(slot, "batch")
 	for _, res := range rollup.Resolutions {
 		require.Equal(t, map[string]int{"api": 31, "batch": 120, "ci": 120}, ts.bucketsOf("default", res), res)
@@ -157,11 +158,11 @@ func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 // vanish removes a job's raw chunks of a slot from the engine, as their time to live would.
 func (ts *testStore) vanish(slot int64, job string) {
 	ts.t.Helper()
-	batch := engine.Batch{Table: engine.Raw, Partition: seriesPartition(ts.period.windowOf(slot), "default", "up", 0)}
-	of := engine.Key{engine.Int(kindChunk), engine.Int(ts.period.slotStart(slot)), engine.Text(SeriesIDOf(jobLabels(job)).String())}
+	batch := engine.Batch{Table: engine.Raw, Partition: format.SeriesPartition(ts.period.RawWindowOfSlot(slot), "default", "up", 0)}
+	of := engine.Key{engine.Int(format.KindChunk), engine.Int(ts.period.SlotStart(slot)), engine.Text(format.SeriesIDOf(jobLabels(job)).String())}
 	for row, err := range ts.eng.Scan(ts.t.Context(), engine.Range{Table: batch.Table, Partition: batch.Partition, From: of, To: of}) {
 		require.NoError(ts.t, err)
-		batch.Mutations = append(batch.Mutations, engine.Mutation{Op: engine.Delete, Clustering: slices.Clone(row.Clustering), Timestamp: maxTime})
+		batch.Mutations = append(batch.Mutations, engine.Mutation{Op: engine.Delete, Clustering: slices.Clone(row.Clustering), Timestamp: format.MaxTime})
 	}
 	require.NotEmpty(ts.t, batch.Mutations)
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // maxGathers is how often a seal begins anew because somebody deleted series meanwhile.
@@ -42,7 +43,7 @@ func (p *sealPass) gatherUndeleted() error {
 	return fmt.Errorf("%w: series are deleted faster than a slot can be read", engine.ErrUnavailable)
 }
 
-func (p *sealPass) gather(w *sealedWork, deletes map[string]deletions) error {
+func (p *sealPass) gather(w *sealedWork, deletes map[string]format.Tombstones) error {
 	known := w.own
 	if p.s.concern(deletes, w.Slot, w.own) {
 		known = nil
@@ -56,10 +57,10 @@ func (p *sealPass) gather(w *sealedWork, deletes map[string]deletions) error {
 }
 
 // deletesIn returns those deletes, by tenant, that touch a slot.
-func (p *sealPass) deletesIn(slot int64) map[string]deletions {
-	in := map[string]deletions{}
+func (p *sealPass) deletesIn(slot int64) map[string]format.Tombstones {
+	in := map[string]format.Tombstones{}
 	for tenant, ds := range p.deletes {
-		if ds = ds.inSlot(p.s.period, slot); len(ds) > 0 {
+		if ds = ds.InSlot(p.s.period, slot); len(ds) > 0 {
 			in[tenant] = ds
 		}
 	}
@@ -67,15 +68,15 @@ func (p *sealPass) deletesIn(slot int64) map[string]deletions {
 }
 
 // concern says whether any of the deletes is about samples of these generations.
-func (s *Store) concern(all map[string]deletions, slot int64, gens []*generation) bool {
+func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*generation) bool {
 	for tenant, ds := range all {
-		ds = ds.inSlot(s.period, slot)
+		ds = ds.InSlot(s.period, slot)
 		if len(ds) == 0 {
 			continue
 		}
 		for _, g := range gens {
 			if slices.ContainsFunc(g.strands, func(st *strand) bool {
-				return st.holds() && st.series.tenant.name == tenant && len(ds.of(st.series.labels)) > 0
+				return st.holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
 			}) {
 				return true
 			}
@@ -84,9 +85,9 @@ func (s *Store) concern(all map[string]deletions, slot int64, gens []*generation
 	return false
 }
 
-func sameDeletes(a, b map[string]deletions) bool {
-	return maps.EqualFunc(a, b, func(a, b deletions) bool {
-		return slices.EqualFunc(a, b, func(a, b *deletion) bool { return a.id == b.id && a.announced == b.announced })
+func sameDeletes(a, b map[string]format.Tombstones) bool {
+	return maps.EqualFunc(a, b, func(a, b format.Tombstones) bool {
+		return slices.EqualFunc(a, b, func(a, b *format.Tombstone) bool { return a.ID == b.ID && a.Announced == b.Announced })
 	})
 }
 
@@ -101,4 +102,6 @@ func (g *generation) hasAny(rows map[stageRow]bool) bool {
 }
 
 // deletesOf returns the deletes that chunks of a series name.
-func (x *sealer) deletesOf(s *Series) deletions { return x.deletes[s.tenant.name].of(s.labels) }
+func (x *sealer) deletesOf(s *Series) format.Tombstones {
+	return x.deletes[s.tenant.name].OfSeries(s.labels)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -70,7 +71,7 @@ func (m *deleteModel) delete(from, to time.Duration, ms ...*labels.Matcher) {
 	start, end := m.now.Add(-from).UnixMilli(), m.now.Add(-to).UnixMilli()
 	require.NoError(m.t, m.Delete(m.t.Context(), "default", start, end, ms...))
 	for _, ls := range m.labels {
-		if matchesAll(ls, ms) {
+		if format.MatchesAll(ls, ms) {
 			for at := range m.want[ls.String()] {
 				if at >= start && at <= end {
 					delete(m.want[ls.String()], at)
@@ -219,7 +220,7 @@ func TestDeleteOfWhatIsOnlyRolledUp(t *testing.T) {
 
 // bucketsOf returns the ends of the buckets of each host.
 func bucketsOf(ts *testStore, res rollup.Resolution) map[string][]int64 {
-	found, err := ts.Select(ts.t.Context(), Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime, Resolution: res, Columns: rollup.AllColumns,
+	found, err := ts.Select(ts.t.Context(), Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}})
 	require.NoError(ts.t, err)
 	ends := map[string][]int64{}
@@ -237,7 +238,7 @@ func TestBadDeletesAreRefused(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
 	ctx := t.Context()
 	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1), ErrBadDelete)
-	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1, equal("a", string(make([]byte, maxDeletionBytes)))), ErrBadDelete)
+	require.ErrorIs(t, ts.Delete(ctx, "default", 0, 1, equal("a", string(make([]byte, format.MaxTombstoneBytes)))), ErrBadDelete)
 	require.NoError(t, ts.Delete(ctx, "default", 2, 1, equal("a", "b")), "nothing lies there")
 	for range maxDeletions {
 		require.NoError(t, ts.Delete(ctx, "default", 0, 1, equal("a", "b")))
@@ -262,7 +263,7 @@ func TestExemplarsAreDeleted(t *testing.T) {
 	}
 	check := func(when string, want ...int64) {
 		t.Helper()
-		found, err := m.Exemplars(t.Context(), "default", -maxTime, maxTime, []*labels.Matcher{equal("host", "h0")})
+		found, err := m.Exemplars(t.Context(), "default", -format.MaxTime, format.MaxTime, []*labels.Matcher{equal("host", "h0")})
 		require.NoError(t, err)
 		var got []int64
 		for _, r := range found {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // errDeleting says that held samples wait for a delete that may be about them.
@@ -17,13 +18,13 @@ var errTaking = fmt.Errorf("%w: samples that were held of a replica are being st
 
 // carryOut seals what a delete is about, and writes its row. What is held of replicas is stored before, and sealed here,
 // or whoever stores it finds the delete.
-func (s *Store) carryOut(ctx context.Context, tenant string, d *deletion) (err error) {
+func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone) (err error) {
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
-	if d.held, err = s.heldCuts(ctx, tenant); err != nil {
+	if d.Held, err = s.heldCuts(ctx, tenant); err != nil {
 		return err
 	}
-	if len(appendDeletion(nil, d)) > maxDeletionBytes+maxCutBytes {
+	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
 		return fmt.Errorf("%w: samples of too many replicas are held", ErrBadDelete)
 	}
 	// After that: what isn't held any more is stored.
@@ -45,7 +46,7 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *deletion) (err e
 //
 // So whatever becomes of the second write, and whenever, the delete never hides what is acknowledged after it has
 // failed. From the first write on it doesn't matter whether who asked for it is still there.
-func (s *Store) writeDelete(ctx context.Context, tenant string, d *deletion) error {
+func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *deletion) err
 		return fmt.Errorf("storage: writing a delete: %w", err)
 	}
 	announced := *d
-	announced.announced = true
+	announced.Announced = true
 	err = s.putDelete(ctx, tenant, &announced)
 	if err == nil {
 		err = s.mayComeInForce(ctx, tenant, begun)
@@ -80,7 +81,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *deletion) err
 	case s.opts.Shared:
 		// Others may have seen it, and made rollups of what is left: they would miss what comes back.
 		s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not", "tenant", tenant,
-			"matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end), "err", err)
+			"matchers", fmt.Sprint(d.Matchers), "from", instant(d.Start), "to", instant(d.End), "err", err)
 		return fmt.Errorf("storage: writing a delete: %w", err)
 	}
 	return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
@@ -113,31 +114,31 @@ func (s *Store) inTime(begun time.Time) error {
 }
 
 // mayCome says whether a delete that is announced may come in force at any moment.
-func (m *deletes) mayCome(d *deletion, now time.Time) bool {
-	if !d.announced {
+func (m *deletes) mayCome(d *format.Tombstone, now time.Time) bool {
+	if !d.Announced {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since, ok := m.seen[d.id]
+	since, ok := m.seen[d.ID]
 	if !ok {
 		maps.DeleteFunc(m.seen, func(_ string, since time.Time) bool { return now.Sub(since).Abs() > deleteRests })
 		if m.seen == nil {
 			m.seen = map[string]time.Time{}
 		}
-		m.seen[d.id], since = now, now
+		m.seen[d.ID], since = now, now
 	}
 	return Elapsed(since, now) <= 2*commitTimeout
 }
 
 // putDelete writes the row of a delete, announced or in force.
-func (s *Store) putDelete(ctx context.Context, tenant string, d *deletion) error {
-	timestamp := int64(deletionTimestamp)
-	if d.announced {
-		timestamp = announcedTimestamp
+func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
+	timestamp := int64(format.TombstoneTimestamp)
+	if d.Announced {
+		timestamp = format.AnnouncedTimestamp
 	}
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(d.id)}, Timestamp: timestamp, Value: appendDeletion(nil, d),
+		Clustering: engine.Key{engine.Text(d.ID)}, Timestamp: timestamp, Value: format.AppendTombstone(nil, d),
 	}}}})
 	if err != nil {
 		return err
@@ -146,15 +147,15 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *deletion) error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.exact {
-		all := append(m.known[tenant].where(func(x *deletion) bool { return x.id != d.id }), d)
-		all.sort()
+		all := append(m.known[tenant].Where(func(x *format.Tombstone) bool { return x.ID != d.ID }), d)
+		all.Sort()
 		m.known[tenant] = all
 	}
 	return nil
 }
 
 // cancelDelete takes back a delete that nobody has seen in force, so that it doesn't take effect.
-func (s *Store) cancelDelete(tenant string, d *deletion, because error) error {
+func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	err := s.removeDelete(ctx, tenant, d)
@@ -162,7 +163,7 @@ func (s *Store) cancelDelete(tenant string, d *deletion, because error) error {
 		return because
 	}
 	s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not: it could neither be written nor taken back", "tenant", tenant,
-		"matchers", fmt.Sprint(d.matchers), "from", instant(d.start), "to", instant(d.end), "err", err)
+		"matchers", fmt.Sprint(d.Matchers), "from", instant(d.Start), "to", instant(d.End), "err", err)
 	s.deletes.mu.Lock()
 	s.deletes.exact = false // What is there is read from now on.
 	s.deletes.mu.Unlock()
@@ -170,15 +171,15 @@ func (s *Store) cancelDelete(tenant string, d *deletion, because error) error {
 }
 
 // removeDelete removes a delete.
-func (s *Store) removeDelete(ctx context.Context, tenant string, d *deletion) error {
-	if err := s.eraseDelete(ctx, tenant, d.id); err != nil {
+func (s *Store) removeDelete(ctx context.Context, tenant string, d *format.Tombstone) error {
+	if err := s.eraseDelete(ctx, tenant, d.ID); err != nil {
 		return err
 	}
 	m := &s.deletes
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.applied, d.id)
-	if left := m.known[tenant].where(func(x *deletion) bool { return x.id != d.id }); len(left) > 0 {
+	delete(m.applied, d.ID)
+	if left := m.known[tenant].Where(func(x *format.Tombstone) bool { return x.ID != d.ID }); len(left) > 0 {
 		m.known[tenant] = left
 	} else {
 		delete(m.known, tenant)
@@ -187,9 +188,9 @@ func (s *Store) removeDelete(ctx context.Context, tenant string, d *deletion) er
 }
 
 // apply needs the lock.
-func (m *deletes) apply(d *deletion) {
+func (m *deletes) apply(d *format.Tombstone) {
 	if m.applied == nil {
 		m.applied = map[string]bool{}
 	}
-	m.applied[d.id] = true
+	m.applied[d.ID] = true
 }

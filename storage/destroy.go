@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // Here is all that makes rows go, and nowhere else: a test of the source says so. What each of it needs to know before:
@@ -25,8 +26,8 @@ var perTenant = [...]*engine.Table{engine.Shards, engine.Metadata, engine.Sealed
 
 // dropWindow drops the rows of a window, and lists it no longer when they are gone.
 func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) (gone bool, err error) {
-	res := resolutionOf(window)
-	for _, t := range append([]*engine.Table{tableOf(res), engine.Catalog}, perTenant[:]...) {
+	res := format.ResolutionOf(window)
+	for _, t := range append([]*engine.Table{format.TableOf(res), engine.Catalog}, perTenant[:]...) {
 		if err := s.drop(ctx, t, engine.Key{engine.Int(window)}); err != nil {
 			return false, err
 		}
@@ -43,9 +44,9 @@ func (s *Store) dropWindow(ctx context.Context, window int64, tenants []string) 
 
 // dropTenant drops the rows of a tenant in a window that others have rows in, too.
 func (s *Store) dropTenant(ctx context.Context, window int64, tenant string) (gone bool, err error) {
-	res := resolutionOf(window)
+	res := format.ResolutionOf(window)
 	for class := range s.classes.count() {
-		if err := s.drop(ctx, tableOf(res), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
+		if err := s.drop(ctx, format.TableOf(res), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)}); err != nil {
 			return false, err
 		}
 	}
@@ -72,7 +73,7 @@ func (s *Store) dropPart(ctx context.Context, d dropped, tenants []string) (gone
 	if d.tenant != "" {
 		prefix = append(prefix, engine.Text(d.tenant))
 	}
-	err = s.drop(ctx, tableOf(resolutionOf(d.window)), prefix)
+	err = s.drop(ctx, format.TableOf(format.ResolutionOf(d.window)), prefix)
 	if err == nil {
 		s.gone.add(d)
 	}
@@ -91,7 +92,7 @@ func (s *Store) drop(ctx context.Context, t *engine.Table, prefix engine.Key) er
 func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 	var staged, pending []engine.Batch
 	for _, w := range works {
-		staged = append(staged, rowsDeleted(engine.Stage, stagePartition(w.Slot, w.Partition), w.rows))
+		staged = append(staged, rowsDeleted(engine.Stage, format.StagePartition(w.Slot, w.Partition), w.rows))
 		byHour := map[int64]int{}
 		for _, p := range w.pending {
 			if w.left[p.row] {
@@ -101,7 +102,7 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 			if !ok {
 				n = len(pending)
 				byHour[p.hour] = n
-				pending = append(pending, engine.Batch{Table: engine.Pending, Partition: pendingPartition(w.Partition, p.hour)})
+				pending = append(pending, engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(w.Partition, p.hour)})
 			}
 			pending[n].Mutations = append(pending[n].Mutations, engine.Mutation{
 				Op: engine.Delete, Timestamp: stageTimestamp,
@@ -182,7 +183,7 @@ func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) 
 		})
 		const piece = 500
 		for part := range slices.Chunk(list, piece) {
-			b := engine.Batch{Table: engine.Held, Partition: heldPartition(at, era)}
+			b := engine.Batch{Table: engine.Held, Partition: format.HeldPartition(at.tenant, at.cluster, era)}
 			for i := 0; i < len(part); {
 				last := i
 				for last+1 < len(part) && part[last+1].replica == part[i].replica && part[last+1].writer == part[i].writer && part[last+1].seq == part[last].seq+1 {
@@ -207,7 +208,7 @@ func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) 
 // eraseDelete deletes the row of a delete, with the timestamp that it was written with last: then it never comes back.
 func (s *Store) eraseDelete(ctx context.Context, tenant, id string) error {
 	err := s.eng.Write(ctx, []engine.Batch{{Table: engine.Deletes, Partition: deletePartition(tenant), Mutations: []engine.Mutation{{
-		Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: deletionTimestamp,
+		Op: engine.Delete, Clustering: engine.Key{engine.Text(id)}, Timestamp: format.TombstoneTimestamp,
 	}}}})
 	if err != nil {
 		return fmt.Errorf("storage: removing a delete: %w", err)

@@ -32,7 +32,7 @@
 //
 // # Words
 //
-//   - Series set: a metric with its labels as text, see AppendSeriesSet. SeriesID: 16 bytes of its SHA-256.
+//   - Series set: a metric with its labels as text, see format.AppendSeriesSet. SeriesID: 16 bytes of its SHA-256.
 //   - Period: how time and series are cut, from an instant on.
 //   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
 //   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Sealing goes by it.
@@ -47,7 +47,7 @@
 //   - Shard: a part of a large metric's rows of a window.
 //   - Strand: what a series has in a generation.
 //   - Chunk: sealed samples of a series within a slot, see package chunk. Late ones make one more chunk.
-//   - Delete: a row that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
+//   - Delete: a row, its tombstone, that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
 //     exempt from it. Clean: rewritten without what is deleted.
 //   - Gap: rows that a query or Check can't read, because the engine's files are damaged there.
 //   - Seen time: how much time the processes of a store have measured while they ran, durable. Believed: a clock that agrees
@@ -70,5 +70,6 @@
 //   - What is corrupt is named by its row, or where rows can't be read by metric and time, counted and left out (I8). What
 //     removes data ends there with an error instead. Check finds all of it (decisions/020).
 //
-// FORMAT.md describes what is stored, byte by byte. decisions/ holds what was decided against the obvious.
+// FORMAT.md describes what is stored, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
+// packages chunk and rollup those of what is sealed. decisions/ holds what was decided against the obvious.
 package storage

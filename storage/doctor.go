@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -50,7 +51,7 @@ type ExamineOptions struct {
 // Condition is how a store is found from outside, without being opened.
 type Condition struct {
 	Created time.Time
-	Periods []Period
+	Periods []format.Period
 	// Tenants is how many have rows.
 	Tenants   int
 	Processes []ProcessSeen
@@ -164,8 +165,8 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	opts.TenantRetention, opts.Classes = o.TenantRetention, o.Classes
 	opts.Now, opts.Logger = o.Now, slog.New(slog.DiscardHandler)
 	s := &Store{
-		opts: opts, period: newPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, maxPartitions), cache: newCache(0),
+		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
 	s.metrics = newMetrics(s, nil)
 	x := &examiner{s: s, c: &Condition{Created: s.created, Periods: s.Periods()}}
@@ -239,14 +240,14 @@ func (x *examiner) waiting(ctx context.Context) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(examineWorkers)
-	for p := range x.s.period.partitions() {
+	for p := range x.s.period.Partitions() {
 		g.Go(func() error {
 			work, err := x.s.Waiting(ctx, p)
 			if err != nil {
 				return err
 			}
 			for _, w := range work {
-				empty, err := x.s.empty(ctx, engine.Stage, stagePartition(w.Slot, p))
+				empty, err := x.s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, p))
 				if err != nil {
 					return err
 				}
@@ -268,11 +269,11 @@ func (x *examiner) waiting(ctx context.Context) error {
 }
 
 func (x *examiner) waitingSlot(w Work) WaitingSlot {
-	end := time.UnixMilli(x.s.period.slotEnd(w.Slot))
+	end := time.UnixMilli(x.s.period.SlotEnd(w.Slot))
 	found := WaitingSlot{Partition: w.Partition, Slot: w.Slot, End: end, Since: end}
 	if len(w.pending) > 0 {
 		arrived := slices.MinFunc(w.pending, func(a, b pendingRow) int { return cmp.Compare(a.hour, b.hour) })
-		if since := time.UnixMilli(arrived.hour * hourMS); since.After(end) {
+		if since := time.UnixMilli(arrived.hour * format.HourMS); since.After(end) {
 			found.Since = since
 		}
 	}
@@ -314,8 +315,8 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 		*bytes += len(row.Value)
 		w.Blobs++
 		x.c.Verified++
-		var reader blobReader
-		if err := reader.open(row.Value); err != nil {
+		var reader format.BlobReader
+		if err := reader.Open(row.Value); err != nil {
 			w.Damaged++
 			x.c.DamagedRows++
 			if r := stageRowOf(row); len(x.c.Damaged) < maxDamagedNamed {
@@ -377,11 +378,11 @@ const dueSlack = 24 * time.Hour
 // newestDue returns the newest raw window that should have gone by now: it is dropped, or it has been past the retention of
 // every class for a week, and isn't waiting for the end of the week after it was hidden.
 func (x *examiner) newestDue(t *tenantHorizons, tenant string) (window int64, ok bool) {
-	to := int64(maxTime)
+	to := int64(format.MaxTime)
 	for class := range x.s.classes.count() {
 		due := t.dropped(class, rollup.Raw)
 		if kept := x.s.classes.keep(tenant, class).Raw; kept != 0 {
-			outlived := x.s.startOf(x.s.period.windowAt(rollup.Raw, x.s.wanted(kept+expireGrace)+1))
+			outlived := x.s.startOf(x.s.period.WindowAt(rollup.Raw, x.s.wanted(kept+expireGrace)+1))
 			if h := t.of(class, rollup.Raw); h != nil {
 				for _, step := range h.Steps {
 					if x.s.seenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
@@ -394,7 +395,7 @@ func (x *examiner) newestDue(t *tenantHorizons, tenant string) (window int64, ok
 		}
 		to = min(to, due)
 	}
-	return x.s.period.windowAt(rollup.Raw, to), to > never
+	return x.s.period.WindowAt(rollup.Raw, to), to > never
 }
 
 // processes listens for who is there.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // readOnly is an engine that nothing may change.
@@ -69,9 +70,9 @@ func TestExamineWaiting(t *testing.T) {
 
 func TestExamineDamage(t *testing.T) {
 	ts := openTestStore(t, nil)
-	slot := ts.period.slotOf(ts.now.UnixMilli())
+	slot := ts.period.SlotOf(ts.now.UnixMilli())
 	row := func(op engine.Op, seq int64) engine.Batch {
-		return engine.Batch{Table: engine.Stage, Partition: stagePartition(slot, 3), Mutations: []engine.Mutation{
+		return engine.Batch{Table: engine.Stage, Partition: format.StagePartition(slot, 3), Mutations: []engine.Mutation{
 			{Op: op, Clustering: engine.Key{engine.Text(newID()), engine.Int(seq)}, Timestamp: 1, Value: []byte("no blob at all, but long enough for one")},
 		}}
 	}

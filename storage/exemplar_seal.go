@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // exemplars adds the rows of a series' exemplars, but for those that are sealed already. They stand beside the
 // series' labels, which the caller adds.
 func (x *sealer) exemplars(c *collected) error {
-	var list []storedExemplar
+	var list []format.Exemplar
 	for st := range c.strands.all() {
 		if x := st.exemplars(); x != nil {
 			list = append(list, x.list...)
@@ -21,8 +22,8 @@ func (x *sealer) exemplars(c *collected) error {
 	if len(list) == 0 {
 		return nil
 	}
-	list = keepExemplars(list)
-	named := x.deletesOf(c.series).ids()
+	list = format.KeepExemplars(list)
+	named := x.deletesOf(c.series).IDs()
 	if x.again {
 		have, err := x.sealedExemplars(c.series, &named)
 		if err != nil {
@@ -33,13 +34,13 @@ func (x *sealer) exemplars(c *collected) error {
 	at := x.into[rollup.Raw]
 	for len(list) > 0 {
 		n, bytes := 0, 0
-		for n < len(list) && bytes < maxExemplarRow {
-			bytes += len(list[n].data)
+		for n < len(list) && bytes < format.MaxExemplarRow {
+			bytes += len(list[n].Data)
 			n++
 		}
-		value := appendRaw(nil, rawChunk{exempt: named, data: appendExemplars(nil, list[:n])})
+		value := format.AppendRawChunk(nil, format.RawChunk{Exempt: named, Data: format.AppendExemplars(nil, list[:n])})
 		sum := sha256.Sum256(value)
-		x.put(c, rollup.Raw, at.end*1000, exemplarsKey(c.series.id.String(), at.start, string(sum[:engine.IDLen])), value)
+		x.put(c, rollup.Raw, at.end*1000, format.ExemplarsKey(c.series.id.String(), at.start, string(sum[:engine.IDLen])), value)
 		x.stats.Exemplars += n
 		list = list[n:]
 	}
@@ -47,26 +48,26 @@ func (x *sealer) exemplars(c *collected) error {
 }
 
 // sealedExemplars reads what isn't deleted of the slot's sealed exemplars of a series, and the deletes that they name.
-func (x *sealer) sealedExemplars(s *Series, named *exempt) (have []storedExemplar, err error) {
+func (x *sealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (have []format.Exemplar, err error) {
 	if err := x.ask(s); err != nil {
 		return nil, err
 	}
-	err = x.eachRow(kindExemplars, s, x.shards, false, func(row engine.Row) error {
+	err = x.eachRow(format.KindExemplars, s, x.shards, false, func(row engine.Row) error {
 		// What is corrupt, whoever reads it names; what comes now is sealed beside it.
-		list, c, _ := openExemplars(slices.Clone(row.Value), x.deletesOf(s))
-		have, *named = append(have, list...), named.union(c.exempt)
+		list, c, _ := format.DecodeRawExemplars(slices.Clone(row.Value), x.deletesOf(s))
+		have, *named = append(have, list...), named.Union(c.Exempt)
 		return nil
 	})
 	return have, err
 }
 
 // missingExemplars returns those of list that aren't in have and are kept of both.
-func missingExemplars(list, have []storedExemplar) (missing []storedExemplar) {
-	all := keepExemplars(slices.Concat(list, have))
-	slices.SortFunc(have, storedExemplar.compare)
+func missingExemplars(list, have []format.Exemplar) (missing []format.Exemplar) {
+	all := format.KeepExemplars(slices.Concat(list, have))
+	slices.SortFunc(have, format.Exemplar.Compare)
 	for _, e := range list {
-		_, kept := slices.BinarySearchFunc(all, e, storedExemplar.compare)
-		if _, known := slices.BinarySearchFunc(have, e, storedExemplar.compare); kept && !known {
+		_, kept := slices.BinarySearchFunc(all, e, format.Exemplar.Compare)
+		if _, known := slices.BinarySearchFunc(have, e, format.Exemplar.Compare); kept && !known {
 			missing = append(missing, e)
 		}
 	}
@@ -75,15 +76,15 @@ func missingExemplars(list, have []storedExemplar) (missing []storedExemplar) {
 
 // exemplars checks a row of exemplars.
 func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any)) {
-	list, raw, err := openExemplars(row.Value, nil)
-	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.cleaned {
+	list, raw, err := format.DecodeRawExemplars(row.Value, nil)
+	if sum := sha256.Sum256(row.Value); string(sum[:engine.IDLen]) != row.Clustering[3].Text && !raw.Cleaned {
 		at("the version is not the hash of the exemplars")
 	}
-	if err == nil && len(list) == 0 && raw.cleaned {
+	if err == nil && len(list) == 0 && raw.Cleaned {
 		return
 	}
 	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("%w: a row without any", errBadExemplar)
+		err = fmt.Errorf("%w: a row without any", format.ErrMalformedExemplar)
 	}
 	if err != nil {
 		at("%v", err)
@@ -91,15 +92,15 @@ func (c *checker) exemplars(window int64, row engine.Row, at func(string, ...any
 	}
 	c.stats.Exemplars += len(list)
 	for i, e := range list {
-		if i > 0 && list[i-1].compare(e) >= 0 {
+		if i > 0 && list[i-1].Compare(e) >= 0 {
 			at("exemplars out of order")
 		}
-		if _, err := parseExemplar(e.t, e.data, &c.builder); err != nil {
+		if _, err := format.ParseExemplar(e.T, e.Data, &c.builder); err != nil {
 			at("%v", err)
 		}
 	}
-	slot := c.s.period.slotOf(list[0].t)
-	if c.s.period.slotOf(list[len(list)-1].t) != slot || c.s.period.slotStart(slot) != row.Clustering[1].Int || c.s.period.windowOf(slot) != window {
-		at("exemplars from %d to %d don't belong there", list[0].t, list[len(list)-1].t)
+	slot := c.s.period.SlotOf(list[0].T)
+	if c.s.period.SlotOf(list[len(list)-1].T) != slot || c.s.period.SlotStart(slot) != row.Clustering[1].Int || c.s.period.RawWindowOfSlot(slot) != window {
+		at("exemplars from %d to %d don't belong there", list[0].T, list[len(list)-1].T)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -24,7 +25,7 @@ func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, 
 	if err != nil {
 		return nil, err
 	}
-	f := &exemplarFinder{r: r, found: map[SeriesID]*foundExemplars{}}
+	f := &exemplarFinder{r: r, found: map[format.SeriesID]*foundExemplars{}}
 	if f.r.minT > f.r.maxT {
 		return []exemplar.QueryResult{}, ctx.Err()
 	}
@@ -43,12 +44,12 @@ func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, 
 type exemplarFinder struct {
 	r     *request
 	mu    sync.Mutex
-	found map[SeriesID]*foundExemplars
+	found map[format.SeriesID]*foundExemplars
 }
 
 type foundExemplars struct {
 	labels labels.Labels
-	list   []storedExemplar
+	list   []format.Exemplar
 }
 
 // find adds what the request's matchers match: first from the head, then from the windows that are marked, so
@@ -66,9 +67,9 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 		return err
 	}
 	return f.r.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) error {
-		byPlace := map[classShard][]uint32{}
+		byPlace := map[format.ClassShard][]uint32{}
 		for _, p := range positions {
-			place := classShard(0)
+			place := format.ClassShard(0)
 			if m.places != nil {
 				place = m.places[p]
 			}
@@ -84,8 +85,8 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 }
 
 // add keeps exemplars of a series that are kept in its class.
-func (f *exemplarFinder) add(id SeriesID, ls labels.Labels, hidden int64, list []storedExemplar) {
-	list = slices.DeleteFunc(list, func(e storedExemplar) bool { return e.t <= hidden })
+func (f *exemplarFinder) add(id format.SeriesID, ls labels.Labels, hidden int64, list []format.Exemplar) {
+	list = slices.DeleteFunc(list, func(e format.Exemplar) bool { return e.T <= hidden })
 	if len(list) == 0 {
 		return
 	}
@@ -108,9 +109,9 @@ func (f *exemplarFinder) open() error {
 	if t == nil {
 		return nil
 	}
-	after, to := p.slotStart(p.slotOf(f.r.minT)), p.slotEnd(p.slotOf(f.r.maxT))
+	after, to := p.SlotStart(p.SlotOf(f.r.minT)), p.SlotEnd(p.SlotOf(f.r.maxT))
 	for _, s := range t.match(f.r.matchers) {
-		var list []storedExemplar
+		var list []format.Exemplar
 		part := &h.parts[s.part]
 		part.mu.RLock()
 		for st := range s.strands.all() {
@@ -121,7 +122,7 @@ func (f *exemplarFinder) open() error {
 		part.mu.RUnlock()
 		size := 0
 		for _, e := range list {
-			size += len(e.data) + exemplarBytes
+			size += len(e.Data) + exemplarBytes
 		}
 		if err := f.r.budget.charge(size); err != nil {
 			return err
@@ -137,7 +138,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 	scan := func(from, to engine.Key) error {
 		next := 0
 		return f.r.scan(ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(src.window.window, f.r.tenant, src.metric, src.place), From: from, To: to,
+			Table: engine.Raw, Partition: format.SeriesPartition(src.window.window, f.r.tenant, src.metric, src.place), From: from, To: to,
 		}, func(row engine.Row) error {
 			var found bool
 			next, found = slices.BinarySearchFunc(positions, row.Clustering[2].Text, func(p uint32, id string) int {
@@ -150,7 +151,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 				return err
 			}
 			at := positions[next]
-			list, _, err := openExemplars(slices.Clone(row.Value), f.r.deletes.of(m.labels[at]))
+			list, _, err := format.DecodeRawExemplars(slices.Clone(row.Value), f.r.deletes.OfSeries(m.labels[at]))
 			if err != nil {
 				f.r.corrupt(&CorruptRowError{
 					Table: engine.Raw, Window: src.window.window, Tenant: f.r.tenant, Metric: src.metric,
@@ -163,7 +164,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 		})
 	}
 	key := func(slot int64) engine.Key {
-		return engine.Key{engine.Int(kindExemplars), engine.Int(p.slotStart(slot))}
+		return engine.Key{engine.Int(format.KindExemplars), engine.Int(p.SlotStart(slot))}
 	}
 	if len(positions)*seekRows >= len(m.ids) {
 		return scan(key(slots[0]), key(slots[len(slots)-1]))
@@ -178,7 +179,7 @@ func (f *exemplarFinder) sealed(ctx context.Context, src source, m *metricSeries
 }
 
 // compareID orders ids as keys are ordered.
-func compareID(id SeriesID, text string) int {
+func compareID(id format.SeriesID, text string) int {
 	switch s := string(id[:]); {
 	case s < text:
 		return -1
@@ -195,10 +196,10 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 	for id, found := range f.found {
 		r := exemplar.QueryResult{SeriesLabels: found.labels}
 		for _, e := range f.kept(found.list) {
-			if e.t < f.r.minT || e.t > f.r.maxT {
+			if e.T < f.r.minT || e.T > f.r.maxT {
 				continue
 			}
-			x, err := parseExemplar(e.t, e.data, &builder)
+			x, err := format.ParseExemplar(e.T, e.Data, &builder)
 			if err != nil {
 				f.r.corrupt(&CorruptRowError{Table: engine.Raw, Tenant: f.r.tenant, Metric: found.labels.Get(labels.MetricName), Series: id.String(), Err: err})
 				continue
@@ -214,15 +215,15 @@ func (f *exemplarFinder) results() ([]exemplar.QueryResult, error) {
 }
 
 // kept sorts exemplars of a series, and bounds those of each slot.
-func (f *exemplarFinder) kept(list []storedExemplar) (kept []storedExemplar) {
-	slices.SortFunc(list, storedExemplar.compare)
+func (f *exemplarFinder) kept(list []format.Exemplar) (kept []format.Exemplar) {
+	slices.SortFunc(list, format.Exemplar.Compare)
 	for len(list) > 0 {
-		end := f.r.s.period.slotEnd(f.r.s.period.slotOf(list[0].t))
+		end := f.r.s.period.SlotEnd(f.r.s.period.SlotOf(list[0].T))
 		n := 0
-		for n < len(list) && list[n].t <= end {
+		for n < len(list) && list[n].T <= end {
 			n++
 		}
-		kept = append(kept, keepExemplars(list[:n])...)
+		kept = append(kept, format.KeepExemplars(list[:n])...)
 		list = list[n:]
 	}
 	return kept

@@ -2,9 +2,7 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -17,94 +15,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
-
-func TestExemplarRoundTrip(t *testing.T) {
-	var builder labels.ScratchBuilder
-	values := []float64{math.Inf(-1), -1.5, 0, math.Copysign(0, -1), 1e-300, 1, math.Inf(1), math.NaN(), math.Float64frombits(0xfff8000000000042)}
-	for _, v := range values {
-		for _, ls := range []labels.Labels{labels.EmptyLabels(), labels.FromStrings("trace_id", "ä", "span_id", "1")} {
-			e, err := parseExemplar(-7, appendExemplar(nil, v, ls), &builder)
-			require.NoError(t, err)
-			require.Equal(t, math.Float64bits(v), math.Float64bits(e.Value))
-			require.True(t, labels.Equal(ls, e.Labels))
-			require.Equal(t, int64(-7), e.Ts)
-		}
-	}
-	require.Less(t, string(appendExemplar(nil, -2, labels.EmptyLabels())), string(appendExemplar(nil, -1, labels.EmptyLabels())))
-	require.Less(t, string(appendExemplar(nil, -1, labels.EmptyLabels())), string(appendExemplar(nil, 0, labels.EmptyLabels())))
-	require.Less(t, string(appendExemplar(nil, 1, labels.EmptyLabels())), string(appendExemplar(nil, 2, labels.EmptyLabels())))
-}
-
-// TestExemplarsGolden holds the bytes of a row as they are for ever.
-func TestExemplarsGolden(t *testing.T) {
-	list := []storedExemplar{
-		{-5, appendExemplar(nil, -1, labels.EmptyLabels())},
-		{1_777_636_800_000, appendExemplar(nil, 0.25, labels.FromStrings("trace_id", "abc"))},
-	}
-	row := appendExemplars(nil, list)
-	require.Equal(t, "010908400fffffffffffff8ad8c7b6bc6715bfd00000000000000874726163655f696403616263", fmt.Sprintf("%x", row[:len(row)-4]))
-	got, err := parseExemplars(row, nil)
-	require.NoError(t, err)
-	require.Equal(t, list, got)
-	for i := range row {
-		bad := slices.Clone(row)
-		bad[i] ^= 0x40
-		_, err := parseExemplars(bad, nil)
-		require.ErrorIs(t, err, errBadExemplar, "byte %d", i)
-		_, err = parseExemplars(row[:i], nil)
-		require.ErrorIs(t, err, errBadExemplar, "the first %d bytes", i)
-	}
-}
-
-func FuzzExemplars(f *testing.F) {
-	f.Add(appendExemplars(nil, []storedExemplar{{15_000, appendExemplar(nil, 1, labels.FromStrings("a", "b"))}}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) >= 4 { // Hostile bytes under a right checksum.
-			b = binary.LittleEndian.AppendUint32(slices.Clone(b[:len(b)-4]), crc32.Checksum(b[:len(b)-4], castagnoli))
-		}
-		list, err := parseExemplars(b, nil)
-		if err != nil {
-			return
-		}
-		var builder labels.ScratchBuilder
-		for _, e := range list {
-			if x, err := parseExemplar(e.t, e.data, &builder); err == nil {
-				again, err := parseExemplar(e.t, appendExemplar(nil, x.Value, x.Labels), &builder)
-				require.NoError(t, err)
-				require.True(t, labels.Equal(x.Labels, again.Labels))
-			}
-		}
-		again, err := parseExemplars(appendExemplars(nil, list), nil)
-		require.NoError(t, err)
-		require.Equal(t, list, again)
-	})
-}
 
 // TestKeptExemplarsConverge cuts a set of exemplars into parts in any way, and has the same left of them.
 func TestKeptExemplarsConverge(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var all []storedExemplar
-	for range 3 * maxSlotExemplars {
-		all = append(all, storedExemplar{rng.Int64N(5000), []byte{byte(rng.IntN(3))}})
+	var all []format.Exemplar
+	for range 3 * format.MaxSlotExemplars {
+		all = append(all, format.Exemplar{T: rng.Int64N(5000), Data: []byte{byte(rng.IntN(3))}})
 	}
-	want := keepExemplars(slices.Clone(all))
-	require.Len(t, want, maxSlotExemplars)
+	want := format.KeepExemplars(slices.Clone(all))
+	require.Len(t, want, format.MaxSlotExemplars)
 	for range 20 {
 		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		var rows []storedExemplar
+		var rows []format.Exemplar
 		for rest := all; len(rest) > 0; {
-			n := min(len(rest), 1+rng.IntN(2*maxSlotExemplars))
-			rows = append(rows, missingExemplars(keepExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
+			n := min(len(rest), 1+rng.IntN(2*format.MaxSlotExemplars))
+			rows = append(rows, missingExemplars(format.KeepExemplars(slices.Clone(rest[:n])), slices.Clone(rows))...)
 			rest = rest[n:]
 		}
-		require.Equal(t, want, keepExemplars(rows))
+		require.Equal(t, want, format.KeepExemplars(rows))
 		var tail exemplarTail
 		for _, e := range all {
-			tail.add(e.t, e.data)
-			require.Less(t, len(tail.list), 2*maxSlotExemplars)
+			tail.add(e.T, e.Data)
+			require.Less(t, len(tail.list), 2*format.MaxSlotExemplars)
 		}
-		require.Equal(t, want, keepExemplars(tail.list))
+		require.Equal(t, want, format.KeepExemplars(tail.list))
 	}
 }
 
@@ -198,13 +135,13 @@ func TestExemplarsAreChecked(t *testing.T) {
 func TestExemplarsAreBounded(t *testing.T) {
 	ts := openTestStore(t, nil)
 	ls := labels.FromStrings(labels.MetricName, "m")
-	start := ts.period.slotStart(ts.period.slotOf(ts.now.Add(-5 * time.Hour).UnixMilli()))
-	const sent = 3 * maxSlotExemplars
+	start := ts.period.SlotStart(ts.period.SlotOf(ts.now.Add(-5 * time.Hour).UnixMilli()))
+	const sent = 3 * format.MaxSlotExemplars
 	var all []exemplar.Exemplar
 	for i := range sent {
 		all = append(all, traced(start+1+int64(i), float64(i), strings.Repeat("x", 100)))
 	}
-	newest := slices.Clone(all[sent-newestExemplars:])
+	newest := slices.Clone(all[sent-format.NewestExemplars:])
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i, part := range [][]exemplar.Exemplar{all[:1000], all[1000:2500], all[2500:]} {
 		ts.exemplarsOf("ann", ls, part...)
@@ -217,13 +154,13 @@ func TestExemplarsAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got, 1)
 		kept := got[0].Exemplars
-		require.Len(t, kept, maxSlotExemplars)
-		older := kept[:maxSlotExemplars-newestExemplars]
+		require.Len(t, kept, format.MaxSlotExemplars)
+		older := kept[:format.MaxSlotExemplars-format.NewestExemplars]
 		require.Equal(t, newest, kept[len(older):])
 		// An even sample: of each tenth of the time before, about a tenth of it.
 		tenths := make([]int, 10)
 		for _, e := range older {
-			tenths[(e.Ts-start-1)*10/(sent-newestExemplars)]++
+			tenths[(e.Ts-start-1)*10/(sent-format.NewestExemplars)]++
 		}
 		require.Greater(t, slices.Min(tenths), len(older)/20, "%v", tenths)
 		require.Less(t, slices.Max(tenths), len(older)/5, "%v", tenths)
@@ -264,10 +201,10 @@ func TestExemplarsExpire(t *testing.T) {
 		require.NoError(t, ts.SealAll(t.Context()))
 	}
 	rows := func() (n int) {
-		slot := ts.period.slotOf(at)
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: seriesPartition(ts.period.windowOf(slot), "ann", "m", 0)}) {
+		slot := ts.period.SlotOf(at)
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(ts.period.RawWindowOfSlot(slot), "ann", "m", 0)}) {
 			require.NoError(t, err)
-			if row.Clustering[0].Int == kindExemplars {
+			if row.Clustering[0].Int == format.KindExemplars {
 				n++
 			}
 		}
@@ -313,12 +250,12 @@ func TestCorruptExemplarsAreNamed(t *testing.T) {
 	at := ts.now.Add(-time.Hour).UnixMilli()
 	ts.exemplarsOf("ann", ls, traced(at, 1, "a"))
 	require.NoError(t, ts.SealAll(t.Context()))
-	partition := seriesPartition(ts.period.windowOf(ts.period.slotOf(at)), "ann", "m", 0)
+	partition := format.SeriesPartition(ts.period.RawWindowOfSlot(ts.period.SlotOf(at)), "ann", "m", 0)
 	var key engine.Key
 	var good []byte
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: partition, From: engine.Key{engine.Int(kindExemplars)}}) {
+	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: partition, From: engine.Key{engine.Int(format.KindExemplars)}}) {
 		require.NoError(t, err)
-		key = exemplarsKey(SeriesIDOf(ls).String(), row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
+		key = format.ExemplarsKey(format.SeriesIDOf(ls).String(), row.Clustering[1].Int, strings.Clone(row.Clustering[3].Text))
 		good = slices.Clone(row.Value)
 	}
 	put := func(b []byte) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -127,7 +128,7 @@ func (s *Store) expired(ctx context.Context, tenants []string, of map[string]*te
 		}
 		kept := map[int64][]string{} // by whom
 		for _, tenant := range tenants {
-			windows, err := s.everyWindow(ctx, tenant, firstWindowOf(res), s.period.windowAt(res, newest))
+			windows, err := s.everyWindow(ctx, tenant, format.FirstWindow(res), s.period.WindowAt(res, newest))
 			if err != nil {
 				return nil, err
 			}
@@ -164,7 +165,7 @@ func (t *tenantHorizons) dropped(class int64, res rollup.Resolution) int64 {
 // allDropped says whether the rows of all classes are dropped from a window.
 func (s *Store) allDropped(t *tenantHorizons, window int64) bool {
 	for class := range s.classes.count() {
-		if s.period.endOf(window) > t.dropped(class, resolutionOf(window)) {
+		if s.period.WindowEnd(window) > t.dropped(class, format.ResolutionOf(window)) {
 			return false
 		}
 	}
@@ -177,7 +178,7 @@ func (s *Store) expiredClasses(window int64, tenants []string, of map[string]*te
 	for class := range s.classes.count() {
 		var from []string
 		for _, tenant := range tenants {
-			if s.period.endOf(window) <= of[tenant].dropped(class, resolutionOf(window)) {
+			if s.period.WindowEnd(window) <= of[tenant].dropped(class, format.ResolutionOf(window)) {
 				from = append(from, tenant)
 			}
 		}

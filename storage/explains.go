@@ -17,7 +17,7 @@ const explainSpan = 1 << 30
 // explains returns the write timestamp of a row that explains others of a window; expires is when it may vanish, seconds since
 // 1970; 0: never.
 func (s *Store) explains(window, expires int64) int64 {
-	return s.period.endOf(window)*1000 - explainSpan + int64(s.lifeOf(window, expires))
+	return s.period.WindowEnd(window)*1000 - explainSpan + int64(s.lifeOf(window, expires))
 }
 
 // lifeOf tells how long a row lives that explains others of a window. Who remembers that it was written remembers this, too: how long
@@ -26,5 +26,5 @@ func (s *Store) lifeOf(window, expires int64) uint32 {
 	if expires == 0 {
 		return explainSpan - 1
 	}
-	return uint32(min(max(expires-s.period.endOf(window)/1000, 0), explainSpan-2))
+	return uint32(min(max(expires-s.period.WindowEnd(window)/1000, 0), explainSpan-2))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -79,7 +80,7 @@ type turn struct {
 }
 
 func newFollower(s *Store) *follower {
-	return &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, maxPartitions)}
+	return &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, format.MaxPartitions)}
 }
 
 // catchUp returns once all that other processes had acknowledged when it was called is in the head. Callers
@@ -156,7 +157,7 @@ func (f *follower) pass(ctx context.Context) error {
 	slept := f.slept()
 	if slept > deleteRests/2 {
 		// The head may have what was sealed, deleted and cleaned meanwhile.
-		for p := range f.s.period.partitions() {
+		for p := range f.s.period.Partitions() {
 			if err := f.s.Forget(ctx, p); err != nil {
 				return err
 			}
@@ -200,7 +201,7 @@ func (f *follower) slept() time.Duration {
 
 // wholeStage reads every slot that may wait anew; streams that are known are read on from where they were.
 func (f *follower) wholeStage(ctx context.Context) error {
-	for p := range f.s.period.partitions() {
+	for p := range f.s.period.Partitions() {
 		if err := f.s.rebuildPartition(ctx, p); err != nil {
 			return err
 		}
@@ -327,7 +328,7 @@ func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
 	}
 	p := h.part(d.partition)
 	p.mu.Lock()
-	g := p.cellOf(d.slot, d.partition).follow(d.s.period.slotStart(d.slot))
+	g := p.cellOf(d.slot, d.partition).follow(d.s.period.SlotStart(d.slot))
 	d.addTo(g)
 	g.touched = f.s.opts.Now()
 	if whole {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // readTogether is how many rows that are known already may be read once more for each read that is saved.
@@ -87,7 +88,7 @@ func (f *follower) onward(ctx context.Context, c *followedCell, tails []streamTa
 		slices.SortFunc(spans[at:], func(a, b seqSpan) int { return cmp.Compare(a.from, b.from) })
 		if t.seq >= st.place.next {
 			c.touched = begun
-			spans = append(spans, seqSpan{t.writer, st.place.next, maxTime})
+			spans = append(spans, seqSpan{t.writer, st.place.next, format.MaxTime})
 		}
 	}
 	for _, together := range f.together(c, spans) {
@@ -127,7 +128,7 @@ func (f *follower) together(c *followedCell, spans []seqSpan) [][]seqSpan {
 func (f *follower) readSpans(ctx context.Context, c *followedCell, spans []seqSpan, begun time.Time) error {
 	last := len(spans) - 1
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{
-		Table: engine.Stage, Partition: stagePartition(c.decoder.slot, c.decoder.partition),
+		Table: engine.Stage, Partition: format.StagePartition(c.decoder.slot, c.decoder.partition),
 		From: engine.Key{engine.Text(spans[0].writer), engine.Int(spans[0].from)}, To: engine.Key{engine.Text(spans[last].writer), engine.Int(spans[last].to)},
 	}) {
 		if err != nil {

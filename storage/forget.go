@@ -12,7 +12,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 	_, now := s.times()
 	for _, slot := range s.head.slots(partition) {
 		w := Work{Partition: partition, Slot: slot}
-		if s.period.slotEnd(slot) > now.UnixMilli() {
+		if s.period.SlotEnd(slot) > now.UnixMilli() {
 			continue
 		}
 		staged, err := s.listStaged(ctx, w)

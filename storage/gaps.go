@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // DamagedRowsError says that rows can't be read, because the bytes that hold them are damaged: none, or any number.
@@ -50,7 +51,7 @@ func (s *Store) gapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 	e := &DamagedRowsError{Table: rows.Table, Err: d.Err}
 	p := rows.Partition
 	window := func(w int64) {
-		e.From, e.To = time.UnixMilli(s.startOf(w)), time.UnixMilli(s.period.endOf(w))
+		e.From, e.To = time.UnixMilli(s.startOf(w)), time.UnixMilli(s.period.WindowEnd(w))
 	}
 	switch rows.Table {
 	case engine.Raw, engine.R5m, engine.R1h:
@@ -68,7 +69,7 @@ func (s *Store) gapOf(rows *engine.Range, d engine.Damage) *DamagedRowsError {
 		window(p[0].Int)
 		e.Tenant, e.kept = strings.Clone(p[1].Text), rows.Table == engine.Shards
 	case engine.Stage, engine.Defined:
-		e.From, e.To = time.UnixMilli(s.period.slotStart(p[0].Int)), time.UnixMilli(s.period.slotEnd(p[0].Int))
+		e.From, e.To = time.UnixMilli(s.period.SlotStart(p[0].Int)), time.UnixMilli(s.period.SlotEnd(p[0].Int))
 	case engine.Windows, engine.Deletes:
 		e.Tenant = strings.Clone(p[0].Text)
 	case engine.Pending:
@@ -83,7 +84,7 @@ func holdsLabels(rows *engine.Range, d engine.Damage) bool {
 	if d.After != nil {
 		first = d.After
 	}
-	return len(first) == 0 || first[0].Int == kindLabels
+	return len(first) == 0 || first[0].Int == format.KindLabels
 }
 
 // narrowToSlots sets which slots the raw rows are of, if they can't be labels.
@@ -102,7 +103,7 @@ func (s *Store) narrowToSlots(e *DamagedRowsError, rows *engine.Range, d engine.
 		e.From = time.UnixMilli(first[1].Int)
 	}
 	if len(last) > 1 && len(first) > 0 && last[0].Int == first[0].Int {
-		e.To = time.UnixMilli(s.period.slotEnd(s.period.slotOf(last[1].Int + 1)))
+		e.To = time.UnixMilli(s.period.SlotEnd(s.period.SlotOf(last[1].Int + 1)))
 	}
 }
 
@@ -231,4 +232,4 @@ func (r *request) tellKeptGaps() {
 }
 
 // lostShards stands in where a number of shards can't be read: all that there may be are looked into.
-const lostShards = maxShards
+const lostShards = format.MaxShards

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // unreadable is an engine of which a table can't be read, while it is set.
@@ -63,7 +64,7 @@ func TestNothingExpiresWhereTenantsCantBeRead(t *testing.T) {
 	for _, table := range []*engine.Table{engine.Tenants, engine.Windows} {
 		t.Run(table.Name, func(t *testing.T) {
 			ts, eng := openUnreadableStore(t, func(o *Options) { o.Retention = 24 * time.Hour })
-			at := ts.now.UnixMilli() - hourMS
+			at := ts.now.UnixMilli() - format.HourMS
 			ts.write("ann", upLabels, sample{at, 1})
 			require.NoError(t, ts.SealAll(t.Context()))
 			eng.table.Store(table)
@@ -85,7 +86,7 @@ func TestNothingExpiresWhereTenantsCantBeRead(t *testing.T) {
 func TestDeleteStaysWhereWindowsCantBeRead(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(*Options) {})
-	at := ts.now.UnixMilli() - hourMS
+	at := ts.now.UnixMilli() - format.HourMS
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.Delete(t.Context(), "ann", at, at, equal("host", "a")))
 	eng.table.Store(engine.Windows)
@@ -101,7 +102,7 @@ func TestDeleteStaysWhereWindowsCantBeRead(t *testing.T) {
 func TestNothingIsSpreadByAGuess(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(*Options) {})
-	at := ts.now.UnixMilli() - 3*dayMS
+	at := ts.now.UnixMilli() - 3*format.DayMS
 	brought := func(v float64, host string) error {
 		_, err := ts.Import(t.Context(), "ann", []ImportedSeries{{
 			Labels:  labels.FromStrings(labels.MetricName, "up", "host", host),
@@ -127,7 +128,7 @@ func TestNothingIsSpreadByAGuess(t *testing.T) {
 func TestGapsBeyondBounds(t *testing.T) {
 	t.Parallel()
 	ts, _ := openUnreadableStore(t, func(*Options) {})
-	at := ts.now.UnixMilli() - hourMS
+	at := ts.now.UnixMilli() - format.HourMS
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
 	missing := func(i int) *DamagedRowsError {
@@ -158,10 +159,10 @@ func TestGapsBeyondBounds(t *testing.T) {
 
 	// And for stage rows.
 	for i := range 2 * maxDamage {
-		ts.noteDamage(1, 0, stageRow{writer: "w", seq: int64(i)}, errBadBlob)
+		ts.noteDamage(1, 0, stageRow{writer: "w", seq: int64(i)}, format.ErrMalformedBlob)
 	}
 	require.Len(t, ts.damage.rows, maxDamage+1, "of one slot one row stands for the rest")
-	ts.noteDamage(ts.period.slotOf(at), 0, stageRow{writer: "w", seq: 1}, errBadBlob)
+	ts.noteDamage(ts.period.SlotOf(at), 0, stageRow{writer: "w", seq: 1}, format.ErrMalformedBlob)
 	told = nil
 	r.tellDamage()
 	require.Len(t, told, 1)

@@ -11,13 +11,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-// maxTime bounds timestamps on both sides, milliseconds: some 285,000 years around 1970, so that distances
-// of distances never overflow what they're stored in.
-const maxTime = 1 << 53
 
 // head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
 //
@@ -157,7 +154,7 @@ type Series struct {
 	hash aliasHash
 	next atomic.Pointer[Series]
 
-	id     SeriesID
+	id     format.SeriesID
 	sum    uint64 // of tenant and series set, for partitions
 	labels labels.Labels
 	*tenantMetric
@@ -180,7 +177,7 @@ func (s *Series) writtenAt(res rollup.Resolution) writtenLabels {
 // writtenLabels names a row of labels; the zero value names none.
 type writtenLabels struct {
 	window int64
-	at     classShard
+	at     format.ClassShard
 	some   bool
 	life   uint32 // which it was written with, where rows vanish by themselves: see lifeOf
 }
@@ -229,8 +226,8 @@ func (t *headTenant) unknown() bool { return t.metrics == nil }
 // define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
 // series that is new may be created, under the tenant's lock; nil: any may.
 func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant) error) (*Series, error) {
-	set := AppendSeriesSet(make([]byte, 0, 256), ls)
-	id := seriesIDOf(set)
+	set := format.AppendSeriesSet(make([]byte, 0, 256), ls)
+	id := format.SeriesIDOfSet(set)
 	t.mu.RLock()
 	s := t.byID.find(id)
 	t.mu.RUnlock()
@@ -241,7 +238,7 @@ func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant
 	_, _ = hash.WriteString(t.name)
 	_, _ = hash.Write([]byte{0})
 	_, _ = hash.Write(set)
-	s = &Series{id: id, labels: ls, sum: hash.Sum64(), part: uint16(partitionOf(hash.Sum64(), len(h.parts)))}
+	s = &Series{id: id, labels: ls, sum: hash.Sum64(), part: uint16(format.PartitionOf(hash.Sum64(), len(h.parts)))}
 	if h.classOf != nil {
 		s.class = uint8(h.classOf(ls))
 	}

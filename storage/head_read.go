@@ -4,12 +4,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
 )
 
 // openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
 type openSeries struct {
-	id      SeriesID
+	id      format.SeriesID
 	labels  labels.Labels
 	class   int64
 	hidden  int64 // the newest timestamp that is no longer kept
@@ -86,7 +87,7 @@ func (t *headTenant) match(ms []*labels.Matcher) (out []*Series) {
 		}
 	} else {
 		for name, m := range t.metrics {
-			if nameMatches(ms, name) {
+			if format.MatchesName(ms, name) {
 				metrics = append(metrics, candidates{m, m.series})
 			}
 		}
@@ -122,20 +123,11 @@ func (m *headMetric) match(series []*Series, ms []*labels.Matcher) (out []*Serie
 		}
 	}
 	for _, s := range series[from:] {
-		if matchesAll(s.labels, ms) {
+		if format.MatchesAll(s.labels, ms) {
 			out = append(out, s)
 		}
 	}
 	return out
-}
-
-func matchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
-	for _, m := range ms {
-		if !m.Matches(ls.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
 }
 
 // equalName returns the metric's name where a matcher asks for exactly one.
@@ -146,16 +138,6 @@ func equalName(ms []*labels.Matcher) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// nameMatches says whether a metric's name passes the matchers of names.
-func nameMatches(ms []*labels.Matcher, name string) bool {
-	for _, m := range ms {
-		if m.Name == labels.MetricName && !m.Matches(name) {
-			return false
-		}
-	}
-	return true
 }
 
 // HeadStats tells how much is not sealed yet.
@@ -176,7 +158,7 @@ func (h *HeadStats) count(st *strand) {
 
 // HeadStats counts what the head holds, of all tenants.
 func (s *Store) HeadStats() HeadStats {
-	stats := HeadStats{Series: s.head.series.Load(), MinT: maxTime, MaxT: -maxTime}
+	stats := HeadStats{Series: s.head.series.Load(), MinT: format.MaxTime, MaxT: -format.MaxTime}
 	count := func(g *generation) {
 		for _, st := range g.strands {
 			stats.count(st)

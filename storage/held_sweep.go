@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // sweep finds held rows that no process looks after: of processes that have ended, or of writes that failed and were
@@ -33,7 +34,7 @@ func (c *cluster) sweep(ctx context.Context, ch *choice) error {
 	seen, low := map[string]bool{}, ch.era()
 	var orphans []heldRow
 	for era := ch.era(); era >= ch.Low; era-- {
-		for row, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(c.at, era), KeysOnly: true}) {
+		for row, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true}) {
 			if err != nil {
 				return fmt.Errorf("storage: looking for held rows: %w", err)
 			}
@@ -81,13 +82,13 @@ func (c *cluster) adoptRows(ctx context.Context, rows []heldRow) error {
 		if !ok {
 			continue
 		}
-		about, err := parseHeld(value)
+		about, err := format.ParseHeld(value)
 		if err != nil {
 			c.r.s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
 				c.at.cluster, c.at.tenant, h.era, h.replica, h.writer, h.seq, err))
 			continue // It stays, for a person to look at, until its era is left behind.
 		}
-		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.minT, about.maxT, about.reach, about.samples, int64(len(value))
+		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.MinT, about.MaxT, about.Reach, about.Samples, int64(len(value))
 		c.r.mu.Lock()
 		c.r.bytes += h.bytes // It is there already: no limit helps.
 		c.r.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // takeBytes is how many bytes of held samples go in one commit.
@@ -34,7 +35,7 @@ type taking struct {
 	c  *cluster
 	ch *choice
 	// deletes are those that there were at begun, which was before any held row was read.
-	deletes deletions
+	deletes format.Tombstones
 	begun   time.Time
 	// settled is the choice as it will be.
 	settled choice
@@ -90,15 +91,15 @@ func (t *taking) catchUp(ctx context.Context) error {
 }
 
 // hiding returns the deletes that are about a held row. One that may come in force at any moment is waited for.
-func (t *taking) hiding(h *heldRow) (deletions, error) {
+func (t *taking) hiding(h *heldRow) (format.Tombstones, error) {
 	s := t.c.r.s
-	hiding := t.deletes.where(func(d *deletion) bool { return d.cuts(t.c.at.cluster, h.writer, h.seq) })
+	hiding := t.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(t.c.at.cluster, h.writer, h.seq) })
 	for _, d := range hiding {
 		if s.deletes.mayCome(d, s.opts.Now()) {
 			return nil, errDeleting
 		}
 	}
-	return hiding.inForce(), nil
+	return hiding.InForce(), nil
 }
 
 // pass stores all held rows of the elected replica, whoever wrote them, and returns how many there were.
@@ -111,7 +112,7 @@ func (t *taking) pass(ctx context.Context) (n int, err error) {
 	replica := engine.Key{engine.Text(t.ch.elected())}
 	current, _ := t.c.current()
 	for era := t.ch.Low; current != nil && era <= current.era(); era++ {
-		for row, err := range t.c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(t.c.at, era), From: replica, To: replica}) {
+		for row, err := range t.c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(t.c.at.tenant, t.c.at.cluster, era), From: replica, To: replica}) {
 			if err != nil {
 				return n, fmt.Errorf("storage: reading held rows: %w", err)
 			}
@@ -168,17 +169,17 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 		return false, err
 	}
 	sink := heldSink{t: t, replica: h.replica, hiding: hiding}
-	about, err := parseHeld(value)
+	about, err := format.ParseHeld(value)
 	var blob []byte
 	if err == nil {
-		blob, err = about.unpack()
+		blob, err = about.Unpack()
 	}
-	var reader blobReader
+	var reader format.BlobReader
 	if err == nil {
-		err = reader.open(blob)
+		err = reader.Open(blob)
 	}
 	if err == nil {
-		err = reader.walk(&sink)
+		err = reader.Walk(&sink)
 	}
 	if err != nil {
 		s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
@@ -188,7 +189,7 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 	t.rows++
 	t.samples += sink.taken
 	if sink.taken > 0 {
-		t.reach = max(t.reach, about.reach)
+		t.reach = max(t.reach, about.Reach)
 	}
 	t.done = append(t.done, h)
 	if t.batch.bytes < takeBytes {
@@ -248,33 +249,33 @@ func (t *taking) renew(ctx context.Context) error {
 type heldSink struct {
 	t       *taking
 	replica string
-	hiding  deletions // that are about the row
+	hiding  format.Tombstones // that are about the row
 	// series are those of the blob by number, from 1; nil: it can't be stored. hidden are the deletes of each.
 	series []*Series
-	hidden []deletions
+	hidden []format.Tombstones
 	taken  int
 }
 
-func (k *heldSink) define(_ uint32, _ string, ls labels.Labels) error {
+func (k *heldSink) Define(_ uint32, _ string, ls labels.Labels) error {
 	series, err := k.t.batch.Define(nil, ls)
 	var bad *LabelError
 	if errors.As(err, &bad) {
 		series, err = nil, nil // Limits have become tighter.
 	}
-	k.series, k.hidden = append(k.series, series), append(k.hidden, k.hiding.of(ls))
+	k.series, k.hidden = append(k.series, series), append(k.hidden, k.hiding.OfSeries(ls))
 	return err
 }
 
 func (k *heldSink) of(ref uint32) (*Series, error) {
 	if ref == 0 || int(ref) > len(k.series) {
-		return nil, fmt.Errorf("%w: series number %d", errBadHeld, ref)
+		return nil, fmt.Errorf("%w: series number %d", format.ErrMalformedHeld, ref)
 	}
 	return k.series[ref-1], nil
 }
 
 // wants says whether a sample is to be stored.
 func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
-	if s == nil || k.t.batch.checkTime(s, at) != nil || k.hidden[ref-1].hides(at) {
+	if s == nil || k.t.batch.checkTime(s, at) != nil || k.hidden[ref-1].Hides(at) {
 		return false
 	}
 	t := k.t
@@ -289,7 +290,7 @@ func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
 	return stored
 }
 
-func (k *heldSink) float(ref uint32, at, st int64, v uint64) error {
+func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {
 	s, err := k.of(ref)
 	if err == nil && k.wants(ref, s, at) {
 		err = k.t.batch.Float(s, at, st, math.Float64frombits(v))
@@ -297,7 +298,7 @@ func (k *heldSink) float(ref uint32, at, st int64, v uint64) error {
 	return err
 }
 
-func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
+func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
 	if err == nil && k.wants(ref, s, at) {
 		b := k.t.batch
@@ -310,9 +311,9 @@ func (k *heldSink) histogram(ref uint32, at int64, encoded []byte) error {
 
 // exemplar takes those that lie in a span of the replica: where it isn't known which series lack samples of the
 // margin, exemplars are left out.
-func (k *heldSink) exemplar(ref uint32, at int64, encoded []byte) error {
+func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
-	if err != nil || s == nil || k.hidden[ref-1].hides(at) || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
+	if err != nil || s == nil || k.hidden[ref-1].Hides(at) || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
 		return err
 	}
 	b := k.t.batch

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -61,7 +62,7 @@ type keptBefore struct {
 
 const (
 	// never is the horizon of what is all there.
-	never = -maxTime
+	never = -format.MaxTime
 	// maxSteps bounds the steps of a horizon. A week has eight ends of days.
 	maxSteps = 32
 	// maxWrote bounds the ranges of windows that were written with shorter retentions.

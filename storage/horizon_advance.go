@@ -56,7 +56,7 @@ func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, 
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
 			target, kept := int64(never), keep.Of(res)
 			if kept != 0 {
-				target = s.startOf(s.period.windowAt(res, s.wanted(kept)+1))
+				target = s.startOf(s.period.WindowAt(res, s.wanted(kept)+1))
 			}
 			known := next.of(class, res) != nil
 			h := next.at(class, res)
@@ -89,7 +89,7 @@ func (s *Store) rollHidden(ctx context.Context, tenant string, hidden, target in
 			return target, err
 		}
 	}
-	next := s.period.endOf(s.period.windowAt(rollup.Raw, target+1))
+	next := s.period.WindowEnd(s.period.WindowAt(rollup.Raw, target+1))
 	to, err := s.rollUntil(ctx, tenant, min(hidden, target), next, rolled)
 	return min(to, target), err
 }
@@ -120,7 +120,7 @@ func (s *Store) dropDue(ctx context.Context, tenant string, next *horizonRow, ro
 
 // rollUntil makes the rollups of the raw windows between two ends of windows, and returns up to where they are there.
 func (s *Store) rollUntil(ctx context.Context, tenant string, from, to int64, rolled map[tenantWindow]bool) (int64, error) {
-	windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(rollup.Raw, from+1), s.period.windowAt(rollup.Raw, to))
+	windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, from+1), s.period.WindowAt(rollup.Raw, to))
 	if err != nil {
 		return from, err
 	}
@@ -154,22 +154,22 @@ func (s *Store) importsWithoutRaw(ctx context.Context, slot int64, tenant string
 		if err != nil {
 			return false, err
 		}
-		window, lacking := s.period.windowOfSlot(rollup.Raw, slot), before.lacking(class, rollup.Raw)
+		window, lacking := s.period.WindowOfSlot(rollup.Raw, slot), before.lacking(class, rollup.Raw)
 		switch {
-		case s.period.endOf(window) <= lacking, s.hasVanished(before, class, window):
+		case s.period.WindowEnd(window) <= lacking, s.hasVanished(before, class, window):
 			return true, nil
 		case !s.isOutlived(rollup.Raw, slot, s.classes.keep(tenant, class)):
 			return false, nil
 		case before.broken:
 			return s.expiring, nil
 		case !s.expiring:
-			older, err := s.everyWindow(ctx, tenant, s.period.windowAt(rollup.Raw, lacking+1), window)
-			if err != nil || len(older) > 0 || s.head.holdsBetween(s.period.slotOf(lacking+1), slot) {
+			older, err := s.everyWindow(ctx, tenant, s.period.WindowAt(rollup.Raw, lacking+1), window)
+			if err != nil || len(older) > 0 || s.head.holdsBetween(s.period.SlotOf(lacking+1), slot) {
 				return false, err
 			}
 		}
 		next := before.clone()
-		next.at(class, rollup.Raw).lack(s.period.endOf(window))
+		next.at(class, rollup.Raw).lack(s.period.WindowEnd(window))
 		if _, err := s.changeHorizons(ctx, tenant, before, next); !errors.Is(err, errHorizonsChanged) || try == advanceTries {
 			return err == nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -131,7 +132,7 @@ func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizon
 	t.looked = true
 	for res := rollup.Raw; res <= rollup.FiveMinutes; res++ {
 		unread := false
-		finer, err := s.windowsAround(ctx, tenant, firstWindowOf(res), lastWindowOf(res), func(e *DamagedRowsError) {
+		finer, err := s.windowsAround(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), func(e *DamagedRowsError) {
 			unread = true
 			s.noteGap(e)
 		})
@@ -141,7 +142,7 @@ func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizon
 		if unread { // What isn't listed may stand there.
 			continue
 		}
-		coarser, err := s.windowsOf(ctx, tenant, firstWindowOf(res+1), lastWindowOf(res+1))
+		coarser, err := s.windowsOf(ctx, tenant, format.FirstWindow(res+1), format.LastWindow(res+1))
 		if err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizon
 		}
 		from := t.lacking(classDefault, res)
 		for _, w := range slices.Backward(coarser) {
-			if s.period.endOf(w) <= from {
+			if s.period.WindowEnd(w) <= from {
 				break
 			}
 			if to, ok, err := s.missingIn(ctx, tenant, t, w, res, listed); err != nil || ok {
@@ -168,10 +169,10 @@ func (s *Store) findMissing(ctx context.Context, tenant string, t *tenantHorizon
 
 // missingIn returns the end of the newest window of a resolution that isn't listed, of which a coarser window has marks.
 func (s *Store) missingIn(ctx context.Context, tenant string, t *tenantHorizons, coarser int64, res rollup.Resolution, listed map[int64]bool) (to int64, ok bool, err error) {
-	end := s.period.endOf(coarser)
+	end := s.period.WindowEnd(coarser)
 	whole := true
 	for at := end; at > s.startOf(coarser); { // From the newest window on.
-		w := s.period.windowAt(res, at)
+		w := s.period.WindowAt(res, at)
 		whole = whole && listed[w]
 		at = s.startOf(w)
 	}
@@ -183,15 +184,15 @@ func (s *Store) missingIn(ctx context.Context, tenant string, t *tenantHorizons,
 		return 0, false, err
 	}
 	for m := range marks {
-		w := s.period.windowOfSlot(res, m.slot)
-		if listed[w] || ok && s.period.endOf(w) <= to || s.hasVanished(t, classDefault, w) {
+		w := s.period.WindowOfSlot(res, m.slot)
+		if listed[w] || ok && s.period.WindowEnd(w) <= to || s.hasVanished(t, classDefault, w) {
 			continue
 		}
 		if listed[w], err = s.standsNow(ctx, tenant, w); err != nil {
 			return 0, false, err
 		}
 		if !listed[w] {
-			to, ok = s.period.endOf(w), true
+			to, ok = s.period.WindowEnd(w), true
 		}
 	}
 	return to, ok, nil
@@ -208,7 +209,7 @@ func (s *Store) standsNow(ctx context.Context, tenant string, window int64) (boo
 }
 
 // startOf returns when a window of any resolution begins, milliseconds.
-func (s *Store) startOf(window int64) int64 { return s.period.endOf(window - 1) }
+func (s *Store) startOf(window int64) int64 { return s.period.WindowEnd(window - 1) }
 
 // errHorizonsChanged says that another process has changed a tenant's horizons.
 var errHorizonsChanged = errors.New("storage: another process has changed the horizons meanwhile")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -61,11 +62,11 @@ func (s *Store) HorizonChanges(ctx context.Context) (list []HorizonChange, err e
 
 // firstIn returns when the first window begins that a change is about; zero if there is none.
 func (s *Store) firstIn(ctx context.Context, tenant string, c *HorizonChange) (time.Time, error) {
-	from := firstWindowOf(c.Resolution)
+	from := format.FirstWindow(c.Resolution)
 	if after := latest(c.From, c.Gone); !after.IsZero() {
-		from = s.period.windowAt(c.Resolution, after.UnixMilli()+1)
+		from = s.period.WindowAt(c.Resolution, after.UnixMilli()+1)
 	}
-	windows, err := s.windowsOf(ctx, tenant, from, s.period.windowAt(c.Resolution, c.To.UnixMilli()))
+	windows, err := s.windowsOf(ctx, tenant, from, s.period.WindowAt(c.Resolution, c.To.UnixMilli()))
 	if err != nil || len(windows) == 0 {
 		return time.Time{}, err
 	}
@@ -244,7 +245,7 @@ const maxCounted = 10_000
 // aboutSamples estimates how many raw samples there are of a class between two ends of windows: from the newest window,
 // of which it counts the first chunks, by the number of metrics and of sealed slots. -1: it can't be estimated, as of rollups.
 func (s *Store) aboutSamples(ctx context.Context, tenant string, class int64, res rollup.Resolution, from, to int64) (int64, error) {
-	windows, err := s.windowsOf(ctx, tenant, s.period.windowAt(res, from+1), s.period.windowAt(res, to))
+	windows, err := s.windowsOf(ctx, tenant, s.period.WindowAt(res, from+1), s.period.WindowAt(res, to))
 	if err != nil || len(windows) == 0 {
 		return 0, err
 	}
@@ -296,18 +297,18 @@ func (s *Store) samplesIn(ctx context.Context, tenant string, class, window int6
 	chunks := 0
 	for i, metric := range metrics {
 		for at := range s.places(shards.of(metric)) {
-			if at.class() != class {
+			if at.Class() != class {
 				continue
 			}
 			for row, err := range s.eng.Scan(ctx, engine.Range{
-				Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)},
+				Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, at), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)},
 			}) {
 				if err != nil {
 					return 0, fmt.Errorf("storage: counting samples of %q: %w", metric, err)
 				}
 				chunks++
-				if c, err := openRaw(row.Value); err == nil && c.data != nil {
-					if info, err := chunk.Header(c.data); err == nil {
+				if c, err := format.ParseRawChunk(row.Value); err == nil && c.Data != nil {
+					if info, err := chunk.Header(c.Data); err == nil {
 						samples += int64(info.Count)
 					}
 				}

@@ -14,109 +14,110 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // TestHorizonSteps hides and shows again: what was hidden for a week may go, counted from when each part was hidden.
 func TestHorizonSteps(t *testing.T) {
-	const week = int64(7 * dayMS)
+	const week = int64(7 * format.DayMS)
 	h := horizon{HiddenMS: never, LackingMS: never, DroppedMS: never}
-	h.aim(10*dayMS, 0)
-	h.aim(11*dayMS, dayMS)
-	require.Equal(t, int64(11*dayMS), h.HiddenMS)
+	h.aim(10*format.DayMS, 0)
+	h.aim(11*format.DayMS, format.DayMS)
+	require.Equal(t, int64(11*format.DayMS), h.HiddenMS)
 	require.Equal(t, int64(never), h.due(week-1))
-	require.Equal(t, int64(10*dayMS), h.due(week))
+	require.Equal(t, int64(10*format.DayMS), h.due(week))
 	// Back into the first step, and ahead again: the rest begins anew.
-	h.aim(5*dayMS, 2*dayMS)
-	require.Equal(t, int64(5*dayMS), h.HiddenMS)
-	h.aim(11*dayMS, 3*dayMS)
-	require.Equal(t, int64(5*dayMS), h.due(week), "what stayed hidden")
-	require.Equal(t, int64(11*dayMS), h.due(week+3*dayMS))
+	h.aim(5*format.DayMS, 2*format.DayMS)
+	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
+	h.aim(11*format.DayMS, 3*format.DayMS)
+	require.Equal(t, int64(5*format.DayMS), h.due(week), "what stayed hidden")
+	require.Equal(t, int64(11*format.DayMS), h.due(week+3*format.DayMS))
 	// What is dropped is never shown again.
-	h.drop(5 * dayMS)
-	h.aim(never, 4*dayMS)
-	require.Equal(t, int64(5*dayMS), h.HiddenMS)
+	h.drop(5 * format.DayMS)
+	h.aim(never, 4*format.DayMS)
+	require.Equal(t, int64(5*format.DayMS), h.HiddenMS)
 	require.Empty(t, h.Steps)
 	// The number of steps is bounded; what goes later for it was hidden as long.
 	for i := int64(6); i < 6+2*maxSteps; i++ {
-		h.aim(i*dayMS, i)
+		h.aim(i*format.DayMS, i)
 	}
 	require.Len(t, h.Steps, maxSteps)
-	require.Greater(t, h.Steps[0].ToMS, int64(6*dayMS))
+	require.Greater(t, h.Steps[0].ToMS, int64(6*format.DayMS))
 }
 
 // TestHorizonOfShorterLives raises retentions over an engine whose rows vanish by themselves.
 func TestHorizonOfShorterLives(t *testing.T) {
-	now := int64(100 * dayMS)
-	outlived := func(keptMS int64) int64 { return now - keptMS - 7*dayMS }
-	h := horizon{KeptMS: 30 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
+	now := int64(100 * format.DayMS)
+	outlived := func(keptMS int64) int64 { return now - keptMS - 7*format.DayMS }
+	h := horizon{KeptMS: 30 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
 	written := func() []wroteUnder {
-		return []wroteUnder{{FromMS: 10 * dayMS, ToMS: 20 * dayMS}, {FromMS: 60 * dayMS, ToMS: now}}
+		return []wroteUnder{{FromMS: 10 * format.DayMS, ToMS: 20 * format.DayMS}, {FromMS: 60 * format.DayMS, ToMS: now}}
 	}
-	h.keep(365*dayMS, 50*dayMS, written)
-	require.Equal(t, []wroteUnder{{10 * dayMS, 20 * dayMS, 30 * dayMS}, {60 * dayMS, now, 30 * dayMS}}, h.Wrote)
-	vanished := func(from, to int64) int64 { return h.vanished(outlived, from*dayMS, to*dayMS) }
-	require.Equal(t, now-37*dayMS, vanished(0, 100))
-	now += 50 * dayMS
-	require.Equal(t, int64(100*dayMS), vanished(0, 200), "not what was written later")
-	require.Equal(t, int64(100*dayMS), vanished(100, 101))
+	h.keep(365*format.DayMS, 50*format.DayMS, written)
+	require.Equal(t, []wroteUnder{{10 * format.DayMS, 20 * format.DayMS, 30 * format.DayMS}, {60 * format.DayMS, now, 30 * format.DayMS}}, h.Wrote)
+	vanished := func(from, to int64) int64 { return h.vanished(outlived, from*format.DayMS, to*format.DayMS) }
+	require.Equal(t, now-37*format.DayMS, vanished(0, 100))
+	now += 50 * format.DayMS
+	require.Equal(t, int64(100*format.DayMS), vanished(0, 200), "not what was written later")
+	require.Equal(t, int64(100*format.DayMS), vanished(100, 101))
 	require.Equal(t, int64(never), vanished(101, 200))
 	require.Equal(t, int64(never), vanished(30, 60), "nor what was written between")
-	require.Equal(t, int64(20*dayMS), vanished(0, 60))
+	require.Equal(t, int64(20*format.DayMS), vanished(0, 60))
 	require.Equal(t, int64(never), vanished(0, 10))
 	// What is lacking takes up the gaps that it touches.
 	h.lackVanished(outlived)
 	require.Equal(t, int64(never), h.LackingMS)
-	h.lack(15 * dayMS)
+	h.lack(15 * format.DayMS)
 	h.lackVanished(outlived)
-	require.Equal(t, int64(20*dayMS), h.LackingMS)
-	h.lack(61 * dayMS)
+	require.Equal(t, int64(20*format.DayMS), h.LackingMS)
+	h.lack(61 * format.DayMS)
 	h.lackVanished(outlived)
-	require.Equal(t, int64(100*dayMS), h.LackingMS)
+	require.Equal(t, int64(100*format.DayMS), h.LackingMS)
 	require.Empty(t, h.Wrote)
 	// What was raised a moment ago and is raised once more: rows of that moment, too.
-	twice := horizon{KeptMS: 30 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
-	twice.keep(60*dayMS, 50*dayMS, written)
-	twice.keep(365*dayMS, 51*dayMS, written)
+	twice := horizon{KeptMS: 30 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
+	twice.keep(60*format.DayMS, 50*format.DayMS, written)
+	twice.keep(365*format.DayMS, 51*format.DayMS, written)
 	require.Len(t, twice.Wrote, 4)
 	// One start with a wrong flag doesn't count, but what was in force before it does, also once it was taken back.
 	for _, by := range [][]int64{{30, 365}, {30, 60, 365}, {30, 20, 45, 60, 0}} {
-		wrong := horizon{KeptMS: 60 * dayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
+		wrong := horizon{KeptMS: 60 * format.DayMS, HiddenMS: never, LackingMS: never, DroppedMS: never}
 		for i, kept := range by {
 			require.Empty(t, wrong.Wrote)
-			wrong.keep(kept*dayMS, (50+int64(i))*dayMS, written)
+			wrong.keep(kept*format.DayMS, (50+int64(i))*format.DayMS, written)
 		}
-		require.Equal(t, []wroteUnder{{10 * dayMS, 20 * dayMS, 60 * dayMS}, {60 * dayMS, now, 60 * dayMS}}, wrong.Wrote)
+		require.Equal(t, []wroteUnder{{10 * format.DayMS, 20 * format.DayMS, 60 * format.DayMS}, {60 * format.DayMS, now, 60 * format.DayMS}}, wrong.Wrote)
 		require.True(t, wrong.Raised)
 		require.Zero(t, wrong.BeforeMS)
 	}
-	h.keep(30*dayMS, 51*dayMS, written)
-	h.keep(365*dayMS, 52*dayMS, written)
+	h.keep(30*format.DayMS, 51*format.DayMS, written)
+	h.keep(365*format.DayMS, 52*format.DayMS, written)
 	require.Empty(t, h.Wrote)
-	h.keep(30*dayMS, 60*dayMS, nil)
-	h.keep(0, 70*dayMS, nil)
+	h.keep(30*format.DayMS, 60*format.DayMS, nil)
+	h.keep(0, 70*format.DayMS, nil)
 	require.Empty(t, h.Wrote, "here nothing vanishes by itself")
 	require.Zero(t, h.BeforeMS)
 	// Of an earlier release: all that is older.
-	h.Wrote = []wroteUnder{{ToMS: 140 * dayMS, KeptMS: 3 * dayMS}}
-	require.Equal(t, int64(140*dayMS), vanished(110, 120))
+	h.Wrote = []wroteUnder{{ToMS: 140 * format.DayMS, KeptMS: 3 * format.DayMS}}
+	require.Equal(t, int64(140*format.DayMS), vanished(110, 120))
 	h.lackVanished(outlived)
-	require.Equal(t, int64(140*dayMS), h.LackingMS)
+	require.Equal(t, int64(140*format.DayMS), h.LackingMS)
 }
 
 // TestManyShorterLives has more ranges than a horizon keeps: those that are near to each other become one, which has all of them.
 func TestManyShorterLives(t *testing.T) {
 	h := horizon{HiddenMS: never, LackingMS: never, DroppedMS: never}
 	for i := range int64(2 * maxWrote) {
-		h.keep(dayMS+i, (100+20*i)*dayMS, nil)
-		h.keep(2*dayMS, (110+20*i)*dayMS, func() []wroteUnder {
-			return []wroteUnder{{FromMS: 100 * i * dayMS, ToMS: (100*i + 1) * dayMS}, {FromMS: (100*i + 3) * dayMS, ToMS: (100*i + 4) * dayMS}}
+		h.keep(format.DayMS+i, (100+20*i)*format.DayMS, nil)
+		h.keep(2*format.DayMS, (110+20*i)*format.DayMS, func() []wroteUnder {
+			return []wroteUnder{{FromMS: 100 * i * format.DayMS, ToMS: (100*i + 1) * format.DayMS}, {FromMS: (100*i + 3) * format.DayMS, ToMS: (100*i + 4) * format.DayMS}}
 		})
 	}
 	require.Len(t, h.Wrote, maxWrote)
 	for i := range int64(2 * maxWrote) {
-		for _, end := range []int64{(100*i + 1) * dayMS, (100*i + 4) * dayMS} {
-			require.True(t, slices.ContainsFunc(h.Wrote, func(w wroteUnder) bool { return end > w.from() && end <= w.ToMS && w.KeptMS <= dayMS+i }), "%d", end)
+		for _, end := range []int64{(100*i + 1) * format.DayMS, (100*i + 4) * format.DayMS} {
+			require.True(t, slices.ContainsFunc(h.Wrote, func(w wroteUnder) bool { return end > w.from() && end <= w.ToMS && w.KeptMS <= format.DayMS+i }), "%d", end)
 		}
 	}
 }
@@ -190,7 +191,7 @@ func TestStoreWithoutHorizons(t *testing.T) {
 		ts.write("default", jobLabels("web"), sample{ts.now.UnixMilli() - 1000, 1})
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
-	first := ts.period.windowOfTime(begin.UnixMilli())
+	first := ts.period.RawWindowAt(begin.UnixMilli())
 	_, err := ts.dropWindow(t.Context(), first, []string{"default"})
 	require.NoError(t, err)
 	ts.opts.Retention = 0
@@ -198,11 +199,11 @@ func TestStoreWithoutHorizons(t *testing.T) {
 	h, err := ts.horizonsOf(t.Context(), "default")
 	require.NoError(t, err)
 	require.Nil(t, h.value)
-	require.Equal(t, ts.period.endOf(first), h.lacking(classDefault, rollup.Raw))
+	require.Equal(t, ts.period.WindowEnd(first), h.lacking(classDefault, rollup.Raw))
 	require.Equal(t, int64(never), h.lacking(classDefault, rollup.FiveMinutes))
-	all, err := ts.horizons(t.Context(), "default", -maxTime, maxTime)
+	all, err := ts.horizons(t.Context(), "default", -format.MaxTime, format.MaxTime)
 	require.NoError(t, err)
-	require.Equal(t, ts.period.endOf(first), all[0].At[rollup.Raw])
+	require.Equal(t, ts.period.WindowEnd(first), all[0].At[rollup.Raw])
 }
 
 // imports imports samples of one series.
@@ -245,7 +246,7 @@ func TestLateSamplesDontOverwriteHistory(t *testing.T) {
 func TestHiddenWhenRollupsKnow(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 30*day, true })
-	require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "web")))
+	require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "web")))
 	ts.write("default", jobLabels("web"), every(ts.now.Add(-15*day), time.Minute, 13)...)
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.opts.Retention = 10 * day

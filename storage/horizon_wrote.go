@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -140,10 +141,10 @@ func (s *Store) outlived(res rollup.Resolution) func(keptMS int64) int64 {
 	now := s.engineTime()
 	return func(keptMS int64) int64 {
 		if keptMS == 0 {
-			return s.startOf(s.period.windowAt(res, never+1))
+			return s.startOf(s.period.WindowAt(res, never+1))
 		}
 		at := now.Add(-time.Duration(keptMS)*time.Millisecond - expireGrace).UnixMilli()
-		return s.startOf(s.period.windowAt(res, at+1))
+		return s.startOf(s.period.WindowAt(res, at+1))
 	}
 }
 
@@ -152,11 +153,11 @@ func (s *Store) hasVanished(t *tenantHorizons, class, window int64) bool {
 	if t == nil {
 		return false
 	}
-	h := t.of(class, resolutionOf(window))
+	h := t.of(class, format.ResolutionOf(window))
 	if h == nil || len(h.Wrote) == 0 {
 		return false
 	}
-	end := s.period.endOf(window)
+	end := s.period.WindowEnd(window)
 	return h.vanished(s.outlived(h.Resolution), end, end) != never
 }
 
@@ -193,7 +194,7 @@ func (s *Store) rawGaps(ctx context.Context, tenant string, hidden []Horizons) (
 		return nil, nil
 	}
 	for class := range hidden {
-		hidden[class].At[rollup.Raw] = s.shownAfter(t, tenant, int64(class), rollup.Raw, maxTime, maxTime)
+		hidden[class].At[rollup.Raw] = s.shownAfter(t, tenant, int64(class), rollup.Raw, format.MaxTime, format.MaxTime)
 	}
 	return gaps, nil
 }
@@ -256,16 +257,16 @@ func (s *Store) writtenUntilNow(ctx context.Context, tenant string, h *horizon) 
 		return nil
 	}
 	return func() (list []wroteUnder) {
-		newest := s.period.windowAt(h.Resolution, s.opts.Now().UnixMilli())
-		windows, err := s.everyWindow(ctx, tenant, s.period.windowAt(h.Resolution, h.LackingMS+1), lastWindowOf(h.Resolution))
+		newest := s.period.WindowAt(h.Resolution, s.opts.Now().UnixMilli())
+		windows, err := s.everyWindow(ctx, tenant, s.period.WindowAt(h.Resolution, h.LackingMS+1), format.LastWindow(h.Resolution))
 		if err != nil {
-			return []wroteUnder{{ToMS: s.period.endOf(newest)}}
+			return []wroteUnder{{ToMS: s.period.WindowEnd(newest)}}
 		}
 		if at, is := slices.BinarySearch(windows, newest); !is {
 			windows = slices.Insert(windows, at, newest)
 		}
 		for _, w := range windows {
-			from, to := s.startOf(w), s.period.endOf(w)
+			from, to := s.startOf(w), s.period.WindowEnd(w)
 			if n := len(list); n > 0 && list[n-1].ToMS == from {
 				list[n-1].ToMS = to
 			} else {

@@ -71,7 +71,7 @@ func (s *Store) horizons(ctx context.Context, tenant string, minT, maxT int64) (
 func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res rollup.Resolution, minT, maxT int64) int64 {
 	at := s.wanted(s.classes.keep(tenant, class).Of(res))
 	if h := t.of(class, res); h != nil {
-		at = min(at, s.period.endOf(s.period.windowAt(res, max(h.HiddenMS, never)+1)))
+		at = min(at, s.period.WindowEnd(s.period.WindowAt(res, max(h.HiddenMS, never)+1)))
 		at = max(at, h.HiddenMS, h.vanished(s.outlived(res), minT, maxT))
 	}
 	return max(at, t.lacking(class, res))
@@ -80,9 +80,9 @@ func (s *Store) shownAfter(t *tenantHorizons, tenant string, class int64, res ro
 // isGone says whether rows of a class may be missing in the window of a resolution that holds a slot, as far as this
 // process has read: see horizonsOf. Where rows expire by themselves it is also as the flags say.
 func (s *Store) isGone(res rollup.Resolution, slot int64, tenant string, class int64) bool {
-	end := s.period.endOf(s.period.windowOfSlot(res, slot))
+	end := s.period.WindowEnd(s.period.WindowOfSlot(res, slot))
 	t := s.horizonMemory.get(tenant)
-	return end <= t.lacking(class, res) || s.hasVanished(t, class, s.period.windowOfSlot(res, slot)) || s.expiring && s.isOutlived(res, slot, s.classes.keep(tenant, class))
+	return end <= t.lacking(class, res) || s.hasVanished(t, class, s.period.WindowOfSlot(res, slot)) || s.expiring && s.isOutlived(res, slot, s.classes.keep(tenant, class))
 }
 
 // expirer is implemented by engines whose rows may vanish by themselves, at the time that they were written with.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // ImportedSeries is a series with samples of any slots. Both belong to the store from Import on.
@@ -168,7 +169,7 @@ func (m *importing) add(in *ImportedSeries) error {
 	}
 	newest := m.s.opts.Now().Add(MaxAhead).UnixMilli()
 	before := samples.Len()
-	samples.Clip(-maxTime, newest)
+	samples.Clip(-format.MaxTime, newest)
 	m.stats.Ahead += before - samples.Len()
 	if samples.Len() == 0 {
 		return nil
@@ -179,15 +180,15 @@ func (m *importing) add(in *ImportedSeries) error {
 	}
 	first := true
 	for rest := *samples; rest.Len() > 0; {
-		t, _ := boundsOf(&rest)
-		start := m.s.period.dayOf(m.s.period.slotOf(t))
+		t, _ := format.TimeBounds(&rest)
+		start := m.s.period.DayOf(m.s.period.SlotOf(t))
 		d := m.days[start]
 		if d == nil {
 			d = &importDay{importing: m, start: start, of: map[*Series]*importedDay{}}
 			m.days[start] = d
 		}
 		part := &importedDay{collected: collected{series: series}}
-		part.samples, rest = cutSamples(rest, start+dayMS)
+		part.samples, rest = cutSamples(rest, start+format.DayMS)
 		if same := d.of[series]; same != nil { // It stands in the list several times.
 			same.samples.AppendAll(&part.samples)
 			same.samples.Normalize()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // BenchmarkImport imports days of 2,000 series at a minute's interval: one sample is one operation.
@@ -16,8 +17,8 @@ func BenchmarkImport(b *testing.B) {
 	const series, perDay = 2000, 1440
 	ts := openTestStore(b, func(o *Options) { o.Retention = 0 })
 	defer b.StopTimer()
-	from := ts.period.slotOf(ts.now.AddDate(-10, 0, 0).UnixMilli())
-	base := ts.period.dayOf(from)
+	from := ts.period.SlotOf(ts.now.AddDate(-10, 0, 0).UnixMilli())
+	base := ts.period.DayOf(from)
 	made := 0
 	for day := 0; made < b.N; day++ {
 		b.StopTimer()
@@ -36,7 +37,7 @@ func BenchmarkImport(b *testing.B) {
 				default:
 					v = r.Float64()
 				}
-				samples.AppendFloat(base+int64(day)*dayMS+int64(k)*60_000+int64(i/1000)*777+1, 0, v)
+				samples.AppendFloat(base+int64(day)*format.DayMS+int64(k)*60_000+int64(i/1000)*777+1, 0, v)
 			}
 			list[i] = ImportedSeries{labels.FromStrings(labels.MetricName, fmt.Sprintf("metric_%d", i%300), "instance", fmt.Sprintf("host-%d", i)), &samples}
 		}

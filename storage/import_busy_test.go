@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -23,7 +24,7 @@ func (ts *testStore) busy() (stop func()) {
 		func() error { return ts.SealAll(ctx) },
 		func() error { _, err := ts.Expire(ctx); return err },
 		func() error {
-			_, err := ts.Select(ctx, Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime})
+			_, err := ts.Select(ctx, Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime})
 			return err
 		},
 	} {
@@ -91,8 +92,8 @@ func TestImportOfOneSeriesTwice(t *testing.T) {
 				a, b := copyOf(s.Samples), copyOf(s.Samples)
 				at := s.Samples.T
 				if len(at) > 0 {
-					a.Clip(-maxTime, at[len(at)/2])
-					b.Clip(at[len(at)/3], maxTime)
+					a.Clip(-format.MaxTime, at[len(at)/2])
+					b.Clip(at[len(at)/3], format.MaxTime)
 				}
 				list = append(list, ImportedSeries{s.Labels, b}, ImportedSeries{s.Labels, a})
 			}

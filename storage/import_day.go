@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -31,7 +32,7 @@ type importDay struct {
 
 	ctx context.Context
 	// deletes are those that were made before, begun.
-	deletes deletions
+	deletes format.Tombstones
 	begun   time.Time
 	late    bool
 }
@@ -106,8 +107,8 @@ func (d *importDay) trimBefore(list []*importedDay, cells map[cellAt]bool) error
 	for at := range cells {
 		slots[at.slot] = true
 	}
-	return d.s.trimBefore(d.ctx, d.tenant.name, slots, d.deletes.where(func(x *deletion) bool {
-		return slices.ContainsFunc(list, func(c *importedDay) bool { return matchesAll(c.series.labels, x.matchers) })
+	return d.s.trimBefore(d.ctx, d.tenant.name, slots, d.deletes.Where(func(x *format.Tombstone) bool {
+		return slices.ContainsFunc(list, func(c *importedDay) bool { return format.MatchesAll(c.series.labels, x.Matchers) })
 	}))
 }
 
@@ -121,7 +122,7 @@ func (d *importDay) finest() rollup.Resolution {
 
 func (d *importDay) listWindows() error {
 	for res := d.finest(); res <= rollup.OneHour; res++ {
-		if err := d.s.listWindow(d.ctx, d.tenant.name, d.s.period.windowOfSlot(res, d.s.period.slotOf(d.start+1))); err != nil {
+		if err := d.s.listWindow(d.ctx, d.tenant.name, d.s.period.WindowOfSlot(res, d.s.period.SlotOf(d.start+1))); err != nil {
 			return err
 		}
 	}
@@ -133,10 +134,10 @@ func (d *importDay) cells(list []*importedDay) map[cellAt]bool {
 	cells := map[cellAt]bool{}
 	for _, c := range list {
 		for rest := c.samples; rest.Len() > 0; {
-			t, _ := boundsOf(&rest)
-			slot := d.s.period.slotOf(t)
+			t, _ := format.TimeBounds(&rest)
+			slot := d.s.period.SlotOf(t)
 			cells[cellAt{slot, d.s.partitionOf(c.series, slot)}] = true
-			_, rest = cutSamples(rest, d.s.period.slotEnd(slot))
+			_, rest = cutSamples(rest, d.s.period.SlotEnd(slot))
 		}
 	}
 	return cells
@@ -145,7 +146,7 @@ func (d *importDay) cells(list []*importedDay) map[cellAt]bool {
 // lock takes the locks of all partitions that the day's series are in, in the order of their numbers; a seal has one
 // at a time. The function that it returns gives them back.
 func (d *importDay) lock() (unlock func()) {
-	slot := d.s.period.slotOf(d.start + 1)
+	slot := d.s.period.SlotOf(d.start + 1)
 	var partitions []int
 	for _, c := range d.list {
 		partitions = append(partitions, d.s.partitionOf(c.series, slot))
@@ -166,7 +167,7 @@ func (d *importDay) lock() (unlock func()) {
 // that of 5m rollups may be.
 func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 	now := d.s.opts.Now().UnixMilli()
-	slot := d.s.period.slotOf(d.start + 1)
+	slot := d.s.period.SlotOf(d.start + 1)
 	if _, err := d.s.horizonsOf(d.ctx, d.tenant.name); err != nil {
 		return nil, nil, err
 	}
@@ -197,7 +198,7 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 
 // seal writes the rows of series that are of one age, but for the marks.
 func (d *importDay) seal(list []*importedDay) error {
-	base := d.sealer(d.s.period.slotOf(d.start+1), nil)
+	base := d.sealer(d.s.period.SlotOf(d.start+1), nil)
 	pieces, err := d.spread(base, list)
 	if err != nil {
 		return err
@@ -232,7 +233,7 @@ func (d *importDay) seal(list []*importedDay) error {
 func (d *importDay) sealer(slot int64, rows *sealedRows) *sealer {
 	y := newSealer(d.ctx, d.s, Work{Slot: slot})
 	y.sealedRows, y.late, y.again, y.namesFirst, y.begun = rows, d.late, true, true, d.begun
-	y.deletes = map[string]deletions{d.tenant.name: d.deletes.inSlot(d.s.period, slot)}
+	y.deletes = map[string]format.Tombstones{d.tenant.name: d.deletes.InSlot(d.s.period, slot)}
 	return y
 }
 
@@ -240,8 +241,8 @@ func (d *importDay) sealer(slot int64, rows *sealedRows) *sealer {
 // many shards as all series of a metric need that this and earlier imports brought.
 func (d *importDay) spread(base *sealer, list []*importedDay) (pieces [][]*importedDay, err error) {
 	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.metric, b.series.metric) })
-	period := d.s.period.of(base.work.Slot)
-	perDay := dayMS / period.SlotMS
+	period := d.s.period.OfSlot(base.work.Slot)
+	perDay := format.DayMS / period.SlotMS
 	for from := 0; from < len(list); {
 		metric, to := list[from].series.metric, from
 		var bytes int64
@@ -259,7 +260,7 @@ func (d *importDay) spread(base *sealer, list []*importedDay) (pieces [][]*impor
 				return nil, err
 			}
 			for _, c := range list[from:to] {
-				c.shards[res] = uint16(shardOf(c.series.id, shards))
+				c.shards[res] = uint16(format.ShardOf(c.series.id, shards))
 			}
 		}
 		slices.SortFunc(list[from:to], func(a, b *importedDay) int {

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -66,7 +67,7 @@ func (f *failingImport) list() (list []ImportedSeries) {
 func (f *failingImport) counts(res rollup.Resolution) map[string]int {
 	f.t.Helper()
 	found, err := f.Select(f.t.Context(), Query{
-		Tenant: "t", MinT: -maxTime, MaxT: maxTime, Resolution: res, Columns: rollup.AllColumns,
+		Tenant: "t", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: res, Columns: rollup.AllColumns,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "m.")},
 	})
 	require.NoError(f.t, err)
@@ -106,10 +107,10 @@ func TestImportThatFailsAnywhere(t *testing.T) {
 					}
 				}
 				agree("at once")
-				require.NoError(t, f.Delete(t.Context(), "t", -maxTime, maxTime, labels.MustNewMatcher(labels.MatchEqual, "host", "1")))
+				require.NoError(t, f.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "host", "1")))
 				agree("after a delete")
 				require.Zero(t, f.counts(rollup.Raw)[hostLabels(1).String()])
-				windows, err := f.Unrolled(t.Context(), -maxTime, maxTime)
+				windows, err := f.Unrolled(t.Context(), -format.MaxTime, format.MaxTime)
 				require.NoError(t, err)
 				for _, w := range windows {
 					_, err := f.RollUp(t.Context(), w, func() {})
@@ -154,7 +155,7 @@ func TestDeleteOfAnImportAheadThatFailed(t *testing.T) {
 		r.pass(time.Minute)
 		require.ErrorIs(t, m.believed(), ErrClock)
 		r.pass(3 * 24 * time.Hour)
-		require.NoError(t, m.Delete(t.Context(), "t", -maxTime, maxTime, ofMetric()...))
+		require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 		m.set(0)
 		require.Zero(t, m.visible(), "write %d failed", at)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -102,13 +103,13 @@ func copyOf(s *chunk.Samples) *chunk.Samples {
 func cut(r *rand.Rand, all []ImportedSeries) (pieces [][]ImportedSeries) {
 	for from := 0; from < len(all); {
 		to := min(len(all), from+1+r.IntN(len(all)))
-		first, last := boundsOf(all[from].Samples)
-		for t := first - dayMS; t <= last; {
-			until := t + 1 + r.Int64N(2*dayMS)
+		first, last := format.TimeBounds(all[from].Samples)
+		for t := first - format.DayMS; t <= last; {
+			until := t + 1 + r.Int64N(2*format.DayMS)
 			var piece []ImportedSeries
 			for _, s := range all[from:to] {
 				c := copyOf(s.Samples)
-				c.Clip(t-r.Int64N(3*hourMS), until)
+				c.Clip(t-r.Int64N(3*format.HourMS), until)
 				piece = append(piece, ImportedSeries{s.Labels, c})
 			}
 			pieces = append(pieces, piece)
@@ -118,7 +119,7 @@ func cut(r *rand.Rand, all []ImportedSeries) (pieces [][]ImportedSeries) {
 		var rest []ImportedSeries
 		for _, s := range all[from:to] {
 			c := copyOf(s.Samples)
-			c.Clip(last-dayMS, maxTime)
+			c.Clip(last-format.DayMS, format.MaxTime)
 			rest = append(rest, ImportedSeries{s.Labels, c})
 		}
 		pieces = append(pieces, rest)
@@ -153,7 +154,7 @@ func (ts *testStore) commit(list []ImportedSeries) {
 func (ts *testStore) answers() map[string]string {
 	ts.t.Helper()
 	got := map[string]string{}
-	q := Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime, Columns: rollup.AllColumns, Warn: func(err error) { require.NoError(ts.t, err) }}
+	q := Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Columns: rollup.AllColumns, Warn: func(err error) { require.NoError(ts.t, err) }}
 	for res := range rollup.Resolution(resolutions) {
 		q.Resolution = res
 		found, err := ts.Select(ts.t.Context(), q)

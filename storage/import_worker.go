@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -24,7 +25,7 @@ type importWorker struct {
 
 func newImportWorker(ctx context.Context, d *importDay) *importWorker {
 	w := &importWorker{importDay: d, ctx: ctx, rows: &sealedRows{}, slots: map[int64]*sealer{}}
-	w.base = w.sealer(d.s.period.slotOf(d.start + 1))
+	w.base = w.sealer(d.s.period.SlotOf(d.start + 1))
 	return w
 }
 
@@ -53,10 +54,10 @@ func (w *importWorker) seal(piece []*importedDay) error {
 	for _, c := range piece {
 		w.brought += c.samples.Len()
 		for rest := c.samples; rest.Len() > 0; {
-			t, _ := boundsOf(&rest)
-			y := w.slot(w.s.period.slotOf(t))
+			t, _ := format.TimeBounds(&rest)
+			y := w.slot(w.s.period.SlotOf(t))
 			var part chunk.Samples
-			part, rest = cutSamples(rest, w.s.period.slotEnd(y.work.Slot))
+			part, rest = cutSamples(rest, w.s.period.SlotEnd(y.work.Slot))
 			if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.id)); err != nil {
 				return err
 			}
@@ -162,6 +163,6 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 		series[i] = c.series
 	}
 	found := chunkList{}
-	err = w.s.listChunks(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + dayMS - 1}, series, found)
+	err = w.s.listChunks(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
 	return found, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // ErrInspect says that what was asked of Inspect can't be shown.
@@ -24,19 +25,19 @@ var ErrInspect = errors.New("storage: can't show that")
 // Overview tells in words what is stored: settings, tenants, their windows, and slots not yet sealed.
 func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 	say := func(format string, args ...any) { out(fmt.Sprintf(format, args...)) }
-	list := s.period.all()
+	list := s.period.All()
 	say("created %s, %s", instant(s.created.UnixMilli()), list[0])
 	for _, p := range list[1:] {
 		say("after %s, %s", instant(p.FromMS), p)
 	}
 	staged := map[int64]int{}
-	for p := range s.period.partitions() {
+	for p := range s.period.Partitions() {
 		work, err := s.Waiting(ctx, p)
 		if err != nil {
 			return err
 		}
 		for _, w := range work {
-			if empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, p)); err != nil {
+			if empty, err := s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, p)); err != nil {
 				return err
 			} else if !empty {
 				staged[w.Slot]++
@@ -49,7 +50,7 @@ func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 	}
 	slices.Sort(slots)
 	for _, slot := range slots {
-		say("slot %d, from %s to %s: staged in %d partitions", slot, instant(s.period.slotStart(slot)), instant(s.period.slotEnd(slot)), staged[slot])
+		say("slot %d, from %s to %s: staged in %d partitions", slot, instant(s.period.SlotStart(slot)), instant(s.period.SlotEnd(slot)), staged[slot])
 	}
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
@@ -63,14 +64,14 @@ func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 		say("tenant %q, %d windows", tenant, len(windows))
 		for _, w := range windows {
 			marks := 0
-			for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(w, tenant), KeysOnly: true}) {
+			for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w, tenant), KeysOnly: true}) {
 				if err != nil {
 					return err
 				}
 				marks++
 			}
 			if marks > 0 {
-				say("  %s window %d, until %s: %d seals", resolutionOf(w), w, instant(s.period.endOf(w)), marks)
+				say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w, instant(s.period.WindowEnd(w)), marks)
 			}
 		}
 	}
@@ -192,7 +193,7 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 	case engine.Windows:
 		return parseListing(row.Value).words(), nil
 	case engine.Shards:
-		n, err := parseShards(row.Value)
+		n, err := format.ParseShards(row.Value)
 		return fmt.Sprintf("%d shards", n), err
 	case engine.Deletes:
 		return deletionWords(row.Clustering[0].Text, row.Value)
@@ -217,25 +218,25 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 }
 
 func rawWords(partition engine.Key, row engine.Row) (string, error) {
-	if row.Clustering[0].Int == kindLabels {
+	if row.Clustering[0].Int == format.KindLabels {
 		var builder labels.ScratchBuilder
-		ls, err := parseLabels(row.Value, partition[3].Text, &builder)
+		ls, err := format.ParseLabels(row.Value, partition[3].Text, &builder)
 		return ls.String(), err
 	}
-	if row.Clustering[0].Int == kindExemplars {
+	if row.Clustering[0].Int == format.KindExemplars {
 		return exemplarWords(row.Value)
 	}
 	var samples chunk.Samples
-	raw, err := decodeRaw(row.Value, nil, &samples)
+	raw, err := format.DecodeRawChunk(row.Value, nil, &samples)
 	if err != nil {
 		return "", err
 	}
 	if samples.Len() == 0 {
 		return fmt.Sprintf("%d bytes, all of it was deleted", len(row.Value)), nil
 	}
-	minT, maxT := boundsOf(&samples)
+	minT, maxT := format.TimeBounds(&samples)
 	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T), len(samples.H), instant(minT), instant(maxT))
-	if n := raw.exempt.count(); n > 0 {
+	if n := raw.Exempt.Count(); n > 0 {
 		words += fmt.Sprintf(", exempt from %d deletes", n)
 	}
 	if n := len(samples.V); n > 0 {
@@ -246,15 +247,15 @@ func rawWords(partition engine.Key, row engine.Row) (string, error) {
 
 // blobWords tells what a blob holds.
 func blobWords(b []byte) (string, error) {
-	var r blobReader
-	if err := r.open(b); err != nil {
+	var r format.BlobReader
+	if err := r.Open(b); err != nil {
 		return "", err
 	}
 	c := &blobCounts{minT: math.MaxInt64, maxT: math.MinInt64}
-	if err := r.walk(c); err != nil {
+	if err := r.Walk(c); err != nil {
 		return "", err
 	}
-	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.epoch, c.series, c.floats, c.histograms)
+	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.Epoch, c.series, c.floats, c.histograms)
 	if c.exemplars > 0 {
 		words += fmt.Sprintf(", %d exemplars", c.exemplars)
 	}
@@ -270,21 +271,21 @@ type blobCounts struct {
 	minT, maxT                            int64
 }
 
-func (c *blobCounts) define(uint32, string, labels.Labels) error { c.series++; return nil }
+func (c *blobCounts) Define(uint32, string, labels.Labels) error { c.series++; return nil }
 
-func (c *blobCounts) float(_ uint32, t, _ int64, _ uint64) error {
+func (c *blobCounts) Float(_ uint32, t, _ int64, _ uint64) error {
 	c.floats++
 	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
 	return nil
 }
 
-func (c *blobCounts) histogram(_ uint32, t int64, _ []byte) error {
+func (c *blobCounts) Histogram(_ uint32, t int64, _ []byte) error {
 	c.histograms++
 	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
 	return nil
 }
 
-func (c *blobCounts) exemplar(_ uint32, t int64, _ []byte) error {
+func (c *blobCounts) Exemplar(_ uint32, t int64, _ []byte) error {
 	c.exemplars++
 	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
 	return nil
@@ -292,16 +293,16 @@ func (c *blobCounts) exemplar(_ uint32, t int64, _ []byte) error {
 
 // exemplarWords tells what a row of exemplars holds.
 func exemplarWords(b []byte) (string, error) {
-	list, _, err := openExemplars(b, nil)
+	list, _, err := format.DecodeRawExemplars(b, nil)
 	words := fmt.Sprintf("%d bytes, %d exemplars", len(b), len(list))
 	var builder labels.ScratchBuilder
 	for i, e := range list {
 		if i == 0 || i == len(list)-1 {
-			x, err := parseExemplar(e.t, e.data, &builder)
+			x, err := format.ParseExemplar(e.T, e.Data, &builder)
 			if err != nil {
 				return "", err
 			}
-			words += fmt.Sprintf(", %s %v at %s", x.Labels, x.Value, instant(e.t))
+			words += fmt.Sprintf(", %s %v at %s", x.Labels, x.Value, instant(e.T))
 		}
 	}
 	return words, err

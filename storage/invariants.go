@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // assertFrozen makes sure that a frozen chunk gives back what it was made of.
@@ -47,11 +48,11 @@ func (p *sealPass) assertSealed() {
 func (x *sealer) assertSealed(c *collected) bool {
 	var samples, sealed chunk.Samples
 	for st := range c.strands.all() {
-		if err := st.read(-maxTime, maxTime, &samples); err != nil {
+		if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
 			return false
 		}
 	}
-	if x.readSealed(c.series, &sealed, new(exempt)) != nil {
+	if x.readSealed(c.series, &sealed, new(format.TombstoneIDs)) != nil {
 		return false
 	}
 	sealed.Normalize()

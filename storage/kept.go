@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -69,8 +70,8 @@ func (s *Store) keptOf(ctx context.Context, tenant string) (list []Kept, err err
 }
 
 func (s *Store) keptWindow(t *tenantHorizons, tenant string, window int64) Kept {
-	k := Kept{Tenant: tenant, Window: window, Resolution: resolutionOf(window)}
-	k.Start, k.End = time.UnixMilli(s.startOf(window)).UTC(), time.UnixMilli(s.period.endOf(window)).UTC()
+	k := Kept{Tenant: tenant, Window: window, Resolution: format.ResolutionOf(window)}
+	k.Start, k.End = time.UnixMilli(s.startOf(window)).UTC(), time.UnixMilli(s.period.WindowEnd(window)).UTC()
 	for class := range s.classes.count() {
 		hidden, goes := s.goes(t, tenant, class, &k)
 		if goes.IsZero() {

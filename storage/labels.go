@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // LabelNames lists the names of labels of the series that match (no matchers: of all) in the range, sorted.
 // Sealed windows are taken whole.
 func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
 	return s.texts(ctx, q, textSearch{
-		kind: cachedNames, catalog: catalogLabel,
+		kind: cachedNames, catalog: format.CatalogLabel,
 		ofOpen: func(t *textSet, ls labels.Labels) {
 			ls.Range(func(l labels.Label) { t.addOne(l.Name) })
 		},
@@ -27,7 +28,7 @@ func (s *Store) LabelNames(ctx context.Context, q Query) ([]string, error) {
 // LabelValues lists the values of a label, sorted, likewise.
 func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
 	search := textSearch{
-		kind: cachedValues, catalog: catalogValue, label: name,
+		kind: cachedValues, catalog: format.CatalogValue, label: name,
 		ofOpen: func(t *textSet, ls labels.Labels) {
 			if v := ls.Get(name); v != "" {
 				t.addOne(v)
@@ -36,7 +37,7 @@ func (s *Store) LabelValues(ctx context.Context, name string, q Query) ([]string
 		ofSealed: func(m *metricSeries, positions []uint32) []string { return m.set.LabelValues(name, positions) },
 	}
 	if name == labels.MetricName {
-		search.catalog, search.label = catalogMetric, ""
+		search.catalog, search.label = format.CatalogMetric, ""
 	}
 	return s.texts(ctx, q, search)
 }
@@ -93,7 +94,7 @@ func (r *request) catalogTexts(ctx context.Context, windows []sealedWindow, sear
 	g.SetLimit(readWorkers)
 	for _, w := range windows {
 		g.Go(func() error {
-			if search.catalog == catalogMetric { // The same entry serves selectors.
+			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
 				metrics, err := r.allMetrics(ctx, w)
 				for _, m := range metrics {
 					t.add(m.name)
@@ -128,7 +129,7 @@ func (r *request) catalogList(ctx context.Context, w sealedWindow, search textSe
 	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
 		list, size := textList{}, r.newBudget()
 		err := r.scan(ctx, engine.Range{
-			Table: engine.Catalog, Partition: catalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
+			Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, search.catalog, search.label), KeysOnly: true,
 		}, func(row engine.Row) error {
 			list = append(list, strings.Clone(row.Clustering[0].Text))
 			return size.charge(len(row.Clustering[0].Text) + textBytes)

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // texts are what the series that match have.
 func (m *readModel) texts(q Query, of func(ls labels.Labels, add func(string))) []string {
 	seen := map[string]bool{}
 	for _, ls := range m.labels {
-		if matchesAll(ls, q.Matchers) {
+		if format.MatchesAll(ls, q.Matchers) {
 			of(ls, func(s string) { seen[s] = s != "" })
 		}
 	}
@@ -69,17 +70,17 @@ func TestNamesAndValuesAgreeWithAModel(t *testing.T) {
 func TestNamesAndValuesOfARange(t *testing.T) {
 	ts := openTestStore(t, nil)
 	w := newRowWriter(t, ts.Store, "default")
-	today := ts.period.slotOf(ts.now.UnixMilli())
+	today := ts.period.SlotOf(ts.now.UnixMilli())
 	daysAgo := func(n int64) int64 { return today - n*12 }
 	for n, name := range []string{"a", "b", "c"} {
 		slot := daysAgo(int64(n) + 1)
 		ls := labels.FromStrings(labels.MetricName, "up", name, "value of "+name, "day", name)
-		w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.slotEnd(slot)}, V: []float64{1}})
+		w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.SlotEnd(slot)}, V: []float64{1}})
 		w.mark(slot)
 	}
 	up := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}
 	for _, ms := range [][]*labels.Matcher{nil, up} {
-		q := Query{Tenant: "default", MinT: ts.period.slotEnd(daysAgo(3)), MaxT: ts.period.slotEnd(daysAgo(2)), Matchers: ms}
+		q := Query{Tenant: "default", MinT: ts.period.SlotEnd(daysAgo(3)), MaxT: ts.period.SlotEnd(daysAgo(2)), Matchers: ms}
 		names, err := ts.LabelNames(t.Context(), q)
 		require.NoError(t, err)
 		require.Equal(t, []string{labels.MetricName, "b", "c", "day"}, names)

@@ -31,7 +31,7 @@ type Lease struct {
 
 // Leases reads who works off what, by partition. One that nobody ever took is free.
 func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
-	return s.leases(ctx, leasePartitions, s.period.partitions())
+	return s.leases(ctx, leasePartitions, s.period.Partitions())
 }
 
 // RulesLease reads who evaluates rules. It is free if nobody ever did.

@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // A row of table windows says whether a tenant's window may have rows. It is never deleted: a delete's timestamp
@@ -236,11 +237,11 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 
 // hasRows says whether a window of a tenant has marks, or names of metrics.
 func (s *Store) hasRows(ctx context.Context, tenant string, window int64) (bool, error) {
-	marks, err := s.empty(ctx, engine.Sealed, sealedPartition(window, tenant))
+	marks, err := s.empty(ctx, engine.Sealed, format.SealedPartition(window, tenant))
 	if err != nil || !marks {
 		return !marks, err
 	}
-	names, err := s.empty(ctx, engine.Catalog, catalogPartition(window, tenant, catalogMetric, ""))
+	names, err := s.empty(ctx, engine.Catalog, format.CatalogPartition(window, tenant, format.CatalogMetric, ""))
 	return !names, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -40,8 +41,8 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 		if kept := s.classes.longest(tenant).Of(res); kept != 0 {
 			back = max(lookBack, kept+expireGrace)
 		}
-		newest := s.period.windowAt(res, now.Add(MaxAhead).UnixMilli())
-		for w := s.period.windowAt(res, now.Add(-back).UnixMilli()); w <= newest; w++ {
+		newest := s.period.WindowAt(res, now.Add(MaxAhead).UnixMilli())
+		for w := s.period.WindowAt(res, now.Add(-back).UnixMilli()); w <= newest; w++ {
 			if _, is := slices.BinarySearch(have, w); is {
 				continue
 			}
@@ -130,7 +131,7 @@ func (c *checker) unlisted(tenant string) error {
 	for _, w := range found {
 		if !c.s.allDropped(horizons, w) {
 			c.report("windows: %s window %d of tenant %q, until %s, has rows and isn't listed, so nobody finds them: an earlier release has dropped it",
-				resolutionOf(w), w, tenant, instant(c.s.period.endOf(w)))
+				format.ResolutionOf(w), w, tenant, instant(c.s.period.WindowEnd(w)))
 		}
 	}
 	return nil

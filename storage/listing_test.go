@@ -107,7 +107,7 @@ func TestWindowsThatAnEarlierReleaseUnlisted(t *testing.T) {
 	old := sample{time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).UnixMilli(), 1}
 	open := func(t *testing.T) *testStore {
 		ts := openExpiring(t, func(o *Options) { o.Retention = 365 * day })
-		window := ts.period.windowOfTime(old.t)
+		window := ts.period.RawWindowAt(old.t)
 		ts.brings(jobLabels("old"), old)
 		// Its row of this release never was.
 		eng := memory.NewExpiring(ts.opts.Now)
@@ -228,7 +228,7 @@ func TestListingRaces(t *testing.T) {
 		shared := unclosed{memory.NewExpiring(func() time.Time { return now })}
 		writer, atWriter := open(shared)
 		remover, atRemover := open(shared)
-		window := writer.period.windowOfTime(x.t)
+		window := writer.period.RawWindowAt(x.t)
 		// Both know the window as listed, and it has no rows.
 		for _, s := range []*Store{writer, remover} {
 			require.NoError(t, s.listWindow(t.Context(), "default", window))
@@ -267,7 +267,7 @@ func TestUnlistedWindowsTakeNoTime(t *testing.T) {
 	}
 	for range 3 {
 		at := ts.now.Add(-time.Hour).UnixMilli()
-		window := ts.period.windowOfTime(at)
+		window := ts.period.RawWindowAt(at)
 		ts.brings(jobLabels("web"), sample{at, 1})
 		require.True(t, is(window))
 		ts.expire(20 * day)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -44,13 +45,13 @@ func (e *livesEngine) row(t *engine.Table, partition engine.Key, m engine.Mutati
 		return
 	}
 	window := partition[0].Int
-	kept := want.Of(resolutionOf(window))
+	kept := want.Of(format.ResolutionOf(window))
 	if kept == 0 {
-		require.Equal(e.t, rollup.OneHour, resolutionOf(window))
+		require.Equal(e.t, rollup.OneHour, format.ResolutionOf(window))
 		require.Zero(e.t, m.Expires)
 		return
 	}
-	require.Equal(e.t, (e.of.period.endOf(window)+(kept+expireGrace).Milliseconds())/1000, m.Expires, "%s %v", t, partition)
+	require.Equal(e.t, (e.of.period.WindowEnd(window)+(kept+expireGrace).Milliseconds())/1000, m.Expires, "%s %v", t, partition)
 }
 
 // TestLabelsLiveAsLongAsChunksWhoeverIsHeard has a process that keeps rows longer be heard of between labels and a chunk of one seal: both
@@ -59,14 +60,14 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 	t.Parallel()
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
 	ts.expiring = true
-	slot := ts.period.slotOf(ts.now.UnixMilli())
+	slot := ts.period.SlotOf(ts.now.UnixMilli())
 	series := &Series{labels: jobLabels("web"), tenantMetric: &tenantMetric{&headTenant{name: "default"}, jobLabels("web").Get("__name__")}}
 	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
 		x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
 		c := &collected{series: series}
 		x.label(c, rollup.Raw)
 		ts.classes.others.Store(&others)
-		x.put(c, rollup.Raw, 1, chunkKey(series.id.String(), 0, series.id.String()), []byte{1})
+		x.put(c, rollup.Raw, 1, format.ChunkKey(series.id.String(), 0, series.id.String()), []byte{1})
 		x.names(series, x.into[rollup.Raw])
 		rows := x.puts
 		require.Len(t, rows, 2)

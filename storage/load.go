@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // load reads the stage rows of a slot that want asks for into a generation that belongs to no cell, or
@@ -63,7 +64,7 @@ type loader struct {
 func newLoader(s *Store, w Work) *loader {
 	return &loader{
 		blobDecoder: blobDecoder{s: s, slot: w.Slot, partition: w.Partition},
-		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, start: s.period.slotStart(w.Slot), index: map[*Series]*strand{}},
+		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, start: s.period.SlotStart(w.Slot), index: map[*Series]*strand{}},
 	}
 }
 
@@ -142,7 +143,7 @@ func (s *Store) noteDamage(slot int64, partition int, r stageRow, err error) {
 
 // stageRange is all of a slot's stage; missed is called before a row if there are rows before it that can't be read.
 func (s *Store) stageRange(w Work, missed func()) engine.Range {
-	rows := engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, w.Partition)}
+	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}
 	rows.Damaged = func(d engine.Damage) {
 		at := damagedRow{slot: w.Slot, partition: w.Partition}
 		if d.After != nil {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // Metadata is what senders say of a metric.
@@ -69,7 +70,7 @@ func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, hel
 	}
 	unit, help = unit[:min(len(unit), maxMetadataText)], help[:min(len(help), maxMetadataText)]
 	k := s.metadata
-	window := s.period.windowOfTime(s.opts.Now().UnixMilli())
+	window := s.period.RawWindowAt(s.opts.Now().UnixMilli())
 	var h maphash.Hash
 	h.SetSeed(k.seed)
 	for _, part := range []string{tenant, typ} {
@@ -160,7 +161,7 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 func (s *Store) metadataRow(n noted) engine.Batch {
 	value := []byte{metadataVersion}
 	for _, text := range []string{n.Type, n.Unit, n.Help} {
-		value = appendString(value, text)
+		value = format.AppendString(value, text)
 	}
 	sum := sha256.Sum256(value)
 	expires := s.expires(n.window, n.tenant)
@@ -180,7 +181,7 @@ func parseMetadata(b []byte) (m Metadata, err error) {
 	b = b[1:]
 	for _, field := range []*string{&m.Type, &m.Unit, &m.Help} {
 		var text []byte
-		if text, b, err = takeString(b); err != nil {
+		if text, b, err = format.CutString(b); err != nil {
 			return m, fmt.Errorf("%w: truncated", errBadMetadata)
 		}
 		*field = string(text)
@@ -208,7 +209,7 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 		r.To = r.From
 	}
 	budget := budget{limit: s.opts.QueryBytes, use: s.opts.Limiter.Use(ctx, tenant)}
-	newest := s.period.windowOfTime(s.opts.Now().UnixMilli())
+	newest := s.period.RawWindowAt(s.opts.Now().UnixMilli())
 	for window := newest; window > newest-metadataWindows; window-- {
 		r.Partition = engine.Key{engine.Int(window), engine.Text(tenant)}
 		for row, err := range s.eng.Scan(ctx, r) {

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // MaxTime bounds timestamps on both sides, milliseconds.
-const MaxTime = maxTime
+const MaxTime = format.MaxTime
 
 // SlotWidth returns how long the slot is that a timestamp lies in.
 func (s *Store) SlotWidth(t int64) time.Duration {
-	return time.Duration(s.period.at(t).SlotMS) * time.Millisecond
+	return time.Duration(s.period.At(t).SlotMS) * time.Millisecond
 }
 
 // Oldest returns the start of the first slot of which anything sealed is kept of a tenant, at any resolution,
@@ -22,7 +23,7 @@ func (s *Store) SlotWidth(t int64) time.Duration {
 func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
 	oldest := int64(math.MaxInt64)
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
-		windows, err := s.knownWindows(ctx, tenant, firstWindowOf(res), lastWindowOf(res), s.noteGap)
+		windows, err := s.knownWindows(ctx, tenant, format.FirstWindow(res), format.LastWindow(res), s.noteGap)
 		if err != nil {
 			return 0, err
 		}
@@ -32,7 +33,7 @@ func (s *Store) Oldest(ctx context.Context, tenant string) (int64, error) {
 				return 0, err
 			}
 			if ok {
-				oldest = min(oldest, s.period.slotStart(slot))
+				oldest = min(oldest, s.period.SlotStart(slot))
 				break
 			}
 		}
@@ -49,7 +50,7 @@ func (s *Store) firstSlot(ctx context.Context, tenant string, window int64) (slo
 		return m.slots[0], true, nil
 	}
 	for row, err := range s.eng.Scan(ctx, engine.Range{
-		Table: engine.Sealed, Partition: sealedPartition(window, tenant), KeysOnly: true, Limit: 1,
+		Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true, Limit: 1,
 	}) {
 		if err != nil {
 			return 0, false, err

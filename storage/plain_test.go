@@ -15,7 +15,7 @@ func TestPlainTextHasNoPackages(t *testing.T) {
 		storage.ErrOverloaded.Error():                                  "too many writes are waiting",
 		fmt.Errorf("data: %w: no room", engine.ErrUnavailable).Error(): "data: unavailable: no room",
 		"storage: engine: pebble: a: storage: b":                       "a: b",
-		"two things; engine: closed (storage: malformed blob)":         "two things; closed (malformed blob)",
+		"two things; engine: closed (format: malformed blob)":          "two things; closed (malformed blob)",
 		"tenant: is given more than once":                              "tenant: is given more than once",
 		"cassandra: the login was refused":                             "cassandra: the login was refused",
 		`no series {job="storage: x"}, the storage: full`:              `no series {job="storage: x"}, the storage: full`,

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // protocolExemplar is an exemplar of a series in a history: eN is one with the value N and the trace N.
@@ -90,7 +92,7 @@ func (r *protocolRun) queryExemplars(q Query) {
 		return
 	}
 	for x := range needs {
-		matches := x.tenant == q.Tenant && matchesAll(protocolLabels(x.series), q.Matchers)
+		matches := x.tenant == q.Tenant && format.MatchesAll(protocolLabels(x.series), q.Matchers)
 		if matches && x.t >= asked.minT && x.t <= asked.maxT && !got[x] {
 			r.fail("exemplar %v at %s was acknowledged and is missing", x, showTime(x.t))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // protocolValue is what a sample says, but for its time: a float's bits, or a histogram's encoded bytes.
@@ -326,10 +327,10 @@ func (r *protocolRun) visible(q Query, before, after int64) visible {
 func (r *protocolRun) mayBeGone() int64 {
 	retention, grace := r.opts.Retention.Milliseconds(), expireGrace.Milliseconds()
 	if retention == 0 {
-		return -maxTime
+		return -format.MaxTime
 	}
 	if r.opts.Shared {
 		grace = 0
 	}
-	return floorDiv(r.newest.Load()-retention-grace, dayMS)*dayMS + 1
+	return format.FloorDiv(r.newest.Load()-retention-grace, format.DayMS)*format.DayMS + 1
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -105,7 +106,7 @@ func (r *concurrentRun) write(rng *rand.Rand) {
 		}
 		x := protocolSendSample{series: series, t: now - rng.Int64N(60*60_000), float: float64(rng.IntN(3))}
 		if rng.IntN(10) == 0 {
-			x.t -= rng.Int64N(20 * dayMS)
+			x.t -= rng.Int64N(20 * format.DayMS)
 		}
 		if rng.IntN(20) == 0 {
 			x.hist = &protocolHistograms[rng.IntN(len(protocolHistograms))]
@@ -134,7 +135,7 @@ func (r *concurrentRun) write(rng *rand.Rand) {
 func (r *concurrentRun) read(rng *rand.Rand) {
 	needs := r.model.needs("ann")
 	end := r.now.Load()
-	q := Query{Tenant: "ann", MinT: end - rng.Int64N(25*dayMS), MaxT: end}
+	q := Query{Tenant: "ann", MinT: end - rng.Int64N(25*format.DayMS), MaxT: end}
 	q.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}
 	if rng.IntN(2) == 0 {
 		q.Matchers[0] = labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "u.+")
@@ -161,7 +162,7 @@ func (r *concurrentRun) read(rng *rand.Rand) {
 // round and sealAll meet errors where a write's answer is lost; they come round again.
 func (r *concurrentRun) round(*rand.Rand) {
 	ctx := context.Background()
-	for p := range r.store.period.partitions() {
+	for p := range r.store.period.Partitions() {
 		work, err := r.store.Waiting(ctx, p)
 		assert.NoError(r.t, err)
 		work = slices.DeleteFunc(work, func(w Work) bool { return !r.store.Settled(w.Slot, 0) })

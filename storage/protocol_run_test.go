@@ -16,6 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -388,14 +389,14 @@ func (r *protocolRun) sealOne(partition, nth string) error {
 
 // hasNothing says whether a seal would find nothing to do.
 func (s *Store) hasNothing(ctx context.Context, w Work) (bool, error) {
-	empty, err := s.empty(ctx, stageTable, stagePartition(w.Slot, w.Partition))
+	empty, err := s.empty(ctx, stageTable, format.StagePartition(w.Slot, w.Partition))
 	return empty && len(w.pending) == 0, err
 }
 
 // round is what the sealing loop does in one round.
 func (r *protocolRun) round(ctx context.Context) {
 	var settled []Work
-	for p := range r.store.period.partitions() {
+	for p := range r.store.period.Partitions() {
 		work, err := r.store.Waiting(ctx, p)
 		if err != nil {
 			r.tolerate("listing work", err)
@@ -411,7 +412,7 @@ func (r *protocolRun) round(ctx context.Context) {
 		_, err := r.store.SealTogether(ctx, works)
 		r.tolerate("sealing", err)
 	})
-	for p := range r.store.period.partitions() {
+	for p := range r.store.period.Partitions() {
 		r.tolerate("moving marks", r.store.Advance(ctx, p))
 	}
 	r.store.LetGo()
@@ -433,7 +434,7 @@ func (r *protocolRun) query(words []string) error {
 }
 
 func (r *protocolRun) openQuery(name string, words []string) error {
-	q := Query{Tenant: words[0], MinT: -maxTime, MaxT: maxTime, Sorted: true, Warn: func(err error) { r.fail("a warning: %v", err) }}
+	q := Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) { r.fail("a warning: %v", err) }}
 	match, metric := labels.MatchRegexp, ".+"
 	if len(words) > 1 {
 		match, metric = labels.MatchEqual, words[1]

@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts under testdata/scripts give into them")
@@ -192,7 +193,7 @@ func (s *script) write(tenant string, input []string) string {
 
 // selectAll shows what a tenant has, between two times if there are any.
 func (s *script) selectAll(out *bytes.Buffer, words []string) {
-	q := Query{Tenant: words[0], MinT: -maxTime, MaxT: maxTime, Sorted: true, Warn: func(err error) {
+	q := Query{Tenant: words[0], MinT: -format.MaxTime, MaxT: format.MaxTime, Sorted: true, Warn: func(err error) {
 		fmt.Fprintf(out, "warning: %s\n", randomWords.ReplaceAllString(readable(err.Error()), "$1 …"))
 	}}
 	if len(words) > 1 {
@@ -231,13 +232,13 @@ func (s *script) stage(ctx context.Context, out *bytes.Buffer) {
 	require.NoError(s.t, err)
 	for _, w := range work {
 		blobs := 0
-		for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, 0)}) {
+		for _, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, 0)}) {
 			require.NoError(s.t, err)
 			blobs++
 		}
 		if blobs > 0 || len(w.pending) > 0 {
 			p := s.store.period
-			fmt.Fprintf(out, "(%s, %s]  blobs: %d, named as pending: %d\n", showScriptTime(p.slotStart(w.Slot)), showScriptTime(p.slotEnd(w.Slot)), blobs, len(w.pending))
+			fmt.Fprintf(out, "(%s, %s]  blobs: %d, named as pending: %d\n", showScriptTime(p.SlotStart(w.Slot)), showScriptTime(p.SlotEnd(w.Slot)), blobs, len(w.pending))
 		}
 	}
 }
@@ -250,15 +251,15 @@ func (s *script) chunks(ctx context.Context, out *bytes.Buffer, tenant string) {
 			fmt.Fprintf(out, "%s: %v\n", metric, err)
 			return
 		}
-		minT, maxT := boundsOf(&samples)
+		minT, maxT := format.TimeBounds(&samples)
 		fmt.Fprintf(out, "%s: %d samples, %s to %s\n", metric, samples.Len(), showScriptTime(minT), showScriptTime(maxT))
 	})
 }
 
 func (s *script) eachChunk(ctx context.Context, tenant string, do func(metric string, row engine.Row)) {
-	for window := s.store.period.windowOfTime(s.now.UnixMilli()) - 400; window <= s.store.period.windowOfTime(s.now.UnixMilli())+1; window++ {
+	for window := s.store.period.RawWindowAt(s.now.UnixMilli()) - 400; window <= s.store.period.RawWindowAt(s.now.UnixMilli())+1; window++ {
 		for _, metric := range []string{"heat", "load", "up"} {
-			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Raw, Partition: seriesPartition(window, tenant, metric, 0), From: engine.Key{engine.Int(kindChunk)}, To: engine.Key{engine.Int(kindChunk)}}) {
+			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, tenant, metric, 0), From: engine.Key{engine.Int(format.KindChunk)}, To: engine.Key{engine.Int(format.KindChunk)}}) {
 				require.NoError(s.t, err)
 				do(metric, row)
 			}
@@ -280,16 +281,16 @@ func (s *script) damage(ctx context.Context, out *bytes.Buffer, what string) {
 		work, err := s.store.Waiting(ctx, 0)
 		require.NoError(s.t, err)
 		for _, w := range work {
-			for r, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(w.Slot, 0)}) {
+			for r, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, 0)}) {
 				require.NoError(s.t, err)
-				keep(engine.Stage, stagePartition(w.Slot, 0), r)
+				keep(engine.Stage, format.StagePartition(w.Slot, 0), r)
 			}
 		}
 	} else {
 		s.eachChunk(ctx, "ann", func(metric string, r engine.Row) {
 			var samples chunk.Samples
 			if chunk.Decode(r.Value, &samples) == nil {
-				keep(engine.Raw, seriesPartition(s.store.period.windowOfTime(samples.T[0]), "ann", metric, 0), r)
+				keep(engine.Raw, format.SeriesPartition(s.store.period.RawWindowAt(samples.T[0]), "ann", metric, 0), r)
 			}
 		})
 	}

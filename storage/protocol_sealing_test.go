@@ -17,12 +17,13 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // metricNamesOf lists the names that the catalog, or the head, has.
 func (ts *testStore) metricNamesOf(tenant string) []string {
 	ts.t.Helper()
-	names, err := ts.LabelValues(ts.t.Context(), labels.MetricName, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime})
+	names, err := ts.LabelValues(ts.t.Context(), labels.MetricName, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
 	require.NoError(ts.t, err)
 	return names
 }
@@ -108,7 +109,7 @@ func TestNamesDoNotWaitForAnotherPartition(t *testing.T) {
 		ts.write("ann", ls, sample{at, 1})
 		want[ls.String()] = []sample{{at, 1}}
 	}
-	slot := ts.period.slotOf(at)
+	slot := ts.period.SlotOf(at)
 	var sealed error
 	other = func() <-chan struct{} {
 		done := make(chan struct{})
@@ -177,7 +178,7 @@ func TestGreatHistogramsAreSealed(t *testing.T) {
 		require.NoError(t, b.Commit(t.Context()))
 	}
 	count := func() int {
-		found, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: -maxTime, MaxT: maxTime, Matchers: []*labels.Matcher{
+		found, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: -format.MaxTime, MaxT: format.MaxTime, Matchers: []*labels.Matcher{
 			labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}})
 		require.NoError(t, err)
 		require.Len(t, found, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // scattered makes every batch of a write a write of its own, in any order and with pauses between.
@@ -40,7 +41,7 @@ func TestSharedConcurrent(t *testing.T) {
 	for i, r := range runs {
 		opts := first.store.opts
 		opts.Shared, opts.seams.blobBytes = true, 200
-		opts.Now = func() time.Time { return time.UnixMilli(first.now.Load() + int64(i)*hourMS) }
+		opts.Now = func() time.Time { return time.UnixMilli(first.now.Load() + int64(i)*format.HourMS) }
 		r.now.Store(first.now.Load())
 		var err error
 		r.store, err = Open(t.Context(), faultengine.Wrap(scattered{eng}, func(op faultengine.Op) faultengine.Action {
@@ -96,7 +97,7 @@ func doTogether(runs []*concurrentRun, d time.Duration) {
 }
 
 func (r *concurrentRun) forget(*rand.Rand) {
-	for p := range r.store.period.partitions() {
+	for p := range r.store.period.Partitions() {
 		assert.NoError(r.t, r.store.Forget(context.Background(), p))
 	}
 	r.store.LetGo()

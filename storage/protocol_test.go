@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -156,7 +157,7 @@ func (r *protocolRun) quiet() {
 func (r *protocolRun) answer(ctx context.Context) map[protocolSeries]*chunk.Samples {
 	out := map[protocolSeries]*chunk.Samples{}
 	for _, tenant := range []string{"ann", "bob"} {
-		selected, err := r.store.Select(ctx, Query{Tenant: tenant, MinT: -maxTime, MaxT: maxTime})
+		selected, err := r.store.Select(ctx, Query{Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime})
 		if err != nil {
 			r.tolerate("selecting", err)
 		}
@@ -174,29 +175,29 @@ func (r *protocolRun) rest(ctx context.Context) {
 	r.emptyHead()
 	s := r.store
 	now := r.now.Load()
-	oldest := floorDiv(r.base.UnixMilli(), dayMS)*dayMS - 40*dayMS
+	oldest := format.FloorDiv(r.base.UnixMilli(), format.DayMS)*format.DayMS - 40*format.DayMS
 	for p := range protocolPartitions {
 		slot, hour, err := s.marks(ctx, p)
 		if err != nil {
 			r.fail("%v", err)
 		}
-		if now-s.period.slotEnd(slot) > youngMS {
+		if now-s.period.SlotEnd(slot) > youngMS {
 			r.fail("the mark of partition %d stands at slot %d, which is older than two days", p, slot)
 		}
-		if hour < floorDiv(now, hourMS)-hourLag {
-			r.fail("the mark of partition %d stands at hour %d, now is %d", p, hour, floorDiv(now, hourMS))
+		if hour < format.FloorDiv(now, format.HourMS)-hourLag {
+			r.fail("the mark of partition %d stands at hour %d, now is %d", p, hour, format.FloorDiv(now, format.HourMS))
 		}
-		for ; r.opts.Shared && slot <= s.period.slotOf(now)+2*(dayMS/s.period.all()[0].SlotMS); slot++ {
-			r.nothing(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)})
-			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: stagePartition(slot, p)})
+		for ; r.opts.Shared && slot <= s.period.SlotOf(now)+2*(format.DayMS/s.period.All()[0].SlotMS); slot++ {
+			r.nothing(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
+			r.nothing(ctx, engine.Range{Table: engine.Defined, Partition: format.StagePartition(slot, p)})
 		}
 		// What no writer was told of may be left below the marks; all else is gone.
-		for slot := s.period.slotOf(oldest); !r.opts.Shared && slot <= s.period.slotOf(now)+2; slot++ {
-			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)})
+		for slot := s.period.SlotOf(oldest); !r.opts.Shared && slot <= s.period.SlotOf(now)+2; slot++ {
+			r.leftover(ctx, engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)})
 		}
 		// Below the mark, a row may stand whose writer saw its hour end and wrote another: nobody reads it.
-		for ; hour <= floorDiv(now, hourMS)+25; hour++ {
-			r.leftover(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(p, hour)})
+		for ; hour <= format.FloorDiv(now, format.HourMS)+25; hour++ {
+			r.leftover(ctx, engine.Range{Table: engine.Pending, Partition: format.PendingPartition(p, hour)})
 		}
 	}
 	stats, err := s.Check(ctx, func(problem string) { r.fail("check: %s", problem) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // neverWritten is an engine that no store may write to.
@@ -94,9 +95,9 @@ func (ts *testStore) refusesWrites() {
 	require.NoError(ts.t, b.Float(s, ts.opts.Now().UnixMilli(), 0, 1))
 	require.ErrorIs(ts.t, b.Commit(ctx), engine.ErrReadOnly)
 	require.ErrorIs(ts.t, ts.SealAll(ctx), engine.ErrReadOnly)
-	require.ErrorIs(ts.t, ts.Delete(ctx, "ann", 0, maxTime, labels.MustNewMatcher(labels.MatchEqual, "job", "node")), engine.ErrReadOnly)
+	require.ErrorIs(ts.t, ts.Delete(ctx, "ann", 0, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "job", "node")), engine.ErrReadOnly)
 	require.ErrorIs(ts.t, ts.TellRetention(ctx), engine.ErrReadOnly)
-	_, err = ts.SetPeriod(ctx, Period{Partitions: 2 * ts.Partitions()}, time.Time{})
+	_, err = ts.SetPeriod(ctx, format.Period{Partitions: 2 * ts.Partitions()}, time.Time{})
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
 	leases, err := ts.Leases(ctx)
 	require.NoError(ts.t, err)
@@ -177,7 +178,7 @@ func TestLookAtSharedStore(t *testing.T) {
 			require.NoError(t, ts.SealAll(t.Context()))
 			require.Equal(t, ts.all("ann"), look.all("ann"))
 		}
-		_, err := ts.SetPeriod(t.Context(), Period{Partitions: 2 * ts.Partitions()}, time.Time{})
+		_, err := ts.SetPeriod(t.Context(), format.Period{Partitions: 2 * ts.Partitions()}, time.Time{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		require.Equal(t, ts.Periods(), look.Periods())

@@ -69,7 +69,7 @@ func (s *Store) rebuildAll(ctx context.Context) error {
 		workers = sharedWorkers
 	}
 	g.SetLimit(s.opts.seams.workers(workers))
-	for p := range s.period.partitions() {
+	for p := range s.period.Partitions() {
 		g.Go(func() error { return s.rebuildPartition(ctx, p) })
 	}
 	return g.Wait()

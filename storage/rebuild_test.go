@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestRebuildIsTriedAgain opens a store over a cluster that is away for its first reads: queries wait, and
@@ -30,6 +31,6 @@ func TestRebuildIsTriedAgain(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.WaitReady(t.Context()))
 	require.Negative(t, away.Load())
-	_, err = s.Select(t.Context(), Query{Tenant: "default", MaxT: maxTime})
+	_, err = s.Select(t.Context(), Query{Tenant: "default", MaxT: format.MaxTime})
 	require.NoError(t, err)
 }

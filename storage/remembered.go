@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // What every query reads first, which windows there are and the marks in them, is remembered where the engine can say that nobody has
@@ -96,7 +97,7 @@ func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 	if s.versions == nil {
 		return nil, false
 	}
-	version, ok := s.versions.Version(engine.Sealed, sealedPartition(window, tenant))
+	version, ok := s.versions.Version(engine.Sealed, format.SealedPartition(window, tenant))
 	if !ok {
 		return nil, false
 	}
@@ -109,7 +110,7 @@ func (s *Store) heldMarks(tenant string, window int64) (*windowMarks, bool) {
 
 // recalledMarks returns the marks of a window, if they are remembered, or can be.
 func (s *Store) recalledMarks(ctx context.Context, tenant string, window int64) (*windowMarks, bool, error) {
-	partition := sealedPartition(window, tenant)
+	partition := format.SealedPartition(window, tenant)
 	v, ok, err := s.remember(ctx, engine.Sealed, partition, cacheKey{kind: cachedMarks, window: window, tenant: tenant}, func() (cached, error) {
 		var m marksReader
 		damaged := false

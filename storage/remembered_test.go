@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -119,12 +120,12 @@ func TestWindowsAndMarksAreRemembered(t *testing.T) {
 func TestOnlyQueriesRemember(t *testing.T) {
 	t.Parallel()
 	ts, eng := openUnreadableStore(t, func(o *Options) { o.Retention = 24 * time.Hour })
-	at := ts.now.UnixMilli() - hourMS
+	at := ts.now.UnixMilli() - format.HourMS
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
 	count := func() (told int) {
 		list, err := ts.Select(t.Context(), Query{
-			Tenant: "ann", MinT: at - hourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))},
+			Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))},
 			Warn: func(error) { told++ },
 		})
 		require.NoError(t, err)
@@ -167,13 +168,13 @@ func TestNothingIsRememberedWhileWritesAreUnderWay(t *testing.T) {
 	ts.opts.Partitions = 1
 	ts.open()
 	t.Cleanup(ts.close)
-	at := ts.now.UnixMilli() - 30*hourMS
+	at := ts.now.UnixMilli() - 30*format.HourMS
 	ts.write("ann", upLabels, sample{at, 1})
 	require.NoError(t, ts.SealAll(t.Context()))
 	scans := func() int {
 		counter.since(engine.Windows)
 		counter.since(engine.Sealed)
-		list, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: at - hourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))}})
+		list, err := ts.Select(t.Context(), Query{Tenant: "ann", MinT: at - format.HourMS, MaxT: at, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, upLabels.Get(labels.MetricName))}})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		return min(counter.since(engine.Windows), counter.since(engine.Sealed))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // CommitOf is Commit for samples that a replica of a cluster sent, which Check has let in, of series without the
@@ -114,7 +115,7 @@ func (b *Batch) divide(ch *choice, replica string, margin time.Duration, fresh r
 // samples returns how many samples the values hold.
 func (b *heldBuilder) samples() (n int) {
 	for i := range b.about {
-		n += b.about[i].samples
+		n += b.about[i].Samples
 	}
 	return n
 }
@@ -134,7 +135,7 @@ func (c *cluster) hold(ctx context.Context, ch *choice, replica string, b *heldB
 	}
 	batches := make([]engine.Batch, len(rows))
 	for i := range rows {
-		batches[i] = engine.Batch{Table: engine.Held, Partition: heldPartition(c.at, rows[i].era), Mutations: []engine.Mutation{{
+		batches[i] = engine.Batch{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, rows[i].era), Mutations: []engine.Mutation{{
 			Clustering: rows[i].key(), Timestamp: stageTimestamp, Value: b.values[i],
 		}}}
 	}
@@ -175,7 +176,7 @@ func (c *cluster) claim(ch *choice, replica string, b *heldBuilder, size int64) 
 		c.seq++
 		rows[i] = heldRow{
 			era: ch.era(), replica: replica, writer: c.r.s.writer, seq: c.seq,
-			minT: about.minT, maxT: about.maxT, reach: about.reach, samples: about.samples, bytes: int64(len(b.values[i])),
+			minT: about.MinT, maxT: about.MaxT, reach: about.Reach, samples: about.Samples, bytes: int64(len(b.values[i])),
 		}
 	}
 	return rows, true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // retireCluster is after which time without a sound of a cluster its choice is retired.
@@ -45,7 +46,7 @@ func (c *cluster) retire(ctx context.Context, ch *choice) error {
 		return nil
 	}
 	for era := ch.Low; era <= ch.era(); era++ {
-		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: heldPartition(c.at, era), KeysOnly: true, Limit: 1}) {
+		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true, Limit: 1}) {
 			if err != nil {
 				return fmt.Errorf("storage: looking for held rows: %w", err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestHeldSamplesHeedDeletes deletes series of which samples are held of another replica, which is elected then.
@@ -24,7 +25,7 @@ func TestHeldSamplesHeedDeletes(t *testing.T) {
 	}
 	// What is held of b now, whoever holds it, is deleted. What comes later of the same times isn't.
 	held := p.now.Add(3 * time.Second)
-	require.NoError(t, p.processes[0].store.Delete(t.Context(), "default", -maxTime, maxTime, equal("__name__", "m")))
+	require.NoError(t, p.processes[0].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	require.Empty(t, p.values(0, "m"))
 	require.NoError(t, p.send(0, "b", held.Add(time.Second), 20, "m", "other"))
 	require.NoError(t, p.send(1, "b", held.Add(2*time.Second), 21, "m", "other"))
@@ -62,7 +63,7 @@ func TestDeleteStaysWhileHeldSamplesNeedIt(t *testing.T) {
 	s := p.processes[0].store
 	require.NoError(t, p.send(0, "a", p.now, 1, "m"))
 	require.NoError(t, p.send(0, "b", p.now.Add(time.Second), 2, "m"))
-	require.NoError(t, s.Delete(t.Context(), "default", -maxTime, maxTime, equal("__name__", "m")))
+	require.NoError(t, s.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	p.now = p.now.Add(deleteRests)
 	require.NoError(t, s.processes.beat(t.Context()))
 	require.NoError(t, s.CleanTombstones(t.Context(), "default"))
@@ -96,12 +97,12 @@ func TestDeleteAndTakingWait(t *testing.T) {
 	require.NoError(t, p.send(0, "b", p.now.Add(time.Second), 2, "m"))
 	var refused error
 	during = func() { // Process 0 has read the deletes, and reads what is held.
-		refused = p.processes[1].store.Delete(t.Context(), "default", -maxTime, maxTime, equal("__name__", "m"))
+		refused = p.processes[1].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m"))
 	}
 	p.pass(100 * time.Second)
 	require.Nil(t, during)
 	require.ErrorIs(t, refused, errTaking)
 	require.Equal(t, []float64{1, 2}, p.values(1, "m"), "it was taken back")
-	require.NoError(t, p.processes[1].store.Delete(t.Context(), "default", -maxTime, maxTime, equal("__name__", "m")))
+	require.NoError(t, p.processes[1].store.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	require.Empty(t, p.values(0, "m"))
 }

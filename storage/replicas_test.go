@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -115,7 +116,7 @@ func (p *pairs) sendAt(process int, replica string, v float64, times map[string]
 func (p *pairs) samples(process int, series string) (samples chunk.Samples) {
 	p.t.Helper()
 	found, err := p.processes[process].store.Select(p.t.Context(), Query{
-		Tenant: "default", MinT: -maxTime, MaxT: maxTime, Resolution: rollup.Raw,
+		Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.Raw,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, series)},
 	})
 	require.NoError(p.t, err)
@@ -136,7 +137,7 @@ func (p *pairs) values(process int, series string) []float64 {
 func (p *pairs) heldRows() (n int) {
 	p.t.Helper()
 	for era := range int64(100) {
-		for _, err := range p.eng.Scan(context.Background(), engine.Range{Table: engine.Held, Partition: heldPartition(clusterName{"default", "c"}, era)}) {
+		for _, err := range p.eng.Scan(context.Background(), engine.Range{Table: engine.Held, Partition: format.HeldPartition("default", "c", era)}) {
 			require.NoError(p.t, err)
 			n++
 		}

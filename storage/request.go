@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -53,9 +54,9 @@ type request struct {
 	// minT and maxT are what the query may see of what it asked for, milliseconds; empty if minT > maxT.
 	minT, maxT int64
 	// deletes are those that touch that range.
-	deletes deletions
+	deletes format.Tombstones
 	// uncleaned are, in a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
-	uncleaned map[int64]deletions
+	uncleaned map[int64]format.Tombstones
 
 	budget budget
 	use    *tenant.Use
@@ -82,13 +83,13 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	r := &request{
 		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: hidden, gaps: gaps, classes: q.Classes,
 		use:  s.opts.Limiter.Use(ctx, q.Tenant),
-		maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), maxTime),
+		maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),
 	}
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
 	r.budget = budget{limit: s.opts.QueryBytes, use: r.use}
-	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -maxTime)
+	r.minT = max(q.MinT, r.earliest(q.Resolution)+1, -format.MaxTime)
 	if q.LabelsOnly {
 		r.shorten()
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -44,11 +45,11 @@ func (s *Store) tenantsAround(ctx context.Context, missed func(*DamagedRowsError
 
 // expiresAfter returns when rows of a window that are kept so long may vanish, seconds since 1970; 0: never.
 func (s *Store) expiresAfter(window int64, keep Keep) int64 {
-	kept := keep.Of(resolutionOf(window))
+	kept := keep.Of(format.ResolutionOf(window))
 	if kept == 0 {
 		return 0
 	}
-	return (s.period.endOf(window) + kept.Milliseconds() + expireGrace.Milliseconds()) / 1000
+	return (s.period.WindowEnd(window) + kept.Milliseconds() + expireGrace.Milliseconds()) / 1000
 }
 
 // expires is expiresAfter for what a tenant's classes share: names, marks, shards.
@@ -84,5 +85,5 @@ func (s *Store) livesLongest(t *tenantHorizons, others *[]statedKeep, tenant str
 // retention and the grace have passed. What isn't made yet needn't be made then; what is there goes by horizons alone.
 func (s *Store) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
 	kept := keep.Of(res)
-	return kept != 0 && s.period.endOf(s.period.windowOfSlot(res, slot)) <= s.wanted(kept+expireGrace)
+	return kept != 0 && s.period.WindowEnd(s.period.WindowOfSlot(res, slot)) <= s.wanted(kept+expireGrace)
 }

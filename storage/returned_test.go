@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // several is two processes that share an engine which forgets deletes, as Cassandra does.
@@ -51,9 +52,9 @@ func (p *several) copyRows(table *engine.Table, timestamp int64, partitions ...e
 // stagePartitions are those of the slots around a time.
 func (p *several) stagePartitions(at time.Time) (keys []engine.Key) {
 	s := p.processes[0].store
-	for partition := range s.period.partitions() {
-		for slot := s.period.slotOf(at.UnixMilli()) - 1; slot <= s.period.slotOf(at.UnixMilli())+1; slot++ {
-			keys = append(keys, stagePartition(slot, partition))
+	for partition := range s.period.Partitions() {
+		for slot := s.period.SlotOf(at.UnixMilli()) - 1; slot <= s.period.SlotOf(at.UnixMilli())+1; slot++ {
+			keys = append(keys, format.StagePartition(slot, partition))
 		}
 	}
 	return keys
@@ -86,7 +87,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	p.write(1, "gone", at.Add(time.Second), 3)
 	rows := p.copyRows(engine.Stage, stageTimestamp, p.stagePartitions(at)...)
 	require.NoError(t, s.SealAll(ctx))
-	require.NoError(t, s.Delete(ctx, "default", -maxTime, maxTime, equal("__name__", "gone")))
+	require.NoError(t, s.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "gone")))
 	p.write(0, "gone", at, 4) // Written anew.
 	check := func(when string) {
 		t.Helper()
@@ -116,7 +117,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	check("clean, seen by new processes")
 	for i := range p.processes {
 		require.NoError(t, p.processes[i].store.SealAll(ctx))
-		for partition := range s.period.partitions() {
+		for partition := range s.period.Partitions() {
 			require.NoError(t, p.processes[i].store.Advance(ctx, partition))
 		}
 	}
@@ -125,7 +126,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	require.Empty(t, list)
 	p.comeBack(rows)
 	p.crash(0)
-	for partition := range s.period.partitions() {
+	for partition := range s.period.Partitions() {
 		_, err := p.processes[0].store.Sweep(ctx, partition)
 		require.NoError(t, err)
 	}
@@ -141,8 +142,8 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	ctx := t.Context()
 	at := p.now.Add(-time.Hour)
 	p.write(0, "m", at, 1)
-	require.NoError(t, p.processes[0].store.Delete(ctx, "default", -maxTime, maxTime, equal("__name__", "m")))
-	rows := p.copyRows(engine.Deletes, deletionTimestamp, deletePartition("default"))
+	require.NoError(t, p.processes[0].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
+	rows := p.copyRows(engine.Deletes, format.TombstoneTimestamp, deletePartition("default"))
 	p.now = p.now.Add(3 * 24 * time.Hour)
 	p.pass(time.Second)
 	young := p.now.Add(-time.Hour)
@@ -168,7 +169,7 @@ func TestDeleteThatComesBackHidesNothing(t *testing.T) {
 	check("back, seen by a new process")
 	require.NoError(t, p.processes[0].store.CleanTombstones(ctx, "default"))
 	check("clean again")
-	for _, row := range p.copyRows(engine.Deletes, deletionTimestamp, deletePartition("default"))[0].Mutations {
+	for _, row := range p.copyRows(engine.Deletes, format.TombstoneTimestamp, deletePartition("default"))[0].Mutations {
 		require.NotEqual(t, rows[0].Mutations[0].Clustering[0].Text, row.Clustering[0].Text)
 	}
 }
@@ -195,7 +196,7 @@ func TestSealThatWasPausedAcrossADelete(t *testing.T) {
 	<-paused
 	// The other one seals more than that in one chunk, which is another one.
 	p.write(1, "m", at.Add(time.Second), 2)
-	require.NoError(t, p.processes[1].store.Delete(ctx, "default", -maxTime, maxTime, equal("__name__", "m")))
+	require.NoError(t, p.processes[1].store.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "m")))
 	p.now = p.now.Add(deleteRests + time.Minute)
 	require.NoError(t, p.processes[1].store.processes.beat(ctx))
 	require.NoError(t, p.processes[1].store.CleanTombstones(ctx, "default"))
@@ -228,7 +229,7 @@ func TestWhoMayNotSealHeedsDeletes(t *testing.T) {
 	}
 	wrong.set(20 * day)
 	require.NoError(t, wrong.processes.beat(t.Context()))
-	require.NoError(t, right.Delete(t.Context(), "t", -maxTime, r.now().UnixMilli(), ofMetric()...))
+	require.NoError(t, right.Delete(t.Context(), "t", -format.MaxTime, r.now().UnixMilli(), ofMetric()...))
 	require.NoError(t, right.write(r.now().Add(-90*time.Second), 2))
 	require.NoError(t, right.write(r.now().Add(-30*time.Minute), 3))
 	for name, m := range map[string]*clockMachine{"right": right, "looks": looks} {

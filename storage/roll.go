@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -27,7 +28,7 @@ type roll struct {
 	*collected
 	// own are the versions of the chunks that this seal has written, and exempt the deletes that they name.
 	own    []string
-	exempt exempt
+	exempt format.TombstoneIDs
 	// chunk is the rollup to write next: at first the slot's 5m chunk as it is if there are no other chunks.
 	// nil: there is none.
 	chunk   []byte
@@ -50,7 +51,7 @@ func (x *sealer) rollFine() error {
 }
 
 // beforeFine reads what 5m chunks depend on besides chunks.
-func (x *sealer) beforeFine(tenant string) (deletions, metricShards, error) {
+func (x *sealer) beforeFine(tenant string) (format.Tombstones, metricShards, error) {
 	// After the chunks are durable: whoever deletes from now on sees them when it makes rollups anew.
 	hiding, err := x.s.deletesOf(x.ctx, tenant)
 	if err != nil {
@@ -62,8 +63,8 @@ func (x *sealer) beforeFine(tenant string) (deletions, metricShards, error) {
 }
 
 // makeFine makes the 5m chunks, heeding deletes.
-func (x *sealer) makeFine(hiding deletions, raw metricShards) error {
-	x.hiding = hiding.inSlot(x.s.period, x.work.Slot)
+func (x *sealer) makeFine(hiding format.Tombstones, raw metricShards) error {
+	x.hiding = hiding.InSlot(x.s.period, x.work.Slot)
 	return x.each(func(r *roll, b *rollup.Buckets) error { return x.fine(r, raw.of(r.series.metric), b) })
 }
 
@@ -139,7 +140,7 @@ func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
 	}
 	at := x.into[res]
 	x.label(r.collected, res)
-	x.put(r.collected, res, rollupTimestamp(at.end, r.version), rollupKey(r.series.id.String(), at.start), r.chunk)
+	x.put(r.collected, res, rollupTimestamp(at.end, r.version), format.RollupKey(r.series.id.String(), at.start), r.chunk)
 	if x.bytes >= x.s.sealPiece().rollups {
 		return x.write()
 	}
@@ -148,7 +149,7 @@ func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
 
 // fineOfDay makes the 5m chunks of the slots of a day, heeding deletes, and adds them to what is written next: series by series, as
 // they are stored, so that each is labeled once.
-func fineOfDay(day map[int64]*sealer, hiding deletions, raw metricShards) error {
+func fineOfDay(day map[int64]*sealer, hiding format.Tombstones, raw metricShards) error {
 	slots := slices.Sorted(maps.Keys(day))
 	for _, slot := range slots {
 		if err := day[slot].makeFine(hiding, raw); err != nil {
@@ -245,9 +246,9 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 			return x.fill(rollup.FiveMinutes, r, b) // Its window has expired just now.
 		}
 	}
-	hiding := x.hiding.of(r.series.labels)
-	version := uint64(len(r.own)) * r.exempt.weight(hiding)
-	asIs := len(found) == len(r.own) && r.chunk != nil && len(r.exempt.hidden(hiding)) == 0
+	hiding := x.hiding.OfSeries(r.series.labels)
+	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
+	asIs := len(found) == len(r.own) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0
 	var samples chunk.Samples
 	if !asIs {
 		if version, err = x.readVisible(r.series, shards, hiding, &samples); err != nil {
@@ -294,12 +295,12 @@ func (x *sealer) keepVanished(r *roll, made *rollup.Buckets) error {
 	if err := rollup.Decode(stored[0].data, rollup.AllColumns, &kept); err != nil {
 		return fmt.Errorf("storage: making rollups of %s: %w", r.series.labels, err)
 	}
-	due := x.due.of(r.series.labels)
-	due.hideBuckets(&kept, 0, rollup.FiveMinutes.Width())
+	due := x.due.OfSeries(r.series.labels)
+	due.HideBuckets(&kept, 0, rollup.FiveMinutes.Width())
 	better := map[int64]bool{} // those that samples make better
 	for i, end := range made.End {
 		k, ok := slices.BinarySearch(kept.End, end)
-		better[end] = ok && (due.touchBucket(end, rollup.FiveMinutes.Width()) || made.Count[i] >= kept.Count[k])
+		better[end] = ok && (due.TouchesBucket(end, rollup.FiveMinutes.Width()) || made.Count[i] >= kept.Count[k])
 	}
 	kept.Delete(0, func(end int64) bool { return better[end] })
 	rollup.Merge(&all, &kept, made, rollup.AllColumns)
@@ -321,10 +322,10 @@ func (x *sealer) versionsOf(s *Series, shards int64) (found []string, err error)
 }
 
 // readVisible appends what isn't deleted of the slot's sealed chunks of a series, and returns what they weigh together.
-func (x *sealer) readVisible(s *Series, shards int64, hiding deletions, into *chunk.Samples) (version uint64, err error) {
+func (x *sealer) readVisible(s *Series, shards int64, hiding format.Tombstones, into *chunk.Samples) (version uint64, err error) {
 	err = x.eachSealed(s, shards, false, func(row engine.Row) error {
-		c, err := decodeRaw(row.Value, hiding, into)
-		version += c.exempt.weight(hiding)
+		c, err := format.DecodeRawChunk(row.Value, hiding, into)
+		version += c.Exempt.Weight(hiding)
 		if errors.Is(err, chunk.ErrCorrupt) {
 			return nil // Whoever reads it names it.
 		}
@@ -362,7 +363,7 @@ func (x *sealer) lost(res rollup.Resolution, r *roll, version uint64) (bool, err
 // fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
 // gone, and that was more than what there is now.
 func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
-	due := x.due.of(r.series.labels)
+	due := x.due.OfSeries(r.series.labels)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
@@ -380,7 +381,7 @@ func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
 	if err := rollup.Decode(stored[0].data, rollup.AllColumns, b); err != nil {
 		return fmt.Errorf("storage: filling up rollups of %s: %w", r.series.labels, err)
 	}
-	changed := due.hideBuckets(b, 0, res.Width())
+	changed := due.HideBuckets(b, 0, res.Width())
 	if r.chunk != nil && !x.forDue {
 		var add, all rollup.Buckets
 		if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
@@ -447,11 +448,11 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 	id := series.id.String()
 	for at := range s.placesOf(series.id, shards) {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: tableOf(res), Partition: seriesPartition(window, series.tenant.name, series.metric, at),
-			From: rollupKey(id, from), To: rollupKey(id, to),
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.tenant.name, series.metric, at),
+			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
 		}) {
 			if err != nil {
-				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", tableOf(res).Name, series.metric, series.tenant.name,
+				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.metric, series.tenant.name,
 					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
 			found = append(found, rollupChunkOf(at, row))
@@ -461,12 +462,12 @@ func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window in
 	return found, nil
 }
 
-func rollupChunkOf(at classShard, row engine.Row) rollupChunk {
+func rollupChunkOf(at format.ClassShard, row engine.Row) rollupChunk {
 	info, err := rollup.Header(row.Value)
 	if err != nil {
 		info.Version = 0 // Any other is better; Decode names it.
 	}
-	return rollupChunk{class: at.class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)}
+	return rollupChunk{class: at.Class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)}
 }
 
 // sortRollups sorts chunks by start, of one start that with the highest version first.

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -22,7 +23,7 @@ func TestBucketsOfTheSlotWithTheHorizon(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	ts.passes(at.Add(10*day + time.Hour))
-	require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, equal("job", "gone")))
+	require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, equal("job", "gone")))
 	for _, res := range rollup.Resolutions {
 		require.Equal(t, map[string]int{"kept": 100}, ts.bucketsOf("default", res))
 	}

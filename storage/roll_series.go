@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // metricsIn lists the metrics of a tenant's window.
 func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (names []string, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
-		Table: engine.Catalog, Partition: catalogPartition(window, tenant, catalogMetric, ""), KeysOnly: true,
+		Table: engine.Catalog, Partition: format.CatalogPartition(window, tenant, format.CatalogMetric, ""), KeysOnly: true,
 	}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing metrics of %q: %w", tenant, err)
@@ -36,7 +37,7 @@ func (s *Store) metricsToRoll(ctx context.Context, tenant string, window int64, 
 			return nil, err
 		}
 		for _, metric := range names {
-			if anyOf(sealers, func(x *sealer) bool { return !x.forDue && w == window || len(x.due.mayMatch(metric)) > 0 }) {
+			if anyOf(sealers, func(x *sealer) bool { return !x.forDue && w == window || len(x.due.OfMetric(metric)) > 0 }) {
 				all = append(all, metric)
 			}
 		}
@@ -51,7 +52,7 @@ func (s *Store) seriesToRoll(ctx context.Context, tenant string, window int64, m
 	if err != nil {
 		return nil, err
 	}
-	known := map[SeriesID]bool{}
+	known := map[format.SeriesID]bool{}
 	for i := range list {
 		known[list[i].series.id] = true
 	}
@@ -61,7 +62,7 @@ func (s *Store) seriesToRoll(ctx context.Context, tenant string, window int64, m
 			return nil, err
 		}
 		for _, c := range rolled {
-			due := func(x *sealer) bool { return len(x.due.of(c.series.labels)) > 0 }
+			due := func(x *sealer) bool { return len(x.due.OfSeries(c.series.labels)) > 0 }
 			if !known[c.series.id] && anyOf(sealers, due) {
 				known[c.series.id] = true
 				list = append(list, c)
@@ -107,27 +108,27 @@ func (s *Store) seriesIn(ctx context.Context, tenant string, window int64, metri
 	if err != nil {
 		return nil, err
 	}
-	table, field := tableOf(resolutionOf(window)), seriesField(resolutionOf(window))
+	table, field := format.TableOf(format.ResolutionOf(window)), format.SeriesField(format.ResolutionOf(window))
 	of := &tenantMetric{&headTenant{name: tenant}, metric}
 	var list []collected
 	builder := labels.NewScratchBuilder(16)
 	for at := range s.places(shards) {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: table, Partition: seriesPartition(window, tenant, metric, at),
-			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
+			Table: table, Partition: format.SeriesPartition(window, tenant, metric, at),
+			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 		}) {
 			if err != nil {
 				return nil, fmt.Errorf("storage: reading series of %q: %w", metric, err)
 			}
 			id := row.Clustering[field].Text
-			ls, err := parseLabels(row.Value, metric, &builder)
+			ls, err := format.ParseLabels(row.Value, metric, &builder)
 			if err != nil {
 				s.corrupt(table, &CorruptRowError{Table: table, Window: window, Tenant: tenant, Metric: metric, Series: id, Err: err})
 				continue
 			}
 			series := &Series{labels: ls, tenantMetric: of}
 			copy(series.id[:], id)
-			list = append(list, collected{series: series, class: at.class()})
+			list = append(list, collected{series: series, class: at.Class()})
 		}
 	}
 	// A series that has changed its class has rows in both: its rollups go where they are kept longest.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -25,7 +26,7 @@ type markAt struct {
 // marksIn reads the marks of a tenant's window of any resolution.
 func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[markAt]bool, error) {
 	found := map[markAt]bool{}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, tenant), KeysOnly: true}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, tenant), KeysOnly: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the marks of window %d of %q: %w", window, tenant, err)
 		}
@@ -36,7 +37,7 @@ func (s *Store) marksIn(ctx context.Context, tenant string, window int64) (map[m
 }
 
 // markOf is the mark that says that a delete was applied to the rollups of a slot.
-func markOf(slot int64, d *deletion) markAt { return markAt{slot, 0, d.id} }
+func markOf(slot int64, d *format.Tombstone) markAt { return markAt{slot, 0, d.ID} }
 
 // unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
 // of the window there are marks, too, under the delete's id: the rollups have them once they were made anew.
@@ -50,7 +51,7 @@ func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]ma
 		return nil, err
 	}
 	for _, m := range slices.Collect(maps.Keys(raw)) {
-		for _, d := range deleted.inSlot(s.period, m.slot) {
+		for _, d := range deleted.InSlot(s.period, m.slot) {
 			raw[markOf(m.slot, d)] = true
 		}
 	}
@@ -58,7 +59,7 @@ func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]ma
 	var missing []markAt
 	for m := range raw {
 		for _, res := range rollup.Resolutions {
-			w := s.period.windowOfSlot(res, m.slot)
+			w := s.period.WindowOfSlot(res, m.slot)
 			if byWindow[w] == nil {
 				if byWindow[w], err = s.marksIn(ctx, tenant, w); err != nil {
 					return nil, err
@@ -94,8 +95,8 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 		if sealers[m.slot] == nil {
 			sealers[m.slot] = newSealer(ctx, s, Work{Slot: m.slot, Partition: m.partition})
 		}
-		if x := sealers[m.slot]; deleted.has(m.id) {
-			x.due = append(x.due, deleted.where(func(d *deletion) bool { return d.id == m.id })...)
+		if x := sealers[m.slot]; deleted.Has(m.id) {
+			x.due = append(x.due, deleted.Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
 		} else {
 			whole[m.slot] = true
 		}
@@ -131,7 +132,7 @@ func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, bet
 				return series, err
 			}
 		}
-		if !deleted.has(m.id) {
+		if !deleted.Has(m.id) {
 			continue
 		}
 		// So that the marks of the resolutions are alike again.
@@ -154,7 +155,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 	slots := slices.Sorted(maps.Keys(sealers))
 	for part := range slices.Chunk(list, rollSeries) {
 		ofDay := map[*collected]bool{}
-		var dueOfDay deletions
+		var dueOfDay format.Tombstones
 		for i, slot := range slots {
 			x := sealers[slot]
 			x.rolls = x.rolls[:0]
@@ -162,7 +163,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 				return series, err
 			}
 			for j := range part {
-				if c := &part[j]; !x.forDue || len(x.due.of(c.series.labels)) > 0 {
+				if c := &part[j]; !x.forDue || len(x.due.OfSeries(c.series.labels)) > 0 {
 					x.rolls = append(x.rolls, roll{collected: c})
 					ofDay[c] = true
 				}
@@ -170,8 +171,8 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 			if err := x.rollFine(); err != nil {
 				return series, err
 			}
-			dueOfDay = append(dueOfDay, x.due.where(func(d *deletion) bool { return !dueOfDay.has(d.id) })...)
-			lastOfDay := i+1 == len(slots) || s.period.dayOf(slots[i+1]) != s.period.dayOf(slot)
+			dueOfDay = append(dueOfDay, x.due.Where(func(d *format.Tombstone) bool { return !dueOfDay.Has(d.ID) })...)
+			lastOfDay := i+1 == len(slots) || s.period.DayOf(slots[i+1]) != s.period.DayOf(slot)
 			if lastOfDay {
 				if err := x.rollDay(part, ofDay, dueOfDay); err != nil {
 					return series, err
@@ -187,28 +188,28 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 }
 
 // rollDay makes the 1h rollups of a day of some series, of which slots' rollups were made, and heeds what these didn't know.
-func (x *sealer) rollDay(part []collected, of map[*collected]bool, due deletions) error {
+func (x *sealer) rollDay(part []collected, of map[*collected]bool, due format.Tombstones) error {
 	x.rolls = x.rolls[:0]
 	for j := range part {
 		if of[&part[j]] {
 			x.rolls = append(x.rolls, roll{collected: &part[j]})
 		}
 	}
-	defer func(ofSlot deletions) { x.due = ofSlot }(x.due)
+	defer func(ofSlot format.Tombstones) { x.due = ofSlot }(x.due)
 	x.due = due
 	return x.rollCoarse()
 }
 
 // destine finds the shards in which the rollups of a metric's series go.
 func (x *sealer) destine(tenant, metric string, list []collected) error {
-	perPartition := len(list)/x.s.period.of(x.work.Slot).Partitions + 1
+	perPartition := len(list)/x.s.period.OfSlot(x.work.Slot).Partitions + 1
 	for _, res := range rollup.Resolutions {
-		n, err := x.shardsFor(res, tenant, metric, perPartition, int64(perPartition)*rollupBytes)
+		n, err := x.shardsFor(res, tenant, metric, perPartition, int64(perPartition)*format.RollupBytes)
 		if err != nil {
 			return err
 		}
 		for i := range list {
-			list[i].shards[res] = uint16(shardOf(list[i].series.id, n))
+			list[i].shards[res] = uint16(format.ShardOf(list[i].series.id, n))
 		}
 	}
 	return nil
@@ -232,7 +233,7 @@ func (s *Store) Unrolled(ctx context.Context, minT, maxT int64) ([]Unrolled, err
 	}
 	var found []Unrolled
 	for _, tenant := range tenants {
-		windows, err := s.windowsOf(ctx, tenant, s.period.windowOfTime(minT), s.period.windowOfTime(maxT))
+		windows, err := s.windowsOf(ctx, tenant, s.period.RawWindowAt(minT), s.period.RawWindowAt(maxT))
 		if err != nil {
 			return nil, err
 		}
@@ -242,9 +243,9 @@ func (s *Store) Unrolled(ctx context.Context, minT, maxT int64) ([]Unrolled, err
 				return nil, err
 			}
 			if len(missing) > 0 {
-				end := s.period.windowEnd(w)
+				end := s.period.RawWindowEnd(w)
 				found = append(found, Unrolled{
-					Tenant: tenant, Window: w, StartMS: end - s.period.ofWindow(w).RawWindowMS, EndMS: end, Seals: len(missing),
+					Tenant: tenant, Window: w, StartMS: end - s.period.OfRawWindow(w).RawWindowMS, EndMS: end, Seals: len(missing),
 				})
 			}
 		}

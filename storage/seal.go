@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -131,7 +132,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	for i, w := range list {
 		n, held := s.head.strandsOf(w)
 		strands[i] = n
-		g := group{s.period.dayOf(w.Slot), s.period.windowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes), held}
+		g := group{s.period.DayOf(w.Slot), s.period.WindowOfSlot(rollup.Raw, w.Slot), w.Partition % max(1, lanes), held}
 		in, ok := at[g]
 		if !ok {
 			in = len(passes)
@@ -175,7 +176,7 @@ func (s *Store) SealAll(ctx context.Context) error {
 		return err
 	}
 	var all []Work
-	for p := range s.period.partitions() {
+	for p := range s.period.Partitions() {
 		work, err := s.Waiting(ctx, p)
 		if err != nil {
 			return err
@@ -217,7 +218,7 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	exemplars := 0
 	for i := range list {
 		for st := range list[i].strands.all() {
-			_ = st.read(-maxTime, maxTime, &samples)
+			_ = st.read(-format.MaxTime, format.MaxTime, &samples)
 			if x := st.exemplars(); x != nil {
 				exemplars += len(x.list)
 			}

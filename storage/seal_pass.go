@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -27,7 +28,7 @@ type sealPass struct {
 	begun time.Time
 	works []*sealedWork
 	// deletes were read after all that is sealed, by tenant.
-	deletes map[string]deletions
+	deletes map[string]format.Tombstones
 }
 
 // sealedWork is a slot and partition that a pass seals.
@@ -310,9 +311,9 @@ func (t *tenantPass) trimBefore() error {
 	for slot := range t.slots {
 		slots[slot] = true
 	}
-	return t.s.trimBefore(t.ctx, t.tenant, slots, t.deletes[t.tenant].where(func(d *deletion) bool {
+	return t.s.trimBefore(t.ctx, t.tenant, slots, t.deletes[t.tenant].Where(func(d *format.Tombstone) bool {
 		return slices.ContainsFunc(t.list, func(c stagedSeries) bool {
-			return d.touchesSlot(t.s.period, c.work.Slot) && matchesAll(c.series.labels, d.matchers)
+			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.labels, d.Matchers)
 		})
 	}))
 }
@@ -322,7 +323,7 @@ func (t *tenantPass) sealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
 		for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
-			Table: engine.Sealed, Partition: sealedPartition(x.into[rollup.Raw].window, t.tenant), From: at, To: at, KeysOnly: true,
+			Table: engine.Sealed, Partition: format.SealedPartition(x.into[rollup.Raw].window, t.tenant), From: at, To: at, KeysOnly: true,
 		}) {
 			if err != nil {
 				return err
@@ -342,7 +343,7 @@ func (t *tenantPass) seal() error {
 		samples.Reset()
 		for st := range c.strands.all() {
 			// Closed generations don't change any more, so no lock is needed.
-			if err := st.read(-maxTime, maxTime, &samples); err != nil {
+			if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
 				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)
 			}
 		}
@@ -459,9 +460,9 @@ func (t *tenantPass) mark() error {
 func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, marks []markAt) error {
 	var all engine.Batch
 	for _, m := range marks {
-		at := destination{window: s.period.windowOfSlot(res, m.slot), end: s.period.slotEnd(m.slot)}
+		at := destination{window: s.period.WindowOfSlot(res, m.slot), end: s.period.SlotEnd(m.slot)}
 		if res == rollup.OneHour {
-			at.end = s.period.dayOf(m.slot) + dayMS
+			at.end = s.period.DayOf(m.slot) + format.DayMS
 		}
 		row := s.markRow(tenant, at, m.slot, m.partition, m.id)
 		all.Table, all.Partition = row.Table, row.Partition

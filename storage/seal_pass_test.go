@@ -135,7 +135,7 @@ func TestPassBreaksOffAnywhere(t *testing.T) {
 // TestTogetherCutsUnknownOnly has slots of which the head holds nothing among others: each is a pass of its own, and the others are one.
 func TestTogetherCutsUnknownOnly(t *testing.T) {
 	r := newPassRig(t, -1, faultengine.Fail(nil))
-	unknown := r.period.slotOf(r.now.Add(-11 * time.Hour).UnixMilli())
+	unknown := r.period.SlotOf(r.now.Add(-11 * time.Hour).UnixMilli())
 	var works []Work
 	want := [][]int{{}}
 	for p := range r.Partitions() {
@@ -143,7 +143,7 @@ func TestTogetherCutsUnknownOnly(t *testing.T) {
 		want = append(want, []int{len(works) - 1})
 		for _, ago := range []time.Duration{9 * time.Hour, 7 * time.Hour} {
 			want[0] = append(want[0], len(works))
-			works = append(works, Work{Partition: p, Slot: r.period.slotOf(r.now.Add(-ago).UnixMilli())})
+			works = append(works, Work{Partition: p, Slot: r.period.SlotOf(r.now.Add(-ago).UnixMilli())})
 		}
 	}
 	require.ElementsMatch(t, want, r.Together(works, 1))
@@ -159,11 +159,11 @@ func TestAPassLetsGo(t *testing.T) {
 		}
 		ts.write("ann", labels.FromStrings(labels.MetricName, "up", "i", "0"), sample{at.Add(-time.Minute).UnixMilli(), 2})
 		var list []Work
-		for p := range ts.period.partitions() {
+		for p := range ts.period.Partitions() {
 			work, err := ts.Waiting(t.Context(), p)
 			require.NoError(t, err)
 			for _, w := range work {
-				if w.Slot == ts.period.slotOf(at.Add(-3*time.Hour).UnixMilli()) {
+				if w.Slot == ts.period.SlotOf(at.Add(-3*time.Hour).UnixMilli()) {
 					list = append(list, w)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -38,7 +39,7 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 	if minT > r.maxT {
 		return nil, nil
 	}
-	list, err := r.s.knownWindows(ctx, r.tenant, p.windowAt(res, minT), p.windowAt(res, r.maxT), func(e *DamagedRowsError) {
+	list, err := r.s.knownWindows(ctx, r.tenant, p.WindowAt(res, minT), p.WindowAt(res, r.maxT), func(e *DamagedRowsError) {
 		r.s.noteGap(e)
 		r.tellGap(e)
 	})
@@ -51,12 +52,12 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 	for i, window := range list {
 		if len(r.deletes) == 0 {
 			if m, ok := r.s.heldMarks(r.tenant, window); ok {
-				found[i] = m.within(window, p.slotOf(minT), p.slotOf(r.maxT))
+				found[i] = m.within(window, p.SlotOf(minT), p.SlotOf(r.maxT))
 				continue
 			}
 		}
 		g.Go(func() (err error) {
-			found[i], err = r.marks(ctx, window, p.slotOf(minT), p.slotOf(r.maxT))
+			found[i], err = r.marks(ctx, window, p.SlotOf(minT), p.SlotOf(r.maxT))
 			return err
 		})
 	}
@@ -77,8 +78,8 @@ func (r *request) marks(ctx context.Context, window, minSlot, maxSlot int64) (se
 		}
 	}
 	m, cleared := marksReader{}, map[markAt]bool(nil)
-	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: sealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
-		if id := row.Clustering[2].Text; len(r.deletes) > 0 && r.deletes.has(id) {
+	err := r.scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(window, r.tenant), KeysOnly: true}, func(row engine.Row) error {
+		if id := row.Clustering[2].Text; len(r.deletes) > 0 && r.deletes.Has(id) {
 			if cleared == nil {
 				cleared = map[markAt]bool{}
 			}
@@ -215,7 +216,7 @@ func matchAll(ms []*labels.Matcher, value string) bool {
 func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
 	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedMetrics, window: w.window, tenant: r.tenant}, w.version, func() (cached, error) {
 		names, size := metricNames{}, r.newBudget()
-		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: catalogPartition(w.window, r.tenant, catalogMetric, "")}, func(row engine.Row) error {
+		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
 			names = append(names, sealedMetric{name: strings.Clone(row.Clustering[0].Text), shards: 1})
 			return size.charge(len(row.Clustering[0].Text) + metricBytes)
 		})
@@ -232,7 +233,7 @@ func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, 
 
 // shardsOfAll sets the shards of the metrics that have several.
 func (r *request) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
-	rows := engine.Range{Table: engine.Shards, Partition: shardsPartition(window, r.tenant)}
+	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
 		r.s.noteGap(r.s.gapOf(&rows, d))
 		for i := range names {
@@ -253,7 +254,7 @@ func (r *request) shardsOfAll(ctx context.Context, window int64, names metricNam
 
 // shards reads a number of shards; one that can't be read is named, and taken for 1.
 func (r *request) shards(window int64, metric string, value []byte) int64 {
-	n, err := parseShards(value)
+	n, err := format.ParseShards(value)
 	if err != nil {
 		r.corrupt(&CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // rowWriter writes sealed windows as rows, without stage and head, so that a test can have many of them
@@ -56,15 +57,15 @@ func (w *rowWriter) flush() {
 func (w *rowWriter) partition(window int64, ls labels.Labels) engine.Key {
 	shard := int64(0)
 	if w.shards > 1 {
-		id := SeriesIDOf(ls)
-		shard = shardOf(id, w.shards)
+		id := format.SeriesIDOf(ls)
+		shard = format.ShardOf(id, w.shards)
 	}
-	return seriesPartition(window, w.tenant, ls.Get(labels.MetricName), classShardOf(classDefault, shard))
+	return format.SeriesPartition(window, w.tenant, ls.Get(labels.MetricName), format.ClassShardOf(classDefault, shard))
 }
 
 // labels writes what makes a series known in a window, once.
 func (w *rowWriter) labels(window int64, ls labels.Labels) {
-	id := SeriesIDOf(ls)
+	id := format.SeriesIDOf(ls)
 	once := func(table *engine.Table, partition, clustering engine.Key, value []byte) {
 		name := []byte(table.Name)
 		for _, v := range append(partition[:len(partition):len(partition)], clustering...) {
@@ -75,36 +76,36 @@ func (w *rowWriter) labels(window int64, ls labels.Labels) {
 			w.put(table, partition, clustering, value)
 		}
 	}
-	once(engine.Raw, w.partition(window, ls), labelsKey(id.String()), appendLabels(nil, ls))
+	once(engine.Raw, w.partition(window, ls), format.RawLabelsKey(id.String()), format.AppendLabels(nil, ls))
 	ls.Range(func(l labels.Label) {
 		if l.Name == labels.MetricName {
-			once(engine.Catalog, catalogPartition(window, w.tenant, catalogMetric, ""), engine.Key{engine.Text(l.Value)}, []byte{1})
+			once(engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogMetric, ""), engine.Key{engine.Text(l.Value)}, []byte{1})
 			if w.shards > 1 {
-				once(engine.Shards, shardsPartition(window, w.tenant), engine.Key{engine.Text(l.Value)}, binary.AppendUvarint(nil, uint64(w.shards)))
+				once(engine.Shards, format.ShardsPartition(window, w.tenant), engine.Key{engine.Text(l.Value)}, binary.AppendUvarint(nil, uint64(w.shards)))
 			}
 		}
-		once(engine.Catalog, catalogPartition(window, w.tenant, catalogLabel, ""), engine.Key{engine.Text(l.Name)}, []byte{1})
-		once(engine.Catalog, catalogPartition(window, w.tenant, catalogValue, l.Name), engine.Key{engine.Text(l.Value)}, []byte{1})
+		once(engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogLabel, ""), engine.Key{engine.Text(l.Name)}, []byte{1})
+		once(engine.Catalog, format.CatalogPartition(window, w.tenant, format.CatalogValue, l.Name), engine.Key{engine.Text(l.Value)}, []byte{1})
 	})
 }
 
 // chunk writes samples of a series as a chunk of a slot.
 func (w *rowWriter) chunk(slot int64, ls labels.Labels, samples *chunk.Samples) {
-	w.labels(w.s.period.windowOf(slot), ls)
+	w.labels(w.s.period.RawWindowOfSlot(slot), ls)
 	w.chunkBytes(slot, ls, chunk.AppendChunk(nil, samples))
 }
 
 func (w *rowWriter) chunkBytes(slot int64, ls labels.Labels, value []byte) {
-	id, version := SeriesIDOf(ls), sha256.Sum256(value)
-	key := chunkKey(id.String(), w.s.period.slotStart(slot), string(version[:engine.IDLen]))
-	w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), ls), key, value)
+	id, version := format.SeriesIDOf(ls), sha256.Sum256(value)
+	key := format.ChunkKey(id.String(), w.s.period.SlotStart(slot), string(version[:engine.IDLen]))
+	w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), ls), key, value)
 }
 
 // mark makes what was written of a slot visible.
 func (w *rowWriter) mark(slot int64) {
 	w.flush()
-	require.NoError(w.t, w.s.listWindow(w.t.Context(), w.tenant, w.s.period.windowOf(slot)))
-	w.put(engine.Sealed, sealedPartition(w.s.period.windowOf(slot), w.tenant),
+	require.NoError(w.t, w.s.listWindow(w.t.Context(), w.tenant, w.s.period.RawWindowOfSlot(slot)))
+	w.put(engine.Sealed, format.SealedPartition(w.s.period.RawWindowOfSlot(slot), w.tenant),
 		engine.Key{engine.Int(slot), engine.Int(0), engine.Text(newID())}, []byte{1})
 	w.flush()
 }

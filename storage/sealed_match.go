@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // windowMetric is a metric in one window.
@@ -59,7 +61,7 @@ func (r *request) windowMetrics(ctx context.Context, windows []sealedWindow) ([]
 // oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
 // or ask for series without a name, of which there are none.
 func (r *request) oneMetric() (name string, ok bool) {
-	if name, ok = equalName(r.matchers); ok && !nameMatches(r.matchers, name) {
+	if name, ok = equalName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
 		name = ""
 	}
 	return name, ok

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
 )
 
@@ -18,8 +19,8 @@ import (
 type metricSeries struct {
 	set    *index.Set
 	labels []labels.Labels
-	ids    []SeriesID
-	places []classShard // nil: all are in place 0
+	ids    []format.SeriesID
+	places []format.ClassShard // nil: all are in place 0
 	// bad are the rows that could not be read, as many as are kept.
 	bad []*CorruptRowError
 }
@@ -76,8 +77,8 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 	single := shards == 1 && r.s.classes.count() == 1
 	for at := range r.s.places(shards) {
 		err := r.scan(ctx, engine.Range{
-			Table: tableOf(resolutionOf(window)), Partition: seriesPartition(window, r.tenant, metric, at),
-			From: engine.Key{engine.Int(kindLabels)}, To: engine.Key{engine.Int(kindLabels)},
+			Table: format.TableOf(format.ResolutionOf(window)), Partition: format.SeriesPartition(window, r.tenant, metric, at),
+			From: engine.Key{engine.Int(format.KindLabels)}, To: engine.Key{engine.Int(format.KindLabels)},
 		}, func(row engine.Row) error { return l.add(row) })
 		if err != nil {
 			return nil, err
@@ -86,7 +87,7 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 			l.m.places = append(l.m.places, at)
 		}
 	}
-	if slices.ContainsFunc(l.m.places, func(at classShard) bool { return at != 0 }) {
+	if slices.ContainsFunc(l.m.places, func(at format.ClassShard) bool { return at != 0 }) {
 		sort.Stable(&l.m)
 	} else {
 		l.m.places = nil
@@ -118,17 +119,17 @@ type seriesLoad struct {
 var errOtherSeries = errors.New("storage: the labels are those of another series")
 
 func (l *seriesLoad) add(row engine.Row) error {
-	var id SeriesID
-	copy(id[:], row.Clustering[seriesField(resolutionOf(l.window))].Text)
-	ls, err := parseLabels(row.Value, l.metric, &l.builder)
+	var id format.SeriesID
+	copy(id[:], row.Clustering[format.SeriesField(format.ResolutionOf(l.window))].Text)
+	ls, err := format.ParseLabels(row.Value, l.metric, &l.builder)
 	if err == nil {
-		l.text = AppendSeriesSet(l.text[:0], ls)
-		if seriesIDOf(l.text) != id {
+		l.text = format.AppendSeriesSet(l.text[:0], ls)
+		if format.SeriesIDOfSet(l.text) != id {
 			err = errOtherSeries
 		}
 	}
 	if err != nil {
-		bad := &CorruptRowError{Table: tableOf(resolutionOf(l.window)), Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
+		bad := &CorruptRowError{Table: format.TableOf(format.ResolutionOf(l.window)), Window: l.window, Tenant: l.r.tenant, Metric: l.metric, Series: id.String(), Err: err}
 		if len(l.m.bad) < maxBadRows {
 			l.m.bad = append(l.m.bad, bad)
 		}

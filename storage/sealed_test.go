@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // Invariant I8: what is corrupt is named and left out, and the rest is answered.
@@ -28,12 +29,12 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 		metric string
 	}{
 		{"labels that are cut", func(w *rowWriter, slot int64) {
-			id := SeriesIDOf(bad)
-			w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), bad), labelsKey(id.String()), []byte{labelsVersion, 9, 'k'})
+			id := format.SeriesIDOf(bad)
+			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), append(format.AppendLabels(nil, labels.EmptyLabels()), 9, 'k'))
 		}, "raw", "malformed labels", 1, "up"},
 		{"labels of another series", func(w *rowWriter, slot int64) {
-			id := SeriesIDOf(bad)
-			w.put(engine.Raw, w.partition(w.s.period.windowOf(slot), bad), labelsKey(id.String()), appendLabels(nil, good))
+			id := format.SeriesIDOf(bad)
+			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), format.AppendLabels(nil, good))
 		}, "raw", "another series", 1, "up"},
 		{"a chunk with a changed byte", func(w *rowWriter, slot int64) {
 			value := chunk.AppendChunk(nil, samples)
@@ -44,13 +45,13 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			w.chunkBytes(slot, good, nil)
 		}, "raw", "chunk: corrupt", 1, "up"},
 		{"a number of shards", func(w *rowWriter, slot int64) {
-			w.put(engine.Shards, shardsPartition(w.s.period.windowOf(slot), "default"), engine.Key{engine.Text("up")}, []byte{0xff})
+			w.put(engine.Shards, format.ShardsPartition(w.s.period.RawWindowOfSlot(slot), "default"), engine.Key{engine.Text("up")}, []byte{0xff})
 		}, "shards", "not a number of shards", 1, "up"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ts := openUncheckedStore(t)
-			slot := ts.period.slotOf(ts.now.UnixMilli()) - 2
-			samples.T[0] = ts.period.slotEnd(slot)
+			slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
+			samples.T[0] = ts.period.SlotEnd(slot)
 			w := newRowWriter(t, ts.Store, "default")
 			w.chunk(slot, good, samples)
 			c.damage(w, slot)
@@ -73,7 +74,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 				require.ErrorAs(t, told[0], &corrupt)
 				require.Equal(t, c.table, corrupt.Table.Name)
 				require.Equal(t, c.metric, corrupt.Metric)
-				require.Equal(t, ts.period.windowOf(slot), corrupt.Window)
+				require.Equal(t, ts.period.RawWindowOfSlot(slot), corrupt.Window)
 				require.ErrorContains(t, told[0], c.says)
 				require.ErrorContains(t, told[0], `tenant "default"`)
 			}
@@ -86,8 +87,8 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 // left out of answers by name, while their neighbours are answered.
 func TestHistogramsOfEarlierVersions(t *testing.T) {
 	ts := openTestStore(t, nil)
-	slot := ts.period.slotOf(ts.now.UnixMilli()) - 2
-	at := ts.period.slotEnd(slot)
+	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
+	at := ts.period.SlotEnd(slot)
 	bad, good := labels.FromStrings(labels.MetricName, "h", "job", "bad"), labels.FromStrings(labels.MetricName, "h", "job", "good")
 	h := func(t int64, threshold float64) chunk.Histogram {
 		return chunk.Histogram{T: t, Float: &histogram.FloatHistogram{ZeroThreshold: threshold, ZeroCount: 1, Count: 1}}
@@ -118,7 +119,7 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 func TestMarksMakeRowsVisible(t *testing.T) {
 	ts := openTestStore(t, nil)
 	w := newRowWriter(t, ts.Store, "default")
-	slot := ts.period.slotOf(ts.now.UnixMilli()) - 2
+	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
 	q := Query{Tenant: "default", MaxT: 1 << 52}
 	count := func() int {
 		found, err := ts.Select(t.Context(), q)
@@ -127,7 +128,7 @@ func TestMarksMakeRowsVisible(t *testing.T) {
 	}
 	for i := range 3 {
 		ls := labels.FromStrings(labels.MetricName, "up", "i", fmt.Sprint(i))
-		w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.slotEnd(slot)}, V: []float64{1}})
+		w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.SlotEnd(slot)}, V: []float64{1}})
 		w.flush()
 		require.Equal(t, i, count(), "the window is as it was cached")
 		w.mark(slot)
@@ -137,7 +138,7 @@ func TestMarksMakeRowsVisible(t *testing.T) {
 	require.Equal(t, 3, count())
 	require.Greater(t, ts.cache.stats().hits, hits)
 
-	q.MinT = ts.period.slotEnd(slot) + 1
+	q.MinT = ts.period.SlotEnd(slot) + 1
 	require.Zero(t, count(), "another slot of the window isn't sealed")
 }
 
@@ -147,8 +148,8 @@ func TestRetentionAndFutureAreHidden(t *testing.T) {
 	ls := labels.FromStrings(labels.MetricName, "up")
 	horizon, ahead := ts.now.Add(-ts.opts.Retention).UnixMilli(), ts.now.Add(MaxAhead).UnixMilli()
 	for _, at := range []int64{horizon - 1, horizon, horizon + 1, ahead, ahead + 1} {
-		w.chunk(ts.period.slotOf(at), ls, &chunk.Samples{T: []int64{at}, V: []float64{1}})
-		w.mark(ts.period.slotOf(at))
+		w.chunk(ts.period.SlotOf(at), ls, &chunk.Samples{T: []int64{at}, V: []float64{1}})
+		w.mark(ts.period.SlotOf(at))
 	}
 	require.Equal(t, []sample{{horizon + 1, 1}, {ahead, 1}}, ts.all("default")[ls.String()])
 }
@@ -157,11 +158,11 @@ func TestTimesAroundZero(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })
 	w := newRowWriter(t, ts.Store, "default")
 	ls := labels.FromStrings(labels.MetricName, "up")
-	day := ts.period.all()[0].RawWindowMS
+	day := ts.period.All()[0].RawWindowMS
 	times := []int64{-day - 1, -day, -day + 1, -1, 0, 1, day, day + 1}
 	for _, at := range times {
-		w.chunk(ts.period.slotOf(at), ls, &chunk.Samples{T: []int64{at}, V: []float64{1}})
-		w.mark(ts.period.slotOf(at))
+		w.chunk(ts.period.SlotOf(at), ls, &chunk.Samples{T: []int64{at}, V: []float64{1}})
+		w.mark(ts.period.SlotOf(at))
 	}
 	for from := range times {
 		for to := from; to < len(times); to++ {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -41,10 +42,10 @@ type sealer struct {
 	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
 	// that the rollups must heed; they are read later.
-	deletes map[string]deletions
-	hiding  deletions
+	deletes map[string]format.Tombstones
+	hiding  format.Tombstones
 	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
-	due    deletions
+	due    format.Tombstones
 	forDue bool
 
 	// shards are those of the metric that was asked for last.
@@ -82,12 +83,12 @@ func newSealer(ctx context.Context, s *Store, w Work) *sealer {
 	now := s.opts.Now()
 	x := &sealer{s: s, ctx: ctx, work: w, others: s.classes.others.Load(), now: now.UnixMilli(), begun: now, stats: &SealStats{}, sealedRows: &sealedRows{}}
 	for res := range rollup.Resolution(resolutions) {
-		window := s.period.windowOfSlot(res, w.Slot)
-		x.into[res] = destination{window: window, start: s.period.slotStart(w.Slot), end: s.period.slotEnd(w.Slot)}
+		window := s.period.WindowOfSlot(res, w.Slot)
+		x.into[res] = destination{window: window, start: s.period.SlotStart(w.Slot), end: s.period.SlotEnd(w.Slot)}
 	}
 	day := &x.into[rollup.OneHour]
-	day.start = s.period.dayOf(w.Slot)
-	day.end = day.start + dayMS
+	day.start = s.period.DayOf(w.Slot)
+	day.end = day.start + format.DayMS
 	return x
 }
 
@@ -121,8 +122,8 @@ type collected struct {
 }
 
 // at is where rows of the series go at a resolution.
-func (c *collected) at(res rollup.Resolution) classShard {
-	return classShardOf(c.class, int64(c.shards[res]))
+func (c *collected) at(res rollup.Resolution) format.ClassShard {
+	return format.ClassShardOf(c.class, int64(c.shards[res]))
 }
 
 // collect groups the strands of generations by tenant and series.
@@ -167,7 +168,7 @@ func (x *sealer) mark(tenant, id string) error {
 }
 
 func (s *Store) markRow(tenant string, at destination, slot int64, partition int, id string) engine.Batch {
-	return engine.Batch{Table: engine.Sealed, Partition: sealedPartition(at.window, tenant), Mutations: []engine.Mutation{{
+	return engine.Batch{Table: engine.Sealed, Partition: format.SealedPartition(at.window, tenant), Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Int(slot), engine.Int(int64(partition)), engine.Text(id)},
 		Timestamp:  at.end * 1000, Expires: s.expires(at.window, tenant), Value: []byte{1},
 	}}}
@@ -177,7 +178,7 @@ func (s *Store) markRow(tenant string, at destination, slot int64, partition int
 // are written.
 func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool) error {
 	s, known := c.series, false
-	named := x.deletesOf(c.series).ids()
+	named := x.deletesOf(c.series).IDs()
 	if samples.Len() == 0 { // It brought exemplars only.
 		if x.late {
 			return nil
@@ -204,16 +205,16 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 	if !known {
 		at := x.into[rollup.Raw]
 		r.exempt = named
-		for _, piece := range pieces(samples) {
-			value := appendRaw(nil, rawChunk{exempt: r.exempt, data: chunk.AppendChunk(nil, piece)})
+		for _, piece := range format.SplitSamples(samples) {
+			value := format.AppendRawChunk(nil, format.RawChunk{Exempt: r.exempt, Data: chunk.AppendChunk(nil, piece)})
 			sum := sha256.Sum256(value)
 			version := string(sum[:engine.IDLen])
-			x.put(c, rollup.Raw, at.end*1000, chunkKey(s.id.String(), at.start, version), value)
+			x.put(c, rollup.Raw, at.end*1000, format.ChunkKey(s.id.String(), at.start, version), value)
 			r.own = append(r.own, version)
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
 		}
-		r.chunk = x.build(samples, uint64(len(r.own))*r.exempt.weight(nil))
+		r.chunk = x.build(samples, uint64(len(r.own))*r.exempt.Weight(nil))
 		x.stats.Series++
 		x.stats.Samples += samples.Len()
 	}
@@ -235,7 +236,7 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 		return
 	}
 	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class))
-	x.put(c, res, x.s.explains(window, expires), labelsKeyOf(res, s.id.String()), appendLabels(make([]byte, 0, labelsBytes(s.labels)), s.labels))
+	x.put(c, res, x.s.explains(window, expires), format.LabelsKey(res, s.id.String()), format.AppendLabels(make([]byte, 0, format.LabelsSize(s.labels)), s.labels))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
@@ -244,9 +245,9 @@ func (x *sealer) label(c *collected, res rollup.Resolution) {
 func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key engine.Key, value []byte) {
 	s, window, at := c.series, x.into[res].window, c.at(res)
 	n := len(x.rows)
-	if n == 0 || !x.rows[n-1].of(tableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
+	if n == 0 || !x.rows[n-1].of(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
-			Table: tableOf(res), Partition: seriesPartition(window, s.tenant.name, s.metric, at),
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.tenant.name, s.metric, at),
 		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
@@ -261,11 +262,11 @@ type rowBatch struct {
 	engine.Batch
 	from   int     // of its first row among all that are written with it
 	series *Series // one of the metric's
-	at     classShard
+	at     format.ClassShard
 	bytes  int
 }
 
-func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at classShard) bool {
+func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassShard) bool {
 	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.tenant == s.tenant && b.series.metric == s.metric
 }
 
@@ -274,7 +275,7 @@ func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at classShard) b
 //
 // Invariant: no chunk comes to lie where another one was cleaned. That one names more deletes than when it got its
 // version, and this one names all of them.
-func (x *sealer) subtract(s *Series, samples *chunk.Samples, named *exempt) (known bool, err error) {
+func (x *sealer) subtract(s *Series, samples *chunk.Samples, named *format.TombstoneIDs) (known bool, err error) {
 	var have chunk.Samples
 	if err = x.readSealed(s, &have, named); err != nil || have.Len() == 0 {
 		return false, err
@@ -286,14 +287,14 @@ func (x *sealer) subtract(s *Series, samples *chunk.Samples, named *exempt) (kno
 
 // readSealed appends what isn't deleted of the slot's sealed chunks of a series, and the deletes that they name. One
 // that can't be read is left out: the reader names it, and what comes now is sealed beside it.
-func (x *sealer) readSealed(s *Series, into *chunk.Samples, named *exempt) error {
+func (x *sealer) readSealed(s *Series, into *chunk.Samples, named *format.TombstoneIDs) error {
 	if err := x.ask(s); err != nil {
 		return err
 	}
 	hidden := x.deletesOf(s)
 	return x.eachSealed(s, x.shards, false, func(row engine.Row) error {
-		c, err := decodeRaw(row.Value, hidden, into)
-		*named = named.union(c.exempt)
+		c, err := format.DecodeRawChunk(row.Value, hidden, into)
+		*named = named.Union(c.Exempt)
 		if errors.Is(err, chunk.ErrCorrupt) {
 			return nil
 		}
@@ -316,7 +317,7 @@ func (x *sealer) ask(s *Series) error {
 
 // eachSealed yields the sealed chunks of a series in the slot.
 func (x *sealer) eachSealed(s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
-	return x.eachRow(kindChunk, s, shards, keysOnly, yield)
+	return x.eachRow(format.KindChunk, s, shards, keysOnly, yield)
 }
 
 // eachRow yields the sealed rows of a kind of a series in the slot.
@@ -325,7 +326,7 @@ func (x *sealer) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yie
 	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.id.String())}
 	for in := range x.s.placesOf(s.id, shards) {
 		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
-			Table: engine.Raw, Partition: seriesPartition(at.window, s.tenant.name, s.metric, in), From: key, To: key, KeysOnly: keysOnly,
+			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.tenant.name, s.metric, in), From: key, To: key, KeysOnly: keysOnly,
 		}) {
 			if err == nil {
 				err = yield(row)
@@ -352,7 +353,7 @@ func (x *sealer) names(s *Series, at destination) {
 		}
 		x.named[name] = true
 		x.catalog = append(x.catalog, engine.Batch{
-			Table: engine.Catalog, Partition: catalogPartition(at.window, s.tenant.name, kind, label),
+			Table: engine.Catalog, Partition: format.CatalogPartition(at.window, s.tenant.name, kind, label),
 			Mutations: []engine.Mutation{{
 				Clustering: engine.Key{engine.Text(value)}, Timestamp: timestamp, Expires: expires, Value: row,
 			}},
@@ -361,10 +362,10 @@ func (x *sealer) names(s *Series, at destination) {
 	}
 	s.labels.Range(func(l labels.Label) {
 		if l.Name == labels.MetricName {
-			add(catalogMetric, "", l.Value, []byte{1})
+			add(format.CatalogMetric, "", l.Value, []byte{1})
 		}
-		add(catalogLabel, "", l.Name, []byte{1})
-		add(catalogValue, l.Name, l.Value, []byte{1})
+		add(format.CatalogLabel, "", l.Name, []byte{1})
+		add(format.CatalogValue, l.Name, l.Value, []byte{1})
 	})
 }
 

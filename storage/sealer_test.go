@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestSealedOnce lets two processes seal a slot by turns while both heads still hold what the other has
@@ -57,12 +58,12 @@ func TestSweep(t *testing.T) {
 	for i := range 8 {
 		ts.write("default", labels.FromStrings(labels.MetricName, "up", "instance", string(rune('a'+i))), sample{ts.now.UnixMilli(), 1})
 	}
-	slot := ts.period.slotOf(ts.now.UnixMilli())
+	slot := ts.period.SlotOf(ts.now.UnixMilli())
 	var back []engine.Batch
 	for p := range ts.Partitions() {
-		for row, err := range ts.Store.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: stagePartition(slot, p)}) {
+		for row, err := range ts.Store.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)}) {
 			require.NoError(t, err)
-			back = append(back, engine.Batch{Table: engine.Stage, Partition: stagePartition(slot, p), Mutations: []engine.Mutation{{
+			back = append(back, engine.Batch{Table: engine.Stage, Partition: format.StagePartition(slot, p), Mutations: []engine.Mutation{{
 				Clustering: stageRowOf(row).key(), Timestamp: stageTimestamp, Value: slices.Clone(row.Value),
 			}}})
 		}
@@ -80,7 +81,7 @@ func TestSweep(t *testing.T) {
 		n, err := ts.Sweep(t.Context(), p)
 		require.NoError(t, err)
 		found += n
-		empty, err := ts.empty(t.Context(), engine.Stage, stagePartition(slot, p))
+		empty, err := ts.empty(t.Context(), engine.Stage, format.StagePartition(slot, p))
 		require.NoError(t, err)
 		require.True(t, empty)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -50,7 +51,7 @@ type SelectedSeries struct {
 	Labels labels.Labels
 
 	sel      *selection
-	id       SeriesID
+	id       format.SeriesID
 	at       uint32 // its place among the selection's series
 	from, to uint32 // its parts
 }
@@ -78,7 +79,7 @@ type selection struct {
 type source struct {
 	window sealedWindow
 	metric string
-	place  classShard
+	place  format.ClassShard
 	// class is the place's; hidden is the newest timestamp that it no longer keeps, and hiddenRaw that of raw samples.
 	class             int64
 	hidden, hiddenRaw int64
@@ -151,9 +152,9 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 // matching is what matches of a metric in one window, in the order of ids.
 type matching struct {
 	window windowMetric
-	ids    []SeriesID
+	ids    []format.SeriesID
 	labels []labels.Labels
-	places []classShard // nil: all are in place 0
+	places []format.ClassShard // nil: all are in place 0
 	// positions are those among all series that the metric has in the window.
 	positions []uint32
 }
@@ -162,9 +163,9 @@ type matching struct {
 func (r *request) take(w windowMetric, m *metricSeries, positions []uint32) (matching, error) {
 	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions}
 	if len(positions) < len(m.ids) {
-		f.ids, f.labels = make([]SeriesID, len(positions)), make([]labels.Labels, len(positions))
+		f.ids, f.labels = make([]format.SeriesID, len(positions)), make([]labels.Labels, len(positions))
 		if m.places != nil {
-			f.places = make([]classShard, len(positions))
+			f.places = make([]format.ClassShard, len(positions))
 		}
 		for i, p := range positions {
 			f.ids[i], f.labels[i] = m.ids[p], m.labels[p]
@@ -228,8 +229,8 @@ type merger struct {
 // run is what one window has of a metric, and how far it is merged.
 type run struct {
 	*matching
-	source uint32       // of the first place; those of the others follow
-	places []classShard // that it has series in, ascending
+	source uint32              // of the first place; those of the others follow
+	places []format.ClassShard // that it has series in, ascending
 	next   int
 }
 
@@ -265,10 +266,10 @@ func (m *merger) metric(found []matching, heads []uint32) {
 }
 
 // onePlace is where most metrics have all of their series.
-var onePlace = []classShard{0}
+var onePlace = []format.ClassShard{0}
 
 // least returns the smallest id that is not merged yet.
-func (m *merger) least(heads []uint32) (least *SeriesID, ok bool) {
+func (m *merger) least(heads []uint32) (least *format.SeriesID, ok bool) {
 	if len(heads) > 0 {
 		least = &m.sel.open[heads[0]].id
 	}
@@ -282,7 +283,7 @@ func (m *merger) least(heads []uint32) (least *SeriesID, ok bool) {
 }
 
 // add makes a series of everything under id, and returns the rest of heads.
-func (m *merger) add(id *SeriesID, heads []uint32) []uint32 {
+func (m *merger) add(id *format.SeriesID, heads []uint32) []uint32 {
 	sel := m.sel
 	if len(m.slab) == 0 {
 		m.slab = make([]SelectedSeries, min(1024, max(16, len(sel.series))))
@@ -329,7 +330,7 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	if err != nil {
 		return err
 	}
-	hidden := sel.r.deletes.of(s.Labels)
+	hidden := sel.r.deletes.OfSeries(s.Labels)
 	for _, c := range chunks {
 		sel.decode(s, c, hidden, into)
 	}

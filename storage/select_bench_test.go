@@ -16,8 +16,8 @@ import (
 // benchWindow fills one day of n series of some metrics, 15 s apart, and returns its first timestamp - 1.
 func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	p := ts.period
-	day := p.windowOfTime(ts.now.UnixMilli()) - 1
-	start := day * p.all()[0].RawWindowMS
+	day := p.RawWindowAt(ts.now.UnixMilli()) - 1
+	start := day * p.All()[0].RawWindowMS
 	w := newRowWriter(b, ts.Store, "default")
 	series := make([]labels.Labels, n)
 	values := make([]float64, n)
@@ -28,10 +28,10 @@ func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	var samples chunk.Samples
-	for slot := p.slotOf(start + 1); slot <= p.slotOf(start+p.all()[0].RawWindowMS); slot++ {
+	for slot := p.SlotOf(start + 1); slot <= p.SlotOf(start+p.All()[0].RawWindowMS); slot++ {
 		for i, ls := range series {
 			samples.Reset()
-			for t := p.slotStart(slot) + 1 + int64(i%15_000); t <= p.slotEnd(slot); t += 15_000 {
+			for t := p.SlotStart(slot) + 1 + int64(i%15_000); t <= p.SlotEnd(slot); t += 15_000 {
 				if r.IntN(4) > 0 {
 					values[i] += float64(r.IntN(20))
 				}

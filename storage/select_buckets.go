@@ -7,6 +7,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -37,7 +38,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 	}
 	buf.samples.Reset()
 	buf.rolled.Reset()
-	hidden := sel.r.deletes.of(s.Labels)
+	hidden := sel.r.deletes.OfSeries(s.Labels)
 	sampled := sel.sampledSlots(chunks)
 	for i, c := range chunks {
 		if sel.isRaw(c) {
@@ -65,7 +66,7 @@ func (s *SelectedSeries) Buckets(into *rollup.Buckets, buf *BucketBuffers) error
 }
 
 func (sel *selection) isRaw(c sealedChunk) bool {
-	return resolutionOf(sel.sources[c.source].window.window) == rollup.Raw
+	return format.ResolutionOf(sel.sources[c.source].window.window) == rollup.Raw
 }
 
 // sampledSlots lists the slots of which there are raw chunks among a series' chunks, and rollups that don't know of a delete.
@@ -74,7 +75,7 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 		return nil
 	}
 	for _, c := range chunks {
-		if slot := sel.r.s.period.slotOf(c.start + 1); sel.isRaw(c) && sel.r.uncleaned[slot] != nil {
+		if slot := sel.r.s.period.SlotOf(c.start + 1); sel.isRaw(c) && sel.r.uncleaned[slot] != nil {
 			slots = append(slots, slot)
 		}
 	}
@@ -83,16 +84,16 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 
 // decodeDeleted appends a raw chunk's samples, but for those that are hidden. Of a slot that is answered from rollups, too, it
 // appends those of buckets that deletes are about.
-func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden deletions, into *chunk.Samples) {
-	ds, ok := sel.r.uncleaned[sel.r.s.period.slotOf(c.start+1)]
+func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
+	ds, ok := sel.r.uncleaned[sel.r.s.period.SlotOf(c.start+1)]
 	if !ok {
 		sel.decode(s, c, hidden, into)
 		return
 	}
 	var all chunk.Samples
 	sel.decode(s, c, hidden, &all)
-	ds = ds.of(s.Labels)
-	remove(&all, func(t int64) bool { return !ds.touchBucket(-floorDiv(-t, sel.width)*sel.width, sel.width) })
+	ds = ds.OfSeries(s.Labels)
+	format.RemoveSamples(&all, func(t int64) bool { return !ds.TouchesBucket(-format.FloorDiv(-t, sel.width)*sel.width, sel.width) })
 	into.AppendAll(&all)
 }
 
@@ -137,12 +138,12 @@ func (sel *selection) rank(a, b sealedChunk) int {
 // decodeBuckets appends the buckets of a chunk, but those of slots that are answered from samples, and those that a delete is
 // about of which the rollups don't know: in sampled slots samples answer in their place. A chunk that can't be read is named and
 // left out.
-func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden deletions, sampled []int64, into *rollup.Buckets) {
+func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, sampled []int64, into *rollup.Buckets) {
 	src := &sel.sources[c.source]
 	before := into.Len()
 	if err := rollup.Decode(c.data, sel.columns, into); err != nil {
 		sel.r.corrupt(&CorruptRowError{
-			Table: tableOf(resolutionOf(src.window.window)), Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
+			Table: format.TableOf(format.ResolutionOf(src.window.window)), Window: src.window.window, Tenant: sel.r.tenant, Metric: src.metric,
 			Series: s.id.String(), Start: c.start, Err: err,
 		})
 		return
@@ -150,18 +151,18 @@ func (sel *selection) decodeBuckets(s *SelectedSeries, c sealedChunk, hidden del
 	// A day's chunk knows of slots whose seal is under way, or was cut short: they are answered from samples.
 	period, w := sel.r.s.period, &src.window
 	rolled := func(end int64) bool {
-		slot := period.slotOf(end)
+		slot := period.SlotOf(end)
 		_, ok := slices.BinarySearch(w.slots, slot)
 		if !ok || end <= src.hidden {
 			return false
 		}
-		if hidden.hideBucket(end, sel.width, func(d *deletion) bool { return !w.cleared[markOf(slot, d)] }) {
+		if hidden.HidesBucket(end, sel.width, func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] }) {
 			return false
 		}
 		_, fromSamples := slices.BinarySearch(w.left, slot)
 		if slices.Contains(sampled, slot) {
-			ds := hidden.where(func(d *deletion) bool { return !w.cleared[markOf(slot, d)] })
-			fromSamples = ds.touchBucket(end, sel.width)
+			ds := hidden.Where(func(d *format.Tombstone) bool { return !w.cleared[markOf(slot, d)] })
+			fromSamples = ds.TouchesBucket(end, sel.width)
 		}
 		return !fromSamples || end <= src.hiddenRaw || inGap(sel.r.gaps, src.class, end) // There are no samples any more.
 	}
@@ -198,17 +199,17 @@ func (f *fetcher) fetchRollups(ctx context.Context, wants []want) error {
 func (sel *selection) startsOf(w sealedWindow) (from, to int64) {
 	p := sel.r.s.period
 	first, last := w.slots[0], w.slots[len(w.slots)-1]
-	if resolutionOf(w.window) == rollup.OneHour {
-		return p.dayOf(first), p.dayOf(last)
+	if format.ResolutionOf(w.window) == rollup.OneHour {
+		return p.DayOf(first), p.DayOf(last)
 	}
-	return p.slotStart(first), p.slotStart(last)
+	return p.SlotStart(first), p.SlotStart(last)
 }
 
 func windowMSOf(window int64) int64 {
-	if resolutionOf(window) == rollup.OneHour {
-		return window1hMS
+	if format.ResolutionOf(window) == rollup.OneHour {
+		return format.Window1hMS
 	}
-	return window5mMS
+	return format.Window5mMS
 }
 
 func (f *fetcher) scanRollups(ctx context.Context, w sealedWindow, from, to int64, wants []want) error {
@@ -216,8 +217,8 @@ func (f *fetcher) scanRollups(ctx context.Context, w sealedWindow, from, to int6
 	src := &sel.sources[wants[0].source]
 	first, last := &wants[0].of.id, &wants[len(wants)-1].of.id
 	return sel.r.scan(ctx, engine.Range{
-		Table: tableOf(resolutionOf(w.window)), Partition: seriesPartition(w.window, sel.r.tenant, src.metric, src.place),
-		From: rollupKey(first.String(), from), To: rollupKey(last.String(), to),
+		Table: format.TableOf(format.ResolutionOf(w.window)), Partition: format.SeriesPartition(w.window, sel.r.tenant, src.metric, src.place),
+		From: format.RollupKey(first.String(), from), To: format.RollupKey(last.String(), to),
 	}, func(row engine.Row) error {
 		id, start := row.Clustering[1].Text, row.Clustering[2].Int
 		for len(wants) > 1 && string(wants[0].of.id[:]) < id {

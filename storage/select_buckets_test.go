@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
@@ -33,7 +34,7 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 			ask("sealed without rollups, and unsealed")
 			require.NoError(t, ts.SealAll(t.Context()))
 			ask("sealed")
-			list, err := ts.Unrolled(t.Context(), -maxTime/2, maxTime/2)
+			list, err := ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2)
 			require.NoError(t, err)
 			require.NotEmpty(t, list)
 			for i, u := range list {
@@ -43,16 +44,16 @@ func TestBucketsAreWhatSamplesMake(t *testing.T) {
 					ask("half rolled up")
 				}
 			}
-			left, err := ts.Unrolled(t.Context(), -maxTime/2, maxTime/2)
+			left, err := ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2)
 			require.NoError(t, err)
 			require.Empty(t, left)
 			ask("rolled up")
 			p := ts.period
-			newest := p.slotOf(ts.now.UnixMilli())
+			newest := p.SlotOf(ts.now.UnixMilli())
 			for range 40 {
 				slot := newest - r.Int64N(40)
 				ls := m.labels[r.IntN(len(m.labels))]
-				ts.write("default", ls, sample{p.slotStart(slot) + 1 + r.Int64N(p.slotEnd(slot)-p.slotStart(slot)), r.Float64()})
+				ts.write("default", ls, sample{p.SlotStart(slot) + 1 + r.Int64N(p.SlotEnd(slot)-p.SlotStart(slot)), r.Float64()})
 			}
 			ask("late")
 			ts.reopen()
@@ -69,7 +70,7 @@ func compareBuckets(t *testing.T, ts *testStore, r *rand.Rand, when string) {
 	res := rollup.Resolutions[r.IntN(2)]
 	width := res.Width()
 	q.Limit = 0
-	q.MinT, q.MaxT = floorDiv(q.MinT, width)*width+1, floorDiv(q.MaxT, width)*width
+	q.MinT, q.MaxT = format.FloorDiv(q.MinT, width)*width+1, format.FloorDiv(q.MaxT, width)*width
 	if q.MinT >= q.MaxT {
 		return
 	}
@@ -139,10 +140,10 @@ func TestSeriesAreFoundAsLongAsRollupsAreKept(t *testing.T) {
 			want = []string{}
 		}
 		ts.now = begin.Add(time.Duration(days) * day)
-		values, err := ts.LabelValues(t.Context(), "job", Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime})
+		values, err := ts.LabelValues(t.Context(), "job", Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime})
 		require.NoError(t, err)
 		require.Equal(t, want, values, "after %d days", days)
-		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime, LabelsOnly: true,
+		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, LabelsOnly: true,
 			Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "old")}})
 		require.NoError(t, err)
 		require.Len(t, found, len(want), "after %d days", days)

@@ -3,6 +3,7 @@ package storage
 import (
 	"slices"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -35,16 +36,16 @@ func (r *request) latest(res rollup.Resolution) int64 {
 
 // shows says whether anything of a class is to be seen in a window.
 func (r *request) shows(class int64, window int64) bool {
-	return r.classes&(1<<class) != 0 && r.s.period.endOf(window) > r.hiddenIn(class, resolutionOf(window)) &&
-		(resolutionOf(window) != rollup.Raw || !inGap(r.gaps, class, r.s.period.endOf(window)))
+	return r.classes&(1<<class) != 0 && r.s.period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
+		(format.ResolutionOf(window) != rollup.Raw || !inGap(r.gaps, class, r.s.period.WindowEnd(window)))
 }
 
 // lacksRaw says whether samples of some class may be lacking in a slot.
 func (r *request) lacksRaw(slot int64) bool {
-	if r.s.period.slotStart(slot) < r.latest(rollup.Raw) {
+	if r.s.period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
 	}
-	end := r.s.period.slotEnd(slot)
+	end := r.s.period.SlotEnd(slot)
 	return slices.ContainsFunc(r.gaps, func(g classGap) bool { return inGap(r.gaps, g.class, end) })
 }
 
@@ -59,7 +60,7 @@ func (r *request) visible(w sealedWindow, m *metricSeries, positions []uint32) [
 	var kept []uint32
 	for i, p := range positions {
 		switch {
-		case !r.shows(m.places[p].class(), w.window):
+		case !r.shows(m.places[p].Class(), w.window):
 			if kept == nil {
 				kept = append(make([]uint32, 0, len(positions)), positions[:i]...)
 			}
@@ -74,11 +75,11 @@ func (r *request) visible(w sealedWindow, m *metricSeries, positions []uint32) [
 }
 
 // sourceOf returns what is read of a metric in one of its places.
-func (r *request) sourceOf(w windowMetric, at classShard) source {
-	class := at.class()
+func (r *request) sourceOf(w windowMetric, at format.ClassShard) source {
+	class := at.Class()
 	return source{
 		window: w.window, metric: w.metric, place: at, class: class,
-		hidden: r.hiddenIn(class, resolutionOf(w.window.window)), hiddenRaw: r.hiddenIn(class, rollup.Raw),
+		hidden: r.hiddenIn(class, format.ResolutionOf(w.window.window)), hiddenRaw: r.hiddenIn(class, rollup.Raw),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -224,23 +225,23 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 	window := sel.sources[t.wants[0].source].window
 	slots := window.slots
 	f := fetcher{sel: sel, chunks: make([]sealedChunk, 0, len(t.wants)*sel.chunksOf(window))}
-	if resolutionOf(window.window) != rollup.Raw {
+	if format.ResolutionOf(window.window) != rollup.Raw {
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
 	hidden := sel.sources[t.wants[0].source].hidden
 	for _, slot := range slots {
-		if sel.r.s.period.slotEnd(slot) <= hidden {
+		if sel.r.s.period.SlotEnd(slot) <= hidden {
 			continue
 		}
 		wants := t.wants
 		if ds, ok := sel.r.uncleaned[slot]; ok {
-			wants = slices.DeleteFunc(slices.Clone(wants), func(w want) bool { return len(ds.of(w.of.Labels)) == 0 })
+			wants = slices.DeleteFunc(slices.Clone(wants), func(w want) bool { return len(ds.OfSeries(w.of.Labels)) == 0 })
 		}
 		if len(wants) == 0 {
 			continue
 		}
-		if err := f.scan(ctx, sel.r.s.period.slotStart(slot), wants); err != nil {
+		if err := f.scan(ctx, sel.r.s.period.SlotStart(slot), wants); err != nil {
 			return nil, err
 		}
 	}
@@ -249,11 +250,11 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 
 // chunksOf is about how many chunks a series has in a window: one a slot, or a day.
 func (sel *selection) chunksOf(w sealedWindow) int {
-	if resolutionOf(w.window) != rollup.OneHour {
+	if format.ResolutionOf(w.window) != rollup.OneHour {
 		return len(w.slots)
 	}
 	first, last := sel.startsOf(w)
-	return int((last-first)/dayMS) + 1
+	return int((last-first)/format.DayMS) + 1
 }
 
 type fetcher struct {
@@ -269,9 +270,9 @@ func (f *fetcher) scan(ctx context.Context, start int64, wants []want) error {
 	src := &sel.sources[wants[0].source]
 	first, last := &wants[0].of.id, &wants[len(wants)-1].of.id
 	return sel.r.scan(ctx, engine.Range{
-		Table: engine.Raw, Partition: seriesPartition(src.window.window, sel.r.tenant, src.metric, src.place),
-		From: engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(first.String())},
-		To:   engine.Key{engine.Int(kindChunk), engine.Int(start), engine.Text(last.String())},
+		Table: engine.Raw, Partition: format.SeriesPartition(src.window.window, sel.r.tenant, src.metric, src.place),
+		From: engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(first.String())},
+		To:   engine.Key{engine.Int(format.KindChunk), engine.Int(start), engine.Text(last.String())},
 	}, func(row engine.Row) error {
 		id := row.Clustering[2].Text
 		for len(wants) > 1 && string(wants[0].of.id[:]) < id {
@@ -304,34 +305,34 @@ func (f *fetcher) copy(b []byte) []byte {
 }
 
 // decode appends a chunk's samples, but for those that are hidden; one that can't be read is named and left out.
-func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden deletions, into *chunk.Samples) {
+func (sel *selection) decode(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
 	src := &sel.sources[c.source]
 	minT := max(sel.r.minT, src.hidden+1)
-	raw, err := openRaw(c.data)
-	if err == nil && raw.data == nil {
+	raw, err := format.ParseRawChunk(c.data)
+	if err == nil && raw.Data == nil {
 		return
 	}
 	var info chunk.Info
 	if err == nil {
-		info, err = chunk.Header(raw.data)
+		info, err = chunk.Header(raw.Data)
 	}
 	if err == nil && (info.MaxT < minT || info.MinT > sel.r.maxT) {
 		return
 	}
 	if len(hidden) > 0 {
-		hidden = raw.exempt.hidden(hidden).where(func(d *deletion) bool { return d.touches(info.MinT-1, info.MaxT) })
+		hidden = raw.Exempt.Applying(hidden).Where(func(d *format.Tombstone) bool { return d.Touches(info.MinT-1, info.MaxT) })
 	}
 	switch {
 	case err == nil && (len(hidden) > 0 || minT > sel.r.minT && info.MinT < minT):
 		var all chunk.Samples
-		if err = chunk.Decode(raw.data, &all); err == nil {
+		if err = chunk.Decode(raw.Data, &all); err == nil {
 			all.Normalize()
 			all.Clip(minT, sel.r.maxT)
-			hidden.hide(&all)
+			hidden.Hide(&all)
 			into.AppendAll(&all)
 		}
 	case err == nil:
-		err = chunk.Decode(raw.data, into)
+		err = chunk.Decode(raw.Data, into)
 	}
 	if err != nil {
 		sel.r.corrupt(&CorruptRowError{

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // readModel is what a store must answer: every series' samples by timestamp.
@@ -31,7 +32,7 @@ func (m *readModel) add(i int, t int64, v float64) {
 func (m *readModel) answer(q Query) (names []string, samples map[string][]sample) {
 	samples = map[string][]sample{}
 	for i, ls := range m.labels {
-		if !matchesAll(ls, q.Matchers) {
+		if !format.MatchesAll(ls, q.Matchers) {
 			continue
 		}
 		var list []sample
@@ -65,21 +66,21 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 	p := ts.period
 	w := newRowWriter(t, ts.Store, "default")
 	w.shards = shards
-	newest := p.slotOf(ts.now.UnixMilli())
+	newest := p.SlotOf(ts.now.UnixMilli())
 	for slot := newest - 40; slot <= newest-2; slot++ {
 		if r.IntN(5) == 0 {
 			continue
 		}
 		for range 1 + r.IntN(2) { // a second time: late samples, some of them known
 			for i, ls := range m.labels {
-				if r.IntN(3) == 0 || (p.windowOf(slot)+int64(i/4))%3 == 0 { // on some days a series isn't there
+				if r.IntN(3) == 0 || (p.RawWindowOfSlot(slot)+int64(i/4))%3 == 0 { // on some days a series isn't there
 					continue
 				}
 				var samples chunk.Samples
 				for range 1 + r.IntN(20) {
-					samples.AppendFloat(p.slotStart(slot)+1+60_000*r.Int64N(120), 0, float64(r.IntN(100)))
+					samples.AppendFloat(p.SlotStart(slot)+1+60_000*r.Int64N(120), 0, float64(r.IntN(100)))
 				}
-				samples.AppendFloat(p.slotEnd(slot), 0, float64(r.IntN(100)))
+				samples.AppendFloat(p.SlotEnd(slot), 0, float64(r.IntN(100)))
 				samples.Normalize()
 				for k, at := range samples.T {
 					m.add(i, at, samples.V[k])
@@ -92,7 +93,7 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 	for i, ls := range m.labels {
 		var list []sample
 		for range 1 + r.IntN(10) {
-			x := sample{p.slotStart(newest-4) + 1 + 60_000*r.Int64N(4*120), float64(r.IntN(100))}
+			x := sample{p.SlotStart(newest-4) + 1 + 60_000*r.Int64N(4*120), float64(r.IntN(100))}
 			list = append(list, x)
 			m.add(i, x.t, x.v)
 		}
@@ -102,8 +103,8 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 		}
 		for _, x := range list { // some series have nothing unsealed
 			samples := chunk.Samples{T: []int64{x.t}, V: []float64{x.v}}
-			w.chunk(p.slotOf(x.t), ls, &samples)
-			w.mark(p.slotOf(x.t))
+			w.chunk(p.SlotOf(x.t), ls, &samples)
+			w.mark(p.SlotOf(x.t))
 		}
 	}
 	w.flush()
@@ -177,7 +178,7 @@ func requireModel(t *testing.T, ts *testStore, m *readModel, q Query) {
 	var last labels.Labels
 	for i, s := range found {
 		require.False(t, seen[s.Labels.String()], "%s comes twice", s.Labels)
-		require.True(t, matchesAll(s.Labels, q.Matchers), "%s doesn't match", s.Labels)
+		require.True(t, format.MatchesAll(s.Labels, q.Matchers), "%s doesn't match", s.Labels)
 		require.True(t, !q.Sorted || i == 0 || labels.Compare(last, s.Labels) < 0, "out of order")
 		seen[s.Labels.String()], last = true, s.Labels
 		var samples chunk.Samples
@@ -205,13 +206,13 @@ func requireModel(t *testing.T, ts *testStore, m *readModel, q Query) {
 
 // manySeries seals one slot of n series with as many samples as their number tells.
 func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Labels) {
-	slot = ts.period.slotOf(ts.now.UnixMilli()) - 3
+	slot = ts.period.SlotOf(ts.now.UnixMilli()) - 3
 	w := newRowWriter(t, ts.Store, "default")
 	for i := range n {
 		ls = append(ls, labels.FromStrings(labels.MetricName, "many", "n", fmt.Sprint(i)))
 		var samples chunk.Samples
 		for k := range 1 + i%7 {
-			samples.AppendFloat(ts.period.slotStart(slot)+1+int64(k)*1000, 0, float64(i))
+			samples.AppendFloat(ts.period.SlotStart(slot)+1+int64(k)*1000, 0, float64(i))
 		}
 		w.chunk(slot, ls[i], &samples)
 	}
@@ -271,7 +272,7 @@ func TestSamplesAppends(t *testing.T) {
 	var samples chunk.Samples
 	samples.AppendFloat(1<<51, 5, 3)
 	require.NoError(t, found[0].Samples(&samples))
-	require.Equal(t, []int64{1 << 51, ts.period.slotStart(slot) + 1}, samples.T, "what was there isn't touched")
+	require.Equal(t, []int64{1 << 51, ts.period.SlotStart(slot) + 1}, samples.T, "what was there isn't touched")
 	require.Equal(t, []int64{5, 0}, samples.ST)
 }
 
@@ -371,12 +372,12 @@ func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
 	for _, metrics := range [][]string{{"up"}, {"down", "up", "zeta"}} {
 		ts := openTestStore(t, nil)
 		w := newRowWriter(t, ts.Store, "default")
-		newest := ts.period.slotOf(ts.now.UnixMilli())
+		newest := ts.period.SlotOf(ts.now.UnixMilli())
 		for day, instance := range []string{"a", "b", "a"} {
 			slot := newest - int64(3-day)*12
 			for _, metric := range metrics {
 				ls := labels.FromStrings(labels.MetricName, metric, "instance", instance)
-				w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.slotEnd(slot)}, V: []float64{1}})
+				w.chunk(slot, ls, &chunk.Samples{T: []int64{ts.period.SlotEnd(slot)}, V: []float64{1}})
 			}
 			w.mark(slot)
 		}

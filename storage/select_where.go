@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -40,7 +41,7 @@ func (r *request) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 			return nil, err
 		}
 		if res > rollup.Raw { // Of the time before what is finer.
-			last := r.s.period.windowAt(res, r.latest(res-1))
+			last := r.s.period.WindowAt(res, r.latest(res-1))
 			found = slices.DeleteFunc(found, func(w sealedWindow) bool { return w.window > last })
 		}
 		all = append(all, found...)
@@ -110,12 +111,12 @@ func (r *request) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) {
 			if unfit[slot] {
 				continue
 			}
-			ds := r.deletes.where(func(d *deletion) bool { return d.touchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] })
+			ds := r.deletes.Where(func(d *format.Tombstone) bool { return d.TouchesSlot(r.s.period, slot) && !w.cleared[markOf(slot, d)] })
 			if len(ds) == 0 {
 				continue
 			}
 			if r.uncleaned == nil {
-				r.uncleaned = map[int64]deletions{}
+				r.uncleaned = map[int64]format.Tombstones{}
 			}
 			r.uncleaned[slot] = ds
 		}
@@ -152,7 +153,7 @@ func (r *request) unfitSlots(ctx context.Context, rolled []sealedWindow, sums ma
 	// Rollups may have marks that raw hasn't: of a seal that is under way, or was cut short.
 	byWindow := map[int64]bool{}
 	for slot := range unfit {
-		byWindow[r.s.period.windowOf(slot)] = true
+		byWindow[r.s.period.RawWindowOfSlot(slot)] = true
 	}
 	missing := map[int64]bool{}
 	for window := range byWindow {
@@ -176,7 +177,7 @@ func (r *request) cutSlots(q Query, open []openSeries) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, e := range q.Edges {
 		if e%q.Resolution.Width() != 0 && e >= r.minT-1 && e <= r.maxT {
-			slots[r.s.period.slotOf(e)] = true
+			slots[r.s.period.SlotOf(e)] = true
 		}
 	}
 	for i := range open {
@@ -184,7 +185,7 @@ func (r *request) cutSlots(q Query, open []openSeries) map[int64]bool {
 		o.part.mu.RLock()
 		for st := range o.strands.all() {
 			if st.hasSamplesIn(r.minT, r.maxT) {
-				slots[r.s.period.slotOf(st.minT)] = true
+				slots[r.s.period.SlotOf(st.minT)] = true
 			}
 		}
 		o.part.mu.RUnlock()

@@ -3,6 +3,8 @@ package storage
 import (
 	"hash/maphash"
 	"iter"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // aliasHash is what an alias is known by: 128 bits of hash (storage/decisions/001-aliases-by-hash.md). Nobody outside of this
@@ -62,10 +64,10 @@ type seriesByID struct{ table headTable[Series] }
 // idSeed keeps senders from choosing labels whose ids collide in the table.
 var idSeed = maphash.MakeSeed()
 
-func shortOf(id SeriesID) uint32 { return uint32(maphash.Bytes(idSeed, id[:]) >> 32) }
+func shortOf(id format.SeriesID) uint32 { return uint32(maphash.Bytes(idSeed, id[:]) >> 32) }
 
 // find returns a series, or nil.
-func (t *seriesByID) find(id SeriesID) *Series {
+func (t *seriesByID) find(id format.SeriesID) *Series {
 	return t.table.find(shortOf(id), func(s *Series) bool { return s.id == id })
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -25,11 +26,6 @@ const (
 
 // rawWindow is the width of a window of raw rows.
 const rawWindow = 24 * time.Hour
-
-const (
-	hourMS = int64(time.Hour / time.Millisecond)
-	dayMS  = 24 * hourMS
-)
 
 var (
 	// ErrOtherSettings says that the store was created with other settings than those asked for.
@@ -46,9 +42,9 @@ type settings struct {
 	CreatedMS int64 `json:"created_ms"`
 	// ID is drawn when the store is created, hexadecimal; "" in a store of an earlier release. RestoredMS is when it was
 	// last brought back from a backup; 0: never.
-	ID         string   `json:"id,omitempty"`
-	RestoredMS int64    `json:"restored_ms,omitempty"`
-	Periods    []Period `json:"periods"`
+	ID         string          `json:"id,omitempty"`
+	RestoredMS int64           `json:"restored_ms,omitempty"`
+	Periods    []format.Period `json:"periods"`
 	// Classes are only ever added to.
 	Classes []knownClass `json:"classes,omitempty"`
 }
@@ -71,7 +67,7 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 	}
 	want := settings{
 		Format: formatFirst, CreatedMS: opts.Now().UnixMilli(), ID: hex.EncodeToString([]byte(newID())),
-		Periods: []Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.Partitions}},
+		Periods: []format.Period{{SlotMS: opts.Slot.Milliseconds(), RawWindowMS: rawWindow.Milliseconds(), Partitions: opts.Partitions}},
 	}
 	if opts.AddClasses && len(opts.Classes) > 0 {
 		var err error
@@ -102,12 +98,12 @@ func openSettings(ctx context.Context, eng engine.Engine, opts Options) (s setti
 	// While a period is about to begin, both it and the one before are right.
 	now := opts.Now().UnixMilli()
 	for _, p := range have.Periods {
-		if p.sameCut(want.Periods[0]) && (p.FromMS > now || p == *newPeriods(have.Periods...).at(now)) {
+		if p.SameCut(want.Periods[0]) && (p.FromMS > now || p == *format.NewPeriods(have.Periods...).At(now)) {
 			have, err = withClasses(ctx, eng, opts, have)
 			return have, false, err
 		}
 	}
-	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, newPeriods(have.Periods...).at(now), want.Periods[0])
+	return settings{}, false, fmt.Errorf("%w: %s, asked for %s; start with the former", ErrOtherSettings, format.NewPeriods(have.Periods...).At(now), want.Periods[0])
 }
 
 const (
@@ -205,11 +201,11 @@ func parseSettings(b []byte) (have settings, err error) {
 	if have.Format > formatVersion {
 		return have, fmt.Errorf("%w: format %d, this Cassia knows up to %d; use the newer one", ErrNewerFormat, have.Format, formatVersion)
 	}
-	if len(have.Periods) == 0 || len(have.Periods) > maxPeriods {
+	if len(have.Periods) == 0 || len(have.Periods) > format.MaxPeriods {
 		return have, fmt.Errorf("storage: the settings row is corrupt: %d periods", len(have.Periods))
 	}
 	for i, p := range have.Periods {
-		if err := p.check(); err != nil {
+		if err := p.Check(); err != nil {
 			return have, fmt.Errorf("storage: the settings row is corrupt: %w", err)
 		}
 		if i > 0 && (p.FromMS <= have.Periods[i-1].FromMS || p.Partitions%have.Periods[i-1].Partitions != 0) {
@@ -265,8 +261,8 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 		return err
 	}
 	s.classes.learn(have.Classes)
-	if before := s.period.all(); len(have.Periods) > len(before) {
-		s.period.set(have.Periods)
+	if before := s.period.All(); len(have.Periods) > len(before) {
+		s.period.Set(have.Periods)
 		for _, p := range have.Periods[len(before):] {
 			s.opts.Logger.Info("a new period was added", "from", time.UnixMilli(p.FromMS).UTC(), "with", p.String())
 		}
@@ -275,34 +271,34 @@ func (s *Store) refreshPeriods(ctx context.Context) error {
 }
 
 // Periods returns how the store cuts time and series, by their beginning.
-func (s *Store) Periods() []Period { return slices.Clone(s.period.all()) }
+func (s *Store) Periods() []format.Period { return slices.Clone(s.period.All()) }
 
 // SetPeriod makes time and series be cut otherwise: want's slot, window and partitions, of which 0 means what
 // is; from the first end of a window on that is not before from and more than a day ahead. It returns the
 // period that was added, or an error that wraps ErrBadPeriod if there can't be such a one.
-func (s *Store) SetPeriod(ctx context.Context, want Period, from time.Time) (Period, error) {
+func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Time) (format.Period, error) {
 	if err := s.believed(); err != nil {
-		return Period{}, err
+		return format.Period{}, err
 	}
 	have, before, err := readSettings(ctx, s.eng)
 	if err != nil {
-		return Period{}, err
+		return format.Period{}, err
 	}
-	next, err := newPeriods(have.Periods...).next(want, from, s.opts.Now())
+	next, err := format.NewPeriods(have.Periods...).Next(want, from, s.opts.Now())
 	if err != nil {
-		return Period{}, err
+		return format.Period{}, err
 	}
 	have.Periods = append(have.Periods, next)
 	after, err := json.Marshal(have)
 	if err != nil {
-		return Period{}, err
+		return format.Period{}, err
 	}
 	ok, _, err := s.eng.CompareAndSet(ctx, engine.Store, settingsPartition, settingsItem, before, after)
 	if err != nil {
-		return Period{}, fmt.Errorf("storage: adding a period: %w", err)
+		return format.Period{}, fmt.Errorf("storage: adding a period: %w", err)
 	}
 	if !ok {
-		return Period{}, fmt.Errorf("%w: another process changed the settings meanwhile; look, and try again", ErrBadPeriod)
+		return format.Period{}, fmt.Errorf("%w: another process changed the settings meanwhile; look, and try again", format.ErrBadPeriod)
 	}
 	return next, s.refreshPeriods(ctx)
 }

@@ -5,57 +5,14 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-// A metric's rows of a window are one partition, which must not grow without bound. Where a metric has many
-// series, or long ones, the sealer spreads them over shards by their ids, more of them when it grows. Table
-// shards holds the number, before the first row that needs it; readers read all shards. A series whose
-// metric has grown has rows in two of them.
-const (
-	// shardRows and shardBytes are about what one shard gets in a window: half of what a partition of
-	// Cassandra's should hold, for late samples come on top.
-	shardRows  = 500_000
-	shardBytes = 48 << 20
-	// maxShards bounds the shards of a metric.
-	maxShards = 1 << 10
-	// rollupBytes is about how large a rollup chunk of floats gets, if the raw chunk isn't smaller.
-	rollupBytes = 256
-)
-
-// shardOf is where rows of a series are, among so many shards.
-func shardOf(id SeriesID, shards int64) int64 {
-	if shards <= 1 {
-		return 0
-	}
-	return int64(binary.LittleEndian.Uint32(id[:])) % shards
-}
-
-// shardsFor returns how many shards a metric needs in a window of a resolution if it has so many series, of so
-// many bytes, in one slot and partition: a power of two, so that a growing metric's shards are split and not
-// mixed.
-func (p Period) shardsFor(res rollup.Resolution, series int, bytes int64) int64 {
-	chunks := p.RawWindowMS / p.SlotMS // of a series in a window
-	switch res {
-	case rollup.FiveMinutes:
-		chunks, bytes = window5mMS/p.SlotMS, min(bytes, int64(series)*rollupBytes)
-	case rollup.OneHour:
-		chunks, bytes = window1hMS/dayMS, min(bytes, int64(series)*rollupBytes)
-	}
-	rows := int64(series) * int64(p.Partitions) * (chunks + 1)
-	total := bytes * int64(p.Partitions) * chunks
-	n := int64(1)
-	for n < maxShards && (n*shardRows < rows || n*shardBytes < total) {
-		n *= 2
-	}
-	return n
-}
 
 // shardMemory remembers the shards that this process has written. It is bounded: when full it forgets all,
 // and what it forgets is written again when it is needed.
@@ -94,49 +51,6 @@ func (m *shardMemory) set(of shardedMetric, n int64) {
 	m.known[of] = max(n, m.known[of])
 }
 
-func shardsPartition(window int64, tenant string) engine.Key {
-	return engine.Key{engine.Int(window), engine.Text(tenant)}
-}
-
-// shardsForEver is what timestamps of numbers of shards begin with: earlier releases wrote the number itself, with a time to
-// live.
-const shardsForEver = 1 << 20
-
-// shardsRow writes a number of shards. Its timestamp grows with it, so that the greatest wins. It doesn't expire: a number
-// that is greater and lives shorter than the one before would take that with it, and leave its rows unexplained.
-func shardsRow(of shardedMetric, n int64) engine.Batch {
-	return engine.Batch{Table: engine.Shards, Partition: shardsPartition(of.window, of.tenant), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(of.metric)}, Timestamp: shardsForEver + n, Value: binary.AppendUvarint(nil, uint64(n)),
-	}}}
-}
-
-func parseShards(value []byte) (int64, error) {
-	n, w := binary.Uvarint(value)
-	if w <= 0 || w != len(value) || n < 1 || n > maxShards {
-		return 1, errBadShards
-	}
-	return int64(n), nil
-}
-
-var errBadShards = fmt.Errorf("storage: not a number of shards up to %d", maxShards)
-
-// shardsOf yields the shards in which a series may have rows, where its metric has so many: also those of when
-// there were fewer.
-func shardsOf(id SeriesID, shards int64) iter.Seq[int64] {
-	return func(yield func(int64) bool) {
-		for before := int64(-1); ; shards /= 2 {
-			if shard := shardOf(id, shards); shard != before {
-				if before = shard; !yield(shard) {
-					return
-				}
-			}
-			if shards <= 1 {
-				return
-			}
-		}
-	}
-}
-
 // metricShards are the metrics of a tenant's window that have several shards.
 type metricShards map[string]int64
 
@@ -145,12 +59,12 @@ func (m metricShards) of(metric string) int64 { return max(1, m[metric]) }
 // shardsIn reads how many shards the metrics of a tenant have in a window; rows that can't be read are named.
 func (s *Store) shardsIn(ctx context.Context, window int64, tenant string) (metricShards, error) {
 	found := metricShards{}
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: shardsPartition(window, tenant)}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant)}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading the shards of %q: %w", tenant, err)
 		}
 		metric := strings.Clone(row.Clustering[0].Text)
-		n, err := parseShards(row.Value)
+		n, err := format.ParseShards(row.Value)
 		if err != nil {
 			s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
 		}
@@ -191,7 +105,7 @@ func (t *tenantPass) spread() error {
 				shards = max(shards, needed)
 			}
 			for i := from; i < to; i++ {
-				t.list[i].shards[res] = uint16(shardOf(t.list[i].series.id, shards))
+				t.list[i].shards[res] = uint16(format.ShardOf(t.list[i].series.id, shards))
 			}
 		}
 		slices.SortStableFunc(t.list[from:to], func(a, b stagedSeries) int { return cmp.Compare(a.at(rollup.Raw), b.at(rollup.Raw)) })
@@ -205,7 +119,7 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 	at := x.into[res]
 	of := shardedMetric{at.window, tenant, metric}
 	known := x.s.shards.get(of)
-	n := x.s.period.of(x.work.Slot).shardsFor(res, series, bytes)
+	n := x.s.period.OfSlot(x.work.Slot).ShardsFor(res, series, bytes)
 	if n <= known {
 		return known, nil
 	}
@@ -215,7 +129,7 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 		return 0, err
 	}
 	n = max(n, before)
-	if err := x.s.eng.Write(x.ctx, []engine.Batch{shardsRow(of, n)}); err != nil {
+	if err := x.s.eng.Write(x.ctx, []engine.Batch{format.ShardsRow(of.window, of.tenant, of.metric, n)}); err != nil {
 		return 0, fmt.Errorf("storage: writing the shards of %q: %w", of.metric, err)
 	}
 	x.s.shards.set(of, n)
@@ -246,7 +160,7 @@ func (s *Store) shardsAround(ctx context.Context, window int64, tenant, metric s
 	if err != nil || value == nil {
 		return 1, err
 	}
-	n, err := parseShards(value)
+	n, err := format.ParseShards(value)
 	if err != nil {
 		s.corrupt(engine.Shards, &CorruptRowError{Table: engine.Shards, Window: window, Tenant: tenant, Metric: metric, Err: err})
 	}
@@ -263,7 +177,7 @@ func between(name string, d engine.Damage) bool {
 // guess, for its rows would lie where nobody looks once the number can be read again.
 func (s *Store) shardsValue(ctx context.Context, window int64, tenant, metric string, missed func(*DamagedRowsError)) ([]byte, error) {
 	name := engine.Key{engine.Text(metric)}
-	rows, lost := engine.Range{Table: engine.Shards, Partition: shardsPartition(window, tenant), From: name, To: name}, false
+	rows, lost := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, tenant), From: name, To: name}, false
 	if missed != nil {
 		rows.Damaged = func(d engine.Damage) {
 			lost = true

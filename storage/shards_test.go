@@ -10,26 +10,9 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/soak"
 )
-
-func TestShardsFor(t *testing.T) {
-	p := Period{SlotMS: 2 * hourMS, RawWindowMS: dayMS, Partitions: 16}
-	require.EqualValues(t, 1, p.shardsFor(rollup.Raw, 1, 100))
-	require.EqualValues(t, 1, p.shardsFor(rollup.Raw, 2000, 1000), "2000·16 series, 13 rows of each")
-	require.EqualValues(t, 2, p.shardsFor(rollup.Raw, 3000, 1000))
-	require.EqualValues(t, 4, p.shardsFor(rollup.Raw, 1, 1<<20), "16·12 MiB")
-	require.EqualValues(t, maxShards, p.shardsFor(rollup.Raw, 1, 1<<50))
-	for id := range 1000 {
-		var series SeriesID
-		series[0], series[1] = byte(id), byte(id>>8)
-		for n := int64(1); n <= 64; n *= 2 {
-			require.Less(t, shardOf(series, n), n)
-			require.Contains(t, []int64{shardOf(series, n), shardOf(series, n) + n}, shardOf(series, 2*n), "doubling splits a shard")
-		}
-	}
-}
 
 // TestManySeriesOfOneMetric lets a metric grow in the middle of a window to 22,000 series, with a row an hour of each: no
 // partition holds more of a slot than its share of what a whole window may, and all samples are found.
@@ -57,13 +40,13 @@ func TestManySeriesOfOneMetric(t *testing.T) {
 		}
 		require.NoError(t, ts.SealAll(t.Context()))
 	}
-	window := ts.period.windowOfTime(ts.now.UnixMilli())
+	window := ts.period.RawWindowAt(ts.now.UnixMilli())
 	shards, err := ts.readShards(t.Context(), window, "default", "requests_total")
 	require.NoError(t, err)
 	require.Greater(t, shards, int64(1))
 	for shard := range shards {
 		rows, bytes := 0, 0
-		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: seriesPartition(window, "default", "requests_total", classShardOf(classDefault, shard))}) {
+		for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: format.SeriesPartition(window, "default", "requests_total", format.ClassShardOf(classDefault, shard))}) {
 			require.NoError(t, err)
 			rows++
 			bytes += len(row.Value)

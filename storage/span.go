@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -22,17 +23,17 @@ func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, roll
 	}
 	// Invariant I4: first the head, then the windows. What is sealed meanwhile is met twice.
 	var spans []Span
-	for partition := range s.period.partitions() {
+	for partition := range s.period.Partitions() {
 		for _, slot := range s.head.slots(partition) {
-			spans = append(spans, Span{s.period.slotStart(slot) + 1, s.period.slotEnd(slot)})
+			spans = append(spans, Span{s.period.SlotStart(slot) + 1, s.period.SlotEnd(slot)})
 		}
 	}
-	windows, err := s.windowsOf(ctx, tenant, firstWindowOf(rollup.Raw), lastWindowOf(rollup.Raw))
+	windows, err := s.windowsOf(ctx, tenant, format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw))
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range windows {
-		spans = append(spans, Span{s.period.windowEnd(w) - s.period.ofWindow(w).RawWindowMS + 1, s.period.windowEnd(w)})
+		spans = append(spans, Span{s.period.RawWindowEnd(w) - s.period.OfRawWindow(w).RawWindowMS + 1, s.period.RawWindowEnd(w)})
 	}
 	if rollups {
 		if spans, err = s.appendOlder(ctx, spans, tenant); err != nil {
@@ -45,17 +46,17 @@ func (s *Store) Spans(ctx context.Context, tenant string, minT, maxT int64, roll
 // appendOlder appends the spans of which some class has only rollups left.
 func (s *Store) appendOlder(ctx context.Context, spans []Span, tenant string) ([]Span, error) {
 	for _, res := range rollup.Resolutions {
-		windows, err := s.windowsOf(ctx, tenant, firstWindowOf(res), lastWindowOf(res))
+		windows, err := s.windowsOf(ctx, tenant, format.FirstWindow(res), format.LastWindow(res))
 		if err != nil {
 			return nil, err
 		}
 		for _, w := range windows {
-			horizons, err := s.horizons(ctx, tenant, s.startOf(w)+1, s.period.endOf(w))
+			horizons, err := s.horizons(ctx, tenant, s.startOf(w)+1, s.period.WindowEnd(w))
 			if err != nil {
 				return nil, err
 			}
 			for _, h := range horizons {
-				if sp := (Span{max(s.startOf(w), h.At[res]) + 1, min(s.period.endOf(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
+				if sp := (Span{max(s.startOf(w), h.At[res]) + 1, min(s.period.WindowEnd(w), h.At[res-1])}); sp.MinT <= sp.MaxT {
 					spans = append(spans, sp)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 		}
 		holds := len(w.pending) > 0 || s.head.has(w)
 		if !holds {
-			empty, err := s.empty(ctx, engine.Stage, stagePartition(w.Slot, partition))
+			empty, err := s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, partition))
 			if err != nil {
 				return nil, err
 			}
@@ -58,12 +59,12 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 
 func (s *Store) staged(w Work, settleMS int64) Staged {
 	out := Staged{
-		Work: w, StartMS: s.period.slotStart(w.Slot), EndMS: s.period.slotEnd(w.Slot), Expired: s.isOutlived(rollup.Raw, w.Slot, s.classes.longestOfAll()),
+		Work: w, StartMS: s.period.SlotStart(w.Slot), EndMS: s.period.SlotEnd(w.Slot), Expired: s.isOutlived(rollup.Raw, w.Slot, s.classes.longestOfAll()),
 	}
 	out.SinceMS = out.EndMS + settleMS
 	if len(w.pending) > 0 {
 		first := slices.MinFunc(w.pending, func(a, b pendingRow) int { return cmp.Compare(a.hour, b.hour) })
-		out.SinceMS = max(out.SinceMS, min((first.hour+1)*hourMS, s.opts.Now().UnixMilli()))
+		out.SinceMS = max(out.SinceMS, min((first.hour+1)*format.HourMS, s.opts.Now().UnixMilli()))
 	}
 	return out
 }

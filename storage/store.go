@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -130,7 +131,7 @@ type seams struct {
 	still bool
 	// writer is the process' name in the stage; "": a new one.
 	writer string
-	// blobBytes is the size from which a blob takes no further sample; 0: blobFull.
+	// blobBytes is the size from which a blob takes no further sample; 0: format.BlobFull.
 	blobBytes int
 	// letGoSeries is of how many series a pass lets go at once; 0: letGoSeries.
 	letGoSeries int
@@ -157,8 +158,8 @@ func (o *Options) validate() error {
 	switch {
 	case o.Slot != 0 && (o.Slot < time.Hour || o.Slot%time.Hour != 0 || rawWindow%o.Slot != 0):
 		return fmt.Errorf("storage: a slot of %v is not a multiple of 1h that divides 24h", o.Slot)
-	case o.Partitions < 1 || o.Partitions > maxPartitions:
-		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, maxPartitions)
+	case o.Partitions < 1 || o.Partitions > format.MaxPartitions:
+		return fmt.Errorf("storage: %d partitions, 1 to %d are possible", o.Partitions, format.MaxPartitions)
 	case o.QueueBytes <= 0 || o.CacheBytes < 0 || o.QueryBytes <= 0 || o.HeadBytes < 0:
 		return errors.New("storage: a limit of bytes is not positive")
 	case o.MaxLabels <= 0 || o.MaxLabelName <= 0 || o.MaxLabelValue <= 0 || o.MaxLabelName > engine.MaxKeyText || o.MaxLabelValue > engine.MaxKeyText:
@@ -181,7 +182,7 @@ func (o *Options) keep() Keep { return Keep{o.Retention, o.Retention5m, o.Retent
 //	Seal     ◄────────── stage rows ◄────────────────┘ ─► raw rows, catalog, marks
 type Store struct {
 	opts   Options
-	period *periods
+	period *format.Periods
 	// classes say how long what is kept.
 	classes *classes
 	eng     engine.Engine
@@ -251,8 +252,8 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{
-		opts: opts, period: newPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		identity: have.identity(), isNew: isNew, writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, maxPartitions), lowest: make([]lowest, maxPartitions),
+		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		identity: have.identity(), isNew: isNew, writer: newID(), head: newHead(have.Periods[0].Partitions), sealMu: make([]sync.Mutex, format.MaxPartitions), lowest: make([]lowest, format.MaxPartitions),
 		cache: newCache(opts.CacheBytes), rebuilt: make(chan struct{}),
 	}
 	s.head.classOf = s.classes.of
@@ -279,7 +280,9 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		opts.Registerer.MustRegister(registry)
 	}
 	s.batches.New = func() any { return &Batch{s: s, done: make(chan error, 1)} }
-	s.builders.New = func() any { return &streamBuilder{writer: s.writer, full: cmp.Or(opts.seams.blobBytes, blobFull)} }
+	s.builders.New = func() any {
+		return &streamBuilder{writer: s.writer, full: cmp.Or(opts.seams.blobBytes, format.BlobFull)}
+	}
 	s.committer = newCommitter(s)
 	go s.committer.run()
 	s.background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -330,7 +333,7 @@ func (s *Store) Close() error {
 }
 
 // Partitions returns into how many partitions the work of sealing is divided.
-func (s *Store) Partitions() int { return s.period.partitions() }
+func (s *Store) Partitions() int { return s.period.Partitions() }
 
 // newID returns 16 random bytes: a name that nobody else has.
 func newID() string {

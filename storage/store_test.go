@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -106,7 +107,7 @@ func (ts *testStore) write(tenant string, ls labels.Labels, samples ...sample) {
 func (ts *testStore) all(tenant string) map[string][]sample {
 	ts.t.Helper()
 	found, err := ts.Select(ts.t.Context(), Query{
-		Tenant: tenant, MinT: -maxTime, MaxT: maxTime,
+		Tenant: tenant, MinT: -format.MaxTime, MaxT: format.MaxTime,
 		Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
 		Warn:     func(err error) { require.NoError(ts.t, err) },
 	})
@@ -223,9 +224,9 @@ func TestRetentionDropsWindows(t *testing.T) {
 func TestFarPast(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions = 0, 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")
-	ts.write("default", ls, sample{-maxTime + 1, 1}, sample{0, 2}, sample{ts.now.UnixMilli(), 3})
+	ts.write("default", ls, sample{-format.MaxTime + 1, 1}, sample{0, 2}, sample{ts.now.UnixMilli(), 3})
 	require.NoError(t, ts.SealAll(t.Context()))
-	require.Equal(t, []sample{{-maxTime + 1, 1}, {0, 2}, {ts.now.UnixMilli(), 3}}, ts.all("default")[ls.String()])
+	require.Equal(t, []sample{{-format.MaxTime + 1, 1}, {0, 2}, {ts.now.UnixMilli(), 3}}, ts.all("default")[ls.String()])
 }
 
 // TestClockSetBack writes after the clock was set back by days, below the marks: the blobs need pending rows.
@@ -249,15 +250,15 @@ func TestDamagedStageIsTold(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Partitions = 1 })
 	ls := labels.FromStrings(labels.MetricName, "up")
 	ts.write("default", ls, sample{ts.now.UnixMilli(), 1})
-	slot := ts.period.slotOf(ts.now.UnixMilli())
+	slot := ts.period.SlotOf(ts.now.UnixMilli())
 	key := stageRow{ts.writer, 1}.key()
 	put := func(b []byte) {
 		require.NoError(t, ts.eng.Write(context.Background(), []engine.Batch{{
-			Table: engine.Stage, Partition: stagePartition(slot, 0), Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},
+			Table: engine.Stage, Partition: format.StagePartition(slot, 0), Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},
 		}}))
 	}
 	var good []byte
-	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: stagePartition(slot, 0)}) {
+	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, 0)}) {
 		require.NoError(t, err)
 		good = append(good, row.Value...)
 	}
@@ -269,7 +270,7 @@ func TestDamagedStageIsTold(t *testing.T) {
 	ts.open()
 	warnings := func(minT, maxT int64) (n int) {
 		_, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: minT, MaxT: maxT, Warn: func(err error) {
-			require.ErrorIs(t, err, errBadBlob)
+			require.ErrorIs(t, err, format.ErrMalformedBlob)
 			n++
 		}})
 		require.NoError(t, err)

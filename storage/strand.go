@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -267,7 +268,7 @@ var freezers = sync.Pool{New: func() any { return &freezer{} }}
 
 func (s *strand) freeze(f *freezer) int {
 	f.samples.Normalize()
-	minT, maxT := boundsOf(&f.samples)
+	minT, maxT := format.TimeBounds(&f.samples)
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
 	data := slices.Clone(f.data) // What is kept has no room to grow.
 	assertFrozen(data, &f.samples)
@@ -337,7 +338,7 @@ func (s *strand) decodeHistograms(into *chunk.Samples) error {
 		return nil
 	}
 	for b := s.rare.hist; len(b) > 0; {
-		raw, rest, err := takeString(b)
+		raw, rest, err := format.CutString(b)
 		if err != nil {
 			return errBadTail
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // TestStrandGivesBackWhatItTook appends samples of many shapes, in and out of order, and reads after each.
@@ -26,7 +27,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 		for range rng.IntN(400) {
 			switch rng.IntN(10) {
 			case 0:
-				at = rng.Int64N(2*maxTime) - maxTime
+				at = rng.Int64N(2*format.MaxTime) - format.MaxTime
 			case 1:
 				at -= rng.Int64N(100_000)
 			default:
@@ -35,7 +36,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 			if rng.IntN(20) == 0 {
 				start = at - rng.Int64N(1000)
 			}
-			at = max(min(at, maxTime), -maxTime)
+			at = max(min(at, format.MaxTime), -format.MaxTime)
 			v := float64(rng.IntN(1000))
 			if rng.IntN(5) == 0 {
 				v = specials[rng.IntN(len(specials))]
@@ -54,7 +55,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 			want.AppendFloat(at, start, v)
 		}
 		var got chunk.Samples
-		require.NoError(t, st.read(-maxTime, maxTime, &got))
+		require.NoError(t, st.read(-format.MaxTime, format.MaxTime, &got))
 		got.Normalize()
 		want.Normalize()
 		require.Equal(t, encodeAll(&want), encodeAll(&got), "round %d", round)
@@ -114,7 +115,7 @@ func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 		}
 		require.Less(t, account, want+want/4)
 		var samples chunk.Samples
-		require.NoError(t, st.read(-maxTime, maxTime, &samples))
+		require.NoError(t, st.read(-format.MaxTime, format.MaxTime, &samples))
 		require.True(t, slices.IsSorted(samples.T), "what came in order is read in order: it needs no sorting")
 		require.Len(t, samples.T, int(i+1))
 	}

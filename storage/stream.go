@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // stream is what is known of a writer's blobs in one slot and partition: the series that they define.
@@ -39,7 +40,7 @@ const maxStreamSeries = 1 << 24
 
 func (e *epochRefs) set(ref uint32, s *Series) error {
 	if uint64(ref) > uint64(len(e.refs))+maxStreamSeries {
-		return fmt.Errorf("%w: series number %d", errBadBlob, ref)
+		return fmt.Errorf("%w: series number %d", format.ErrMalformedBlob, ref)
 	}
 	for uint64(len(e.refs)) <= uint64(ref) {
 		e.refs = append(e.refs, streamRef{})
@@ -62,7 +63,7 @@ type definer struct {
 }
 
 var (
-	errLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", errBadBlob)
+	errLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", format.ErrMalformedBlob)
 	// errUndefined says that a blob leans on others that aren't there, and may still come.
 	errUndefined = errors.New("storage: a blob without the blobs that it leans on")
 )
@@ -73,7 +74,7 @@ type blobDecoder struct {
 	slot      int64
 	partition int
 
-	reader  blobReader
+	reader  format.BlobReader
 	epoch   *epochRefs
 	defined []*Series
 	samples []readSample
@@ -93,15 +94,15 @@ type readSample struct {
 // open reads the head of a blob of the stream, and finds its epoch.
 func (d *blobDecoder) open(st *stream, b []byte) error {
 	d.defined, d.samples, d.orphans = d.defined[:0], d.samples[:0], 0
-	if err := d.reader.open(b); err != nil {
+	if err := d.reader.Open(b); err != nil {
 		return err
 	}
 	if st.epochs == nil {
 		st.epochs = map[int64]*epochRefs{}
 	}
-	if d.epoch = st.epochs[d.reader.epoch]; d.epoch == nil {
+	if d.epoch = st.epochs[d.reader.Epoch]; d.epoch == nil {
 		d.epoch = &epochRefs{}
-		st.epochs[d.reader.epoch] = d.epoch
+		st.epochs[d.reader.Epoch] = d.epoch
 	}
 	return nil
 }
@@ -121,34 +122,34 @@ func (d *blobDecoder) decode(ctx context.Context, st *stream, r stageRow, b []by
 			return errUndefined
 		}
 	}
-	return d.reader.walk(d)
+	return d.reader.Walk(d)
 }
 
 // undefined says whether the open blob leans on definitions that aren't known.
-func (d *blobDecoder) undefined() bool { return d.reader.before > d.epoch.whole }
+func (d *blobDecoder) undefined() bool { return d.reader.Before > d.epoch.whole }
 
 // definer returns what the blob just read defines.
 func (d *blobDecoder) definer(r stageRow) definer {
-	return definer{row: r, epoch: d.reader.epoch, before: d.reader.before, series: slices.Clone(d.defined)}
+	return definer{row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined)}
 }
 
-func (d *blobDecoder) define(ref uint32, tenant string, ls labels.Labels) error {
+func (d *blobDecoder) Define(ref uint32, tenant string, ls labels.Labels) error {
 	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, nil)
 	if err != nil {
 		return err
 	}
 	if p := d.s.partitionOf(s, d.slot); p != d.partition {
-		return fmt.Errorf("%w: a series of partition %d", errBadBlob, p)
+		return fmt.Errorf("%w: a series of partition %d", format.ErrMalformedBlob, p)
 	}
 	d.defined = append(d.defined, s)
 	return d.epoch.set(ref, s)
 }
 
-func (d *blobDecoder) float(ref uint32, t, st int64, v uint64) error {
+func (d *blobDecoder) Float(ref uint32, t, st int64, v uint64) error {
 	return d.sample(readSample{ref: ref, t: t, st: st, v: v})
 }
 
-func (d *blobDecoder) histogram(ref uint32, t int64, encoded []byte) error {
+func (d *blobDecoder) Histogram(ref uint32, t int64, encoded []byte) error {
 	// A strand takes what can be read back for granted.
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
@@ -156,16 +157,16 @@ func (d *blobDecoder) histogram(ref uint32, t int64, encoded []byte) error {
 	return d.sample(readSample{ref: ref, t: t, hist: encoded})
 }
 
-func (d *blobDecoder) exemplar(ref uint32, t int64, encoded []byte) error {
-	if _, err := parseExemplar(t, encoded, &d.builder); err != nil {
+func (d *blobDecoder) Exemplar(ref uint32, t int64, encoded []byte) error {
+	if _, err := format.ParseExemplar(t, encoded, &d.builder); err != nil {
 		return err
 	}
 	return d.sample(readSample{ref: ref, t: t, exemplar: encoded})
 }
 
 func (d *blobDecoder) sample(r readSample) error {
-	if slot := d.s.period.slotOf(r.t); slot != d.slot {
-		return fmt.Errorf("%w: a sample at %d, of slot %d", errBadBlob, r.t, slot)
+	if slot := d.s.period.SlotOf(r.t); slot != d.slot {
+		return fmt.Errorf("%w: a sample at %d, of slot %d", format.ErrMalformedBlob, r.t, slot)
 	}
 	if uint64(r.ref) >= uint64(len(d.epoch.refs)) || d.epoch.refs[r.ref].series == nil {
 		d.orphans++

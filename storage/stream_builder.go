@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
@@ -12,7 +13,7 @@ type streamBuilder struct {
 	full      int // bytes from which a blob takes no further sample
 	gen       *generation
 	firstSeq  int64
-	w         blobWriter
+	w         format.BlobWriter
 	some      bool // w holds a record
 	blobs     [][]byte
 	items     []stagedItem
@@ -52,35 +53,35 @@ func (b *streamBuilder) forget() {
 func (b *streamBuilder) begin() {
 	b.some = false
 	if !b.alone {
-		b.w.reset(b.gen.epoch, b.gen.nextRef)
+		b.w.Reset(b.gen.epoch, b.gen.nextRef)
 		return
 	}
 	if b.refs == nil {
 		b.refs = map[*strand]uint32{}
 	}
 	clear(b.refs)
-	b.w.reset(b.gen.cell.seq+1, 0)
+	b.w.Reset(b.gen.cell.seq+1, 0)
 }
 
 func (b *streamBuilder) add(st *strand, e *entry) {
-	if len(b.w.buf) >= b.full {
+	if b.w.Len() >= b.full {
 		b.cut()
 	}
 	ref := b.ref(st)
 	if e.hist != nil {
-		b.w.histogram(ref, e.t, e.hist)
+		b.w.Histogram(ref, e.t, e.hist)
 	} else {
-		b.w.float(ref, e.t, e.st, e.v)
+		b.w.Float(ref, e.t, e.st, e.v)
 	}
 	b.some = true
 	b.items = append(b.items, stagedItem{strand: st, entry: e})
 }
 
 func (b *streamBuilder) addExemplar(st *strand, e *exemplarEntry) {
-	if len(b.w.buf) >= b.full {
+	if b.w.Len() >= b.full {
 		b.cut()
 	}
-	b.w.exemplar(b.ref(st), e.t, e.data)
+	b.w.Exemplar(b.ref(st), e.t, e.data)
 	b.some = true
 	b.exemplars = append(b.exemplars, stagedExemplar{strand: st, entry: e})
 }
@@ -92,21 +93,21 @@ func (b *streamBuilder) ref(st *strand) uint32 {
 		if ref == 0 {
 			ref = uint32(len(b.refs)) + 1
 			b.refs[st] = ref
-			b.w.define(st.series.tenant.name, st.series.labels)
+			b.w.Define(st.series.tenant.name, st.series.labels)
 		}
 		return ref
 	}
 	if st.ref == 0 {
 		b.gen.nextRef++
 		st.ref = b.gen.nextRef
-		b.w.define(st.series.tenant.name, st.series.labels)
+		b.w.Define(st.series.tenant.name, st.series.labels)
 	}
 	return st.ref
 }
 
 // cut ends the blob that is being written and begins the next.
 func (b *streamBuilder) cut() {
-	b.blobs = append(b.blobs, slices.Clone(b.w.finish()))
+	b.blobs = append(b.blobs, slices.Clone(b.w.Finish()))
 	b.gen.cell.seq++
 	b.begin()
 }
@@ -119,7 +120,7 @@ func (b *streamBuilder) leans() bool {
 // batches appends the writes of the stream's blobs.
 func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
 	if b.some {
-		b.blobs = append(b.blobs, b.w.finish())
+		b.blobs = append(b.blobs, b.w.Finish())
 		c.seq++
 	}
 	if b.alone && b.gen.nextRef == 0 {
@@ -127,7 +128,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
 	}
 	for i, blob := range b.blobs {
 		dst = append(dst, engine.Batch{
-			Table: engine.Stage, Partition: stagePartition(c.slot, c.partition),
+			Table: engine.Stage, Partition: format.StagePartition(c.slot, c.partition),
 			Mutations: []engine.Mutation{{
 				Clustering: engine.Key{engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
 				Timestamp:  stageTimestamp, Value: blob,
@@ -139,7 +140,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
 
 // pending returns the pending rows of the stream's blobs, for an hour of arrival.
 func (b *streamBuilder) pending(c *cell, hour int64) engine.Batch {
-	rows := engine.Batch{Table: engine.Pending, Partition: pendingPartition(c.partition, hour)}
+	rows := engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(c.partition, hour)}
 	for i := range b.blobs {
 		rows.Mutations = append(rows.Mutations, engine.Mutation{
 			Clustering: engine.Key{engine.Int(c.slot), engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // SurveyedWindow is a window of a tenant, as an operator looks at it.
@@ -42,7 +43,7 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 			cut = true
 			continue
 		}
-		w := SurveyedWindow{Kept: k, Of: int((k.End.UnixMilli() - k.Start.UnixMilli()) / s.period.ofWindow(s.period.windowOfTime(k.End.UnixMilli())).SlotMS)}
+		w := SurveyedWindow{Kept: k, Of: int((k.End.UnixMilli() - k.Start.UnixMilli()) / s.period.OfRawWindow(s.period.RawWindowAt(k.End.UnixMilli())).SlotMS)}
 		if err := s.countSeals(ctx, tenant, deleted, &w); err != nil {
 			return nil, false, err
 		}
@@ -56,7 +57,7 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 }
 
 // countSeals counts the marks of a window, but for those that say that a delete was applied.
-func (s *Store) countSeals(ctx context.Context, tenant string, deleted deletions, w *SurveyedWindow) error {
+func (s *Store) countSeals(ctx context.Context, tenant string, deleted format.Tombstones, w *SurveyedWindow) error {
 	marks, err := s.marksIn(ctx, tenant, w.Window)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func (s *Store) countSeals(ctx context.Context, tenant string, deleted deletions
 	slots, places := map[int64]bool{}, map[place]bool{}
 	for m := range marks {
 		slots[m.slot] = true
-		if deleted.has(m.id) {
+		if deleted.Has(m.id) {
 			continue
 		}
 		w.Seals++
@@ -85,13 +86,13 @@ func (s *Store) bytesOf(ctx context.Context, tenant string, window int64) (total
 		return -1, nil
 	}
 	for class := range s.classes.count() {
-		n, err := m.Usage(ctx, tableOf(resolutionOf(window)), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
+		n, err := m.Usage(ctx, format.TableOf(format.ResolutionOf(window)), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
 		if err != nil {
 			return 0, err
 		}
 		total += int64(n)
 	}
-	n, err := m.Usage(ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(resolutionOf(window))), engine.Text(tenant)})
+	n, err := m.Usage(ctx, engine.Catalog, engine.Key{engine.Int(window), engine.Int(int64(format.ResolutionOf(window))), engine.Text(tenant)})
 	return total + int64(n), err
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
@@ -78,4 +79,31 @@ func shorten(ls labels.Labels) string {
 		return text[:limit] + "…"
 	}
 	return text
+}
+
+// InvalidExemplarError says why an exemplar can't be stored.
+type InvalidExemplarError struct {
+	// Reason is a short constant for counters: labels_too_long, invalid_utf8, duplicate_label.
+	Reason string
+}
+
+func (e *InvalidExemplarError) Error() string { return "invalid exemplar: " + e.Reason }
+
+// checkExemplar says why an exemplar with these labels can't be stored.
+func checkExemplar(ls labels.Labels) error {
+	runes, n, valid := 0, 0, true
+	ls.Range(func(l labels.Label) {
+		n++
+		runes += utf8.RuneCountInString(l.Name) + utf8.RuneCountInString(l.Value)
+		valid = valid && utf8.ValidString(l.Name) && utf8.ValidString(l.Value)
+	})
+	switch _, twice := ls.HasDuplicateLabelNames(); {
+	case runes > exemplar.ExemplarMaxLabelSetLength || n > exemplar.ExemplarMaxLabelSetLength:
+		return &InvalidExemplarError{"labels_too_long"}
+	case !valid:
+		return &InvalidExemplarError{"invalid_utf8"}
+	case twice:
+		return &InvalidExemplarError{"duplicate_label"}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // What a partition's row of table low is about: the names of its rows.
@@ -24,8 +25,8 @@ const (
 
 const (
 	// youngMS is the age until which a slot is always listed. A slot's border between "no pending row
-	// needed" and "pending row needed" is dayMS; clocks may differ by less than the day between.
-	youngMS = 2 * dayMS
+	// needed" and "pending row needed" is a day; clocks may differ by less than the day between.
+	youngMS = 2 * format.DayMS
 	// hourLag is by how many hours the mark of pending stays behind the clock.
 	hourLag = 25
 )
@@ -58,8 +59,8 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 		return nil, err
 	}
 	bySlot := map[int64][]pendingRow{}
-	for slot := range s.stagedTimes().steps(lowest, s.period.slotOf) {
-		if partition < s.period.of(slot).Partitions {
+	for slot := range s.stagedTimes().steps(lowest, s.period.SlotOf) {
+		if partition < s.period.OfSlot(slot).Partitions {
 			bySlot[slot] = nil
 		}
 	}
@@ -79,22 +80,22 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 
 // partitionOf returns the partition of a series in a slot.
 func (s *Store) partitionOf(series *Series, slot int64) int {
-	return s.period.partitionOf(slot, series.sum, int(series.part))
+	return s.period.PartitionOf(slot, series.sum, int(series.part))
 }
 
 // Settled says whether a slot ended at least settle before now, milliseconds.
 func (s *Store) Settled(slot, settleMS int64) bool {
-	end := s.period.slotEnd(slot)
+	end := s.period.SlotEnd(slot)
 	return end+settleMS < s.opts.Now().UnixMilli() && !s.settling(end, settleMS)
 }
 
 // SlotEnd returns when a slot ends, milliseconds.
-func (s *Store) SlotEnd(slot int64) int64 { return s.period.slotEnd(slot) }
+func (s *Store) SlotEnd(slot int64) int64 { return s.period.SlotEnd(slot) }
 
 // marks reads a partition's marks; where there are none, all work is younger than the store.
 func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err error) {
 	born := s.created.UnixMilli()
-	slot, hour = s.period.slotOf(born-youngMS), floorDiv(born, hourMS)-hourLag
+	slot, hour = s.period.SlotOf(born-youngMS), format.FloorDiv(born, format.HourMS)-hourLag
 	rows := engine.Range{Table: engine.Low, Partition: lowPartition(partition)}
 	// Where the marks can't be read, what this process knows of them stands, or that there are none: then it looks
 	// everywhere, which takes long and misses nothing.
@@ -157,7 +158,7 @@ func (s *Store) old(slot int64, partition int) bool {
 	l.mu.Lock()
 	known, low := l.known, l.slot
 	l.mu.Unlock()
-	return s.opts.Now().UnixMilli()-s.period.slotEnd(slot) > dayMS || known && slot < low
+	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS || known && slot < low
 }
 
 // pendingWorkers is how many hours of pending are read at once: each is a partition of the engine's, some 50
@@ -167,7 +168,7 @@ const pendingWorkers = 16
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
 	// At the mark is what arrived before it by the clock.
-	hours := slices.Collect(s.stagedTimes().steps(hour, func(ms int64) int64 { return floorDiv(ms, hourMS) }))
+	hours := slices.Collect(s.stagedTimes().steps(hour, func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) }))
 	byHour := make([][]pendingRow, len(hours))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(1)
@@ -187,7 +188,7 @@ func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendi
 }
 
 func (s *Store) pendingOf(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
-	err = s.scanAll(ctx, engine.Range{Table: engine.Pending, Partition: pendingPartition(partition, hour), KeysOnly: true}, func(row engine.Row) error {
+	err = s.scanAll(ctx, engine.Range{Table: engine.Pending, Partition: format.PendingPartition(partition, hour), KeysOnly: true}, func(row engine.Row) error {
 		rows = append(rows, pendingRow{hour: hour, slot: row.Clustering[0].Int, row: stageRow{
 			writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int,
 		}})
@@ -208,12 +209,12 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 	}
 	now := s.opts.Now().UnixMilli()
 	newSlot, newHour := slot, hour
-	for now-s.period.slotEnd(newSlot) > youngMS {
-		if partition >= s.period.of(newSlot).Partitions {
+	for now-s.period.SlotEnd(newSlot) > youngMS {
+		if partition >= s.period.OfSlot(newSlot).Partitions {
 			newSlot++
 			continue
 		}
-		empty, err := s.empty(ctx, engine.Stage, stagePartition(newSlot, partition))
+		empty, err := s.empty(ctx, engine.Stage, format.StagePartition(newSlot, partition))
 		if err != nil {
 			return err
 		}
@@ -225,8 +226,8 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 		}
 		newSlot++
 	}
-	for newHour < floorDiv(now, hourMS)-hourLag {
-		empty, err := s.empty(ctx, engine.Pending, pendingPartition(partition, newHour))
+	for newHour < format.FloorDiv(now, format.HourMS)-hourLag {
+		empty, err := s.empty(ctx, engine.Pending, format.PendingPartition(partition, newHour))
 		if err != nil {
 			return err
 		}
@@ -252,7 +253,7 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 }
 
 // sweepMS is how far below the mark of slots Sweep looks.
-const sweepMS = 60 * dayMS
+const sweepMS = 60 * format.DayMS
 
 // Sweep seals what came back below the mark of slots: on a cluster, a row whose delete a replica missed for
 // longer than deletes are remembered. It was sealed before, so nothing waits for it, and it only takes room.
@@ -265,11 +266,11 @@ func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error)
 	if err != nil {
 		return 0, err
 	}
-	for slot := s.period.slotOf(s.period.slotStart(low) - sweepMS); slot < low; slot++ {
-		if partition >= s.period.of(slot).Partitions {
+	for slot := s.period.SlotOf(s.period.SlotStart(low) - sweepMS); slot < low; slot++ {
+		if partition >= s.period.OfSlot(slot).Partitions {
 			continue
 		}
-		empty, err := s.empty(ctx, engine.Stage, stagePartition(slot, partition))
+		empty, err := s.empty(ctx, engine.Stage, format.StagePartition(slot, partition))
 		if err != nil {
 			return found, err
 		}

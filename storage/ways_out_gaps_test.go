@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -29,7 +30,7 @@ func (r *waysRun) noted() {
 		return
 	}
 	t, err := r.procs[0].readHorizons(context.Background(), "t", nil)
-	if h := t.of(classDefault, rollup.Raw); err == nil && h != nil && !longerKept(r.longest%maxTime, h.KeptMS) {
+	if h := t.of(classDefault, rollup.Raw); err == nil && h != nil && !longerKept(r.longest%format.MaxTime, h.KeptMS) {
 		r.raised = nil
 	}
 }
@@ -39,7 +40,7 @@ func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 	list, err := p.horizons(context.Background(), "t", t, t)
 	if err != nil {
 		p.r.fail("asking for horizons: %v", err)
-		return maxTime
+		return format.MaxTime
 	}
 	return list[0].At[res]
 }
@@ -47,7 +48,7 @@ func (p *waysProcess) told(res rollup.Resolution, t int64) int64 {
 // besideGaps returns the spans between which rows may have vanished by themselves, or not: a question about several of them isn't
 // answered by samples from before the last gap.
 func (p *waysProcess) besideGaps(res rollup.Resolution) (spans []Span) {
-	edges := []int64{-maxTime, maxTime}
+	edges := []int64{-format.MaxTime, format.MaxTime}
 	if t, err := p.horizonsOf(context.Background(), "t"); err != nil {
 		p.r.fail("asking for horizons: %v", err)
 	} else if h := t.of(classDefault, res); h != nil {

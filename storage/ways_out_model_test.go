@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -36,7 +37,9 @@ type waysHorizon struct {
 func (h *waysHorizon) least() int64 { return max(h.hidden, h.gone, h.lacking) }
 
 // lack notes that windows may have only rollups that end when one does.
-func (h *waysHorizon) lack(t int64) { h.lacking = max(h.lacking, -floorDiv(-t, dayMS)*dayMS) }
+func (h *waysHorizon) lack(t int64) {
+	h.lacking = max(h.lacking, -format.FloorDiv(-t, format.DayMS)*format.DayMS)
+}
 
 // waysStep is how far was hidden at most by an Expire, after so much time, milliseconds.
 type waysStep struct{ passed, hidden int64 }
@@ -92,7 +95,7 @@ func newWaysModel(expiring bool) *waysModel {
 // keptMS is a retention in milliseconds; for ever is more than any.
 func keptMS(d time.Duration) int64 {
 	if d == 0 {
-		return maxTime
+		return format.MaxTime
 	}
 	return d.Milliseconds()
 }
@@ -127,7 +130,7 @@ func (m *waysModel) rolledUp(series int64, times []int64) {
 }
 
 func endOfBucket(t int64, res rollup.Resolution) int64 {
-	return -floorDiv(-t, res.Width()) * res.Width()
+	return -format.FloorDiv(-t, res.Width()) * res.Width()
 }
 
 // delete notes a delete of a series, -1: of all, that succeeded or may take effect later.
@@ -175,7 +178,7 @@ func (m *waysModel) raised(kept, now int64) {
 
 // gap notes that rows of a time's day may have been written with a retention.
 func (m *waysModel) gap(t, kept int64) {
-	end := -floorDiv(-t, dayMS) * dayMS
+	end := -format.FloorDiv(-t, format.DayMS) * format.DayMS
 	vanish := end + kept + expireGrace.Milliseconds()
 	if was, ok := m.gaps[end]; ok {
 		vanish = min(vanish, was)
@@ -185,7 +188,7 @@ func (m *waysModel) gap(t, kept int64) {
 
 // vanished says whether samples of a time's day may have vanished by themselves.
 func (m *waysModel) vanished(t, now int64) bool {
-	vanish, ok := m.gaps[-floorDiv(-t, dayMS)*dayMS]
+	vanish, ok := m.gaps[-format.FloorDiv(-t, format.DayMS)*format.DayMS]
 	return ok && vanish <= now
 }
 
@@ -290,7 +293,7 @@ func (m *waysModel) judgeBuckets(a *waysAnswer) string {
 	// The day of which the clock hides more and more: until the next Expire its rollups may not know of a delete.
 	cut := func(b waysBucket) bool {
 		told := a.told(rollup.Raw, b.end)
-		day := floorDiv(told-1, dayMS) * dayMS
+		day := format.FloorDiv(told-1, format.DayMS) * format.DayMS
 		return b.end > day && b.end-b.res.Width() < told
 	}
 	for b, n := range a.buckets {

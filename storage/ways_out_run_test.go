@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -277,7 +278,7 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 	if kept == 0 {
 		return h.least()
 	}
-	window := [...]int64{dayMS, window5mMS, window1hMS}[res]
+	window := [...]int64{format.DayMS, format.Window5mMS, format.Window1hMS}[res]
 	outside := p.r.now().Add(-kept).UnixMilli() // What is may be hidden at once, whatever was in force before.
 	return max(h.least(), min(p.opts.Now().Add(-kept).UnixMilli(), h.least()+window), min(outside, p.opts.Now().Add(-kept).UnixMilli()))
 }
@@ -353,7 +354,7 @@ func (p *waysProcess) round(faulty bool) {
 // rollUp makes the rollups that windows lack, as a server does when a day is over.
 func (p *waysProcess) rollUp(faulty bool) {
 	ctx := context.Background()
-	windows, err := p.Unrolled(ctx, -maxTime, maxTime)
+	windows, err := p.Unrolled(ctx, -format.MaxTime, format.MaxTime)
 	for i := 0; i < len(windows) && err == nil; i++ {
 		_, err = p.RollUp(ctx, windows[i], func() {})
 	}
@@ -421,7 +422,7 @@ func (r *waysRun) look() {
 func (p *waysProcess) answer() (a *waysAnswer, ok bool) {
 	a = &waysAnswer{raw: map[int64]map[int64]float64{}, buckets: map[waysBucket]int{}, now: p.r.now().UnixMilli()}
 	ctx := context.Background()
-	a.told, a.until = p.told, maxTime
+	a.told, a.until = p.told, format.MaxTime
 	if p.off.get() < 0 {
 		a.until = p.opts.Now().Add(MaxAhead).UnixMilli()
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -203,7 +204,7 @@ func (p *waysProcess) samples(words []string) (series int64, times []int64, v fl
 
 // fact is what is known of a sample that is taken now.
 func (p *waysProcess) fact(acked bool) waysFact {
-	f := waysFact{acked: acked, kept: maxTime}
+	f := waysFact{acked: acked, kept: format.MaxTime}
 	for _, other := range p.r.procs {
 		f.kept = min(f.kept, keptMS(other.opts.Retention))
 	}
@@ -294,7 +295,9 @@ func (p *waysProcess) delete(words []string) {
 		series = number(words, 1)
 		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "host", words[1]))
 	}
-	hour := func(i int) int64 { return floorDiv(p.r.now().Add(-length(words, i)).UnixMilli(), hourMS) * hourMS }
+	hour := func(i int) int64 {
+		return format.FloorDiv(p.r.now().Add(-length(words, i)).UnixMilli(), format.HourMS) * format.HourMS
+	}
 	start, end := hour(2)+1, hour(3)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

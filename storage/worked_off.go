@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // A seal deletes the stage rows that it has read. Where several processes share an engine, a replica that has missed
@@ -51,7 +52,7 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []stageRow) erro
 	}
 	rows = slices.Clone(rows)
 	slices.SortFunc(rows, func(a, b stageRow) int { return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq)) })
-	batch := engine.Batch{Table: engine.Defined, Partition: stagePartition(w.Slot, w.Partition)}
+	batch := engine.Batch{Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition)}
 	expires := s.opts.Now().Add(workedOffLife).Unix()
 	for i := 0; i < len(rows); {
 		j := i + 1
@@ -83,11 +84,11 @@ func appendWorkedOff(last int64) []byte {
 func parseWorkedOff(row engine.Row) (seqRun, error) {
 	run := seqRun{first: -1 - row.Clustering[1].Int}
 	if len(row.Value) < 2 || row.Value[0] != workedOffVersion {
-		return run, fmt.Errorf("%w: %d bytes, or an unknown version", errBadBlob, len(row.Value))
+		return run, fmt.Errorf("%w: %d bytes, or an unknown version", format.ErrMalformedBlob, len(row.Value))
 	}
 	last, n := binary.Uvarint(row.Value[1:])
-	if n != len(row.Value)-1 || last > maxTime || int64(last) < run.first {
-		return run, fmt.Errorf("%w: no last number", errBadBlob)
+	if n != len(row.Value)-1 || last > format.MaxTime || int64(last) < run.first {
+		return run, fmt.Errorf("%w: no last number", format.ErrMalformedBlob)
 	}
 	run.last = int64(last)
 	return run, nil
@@ -96,7 +97,7 @@ func parseWorkedOff(row engine.Row) (seqRun, error) {
 // workedOffOf reads which rows of a writer are sealed.
 func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs workedOff, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{
-		Table: engine.Defined, Partition: stagePartition(w.Slot, w.Partition),
+		Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition),
 		From: engine.Key{engine.Text(writer), engine.Int(math.MinInt64)}, To: engine.Key{engine.Text(writer), engine.Int(-1)},
 	}) {
 		if err != nil {
@@ -141,7 +142,7 @@ func (f *follower) cameBack(ctx context.Context, c *followedCell, st *stream, r 
 		return false, nil
 	}
 	// A process whose clock is behind takes what others have sealed for new, else.
-	if _, later := f.s.times(); later.UnixMilli()-f.s.period.slotStart(c.decoder.slot) < backAfter.Milliseconds() {
+	if _, later := f.s.times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.slot) < backAfter.Milliseconds() {
 		return false, nil
 	}
 	if !st.asked {

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/cassandra"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // addSchema declares the command that others of this file belong to.
@@ -49,7 +50,7 @@ func addSetPeriod(parent *kingpin.CmdClause) subcommand {
 	partitions := cmd.Flag("partitions", "Into how many partitions the work of sealing is divided: a multiple of what they are. Default: as before.").Default("0").Int()
 	from := cmd.Flag("from", "When it shall begin, RFC 3339. It begins at the first end of a window that is not before, and more than a day ahead. Default: as soon as possible.").String()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
-		want := storage.Period{Partitions: *partitions}
+		want := format.Period{Partitions: *partitions}
 		for _, f := range []struct {
 			name, text string
 			into       *int64

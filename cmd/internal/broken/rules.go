@@ -61,11 +61,11 @@ var rules = []rule{
 	},
 	{
 		"a chunk names the deletes that it is exempt from", "storage/sealer.go",
-		"	s, known := c.series, false\n	named := x.deletesOf(c.series).ids()", "	s, known := c.series, false\n	var named exempt", histories,
+		"	s, known := c.series, false\n	named := x.deletesOf(c.series).IDs()", "	s, known := c.series, false\n	var named format.TombstoneIDs", histories,
 	},
 	{
 		"a cleaned chunk names the deletes that it was cleaned of", "storage/clean.go",
-		"exempt: raw.exempt.union(ds.ids()), cleaned: true", "exempt: raw.exempt, cleaned: true", histories + "|Test.*Clean.*",
+		"Exempt: raw.Exempt.Union(ds.IDs()), Cleaned: true", "Exempt: raw.Exempt, Cleaned: true", histories + "|Test.*Clean.*",
 	},
 	{
 		"a delete seals what is staged", "storage/deletes.go",
@@ -73,7 +73,7 @@ var rules = []rule{
 	},
 	{
 		"a delete reaches buckets ahead of a clock that is behind", "storage/deletes.go",
-		"			newest = max(newest, s.period.slotEnd(row.Clustering[0].Int))\n", "			_ = row\n", histories,
+		"			newest = max(newest, s.period.SlotEnd(row.Clustering[0].Int))\n", "			_ = row\n", histories,
 	},
 	{
 		"a delete reaches buckets of a class whose samples are gone", "storage/roll_series.go",
@@ -109,7 +109,7 @@ var rules = []rule{
 	},
 	{
 		"a delete reaches the windows of samples ahead of a clock that is behind", "storage/deletes.go",
-		"		newest = max(newest, s.period.endOf(w))\n", "		_ = w\n", "TestDeleteOfAnImportAheadThatFailed",
+		"		newest = max(newest, s.period.WindowEnd(w))\n", "		_ = w\n", "TestDeleteOfAnImportAheadThatFailed",
 	},
 	{
 		"rollups that don't know all that was sealed don't answer", "storage/select_where.go",
@@ -129,7 +129,7 @@ var rules = []rule{
 	},
 	{
 		"an import moves no horizon over older samples that wait", "storage/horizon_advance.go",
-		" || s.head.holdsBetween(s.period.slotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
+		" || s.head.holdsBetween(s.period.SlotOf(lacking+1), slot) {", " {", histories + "|TestImport.*",
 	},
 	{
 		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -18,7 +19,7 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 func condition(change func(*storage.Condition)) *storage.Condition {
 	c := &storage.Condition{
 		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]storage.Lease, 4),
-		Periods: []storage.Period{{SlotMS: 2 * 3600 * 1000, RawWindowMS: 24 * 3600 * 1000, Partitions: 4}},
+		Periods: []format.Period{{SlotMS: 2 * 3600 * 1000, RawWindowMS: 24 * 3600 * 1000, Partitions: 4}},
 	}
 	for i := range 2 {
 		c.Processes = append(c.Processes, storage.ProcessSeen{Alive: true, Process: storage.Process{

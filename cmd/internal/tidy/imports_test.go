@@ -32,6 +32,7 @@ var laws = []law{
 	{folder: "storage/pebble", may: []string{"storage/engine"}},
 	{folder: "storage/cassandra", may: []string{"storage/engine"}},
 	{folder: "storage/chunk"},
+	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/rollup"}},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},
@@ -40,7 +41,7 @@ var laws = []law{
 
 // "=storage" means the package itself and nothing below it.
 var storageWithoutDrivers = []string{
-	"=storage", "storage/engine", "storage/chunk", "storage/index", "storage/rollup", "storage/tenant",
+	"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/index", "storage/rollup", "storage/tenant",
 }
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
@@ -157,6 +158,10 @@ func TestLawOfImports(t *testing.T) {
 		{"storage/pebble", "storage/cassandra", false, false},
 		{"storage/pebble", "storage/engine/enginetest", true, true},
 		{"storage/chunk", "storage", false, false},
+		{"storage", "storage/format", false, true},
+		{"storage/format", "storage/engine", false, true},
+		{"storage/format", "storage", true, false},
+		{"storage/format", "storage/index", false, false},
 		{"tools", "storage", false, false},
 	} {
 		reason := broken(c.from, c.to, c.test)

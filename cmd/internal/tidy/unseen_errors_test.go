@@ -9,9 +9,9 @@ var unseenErrors = map[string][]string{
 		"promql.errHistograms",
 	},
 	"it says what of a row can't be read, behind \"left out the corrupt\" or \"stored bytes are damaged\", which have their lines": {
-		"chunk.ErrCorrupt", "rollup.ErrCorrupt", "storage.errBadBlob", "storage.errBadTail", "storage.errBadLabels", "storage.errBadExemplar",
-		"storage.errBadChoice", "storage.errBadDeletion", "storage.errBadMetadata", "storage.errBadHeld", "storage.errLeansOnCorrupt", "storage.errOtherSeries",
-		"storage.errBadShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
+		"chunk.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "storage.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
+		"storage.errBadChoice", "format.ErrMalformedTombstone", "storage.errBadMetadata", "format.ErrMalformedHeld", "storage.errLeansOnCorrupt", "storage.errOtherSeries",
+		"format.ErrMalformedShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
 		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.said", "pebble.brief", "promql.endedError", "storage.plainError",

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"testing"
@@ -32,12 +32,12 @@ func TestPiecesFit(t *testing.T) {
 		samples.AppendHistogram(canonical)
 	}
 	samples.Normalize()
-	list := pieces(&samples)
+	list := SplitSamples(&samples)
 	require.Greater(t, len(list), 4)
 	var again chunk.Samples
 	last := int64(-1)
 	for _, p := range list {
-		minT, maxT := boundsOf(p)
+		minT, maxT := TimeBounds(p)
 		require.Greater(t, minT, last, "pieces follow each other")
 		last = maxT
 		b := chunk.AppendChunk(nil, p)

@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"cmp"
@@ -14,15 +14,16 @@ const (
 	chunkHistogramBytes = 128 << 10
 )
 
-// pieces cuts normalized samples so that each piece fits a row. Nearly always there is one.
-func pieces(samples *chunk.Samples) []*chunk.Samples {
+// SplitSamples cuts normalized samples into pieces, in order, whose chunks fit a row each. Nearly always there is one,
+// samples itself.
+func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 	if len(samples.T) <= chunkSamples && fitting(samples.H) == len(samples.H) {
 		return []*chunk.Samples{samples}
 	}
 	var out []*chunk.Samples
 	t, h := 0, 0
 	for t < len(samples.T) || h < len(samples.H) {
-		to := int64(maxTime)
+		to := int64(MaxTime)
 		if t+chunkSamples < len(samples.T) {
 			to = min(to, samples.T[t+chunkSamples]-1)
 		}
@@ -62,9 +63,9 @@ func fitting(hs []chunk.Histogram) int {
 	return len(hs)
 }
 
-// boundsOf returns the first and last timestamp of non-empty, normalized samples.
-func boundsOf(s *chunk.Samples) (minT, maxT int64) {
-	minT, maxT = maxTime, -maxTime
+// TimeBounds returns the first and last timestamp of non-empty, normalized samples.
+func TimeBounds(s *chunk.Samples) (minT, maxT int64) {
+	minT, maxT = MaxTime, -MaxTime
 	if n := len(s.T); n > 0 {
 		minT, maxT = s.T[0], s.T[n-1]
 	}

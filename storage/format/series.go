@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"crypto/sha256"
@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// SeriesID names a series for ever: the first 16 bytes of the SHA-256 of its series set. Two processes
-// that never met give a series the same id, and nobody has to hand out numbers.
+// SeriesID identifies a series for ever: the first 16 bytes of the SHA-256 of its series set. Processes that never met
+// give a series the same id, and none has to hand out numbers.
 type SeriesID [16]byte
 
 // String returns the raw bytes, as key fields carry them.
@@ -44,18 +44,19 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// seriesIDOf returns the id of a series set.
-func seriesIDOf(seriesSet []byte) SeriesID {
+// SeriesIDOfSet returns the id of the series with a series set: see AppendSeriesSet.
+func SeriesIDOfSet(seriesSet []byte) SeriesID {
 	sum := sha256.Sum256(seriesSet)
 	return SeriesID(sum[:16])
 }
 
 // SeriesIDOf returns the id of the series with these labels.
 func SeriesIDOf(ls labels.Labels) SeriesID {
-	return seriesIDOf(AppendSeriesSet(nil, ls))
+	return SeriesIDOfSet(AppendSeriesSet(nil, ls))
 }
 
-func floorDiv(a, b int64) int64 {
+// FloorDiv divides a by b > 0 and rounds down, also if a is negative.
+func FloorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
 		q--
@@ -63,9 +64,9 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// partitionOf spreads series over n partitions by jump consistent hashing: when n grows, only as many
+// PartitionOf spreads series over n partitions by jump consistent hashing: when n grows, only as many
 // series move as must (Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014).
-func partitionOf(hash uint64, n int) int {
+func PartitionOf(hash uint64, n int) int {
 	var b, j int64 = -1, 0
 	for j < int64(n) {
 		b = j

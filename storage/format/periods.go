@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"errors"
@@ -26,66 +26,74 @@ type Period struct {
 	FirstWindow int64 `json:"first_window,omitempty"`
 }
 
-// maxPartitions bounds the partitions of all periods, maxPeriods their number.
+// MaxPartitions bounds the partitions of all periods, MaxPeriods the number of periods.
 const (
-	maxPartitions = 4096
-	maxPeriods    = 64
+	MaxPartitions = 4096
+	MaxPeriods    = 64
 )
 
-func (p Period) check() error {
+// Check returns an error if the widths or the number of partitions are not possible.
+func (p Period) Check() error {
 	switch {
-	case p.SlotMS < hourMS || p.SlotMS%hourMS != 0:
+	case p.SlotMS < HourMS || p.SlotMS%HourMS != 0:
 		return fmt.Errorf("a slot of %v is no multiple of 1h", time.Duration(p.SlotMS)*time.Millisecond)
-	case p.RawWindowMS <= 0 || p.RawWindowMS%dayMS != 0 || p.RawWindowMS%p.SlotMS != 0:
+	case p.RawWindowMS <= 0 || p.RawWindowMS%DayMS != 0 || p.RawWindowMS%p.SlotMS != 0:
 		return fmt.Errorf("a window of %v is no multiple of 24h and of the slot", time.Duration(p.RawWindowMS)*time.Millisecond)
-	case p.Partitions < 1 || p.Partitions > maxPartitions:
-		return fmt.Errorf("%d partitions, 1 to %d are possible", p.Partitions, maxPartitions)
+	case p.Partitions < 1 || p.Partitions > MaxPartitions:
+		return fmt.Errorf("%d partitions, 1 to %d are possible", p.Partitions, MaxPartitions)
 	}
 	return nil
 }
 
-// String tells the period in words.
+// String describes the period in words.
 func (p Period) String() string {
 	return fmt.Sprintf("slots of %v, windows of %v, %d partitions",
 		time.Duration(p.SlotMS)*time.Millisecond, time.Duration(p.RawWindowMS)*time.Millisecond, p.Partitions)
 }
 
-// sameCut says whether two periods differ in their beginning only.
-func (p Period) sameCut(o Period) bool {
+// SameCut reports whether two periods differ only in their beginning.
+func (p Period) SameCut(o Period) bool {
 	return p.SlotMS == o.SlotMS && p.RawWindowMS == o.RawWindowMS && p.Partitions == o.Partitions
 }
 
-// periods are those of a store, by their beginning: at least one. More may be added while it runs.
+// Periods are the periods of a store, ordered by their beginning: at least one. It may be used concurrently; Set adds more
+// while a store runs.
 //
 //	t:      ────────────── From ──────────────►
 //	slots:  … | 9 | 10 | 11 |  12  |  13  | …
-type periods struct{ list atomic.Pointer[[]Period] }
+type Periods struct{ list atomic.Pointer[[]Period] }
 
-func newPeriods(list ...Period) *periods {
-	p := &periods{}
-	p.set(list)
+// NewPeriods returns periods, which are ordered by their beginning and at least one.
+func NewPeriods(list ...Period) *Periods {
+	p := &Periods{}
+	p.Set(list)
 	return p
 }
 
-func (p *periods) set(list []Period) { p.list.Store(&list) }
-func (p *periods) all() []Period     { return *p.list.Load() }
+// Set replaces all periods by list, which must not change afterwards.
+func (p *Periods) Set(list []Period) { p.list.Store(&list) }
 
-// at returns the period of a timestamp, of that of a slot, ofWindow that of a window.
-func (p *periods) at(t int64) *Period {
+// All returns the periods, which must not be changed.
+func (p *Periods) All() []Period { return *p.list.Load() }
+
+// At returns the period of a timestamp, milliseconds.
+func (p *Periods) At(t int64) *Period {
 	return p.last(func(x *Period) bool { return x.FromMS < t })
 }
 
-func (p *periods) of(slot int64) *Period {
+// OfSlot returns the period of a slot.
+func (p *Periods) OfSlot(slot int64) *Period {
 	return p.last(func(x *Period) bool { return x.FirstSlot <= slot })
 }
 
-func (p *periods) ofWindow(window int64) *Period {
+// OfRawWindow returns the period of a window of raw rows.
+func (p *Periods) OfRawWindow(window int64) *Period {
 	return p.last(func(x *Period) bool { return x.FirstWindow <= window })
 }
 
 // last returns the last period that has begun, or else the first one, which has no beginning.
-func (p *periods) last(begun func(*Period) bool) *Period {
-	list := p.all()
+func (p *Periods) last(begun func(*Period) bool) *Period {
+	list := p.All()
 	i := len(list) - 1
 	for i > 0 && !begun(&list[i]) {
 		i--
@@ -93,47 +101,51 @@ func (p *periods) last(begun func(*Period) bool) *Period {
 	return &list[i]
 }
 
-// Slot k holds the timestamps (its start, its end]: left-open and right-closed, as PromQL's ranges are.
-func (p *periods) slotOf(t int64) int64 {
-	x := p.at(t)
-	return x.FirstSlot + floorDiv(t-1-x.FromMS, x.SlotMS)
+// SlotOf returns the slot of a timestamp, milliseconds. A slot holds the timestamps (SlotStart, SlotEnd]: left-open and
+// right-closed, as PromQL's ranges are.
+func (p *Periods) SlotOf(t int64) int64 {
+	x := p.At(t)
+	return x.FirstSlot + FloorDiv(t-1-x.FromMS, x.SlotMS)
 }
 
-func (p *periods) slotStart(slot int64) int64 {
-	x := p.of(slot)
+// SlotStart returns the timestamp before a slot's first.
+func (p *Periods) SlotStart(slot int64) int64 {
+	x := p.OfSlot(slot)
 	return x.FromMS + (slot-x.FirstSlot)*x.SlotMS
 }
 
-func (p *periods) slotEnd(slot int64) int64 { return p.slotStart(slot) + p.of(slot).SlotMS }
+// SlotEnd returns a slot's last timestamp.
+func (p *Periods) SlotEnd(slot int64) int64 { return p.SlotStart(slot) + p.OfSlot(slot).SlotMS }
 
-// A window holds the slots that start in it.
-func (p *periods) windowOf(slot int64) int64 { return p.windowOfTime(p.slotStart(slot) + 1) }
+// RawWindowOfSlot returns the window of raw rows of a slot: a window holds the slots that start in it.
+func (p *Periods) RawWindowOfSlot(slot int64) int64 { return p.RawWindowAt(p.SlotStart(slot) + 1) }
 
-func (p *periods) windowOfTime(t int64) int64 {
-	x := p.at(t)
-	return x.FirstWindow + floorDiv(t-1-x.FromMS, x.RawWindowMS)
+// RawWindowAt returns the window of raw rows of a timestamp.
+func (p *Periods) RawWindowAt(t int64) int64 {
+	x := p.At(t)
+	return x.FirstWindow + FloorDiv(t-1-x.FromMS, x.RawWindowMS)
 }
 
-func (p *periods) windowEnd(window int64) int64 {
-	x := p.ofWindow(window)
+// RawWindowEnd returns the last timestamp of a window of raw rows.
+func (p *Periods) RawWindowEnd(window int64) int64 {
+	x := p.OfRawWindow(window)
 	return x.FromMS + (window-x.FirstWindow+1)*x.RawWindowMS
 }
 
-// partitions returns how many partitions there are in any period.
-func (p *periods) partitions() int {
-	list := p.all()
+// Partitions returns the greatest number of partitions in any period.
+func (p *Periods) Partitions() int {
+	list := p.All()
 	return list[len(list)-1].Partitions // They never become fewer.
 }
 
-// partitionOf returns the partition in a slot of a series whose hash and whose partition in the first period
-// are given.
-func (p *periods) partitionOf(slot int64, hash uint64, first int) int {
-	list := p.all()
+// PartitionOf returns the partition, in a slot, of a series with a hash; first is its partition in the first period.
+func (p *Periods) PartitionOf(slot int64, hash uint64, first int) int {
+	list := p.All()
 	if len(list) == 1 {
 		return first
 	}
 	n := list[0].Partitions
-	return first + n*partitionOf(remix(hash), p.of(slot).Partitions/n)
+	return first + n*PartitionOf(remix(hash), p.OfSlot(slot).Partitions/n)
 }
 
 // remix makes another hash of a hash (the finalizer of splitmix64; Steele, Lea and Flood, "Fast Splittable
@@ -145,8 +157,8 @@ func remix(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// ErrBadPeriod says why a period can't be added.
-var ErrBadPeriod = errors.New("storage: that period can't be added")
+// ErrBadPeriod is returned for a period that can't be added, with the reason.
+var ErrBadPeriod = errors.New("format: that period can't be added")
 
 // periodLead is how long before its beginning a period must be added: every process must have heard of it by
 // the time that any process' clock gets there, clocks differ by less than a day, and senders may be early.
@@ -158,10 +170,10 @@ const (
 	maxPeriodLead = 366 * 24 * time.Hour
 )
 
-// next returns the period to add after the last one, from the first end of a window on that lies far enough
-// ahead of now and not before from.
-func (p *periods) next(want Period, from, now time.Time) (Period, error) {
-	list := p.all()
+// Next returns the period to add after the last one, with the fields of want that are not 0. It begins at the first end of a
+// window of raw rows that is at least 25 h after now and not before from. It returns ErrBadPeriod if there is none.
+func (p *Periods) Next(want Period, from, now time.Time) (Period, error) {
+	list := p.All()
 	last := list[len(list)-1]
 	if want.SlotMS == 0 {
 		want.SlotMS = last.SlotMS
@@ -172,15 +184,15 @@ func (p *periods) next(want Period, from, now time.Time) (Period, error) {
 	if want.Partitions == 0 {
 		want.Partitions = last.Partitions
 	}
-	if err := want.check(); err != nil {
+	if err := want.Check(); err != nil {
 		return want, fmt.Errorf("%w: %w", ErrBadPeriod, err)
 	}
 	switch {
 	case want.Partitions%last.Partitions != 0:
 		return want, fmt.Errorf("%w: %d partitions are no multiple of %d", ErrBadPeriod, want.Partitions, last.Partitions)
-	case want.sameCut(last):
+	case want.SameCut(last):
 		return want, fmt.Errorf("%w: the last period has %s already", ErrBadPeriod, last)
-	case len(list) >= maxPeriods:
+	case len(list) >= MaxPeriods:
 		return want, fmt.Errorf("%w: there are %d already", ErrBadPeriod, len(list))
 	}
 	if want.RawWindowMS > maxWindow.Milliseconds() {
@@ -192,12 +204,12 @@ func (p *periods) next(want Period, from, now time.Time) (Period, error) {
 			from.UTC().Format(time.RFC3339), latest.UTC().Format(time.RFC3339))
 	}
 	earliest := max(now.Add(periodLead).UnixMilli(), from.UnixMilli(), last.FromMS+1)
-	window := p.windowOfTime(earliest)
-	if p.windowEnd(window-1) >= earliest {
+	window := p.RawWindowAt(earliest)
+	if p.RawWindowEnd(window-1) >= earliest {
 		window--
 	}
-	want.FromMS = p.windowEnd(window)
+	want.FromMS = p.RawWindowEnd(window)
 	want.FirstWindow = window + 1
-	want.FirstSlot = p.slotOf(want.FromMS) + 1
+	want.FirstSlot = p.SlotOf(want.FromMS) + 1
 	return want, nil
 }

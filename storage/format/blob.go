@@ -1,4 +1,4 @@
-package storage
+package format
 
 import (
 	"encoding/binary"
@@ -8,8 +8,6 @@ import (
 	"math"
 
 	"github.com/prometheus/prometheus/model/labels"
-
-	"github.com/cassia-db/cassia/storage/chunk"
 )
 
 // A blob is what one commit of a stream adds to the stage: samples of many series of a slot and
@@ -31,7 +29,7 @@ import (
 //	histogram  kind 2 | Δref varint | Δt varint | length uvarint | chunk.AppendHistogramBytes
 //	define     kind 3 | number of labels uvarint | (length uvarint, text) for each name and value
 //	tenant     kind 4 | length uvarint | text; whose the series defined next are
-//	exemplar   kind 5 | Δref varint | Δt varint | length uvarint | appendExemplar
+//	exemplar   kind 5 | Δref varint | Δt varint | length uvarint | AppendExemplar
 //
 // Δref and Δt are distances from the record before (at first from 0), Δst is the distance from t.
 const blobVersion = 1
@@ -46,53 +44,59 @@ const (
 )
 
 const (
-	// blobFull is the size from which a blob takes no further sample.
-	blobFull = 320 << 10
-	// maxRecord bounds one record. What comes on top of blobFull is a histogram and the labels of its series,
-	// at most maxSeriesText of them, so that a blob stays below engine.MaxValue.
+	// BlobFull is the size, in bytes, from which a blob takes no further sample.
+	BlobFull = 320 << 10
+	// maxRecord bounds one record, bytes. What comes on top of BlobFull is a histogram and the labels of its series,
+	// at most 64 KiB of them, so that a blob stays below engine.MaxValue.
 	maxRecord = 96 << 10
 	// blobHeader is what stands before the body: version and checksum.
 	blobHeader = 5
 )
 
-var (
-	errBadBlob = errors.New("storage: malformed blob")
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-)
+// ErrMalformedBlob is returned for a blob that can't be read.
+var ErrMalformedBlob = errors.New("format: malformed blob")
 
-// blobWriter builds one blob.
-type blobWriter struct {
+// BlobWriter builds one blob at a time: Reset, then records, then Finish. Its zero value is ready for Reset.
+type BlobWriter struct {
 	buf    []byte
 	ref    int64
 	t      int64
 	tenant string
 }
 
-func (w *blobWriter) reset(epoch int64, before uint32) {
+// Reset begins a blob. epoch is the seq of the first blob of the blob's epoch, before the number of series that the
+// epoch's earlier blobs define.
+func (w *BlobWriter) Reset(epoch int64, before uint32) {
 	w.buf = append(w.buf[:0], blobVersion, 0, 0, 0, 0)
 	w.buf = binary.AppendUvarint(w.buf, uint64(epoch))
 	w.buf = binary.AppendUvarint(w.buf, uint64(before))
 	w.ref, w.t, w.tenant = 0, 0, ""
 }
 
-// finish closes the blob and returns its bytes, which are valid until the next reset.
-func (w *blobWriter) finish() []byte {
+// Finish closes the blob and returns its bytes, which are valid until the next Reset.
+func (w *BlobWriter) Finish() []byte {
 	binary.LittleEndian.PutUint32(w.buf[1:], crc32.Checksum(w.buf[blobHeader:], castagnoli))
 	return w.buf
 }
 
-func (w *blobWriter) define(tenant string, ls labels.Labels) {
+// Len returns how many bytes the blob has so far.
+func (w *BlobWriter) Len() int { return len(w.buf) }
+
+// Define adds the definition of a tenant's series. Its number is that of the series before it plus 1.
+func (w *BlobWriter) Define(tenant string, ls labels.Labels) {
 	if tenant != w.tenant {
 		w.tenant = tenant
-		w.buf = appendString(append(w.buf, recordTenant), tenant)
+		w.buf = AppendString(append(w.buf, recordTenant), tenant)
 	}
 	w.buf = binary.AppendUvarint(append(w.buf, recordDefine), uint64(ls.Len()))
 	ls.Range(func(l labels.Label) {
-		w.buf = appendString(appendString(w.buf, l.Name), l.Value)
+		w.buf = AppendString(AppendString(w.buf, l.Name), l.Value)
 	})
 }
 
-func (w *blobWriter) float(ref uint32, t, st int64, v uint64) {
+// Float adds a float sample of the series with number ref: its timestamp and start timestamp (0: none), milliseconds,
+// and its value's bits.
+func (w *BlobWriter) Float(ref uint32, t, st int64, v uint64) {
 	kind := byte(recordFloat)
 	if st != 0 {
 		kind = recordFloatST
@@ -111,44 +115,46 @@ func (w *blobWriter) float(ref uint32, t, st int64, v uint64) {
 	w.buf = append(w.buf, value[:n]...)
 }
 
-func (w *blobWriter) histogram(ref uint32, t int64, encoded []byte) {
+// Histogram adds a histogram as chunk.AppendHistogramBytes encodes it.
+func (w *BlobWriter) Histogram(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordHistogram, ref, t, encoded)
 }
 
-func (w *blobWriter) exemplar(ref uint32, t int64, encoded []byte) {
+// Exemplar adds an exemplar as AppendExemplar encodes it.
+func (w *BlobWriter) Exemplar(ref uint32, t int64, encoded []byte) {
 	w.encoded(recordExemplar, ref, t, encoded)
 }
 
-func (w *blobWriter) encoded(kind byte, ref uint32, t int64, encoded []byte) {
+func (w *BlobWriter) encoded(kind byte, ref uint32, t int64, encoded []byte) {
 	w.buf = append(w.buf, kind)
 	w.where(ref, t)
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(encoded)))
 	w.buf = append(w.buf, encoded...)
 }
 
-func (w *blobWriter) where(ref uint32, t int64) {
+func (w *BlobWriter) where(ref uint32, t int64) {
 	w.buf = binary.AppendVarint(w.buf, int64(ref)-w.ref)
 	w.buf = binary.AppendVarint(w.buf, t-w.t)
 	w.ref, w.t = int64(ref), t
 }
 
-// blobSink takes the records of a blob.
-type blobSink interface {
-	// define is told each series with the number that the blob's stream gives it, before its samples.
-	define(ref uint32, tenant string, ls labels.Labels) error
-	// float, histogram and exemplar take one. What is encoded is valid during the call. A ref that wasn't
-	// defined is an error of the stream, not of the blob.
-	float(ref uint32, t, st int64, v uint64) error
-	histogram(ref uint32, t int64, encoded []byte) error
-	exemplar(ref uint32, t int64, encoded []byte) error
+// BlobSink takes the records of a blob, in their order. An error of any method ends BlobReader.Walk, which returns it.
+type BlobSink interface {
+	// Define takes a series and the number that the blob's stream gives it, before its samples.
+	Define(ref uint32, tenant string, ls labels.Labels) error
+	// Float, Histogram and Exemplar take one of these. encoded is valid during the call only. ref may be a number that
+	// the blob doesn't define: earlier blobs of its epoch do, or else the stream is corrupt.
+	Float(ref uint32, t, st int64, v uint64) error
+	Histogram(ref uint32, t int64, encoded []byte) error
+	Exemplar(ref uint32, t int64, encoded []byte) error
 }
 
-// blobReader walks over a blob.
-type blobReader struct {
-	// epoch is the seq of the first blob of the blob's epoch; before is how many series the epoch's
-	// earlier blobs defined.
-	epoch  int64
-	before uint32
+// BlobReader reads a blob: Open, then Walk. It can be reused.
+type BlobReader struct {
+	// Epoch is the seq of the first blob of the blob's epoch; Before is how many series the epoch's
+	// earlier blobs define. Open sets both.
+	Epoch  int64
+	Before uint32
 	body   []byte
 	ref, t int64
 	next   uint32
@@ -156,16 +162,17 @@ type blobReader struct {
 	labels labels.ScratchBuilder
 }
 
-// open checks the blob's version and checksum and reads its head.
-func (r *blobReader) open(b []byte) error {
+// Open checks a blob's version and checksum and reads its head. It returns ErrMalformedBlob if these are wrong. The reader
+// keeps b until the next Open.
+func (r *BlobReader) Open(b []byte) error {
 	if len(b) < blobHeader {
-		return fmt.Errorf("%w: %d bytes", errBadBlob, len(b))
+		return fmt.Errorf("%w: %d bytes", ErrMalformedBlob, len(b))
 	}
 	if b[0] != blobVersion {
-		return fmt.Errorf("%w: version %d is not known", errBadBlob, b[0])
+		return fmt.Errorf("%w: version %d is not known", ErrMalformedBlob, b[0])
 	}
 	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[blobHeader:], castagnoli); want != got {
-		return fmt.Errorf("%w: checksum %08x, computed %08x", errBadBlob, want, got)
+		return fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformedBlob, want, got)
 	}
 	r.body, r.ref, r.t, r.tenant = b[blobHeader:], 0, 0, ""
 	epoch, err := r.uvarint()
@@ -177,14 +184,15 @@ func (r *blobReader) open(b []byte) error {
 		return err
 	}
 	if epoch > math.MaxInt64 || before >= math.MaxUint32 {
-		return fmt.Errorf("%w: epoch %d, %d series before", errBadBlob, epoch, before)
+		return fmt.Errorf("%w: epoch %d, %d series before", ErrMalformedBlob, epoch, before)
 	}
-	r.epoch, r.before, r.next = int64(epoch), uint32(before), uint32(before)+1
+	r.Epoch, r.Before, r.next = int64(epoch), uint32(before), uint32(before)+1
 	return nil
 }
 
-// walk hands the records to sink. It stops at the first error.
-func (r *blobReader) walk(sink blobSink) error {
+// Walk passes the records of the opened blob to sink. It stops at the first error: the sink's, ErrMalformedBlob, or
+// ErrMalformedLabels.
+func (r *BlobReader) Walk(sink BlobSink) error {
 	for len(r.body) > 0 {
 		head := r.body[0]
 		r.body = r.body[1:]
@@ -193,18 +201,18 @@ func (r *blobReader) walk(sink blobSink) error {
 		case recordFloat, recordFloatST:
 			err = r.float(head, sink)
 		case recordHistogram:
-			err = r.encoded(sink.histogram)
+			err = r.encoded(sink.Histogram)
 		case recordDefine:
 			err = r.define(sink)
 		case recordTenant:
 			var name []byte
-			if name, r.body, err = takeString(r.body); err == nil {
+			if name, r.body, err = CutString(r.body); err == nil {
 				r.tenant = string(name)
 			}
 		case recordExemplar:
-			err = r.encoded(sink.exemplar)
+			err = r.encoded(sink.Exemplar)
 		default:
-			err = fmt.Errorf("%w: record of kind %d", errBadBlob, head&7)
+			err = fmt.Errorf("%w: record of kind %d", ErrMalformedBlob, head&7)
 		}
 		if err != nil {
 			return err
@@ -213,7 +221,7 @@ func (r *blobReader) walk(sink blobSink) error {
 	return nil
 }
 
-func (r *blobReader) float(head byte, sink blobSink) error {
+func (r *BlobReader) float(head byte, sink BlobSink) error {
 	if err := r.where(); err != nil {
 		return err
 	}
@@ -226,7 +234,7 @@ func (r *blobReader) float(head byte, sink blobSink) error {
 		st = r.t + d
 	}
 	if n > 8 || n > len(r.body) {
-		return fmt.Errorf("%w: a value of %d bytes", errBadBlob, n)
+		return fmt.Errorf("%w: a value of %d bytes", ErrMalformedBlob, n)
 	}
 	var v uint64
 	for _, c := range r.body[:n] {
@@ -236,15 +244,15 @@ func (r *blobReader) float(head byte, sink blobSink) error {
 		v <<= 8 * (8 - n)
 	}
 	r.body = r.body[n:]
-	return sink.float(uint32(r.ref), r.t, st, v)
+	return sink.Float(uint32(r.ref), r.t, st, v)
 }
 
 // encoded reads a histogram or an exemplar.
-func (r *blobReader) encoded(take func(ref uint32, t int64, encoded []byte) error) error {
+func (r *BlobReader) encoded(take func(ref uint32, t int64, encoded []byte) error) error {
 	if err := r.where(); err != nil {
 		return err
 	}
-	encoded, rest, err := takeString(r.body)
+	encoded, rest, err := CutString(r.body)
 	if err != nil {
 		return err
 	}
@@ -252,7 +260,7 @@ func (r *blobReader) encoded(take func(ref uint32, t int64, encoded []byte) erro
 	return take(uint32(r.ref), r.t, encoded)
 }
 
-func (r *blobReader) define(sink blobSink) error {
+func (r *BlobReader) define(sink BlobSink) error {
 	n, err := r.uvarint()
 	if err != nil {
 		return err
@@ -260,10 +268,10 @@ func (r *blobReader) define(sink blobSink) error {
 	r.labels.Reset()
 	for range n {
 		var name, value []byte
-		if name, r.body, err = takeString(r.body); err != nil {
+		if name, r.body, err = CutString(r.body); err != nil {
 			return err
 		}
-		if value, r.body, err = takeString(r.body); err != nil {
+		if value, r.body, err = CutString(r.body); err != nil {
 			return err
 		}
 		r.labels.Add(string(name), string(value))
@@ -271,10 +279,10 @@ func (r *blobReader) define(sink blobSink) error {
 	ref := r.next
 	r.next++
 	r.labels.Sort()
-	return sink.define(ref, r.tenant, r.labels.Labels())
+	return sink.Define(ref, r.tenant, r.labels.Labels())
 }
 
-func (r *blobReader) where() error {
+func (r *BlobReader) where() error {
 	dref, err := r.varint()
 	if err != nil {
 		return err
@@ -285,37 +293,28 @@ func (r *blobReader) where() error {
 	}
 	r.ref, r.t = r.ref+dref, r.t+dt
 	if r.ref < 0 || r.ref > math.MaxUint32 {
-		return fmt.Errorf("%w: series number %d", errBadBlob, r.ref)
+		return fmt.Errorf("%w: series number %d", ErrMalformedBlob, r.ref)
 	}
 	return nil
 }
 
-func (r *blobReader) uvarint() (uint64, error) {
+func (r *BlobReader) uvarint() (uint64, error) {
 	v, n := binary.Uvarint(r.body)
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: truncated number", errBadBlob)
+		return 0, fmt.Errorf("%w: truncated number", ErrMalformedBlob)
 	}
 	r.body = r.body[n:]
 	return v, nil
 }
 
-func (r *blobReader) varint() (int64, error) {
+func (r *BlobReader) varint() (int64, error) {
 	v, n := binary.Varint(r.body)
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: truncated number", errBadBlob)
+		return 0, fmt.Errorf("%w: truncated number", ErrMalformedBlob)
 	}
 	r.body = r.body[n:]
 	return v, nil
 }
 
-// parseHistogramSize is the most bytes that an encoded histogram may have.
-const maxHistogram = maxRecord - 64
-
-// encodeHistogram returns the canonical bytes of a histogram, or why it can't be stored.
-func encodeHistogram(h chunk.Histogram) ([]byte, error) {
-	b := chunk.AppendHistogramBytes(nil, h)
-	if len(b) > maxHistogram {
-		return nil, &InvalidHistogramError{Err: fmt.Errorf("it has %d bytes, at most %d fit", len(b), maxHistogram)}
-	}
-	return b, nil
-}
+// MaxHistogramBytes is the greatest size of an encoded histogram that fits a record.
+const MaxHistogramBytes = maxRecord - 64

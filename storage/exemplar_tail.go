@@ -1,0 +1,60 @@
+package storage
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// exemplarBytes is what an exemplar takes in memory besides its encoding.
+const exemplarBytes = 48
+
+// exemplarTail holds what a series brought of exemplars to a generation. The lock of the series' partition
+// guards it. What its list points to never changes.
+type exemplarTail struct {
+	list       []format.Exemplar
+	last       format.Exemplar // that came last
+	minT, maxT int64
+	bytes      int // what it weighs in the head's account
+}
+
+// add adds an exemplar, of which it keeps a copy, and returns by how many bytes it grew.
+func (x *exemplarTail) add(t int64, data []byte) (grew int) {
+	if x.repeats(t, data) {
+		return 0
+	}
+	e := format.Exemplar{T: t, Data: slices.Clone(data)}
+	if len(x.list) == 0 {
+		x.minT, x.maxT = t, t
+	}
+	x.minT, x.maxT, x.last = min(x.minT, t), max(x.maxT, t), e
+	x.list = append(x.list, e)
+	before := x.bytes
+	x.bytes += exemplarBytes + len(data)
+	if len(x.list) >= 2*format.MaxSlotExemplars {
+		x.list = slices.Clone(format.KeepExemplars(x.list))
+		x.bytes = 0
+		for _, e := range x.list {
+			x.bytes += exemplarBytes + len(e.Data)
+		}
+	}
+	return x.bytes - before
+}
+
+// repeats says whether the exemplar is the one that came last.
+func (x *exemplarTail) repeats(t int64, data []byte) bool {
+	return x != nil && len(x.list) > 0 && x.last.T == t && bytes.Equal(x.last.Data, data)
+}
+
+// appendExemplar adds an exemplar to the strand, and returns by how many bytes it grew.
+func (s *strand) appendExemplar(t int64, data []byte) int {
+	r, grew := s.rareOf()
+	if r.exemplars == nil {
+		r.exemplars = &exemplarTail{}
+	}
+	return grew + r.exemplars.add(t, data)
+}
+
+// holds says whether the strand has anything.
+func (s *strand) holds() bool { return s.some || s.exemplars() != nil }

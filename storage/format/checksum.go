@@ -1,0 +1,14 @@
+package format
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// castagnoli is the polynomial table of all checksums here, which are CRC-32C.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// appendChecksum appends the CRC-32C of dst[from:], 4 bytes, little-endian.
+func appendChecksum(dst []byte, from int) []byte {
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}

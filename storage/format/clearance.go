@@ -1,0 +1,60 @@
+package format
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Clearance is a row of table delete which records the deletes of a tenant that have been removed: all that were asked
+// for before an instant, except some. Where several processes share an engine, a delete's row whose removal a replica has
+// missed may come back long afterwards; it must not hide what was written since.
+type Clearance struct {
+	// Before is the instant, milliseconds.
+	Before int64
+	// Standing are the deletes asked for before it that have not been removed.
+	Standing TombstoneIDs
+}
+
+const clearanceVersion = 3
+
+// ClearanceID is the id of a clearance's row among the deletes: 16 zero bytes, which no delete has.
+var ClearanceID = string(make([]byte, engine.IDLen))
+
+// Clears reports whether a delete has been removed.
+func (c *Clearance) Clears(d *Tombstone) bool { return d.When < c.Before && !c.Standing.Has(d.ID) }
+
+// AppendClearance appends the value of a clearance's row:
+//
+//	+---------+--------+-----------+---------------+--------+
+//	| version | before | number of | deletes' ids, | CRC-32C|
+//	| 1 byte:3| varint | deletes   | 16 bytes each | 4, LE  |
+//	+---------+--------+-----------+---------------+--------+
+func AppendClearance(dst []byte, c Clearance) []byte {
+	from := len(dst)
+	dst = binary.AppendVarint(append(dst, clearanceVersion), c.Before)
+	dst = append(binary.AppendUvarint(dst, uint64(c.Standing.Count())), c.Standing...)
+	return appendChecksum(dst, from)
+}
+
+// ParseClearance is the inverse of AppendClearance. It returns ErrMalformedTombstone for anything else.
+func ParseClearance(b []byte) (c Clearance, err error) {
+	if b, err = openChecksum(b); err != nil {
+		return c, err
+	}
+	if b[0] != clearanceVersion {
+		return c, fmt.Errorf("%w: an unknown version", ErrMalformedTombstone)
+	}
+	before, n := binary.Varint(b[1:])
+	if n <= 0 {
+		return c, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+	}
+	b = b[1+n:]
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) || len(b)-n != int(count)*engine.IDLen {
+		return c, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+	}
+	return Clearance{Before: before, Standing: TombstoneIDs(bytes.Clone(b[n:]))}, nil
+}

@@ -1,0 +1,132 @@
+package format
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/golang/snappy"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// A held row has samples of a replica that isn't the elected one:
+//
+//	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
+//	| version | CRC-32C of   | min t  | max t − min t | 0, or               | samples | a blob that stands alone, |
+//	| 1 byte  | what follows | varint | uvarint       | max t − reach t + 1 | uvarint | as a snappy block         |
+//	|         | 4 bytes LE   |        |               | uvarint             |         |                           |
+//	+---------+--------------+--------+---------------+---------------------+---------+---------------------------+
+//
+// The reach is how far they showed, when they came, that their replica had gone on; 0: they showed nothing. Version 1
+// doesn't have it.
+const (
+	heldVersion = 2
+	heldHeader  = 5
+	// HeldFull is the size, in bytes, from which the blob of a held row takes no further sample. With the greatest
+	// record, and where snappy makes it longer by a sixth, it stays below engine.MaxValue.
+	HeldFull = 256 << 10
+)
+
+// ErrMalformedHeld is returned for a held row that can't be read.
+var ErrMalformedHeld = errors.New("format: malformed held row")
+
+// HeldValue is the value of a held row.
+type HeldValue struct {
+	// MinT and MaxT bound the timestamps of the samples, milliseconds.
+	MinT, MaxT int64
+	// Reach is how far they showed that their replica had gone on, milliseconds; math.MinInt64: they showed nothing.
+	Reach   int64
+	Samples int
+	// Blob is compressed: see Unpack.
+	Blob []byte
+}
+
+// HeldPartition is the partition key of what is held of a tenant's cluster in an era.
+func HeldPartition(tenant, cluster string, era int64) engine.Key {
+	return engine.Key{engine.Text(tenant), engine.Text(cluster), engine.Int(era)}
+}
+
+// HeldKey is the clustering key of a held row.
+func HeldKey(replica, writer string, seq int64) engine.Key {
+	return engine.Key{engine.Text(replica), engine.Text(writer), engine.Int(seq)}
+}
+
+// AppendHeld appends the value of a held row: about, but for its Blob, and a blob, which it compresses.
+func AppendHeld(dst []byte, about HeldValue, blob []byte) []byte {
+	at := len(dst)
+	dst = append(dst, heldVersion, 0, 0, 0, 0)
+	dst = binary.AppendVarint(dst, about.MinT)
+	dst = binary.AppendUvarint(dst, uint64(about.MaxT-about.MinT))
+	reach := uint64(0)
+	if about.Reach != math.MinInt64 {
+		reach = uint64(about.MaxT-about.Reach) + 1
+	}
+	dst = binary.AppendUvarint(dst, reach)
+	dst = binary.AppendUvarint(dst, uint64(about.Samples))
+	dst = append(dst, snappy.Encode(nil, blob)...)
+	binary.LittleEndian.PutUint32(dst[at+1:], crc32.Checksum(dst[at+heldHeader:], castagnoli))
+	return dst
+}
+
+// ParseHeld is the inverse of AppendHeld; Blob of what it returns is a part of b. It returns ErrMalformedHeld for anything
+// else.
+func ParseHeld(b []byte) (v HeldValue, err error) {
+	if len(b) < heldHeader || b[0] == 0 || b[0] > heldVersion {
+		return v, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedHeld, len(b))
+	}
+	version := b[0]
+	if want, got := binary.LittleEndian.Uint32(b[1:]), crc32.Checksum(b[heldHeader:], castagnoli); want != got {
+		return v, fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformedHeld, want, got)
+	}
+	b = b[heldHeader:]
+	var n int
+	if v.MinT, n = binary.Varint(b); n <= 0 {
+		return v, fmt.Errorf("%w: no time", ErrMalformedHeld)
+	}
+	b = b[n:]
+	width, n := binary.Uvarint(b)
+	if n <= 0 {
+		return v, fmt.Errorf("%w: no end", ErrMalformedHeld)
+	}
+	b = b[n:]
+	back := uint64(0)
+	if version > 1 {
+		if back, n = binary.Uvarint(b); n <= 0 {
+			return v, fmt.Errorf("%w: no reach", ErrMalformedHeld)
+		}
+		b = b[n:]
+	}
+	samples, n := binary.Uvarint(b)
+	if n <= 0 || samples > engine.MaxValue {
+		return v, fmt.Errorf("%w: no number of samples", ErrMalformedHeld)
+	}
+	v.MaxT, v.Samples, v.Blob = v.MinT+int64(width), int(samples), b[n:]
+	if v.MaxT < v.MinT {
+		return v, fmt.Errorf("%w: it ends before it begins", ErrMalformedHeld)
+	}
+	switch v.Reach = v.MaxT - int64(back-1); {
+	case version == 1:
+		v.Reach = v.MinT
+	case back == 0:
+		v.Reach = math.MinInt64
+	case v.Reach > v.MaxT:
+		return v, fmt.Errorf("%w: its reach overflows", ErrMalformedHeld)
+	}
+	return v, nil
+}
+
+// Unpack returns the blob, decompressed. It returns ErrMalformedHeld if it can't be.
+func (v *HeldValue) Unpack() ([]byte, error) {
+	size, err := snappy.DecodedLen(v.Blob)
+	if err != nil || size > engine.MaxValue {
+		return nil, fmt.Errorf("%w: its blob claims %d bytes (%v)", ErrMalformedHeld, size, err)
+	}
+	blob, err := snappy.Decode(nil, v.Blob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformedHeld, err)
+	}
+	return blob, nil
+}

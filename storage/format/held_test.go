@@ -1,0 +1,62 @@
+package format
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+)
+
+// heldExample is a held value of one sample, from 1000 to 1500, and its blob.
+func heldExample() (value []byte, about HeldValue) {
+	var w BlobWriter
+	w.Reset(0, 0)
+	w.Define("t", labels.FromStrings("__name__", "m", "i", "a"))
+	w.Float(1, 1000, 0, 0x3ff0000000000000)
+	about = HeldValue{MinT: 1000, MaxT: 1500, Reach: 1400, Samples: 1}
+	return AppendHeld(nil, about, w.Finish()), about
+}
+
+// FuzzParseHeld parses hostile held rows, and the blobs in them.
+func FuzzParseHeld(f *testing.F) {
+	value, _ := heldExample()
+	f.Add(value)
+	f.Fuzz(func(t *testing.T, value []byte) {
+		v, err := ParseHeld(value)
+		if err != nil {
+			require.ErrorIs(t, err, ErrMalformedHeld)
+			return
+		}
+		require.LessOrEqual(t, v.MinT, v.MaxT)
+		blob, err := v.Unpack()
+		if err != nil {
+			require.ErrorIs(t, err, ErrMalformedHeld)
+			return
+		}
+		var r BlobReader
+		if r.Open(blob) == nil {
+			_ = r.Walk(&transcript{}) // It mustn't panic.
+		}
+	})
+}
+
+// TestHeldOfVersion1 reads a row of an older release, which doesn't say how far it reaches.
+func TestHeldOfVersion1(t *testing.T) {
+	value, about := heldExample()
+	now, err := ParseHeld(value)
+	require.NoError(t, err)
+	require.Equal(t, about.Reach, now.Reach)
+	row := []byte{1, 0, 0, 0, 0}
+	row = binary.AppendVarint(row, 1000)
+	row = binary.AppendUvarint(row, 500)
+	row = binary.AppendUvarint(row, 1)
+	row = append(row, now.Blob...)
+	binary.LittleEndian.PutUint32(row[1:], crc32.Checksum(row[heldHeader:], castagnoli))
+	v, err := ParseHeld(row)
+	require.NoError(t, err)
+	require.Equal(t, HeldValue{MinT: 1000, MaxT: 1500, Reach: 1000, Samples: 1, Blob: now.Blob}, v)
+	_, err = v.Unpack()
+	require.NoError(t, err)
+}

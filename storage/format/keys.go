@@ -1,0 +1,96 @@
+package format
+
+import (
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Kinds of rows in tables raw, r5m and r1h, their first clustering field. Never reused.
+const (
+	KindLabels = 0 // the labels of a series; start is 0, and version 16 zero bytes
+	KindChunk  = 1 // a chunk; start is its slot's start (in r1h its day's), version the hash of the value
+	// exemplars, in raw only; start and version as those of a chunk
+	KindExemplars = 2
+)
+
+// Kinds of rows in table catalog. Never reused.
+const (
+	CatalogMetric = 0 // value: a metric's name; the row holds its number of shards
+	CatalogLabel  = 1 // value: a label's name
+	CatalogValue  = 2 // value: a value of the label that the partition names
+)
+
+var noVersion = string(make([]byte, engine.IDLen))
+
+// ClassShard names one of the partitions of a metric in a window: the shard of a class.
+type ClassShard uint16
+
+// ClassShardOf returns the partition of a shard of a class.
+func ClassShardOf(class, shard int64) ClassShard { return ClassShard(class*MaxShards + shard) }
+
+// Class returns the class.
+func (p ClassShard) Class() int64 { return int64(p) / MaxShards }
+
+// Shard returns the shard, below MaxShards.
+func (p ClassShard) Shard() int64 { return int64(p) % MaxShards }
+
+// SeriesPartition is the partition key of labels and chunks of a metric's series, in the table of the window's resolution.
+func SeriesPartition(window int64, tenant, metric string, at ClassShard) engine.Key {
+	return engine.Key{engine.Int(window), engine.Int(at.Class()), engine.Text(tenant), engine.Text(metric), engine.Int(at.Shard())}
+}
+
+// RawLabelsKey is the clustering key of a series' labels in table raw.
+func RawLabelsKey(series string) engine.Key {
+	return engine.Key{engine.Int(KindLabels), engine.Int(0), engine.Text(series), engine.Text(noVersion)}
+}
+
+// ChunkKey is the clustering key of a chunk in table raw.
+func ChunkKey(series string, start int64, version string) engine.Key {
+	return engine.Key{engine.Int(KindChunk), engine.Int(start), engine.Text(series), engine.Text(version)}
+}
+
+// ExemplarsKey is the clustering key of a row of exemplars, in table raw.
+func ExemplarsKey(series string, start int64, version string) engine.Key {
+	return engine.Key{engine.Int(KindExemplars), engine.Int(start), engine.Text(series), engine.Text(version)}
+}
+
+// SeriesField is the index of the series in the clustering key of a resolution's table.
+func SeriesField(res rollup.Resolution) int {
+	if res == rollup.Raw {
+		return 2
+	}
+	return 1
+}
+
+// RollupKey is the clustering key of a rollup chunk: start is its slot's start in table r5m, its day's in r1h.
+func RollupKey(series string, start int64) engine.Key {
+	return engine.Key{engine.Int(KindChunk), engine.Text(series), engine.Int(start)}
+}
+
+// LabelsKey is the clustering key of a series' labels in the table of a resolution.
+func LabelsKey(res rollup.Resolution, series string) engine.Key {
+	if res == rollup.Raw {
+		return RawLabelsKey(series)
+	}
+	return engine.Key{engine.Int(KindLabels), engine.Text(series), engine.Int(0)}
+}
+
+// CatalogPartition is the partition key of a kind of a tenant's names in a window; label is "" unless kind is CatalogValue.
+func CatalogPartition(window int64, tenant string, kind int64, label string) engine.Key {
+	return engine.Key{engine.Int(window), engine.Int(int64(ResolutionOf(window))), engine.Text(tenant), engine.Int(kind), engine.Text(label), engine.Int(0)}
+}
+
+// SealedPartition is the partition key of the marks of a tenant's window.
+func SealedPartition(window int64, tenant string) engine.Key {
+	return engine.Key{engine.Int(window), engine.Text(tenant)}
+}
+
+// StagePartition is the partition key of the blobs of a slot and partition.
+func StagePartition(slot int64, partition int) engine.Key {
+	return engine.Key{engine.Int(slot), engine.Int(int64(partition))}
+}
+
+// PendingPartition is the partition key of what names blobs of old slots that arrived in a partition in an hour since 1970.
+func PendingPartition(partition int, hour int64) engine.Key {
+	return engine.Key{engine.Int(int64(partition)), engine.Int(hour)}
+}

@@ -1,0 +1,76 @@
+package format
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+const labelsVersion = 1
+
+// ErrMalformedLabels is returned for labels, or for text in another row, that can't be read.
+var ErrMalformedLabels = errors.New("format: malformed labels")
+
+// AppendLabels appends the value of a labels row: the labels of a series without its metric's name, which is part of the
+// row's key:
+//
+//	+---------+-----------+------+-----------+-------+----
+//	| version | name len  | name | value len | value | …
+//	| 1 byte  | uvarint   |      | uvarint   |       |
+//	+---------+-----------+------+-----------+-------+----
+func AppendLabels(dst []byte, ls labels.Labels) []byte {
+	dst = append(dst, labelsVersion)
+	ls.Range(func(l labels.Label) {
+		if l.Name != labels.MetricName {
+			dst = AppendString(AppendString(dst, l.Name), l.Value)
+		}
+	})
+	return dst
+}
+
+// LabelsSize is about how many bytes AppendLabels appends: no fewer, if no name or value is longer than 127 bytes.
+func LabelsSize(ls labels.Labels) (n int) {
+	n = 1
+	ls.Range(func(l labels.Label) { n += len(l.Name) + len(l.Value) + 2 })
+	return n
+}
+
+// ParseLabels is the inverse of AppendLabels. It returns ErrMalformedLabels for anything else.
+func ParseLabels(b []byte, metric string, builder *labels.ScratchBuilder) (labels.Labels, error) {
+	if len(b) == 0 || b[0] != labelsVersion {
+		return labels.EmptyLabels(), fmt.Errorf("%w: unknown version", ErrMalformedLabels)
+	}
+	b = b[1:]
+	builder.Reset()
+	builder.Add(labels.MetricName, metric)
+	for len(b) > 0 {
+		var name, value []byte
+		var err error
+		if name, b, err = CutString(b); err != nil {
+			return labels.EmptyLabels(), err
+		}
+		if value, b, err = CutString(b); err != nil {
+			return labels.EmptyLabels(), err
+		}
+		builder.Add(string(name), string(value))
+	}
+	builder.Sort()
+	return builder.Labels(), nil
+}
+
+// AppendString appends a text: its length as uvarint, then its bytes.
+func AppendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// CutString is the inverse of AppendString: it returns the text that b begins with, a part of b, and the rest. It returns
+// ErrMalformedLabels if b is too short.
+func CutString(b []byte) (s, rest []byte, err error) {
+	n, w := binary.Uvarint(b)
+	if w <= 0 || n > uint64(len(b)-w) {
+		return nil, nil, fmt.Errorf("%w: truncated", ErrMalformedLabels)
+	}
+	return b[w : w+int(n)], b[w+int(n):], nil
+}

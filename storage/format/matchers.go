@@ -1,0 +1,23 @@
+package format
+
+import "github.com/prometheus/prometheus/model/labels"
+
+// MatchesAll reports whether labels match all matchers.
+func MatchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
+	for _, m := range ms {
+		if !m.Matches(ls.Get(m.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// MatchesName reports whether a metric's name matches all matchers of names.
+func MatchesName(ms []*labels.Matcher, name string) bool {
+	for _, m := range ms {
+		if m.Name == labels.MetricName && !m.Matches(name) {
+			return false
+		}
+	}
+	return true
+}

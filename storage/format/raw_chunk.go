@@ -1,0 +1,162 @@
+package format
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// TombstoneIDs are ids of deletes, 16 bytes each, concatenated in order. A raw chunk is exempt from the deletes that it names:
+// it was sealed later, or what they delete is cut out of it.
+type TombstoneIDs []byte
+
+// Count returns how many there are.
+func (e TombstoneIDs) Count() int { return len(e) / engine.IDLen }
+
+// Has reports whether id is among them.
+func (e TombstoneIDs) Has(id string) bool {
+	for at := 0; at+engine.IDLen <= len(e); at += engine.IDLen {
+		if string(e[at:at+engine.IDLen]) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Union returns the ids of both, without duplicates. It may return e itself.
+func (e TombstoneIDs) Union(o TombstoneIDs) TombstoneIDs {
+	if len(o) == 0 || bytes.Equal(e, o) {
+		return e
+	}
+	var ids [][]byte
+	for _, list := range []TombstoneIDs{e, o} {
+		for id := range slices.Chunk(list, engine.IDLen) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, bytes.Compare)
+	return bytes.Join(slices.CompactFunc(ids, bytes.Equal), nil)
+}
+
+// Applying returns the deletes that are not among them: those that apply to a chunk which is exempt from these.
+func (e TombstoneIDs) Applying(ds Tombstones) Tombstones {
+	if len(e) == 0 {
+		return ds
+	}
+	return ds.Where(func(d *Tombstone) bool { return !e.Has(d.ID) })
+}
+
+// Weight is what a raw chunk counts in the versions of rollups: one, and one for each delete that was, or is to be,
+// applied to it. It never decreases: a cleaned chunk names the deletes that were counted before.
+func (e TombstoneIDs) Weight(ds Tombstones) uint64 {
+	return uint64(1 + e.Count() + len(e.Applying(ds)))
+}
+
+const (
+	// envelopeVersion is the first byte of a raw chunk that names deletes; others begin with the chunk's own version.
+	envelopeVersion = 2
+	// flagCleaned is the flag of a chunk that was cleaned: its key has the hash of what it was before.
+	flagCleaned = 1
+)
+
+// RawChunk is the value of a row of chunks or exemplars in table raw.
+type RawChunk struct {
+	// Exempt are the deletes that it is exempt from.
+	Exempt TombstoneIDs
+	// Cleaned: it was rewritten without what these delete.
+	Cleaned bool
+	// Data is a chunk of package chunk, or what AppendExemplars encodes; nil: all of it was deleted.
+	Data []byte
+}
+
+// AppendRawChunk appends the row's value: Data alone if it names no deletes, or else
+//
+//	+---------+--------+---------+---------------+--------+- - - - - - - -+
+//	| version | flags  | number  | deletes' ids, | CRC-32C| chunk, or     |
+//	| 1 byte:2| 1 byte | uvarint | 16 bytes each | 4, LE  | nothing       |
+//	+---------+--------+---------+---------------+--------+- - - - - - - -+
+//
+// Flag 1: it was cleaned. The checksum is over the bytes before it; the chunk has its own.
+func AppendRawChunk(dst []byte, c RawChunk) []byte {
+	if len(c.Exempt) == 0 {
+		return append(dst, c.Data...)
+	}
+	from := len(dst)
+	flags := byte(0)
+	if c.Cleaned {
+		flags |= flagCleaned
+	}
+	dst = append(dst, envelopeVersion, flags)
+	dst = binary.AppendUvarint(dst, uint64(c.Exempt.Count()))
+	dst = append(dst, c.Exempt...)
+	dst = binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+	return append(dst, c.Data...)
+}
+
+// ParseRawChunk is the inverse of AppendRawChunk. What it returns are parts of b. It returns chunk.ErrCorrupt if the deletes
+// can't be read; Data is not looked at.
+func ParseRawChunk(b []byte) (c RawChunk, err error) {
+	if len(b) == 0 || b[0] != envelopeVersion {
+		return RawChunk{Data: b}, nil
+	}
+	bad := func(why string) (RawChunk, error) {
+		return RawChunk{}, fmt.Errorf("%w: the deletes that it names: %s", chunk.ErrCorrupt, why)
+	}
+	if len(b) < 3 {
+		return bad("truncated")
+	}
+	count, n := binary.Uvarint(b[2:])
+	head := 2 + n
+	if n <= 0 || count > uint64(len(b)) || len(b) < head+int(count)*engine.IDLen+4 {
+		return bad("truncated")
+	}
+	end := head + int(count)*engine.IDLen
+	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+		return bad("the checksum doesn't match")
+	}
+	c = RawChunk{Exempt: TombstoneIDs(b[head:end]), Cleaned: b[1]&flagCleaned != 0}
+	if end+4 < len(b) {
+		c.Data = b[end+4:]
+	}
+	return c, nil
+}
+
+// DecodeRawChunk appends to into the samples of a row of chunks that none of ds deletes. It returns chunk.ErrCorrupt if the
+// row can't be read.
+func DecodeRawChunk(b []byte, ds Tombstones, into *chunk.Samples) (RawChunk, error) {
+	c, err := ParseRawChunk(b)
+	if err != nil || c.Data == nil {
+		return c, err
+	}
+	ds = c.Exempt.Applying(ds)
+	if len(ds) == 0 {
+		return c, chunk.Decode(c.Data, into)
+	}
+	var all chunk.Samples
+	if err := chunk.Decode(c.Data, &all); err != nil {
+		return c, err
+	}
+	ds.Hide(&all)
+	into.AppendAll(&all)
+	return c, nil
+}
+
+// DecodeRawExemplars returns the exemplars of a row that none of ds deletes. What it returns are parts of b. It returns
+// chunk.ErrCorrupt or ErrMalformedExemplar if the row can't be read.
+func DecodeRawExemplars(b []byte, ds Tombstones) (list []Exemplar, c RawChunk, err error) {
+	if c, err = ParseRawChunk(b); err != nil || c.Data == nil {
+		return nil, c, err
+	}
+	if list, err = parseExemplars(c.Data, nil); err != nil {
+		return nil, c, err
+	}
+	if ds = c.Exempt.Applying(ds); len(ds) > 0 {
+		list = slices.DeleteFunc(list, func(e Exemplar) bool { return ds.Hides(e.T) })
+	}
+	return list, c, nil
+}

@@ -1,0 +1,221 @@
+package format
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// Tombstone is a row of table delete: all that was stored of some series in a span of time is deleted.
+//
+// Invariant: when the row is written, all that it deletes is sealed. So it is about sealed chunks only, and what is
+// in the stage was written later. A chunk that is sealed while a delete stands names it, and is exempt from it.
+type Tombstone struct {
+	// ID is its clustering key, 16 random bytes.
+	ID string
+	// When is when it was asked for; Start and End are the first and last timestamp that it deletes. Milliseconds.
+	When, Start, End int64
+	Matchers         []*labels.Matcher
+	// Announced: it isn't in force, but may come to be: its own row is on its way, or was. Chunks that are sealed
+	// meanwhile name it, so that it never hides what came after it was announced.
+	Announced bool
+	// Held are the rows held of replicas that it is about.
+	Held []HeldCut
+}
+
+const (
+	// tombstoneVersion is the first byte of a delete in force without held rows, extendedVersion that of others.
+	tombstoneVersion = 1
+	extendedVersion  = 2
+	// flagAnnounced is the flag of a delete that is announced.
+	flagAnnounced = 1
+	// AnnouncedTimestamp and TombstoneTimestamp are the write timestamps of the row while the delete is announced and when it
+	// is in force: the second replaces the first, and what takes both back has the second's.
+	AnnouncedTimestamp = 1
+	TombstoneTimestamp = 2
+	// MaxTombstoneBytes bounds the row without its held cuts, MaxHeldCutBytes these.
+	MaxTombstoneBytes = 64 << 10
+	MaxHeldCutBytes   = 256 << 10
+)
+
+// ErrMalformedTombstone is returned for a row of table delete that can't be read.
+var ErrMalformedTombstone = errors.New("format: malformed delete")
+
+// AppendTombstone appends the value of a delete's row:
+//
+//	+---------+--------+--------+--------+-----------+-----------------------------+--------+
+//	| version | when   | start  | end    | number of | type, name, value of each   | CRC-32C|
+//	| 1 byte:1| varint | varint | varint | matchers  | 1 byte, text, text          | 4, LE  |
+//	+---------+--------+--------+--------+-----------+-----------------------------+--------+
+//
+//	+---------+--------+--------+- - - - - -+-----------------------------+--------------+----------------------+--------+
+//	| version | flags  | when   |  as above | type, name, value of each   | number of    | cluster, writer, seq | CRC-32C|
+//	| 1 byte:2| 1 byte | varint |           | 1 byte, text, text          | cuts: uvarint| text, 16 b., uvarint | 4, LE  |
+//	+---------+--------+--------+- - - - - -+-----------------------------+--------------+----------------------+--------+
+//
+// Flag 1: it is announced. A cut is how far the rows of held go that it is about. The types are 0 equal, 1 not equal, 2
+// matches, 3 doesn't match. The checksum is over all bytes before it.
+func AppendTombstone(dst []byte, d *Tombstone) []byte {
+	from := len(dst)
+	extended := d.Announced || len(d.Held) > 0
+	switch {
+	case !extended:
+		dst = append(dst, tombstoneVersion)
+	case d.Announced:
+		dst = append(dst, extendedVersion, flagAnnounced)
+	default:
+		dst = append(dst, extendedVersion, 0)
+	}
+	for _, t := range []int64{d.When, d.Start, d.End} {
+		dst = binary.AppendVarint(dst, t)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(d.Matchers)))
+	for _, m := range d.Matchers {
+		dst = AppendString(AppendString(append(dst, byte(slices.Index(matchTypes, m.Type))), m.Name), m.Value)
+	}
+	if extended {
+		dst = appendCuts(dst, d.Held)
+	}
+	return appendChecksum(dst, from)
+}
+
+// openChecksum returns what stands before a checksum, which is at least one byte.
+func openChecksum(b []byte) ([]byte, error) {
+	if len(b) < 5 {
+		return nil, fmt.Errorf("%w: %d bytes", ErrMalformedTombstone, len(b))
+	}
+	b, sum := b[:len(b)-4], b[len(b)-4:]
+	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(sum) {
+		return nil, fmt.Errorf("%w: the checksum doesn't match", ErrMalformedTombstone)
+	}
+	return b, nil
+}
+
+// IsAnnounced reports whether a row's value is of a delete that is announced.
+func IsAnnounced(b []byte) bool {
+	return len(b) > 1 && b[0] == extendedVersion && b[1]&flagAnnounced != 0
+}
+
+// matchTypes are the types of matchers by their numbers in rows. Never reordered.
+var matchTypes = []labels.MatchType{labels.MatchEqual, labels.MatchNotEqual, labels.MatchRegexp, labels.MatchNotRegexp}
+
+// ParseTombstone is the inverse of AppendTombstone; id is the row's clustering key. It returns ErrMalformedTombstone for anything
+// else.
+func ParseTombstone(id string, b []byte) (*Tombstone, error) {
+	b, err := openChecksum(b)
+	if err != nil {
+		return nil, err
+	}
+	d := &Tombstone{ID: id, Announced: IsAnnounced(b)}
+	extended := b[0] == extendedVersion && len(b) > 1
+	switch {
+	case extended:
+		b = b[2:]
+	case b[0] == tombstoneVersion:
+		b = b[1:]
+	default:
+		return nil, fmt.Errorf("%w: an unknown version", ErrMalformedTombstone)
+	}
+	for _, t := range []*int64{&d.When, &d.Start, &d.End} {
+		v, n := binary.Varint(b)
+		if n <= 0 {
+			return nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+		}
+		*t, b = v, b[n:]
+	}
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) {
+		return nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+	}
+	b = b[n:]
+	for range count {
+		if len(b) == 0 || int(b[0]) >= len(matchTypes) {
+			return nil, fmt.Errorf("%w: a matcher of an unknown type", ErrMalformedTombstone)
+		}
+		kind := matchTypes[b[0]]
+		name, rest, err := CutString(b[1:])
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+		}
+		value, rest, err := CutString(rest)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+		}
+		m, err := labels.NewMatcher(kind, string(name), string(value))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+		}
+		d.Matchers, b = append(d.Matchers, m), rest
+	}
+	if extended {
+		if d.Held, b, err = parseCuts(b); err != nil {
+			return nil, err
+		}
+	}
+	if len(b) > 0 || count == 0 {
+		return nil, fmt.Errorf("%w: %d matchers, and %d bytes too many", ErrMalformedTombstone, count, len(b))
+	}
+	return d, nil
+}
+
+// Covers reports whether all of (start, end] is deleted.
+func (d *Tombstone) Covers(start, end int64) bool { return d.Start <= start+1 && d.End >= end }
+
+// Touches reports whether any time of (start, end] is deleted.
+func (d *Tombstone) Touches(start, end int64) bool { return d.Start <= end && d.End > start }
+
+// TouchesSlot reports whether any time of a slot is deleted.
+func (d *Tombstone) TouchesSlot(p *Periods, slot int64) bool {
+	return d.Touches(p.SlotStart(slot), p.SlotEnd(slot))
+}
+
+// HeldCut makes a delete be about the rows that a writer holds of a cluster's replicas up to a number: those were there
+// when it was asked for. Rows with greater numbers came later.
+type HeldCut struct {
+	Cluster, Writer string
+	Seq             int64
+}
+
+// CoversHeld reports whether a held row was there when the delete was asked for.
+func (d *Tombstone) CoversHeld(cluster, writer string, seq int64) bool {
+	return slices.ContainsFunc(d.Held, func(c HeldCut) bool { return c.Cluster == cluster && c.Writer == writer && seq <= c.Seq })
+}
+
+func appendCuts(dst []byte, cuts []HeldCut) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(cuts)))
+	for _, c := range cuts {
+		dst = append(AppendString(dst, c.Cluster), c.Writer...)
+		dst = binary.AppendUvarint(dst, uint64(c.Seq))
+	}
+	return dst
+}
+
+func parseCuts(b []byte) (cuts []HeldCut, rest []byte, err error) {
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > uint64(len(b)) {
+		return nil, nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+	}
+	b = b[n:]
+	for range count {
+		cluster, rest, err := CutString(b)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrMalformedTombstone, err)
+		}
+		if len(rest) < engine.IDLen {
+			return nil, nil, fmt.Errorf("%w: truncated", ErrMalformedTombstone)
+		}
+		seq, n := binary.Uvarint(rest[engine.IDLen:])
+		if n <= 0 || seq > MaxTime {
+			return nil, nil, fmt.Errorf("%w: no number of a held row", ErrMalformedTombstone)
+		}
+		cuts = append(cuts, HeldCut{string(cluster), string(rest[:engine.IDLen]), int64(seq)})
+		b = rest[engine.IDLen+n:]
+	}
+	return cuts, b, nil
+}

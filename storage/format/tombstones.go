@@ -1,0 +1,129 @@
+package format
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Tombstones are those of one tenant, ordered by id.
+type Tombstones []*Tombstone
+
+// Where returns the deletes for which keep returns true.
+func (ds Tombstones) Where(keep func(*Tombstone) bool) (some Tombstones) {
+	for _, d := range ds {
+		if keep(d) {
+			some = append(some, d)
+		}
+	}
+	return some
+}
+
+// OfSeries returns the deletes whose matchers match a series.
+func (ds Tombstones) OfSeries(ls labels.Labels) Tombstones {
+	if len(ds) == 0 {
+		return nil
+	}
+	return ds.Where(func(d *Tombstone) bool { return MatchesAll(ls, d.Matchers) })
+}
+
+// InSlot returns the deletes that touch a slot.
+func (ds Tombstones) InSlot(p *Periods, slot int64) Tombstones {
+	return ds.Where(func(d *Tombstone) bool { return d.TouchesSlot(p, slot) })
+}
+
+// OfMetric returns the deletes that may match series of a metric: their matchers of names do.
+func (ds Tombstones) OfMetric(metric string) Tombstones {
+	return ds.Where(func(d *Tombstone) bool { return MatchesName(d.Matchers, metric) })
+}
+
+// InForce returns the deletes that are not only announced.
+func (ds Tombstones) InForce() Tombstones {
+	if !slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Announced }) {
+		return ds
+	}
+	return ds.Where(func(d *Tombstone) bool { return !d.Announced })
+}
+
+// Has reports whether there is a delete with an id.
+func (ds Tombstones) Has(id string) bool {
+	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.ID == id })
+}
+
+// Sort orders the deletes by id.
+func (ds Tombstones) Sort() {
+	slices.SortFunc(ds, func(a, b *Tombstone) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// IDs returns the ids of all.
+func (ds Tombstones) IDs() TombstoneIDs {
+	var ids TombstoneIDs
+	for _, d := range ds {
+		ids = append(ids, d.ID...)
+	}
+	return ids
+}
+
+// Hides reports whether samples at a timestamp are deleted.
+func (ds Tombstones) Hides(t int64) bool {
+	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return t >= d.Start && t <= d.End })
+}
+
+// Hide removes deleted samples.
+func (ds Tombstones) Hide(s *chunk.Samples) { RemoveSamples(s, ds.Hides) }
+
+// RemoveSamples removes the samples at timestamps for which gone returns true.
+func RemoveSamples(s *chunk.Samples, gone func(t int64) bool) {
+	if !slices.ContainsFunc(s.T, gone) && !slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return gone(h.T) }) {
+		return
+	}
+	var left chunk.Samples
+	for i, t := range s.T {
+		if gone(t) {
+			continue
+		}
+		st := int64(0)
+		if len(s.ST) > 0 {
+			st = s.ST[i]
+		}
+		left.AppendFloat(t, st, s.V[i])
+	}
+	for _, h := range s.H {
+		if !gone(h.T) {
+			left.AppendHistogram(h)
+		}
+	}
+	*s = left
+}
+
+// HideBuckets removes, from index from on, the buckets of the given width that are deleted as a whole, and reports whether
+// there were any. A bucket of which only a part is deleted stays.
+func (ds Tombstones) HideBuckets(b *rollup.Buckets, from int, width int64) bool {
+	gone := func(end int64) bool {
+		return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Covers(end-width, end) })
+	}
+	if len(ds) == 0 || !slices.ContainsFunc(b.End[from:], gone) {
+		return false
+	}
+	b.Delete(from, gone)
+	return true
+}
+
+// HidesBucket reports whether a bucket is deleted as a whole by a delete for which counts returns true.
+func (ds Tombstones) HidesBucket(end, width int64, counts func(*Tombstone) bool) bool {
+	for _, d := range ds {
+		if d.Covers(end-width, end) && counts(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// TouchesBucket reports whether any time of a bucket is deleted.
+func (ds Tombstones) TouchesBucket(end, width int64) bool {
+	return slices.ContainsFunc(ds, func(d *Tombstone) bool { return d.Touches(end-width, end) })
+}

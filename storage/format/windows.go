@@ -1,0 +1,101 @@
+package format
+
+import (
+	"math"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// Windows of rollups are wider than those of raw rows and the same in every period. Their numbers lie apart,
+// so that a window's number says its resolution, too:
+//
+//	raw   … 20,600 20,601 …               days since 1970, as long as there was one period
+//	5m    2^40 + … 2,942 2,943 …          weeks
+//	1h    2^41 + … 686 687 …              30 days
+//
+// Day windows never straddle a rollup's window, for all begin at midnight.
+const (
+	firstWindow5m = int64(rollup.FiveMinutes) << windowShift
+	firstWindow1h = int64(rollup.OneHour) << windowShift
+	windowShift   = 40
+
+	Window5mMS = 7 * DayMS
+	Window1hMS = 30 * DayMS
+)
+
+// ResolutionOf returns the resolution of the rows of a window.
+func ResolutionOf(window int64) rollup.Resolution {
+	if window < 1<<(windowShift-1) {
+		return rollup.Raw
+	}
+	return rollup.Resolution((window + 1<<(windowShift-1)) >> windowShift)
+}
+
+// WindowAt returns the window of a resolution that a timestamp lies in.
+func (p *Periods) WindowAt(res rollup.Resolution, t int64) int64 {
+	switch res {
+	case rollup.FiveMinutes:
+		return firstWindow5m + FloorDiv(t-1, Window5mMS)
+	case rollup.OneHour:
+		return firstWindow1h + FloorDiv(t-1, Window1hMS)
+	default:
+		return p.RawWindowAt(t)
+	}
+}
+
+// WindowOfSlot returns the window of a resolution that holds a slot.
+func (p *Periods) WindowOfSlot(res rollup.Resolution, slot int64) int64 {
+	return p.WindowAt(res, p.SlotStart(slot)+1)
+}
+
+// WindowEnd returns the last timestamp of a window of any resolution, milliseconds.
+func (p *Periods) WindowEnd(window int64) int64 {
+	switch ResolutionOf(window) {
+	case rollup.FiveMinutes:
+		return (window - firstWindow5m + 1) * Window5mMS
+	case rollup.OneHour:
+		return (window - firstWindow1h + 1) * Window1hMS
+	default:
+		return p.RawWindowEnd(window)
+	}
+}
+
+// FirstWindow returns the least number that a window of a resolution can have.
+func FirstWindow(res rollup.Resolution) int64 {
+	if res == rollup.Raw {
+		return -math.MaxInt64
+	}
+	return int64(res)<<windowShift - 1<<(windowShift-1)
+}
+
+// LastWindow returns the greatest number that a window of a resolution can have.
+func LastWindow(res rollup.Resolution) int64 { return FirstWindow(res+1) - 1 }
+
+// DayOf returns the start of the day that holds a slot, milliseconds.
+func (p *Periods) DayOf(slot int64) int64 { return FloorDiv(p.SlotStart(slot), DayMS) * DayMS }
+
+// TableOf returns the table of a resolution's labels and chunks.
+func TableOf(res rollup.Resolution) *engine.Table {
+	switch res {
+	case rollup.FiveMinutes:
+		return engine.R5m
+	case rollup.OneHour:
+		return engine.R1h
+	default:
+		return engine.Raw
+	}
+}
+
+// WindowSpan returns the times that the slots of a window span, milliseconds.
+func (p *Periods) WindowSpan(window int64) (start, end int64) {
+	end = p.WindowEnd(window)
+	width := p.OfRawWindow(window).RawWindowMS
+	switch ResolutionOf(window) {
+	case rollup.FiveMinutes:
+		width = Window5mMS
+	case rollup.OneHour:
+		width = Window1hMS
+	}
+	return end - width, end
+}

@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// TestPeriodsOfAStore writes, seals, restarts, queries and expires across two changes.
+func TestPeriodsOfAStore(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.Partitions, o.AnySettings = 20*24*time.Hour, 4, true })
+	series := make([]labels.Labels, 30)
+	for i := range series {
+		series[i] = labels.FromStrings(labels.MetricName, "up", "instance", fmt.Sprint(i))
+	}
+	begin := ts.now
+	written := map[int64]bool{}
+	write := func(at time.Time) {
+		written[at.UnixMilli()] = true
+		for _, ls := range series {
+			ts.write("default", ls, sample{at.UnixMilli(), float64(at.Unix() % 1000)})
+		}
+	}
+	check := func(when string) {
+		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: begin.Add(-30 * time.Hour).UnixMilli(), MaxT: ts.now.UnixMilli()})
+		require.NoError(t, err)
+		require.Len(t, found, len(series), when)
+		for _, s := range found {
+			var samples chunk.Samples
+			require.NoError(t, s.Samples(&samples))
+			require.Len(t, samples.T, len(written), when)
+		}
+	}
+	_, err := ts.SetPeriod(t.Context(), format.Period{SlotMS: format.HourMS, Partitions: 8}, time.Time{})
+	require.NoError(t, err)
+	_, err = ts.SetPeriod(t.Context(), format.Period{SlotMS: 6 * format.HourMS, RawWindowMS: 2 * format.DayMS, Partitions: 16}, begin.Add(5*24*time.Hour))
+	require.NoError(t, err)
+	for day := range 10 {
+		for range 8 {
+			ts.now = ts.now.Add(3 * time.Hour)
+			write(ts.now)
+			write(ts.now.Add(-25 * time.Hour)) // late, some across the change
+		}
+		check(fmt.Sprint("day ", day))
+		switch day % 3 {
+		case 0:
+			require.NoError(t, ts.SealAll(t.Context()))
+		case 1:
+			ts.reopen()
+		}
+		check(fmt.Sprint("day ", day, " once more"))
+		for p := range ts.Partitions() {
+			require.NoError(t, ts.Advance(t.Context(), p))
+		}
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	check("all sealed")
+	require.Empty(t, ts.problems())
+	windows, err := ts.windowsOf(t.Context(), "default", format.FirstWindow(rollup.Raw), format.LastWindow(rollup.Raw))
+	require.NoError(t, err)
+	require.Less(t, len(windows), 12, "windows have grown")
+	require.Equal(t, len(windows), ts.passes(begin.Add(45*24*time.Hour)))
+}
