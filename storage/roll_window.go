@@ -41,11 +41,16 @@ func markOf(slot int64, d *deletion) markAt { return markAt{slot, 0, d.id} }
 // unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
 // of the window there are marks, too, under the delete's id: the rollups have them once they were made anew.
 func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]markAt, error) {
-	raw, err := s.marksIn(ctx, tenant, window)
+	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	deleted, err := s.deletesOf(ctx, tenant)
+	return s.unrolledOf(ctx, tenant, window, deleted)
+}
+
+// unrolledOf is unrolled for some of the tenant's deletes.
+func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, deleted deletions) ([]markAt, error) {
+	raw, err := s.marksIn(ctx, tenant, window)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,79 @@
+package storage
+
+import (
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
+// others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's.
+func (x *sealer) keepVanished(r *roll, shards int64, made *rollup.Buckets) error {
+	if !x.s.expiring || !x.isGone(rollup.Raw, r.series.tenant.name, r.class) {
+		return nil
+	}
+	kept, version, err := x.stored(rollup.FiveMinutes, r)
+	if err != nil || version == 0 {
+		return err
+	}
+	r.version = max(r.version, version+1)
+	width := rollup.FiveMinutes.Width()
+	due := x.due.of(r.series.labels)
+	due.hideBuckets(kept, 0, width)
+	there, err := x.beforeDue(r, shards, due, made)
+	if err != nil {
+		return err
+	}
+	better := map[int64]bool{} // those that samples make better, or of which nothing is left
+	for k, end := range kept.End {
+		if i, ok := slices.BinarySearch(there.End, end); ok {
+			_, left := slices.BinarySearch(made.End, end)
+			better[end] = there.Count[i] >= kept.Count[k] || left && due.touchBucket(end, width)
+		}
+	}
+	kept.Delete(0, func(end int64) bool { return better[end] })
+	var all rollup.Buckets
+	rollup.Merge(&all, kept, made, rollup.AllColumns)
+	*made = all
+	return nil
+}
+
+// beforeDue returns the 5m buckets that a series' samples made before deletes came that rollups don't know of yet; made is
+// what they make now.
+func (x *sealer) beforeDue(r *roll, shards int64, due deletions, made *rollup.Buckets) (*rollup.Buckets, error) {
+	if len(due) == 0 {
+		return made, nil
+	}
+	known := x.hiding.of(r.series.labels).where(func(d *deletion) bool { return !due.has(d.id) })
+	var samples chunk.Samples
+	if _, err := x.readVisible(r.series, shards, known, &samples); err != nil {
+		return nil, err
+	}
+	samples.Normalize()
+	var there rollup.Buckets
+	rollup.AppendEvery(&there, &samples, rollup.FiveMinutes.Width())
+	return &there, nil
+}
+
+// stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
+// buckets.
+func (x *sealer) stored(res rollup.Resolution, r *roll) (*rollup.Buckets, uint64, error) {
+	at, tenant := x.into[res], r.series.tenant.name
+	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
+	if err != nil {
+		return nil, 0, err
+	}
+	found, err := x.s.rollups(x.ctx, res, at.window, r.series, shards, at.start, at.start)
+	if err != nil || len(found) == 0 {
+		return nil, 0, err
+	}
+	var b rollup.Buckets
+	if err := rollup.Decode(found[0].data, rollup.AllColumns, &b); err != nil {
+		x.s.corrupt(tableOf(res), &CorruptRowError{
+			Table: tableOf(res), Window: at.window, Tenant: tenant, Metric: r.series.metric, Series: r.series.id.String(), Start: at.start, Err: err,
+		})
+		b.Reset()
+	}
+	return &b, max(found[0].version, 1), nil
+}
