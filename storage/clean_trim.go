@@ -329,11 +329,15 @@ func (t *trim) hours(metric string, at classShard, series map[string]deletedSeri
 		copy(s.id[:], id)
 		list = append(list, collected{series: s, class: at.class()})
 	}
-	days := map[int64]bool{}
+	days, dueIn := map[int64]bool{}, map[int64]deletions{}
+	for m := range t.missing {
+		dueIn[m.slot] = append(dueIn[m.slot], t.deletes.inForce().where(func(d *deletion) bool { return d.id == m.id })...)
+	}
 	for m := range t.missing {
 		if day := t.s.period.dayOf(m.slot); !days[day] {
 			days[day] = true
 			x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+			x.dueIn = dueIn
 			if err := x.destine(t.tenant, metric, list); err != nil {
 				return err
 			}

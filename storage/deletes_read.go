@@ -1,6 +1,10 @@
 package storage
 
-import "context"
+import (
+	"context"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
 
 // heed finds the deletes that the request heeds, and brings the head up to date. It comes before anything is read.
 func (r *request) heed(ctx context.Context) error {
@@ -8,6 +12,26 @@ func (r *request) heed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.deletes = all.where(func(d *deletion) bool { return d.touches(r.minT-1-dayMS, r.maxT+dayMS) })
+	r.deletes = all.where(func(d *deletion) bool {
+		return d.touches(r.minT-1-dayMS, r.maxT+dayMS) && !disjoint(d.matchers, r.matchers)
+	})
 	return nil
+}
+
+// disjoint says that no series matches both, as far as the labels show that either demands to be equal to something.
+func disjoint(a, b []*labels.Matcher) bool { return contradict(a, b) || contradict(b, a) }
+
+// contradict says whether one of the first demands a value that one of the others refuses.
+func contradict(demand, others []*labels.Matcher) bool {
+	for _, m := range demand {
+		if m.Type != labels.MatchEqual {
+			continue
+		}
+		for _, o := range others {
+			if o.Name == m.Name && !o.Matches(m.Value) {
+				return true
+			}
+		}
+	}
+	return false
 }

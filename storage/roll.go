@@ -389,7 +389,7 @@ func (x *sealer) coarse(r *roll, chunks []rollupChunk, b *rollup.Buckets) error 
 	if lost, err := x.lost(rollup.OneHour, r, r.version); err != nil || lost {
 		return cmp.Or(err, x.fill(rollup.OneHour, r, b))
 	}
-	return nil
+	return x.keepHours(r, chunks, &hours)
 }
 
 // rollupChunk is a rollup chunk as it is stored.

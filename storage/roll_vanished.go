@@ -56,6 +56,32 @@ func (x *sealer) beforeDue(r *roll, shards int64, due deletions, made *rollup.Bu
 	return &there, nil
 }
 
+// keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these vanish by
+// themselves and others of the day were written with a longer time to live.
+func (x *sealer) keepHours(r *roll, fine []rollupChunk, made *rollup.Buckets) error {
+	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.series.tenant.name, r.class) {
+		return nil
+	}
+	kept, version, err := x.stored(rollup.OneHour, r)
+	if err != nil || version == 0 {
+		return err
+	}
+	p := x.s.period
+	there := map[int64]bool{}
+	for _, c := range fine {
+		there[p.slotOf(c.start+1)] = true
+	}
+	kept.Delete(0, func(end int64) bool {
+		slot := p.slotOf(end)
+		return there[slot] || x.dueIn[slot].of(r.series.labels).hideBucket(end, rollup.OneHour.Width(), func(*deletion) bool { return true })
+	})
+	var all rollup.Buckets
+	rollup.Merge(&all, kept, made, rollup.AllColumns)
+	r.version = max(r.version, version+1)
+	r.chunk = appendOrEmpty(&all, rollup.OneHour, r.version)
+	return nil
+}
+
 // stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
 // buckets.
 func (x *sealer) stored(res rollup.Resolution, r *roll) (*rollup.Buckets, uint64, error) {

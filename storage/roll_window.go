@@ -160,8 +160,10 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 	for part := range slices.Chunk(list, rollSeries) {
 		ofDay := map[*collected]bool{}
 		var dueOfDay deletions
+		dueIn := map[int64]deletions{}
 		for i, slot := range slots {
 			x := sealers[slot]
+			dueIn[slot] = x.due
 			x.rolls = x.rolls[:0]
 			if err := x.destine(tenant, metric, part); err != nil {
 				return series, err
@@ -178,6 +180,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 			dueOfDay = append(dueOfDay, x.due.where(func(d *deletion) bool { return !dueOfDay.has(d.id) })...)
 			lastOfDay := i+1 == len(slots) || s.period.dayOf(slots[i+1]) != s.period.dayOf(slot)
 			if lastOfDay {
+				x.dueIn = dueIn
 				if err := x.rollDay(part, ofDay, dueOfDay); err != nil {
 					return series, err
 				}

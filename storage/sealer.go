@@ -46,6 +46,8 @@ type sealer struct {
 	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
 	due    deletions
 	forDue bool
+	// dueIn are those of the slots of a day whose 1h chunks are made.
+	dueIn map[int64]deletions
 
 	// shards are those of the metric that was asked for last.
 	asked   string

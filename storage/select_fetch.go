@@ -223,11 +223,18 @@ func (sel *selection) tasks(wants []want) []task {
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
 	window := sel.sources[t.wants[0].source].window
 	slots := window.slots
-	f := fetcher{sel: sel, chunks: make([]sealedChunk, 0, len(t.wants)*sel.chunksOf(window))}
+	f := fetcher{sel: sel}
 	if resolutionOf(window.window) != rollup.Raw {
+		f.chunks = make([]sealedChunk, 0, len(t.wants)*sel.chunksOf(window))
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
+	deleted := sel.deletedOf(t.wants)
+	most := len(t.wants) // of which there may be chunks in every slot
+	if sel.allUncleaned(slots) {
+		most = len(deleted)
+	}
+	f.chunks = make([]sealedChunk, 0, most*len(slots))
 	hidden := sel.sources[t.wants[0].source].hidden
 	for _, slot := range slots {
 		if sel.r.s.period.slotEnd(slot) <= hidden {
@@ -235,7 +242,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		}
 		wants := t.wants
 		if ds, ok := sel.r.uncleaned[slot]; ok {
-			wants = slices.DeleteFunc(slices.Clone(wants), func(w want) bool { return len(ds.of(w.of.Labels)) == 0 })
+			wants = deleted.in(ds)
 		}
 		if len(wants) == 0 {
 			continue
@@ -245,6 +252,42 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		}
 	}
 	return f.chunks, nil
+}
+
+// deletedWant is a series to read of which rollups don't know of some deletes.
+type deletedWant struct {
+	want
+	deletes deletions
+}
+
+type deletedWants []deletedWant
+
+// deletedOf finds those of wants that deletes are about of which the rollups of any slot don't know.
+func (sel *selection) deletedOf(wants []want) (found deletedWants) {
+	if len(sel.r.uncleaned) == 0 {
+		return nil
+	}
+	for _, w := range wants {
+		if ds := sel.r.deletes.of(w.of.Labels); len(ds) > 0 {
+			found = append(found, deletedWant{w, ds})
+		}
+	}
+	return found
+}
+
+// in returns those that some of these deletes are about.
+func (list deletedWants) in(ds deletions) (wants []want) {
+	for _, w := range list {
+		if slices.ContainsFunc(w.deletes, func(d *deletion) bool { return slices.Contains(ds, d) }) {
+			wants = append(wants, w.want)
+		}
+	}
+	return wants
+}
+
+// allUncleaned says whether the rollups of all slots don't know of some deletes.
+func (sel *selection) allUncleaned(slots []int64) bool {
+	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.r.uncleaned[slot] == nil })
 }
 
 // chunksOf is about how many chunks a series has in a window: one a slot, or a day.

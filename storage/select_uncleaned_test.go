@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/rollup"
 	"github.com/cassia-db/cassia/storage/soak"
 )
 
@@ -131,4 +133,42 @@ func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
 		return
 	}
 	require.NoError(t, ts.Delete(t.Context(), "default", start, end, of...))
+}
+
+// TestDeletesOfOthersDontConcernAQuery has deletes that aren't cleaned, of series that a query can't match: it reads rollups only.
+func TestDeletesOfOthersDontConcernAQuery(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
+	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
+	for _, job := range []string{"api", "batch"} {
+		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 120)...)
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	matcher := labels.MustNewMatcher
+	for _, of := range [][]*labels.Matcher{
+		{equal(labels.MetricName, "down")},
+		{matcher(labels.MatchRegexp, labels.MetricName, "do.*"), equal("job", "api")},
+		{equal("job", "batch"), equal(labels.MetricName, "up")},
+		{equal("instance", "a"), matcher(labels.MatchNotEqual, "job", "api")},
+	} {
+		require.NoError(t, ts.Delete(t.Context(), "default", -maxTime, maxTime, of...))
+	}
+	read := func(ms ...*labels.Matcher) (raw, rolled int) {
+		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: -maxTime, MaxT: maxTime, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: ms})
+		require.NoError(t, err)
+		require.NotEmpty(t, found)
+		for _, s := range found[0].sel.sources {
+			if resolutionOf(s.window.window) == rollup.Raw {
+				raw++
+			} else {
+				rolled++
+			}
+		}
+		return raw, rolled
+	}
+	raw, rolled := read(equal(labels.MetricName, "up"), equal("job", "api"))
+	require.Equal(t, []int{0, 1}, []int{raw, rolled})
+	raw, rolled = read(equal(labels.MetricName, "up"))
+	require.Equal(t, []int{1, 1}, []int{raw, rolled})
+	require.Equal(t, map[string]int{"api": 120}, ts.bucketsOf("default", rollup.OneHour))
 }
