@@ -151,15 +151,21 @@ type want struct {
 	at     uint32 // its place among the series that its metric has in the window
 	series uint32 // its place in the group
 	of     *SelectedSeries
+	// deletes are those that are about the series, where the rollups of some slot don't know of all deletes.
+	deletes deletions
 }
 
 // read fetches the chunks of these series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	var wants []want
 	for i, s := range series {
+		var deletes deletions
+		if len(sel.r.uncleaned) > 0 {
+			deletes = sel.r.deletes.of(s.Labels)
+		}
 		for _, p := range sel.parts[s.from:s.to] {
 			if p.source != inHead {
-				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), of: s})
+				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), of: s, deletes: deletes})
 			}
 		}
 	}
@@ -229,12 +235,9 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
 	}
-	deleted := sel.deletedOf(t.wants)
-	most := len(t.wants) // of which there may be chunks in every slot
-	if sel.allUncleaned(slots) {
-		most = len(deleted)
+	if !sel.allUncleaned(slots) {
+		f.chunks = make([]sealedChunk, 0, len(t.wants)*len(slots))
 	}
-	f.chunks = make([]sealedChunk, 0, most*len(slots))
 	hidden := sel.sources[t.wants[0].source].hidden
 	for _, slot := range slots {
 		if sel.r.s.period.slotEnd(slot) <= hidden {
@@ -242,7 +245,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		}
 		wants := t.wants
 		if ds, ok := sel.r.uncleaned[slot]; ok {
-			wants = deleted.in(ds)
+			wants = deletedAmong(wants, ds)
 		}
 		if len(wants) == 0 {
 			continue
@@ -254,35 +257,14 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 	return f.chunks, nil
 }
 
-// deletedWant is a series to read of which rollups don't know of some deletes.
-type deletedWant struct {
-	want
-	deletes deletions
-}
-
-type deletedWants []deletedWant
-
-// deletedOf finds those of wants that deletes are about of which the rollups of any slot don't know.
-func (sel *selection) deletedOf(wants []want) (found deletedWants) {
-	if len(sel.r.uncleaned) == 0 {
-		return nil
-	}
+// deletedAmong returns those of wants that some of these deletes are about.
+func deletedAmong(wants []want, ds deletions) (some []want) {
 	for _, w := range wants {
-		if ds := sel.r.deletes.of(w.of.Labels); len(ds) > 0 {
-			found = append(found, deletedWant{w, ds})
-		}
-	}
-	return found
-}
-
-// in returns those that some of these deletes are about.
-func (list deletedWants) in(ds deletions) (wants []want) {
-	for _, w := range list {
 		if slices.ContainsFunc(w.deletes, func(d *deletion) bool { return slices.Contains(ds, d) }) {
-			wants = append(wants, w.want)
+			some = append(some, w)
 		}
 	}
-	return wants
+	return some
 }
 
 // allUncleaned says whether the rollups of all slots don't know of some deletes.
