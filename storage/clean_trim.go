@@ -331,11 +331,15 @@ func (t *trim) hours(metric string, at format.ClassShard, series map[string]dele
 		copy(s.id[:], id)
 		list = append(list, collected{series: s, class: at.Class()})
 	}
-	days := map[int64]bool{}
+	days, dueIn := map[int64]bool{}, map[int64]format.Tombstones{}
+	for m := range t.missing {
+		dueIn[m.slot] = append(dueIn[m.slot], t.deletes.InForce().Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
+	}
 	for m := range t.missing {
 		if day := t.s.period.DayOf(m.slot); !days[day] {
 			days[day] = true
 			x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+			x.dueIn = dueIn
 			if err := x.destine(t.tenant, metric, list); err != nil {
 				return err
 			}

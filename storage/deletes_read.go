@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/cassia-db/cassia/storage/format"
 )
 
@@ -12,6 +14,26 @@ func (r *request) heed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.deletes = all.Where(func(d *format.Tombstone) bool { return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) })
+	r.deletes = all.Where(func(d *format.Tombstone) bool {
+		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !disjoint(d.Matchers, r.matchers)
+	})
 	return nil
+}
+
+// disjoint says that no series matches both, as far as the labels show that either demands to be equal to something.
+func disjoint(a, b []*labels.Matcher) bool { return contradict(a, b) || contradict(b, a) }
+
+// contradict says whether one of the first demands a value that one of the others refuses.
+func contradict(demand, others []*labels.Matcher) bool {
+	for _, m := range demand {
+		if m.Type != labels.MatchEqual {
+			continue
+		}
+		for _, o := range others {
+			if o.Name == m.Name && !o.Matches(m.Value) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -155,6 +155,29 @@ func TestBucketsBesideADeleteOfOthers(t *testing.T) {
 	require.Equal(t, map[string]int{"api": 35, "batch": 120, "ci": 120}, ts.bucketsOf("default", rollup.FiveMinutes))
 }
 
+// TestBucketsBesideADeleteAndASealCutShort has rollups with a mark that raw rows don't have: of a seal that is under way, or whose mark of
+// raw rows has vanished. Rollups know all that was sealed, so buckets that no delete is about are still read from them.
+func TestBucketsBesideADeleteAndASealCutShort(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
+	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
+	for _, job := range []string{"api", "batch"} {
+		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 120)...)
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	slot := ts.period.SlotOf(at.Add(time.Minute).UnixMilli())
+	x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
+	id := newID()
+	for _, res := range rollup.Resolutions {
+		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{ts.markRow("default", x.into[res], slot, 0, id)}))
+	}
+	require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Hour).UnixMilli()+1, format.MaxTime, equal("job", "api")))
+	ts.vanish(slot, "batch")
+	for _, res := range rollup.Resolutions {
+		require.Equal(t, map[string]int{"api": 60, "batch": 120}, ts.bucketsOf("default", res), res)
+	}
+}
+
 // vanish removes a job's raw chunks of a slot from the engine, as their time to live would.
 func (ts *testStore) vanish(slot int64, job string) {
 	ts.t.Helper()
@@ -166,4 +189,105 @@ func (ts *testStore) vanish(slot int64, job string) {
 	}
 	require.NotEmpty(ts.t, batch.Mutations)
 	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))
+}
+
+// TestDeletesInAGapOfVanishedRows raises a retention between two writes to a slot, so that what came first vanishes by itself, and
+// what came later stands. Deletes of either are heeded, and nothing else is lost.
+func TestDeletesInAGapOfVanishedRows(t *testing.T) {
+	t.Parallel()
+	for _, corrupt := range []bool{false, true} {
+		t.Run(fmt.Sprint("corrupt=", corrupt), func(t *testing.T) {
+			t.Parallel()
+			ts := openExpiring(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+			at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
+			for _, job := range []string{"api", "batch"} {
+				ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 60)...)
+			}
+			require.NoError(t, ts.SealAll(t.Context()))
+			ts.expire(0)
+			ts.keeping(90*day, 0, 0)
+			ts.expire(0)
+			for _, job := range []string{"api", "new"} {
+				ts.write("default", jobLabels(job), every(at.Add(time.Hour+time.Minute), 5*time.Minute, 12)...)
+			}
+			require.NoError(t, ts.SealAll(t.Context()))
+			require.Equal(t, map[string]int{"api": 72, "batch": 60, "new": 12}, ts.bucketsOf("default", rollup.FiveMinutes))
+			ts.expire(12 * day)
+			require.Equal(t, map[string]int{"api": 72, "batch": 60, "new": 12}, ts.bucketsOf("default", rollup.FiveMinutes))
+			api, fresh := 62, 11
+			if corrupt { // Its rollups can't be read, and samples that vanished are lost; the others come back.
+				ts.corruptRollup(ts.period.SlotOf(at.Add(time.Minute).UnixMilli()), "api")
+				api = 12
+			} else {
+				require.NoError(t, ts.Delete(t.Context(), "default", at.UnixMilli()+1, at.Add(10*time.Minute).UnixMilli(), equal("job", "api")))
+			}
+			from := at.Add(time.Hour + 20*time.Second) // Inside of a bucket.
+			require.NoError(t, ts.Delete(t.Context(), "default", from.UnixMilli(), from.Add(time.Minute).UnixMilli(), equal("job", "new")))
+			if corrupt {
+				require.NoError(t, ts.Delete(t.Context(), "default", at.UnixMilli()+1, at.Add(10*time.Minute).UnixMilli(), equal("job", "api")))
+			}
+			require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+			for _, when := range []string{"worked off", "cleaned", "started anew"} {
+				switch when {
+				case "cleaned":
+					require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+				case "started anew":
+					ts.reopen()
+				}
+				for _, res := range rollup.Resolutions {
+					require.Equal(t, map[string]int{"api": api, "batch": 60, "new": fresh}, ts.bucketsOf("default", res), "%s, %s", res, when)
+				}
+			}
+		})
+	}
+}
+
+// corruptRollup damages a job's 5m chunk of a slot.
+func (ts *testStore) corruptRollup(slot int64, job string) {
+	ts.t.Helper()
+	batch := engine.Batch{Table: engine.R5m, Partition: format.SeriesPartition(ts.period.WindowOfSlot(rollup.FiveMinutes, slot), "default", "up", 0)}
+	of := format.RollupKey(format.SeriesIDOf(jobLabels(job)).String(), ts.period.SlotStart(slot))
+	for row, err := range ts.eng.Scan(ts.t.Context(), engine.Range{Table: batch.Table, Partition: batch.Partition, From: of, To: of}) {
+		require.NoError(ts.t, err)
+		info, err := rollup.Header(row.Value)
+		require.NoError(ts.t, err)
+		value := slices.Clone(row.Value)
+		i := slices.IndexFunc(value[20:], func(b byte) bool { return b < 0xff }) + 20
+		value[i] = 0xff // Of two values of one time the greater stays.
+		require.Error(ts.t, rollup.Decode(value, rollup.AllColumns, &rollup.Buckets{}))
+		batch.Mutations = append(batch.Mutations, engine.Mutation{Clustering: slices.Clone(row.Clustering), Timestamp: rollupTimestamp(ts.period.SlotEnd(slot), info.Version), Value: value})
+	}
+	require.NotEmpty(ts.t, batch.Mutations)
+	require.NoError(ts.t, ts.eng.Write(ts.t.Context(), []engine.Batch{batch}))
+}
+
+// TestDeleteInADayOfVanishedBuckets raises a retention of buckets of 5 minutes within a day, so that those of its first slot vanish by
+// themselves and those of a later slot stand, and deletes an hour of that slot. The hours of the first slot stay.
+func TestDeleteInADayOfVanishedBuckets(t *testing.T) {
+	t.Parallel()
+	ts := openExpiring(t, func(o *Options) { o.Retention, o.Retention5m, o.seams.still = day, 2*day, true })
+	at := ts.now.Truncate(day).Add(2 * time.Hour)
+	ts.write("default", jobLabels("api"), every(at.Add(time.Minute), time.Minute, 120)...)
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.expire(0)
+	ts.keeping(day, 90*day, 0)
+	ts.expire(0)
+	late := at.Add(4 * time.Hour)
+	ts.write("default", jobLabels("api"), every(late.Add(time.Minute), time.Minute, 120)...)
+	require.NoError(t, ts.SealAll(t.Context()))
+	ts.expire(25 * day)
+	require.Equal(t, map[string]int{"api": 240}, ts.bucketsOf("default", rollup.OneHour))
+	require.Equal(t, 1, ts.chunksAt(rollup.FiveMinutes, at.UnixMilli(), classDefault, "default"))
+	require.NoError(t, ts.Delete(t.Context(), "default", late.UnixMilli()+1, late.Add(time.Hour).UnixMilli(), equal("job", "api")))
+	for _, when := range []string{"asked for", "worked off", "cleaned", "started anew"} {
+		switch when {
+		case "worked off":
+			require.NoError(t, ts.WorkOffDeletes(t.Context(), "default"))
+		case "cleaned":
+			require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+		case "started anew":
+			ts.reopen()
+		}
+		require.Equal(t, map[string]int{"api": 180}, ts.bucketsOf("default", rollup.OneHour), when)
+	}
 }

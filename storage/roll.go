@@ -267,45 +267,12 @@ func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
 	if samples.Len() > 0 {
 		rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
 	}
-	if err := x.keepVanished(r, b); err != nil {
+	if err := x.keepVanished(r, shards, b); err != nil {
 		return err
 	}
 	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(found)) {
 		r.chunk = rollup.AppendEmpty(nil, r.version) // All of it was deleted.
 	}
-	return nil
-}
-
-// keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
-// others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's.
-func (x *sealer) keepVanished(r *roll, made *rollup.Buckets) error {
-	if !x.s.expiring || !x.isGone(rollup.Raw, r.series.tenant.name, r.class) {
-		return nil
-	}
-	at := x.into[rollup.FiveMinutes]
-	shards, err := x.s.readShards(x.ctx, at.window, r.series.tenant.name, r.series.metric)
-	if err != nil {
-		return err
-	}
-	stored, err := x.s.rollups(x.ctx, rollup.FiveMinutes, at.window, r.series, shards, at.start, at.start)
-	if err != nil || len(stored) == 0 {
-		return err
-	}
-	var kept, all rollup.Buckets
-	if err := rollup.Decode(stored[0].data, rollup.AllColumns, &kept); err != nil {
-		return fmt.Errorf("storage: making rollups of %s: %w", r.series.labels, err)
-	}
-	due := x.due.OfSeries(r.series.labels)
-	due.HideBuckets(&kept, 0, rollup.FiveMinutes.Width())
-	better := map[int64]bool{} // those that samples make better
-	for i, end := range made.End {
-		k, ok := slices.BinarySearch(kept.End, end)
-		better[end] = ok && (due.TouchesBucket(end, rollup.FiveMinutes.Width()) || made.Count[i] >= kept.Count[k])
-	}
-	kept.Delete(0, func(end int64) bool { return better[end] })
-	rollup.Merge(&all, &kept, made, rollup.AllColumns)
-	*made = all
-	r.version = max(r.version, stored[0].version+1)
 	return nil
 }
 
@@ -423,7 +390,7 @@ func (x *sealer) coarse(r *roll, chunks []rollupChunk, b *rollup.Buckets) error 
 	if lost, err := x.lost(rollup.OneHour, r, r.version); err != nil || lost {
 		return cmp.Or(err, x.fill(rollup.OneHour, r, b))
 	}
-	return nil
+	return x.keepHours(r, chunks, &hours)
 }
 
 // rollupChunk is a rollup chunk as it is stored.

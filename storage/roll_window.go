@@ -42,11 +42,16 @@ func markOf(slot int64, d *format.Tombstone) markAt { return markAt{slot, 0, d.I
 // unrolled lists the marks of a raw window whose rollups aren't there, in order. For each delete that touches slots
 // of the window there are marks, too, under the delete's id: the rollups have them once they were made anew.
 func (s *Store) unrolled(ctx context.Context, tenant string, window int64) ([]markAt, error) {
-	raw, err := s.marksIn(ctx, tenant, window)
+	deleted, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	deleted, err := s.deletesOf(ctx, tenant)
+	return s.unrolledOf(ctx, tenant, window, deleted)
+}
+
+// unrolledOf is unrolled for some of the tenant's deletes.
+func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, deleted format.Tombstones) ([]markAt, error) {
+	raw, err := s.marksIn(ctx, tenant, window)
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +161,10 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 	for part := range slices.Chunk(list, rollSeries) {
 		ofDay := map[*collected]bool{}
 		var dueOfDay format.Tombstones
+		dueIn := map[int64]format.Tombstones{}
 		for i, slot := range slots {
 			x := sealers[slot]
+			dueIn[slot] = x.due
 			x.rolls = x.rolls[:0]
 			if err := x.destine(tenant, metric, part); err != nil {
 				return series, err
@@ -174,6 +181,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 			dueOfDay = append(dueOfDay, x.due.Where(func(d *format.Tombstone) bool { return !dueOfDay.Has(d.ID) })...)
 			lastOfDay := i+1 == len(slots) || s.period.DayOf(slots[i+1]) != s.period.DayOf(slot)
 			if lastOfDay {
+				x.dueIn = dueIn
 				if err := x.rollDay(part, ofDay, dueOfDay); err != nil {
 					return series, err
 				}

@@ -47,6 +47,8 @@ type sealer struct {
 	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
 	due    format.Tombstones
 	forDue bool
+	// dueIn are those of the slots of a day whose 1h chunks are made.
+	dueIn map[int64]format.Tombstones
 
 	// shards are those of the metric that was asked for last.
 	asked   string

@@ -152,15 +152,21 @@ type want struct {
 	at     uint32 // its place among the series that its metric has in the window
 	series uint32 // its place in the group
 	of     *SelectedSeries
+	// deletes are those that are about the series, where the rollups of some slot don't know of all deletes.
+	deletes format.Tombstones
 }
 
 // read fetches the chunks of these series.
 func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	var wants []want
 	for i, s := range series {
+		var deletes format.Tombstones
+		if len(sel.r.uncleaned) > 0 {
+			deletes = sel.r.deletes.OfSeries(s.Labels)
+		}
 		for _, p := range sel.parts[s.from:s.to] {
 			if p.source != inHead {
-				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), of: s})
+				wants = append(wants, want{source: p.source, at: p.at, series: uint32(i), of: s, deletes: deletes})
 			}
 		}
 	}
@@ -224,10 +230,14 @@ func (sel *selection) tasks(wants []want) []task {
 func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error) {
 	window := sel.sources[t.wants[0].source].window
 	slots := window.slots
-	f := fetcher{sel: sel, chunks: make([]sealedChunk, 0, len(t.wants)*sel.chunksOf(window))}
+	f := fetcher{sel: sel}
 	if format.ResolutionOf(window.window) != rollup.Raw {
+		f.chunks = make([]sealedChunk, 0, len(t.wants)*sel.chunksOf(window))
 		err := f.fetchRollups(ctx, t.wants)
 		return f.chunks, err
+	}
+	if !sel.allUncleaned(slots) {
+		f.chunks = make([]sealedChunk, 0, len(t.wants)*len(slots))
 	}
 	hidden := sel.sources[t.wants[0].source].hidden
 	for _, slot := range slots {
@@ -236,7 +246,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		}
 		wants := t.wants
 		if ds, ok := sel.r.uncleaned[slot]; ok {
-			wants = slices.DeleteFunc(slices.Clone(wants), func(w want) bool { return len(ds.OfSeries(w.of.Labels)) == 0 })
+			wants = deletedAmong(wants, ds)
 		}
 		if len(wants) == 0 {
 			continue
@@ -246,6 +256,21 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 		}
 	}
 	return f.chunks, nil
+}
+
+// deletedAmong returns those of wants that some of these deletes are about.
+func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
+	for _, w := range wants {
+		if slices.ContainsFunc(w.deletes, func(d *format.Tombstone) bool { return slices.Contains(ds, d) }) {
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+// allUncleaned says whether the rollups of all slots don't know of some deletes.
+func (sel *selection) allUncleaned(slots []int64) bool {
+	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.r.uncleaned[slot] == nil })
 }
 
 // chunksOf is about how many chunks a series has in a window: one a slot, or a day.

@@ -157,7 +157,8 @@ func (r *request) unfitSlots(ctx context.Context, rolled []sealedWindow, sums ma
 	}
 	missing := map[int64]bool{}
 	for window := range byWindow {
-		marks, err := r.s.unrolled(ctx, r.tenant, window)
+		// Without those of deletes: what rollups don't know of these is left out bucket by bucket, see findUncleaned.
+		marks, err := r.s.unrolledOf(ctx, r.tenant, window, nil)
 		if errors.Is(err, engine.ErrCorrupt) {
 			return unfit, nil // Nobody knows which: samples answer where there are any, and what is missing was told.
 		}

@@ -1,0 +1,106 @@
+package storage
+
+import (
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
+// others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's.
+func (x *sealer) keepVanished(r *roll, shards int64, made *rollup.Buckets) error {
+	if !x.s.expiring || !x.isGone(rollup.Raw, r.series.tenant.name, r.class) {
+		return nil
+	}
+	kept, version, err := x.stored(rollup.FiveMinutes, r)
+	if err != nil || version == 0 {
+		return err
+	}
+	r.version = max(r.version, version+1)
+	width := rollup.FiveMinutes.Width()
+	due := x.due.OfSeries(r.series.labels)
+	due.HideBuckets(kept, 0, width)
+	there, err := x.beforeDue(r, shards, due, made)
+	if err != nil {
+		return err
+	}
+	better := map[int64]bool{} // those that samples make better, or of which nothing is left
+	for k, end := range kept.End {
+		if i, ok := slices.BinarySearch(there.End, end); ok {
+			_, left := slices.BinarySearch(made.End, end)
+			better[end] = there.Count[i] >= kept.Count[k] || left && due.TouchesBucket(end, width)
+		}
+	}
+	kept.Delete(0, func(end int64) bool { return better[end] })
+	var all rollup.Buckets
+	rollup.Merge(&all, kept, made, rollup.AllColumns)
+	*made = all
+	return nil
+}
+
+// beforeDue returns the 5m buckets that a series' samples made before deletes came that rollups don't know of yet; made is
+// what they make now.
+func (x *sealer) beforeDue(r *roll, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
+	if len(due) == 0 {
+		return made, nil
+	}
+	known := x.hiding.OfSeries(r.series.labels).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
+	var samples chunk.Samples
+	if _, err := x.readVisible(r.series, shards, known, &samples); err != nil {
+		return nil, err
+	}
+	samples.Normalize()
+	var there rollup.Buckets
+	rollup.AppendEvery(&there, &samples, rollup.FiveMinutes.Width())
+	return &there, nil
+}
+
+// keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these vanish by
+// themselves and others of the day were written with a longer time to live.
+func (x *sealer) keepHours(r *roll, fine []rollupChunk, made *rollup.Buckets) error {
+	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.series.tenant.name, r.class) {
+		return nil
+	}
+	kept, version, err := x.stored(rollup.OneHour, r)
+	if err != nil || version == 0 {
+		return err
+	}
+	p := x.s.period
+	there := map[int64]bool{}
+	for _, c := range fine {
+		there[p.SlotOf(c.start+1)] = true
+	}
+	kept.Delete(0, func(end int64) bool {
+		slot := p.SlotOf(end)
+		return there[slot] || x.dueIn[slot].OfSeries(r.series.labels).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
+	})
+	var all rollup.Buckets
+	rollup.Merge(&all, kept, made, rollup.AllColumns)
+	r.version = max(r.version, version+1)
+	r.chunk = appendOrEmpty(&all, rollup.OneHour, r.version)
+	return nil
+}
+
+// stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
+// buckets.
+func (x *sealer) stored(res rollup.Resolution, r *roll) (*rollup.Buckets, uint64, error) {
+	at, tenant := x.into[res], r.series.tenant.name
+	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
+	if err != nil {
+		return nil, 0, err
+	}
+	found, err := x.s.rollups(x.ctx, res, at.window, r.series, shards, at.start, at.start)
+	if err != nil || len(found) == 0 {
+		return nil, 0, err
+	}
+	var b rollup.Buckets
+	if err := rollup.Decode(found[0].data, rollup.AllColumns, &b); err != nil {
+		x.s.corrupt(format.TableOf(res), &CorruptRowError{
+			Table: format.TableOf(res), Window: at.window, Tenant: tenant, Metric: r.series.metric, Series: r.series.id.String(), Start: at.start, Err: err,
+		})
+		b.Reset()
+	}
+	return &b, max(found[0].version, 1), nil
+}

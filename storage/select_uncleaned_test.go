@@ -1,0 +1,175 @@
+package storage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+	"github.com/cassia-db/cassia/storage/soak"
+)
+
+// TestBucketsBesideDeletesAreWhatSamplesMake asks for buckets while deletes are announced, in force, worked off in part of the windows, and
+// cleaned, beside late and unsealed samples and seals that were cut short, and compares them with what the samples of the same query make.
+func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int64{1, 4} {
+		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(soak.Seed(t), 1))
+			ts := openTestStore(t, func(o *Options) { o.seams.still = true })
+			m := newReadModel(t, ts, shards, r)
+			writeHistograms(t, ts, m, r)
+			require.NoError(t, ts.SealAll(t.Context()))
+			rollUpAll(t, ts, r, false)
+			for round := range 4 {
+				for range 1 + r.IntN(3) {
+					deleteAtRandom(t, ts, m, r)
+				}
+				ask := func(when string) {
+					for range fewer(8) {
+						compareBuckets(t, ts, r, fmt.Sprintf("round %d, %s", round, when))
+					}
+				}
+				ask("deleted")
+				newest := ts.period.SlotOf(ts.now.UnixMilli())
+				for range 20 {
+					slot := newest - r.Int64N(40)
+					start := ts.period.SlotStart(slot)
+					ts.write("default", m.labels[r.IntN(len(m.labels))], sample{start + 1 + r.Int64N(ts.period.SlotEnd(slot)-start), r.Float64()})
+				}
+				ask("late samples")
+				require.NoError(t, ts.SealAll(t.Context()))
+				ask("late samples, sealed")
+				rollUpAll(t, ts, r, true)
+				ask("worked off in part")
+				w := newRowWriter(t, ts.Store, "default") // A seal that was cut short before it marked raw rows has marked rollups.
+				slot := newest - 3 - r.Int64N(30)
+				x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
+				for _, at := range x.into[1:] {
+					require.NoError(t, ts.listWindow(t.Context(), "default", at.window))
+					row := ts.markRow("default", at, slot, 0, newID())
+					w.batches = append(w.batches, row)
+				}
+				w.flush()
+				ask("a seal cut short")
+				if r.IntN(2) == 0 {
+					ts.reopen()
+					ask("after a restart")
+				}
+				if r.IntN(2) == 0 {
+					require.NoError(t, ts.CleanTombstones(t.Context(), "default"))
+					ask("cleaned")
+				}
+			}
+		})
+	}
+}
+
+// rollUpAll makes the rollups of all windows that lack some, or of some of them.
+func rollUpAll(t *testing.T, ts *testStore, r *rand.Rand, some bool) {
+	list, err := ts.Unrolled(t.Context(), -format.MaxTime/2, format.MaxTime/2)
+	require.NoError(t, err)
+	for _, u := range list {
+		if some && r.IntN(2) == 0 {
+			continue
+		}
+		_, err := ts.RollUp(t.Context(), u, func() {})
+		require.NoError(t, err)
+	}
+}
+
+// writeHistograms adds chunks of histograms to some series of some slots.
+func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
+	w := newRowWriter(t, ts.Store, "default")
+	newest := ts.period.SlotOf(ts.now.UnixMilli())
+	for slot := newest - 30; slot <= newest-5; slot += 1 + r.Int64N(3) {
+		for i := 0; i < len(m.labels); i += 7 {
+			var samples chunk.Samples
+			h := protocolHistograms[r.IntN(3)]
+			for at := ts.period.SlotStart(slot) + 1; at <= ts.period.SlotEnd(slot); at += 300_000 + r.Int64N(2_000_000) {
+				c, err := chunk.Canonical(chunk.Histogram{T: at, Int: h.Int, Float: h.Float})
+				require.NoError(t, err)
+				samples.AppendHistogram(c)
+			}
+			w.chunk(slot, m.labels[i], &samples)
+		}
+		w.mark(slot)
+	}
+	w.flush()
+}
+
+// deleteAtRandom deletes from random series in a random span of time, or announces that only.
+func deleteAtRandom(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
+	p := ts.period
+	now := ts.now.UnixMilli()
+	start := now - r.Int64N(4*format.DayMS)
+	end := start + r.Int64N(format.DayMS)
+	switch r.IntN(4) {
+	case 0: // Inside of a bucket, or a bit more.
+		end = start + r.Int64N(600_000)
+	case 1: // Whole slots.
+		start, end = p.SlotStart(p.SlotOf(start))+1, p.SlotEnd(p.SlotOf(end))
+	case 2: // Whole hours.
+		start, end = format.FloorDiv(start, format.HourMS)*format.HourMS+1, format.FloorDiv(end, format.HourMS)*format.HourMS+format.HourMS
+	}
+	of := [][]*labels.Matcher{
+		{equal(labels.MetricName, fmt.Sprint("metric_", r.IntN(4)))},
+		{equal("job", "api"), labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, "metric_[12]")},
+		{equal("job", ""), labels.MustNewMatcher(labels.MatchNotEqual, labels.MetricName, "metric_0")},
+		{labels.MustNewMatcher(labels.MatchRegexp, "instance", "host-.*[37]"), labels.MustNewMatcher(labels.MatchNotEqual, "job", "web")},
+		{equal("instance", fmt.Sprint("host-", r.IntN(len(m.labels))))},
+	}[r.IntN(5)]
+	if r.IntN(5) == 0 {
+		d, err := ts.newDeletion(t.Context(), "default", start, end, of)
+		require.NoError(t, err)
+		d.Announced = true
+		require.NoError(t, ts.putDelete(t.Context(), "default", d))
+		return
+	}
+	require.NoError(t, ts.Delete(t.Context(), "default", start, end, of...))
+}
+
+// TestDeletesOfOthersDontConcernAQuery has deletes that aren't cleaned, of series that a query can't match: it reads rollups only.
+func TestDeletesOfOthersDontConcernAQuery(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.seams.still = true })
+	at := ts.now.Add(-8 * time.Hour).Truncate(2 * time.Hour)
+	for _, job := range []string{"api", "batch"} {
+		ts.write("default", jobLabels(job), every(at.Add(time.Minute), time.Minute, 120)...)
+	}
+	require.NoError(t, ts.SealAll(t.Context()))
+	matcher := labels.MustNewMatcher
+	for _, of := range [][]*labels.Matcher{
+		{equal(labels.MetricName, "down")},
+		{matcher(labels.MatchRegexp, labels.MetricName, "do.*"), equal("job", "api")},
+		{equal("job", "batch"), equal(labels.MetricName, "up")},
+		{equal("instance", "a"), matcher(labels.MatchNotEqual, "job", "api")},
+	} {
+		require.NoError(t, ts.Delete(t.Context(), "default", -format.MaxTime, format.MaxTime, of...))
+	}
+	read := func(ms ...*labels.Matcher) (raw, rolled int) {
+		found, err := ts.Select(t.Context(), Query{Tenant: "default", MinT: -format.MaxTime, MaxT: format.MaxTime, Resolution: rollup.OneHour, Columns: rollup.AllColumns, Matchers: ms})
+		require.NoError(t, err)
+		require.NotEmpty(t, found)
+		for _, s := range found[0].sel.sources {
+			if format.ResolutionOf(s.window.window) == rollup.Raw {
+				raw++
+			} else {
+				rolled++
+			}
+		}
+		return raw, rolled
+	}
+	raw, rolled := read(equal(labels.MetricName, "up"), equal("job", "api"))
+	require.Equal(t, []int{0, 1}, []int{raw, rolled})
+	raw, rolled = read(equal(labels.MetricName, "up"))
+	require.Equal(t, []int{1, 1}, []int{raw, rolled})
+	require.Equal(t, map[string]int{"api": 120}, ts.bucketsOf("default", rollup.OneHour))
+}
