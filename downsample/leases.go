@@ -22,7 +22,7 @@ import (
 type leases struct {
 	store *storage.Store
 	self  string
-	heard *storage.Heard
+	heard *storage.Liveness
 	owned map[int]bool
 }
 
@@ -30,7 +30,7 @@ type leases struct {
 const leaseInterval = 2 * time.Second
 
 func newLeases(store *storage.Store, now func() time.Time) *leases {
-	return &leases{store: store, self: store.Writer(), heard: storage.NewHeard(store, now), owned: map[int]bool{}}
+	return &leases{store: store, self: store.Writer(), heard: storage.NewLiveness(store, now), owned: map[int]bool{}}
 }
 
 // look takes and frees what is due. It returns whether anything is owned that wasn't before.

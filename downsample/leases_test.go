@@ -100,7 +100,7 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, 8, n[0]+n[1]+n[2])
 	require.InDelta(t, 2.5, n[2], 1)
 	require.NoError(t, c.store.Close())
-	now = now.Add(storage.Silence - time.Second)
+	now = now.Add(storage.LivenessTimeout - time.Second)
 	awaitBeats(t, a.store, a.self, b.self)
 	owned(a, b)
 	now = now.Add(2 * time.Second)

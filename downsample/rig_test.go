@@ -111,7 +111,7 @@ func (r *rig) check() storage.CheckStats {
 // unroll removes all rollups, as if an earlier release had sealed what there is.
 func (r *rig) unroll() {
 	r.t.Helper()
-	kept, err := r.store.Kept(r.t.Context())
+	kept, err := r.store.WindowInfos(r.t.Context())
 	require.NoError(r.t, err)
 	for _, k := range kept {
 		table := map[string]*engine.Table{"5m": engine.R5m, "1h": engine.R1h}[k.Resolution.String()]

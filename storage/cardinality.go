@@ -95,7 +95,7 @@ func (h *head) seriesOf(ctx context.Context, tenant string) ([]labels.Labels, Ca
 		all = append(all, s.labels)
 		p := &h.parts[s.part]
 		p.mu.RLock()
-		for st := range s.strands.all() {
+		for st := range s.chunks.all() {
 			out.count(st)
 		}
 		p.mu.RUnlock()

@@ -223,12 +223,12 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 		return err
 	}
 	x := newSealer(c.ctx, c.s, Work{Slot: first})
-	r := roll{collected: &collected{series: series}} // Of no class that matters: none has lost rows.
+	r := rollupTask{collected: &collected{series: series}} // Of no class that matters: none has lost rows.
 	chunks, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+format.DayMS-1)
 	if err != nil {
 		return err
 	}
-	if err := x.coarse(&r, chunks, &rollup.Buckets{}); err != nil {
+	if err := x.make1h(&r, chunks, &rollup.Buckets{}); err != nil {
 		return err
 	}
 	stored, err := c.s.shardsAround(c.ctx, p.WindowOfSlot(rollup.OneHour, first), tenant, metric, c.missed)

@@ -17,8 +17,8 @@ const (
 	// that may be theirs; passOverFar is that where the engine is far away.
 	passOver    = 32
 	passOverFar = 1000
-	// coarsePiece is for how many series the 5m chunks of a day are read together.
-	coarsePiece = 512
+	// piece1h is for how many series the 5m chunks of a day are read together.
+	piece1h = 512
 )
 
 // chunkList are the versions of the raw chunks of some series in some slots; nil: they weren't listed.
@@ -149,8 +149,8 @@ func (s *Store) scanFor(ctx context.Context, r engine.Range, take func(engine.Ro
 	return nil
 }
 
-// coarseOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
-func (x *sealer) coarseOf(ctx context.Context, rolls []roll, fine metricShards, b *rollup.Buckets) error {
+// make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
+func (x *sealer) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, b *rollup.Buckets) error {
 	day := x.into[rollup.OneHour]
 	chunks := map[format.SeriesID][]rollupChunk{}
 	for metric, series := range byMetric(rolls) {
@@ -160,14 +160,14 @@ func (x *sealer) coarseOf(ctx context.Context, rolls []roll, fine metricShards, 
 		}
 	}
 	for i := range rolls {
-		if err := x.coarse(&rolls[i], chunks[rolls[i].series.id], b); err != nil {
+		if err := x.make1h(&rolls[i], chunks[rolls[i].series.id], b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func byMetric(rolls []roll) map[string][]*Series {
+func byMetric(rolls []rollupTask) map[string][]*Series {
 	metrics := map[string][]*Series{}
 	for i := range rolls {
 		s := rolls[i].series

@@ -417,7 +417,7 @@ func TestTellRetention(t *testing.T) {
 	})
 	tell := func() string {
 		log.Reset()
-		require.NoError(t, ts.TellRetention(t.Context()))
+		require.NoError(t, ts.LogRetentionChange(t.Context()))
 		return log.String()
 	}
 	require.Empty(t, tell(), "there is nothing to compare with")

@@ -78,7 +78,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	s.deletes.cleaning.Lock()
 	defer s.deletes.cleaning.Unlock()
 	// What is deleted from now on waits for the next time.
-	all, err := s.heed(ctx, tenant)
+	all, err := s.loadTombstones(ctx, tenant)
 	if err != nil {
 		return err
 	}

@@ -344,9 +344,9 @@ func (t *trim) hours(metric string, at format.ClassShard, series map[string]dele
 				return err
 			}
 			for i := range list {
-				x.rolls = append(x.rolls, roll{collected: &list[i]})
+				x.tasks = append(x.tasks, rollupTask{collected: &list[i]})
 			}
-			if err := x.rollCoarse(); err != nil {
+			if err := x.makeAll1h(); err != nil {
 				return err
 			}
 		}

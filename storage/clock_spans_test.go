@@ -96,12 +96,12 @@ func (m *clockMachine) samples() int {
 	m.r.t.Helper()
 	var all chunk.Samples
 	read := func(g *generation) {
-		for _, st := range g.strands {
+		for _, st := range g.chunks {
 			require.NoError(m.r.t, st.read(-format.MaxTime, format.MaxTime, &all))
 		}
 	}
 	for i := range m.head.parts {
-		for _, c := range m.head.parts[i].cells {
+		for _, c := range m.head.parts[i].slots {
 			for _, g := range []*generation{c.open, c.followed} {
 				if g != nil {
 					read(g)

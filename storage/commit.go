@@ -44,7 +44,7 @@ type committer struct {
 	rows  []engine.Batch
 	spans []timeSpan
 	// touched and sink serve touch.
-	touched []*strand
+	touched []*headChunk
 	sink    uint32
 }
 
@@ -139,10 +139,10 @@ func (c *committer) commit(group []*Batch) error {
 	}
 	c.rows = c.rows[:0]
 	for _, g := range c.gens {
-		c.rows = g.builder.batches(c.rows, g.cell)
+		c.rows = g.builder.batches(c.rows, g.slot)
 	}
 	if c.s.opts.Shared {
-		c.rows = c.tails(c.rows)
+		c.rows = c.streamPositions(c.rows)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
@@ -152,7 +152,7 @@ func (c *committer) commit(group []*Batch) error {
 		err = c.s.eng.Write(ctx, c.rows)
 	}
 	if err == nil {
-		err = c.pend(ctx)
+		err = c.writePending(ctx)
 	}
 	if err == nil && c.s.opts.Shared {
 		err = c.s.mayAcknowledge(started)
@@ -162,7 +162,7 @@ func (c *committer) commit(group []*Batch) error {
 		c.s.metrics.commitErrors.Inc()
 		return err
 	}
-	c.show()
+	c.publish()
 	c.s.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
 	return nil
 }
@@ -184,13 +184,13 @@ func (c *committer) stage(b *Batch) {
 		s := e.series
 		if s.dead {
 			life.RUnlock()
-			s = c.s.head.revive(s)
+			s = c.s.head.reinsert(s)
 			life.RLock()
 			e.series = s
 		}
 		st := s.cur
-		if st == nil || st.gen.builder == nil || st.gen.cell.slot != slot {
-			st = c.strandFor(s, slot)
+		if st == nil || st.gen.builder == nil || st.gen.slot.slot != slot {
+			st = c.headChunkFor(s, slot)
 		}
 		if e.hist == nil && st.repeats(e.t, e.st, e.v) {
 			c.s.metrics.repeats.Inc()
@@ -202,11 +202,11 @@ func (c *committer) stage(b *Batch) {
 		e := &b.exemplars[i]
 		if e.series.dead {
 			life.RUnlock()
-			s := c.s.head.revive(e.series)
+			s := c.s.head.reinsert(e.series)
 			life.RLock()
 			e.series = s
 		}
-		st := c.strandFor(e.series, period.SlotOf(e.t))
+		st := c.headChunkFor(e.series, period.SlotOf(e.t))
 		if !st.exemplars().repeats(e.t, e.data) {
 			st.gen.builder.addExemplar(st, e)
 		}
@@ -228,15 +228,15 @@ func (c *committer) touch(b *Batch) {
 	c.touched = c.touched[:0]
 }
 
-// strandFor finds or makes the series' strand in the open generation of the slot, and makes it current.
-func (c *committer) strandFor(s *Series, slot int64) *strand {
+// headChunkFor finds or makes the series' head chunk in the open generation of the slot, and makes it current.
+func (c *committer) headChunkFor(s *Series, slot int64) *headChunk {
 	p := &c.s.head.parts[s.part]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	partition := c.s.partitionOf(s, slot)
-	cell := p.cellOf(slot, partition)
+	cell := p.slotPartition(slot, partition)
 	if cell.open == nil {
-		cell.open = &generation{cell: cell, start: c.s.period.SlotStart(slot), epoch: cell.seq + 1}
+		cell.open = &generation{slot: cell, start: c.s.period.SlotStart(slot), epoch: cell.seq + 1}
 	}
 	g := cell.open
 	if g.builder == nil {
@@ -244,9 +244,9 @@ func (c *committer) strandFor(s *Series, slot int64) *strand {
 		g.builder.reset(g, c.s.old(slot, partition))
 		c.gens = append(c.gens, g)
 	}
-	st, isNew := g.strandOf(s)
+	st, isNew := g.headChunkOf(s)
 	if isNew {
-		c.s.head.grew(st, strandBytes)
+		c.s.head.grew(st, headChunkBytes)
 	}
 	s.cur = st
 	return st
@@ -267,22 +267,22 @@ func (c *committer) keepSlots(ctx context.Context) error {
 		if len(g.builder.blobs) == 0 {
 			continue
 		}
-		lowest, _, err := c.s.lowestMarks(ctx, g.cell.partition)
+		lowest, _, err := c.s.lowestMarks(ctx, g.slot.partition)
 		if err != nil {
 			return err
 		}
-		if g.cell.slot >= lowest {
-			c.spans = append(c.spans, timeSpan{c.s.period.SlotStart(g.cell.slot) + 1, c.s.period.SlotEnd(g.cell.slot)})
+		if g.slot.slot >= lowest {
+			c.spans = append(c.spans, timeSpan{c.s.period.SlotStart(g.slot.slot) + 1, c.s.period.SlotEnd(g.slot.slot)})
 		}
 	}
 	return c.s.keepSpans(ctx, c.spans)
 }
 
-// pend writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
+// writePending writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
 // where a clock that was set back may lead. The blobs are durable by now: a sealer may delete a pending row
 // that has no blob. The clock is read again until the rows lie in an hour that isn't long over, where
 // sealers still look.
-func (c *committer) pend(ctx context.Context) error {
+func (c *committer) writePending(ctx context.Context) error {
 	now := func() int64 { return c.s.opts.Now().UnixMilli() }
 	arrival := func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
 		earlier, _ := c.s.times()
@@ -297,14 +297,14 @@ func (c *committer) pend(ctx context.Context) error {
 		if len(g.builder.blobs) == 0 {
 			continue
 		}
-		slot, hour, err := c.s.lowestMarks(ctx, g.cell.partition)
+		slot, hour, err := c.s.lowestMarks(ctx, g.slot.partition)
 		if err != nil {
 			return err
 		}
-		if now()-c.s.period.SlotEnd(g.cell.slot) <= format.DayMS && g.cell.slot >= slot {
+		if now()-c.s.period.SlotEnd(g.slot.slot) <= format.DayMS && g.slot.slot >= slot {
 			continue
 		}
-		if g.builder.leans() {
+		if g.builder.dependsOnEarlier() {
 			return errGrewOld
 		}
 		old = append(old, oldStream{g, hour})
@@ -315,7 +315,7 @@ func (c *committer) pend(ctx context.Context) error {
 		c.spans = c.spans[:0]
 		for _, o := range old {
 			at := max(hour, o.minHour)
-			rows = append(rows, o.g.builder.pending(o.g.cell, at))
+			rows = append(rows, o.g.builder.pending(o.g.slot, at))
 			c.spans = append(c.spans, timeSpan{at * format.HourMS, (at + 1) * format.HourMS})
 		}
 		if err := c.s.keepSpans(ctx, c.spans); err != nil {
@@ -331,8 +331,8 @@ func (c *committer) pend(ctx context.Context) error {
 	return nil
 }
 
-// tails appends the rows that tell other processes how far the streams of this commit go.
-func (c *committer) tails(rows []engine.Batch) []engine.Batch {
+// streamPositions appends the rows that tell other processes how far the streams of this commit go.
+func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.s.opts.Now().Add(tailLife).Unix()
 	for gens := range slices.Chunk(c.gens, piece) {
@@ -341,9 +341,9 @@ func (c *committer) tails(rows []engine.Batch) []engine.Batch {
 			if len(g.builder.blobs) == 0 {
 				continue
 			}
-			seq := g.cell.seq
+			seq := g.slot.seq
 			b.Mutations = append(b.Mutations, engine.Mutation{
-				Clustering: engine.Key{engine.Int(g.cell.slot), engine.Int(int64(g.cell.partition))},
+				Clustering: engine.Key{engine.Int(g.slot.slot), engine.Int(int64(g.slot.partition))},
 				Timestamp:  seq, Expires: expires, Value: binary.AppendVarint(nil, seq),
 			})
 		}
@@ -354,12 +354,12 @@ func (c *committer) tails(rows []engine.Batch) []engine.Batch {
 	return rows
 }
 
-// show makes what is durable visible to queries.
-func (c *committer) show() {
+// publish makes what is durable visible to queries.
+func (c *committer) publish() {
 	h, now := c.s.head, c.s.opts.Now()
 	for _, g := range c.gens {
 		b := g.builder
-		p := h.part(g.cell.partition)
+		p := h.part(g.slot.partition)
 		for _, it := range b.items {
 			if n := len(it.strand.tail); n > 0 {
 				c.sink += uint32(it.strand.tail[n-1]) // see touch
@@ -395,16 +395,16 @@ func (c *committer) show() {
 // and while the engine is away many may fail.
 func (c *committer) fail() {
 	for _, g := range c.gens {
-		p := c.s.head.part(g.cell.partition)
+		p := c.s.head.part(g.slot.partition)
 		p.mu.Lock()
 		if !g.rows.isEmpty() {
-			g.cell.closeGeneration()
+			g.slot.closeGeneration()
 		} else {
-			g.cell.open = nil
+			g.slot.open = nil
 		}
 		p.mu.Unlock()
 		if g.rows.isEmpty() {
-			c.s.head.drop(g.cell, []*generation{g})
+			c.s.head.drop(g.slot, []*generation{g})
 		}
 		g.builder.forget()
 		c.s.builders.Put(g.builder)

@@ -10,12 +10,12 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// heed returns the deletes that a query must heed, when the head has all that other processes had acknowledged and
+// loadTombstones returns the deletes that a query must apply, when the head has all that other processes had acknowledged and
 // nothing that these deletes are about.
 //
 // Another process has sealed what it deletes. This one may still have it in its head, in one generation with what
 // came later: so it seals, too, and reads for that what is left in the stage. One that may not seal only reads that.
-func (s *Store) heed(ctx context.Context, tenant string) (format.Tombstones, error) {
+func (s *Store) loadTombstones(ctx context.Context, tenant string) (format.Tombstones, error) {
 	found, err := s.deletesOf(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -52,12 +52,12 @@ func (s *Store) newTo(found format.Tombstones) format.Tombstones {
 	return found.Where(func(d *format.Tombstone) bool { return !s.deletes.applied[d.ID] })
 }
 
-// rereadOf has the head hold no more than what is staged of the cells in which it has samples that a delete is about.
+// rereadOf has the head hold no more than what is staged of the slot partitions in which it has samples that a delete is about.
 func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone) error {
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	for _, at := range s.head.cellsOf(tenant, d) {
+	for _, at := range s.head.slotPartitionsOf(tenant, d) {
 		if err := s.reread(ctx, Work{Slot: at.slot, Partition: at.partition}); err != nil {
 			return err
 		}
@@ -65,13 +65,13 @@ func (s *Store) rereadOf(ctx context.Context, tenant string, d *format.Tombstone
 	return nil
 }
 
-// reread puts what is left in the stage of a cell's generations in their place. What others have sealed of them meanwhile is
+// reread puts what is left in the stage of a slot partition's generations in their place. What others have sealed of them meanwhile is
 // met in rows; until the head lets go of the old ones queries meet samples twice.
 func (s *Store) reread(ctx context.Context, w Work) error {
 	s.sealMu[w.Partition].Lock()
 	defer s.sealMu[w.Partition].Unlock()
 	closed := &sealedWork{Work: w}
-	s.closeCells([]*sealedWork{closed})
+	s.closeGenerations([]*sealedWork{closed})
 	old := closed.own
 	staged, err := s.listRows(ctx, engine.Stage, w)
 	if err != nil {
@@ -127,22 +127,22 @@ func (h *head) adopt(w Work, g *generation) {
 	h.life.RLock()
 	defer h.life.RUnlock()
 	for {
-		i := slices.IndexFunc(g.strands, func(st *strand) bool { return st.series.dead })
+		i := slices.IndexFunc(g.chunks, func(st *headChunk) bool { return st.series.dead })
 		if i < 0 {
 			break
 		}
 		h.life.RUnlock()
-		g.strands[i].series = h.revive(g.strands[i].series)
+		g.chunks[i].series = h.reinsert(g.chunks[i].series)
 		h.life.RLock()
 	}
 	p := h.part(w.Partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.cellOf(w.Slot, w.Partition)
-	g.cell = c
-	for _, st := range g.strands {
+	c := p.slotPartition(w.Slot, w.Partition)
+	g.slot = c
+	for _, st := range g.chunks {
 		s := st.series
-		s.strands = s.strands.with(st)
+		s.chunks = s.chunks.with(st)
 		h.grew(st, int(st.bytes()))
 	}
 	c.closed = append(c.closed, g)

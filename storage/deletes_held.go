@@ -11,15 +11,15 @@ import (
 )
 
 // eachChoice calls f for the clusters of a tenant, until it returns an error.
-func (s *Store) eachChoice(ctx context.Context, tenant string, f func(cluster string, ch *choice) error) error {
+func (s *Store) eachChoice(ctx context.Context, tenant string, f func(cluster string, ch *election) error) error {
 	key := engine.Key{engine.Text(tenant)}
-	for bucket := range int64(choiceBuckets) {
+	for bucket := range int64(electionBuckets) {
 		for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}, From: key, To: key}) {
 			if err != nil {
 				return fmt.Errorf("storage: reading the choices of replicas: %w", err)
 			}
 			cluster := strings.Clone(row.Clustering[1].Text)
-			ch, err := parseChoice(row.Value)
+			ch, err := parseElection(row.Value)
 			if err != nil {
 				s.corrupt(engine.Chosen, fmt.Errorf("cluster %q of tenant %q: %w", cluster, tenant, err))
 				continue // Nobody can store what is held of it, either.
@@ -34,8 +34,8 @@ func (s *Store) eachChoice(ctx context.Context, tenant string, f func(cluster st
 
 // eachHeld calls f for the held rows of a tenant.
 func (s *Store) eachHeld(ctx context.Context, tenant string, f func(cluster, writer string, seq int64)) error {
-	return s.eachChoice(ctx, tenant, func(cluster string, ch *choice) error {
-		for era := ch.Low; era <= ch.era(); era++ {
+	return s.eachChoice(ctx, tenant, func(cluster string, ch *election) error {
+		for era := ch.Low; era <= ch.heldEpoch(); era++ {
 			for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(tenant, cluster, era), KeysOnly: true}) {
 				if err != nil {
 					return fmt.Errorf("storage: listing held rows: %w", err)

@@ -8,9 +8,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// heed finds the deletes that the request heeds, and brings the head up to date. It comes before anything is read.
-func (r *request) heed(ctx context.Context) error {
-	all, err := r.s.heed(ctx, r.tenant)
+// loadTombstones finds the deletes that the request applies, and brings the head up to date. It comes before anything is read.
+func (r *request) loadTombstones(ctx context.Context) error {
+	all, err := r.s.loadTombstones(ctx, r.tenant)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*ge
 			continue
 		}
 		for _, g := range gens {
-			if slices.ContainsFunc(g.strands, func(st *strand) bool {
+			if slices.ContainsFunc(g.chunks, func(st *headChunk) bool {
 				return st.holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
 			}) {
 				return true

@@ -93,7 +93,7 @@ func (s *Store) mayComeInForce(ctx context.Context, tenant string, begun time.Ti
 	if !s.opts.Shared {
 		return nil
 	}
-	err := s.eachChoice(ctx, tenant, func(_ string, ch *choice) error {
+	err := s.eachChoice(ctx, tenant, func(_ string, ch *election) error {
 		if ch.Taking != "" && ch.Taking != s.Writer() {
 			return errTaking
 		}

@@ -174,7 +174,7 @@ func rowsDeleted(t *engine.Table, partition engine.Key, rows []stageRow) engine.
 func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) error {
 	byEra := map[int64][]heldRow{}
 	for _, h := range rows {
-		byEra[h.era] = append(byEra[h.era], h)
+		byEra[h.epoch] = append(byEra[h.epoch], h)
 	}
 	var batches []engine.Batch
 	for era, list := range byEra {

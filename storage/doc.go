@@ -3,56 +3,90 @@
 //
 // # The way of a sample
 //
-//	request ─► Batch ─► committer ─► stage: blobs, one a (slot, partition, writer, seq)
-//	                        │ durable
-//	                        ├────► pending: names blobs of slots that ended more than a day ago
-//	                        ├────► head: strands in memory, for queries
-//	                        └────► acknowledged
+//	request ─► Batch ─► committer ─► stage: blobs, one per (slot, partition, writer, seq)
+//	batch.go   │        commit.go    │ durable
+//	           │                     ├─► pending: names blobs of slots that ended more than a day ago
+//	           │                     ├─► head: head chunks in memory, for queries
+//	           │                     └─► acknowledged
 //
-//	a slot is over and has settled:
+// batch.go, commit.go, stream_builder.go, stream.go, head_chunk.go
 //
-//	stage ─► Seal ─► raw: labels and chunks ─► r5m ─► r1h ─► sealed: a mark ─► stage rows deleted, head let go
-//	              └► catalog: names            the slot  the day
+// # The way of a slot
 //
-//	Select ◄─ 1. head   2. marks   3. rows        what moves meanwhile is met twice, never missed
-//	          samples; or buckets, where rollups know all of a slot, and of the other slots from samples
+//	the slot is over and has settled:
+//
+//	stage ─► Seal ─► raw: labels and chunks ─► r5m ────► r1h ───► sealed: a mark ─► stage rows deleted, generations released
+//	              └► catalog: names            per slot  per day
+//
+// seal.go, seal_pass.go, sealer.go, roll.go, destroy.go
+//
+// # The way of a query
+//
+//	Select ─► 1. head ─► 2. marks ─► 3. labels ─► 4. chunks     what is sealed meanwhile is met twice, never missed
+//	                     samples; or buckets, where the rollups of a slot include all that was sealed, and of other slots samples
+//
+// select.go, select_where.go, sealed_match.go, select_fetch.go, select_buckets.go
+//
+// # The way of a delete
+//
+//	Delete ─► what is staged of it is sealed ─► delete: a tombstone, durable ─► hidden in every answer
+//	WorkOffDeletes  ─► rollups of the slots that it touches are made anew, and get a mark of it
+//	CleanTombstones ─► chunks are rewritten without what is deleted ─► the tombstone is deleted
+//
+// deletes.go, deletes_write.go, roll_window.go, clean.go, clean_trim.go
+//
+// # The way of a sample of a pair of replicas
+//
+//	CommitOf ─► election ─┬─► the elected replica's: committer, as any sample
+//	                      ├─► after its term began, of another: held
+//	                      └─► covered: dropped
+//	the elected replica isn't heard ─► another is elected ─► its process takes over what is held: committer
+//
+// replicas.go, replica_commit.go, replica_election.go, replica_look.go, held_takeover.go
 //
 // # Several processes
 //
 // Over a shared engine (Options.Shared) any number of processes do this at once, each with a head of its own:
 //
-//	committer ─► stage, and tails: how far my streams go
-//	follower  ◄─ processes: who writes ─► their tails ─► what is new of their stage ─► head
-//	                                                     before each query, and once a second
-//	leases    ◄► who is heard of: which process seals which partition. Two at once are harmless.
-//	Seal      ─► defined: what the sealed blobs of others defined, for what still leans on it
-//	Forget    ◄─ stage: what others have sealed leaves the head
+//	committer ─► stage, and tails: the last numbers of this process' streams
+//	follower  ◄─ processes: the writers ─► their tails ─► new rows of their stage ─► head
+//	                                                      before each query, and once a second
+//	leases    ◄► liveness: which process seals which partition. Two at once are harmless.
+//	Seal      ─► defined: the definitions in sealed blobs of other processes, for blobs that depend on them
+//	Forget    ◄─ stage: what other processes have sealed is released from the head
 //
 // decisions/005 says why that loses nothing and misses nothing.
 //
 // # Words
 //
-//   - Series set: a metric with its labels as text, see format.AppendSeriesSet. SeriesID: 16 bytes of its SHA-256.
-//   - Period: how time and series are cut, from an instant on.
+// Ids, periods, slots, windows, keys and the codecs of rows are those of package format.
+//
+//   - Series set: a metric with its labels as text. SeriesID: the first 16 bytes of its SHA-256.
+//   - Period: the widths of slots and windows and the number of partitions, from an instant on.
 //   - Slot: the unit of staging and sealing, 2 h by default; left-open, right-closed, as PromQL's ranges.
-//   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Sealing goes by it.
-//   - Window: a day of sealed rows, a week of 5m rollups, 30 days of 1h rollups. Retention drops windows.
-//   - Horizon: up to where a class of a tenant is hidden at a resolution, lacks rows, or is dropped: a row, see decisions/017.
-//   - Resolution: raw, 5m or 1h. Rollup: buckets of a series, see package rollup. Roll: a series whose rollups
-//     follow from what was sealed of it.
-//   - Stream: the blobs of one writer for a slot and partition. Writer: a process, from start to end.
-//   - Epoch: a part of a stream that explains itself: its first blobs define the numbers of its series.
-//   - Tail: the last number of a stream. Follower: what reads the streams of other processes.
+//   - Partition: 0 … 15 by default, a consistent hash of tenant and series set. Slot partition: one of them in one slot.
+//   - Window: a day of raw rows, a week of 5m rollups, 30 days of 1h rollups. Retention drops windows.
+//   - Shard: a part of the rows of a large metric in a window. Class: series with a retention of their own.
+//     Place: a class and a shard, which name a partition of the engine's table.
+//   - Writer: a process, from its start to its end. Stream: the blobs of one writer in a slot partition, numbered.
+//     Epoch of a stream: blobs that depend on no earlier ones: the first defines the numbers of its series.
+//   - Tail: the last number of a stream. Follower: reads the streams of other processes.
 //   - Generation: what the head holds of an epoch, or of what others staged, and the stage rows that it covers.
-//   - Shard: a part of a large metric's rows of a window.
-//   - Strand: what a series has in a generation.
-//   - Chunk: sealed samples of a series within a slot, see package chunk. Late ones make one more chunk.
-//   - Delete: a row, its tombstone, that says that some series, from one time to another, are gone. Chunks sealed later name it, and are
-//     exempt from it. Clean: rewritten without what is deleted.
-//   - Gap: rows that a query or Check can't read, because the engine's files are damaged there.
-//   - Seen time: how much time the processes of a store have measured while they ran, durable. Believed: a clock that agrees
+//   - Head chunk: the samples of a series in a generation.
+//   - Chunk: sealed samples of a series in a slot. Samples that come later make one more chunk.
+//   - Resolution: raw, 5m or 1h. Rollup: the buckets of a series, see package rollup. Rollup task: a series whose rollups
+//     are to be made.
+//   - Mark: a row that is written once a seal of a slot is complete. A hash of a window's marks is the version of its rows.
+//   - Horizon: a row per tenant, class and resolution: up to which instant rows are hidden, may be missing, or are dropped
+//     (decisions/017). Gap of a horizon: windows whose rows were written with a shorter time to live, and have vanished.
+//   - Tombstone: the row of a delete: matchers and a range of time. Chunks that were sealed later are exempt from it, and name
+//     it. Uncleaned: a slot whose rollups were made without a tombstone that touches it. Cleaned: a chunk that was rewritten.
+//   - Gap of a query: rows that can't be read, because the engine's files are damaged there.
+//   - Seen time: how much time the processes of a store have measured while they ran; durable. Believed: a clock that agrees
 //     with the engine's, or on one machine with seen time (decisions/016).
-//   - Mark: a row that says that a slot was sealed once more. A window's marks are the version of its rows.
+//   - Election: whose samples of a cluster of replicas are stored. Term: the time from which a replica is the elected one.
+//     Disposition: whether a replica's sample is stored, held or dropped. Held epoch: a partition of held rows.
+//   - Liveness: which processes were heard of within LivenessTimeout.
 //
 // # Rules that everything here keeps
 //

@@ -14,7 +14,7 @@ import (
 // series' labels, which the caller adds.
 func (x *sealer) exemplars(c *collected) error {
 	var list []format.Exemplar
-	for st := range c.strands.all() {
+	for st := range c.chunks.all() {
 		if x := st.exemplars(); x != nil {
 			list = append(list, x.list...)
 		}
@@ -24,7 +24,7 @@ func (x *sealer) exemplars(c *collected) error {
 	}
 	list = format.KeepExemplars(list)
 	named := x.deletesOf(c.series).IDs()
-	if x.again {
+	if x.resealed {
 		have, err := x.sealedExemplars(c.series, &named)
 		if err != nil {
 			return err

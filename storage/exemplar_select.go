@@ -29,7 +29,7 @@ func (s *Store) Exemplars(ctx context.Context, tenant string, start, end int64, 
 	if f.r.minT > f.r.maxT {
 		return []exemplar.QueryResult{}, ctx.Err()
 	}
-	if err := f.r.heed(ctx); err != nil {
+	if err := f.r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
 	for _, f.r.matchers = range matchers {
@@ -114,7 +114,7 @@ func (f *exemplarFinder) open() error {
 		var list []format.Exemplar
 		part := &h.parts[s.part]
 		part.mu.RLock()
-		for st := range s.strands.all() {
+		for st := range s.chunks.all() {
 			if x := st.exemplars(); x != nil && x.maxT > after && x.minT <= to {
 				list = append(list, x.list...)
 			}

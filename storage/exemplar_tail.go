@@ -47,8 +47,8 @@ func (x *exemplarTail) repeats(t int64, data []byte) bool {
 	return x != nil && len(x.list) > 0 && x.last.T == t && bytes.Equal(x.last.Data, data)
 }
 
-// appendExemplar adds an exemplar to the strand, and returns by how many bytes it grew.
-func (s *strand) appendExemplar(t int64, data []byte) int {
+// appendExemplar adds an exemplar to the head chunk, and returns by how many bytes it grew.
+func (s *headChunk) appendExemplar(t int64, data []byte) int {
 	r, grew := s.rareOf()
 	if r.exemplars == nil {
 		r.exemplars = &exemplarTail{}
@@ -56,5 +56,5 @@ func (s *strand) appendExemplar(t int64, data []byte) int {
 	return grew + r.exemplars.add(t, data)
 }
 
-// holds says whether the strand has anything.
-func (s *strand) holds() bool { return s.some || s.exemplars() != nil }
+// holds says whether the head chunk has anything.
+func (s *headChunk) holds() bool { return s.nonEmpty || s.exemplars() != nil }

@@ -53,7 +53,7 @@ func (ts *testStore) requireEmptyHead() {
 	require.Zero(ts.t, ts.head.series.Load(), "series")
 	require.Zero(ts.t, ts.head.bytes.Load(), "bytes")
 	for p := range ts.head.parts {
-		require.Empty(ts.t, ts.head.parts[p].cells, "cells of partition %d", p)
+		require.Empty(ts.t, ts.head.parts[p].slots, "cells of partition %d", p)
 	}
 }
 

@@ -37,7 +37,7 @@ type follower struct {
 	s *Store
 
 	mu   sync.Mutex
-	next *turn // that the next pass will end
+	next *pendingPass // that the next pass will end
 	wake chan struct{}
 
 	parts []followedPartition
@@ -49,11 +49,11 @@ type follower struct {
 
 type followedPartition struct {
 	mu    sync.Mutex
-	cells map[int64]*followedCell // by slot
+	slots map[int64]*followedSlot // by slot
 }
 
-// followedCell is what is known of the streams of a slot and partition. One goroutine at a time reads it.
-type followedCell struct {
+// followedSlot is what is known of the streams of a slot and partition. One goroutine at a time reads it.
+type followedSlot struct {
 	mu      sync.Mutex
 	decoder blobDecoder
 	streams map[string]*stream
@@ -73,8 +73,8 @@ type gap struct {
 	since    time.Time
 }
 
-// turn is what callers of catchUp wait for.
-type turn struct {
+// pendingPass is what callers of catchUp wait for.
+type pendingPass struct {
 	done chan struct{}
 	err  error
 }
@@ -89,7 +89,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	f.mu.Lock()
 	t := f.next
 	if t == nil {
-		t = &turn{done: make(chan struct{})}
+		t = &pendingPass{done: make(chan struct{})}
 		f.next = t
 		select {
 		case f.wake <- struct{}{}:
@@ -142,7 +142,7 @@ func (f *follower) run(ctx context.Context) {
 func (f *follower) refuse() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	closed := &turn{done: make(chan struct{}), err: engine.ErrClosed}
+	closed := &pendingPass{done: make(chan struct{}), err: engine.ErrClosed}
 	if f.next != nil {
 		f.next.err = engine.ErrClosed
 		close(f.next.done)
@@ -222,22 +222,22 @@ func (f *follower) listWriters(ctx context.Context) error {
 	return nil
 }
 
-func (f *follower) cell(slot int64, partition int) *followedCell {
+func (f *follower) slot(slot int64, partition int) *followedSlot {
 	p := &f.parts[partition]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.cells[slot]
+	c := p.slots[slot]
 	if c == nil {
-		c = &followedCell{streams: map[string]*stream{}, decoder: blobDecoder{s: f.s, slot: slot, partition: partition}}
-		if p.cells == nil {
-			p.cells = map[int64]*followedCell{}
+		c = &followedSlot{streams: map[string]*stream{}, decoder: blobDecoder{s: f.s, slot: slot, partition: partition}}
+		if p.slots == nil {
+			p.slots = map[int64]*followedSlot{}
 		}
-		p.cells[slot] = c
+		p.slots[slot] = c
 	}
 	return c
 }
 
-func (c *followedCell) stream(writer string) *stream {
+func (c *followedSlot) stream(writer string) *stream {
 	st := c.streams[writer]
 	if st == nil {
 		st = &stream{}
@@ -249,7 +249,7 @@ func (c *followedCell) stream(writer string) *stream {
 // whole reads all of a slot's stage.
 func (f *follower) whole(ctx context.Context, w Work) error {
 	begun := f.s.opts.Now()
-	c := f.cell(w.Slot, w.Partition)
+	c := f.slot(w.Slot, w.Partition)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, st := range c.streams {
@@ -278,7 +278,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 
 // take adds a row to the head unless it is there. A blob that leans on what can't be found stays a gap, for
 // its commit may be under way; alone says that nobody else commits, so that it never was acknowledged.
-func (f *follower) take(ctx context.Context, c *followedCell, st *stream, r stageRow, value []byte, now time.Time, alone bool) error {
+func (f *follower) take(ctx context.Context, c *followedSlot, st *stream, r stageRow, value []byte, now time.Time, alone bool) error {
 	if !st.place.wants(r.seq) {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (f *follower) take(ctx context.Context, c *followedCell, st *stream, r stag
 	}
 	if err == nil {
 		explained := d.orphans == 0 || !st.damaged
-		f.show(d, r, explained)
+		f.publish(d, r, explained)
 		if !explained {
 			err = errLeansOnCorrupt
 		}
@@ -315,20 +315,20 @@ func (f *follower) take(ctx context.Context, c *followedCell, st *stream, r stag
 	return nil
 }
 
-// show makes the samples of a row part of the head; whole says that the head has all of them, so that the
+// publish makes the samples of a row part of the head; whole says that the head has all of them, so that the
 // row needn't be read again for sealing.
-func (f *follower) show(d *blobDecoder, r stageRow, whole bool) {
+func (f *follower) publish(d *blobDecoder, r stageRow, whole bool) {
 	h := f.s.head
 	h.life.RLock()
 	defer h.life.RUnlock()
 	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
 		h.life.RUnlock()
-		*dead = streamRef{series: h.revive(dead.series)}
+		*dead = streamRef{series: h.reinsert(dead.series)}
 		h.life.RLock()
 	}
 	p := h.part(d.partition)
 	p.mu.Lock()
-	g := p.cellOf(d.slot, d.partition).follow(d.s.period.SlotStart(d.slot))
+	g := p.slotPartition(d.slot, d.partition).follow(d.s.period.SlotStart(d.slot))
 	d.addTo(g)
 	g.touched = f.s.opts.Now()
 	if whole {
@@ -353,7 +353,7 @@ func (d *blobDecoder) firstDead() *streamRef {
 // done lets go of all streams.
 func (f *follower) done() {
 	for i := range f.parts {
-		clear(f.parts[i].cells)
+		clear(f.parts[i].slots)
 	}
 }
 
@@ -368,7 +368,7 @@ func (f *follower) forget(partition int) {
 	p := &f.parts[partition]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.cells, func(slot int64, c *followedCell) bool {
+	maps.DeleteFunc(p.slots, func(slot int64, c *followedSlot) bool {
 		if has[slot] || !c.mu.TryLock() {
 			return false
 		}

@@ -23,7 +23,7 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 			continue
 		}
 		closed := &sealedWork{Work: w}
-		s.closeCells([]*sealedWork{closed})
+		s.closeGenerations([]*sealedWork{closed})
 		// What was staged before the generations were closed is in this list, or is sealed.
 		if staged, err = s.listStaged(ctx, w); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (s *Store) anySealed(w Work, staged map[stageRow]bool) bool {
 	p := s.head.part(w.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	c := p.cells[w.cell()]
+	c := p.slots[w.at()]
 	if c == nil {
 		return false
 	}

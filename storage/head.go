@@ -18,17 +18,17 @@ import (
 
 // head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
 //
-//	head ── headTenant ── headMetric ── Series ── strand ──┐ one a series and generation
-//	     └─ cells (slot, partition) ── generation ─────────┘ knows its stage rows
+//	head ── headTenant ── headMetric ── Series ── head chunk ──┐ one a series and generation
+//	     └─ slot partitions (slot, partition) ── generation ─────────┘ knows its stage rows
 //
 // A generation covers exactly the samples of the stage rows that it names. It is closed when sealing
-// begins or a commit fails; then the next commit opens another. It goes, with its strands, when all of its
+// begins or a commit fails; then the next commit opens another. It goes, with its head chunks, when all of its
 // rows are gone from the stage.
 type head struct {
 	bytes  atomic.Int64 // estimate of what it holds; see weigh
 	series atomic.Int64
 	seed   maphash.Seed
-	// life is held, for reading, while series are given strands, so that none is let go of meanwhile.
+	// life is held, for reading, while series are given head chunks, so that none is let go of meanwhile.
 	life sync.RWMutex
 	// classOf tells the class of a new series; nil: all are in the default one.
 	classOf func(labels.Labels) int64
@@ -38,21 +38,21 @@ type head struct {
 	// fair remembers what a tenant may hold while the head is full.
 	fair fairShare
 
-	// parts[p] guards the strands of the series that are in partition p of the first period, and so in p, p +
-	// the number of parts, … of later ones; and the cells of these.
+	// parts[p] guards the head chunks of the series that are in partition p of the first period, and so in p, p +
+	// the number of parts, … of later ones; and the slot partitions of these.
 	parts []headPartition
 }
 
 type headPartition struct {
 	mu    sync.RWMutex
-	cells map[cellAt]*cell // those that have generations
-	// seq is the greatest number that was given to a blob in a cell that is no more.
+	slots map[slotPartitionAt]*slotPartition // those that have generations
+	// seq is the greatest number that was given to a blob in a slot partition that is no more.
 	seq int64
 	_   [32]byte // neighbours are locked by different goroutines
 }
 
-// cellAt names a cell.
-type cellAt struct {
+// slotPartitionAt names a slot partition.
+type slotPartitionAt struct {
 	slot      int64
 	partition int
 }
@@ -60,11 +60,11 @@ type cellAt struct {
 // part returns what guards a partition.
 func (h *head) part(partition int) *headPartition { return &h.parts[partition%len(h.parts)] }
 
-// cell is what the head knows of a slot and partition.
-type cell struct {
+// slotPartition is what the head knows of a slot and partition.
+type slotPartition struct {
 	slot      int64
 	partition int
-	// seq is the last number given to a blob; cells that come later go on after it, for a number names one
+	// seq is the last number given to a blob; slot partitions that come later go on after it, for a number names one
 	// content for ever. Only the committer uses it while a generation is open.
 	seq  int64
 	open *generation // nil: the next commit begins one
@@ -76,24 +76,24 @@ type cell struct {
 
 // generation is what a stream brought from when it was opened until it was closed.
 type generation struct {
-	cell *cell
+	slot *slotPartition
 	// start is that of the slot, milliseconds.
 	start int64
 	// epoch is the seq of its first blob; nextRef numbers its series. Only the committer uses them.
 	epoch   int64
 	nextRef uint32
-	// rows are the stage rows that its strands cover: durable, and read back or written by this process.
-	rows    rowSet
-	strands []*strand
+	// rows are the stage rows that its head chunks cover: durable, and read back or written by this process.
+	rows   rowSet
+	chunks []*headChunk
 	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
 	definers []definer
-	// index finds strands while the generation belongs to no cell; nil: the series know them.
-	index map[*Series]*strand
+	// index finds head chunks while the generation belongs to no slot partition; nil: the series know them.
+	index map[*Series]*headChunk
 	// builder collects the blobs of the commit under way; only the committer uses it.
 	builder *streamBuilder
-	// bytes is what its strands weigh.
+	// bytes is what its head chunks weigh.
 	bytes atomic.Int64
-	// dropped says that the head has let go of it, and touched when its strands last got anything; the partition's lock guards
+	// dropped says that the head has let go of it, and touched when its head chunks last got anything; the partition's lock guards
 	// them.
 	dropped bool
 	touched time.Time
@@ -141,10 +141,10 @@ type headMetric struct {
 // Series is a series that the head knows, for use with the batch that returned it. There may be millions, so its size counts: it
 // fills one of the allocator's size classes, 112 bytes.
 type Series struct {
-	// cur is the strand that took the last sample; it belongs to whoever holds the store's commit lock. dead
+	// cur is the head chunk that took the last sample; it belongs to whoever holds the store's commit lock. dead
 	// says that the series was let go of; the head's life guards it.
-	cur     *strand
-	strands strandList // guarded by the part's lock
+	cur     *headChunk
+	chunks  headChunks // guarded by the part's lock
 	dead    bool
 	aliases uint8  // how many it has; guarded by the tenant's lock
 	class   uint8  // its retention class
@@ -188,7 +188,7 @@ const resolutions = int(rollup.OneHour) + 1
 func newHead(partitions int) *head {
 	h := &head{seed: maphash.MakeSeed(), tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}
 	for i := range h.parts {
-		h.parts[i].cells = map[cellAt]*cell{}
+		h.parts[i].slots = map[slotPartitionAt]*slotPartition{}
 	}
 	return h
 }
@@ -294,14 +294,14 @@ func (t *headTenant) metricOf(s *Series) *headMetric {
 	return m
 }
 
-// bytes is about what a series weighs in the head's account without its strands. The caller holds the tenant's lock.
+// bytes is about what a series weighs in the head's account without its head chunks. The caller holds the tenant's lock.
 func (s *Series) bytes() int64 {
 	return headSeriesBytes + int64(s.labels.ByteSize()) + int64(s.aliases)*aliasBytes
 }
 
-// revive brings back a series that was let go of while a batch still held it, or returns the one that
+// reinsert brings back a series that was let go of while a batch still held it, or returns the one that
 // took its place. The caller doesn't hold life.
-func (h *head) revive(s *Series) *Series {
+func (h *head) reinsert(s *Series) *Series {
 	h.life.Lock()
 	defer h.life.Unlock()
 	t := h.lock(s.tenant)
@@ -320,8 +320,8 @@ func (h *head) revive(s *Series) *Series {
 	return s
 }
 
-// letGo removes the series that have no strands, and the tenants that have no series. The caller holds the commit lock.
-func (h *head) letGo() int {
+// gc removes the series that have no head chunks, and the tenants that have no series. The caller holds the commit lock.
+func (h *head) gc() int {
 	h.life.Lock()
 	defer h.life.Unlock()
 	gone := 0
@@ -364,7 +364,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 		p := &h.parts[s.part]
 		p.mu.RLock()
 		defer p.mu.RUnlock()
-		return s.strands.isEmpty()
+		return s.chunks.isEmpty()
 	}
 	keep := make([]*Series, 0, len(m.series))
 	for _, s := range m.series {
@@ -387,13 +387,13 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 	return gone
 }
 
-// cellOf returns the cell of a slot and partition. The caller holds the partition's lock for writing.
-func (p *headPartition) cellOf(slot int64, partition int) *cell {
-	at := cellAt{slot, partition}
-	c := p.cells[at]
+// slotPartition returns the slot partition of a slot and partition. The caller holds the partition's lock for writing.
+func (p *headPartition) slotPartition(slot int64, partition int) *slotPartition {
+	at := slotPartitionAt{slot, partition}
+	c := p.slots[at]
 	if c == nil {
-		c = &cell{slot: slot, partition: partition, seq: p.seq}
-		p.cells[at] = c
+		c = &slotPartition{slot: slot, partition: partition, seq: p.seq}
+		p.slots[at] = c
 	}
 	return c
 }
@@ -404,7 +404,7 @@ func (h *head) slots(partition int) []int64 {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	var slots []int64
-	for at := range p.cells {
+	for at := range p.slots {
 		if at.partition == partition {
 			slots = append(slots, at.slot)
 		}
@@ -412,9 +412,9 @@ func (h *head) slots(partition int) []int64 {
 	return slots
 }
 
-// closeGeneration ends the open generations of a cell, so that they can be sealed. The caller holds the
+// closeGeneration ends the open generations of a slot partition, so that they can be sealed. The caller holds the
 // commit lock and the partition's.
-func (c *cell) closeGeneration() {
+func (c *slotPartition) closeGeneration() {
 	if c.open != nil {
 		c.closed = append(c.closed, c.open)
 		c.open = nil
@@ -425,17 +425,17 @@ func (c *cell) closeGeneration() {
 	}
 }
 
-// follow returns the generation that takes what others stage of the cell, whose slot starts then. The caller holds the
+// follow returns the generation that takes what others stage of the slot partition, whose slot starts then. The caller holds the
 // partition's lock.
-func (c *cell) follow(start int64) *generation {
+func (c *slotPartition) follow(start int64) *generation {
 	if c.followed == nil {
-		c.followed = &generation{cell: c, start: start}
+		c.followed = &generation{slot: c, start: start}
 	}
 	return c.followed
 }
 
-// drop removes generations of a cell with their strands.
-func (h *head) drop(c *cell, gens []*generation) {
+// drop removes generations of a slot partition with their head chunks.
+func (h *head) drop(c *slotPartition, gens []*generation) {
 	gone := make(map[*generation]bool, len(gens))
 	for _, g := range gens {
 		gone[g] = true
@@ -448,10 +448,10 @@ func (h *head) drop(c *cell, gens []*generation) {
 			continue
 		}
 		g.dropped = true
-		for _, st := range g.strands {
+		for _, st := range g.chunks {
 			s := st.series
 			h.weigh(s.tenant, -st.bytes())
-			s.strands = s.strands.without(st)
+			s.chunks = s.chunks.without(st)
 		}
 	}
 	keep := c.closed[:0:0]
@@ -463,7 +463,7 @@ func (h *head) drop(c *cell, gens []*generation) {
 	c.closed = keep
 	if c.open == nil && c.followed == nil && len(keep) == 0 {
 		p.seq = max(p.seq, c.seq)
-		delete(p.cells, cellAt{c.slot, c.partition})
+		delete(p.slots, slotPartitionAt{c.slot, c.partition})
 	}
 	h.fair.stale()
 }

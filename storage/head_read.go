@@ -10,13 +10,13 @@ import (
 
 // openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
 type openSeries struct {
-	id      format.SeriesID
-	labels  labels.Labels
-	class   int64
-	hidden  int64 // the newest timestamp that is no longer kept
-	gaps    []classGap
-	part    *headPartition
-	strands strandList
+	id     format.SeriesID
+	labels labels.Labels
+	class  int64
+	hidden int64 // the newest timestamp that is no longer kept
+	gaps   []classGap
+	part   *headPartition
+	chunks headChunks
 }
 
 // samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
@@ -39,7 +39,7 @@ func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
 func (o *openSeries) read(minT, maxT int64, into *chunk.Samples) error {
 	o.part.mu.RLock()
 	defer o.part.mu.RUnlock()
-	for st := range o.strands.all() {
+	for st := range o.chunks.all() {
 		if err := st.read(minT, maxT, into); err != nil {
 			return err
 		}
@@ -60,14 +60,14 @@ func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64
 	for _, found := range t.match(ms) {
 		p := &h.parts[found.part]
 		p.mu.RLock()
-		strands := found.strands
+		strands := found.chunks
 		overlap := false
 		for st := range strands.all() {
 			overlap = overlap || st.hasSamplesIn(minT, maxT)
 		}
 		p.mu.RUnlock()
 		if overlap {
-			out = append(out, openSeries{id: found.id, labels: found.labels, class: int64(found.class), part: p, strands: strands})
+			out = append(out, openSeries{id: found.id, labels: found.labels, class: int64(found.class), part: p, chunks: strands})
 		}
 	}
 	return out
@@ -147,12 +147,12 @@ type HeadStats struct {
 	MinT, MaxT int64
 }
 
-// count adds the chunks of a strand. The caller holds the part's lock.
-func (h *HeadStats) count(st *strand) {
-	if !st.some {
+// count adds the chunks of a head chunk. The caller holds the part's lock.
+func (h *HeadStats) count(st *headChunk) {
+	if !st.nonEmpty {
 		return
 	}
-	h.Chunks += int64(st.chunks())
+	h.Chunks += int64(st.pieces())
 	h.MinT, h.MaxT = min(h.MinT, st.minT), max(h.MaxT, st.maxT)
 }
 
@@ -160,14 +160,14 @@ func (h *HeadStats) count(st *strand) {
 func (s *Store) HeadStats() HeadStats {
 	stats := HeadStats{Series: s.head.series.Load(), MinT: format.MaxTime, MaxT: -format.MaxTime}
 	count := func(g *generation) {
-		for _, st := range g.strands {
+		for _, st := range g.chunks {
 			stats.count(st)
 		}
 	}
 	for i := range s.head.parts {
 		p := &s.head.parts[i]
 		p.mu.RLock()
-		for _, c := range p.cells {
+		for _, c := range p.slots {
 			if c.open != nil {
 				count(c.open)
 			}

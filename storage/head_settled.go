@@ -9,7 +9,7 @@ func (s *Store) HeadSettled(partition int, settleMS int64, rest time.Duration) (
 	p := s.head.part(partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	for at, c := range p.cells {
+	for at, c := range p.slots {
 		if at.partition == partition && s.Settled(at.slot, settleMS) && now.Sub(c.touched()) >= rest {
 			bytes += c.bytes()
 		}
@@ -22,12 +22,12 @@ func (s *Store) Rests(w Work, rest time.Duration) bool {
 	p := s.head.part(w.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	c := p.cells[w.cell()]
+	c := p.slots[w.at()]
 	return c == nil || s.opts.Now().Sub(c.touched()) >= rest
 }
 
 // each calls f for all generations. The caller holds the partition's lock, as for what follows.
-func (c *cell) each(f func(*generation)) {
+func (c *slotPartition) each(f func(*generation)) {
 	for _, g := range c.closed {
 		f(g)
 	}
@@ -39,13 +39,13 @@ func (c *cell) each(f func(*generation)) {
 	}
 }
 
-func (c *cell) bytes() (n int64) {
+func (c *slotPartition) bytes() (n int64) {
 	c.each(func(g *generation) { n += g.bytes.Load() })
 	return n
 }
 
 // touched returns when anything was last written to it; zero: nothing was.
-func (c *cell) touched() (last time.Time) {
+func (c *slotPartition) touched() (last time.Time) {
 	c.each(func(g *generation) {
 		if g.touched.After(last) {
 			last = g.touched

@@ -8,7 +8,7 @@ import (
 const (
 	// tenantBytes is about what a tenant without series weighs in the head's account.
 	tenantBytes = 1024
-	// headSeriesBytes is about what a series weighs without its labels, strands and aliases.
+	// headSeriesBytes is about what a series weighs without its labels, head chunks and aliases.
 	headSeriesBytes = 144
 	// leastForKnown is what samples of known series have at least beyond the bound of the head, bytes.
 	leastForKnown = 4 << 20
@@ -24,8 +24,8 @@ func (h *head) weigh(t *headTenant, n int64) {
 	t.bytes.Add(n)
 }
 
-// grew adds what a strand has grown by. Most samples fit into the room that it has.
-func (h *head) grew(st *strand, n int) {
+// grew adds what a head chunk has grown by. Most samples fit into the room that it has.
+func (h *head) grew(st *headChunk, n int) {
 	if n != 0 {
 		st.gen.bytes.Add(int64(n))
 		h.weigh(st.series.tenant, int64(n))

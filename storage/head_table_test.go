@@ -62,10 +62,10 @@ func TestAliasTable(t *testing.T) {
 	readers.Wait()
 }
 
-// What an entry, a series and a strand take is what a head of millions of series takes, so it grows only when that is meant.
+// What an entry, a series and a head chunk take is what a head of millions of series takes, so it grows only when that is meant.
 func TestSizesInTheHead(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Series{}), uintptr(112))
-	require.LessOrEqual(t, unsafe.Sizeof(strand{}), uintptr(112))
+	require.LessOrEqual(t, unsafe.Sizeof(headChunk{}), uintptr(112))
 	var table headTable[Series]
 	for i := range 100_000 {
 		table.add(rand.Uint32(), &Series{})
@@ -79,20 +79,20 @@ func TestSizesInTheHead(t *testing.T) {
 }
 
 func TestStrandList(t *testing.T) {
-	a, b, c := &strand{}, &strand{}, &strand{}
-	list := func(l strandList) []*strand { return slices.Collect(l.all()) }
-	none := strandList{}
+	a, b, c := &headChunk{}, &headChunk{}, &headChunk{}
+	list := func(l headChunks) []*headChunk { return slices.Collect(l.all()) }
+	none := headChunks{}
 	require.True(t, none.isEmpty())
 	require.Empty(t, list(none))
 	one := none.with(a)
 	two, three := one.with(b), one.with(b).with(c)
-	require.Equal(t, []*strand{a}, list(one))
-	require.Equal(t, []*strand{a, b}, list(two))
-	require.Equal(t, []*strand{a, b, c}, list(three))
+	require.Equal(t, []*headChunk{a}, list(one))
+	require.Equal(t, []*headChunk{a, b}, list(two))
+	require.Equal(t, []*headChunk{a, b, c}, list(three))
 	require.True(t, one.without(a).isEmpty())
 	require.Same(t, b, two.without(a).one)
-	require.Equal(t, []*strand{a, c}, list(three.without(b)))
+	require.Equal(t, []*headChunk{a, c}, list(three.without(b)))
 	require.Equal(t, one, one.without(c))
-	require.Equal(t, []*strand{a, b}, list(two.without(c)))
-	require.Equal(t, []*strand{a, b, c}, list(three), "it never changes")
+	require.Equal(t, []*headChunk{a, b}, list(two.without(c)))
+	require.Equal(t, []*headChunk{a, b, c}, list(three), "it never changes")
 }

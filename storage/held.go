@@ -11,7 +11,7 @@ import (
 
 // heldRow is a held row that this process looks after.
 type heldRow struct {
-	era        int64
+	epoch      int64
 	replica    string
 	writer     string
 	seq        int64
@@ -99,7 +99,7 @@ func (b *heldBuilder) cut() {
 // readHeld reads one held row; ok is false when it is gone.
 func (s *Store) readHeld(ctx context.Context, at clusterName, h *heldRow) (value []byte, ok bool, err error) {
 	key := h.key()
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.tenant, at.cluster, h.era), From: key, To: key, Limit: 1}) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.tenant, at.cluster, h.epoch), From: key, To: key, Limit: 1}) {
 		if err != nil {
 			return nil, false, fmt.Errorf("storage: reading a held row: %w", err)
 		}

@@ -15,7 +15,7 @@ import (
 // done all the same. What one sweep finds and the next one finds again is such a row, for nobody holds one so long.
 // In a store that isn't shared everything is, that this process doesn't know. This process looks after them from now
 // on, as if it had written them.
-func (c *cluster) sweep(ctx context.Context, ch *choice) error {
+func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	first := c.swept.IsZero()
 	every := max(sweepEvery, 10*c.r.opts.Failover)
@@ -31,14 +31,14 @@ func (c *cluster) sweep(ctx context.Context, ch *choice) error {
 		mine[c.held[i].where()] = true
 	}
 	c.mu.Unlock()
-	seen, low := map[string]bool{}, ch.era()
+	seen, low := map[string]bool{}, ch.heldEpoch()
 	var orphans []heldRow
-	for era := ch.era(); era >= ch.Low; era-- {
+	for era := ch.heldEpoch(); era >= ch.Low; era-- {
 		for row, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true}) {
 			if err != nil {
 				return fmt.Errorf("storage: looking for held rows: %w", err)
 			}
-			h := heldRow{era: era, replica: strings.Clone(row.Clustering[0].Text), writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int}
+			h := heldRow{epoch: era, replica: strings.Clone(row.Clustering[0].Text), writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int}
 			low = era
 			name := fmt.Sprint(h.where())
 			switch {
@@ -55,7 +55,7 @@ func (c *cluster) sweep(ctx context.Context, ch *choice) error {
 	}
 	// Eras before that of the last sweep are over: nobody writes there any more.
 	if low = min(low, c.sweptEra); low > ch.Low {
-		if _, _, err := c.update(ctx, func(now *choice) *choice {
+		if _, _, err := c.update(ctx, func(now *election) *election {
 			if now == nil || now.Low >= low {
 				return nil
 			}
@@ -66,13 +66,13 @@ func (c *cluster) sweep(ctx context.Context, ch *choice) error {
 			return err
 		}
 	}
-	c.seen, c.swept, c.sweptEra = seen, now, ch.era()
+	c.seen, c.swept, c.sweptEra = seen, now, ch.heldEpoch()
 	return nil
 }
 
 // adoptRows has this process look after rows.
 func (c *cluster) adoptRows(ctx context.Context, rows []heldRow) error {
-	slices.SortFunc(rows, func(a, b heldRow) int { return cmp.Or(cmp.Compare(a.era, b.era), cmp.Compare(a.seq, b.seq)) })
+	slices.SortFunc(rows, func(a, b heldRow) int { return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seq, b.seq)) })
 	for i := range rows {
 		h := &rows[i]
 		value, ok, err := c.r.s.readHeld(ctx, c.at, h)
@@ -85,7 +85,7 @@ func (c *cluster) adoptRows(ctx context.Context, rows []heldRow) error {
 		about, err := format.ParseHeld(value)
 		if err != nil {
 			c.r.s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
-				c.at.cluster, c.at.tenant, h.era, h.replica, h.writer, h.seq, err))
+				c.at.cluster, c.at.tenant, h.epoch, h.replica, h.writer, h.seq, err))
 			continue // It stays, for a person to look at, until its era is left behind.
 		}
 		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.MinT, about.MaxT, about.Reach, about.Samples, int64(len(value))

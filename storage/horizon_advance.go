@@ -181,7 +181,7 @@ func (h *head) holdsBetween(first, last int64) bool {
 	for i := range h.parts {
 		p := &h.parts[i]
 		p.mu.RLock()
-		for at := range p.cells {
+		for at := range p.slots {
 			if at.slot >= first && at.slot <= last {
 				p.mu.RUnlock()
 				return true

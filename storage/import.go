@@ -96,8 +96,8 @@ func (i *imports) full(o *Options) bool {
 	return i.head.bytes.Load() > most
 }
 
-// letGo forgets the series of imports that have ended.
-func (i *imports) letGo(now time.Time) {
+// release forgets the series of imports that have ended.
+func (i *imports) release(now time.Time) {
 	if !i.mu.TryLock() {
 		return
 	}

@@ -77,7 +77,7 @@ func (d *importDay) run(ctx context.Context) (err error) {
 
 // bring writes the rows and marks of series that are of one age.
 func (d *importDay) bring(list []*importedDay) error {
-	cells := d.cells(list)
+	cells := d.slotPartitions(list)
 	if d.late {
 		if err := d.trimBefore(list, cells); err != nil {
 			return err
@@ -102,7 +102,7 @@ func (d *importDay) bring(list []*importedDay) error {
 }
 
 // trimBefore carries out the deletes that are about these series, or they would be about what is brought, too.
-func (d *importDay) trimBefore(list []*importedDay, cells map[cellAt]bool) error {
+func (d *importDay) trimBefore(list []*importedDay, cells map[slotPartitionAt]bool) error {
 	slots := map[int64]bool{}
 	for at := range cells {
 		slots[at.slot] = true
@@ -129,14 +129,14 @@ func (d *importDay) listWindows() error {
 	return nil
 }
 
-// cells are the slots and partitions that series have samples in.
-func (d *importDay) cells(list []*importedDay) map[cellAt]bool {
-	cells := map[cellAt]bool{}
+// slotPartitions are the slots and partitions that series have samples in.
+func (d *importDay) slotPartitions(list []*importedDay) map[slotPartitionAt]bool {
+	cells := map[slotPartitionAt]bool{}
 	for _, c := range list {
 		for rest := c.samples; rest.Len() > 0; {
 			t, _ := format.TimeBounds(&rest)
 			slot := d.s.period.SlotOf(t)
-			cells[cellAt{slot, d.s.partitionOf(c.series, slot)}] = true
+			cells[slotPartitionAt{slot, d.s.partitionOf(c.series, slot)}] = true
 			_, rest = cutSamples(rest, d.s.period.SlotEnd(slot))
 		}
 	}
@@ -232,7 +232,7 @@ func (d *importDay) seal(list []*importedDay) error {
 // sealer returns a sealer of a slot, which writes with others. Its partition doesn't matter: marks are written apart.
 func (d *importDay) sealer(slot int64, rows *sealedRows) *sealer {
 	y := newSealer(d.ctx, d.s, Work{Slot: slot})
-	y.sealedRows, y.late, y.again, y.namesFirst, y.begun = rows, d.late, true, true, d.begun
+	y.sealedRows, y.rawExpired, y.resealed, y.namesFirst, y.begun = rows, d.late, true, true, d.begun
 	y.deletes = map[string]format.Tombstones{d.tenant.name: d.deletes.InSlot(d.s.period, slot)}
 	return y
 }
@@ -312,7 +312,7 @@ func (h *head) seriesCount(t *headTenant, metric string) int {
 }
 
 // newMarks draws a mark for each slot and partition.
-func newMarks(cells map[cellAt]bool) []markAt {
+func newMarks(cells map[slotPartitionAt]bool) []markAt {
 	marks := make([]markAt, 0, len(cells))
 	for at := range cells {
 		marks = append(marks, markAt{at.slot, at.partition, newID()})

@@ -114,19 +114,19 @@ func (w *importWorker) roll() error {
 	for _, y := range w.slots {
 		y.listed = listed
 	}
-	if err := fineOfDay(w.slots, hiding, raw); err != nil {
+	if err := make5mOfDay(w.slots, hiding, raw); err != nil {
 		return err
 	}
 	if err := w.base.write(); err != nil {
 		return err
 	}
 	for _, c := range w.done {
-		w.base.rolls = append(w.base.rolls, roll{collected: &c.collected})
+		w.base.tasks = append(w.base.tasks, rollupTask{collected: &c.collected})
 	}
-	err = w.base.rollCoarse()
-	clear(w.base.rolls)
+	err = w.base.makeAll1h()
+	clear(w.base.tasks)
 	clear(w.done)
-	w.base.rolls, w.done, w.bytes = w.base.rolls[:0], w.done[:0], 0
+	w.base.tasks, w.done, w.bytes = w.base.tasks[:0], w.done[:0], 0
 	return err
 }
 

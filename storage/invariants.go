@@ -47,7 +47,7 @@ func (p *sealPass) assertSealed() {
 // assertSealed returns false if rows can't be read.
 func (x *sealer) assertSealed(c *collected) bool {
 	var samples, sealed chunk.Samples
-	for st := range c.strands.all() {
+	for st := range c.chunks.all() {
 		if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
 			return false
 		}

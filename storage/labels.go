@@ -66,7 +66,7 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	}
 	r.tellDamage()
 	t := &textSet{r: r, seen: map[string]struct{}{}}
-	if err := r.heed(ctx); err != nil {
+	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows.

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// load reads the stage rows of a slot that want asks for into a generation that belongs to no cell, or
+// load reads the stage rows of a slot that want asks for into a generation that belongs to no slot partition, or
 // returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one that
 // can't be understood without it, or not yet.
 func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*generation, error) {
@@ -48,7 +48,7 @@ func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*ge
 // partial says whether the generation holds samples of rows of which others can't be read, and no others.
 // These rows stay, so that sealing it is worth the effort only once.
 func (g *generation) partial() bool {
-	return g.rows.isEmpty() && slices.ContainsFunc(g.strands, (*strand).holds)
+	return g.rows.isEmpty() && slices.ContainsFunc(g.chunks, (*headChunk).holds)
 }
 
 // loader reads the streams of a slot and partition, writer by writer in the order of their blobs.
@@ -64,7 +64,7 @@ type loader struct {
 func newLoader(s *Store, w Work) *loader {
 	return &loader{
 		blobDecoder: blobDecoder{s: s, slot: w.Slot, partition: w.Partition},
-		gen:         &generation{cell: &cell{slot: w.Slot, partition: w.Partition}, start: s.period.SlotStart(w.Slot), index: map[*Series]*strand{}},
+		gen:         &generation{slot: &slotPartition{slot: w.Slot, partition: w.Partition}, start: s.period.SlotStart(w.Slot), index: map[*Series]*headChunk{}},
 	}
 }
 

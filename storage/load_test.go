@@ -34,7 +34,7 @@ func FuzzBlob(f *testing.F) {
 		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})}
 		l := newLoader(s, Work{})
 		if l.blob(t.Context(), stageRow{writer: "w", seq: 1}, blob) == nil {
-			for _, st := range l.gen.strands {
+			for _, st := range l.gen.chunks {
 				var samples chunk.Samples
 				require.NoError(t, st.read(-format.MaxTime, format.MaxTime, &samples))
 			}

@@ -40,7 +40,7 @@ type told struct {
 	Samples  map[string][]sample
 	Check    CheckStats
 	Overview []string
-	Kept     []Kept
+	Kept     []WindowInfo
 	Changes  []HorizonChange
 }
 
@@ -52,7 +52,7 @@ func (ts *testStore) told() (found told) {
 	found.Check, err = ts.Check(ctx, func(problem string) { ts.t.Error(problem) })
 	require.NoError(ts.t, err)
 	require.NoError(ts.t, ts.Overview(ctx, func(line string) { found.Overview = append(found.Overview, line) }))
-	found.Kept, err = ts.Kept(ctx)
+	found.Kept, err = ts.WindowInfos(ctx)
 	require.NoError(ts.t, err)
 	found.Changes, err = ts.HorizonChanges(ctx)
 	require.NoError(ts.t, err)
@@ -96,7 +96,7 @@ func (ts *testStore) refusesWrites() {
 	require.ErrorIs(ts.t, b.Commit(ctx), engine.ErrReadOnly)
 	require.ErrorIs(ts.t, ts.SealAll(ctx), engine.ErrReadOnly)
 	require.ErrorIs(ts.t, ts.Delete(ctx, "ann", 0, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, "job", "node")), engine.ErrReadOnly)
-	require.ErrorIs(ts.t, ts.TellRetention(ctx), engine.ErrReadOnly)
+	require.ErrorIs(ts.t, ts.LogRetentionChange(ctx), engine.ErrReadOnly)
 	_, err = ts.SetPeriod(ctx, format.Period{Partitions: 2 * ts.Partitions()}, time.Time{})
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
 	leases, err := ts.Leases(ctx)

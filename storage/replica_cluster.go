@@ -23,9 +23,9 @@ type cluster struct {
 	looking sync.Mutex
 
 	mu sync.Mutex
-	// row is the choice as it was last read, nil before; choice is what it says, nil if that isn't known.
-	row    []byte
-	choice *choice
+	// row is the election as it was last read, nil before; election is what it says, nil if that isn't known.
+	row      []byte
+	election *election
 	// known is when the reading began that gave it; beatAt when the beat was first seen to be what it is.
 	known, beatAt time.Time
 	// right is until when the elected replica's samples may be stored: half of the failover timeout since the last
@@ -77,7 +77,7 @@ func (c *cluster) hear(replica string) bool {
 func (c *cluster) heardSince(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.choice != nil && c.choice.HeardMS > since.UnixMilli() {
+	if c.election != nil && c.election.HeardMS > since.UnixMilli() {
 		return true
 	}
 	for _, at := range c.heard {
@@ -94,16 +94,16 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 		return
 	}
 	row = bytes.Clone(row)
-	next, err := parseChoice(row)
+	next, err := parseElection(row)
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.row, c.choice, c.right = row, nil, time.Time{} // Whoever changes it writes it anew.
+		c.row, c.election, c.right = row, nil, time.Time{} // Whoever changes it writes it anew.
 		c.r.s.corrupt(engine.Chosen, fmt.Errorf("the choice of cluster %q of tenant %q: %w", c.at.cluster, c.at.tenant, err))
 		return
 	}
-	before := c.choice
+	before := c.election
 	if before != nil && next.Version < before.Version {
 		return // It was read before.
 	}
@@ -119,14 +119,14 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	if c.known.Before(begun) {
 		c.known = begun
 	}
-	c.row, c.choice = row, &next
+	c.row, c.election = row, &next
 }
 
 // adoptSame is adopt where the row is as it was.
 func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.choice == nil || !bytes.Equal(row, c.row) {
+	if c.election == nil || !bytes.Equal(row, c.row) {
 		return false
 	}
 	if c.known.Before(begun) {
@@ -135,12 +135,12 @@ func (c *cluster) adoptSame(row []byte, begun time.Time) bool {
 	return true
 }
 
-// current returns the choice, if it is known and was read of late.
-func (c *cluster) current() (*choice, bool) {
+// current returns the election, if it is known and was read of late.
+func (c *cluster) current() (*election, bool) {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.choice, c.choice != nil && Elapsed(c.known, now) <= c.r.fresh()
+	return c.election, c.election != nil && Elapsed(c.known, now) <= c.r.fresh()
 }
 
 // refresh reads the row. It returns false if there is none.
@@ -161,7 +161,7 @@ var errContended = fmt.Errorf("%w: too many processes change the choice of a rep
 
 // update changes the row to what change makes of it, nil where there is none; where that returns nil, it stays. It
 // returns the time at which the change that succeeded began.
-func (c *cluster) update(ctx context.Context, change func(now *choice) *choice) (begun time.Time, done bool, err error) {
+func (c *cluster) update(ctx context.Context, change func(now *election) *election) (begun time.Time, done bool, err error) {
 	select {
 	case c.change <- struct{}{}:
 		defer func() { <-c.change }()
@@ -170,7 +170,7 @@ func (c *cluster) update(ctx context.Context, change func(now *choice) *choice) 
 	}
 	for range 5 {
 		c.mu.Lock()
-		before, row := c.choice, c.row
+		before, row := c.election, c.row
 		c.mu.Unlock()
 		next := change(before)
 		if next == nil {
@@ -205,9 +205,9 @@ func (c *cluster) update(ctx context.Context, change func(now *choice) *choice) 
 	return begun, false, errContended
 }
 
-// route returns a choice by which samples of a replica, from minT to maxT, may be taken now: it is fresh, and if it
+// route returns a election by which samples of a replica, from minT to maxT, may be taken now: it is fresh, and if it
 // says that they are to be stored, this process has the right to.
-func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (*choice, error) {
+func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (*election, error) {
 	for range 5 {
 		ch, fresh := c.current()
 		if !fresh {
@@ -247,11 +247,11 @@ func (c *cluster) route(ctx context.Context, replica string, minT, maxT int64) (
 
 // create elects the replica that is the first to be heard.
 func (c *cluster) create(ctx context.Context, replica string, oldest int64) error {
-	begun, done, err := c.update(ctx, func(now *choice) *choice {
+	begun, done, err := c.update(ctx, func(now *election) *election {
 		if now != nil {
 			return nil
 		}
-		first := firstChoice(replica, oldest, c.r.margin(), c.r.now())
+		first := firstElection(replica, oldest, c.r.margin(), c.r.now())
 		return &first
 	})
 	if done {
@@ -266,18 +266,18 @@ func (c *cluster) create(ctx context.Context, replica string, oldest int64) erro
 func (c *cluster) grant(begun time.Time, epoch int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.choice != nil && c.choice.Epoch == epoch && c.choice.settled() {
+	if c.election != nil && c.election.Epoch == epoch && c.election.settled() {
 		c.right, c.renewed = begun.Add(c.r.fresh()), begun
 	}
 }
 
 // mayStore says whether this process may store the elected replica's samples: by its last beat or by a new one. It
-// returns false where the choice has changed.
+// returns false where the election has changed.
 func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	if c.hasRight(epoch) {
 		return true, nil
 	}
-	begun, done, err := c.update(ctx, func(now *choice) *choice {
+	begun, done, err := c.update(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != epoch || !now.settled() || c.hasRight(epoch) {
 			return nil
 		}
@@ -292,8 +292,8 @@ func (c *cluster) mayStore(ctx context.Context, epoch int64) (bool, error) {
 	return c.hasRight(epoch), nil
 }
 
-// beat is the choice with the next beat and with what this process has acknowledged.
-func (c *cluster) beat(now *choice) *choice {
+// beat is the election with the next beat and with what this process has acknowledged.
+func (c *cluster) beat(now *election) *election {
 	c.mu.Lock()
 	acked, oldest := c.acked, c.oldest
 	c.mu.Unlock()
@@ -306,7 +306,7 @@ func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.choice != nil && c.choice.Epoch == epoch && now.Before(c.right) && Elapsed(c.renewed, now) < c.r.fresh()
+	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) && Elapsed(c.renewed, now) < c.r.fresh()
 }
 
 // acknowledged notes which samples of the elected replica became durable, from minT on and with which reach, unless
@@ -318,7 +318,7 @@ func (c *cluster) acknowledged(ctx context.Context, epoch, minT, reach int64) er
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !ok || c.choice == nil || c.choice.Epoch != epoch {
+	if !ok || c.election == nil || c.election.Epoch != epoch {
 		return errChosenAnew
 	}
 	c.acked, c.oldest = max(c.acked, reach), min(c.oldest, minT)

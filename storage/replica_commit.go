@@ -71,17 +71,17 @@ func (b *Batch) times() (minT, maxT int64) {
 }
 
 // divide leaves in the batch what is to be stored, and returns what is to be held.
-func (b *Batch) divide(ch *choice, replica string, margin time.Duration, fresh reach) (held *heldBuilder, dropped int) {
+func (b *Batch) divide(ch *election, replica string, margin time.Duration, fresh reach) (held *heldBuilder, dropped int) {
 	held = &heldBuilder{fresh: fresh}
 	keep := b.entries[:0]
 	for i := range b.entries {
 		e := b.entries[i]
-		way := ch.way(replica, e.t, margin)
-		if way == wayStore {
+		way := ch.disposition(replica, e.t, margin)
+		if way == dispositionStore {
 			keep = append(keep, e)
 			continue
 		}
-		if way == wayHold {
+		if way == dispositionHold {
 			held.add(&e)
 		} else {
 			dropped++
@@ -96,13 +96,13 @@ func (b *Batch) divide(ch *choice, replica string, margin time.Duration, fresh r
 	keepExemplars := b.exemplars[:0]
 	for i := range b.exemplars {
 		e := b.exemplars[i]
-		switch ch.way(replica, e.t, margin) {
-		case wayStore:
+		switch ch.disposition(replica, e.t, margin) {
+		case dispositionStore:
 			keepExemplars = append(keepExemplars, e)
 			continue
-		case wayHold:
+		case dispositionHold:
 			held.addExemplar(&e)
-		case wayDrop:
+		case dispositionDrop:
 		}
 		b.bytes -= queuedBytes + int64(len(e.data))
 	}
@@ -121,7 +121,7 @@ func (b *heldBuilder) samples() (n int) {
 }
 
 // hold makes what a replica sent durable, apart from what is stored.
-func (c *cluster) hold(ctx context.Context, ch *choice, replica string, b *heldBuilder) error {
+func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *heldBuilder) error {
 	if len(b.values) == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (c *cluster) hold(ctx context.Context, ch *choice, replica string, b *heldB
 	}
 	batches := make([]engine.Batch, len(rows))
 	for i := range rows {
-		batches[i] = engine.Batch{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, rows[i].era), Mutations: []engine.Mutation{{
+		batches[i] = engine.Batch{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, rows[i].epoch), Mutations: []engine.Mutation{{
 			Clustering: rows[i].key(), Timestamp: stageTimestamp, Value: b.values[i],
 		}}}
 	}
@@ -158,7 +158,7 @@ func (c *cluster) hold(ctx context.Context, ch *choice, replica string, b *heldB
 }
 
 // claim takes room and numbers for rows to be held.
-func (c *cluster) claim(ch *choice, replica string, b *heldBuilder, size int64) ([]heldRow, bool) {
+func (c *cluster) claim(ch *election, replica string, b *heldBuilder, size int64) ([]heldRow, bool) {
 	if !c.r.claim(size) {
 		return nil, false
 	}
@@ -175,7 +175,7 @@ func (c *cluster) claim(ch *choice, replica string, b *heldBuilder, size int64) 
 	for i, about := range b.about {
 		c.seq++
 		rows[i] = heldRow{
-			era: ch.era(), replica: replica, writer: c.r.s.writer, seq: c.seq,
+			epoch: ch.heldEpoch(), replica: replica, writer: c.r.s.writer, seq: c.seq,
 			minT: about.MinT, maxT: about.MaxT, reach: about.Reach, samples: about.Samples, bytes: int64(len(b.values[i])),
 		}
 	}

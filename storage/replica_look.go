@@ -47,7 +47,7 @@ func (c *cluster) look(ctx context.Context) error {
 		if !c.holds() {
 			return nil
 		}
-		if err := c.revive(ctx); err != nil { // It was held when another process retired the choice.
+		if err := c.revive(ctx); err != nil { // It was held when another process retired the election.
 			return err
 		}
 		ch, _ = c.current()
@@ -58,7 +58,7 @@ func (c *cluster) look(ctx context.Context) error {
 	if err := c.sweep(ctx, ch); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *choice) error{c.tell, c.leave, c.elect, c.take, c.resolve, c.retire} {
+	for _, step := range []func(context.Context, *election) error{c.tell, c.leave, c.elect, c.take, c.resolve, c.retire} {
 		if err := step(ctx, ch); err != nil {
 			return err
 		}
@@ -76,17 +76,17 @@ func (c *cluster) holds() bool {
 }
 
 // tell writes the watermark, and the next beat where one is due.
-func (c *cluster) tell(ctx context.Context, ch *choice) error {
+func (c *cluster) tell(ctx context.Context, ch *election) error {
 	now := c.r.now()
 	c.mu.Lock()
 	heard := c.heard[ch.elected()].After(c.renewed) && !c.renewed.IsZero()
 	due := ch.settled() && heard && c.right.Sub(now) < c.r.fresh()/2+c.r.interval()
-	flush := c.acked > ch.WatermarkMS || c.oldest != math.MaxInt64 && len(ch.Spans) == 1 && c.oldest <= ch.Spans[0].FromMS+c.r.margin().Milliseconds()
+	flush := c.acked > ch.WatermarkMS || c.oldest != math.MaxInt64 && len(ch.Terms) == 1 && c.oldest <= ch.Terms[0].FromMS+c.r.margin().Milliseconds()
 	c.mu.Unlock()
 	if !due && !flush {
 		return nil
 	}
-	begun, done, err := c.update(ctx, func(now *choice) *choice {
+	begun, done, err := c.update(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != ch.Epoch {
 			return nil
 		}
@@ -118,10 +118,10 @@ func (c *cluster) furthest(elected string) int64 {
 }
 
 // watermark returns the reach of the elected replica's samples that are known to be acknowledged.
-func (c *cluster) watermark(ch *choice) int64 {
+func (c *cluster) watermark(ch *election) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.choice != nil && c.choice.Epoch == ch.Epoch {
+	if c.election != nil && c.election.Epoch == ch.Epoch {
 		return max(ch.WatermarkMS, c.acked)
 	}
 	return ch.WatermarkMS
@@ -129,7 +129,7 @@ func (c *cluster) watermark(ch *choice) int64 {
 
 // leave has everyone stop to say that the elected replica is heard, where it has fallen too far behind another. It
 // is replaced when their beats are over.
-func (c *cluster) leave(ctx context.Context, ch *choice) error {
+func (c *cluster) leave(ctx context.Context, ch *election) error {
 	if !ch.settled() {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (c *cluster) leave(ctx context.Context, ch *choice) error {
 	if furthest := c.furthest(ch.elected()); furthest == math.MinInt64 || furthest-watermark <= lag || c.r.now().UnixMilli()-watermark <= lag {
 		return nil
 	}
-	_, done, err := c.update(ctx, func(now *choice) *choice {
+	_, done, err := c.update(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != ch.Epoch || !now.settled() {
 			return nil
 		}
@@ -155,7 +155,7 @@ func (c *cluster) leave(ctx context.Context, ch *choice) error {
 
 // elect elects the replica that has gone on where nobody has heard the elected one for the failover timeout, and takes
 // over what a process was about to store that isn't heard either.
-func (c *cluster) elect(ctx context.Context, ch *choice) error {
+func (c *cluster) elect(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	silence := Elapsed(c.beatAt, c.r.now())
 	c.mu.Unlock()
@@ -164,7 +164,7 @@ func (c *cluster) elect(ctx context.Context, ch *choice) error {
 		return nil
 	}
 	if ch.Taking != "" {
-		_, _, err := c.update(ctx, func(now *choice) *choice {
+		_, _, err := c.update(ctx, func(now *election) *election {
 			if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != ch.Taking {
 				return nil
 			}
@@ -181,7 +181,7 @@ func (c *cluster) elect(ctx context.Context, ch *choice) error {
 	if !found {
 		return nil
 	}
-	_, done, err := c.update(ctx, func(now *choice) *choice {
+	_, done, err := c.update(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != ch.Epoch || now.Beat != ch.Beat || now.Taking != "" || now.WatermarkMS != ch.WatermarkMS {
 			return nil
 		}
@@ -197,11 +197,11 @@ func (c *cluster) elect(ctx context.Context, ch *choice) error {
 }
 
 // take stores what was held of the replica that this process has elected, and says so when nothing is left.
-func (c *cluster) take(ctx context.Context, ch *choice) error {
+func (c *cluster) take(ctx context.Context, ch *election) error {
 	if ch.Taking != c.r.s.Writer() {
 		return nil
 	}
-	t := newTaking(c, ch)
+	t := newTakeover(c, ch)
 	for range takePasses {
 		n, err := t.pass(ctx)
 		if err != nil {
@@ -211,7 +211,7 @@ func (c *cluster) take(ctx context.Context, ch *choice) error {
 			break
 		}
 	}
-	begun, done, err := c.update(ctx, func(now *choice) *choice {
+	begun, done, err := c.update(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != ch.Epoch || now.Taking != ch.Taking {
 			return nil
 		}
@@ -228,7 +228,7 @@ func (c *cluster) take(ctx context.Context, ch *choice) error {
 }
 
 // resolve deletes the held rows that are covered, and stores those whose replica was elected, or that no other covers.
-func (c *cluster) resolve(ctx context.Context, ch *choice) error {
+func (c *cluster) resolve(ctx context.Context, ch *election) error {
 	watermark := c.watermark(ch)
 	var gone, store []heldRow
 	c.mu.Lock()
@@ -239,7 +239,7 @@ func (c *cluster) resolve(ctx context.Context, ch *choice) error {
 				store = append(store, h)
 			}
 		case !ch.covered(h.replica, h.maxT, watermark, c.r.margin()):
-		case h.minT <= ch.Spans[0].FromMS:
+		case h.minT <= ch.Terms[0].FromMS:
 			store = append(store, h)
 		default:
 			gone = append(gone, h)
@@ -247,7 +247,7 @@ func (c *cluster) resolve(ctx context.Context, ch *choice) error {
 	}
 	c.mu.Unlock()
 	if len(store) > 0 {
-		if err := newTaking(c, ch).store(ctx, store); err != nil {
+		if err := newTakeover(c, ch).store(ctx, store); err != nil {
 			return err
 		}
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// retireCluster is after which time without a sound of a cluster its choice is retired.
+// retireCluster is after which time without a sound of a cluster its election is retired.
 const retireCluster = 48 * time.Hour
 
-// retiredRow is how the row of a retired choice begins.
+// retiredRow is how the row of a retired election begins.
 var retiredRow = []byte(`{"retired":true`)
 
 func isRetired(row []byte) bool { return bytes.HasPrefix(row, retiredRow) }
 
-// revived is a choice that is looked after again.
-func (c *choice) revived(now time.Time) choice {
+// revived is a election that is looked after again.
+func (c *election) revived(now time.Time) election {
 	next := *c
 	next.Retired, next.HeardMS = false, now.UnixMilli()
 	return next
@@ -27,7 +27,7 @@ func (c *choice) revived(now time.Time) choice {
 
 // revive has all processes look after the cluster again. Nothing is held or stored before.
 func (c *cluster) revive(ctx context.Context) error {
-	_, _, err := c.update(ctx, func(now *choice) *choice {
+	_, _, err := c.update(ctx, func(now *election) *election {
 		if now == nil || !now.Retired {
 			return nil
 		}
@@ -38,14 +38,14 @@ func (c *cluster) revive(ctx context.Context) error {
 }
 
 // retire has all processes forget a cluster that none has heard for long and of which nothing is held.
-func (c *cluster) retire(ctx context.Context, ch *choice) error {
+func (c *cluster) retire(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	idle := len(c.held) == 0 && Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
 	c.mu.Unlock()
 	if !idle || ch.Taking != "" || c.heardSince(c.r.believed().Add(-retireCluster)) {
 		return nil
 	}
-	for era := ch.Low; era <= ch.era(); era++ {
+	for era := ch.Low; era <= ch.heldEpoch(); era++ {
 		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true, Limit: 1}) {
 			if err != nil {
 				return fmt.Errorf("storage: looking for held rows: %w", err)
@@ -53,7 +53,7 @@ func (c *cluster) retire(ctx context.Context, ch *choice) error {
 			return nil // The sweep will look after it.
 		}
 	}
-	_, done, err := c.update(ctx, func(now *choice) *choice {
+	_, done, err := c.update(ctx, func(now *election) *election {
 		if now == nil || now.Version != ch.Version {
 			return nil
 		}
@@ -83,7 +83,7 @@ func (r *Replicas) forgetRetired() {
 func (c *cluster) forgettable(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.choice == nil && c.row != nil || c.choice != nil && !c.choice.Retired || len(c.held) > 0 || c.bytes > 0 {
+	if c.election == nil && c.row != nil || c.election != nil && !c.election.Retired || len(c.held) > 0 || c.bytes > 0 {
 		return false
 	}
 	for _, at := range c.heard {

@@ -109,7 +109,7 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 	}
 }
 
-// TestHeldWhileForgotten has one process retire a cluster while another holds something of it, by the choice that it read
+// TestHeldWhileForgotten has one process retire a cluster while another holds something of it, by the election that it read
 // just before.
 func TestHeldWhileForgotten(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestHeldWhileForgotten(t *testing.T) {
 	p.now = p.now.Add(retireCluster + time.Hour)
 	for _, process := range p.processes {
 		require.NoError(t, process.store.processes.beat(t.Context()))
-		require.NoError(t, process.replicas.readChoices(t.Context())) // Fresh, and not retired yet.
+		require.NoError(t, process.replicas.readElections(t.Context())) // Fresh, and not retired yet.
 	}
 	at := p.now
 	require.NoError(t, p.processes[1].replicas.Check("default", "c", "b"))

@@ -73,7 +73,7 @@ func (r *Replicas) all() []*cluster {
 func (c *cluster) status() (ReplicaStatus, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch := c.choice
+	ch := c.election
 	if ch == nil {
 		return ReplicaStatus{}, false
 	}
@@ -93,7 +93,7 @@ func (c *cluster) status() (ReplicaStatus, bool) {
 		out.Replicas = append(out.Replicas, ReplicaHeard{replica, heard.UTC()})
 	}
 	slices.SortFunc(out.Replicas, func(a, b ReplicaHeard) int { return cmp.Compare(a.Replica, b.Replica) })
-	for _, s := range ch.Spans {
+	for _, s := range ch.Terms {
 		out.Spans = append(out.Spans, ReplicaSpan{s.Replica, at(s.FromMS)})
 	}
 	return out, true
@@ -153,7 +153,7 @@ func (m *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	for _, c := range m.r.all() {
 		c.mu.Lock()
 		rows, bytes = rows+len(c.held), bytes+c.bytes
-		ch := c.choice
+		ch := c.election
 		c.mu.Unlock()
 		if ch == nil || ch.Retired {
 			continue

@@ -38,10 +38,10 @@ const (
 	forgetReplica = time.Hour
 	// forgetCluster is how long a cluster counts that isn't heard.
 	forgetCluster = 24 * time.Hour
-	// choiceBuckets is into how many partitions the choices are divided: enough that processes rarely change two
+	// electionBuckets is into how many partitions the elections are divided: enough that processes rarely change two
 	// rows of one at once, few enough that all can be read every few seconds.
-	choiceBuckets = 16
-	// replicaTimeout bounds one look at a cluster, and one change of its choice.
+	electionBuckets = 16
+	// replicaTimeout bounds one look at a cluster, and one change of its election.
 	replicaTimeout = 30 * time.Second
 	// replicaWorkers is how many clusters are looked at at once.
 	replicaWorkers = 32
@@ -70,7 +70,7 @@ func DefaultReplicaOptions() ReplicaOptions {
 // Replicas makes one of several replicas that send the same series: of each cluster of a tenant one replica is elected,
 // whose samples are stored; those of the others are held, durably, until it is clear that they aren't needed.
 //
-//	CommitOf ─► choice ─┬─► elected: stage, as any sample
+//	CommitOf ─► election ─┬─► elected: stage, as any sample
 //	               ▲    └─► others:  held ─┬─► deleted, when the elected has gone on for a while since
 //	               │                       └─► stage, when theirs is elected
 //	  chosen: one row a cluster, compare-and-set by all processes
@@ -91,7 +91,7 @@ type Replicas struct {
 
 type clusterName struct{ tenant, cluster string }
 
-// NewReplicas reads the choices, and begins to look after them. Close it before the store.
+// NewReplicas reads the elections, and begins to look after them. Close it before the store.
 func NewReplicas(ctx context.Context, s *Store, opts ReplicaOptions) (*Replicas, error) {
 	switch {
 	case opts.Failover < time.Second:
@@ -100,7 +100,7 @@ func NewReplicas(ctx context.Context, s *Store, opts ReplicaOptions) (*Replicas,
 		return nil, errors.New("storage: a limit of replicas is not positive")
 	}
 	r := &Replicas{s: s, opts: opts, clusters: map[clusterName]*cluster{}}
-	if err := r.readChoices(ctx); err != nil {
+	if err := r.readElections(ctx); err != nil {
 		return nil, err
 	}
 	r.metrics = newReplicaMetrics(r, opts.Registerer)
@@ -112,7 +112,7 @@ func NewReplicas(ctx context.Context, s *Store, opts ReplicaOptions) (*Replicas,
 	return r, nil
 }
 
-// Close stops looking after the choices, and tells the others how far samples were acknowledged. What is held stays
+// Close stops looking after the elections, and tells the others how far samples were acknowledged. What is held stays
 // for the next process. Nothing may be committed any more.
 func (r *Replicas) Close() {
 	r.cancel()
@@ -130,7 +130,7 @@ func (r *Replicas) Close() {
 
 func (r *Replicas) now() time.Time { return r.s.opts.Now() }
 
-// fresh is how old the knowledge of a choice may be that samples are taken by, and how long a beat gives the right to
+// fresh is how old the knowledge of a election may be that samples are taken by, and how long a beat gives the right to
 // store the elected replica's: half of the time after which others may elect another.
 func (r *Replicas) fresh() time.Duration { return r.opts.Failover / 2 }
 
@@ -159,7 +159,7 @@ func (r *Replicas) run(ctx context.Context) {
 
 // Look does what is due for every cluster. Errors are logged; the next look tries again.
 func (r *Replicas) Look(ctx context.Context) {
-	if err := r.readChoices(ctx); err != nil && ctx.Err() == nil {
+	if err := r.readElections(ctx); err != nil && ctx.Err() == nil {
 		r.s.opts.Logger.Warn("the choices of replicas can't be read; the next look may", "err", err)
 	}
 	r.forgetRetired()
@@ -179,18 +179,18 @@ func (r *Replicas) Look(ctx context.Context) {
 
 func choicePartition(at clusterName) engine.Key {
 	hash := xxhash.Sum64String(at.tenant + "\x00" + at.cluster)
-	return engine.Key{engine.Int(int64(hash % choiceBuckets))}
+	return engine.Key{engine.Int(int64(hash % electionBuckets))}
 }
 
 func choiceKey(at clusterName) engine.Key {
 	return engine.Key{engine.Text(at.tenant), engine.Text(at.cluster)}
 }
 
-// readChoices reads the choices of all clusters.
-func (r *Replicas) readChoices(ctx context.Context) error {
+// readElections reads the elections of all clusters.
+func (r *Replicas) readElections(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
-	for bucket := range int64(choiceBuckets) {
+	for bucket := range int64(electionBuckets) {
 		begun := r.now()
 		for row, err := range r.s.eng.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}}) {
 			if err != nil {

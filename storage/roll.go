@@ -17,14 +17,14 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// roll is a series whose rollups follow from what was sealed of it.
+// rollupTask is a series whose rollups follow from what was sealed of it.
 //
 //	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
 //
 // Each is computed from what is read back after the step before was durable, whole buckets at a time, so of
 // two sealers at once the later one sees all. Its version says how much it saw, and the highest wins: a 5m
 // chunk's is how many chunks it was computed from, a 1h chunk's the sum of its 5m chunks'.
-type roll struct {
+type rollupTask struct {
 	*collected
 	// own are the versions of the chunks that this seal has written, and exempt the deletes that they name.
 	own    []string
@@ -37,14 +37,14 @@ type roll struct {
 
 // rollFine writes the 5m chunks, rollCoarse the 1h chunks after them.
 func (x *sealer) rollFine() error {
-	if len(x.rolls) == 0 {
+	if len(x.tasks) == 0 {
 		return nil
 	}
-	hiding, raw, err := x.beforeFine(x.rolls[0].series.tenant.name)
+	hiding, raw, err := x.beforeFine(x.tasks[0].series.tenant.name)
 	if err != nil {
 		return err
 	}
-	if err := x.makeFine(hiding, raw); err != nil {
+	if err := x.makeAll5m(hiding, raw); err != nil {
 		return err
 	}
 	return x.writeRollups(rollup.FiveMinutes)
@@ -62,24 +62,24 @@ func (x *sealer) beforeFine(tenant string) (format.Tombstones, metricShards, err
 	return hiding, raw, err
 }
 
-// makeFine makes the 5m chunks, heeding deletes.
-func (x *sealer) makeFine(hiding format.Tombstones, raw metricShards) error {
+// makeAll5m makes the 5m chunks, applying deletes.
+func (x *sealer) makeAll5m(hiding format.Tombstones, raw metricShards) error {
 	x.hiding = hiding.InSlot(x.s.period, x.work.Slot)
-	return x.each(func(r *roll, b *rollup.Buckets) error { return x.fine(r, raw.of(r.series.metric), b) })
+	return x.each(func(r *rollupTask, b *rollup.Buckets) error { return x.make5m(r, raw.of(r.series.metric), b) })
 }
 
-func (x *sealer) rollCoarse() error {
-	if len(x.rolls) == 0 {
+func (x *sealer) makeAll1h() error {
+	if len(x.tasks) == 0 {
 		return nil
 	}
-	tenant := x.rolls[0].series.tenant.name
+	tenant := x.tasks[0].series.tenant.name
 	fine, err := x.s.shardsIn(x.ctx, x.into[rollup.FiveMinutes].window, tenant)
 	if err != nil {
 		return err
 	}
-	pieces := slices.Collect(slices.Chunk(x.rolls, coarsePiece))
+	pieces := slices.Collect(slices.Chunk(x.tasks, piece1h))
 	err = x.sideBySide(len(pieces), func(ctx context.Context, i int, b *rollup.Buckets) error {
-		return x.coarseOf(ctx, pieces[i], fine, b)
+		return x.make1hOf(ctx, pieces[i], fine, b)
 	})
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func (x *sealer) rollCoarse() error {
 }
 
 // each calls f for every series.
-func (x *sealer) each(f func(*roll, *rollup.Buckets) error) error {
-	return x.sideBySide(len(x.rolls), func(_ context.Context, i int, b *rollup.Buckets) error { return f(&x.rolls[i], b) })
+func (x *sealer) each(f func(*rollupTask, *rollup.Buckets) error) error {
+	return x.sideBySide(len(x.tasks), func(_ context.Context, i int, b *rollup.Buckets) error { return f(&x.tasks[i], b) })
 }
 
 // sideBySide calls f n times, side by side where the engine is far away, with buckets to work in.
@@ -126,15 +126,15 @@ func (x *sealer) writeRollups(res rollup.Resolution) error {
 
 // putRollups adds them to what is written next.
 func (x *sealer) putRollups(res rollup.Resolution) error {
-	for i := range x.rolls {
-		if err := x.putRollup(res, &x.rolls[i]); err != nil {
+	for i := range x.tasks {
+		if err := x.putRollup(res, &x.tasks[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
+func (x *sealer) putRollup(res rollup.Resolution, r *rollupTask) error {
 	if r.chunk == nil {
 		return nil
 	}
@@ -147,25 +147,25 @@ func (x *sealer) putRollup(res rollup.Resolution, r *roll) error {
 	return nil
 }
 
-// fineOfDay makes the 5m chunks of the slots of a day, heeding deletes, and adds them to what is written next: series by series, as
+// make5mOfDay makes the 5m chunks of the slots of a day, applying deletes, and adds them to what is written next: series by series, as
 // they are stored, so that each is labeled once.
-func fineOfDay(day map[int64]*sealer, hiding format.Tombstones, raw metricShards) error {
+func make5mOfDay(day map[int64]*sealer, hiding format.Tombstones, raw metricShards) error {
 	slots := slices.Sorted(maps.Keys(day))
 	for _, slot := range slots {
-		if err := day[slot].makeFine(hiding, raw); err != nil {
+		if err := day[slot].makeAll5m(hiding, raw); err != nil {
 			return err
 		}
 	}
 	type place struct {
 		x *sealer
-		r *roll
+		r *rollupTask
 	}
 	var all []place
 	at := map[*Series]int{} // the order of series, which is that of each slot's
 	for _, slot := range slots {
 		x := day[slot]
-		for i := range x.rolls {
-			r := &x.rolls[i]
+		for i := range x.tasks {
+			r := &x.tasks[i]
 			if _, ok := at[r.series]; !ok {
 				at[r.series] = len(at)
 			}
@@ -179,8 +179,8 @@ func fineOfDay(day map[int64]*sealer, hiding format.Tombstones, raw metricShards
 		}
 	}
 	for _, x := range day {
-		clear(x.rolls)
-		x.rolls = x.rolls[:0]
+		clear(x.tasks)
+		x.tasks = x.tasks[:0]
 	}
 	return nil
 }
@@ -229,9 +229,9 @@ func appendOrEmpty(b *rollup.Buckets, res rollup.Resolution, version uint64) []b
 	return rollup.AppendEmpty(nil, version)
 }
 
-// fine sets the 5m chunk of a series from all of the slot's sealed chunks.
-func (x *sealer) fine(r *roll, shards int64, b *rollup.Buckets) error {
-	if x.late {
+// make5m sets the 5m chunk of a series from all of the slot's sealed chunks.
+func (x *sealer) make5m(r *rollupTask, shards int64, b *rollup.Buckets) error {
+	if x.rawExpired {
 		return x.fill(rollup.FiveMinutes, r, b)
 	}
 	found, err := x.versionsOf(r.series, shards)
@@ -303,7 +303,7 @@ func (x *sealer) readVisible(s *Series, shards int64, hiding format.Tombstones, 
 
 // lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
 // of its class are there: it was in another one before. version is how much is there.
-func (x *sealer) lost(res rollup.Resolution, r *roll, version uint64) (bool, error) {
+func (x *sealer) lost(res rollup.Resolution, r *rollupTask, version uint64) (bool, error) {
 	tenant, gone := r.series.tenant.name, uint64(0)
 	if x.s.classes.count() == 1 {
 		return false, nil
@@ -313,7 +313,7 @@ func (x *sealer) lost(res rollup.Resolution, r *roll, version uint64) (bool, err
 			gone |= 1 << class
 		}
 	}
-	if gone == 0 && !x.again {
+	if gone == 0 && !x.resealed {
 		return false, nil
 	}
 	at := x.into[res]
@@ -329,7 +329,7 @@ func (x *sealer) lost(res rollup.Resolution, r *roll, version uint64) (bool, err
 
 // fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
 // gone, and that was more than what there is now.
-func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
+func (x *sealer) fill(res rollup.Resolution, r *rollupTask, b *rollup.Buckets) error {
 	due := x.due.OfSeries(r.series.labels)
 	if r.chunk == nil && len(due) == 0 {
 		return nil
@@ -365,8 +365,8 @@ func (x *sealer) fill(res rollup.Resolution, r *roll, b *rollup.Buckets) error {
 	return nil
 }
 
-// coarse sets the 1h chunk of a series from all 5m chunks of the day.
-func (x *sealer) coarse(r *roll, chunks []rollupChunk, b *rollup.Buckets) error {
+// make1h sets the 1h chunk of a series from all 5m chunks of the day.
+func (x *sealer) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) error {
 	b.Reset()
 	r.version = 0
 	for _, c := range chunks {

@@ -10,7 +10,7 @@ import (
 
 // keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
 // others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's.
-func (x *sealer) keepVanished(r *roll, shards int64, made *rollup.Buckets) error {
+func (x *sealer) keepVanished(r *rollupTask, shards int64, made *rollup.Buckets) error {
 	if !x.s.expiring || !x.isGone(rollup.Raw, r.series.tenant.name, r.class) {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (x *sealer) keepVanished(r *roll, shards int64, made *rollup.Buckets) error
 
 // beforeDue returns the 5m buckets that a series' samples made before deletes came that rollups don't know of yet; made is
 // what they make now.
-func (x *sealer) beforeDue(r *roll, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
+func (x *sealer) beforeDue(r *rollupTask, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
 	if len(due) == 0 {
 		return made, nil
 	}
@@ -59,7 +59,7 @@ func (x *sealer) beforeDue(r *roll, shards int64, due format.Tombstones, made *r
 
 // keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these vanish by
 // themselves and others of the day were written with a longer time to live.
-func (x *sealer) keepHours(r *roll, fine []rollupChunk, made *rollup.Buckets) error {
+func (x *sealer) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
 	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.series.tenant.name, r.class) {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (x *sealer) keepHours(r *roll, fine []rollupChunk, made *rollup.Buckets) er
 
 // stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
 // buckets.
-func (x *sealer) stored(res rollup.Resolution, r *roll) (*rollup.Buckets, uint64, error) {
+func (x *sealer) stored(res rollup.Resolution, r *rollupTask) (*rollup.Buckets, uint64, error) {
 	at, tenant := x.into[res], r.series.tenant.name
 	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
 	if err != nil {

@@ -165,13 +165,13 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 		for i, slot := range slots {
 			x := sealers[slot]
 			dueIn[slot] = x.due
-			x.rolls = x.rolls[:0]
+			x.tasks = x.tasks[:0]
 			if err := x.destine(tenant, metric, part); err != nil {
 				return series, err
 			}
 			for j := range part {
 				if c := &part[j]; !x.forDue || len(x.due.OfSeries(c.series.labels)) > 0 {
-					x.rolls = append(x.rolls, roll{collected: c})
+					x.tasks = append(x.tasks, rollupTask{collected: c})
 					ofDay[c] = true
 				}
 			}
@@ -195,17 +195,17 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 	return series, nil
 }
 
-// rollDay makes the 1h rollups of a day of some series, of which slots' rollups were made, and heeds what these didn't know.
+// rollDay makes the 1h rollups of a day of some series, of which slots' rollups were made, and applies what these didn't know.
 func (x *sealer) rollDay(part []collected, of map[*collected]bool, due format.Tombstones) error {
-	x.rolls = x.rolls[:0]
+	x.tasks = x.tasks[:0]
 	for j := range part {
 		if of[&part[j]] {
-			x.rolls = append(x.rolls, roll{collected: &part[j]})
+			x.tasks = append(x.tasks, rollupTask{collected: &part[j]})
 		}
 	}
 	defer func(ofSlot format.Tombstones) { x.due = ofSlot }(x.due)
 	x.due = due
-	return x.rollCoarse()
+	return x.makeAll1h()
 }
 
 // destine finds the shards in which the rollups of a metric's series go.

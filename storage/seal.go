@@ -115,9 +115,9 @@ func (s *Store) lockSeals(list []Work) (unlock func()) {
 	}
 }
 
-// togetherStrands is about how many series of a slot are sealed in one pass: enough that what a pass costs by itself doesn't
+// maxPassChunks is about how many series of a slot are sealed in one pass: enough that what a pass costs by itself doesn't
 // count and that few passes write among the same metrics, and so few that it takes some seconds, and little memory.
-const togetherStrands = 1 << 19
+const maxPassChunks = 1 << 19
 
 // Together cuts work into what is best sealed in one pass, as places in list: slots of one day, in lanes by partition, for those
 // who seal side by side. The order stays by what comes first of each. Slots of which the head has nothing are passes of their own, for
@@ -145,7 +145,7 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 		slices.SortStableFunc(pass, func(a, b int) int { return cmp.Compare(list[a].Partition, list[b].Partition) })
 		from, sum := 0, 0
 		for i, w := range pass {
-			if i > from && sum+strands[w] > togetherStrands {
+			if i > from && sum+strands[w] > maxPassChunks {
 				cut = append(cut, pass[from:i])
 				from, sum = i, 0
 			}
@@ -156,17 +156,17 @@ func (s *Store) Together(list []Work, lanes int) (passes [][]int) {
 	return cut
 }
 
-// strandsOf returns how many strands the head has of a slot and partition, and whether it has any of it. What it doesn't have counts as
+// strandsOf returns how many head chunks the head has of a slot and partition, and whether it has any of it. What it doesn't have counts as
 // a pass.
 func (h *head) strandsOf(w Work) (n int, held bool) {
 	p := h.part(w.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	c := p.cells[w.cell()]
+	c := p.slots[w.at()]
 	if c == nil {
-		return togetherStrands, false
+		return maxPassChunks, false
 	}
-	c.each(func(g *generation) { n += len(g.strands) })
+	c.each(func(g *generation) { n += len(g.chunks) })
 	return n, true
 }
 
@@ -203,10 +203,10 @@ func (s *Store) LetGo() int {
 	if s.Ready() != nil {
 		return 0
 	}
-	s.imports.letGo(s.opts.Now())
+	s.imports.release(s.opts.Now())
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
-	return s.head.letGo()
+	return s.head.gc()
 }
 
 // countExpired counts and tells what came too late to be sealed as it is: its window is gone.
@@ -217,7 +217,7 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	var samples chunk.Samples
 	exemplars := 0
 	for i := range list {
-		for st := range list[i].strands.all() {
+		for st := range list[i].chunks.all() {
 			_ = st.read(-format.MaxTime, format.MaxTime, &samples)
 			if x := st.exemplars(); x != nil {
 				exemplars += len(x.list)
@@ -228,14 +228,14 @@ func (s *Store) countExpired(w Work, list []collected, what string) {
 	s.opts.Logger.Warn(what, "samples", samples.Len(), "exemplars that are left out", exemplars, "slot", w.Slot, "partition", w.Partition)
 }
 
-// closeCells closes the open generations of what is to be sealed, and notes all closed ones, and the last seq given out so
+// closeGenerations closes the open generations of what is to be sealed, and notes all closed ones, and the last seq given out so
 // far: this process' rows after it belong to generations to come.
-func (s *Store) closeCells(works []*sealedWork) {
+func (s *Store) closeGenerations(works []*sealedWork) {
 	some := false
 	for _, w := range works {
 		p := s.head.part(w.Partition)
 		p.mu.RLock()
-		_, ok := p.cells[w.cell()]
+		_, ok := p.slots[w.at()]
 		w.upTo = p.seq
 		p.mu.RUnlock()
 		some = some || ok
@@ -246,15 +246,15 @@ func (s *Store) closeCells(works []*sealedWork) {
 	s.commitMu.Lock()
 	defer s.commitMu.Unlock()
 	for _, w := range works {
-		s.closeCell(w)
+		s.closeGenerationsOf(w)
 	}
 }
 
-func (s *Store) closeCell(w *sealedWork) {
+func (s *Store) closeGenerationsOf(w *sealedWork) {
 	p := s.head.part(w.Partition)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.cells[w.cell()]
+	c := p.slots[w.at()]
 	if c == nil {
 		w.upTo = p.seq
 		return
@@ -308,7 +308,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 func (s *Store) release(w Work, gens []*generation) {
 	p := s.head.part(w.Partition)
 	p.mu.RLock()
-	c := p.cells[w.cell()]
+	c := p.slots[w.at()]
 	p.mu.RUnlock()
 	if c != nil {
 		s.head.drop(c, gens)

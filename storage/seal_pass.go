@@ -54,7 +54,7 @@ func (p *sealPass) run() error {
 	if p.s.caching != nil { // What was sealed is read back for rollups.
 		defer p.s.caching.ReadOnce()()
 	}
-	p.s.closeCells(p.works)
+	p.s.closeGenerations(p.works)
 	if err := p.gatherUndeleted(); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (p *sealPass) run() error {
 // seal writes the sealed rows and their marks, tenant by tenant.
 func (p *sealPass) seal() error {
 	byTenant := map[string][]stagedSeries{}
-	for tenant, n := range p.strands() { // There are many, and a slice that grows takes more.
+	for tenant, n := range p.headChunks() { // There are many, and a slice that grows takes more.
 		byTenant[tenant.name] = make([]stagedSeries, 0, cap(byTenant[tenant.name])+n)
 	}
 	for _, w := range p.works {
@@ -113,15 +113,15 @@ func (p *sealPass) seal() error {
 	return nil
 }
 
-// strands counts the strands of what is to be sealed, by tenant. A series has one in a slot, seldom more.
-func (p *sealPass) strands() map[*headTenant]int {
+// headChunks counts the head chunks of what is to be sealed, by tenant. A series has one in a slot, seldom more.
+func (p *sealPass) headChunks() map[*headTenant]int {
 	count := map[*headTenant]int{}
 	for _, w := range p.works {
 		if !w.waits() {
 			continue
 		}
 		for _, g := range w.gens {
-			for rest := g.strands; len(rest) > 0; {
+			for rest := g.chunks; len(rest) > 0; {
 				tenant, n := rest[0].series.tenant, 1
 				for n < len(rest) && rest[n].series.tenant == tenant {
 					n++
@@ -230,20 +230,20 @@ type stagedSeries struct {
 //	series ─► chunks of all slots ─► … ─► 5m of all slots ─► 1h of the day, once ─► … ─► marks
 type tenantPass struct {
 	*sealPass
-	tenant string
-	list   []stagedSeries
-	late   bool
-	rows   *sealedRows
-	base   *sealer // for what concerns the day
-	slots  map[int64]*sealer
-	// again are the cells that were sealed before.
-	again map[cellAt]bool
+	tenant     string
+	list       []stagedSeries
+	rawExpired bool
+	rows       *sealedRows
+	base       *sealer // for what concerns the day
+	slots      map[int64]*sealer
+	// resealed are the slot partitions that were sealed before.
+	resealed map[slotPartitionAt]bool
 	// done are the series whose rollups are to be made, in one of their slots.
 	done []*stagedSeries
 }
 
 func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
-	t := &tenantPass{sealPass: p, tenant: tenant, list: list, late: late, rows: &sealedRows{}, slots: map[int64]*sealer{}, again: map[cellAt]bool{}}
+	t := &tenantPass{sealPass: p, tenant: tenant, list: list, rawExpired: late, rows: &sealedRows{}, slots: map[int64]*sealer{}, resealed: map[slotPartitionAt]bool{}}
 	slices.SortFunc(list, func(a, b stagedSeries) int {
 		return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]), cmp.Compare(a.work.Slot, b.work.Slot))
 	})
@@ -259,12 +259,12 @@ func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *
 // sealer returns one of a slot, which writes with the others.
 func (t *tenantPass) sealer(w Work) *sealer {
 	x := newSealer(t.ctx, t.s, w)
-	x.sealedRows, x.late, x.begun, x.now, x.deletes = t.rows, t.late, t.begun, t.begun.UnixMilli(), t.deletesIn(w.Slot)
+	x.sealedRows, x.rawExpired, x.begun, x.now, x.deletes = t.rows, t.rawExpired, t.begun, t.begun.UnixMilli(), t.deletesIn(w.Slot)
 	return x
 }
 
 func (t *tenantPass) run() error {
-	if t.late {
+	if t.rawExpired {
 		t.s.filling.Lock()
 		defer t.s.filling.Unlock()
 		if err := t.trimBefore(); err != nil {
@@ -290,7 +290,7 @@ func (t *tenantPass) run() error {
 		return err
 	}
 	for w, samples := range before {
-		if t.again[w.cell()] && w.stats.Samples > samples {
+		if t.resealed[w.at()] && w.stats.Samples > samples {
 			w.stats.Repaired++
 		}
 	}
@@ -299,7 +299,7 @@ func (t *tenantPass) run() error {
 
 // finest is the resolution of the finest rows that are written.
 func (t *tenantPass) finest() rollup.Resolution {
-	if t.late {
+	if t.rawExpired {
 		return rollup.FiveMinutes
 	}
 	return rollup.Raw
@@ -318,7 +318,7 @@ func (t *tenantPass) trimBefore() error {
 	}))
 }
 
-// sealedBefore finds the cells that have marks already: then what comes now is late, or comes again.
+// sealedBefore finds the slot partitions that have marks already: then what comes now is late, or comes again.
 func (t *tenantPass) sealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
@@ -328,7 +328,7 @@ func (t *tenantPass) sealedBefore() error {
 			if err != nil {
 				return err
 			}
-			t.again[cellAt{slot, int(row.Clustering[1].Int)}] = true
+			t.resealed[slotPartitionAt{slot, int(row.Clustering[1].Int)}] = true
 		}
 	}
 	return nil
@@ -341,7 +341,7 @@ func (t *tenantPass) seal() error {
 	for i := range t.list {
 		c := &t.list[i]
 		samples.Reset()
-		for st := range c.strands.all() {
+		for st := range c.chunks.all() {
 			// Closed generations don't change any more, so no lock is needed.
 			if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
 				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)
@@ -349,12 +349,12 @@ func (t *tenantPass) seal() error {
 		}
 		samples.Normalize()
 		x := t.slots[c.work.Slot]
-		x.stats, x.again = &c.work.stats, t.again[c.work.cell()]
-		before := len(x.rolls)
-		if err := x.series(&c.collected, &samples, x.again); err != nil {
+		x.stats, x.resealed = &c.work.stats, t.resealed[c.work.at()]
+		before := len(x.tasks)
+		if err := x.series(&c.collected, &samples, x.resealed); err != nil {
 			return err
 		}
-		rolled = rolled || len(x.rolls) > before
+		rolled = rolled || len(x.tasks) > before
 		if i+1 < len(t.list) && t.list[i+1].series == c.series {
 			continue
 		}
@@ -397,28 +397,28 @@ func (t *tenantPass) roll() error {
 		return err
 	}
 	for _, x := range t.slots {
-		x.again, x.listed = len(t.again) > 0, listed
+		x.resealed, x.listed = len(t.resealed) > 0, listed
 	}
-	if err := fineOfDay(t.slots, hiding, raw); err != nil {
+	if err := make5mOfDay(t.slots, hiding, raw); err != nil {
 		return err
 	}
 	if err := t.base.write(); err != nil {
 		return err
 	}
 	for _, c := range t.done {
-		t.base.rolls = append(t.base.rolls, roll{collected: &c.collected})
+		t.base.tasks = append(t.base.tasks, rollupTask{collected: &c.collected})
 	}
-	t.base.again = len(t.again) > 0
-	err = t.base.rollCoarse()
-	clear(t.base.rolls)
+	t.base.resealed = len(t.resealed) > 0
+	err = t.base.makeAll1h()
+	clear(t.base.tasks)
 	clear(t.done)
-	t.base.rolls, t.done = t.base.rolls[:0], t.done[:0]
+	t.base.tasks, t.done = t.base.tasks[:0], t.done[:0]
 	return err
 }
 
 // listed lists the chunks that rollups of the series depend on; nil where they don't depend on any.
 func (t *tenantPass) listed(shards metricShards) (chunkList, error) {
-	if t.late {
+	if t.rawExpired {
 		return nil, nil
 	}
 	first, last := t.base.into[rollup.Raw].start, t.base.into[rollup.Raw].start
@@ -443,9 +443,9 @@ func (t *tenantPass) listed(shards metricShards) (chunkList, error) {
 
 // mark says that the slots were sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
 func (t *tenantPass) mark() error {
-	cells := map[cellAt]bool{}
+	cells := map[slotPartitionAt]bool{}
 	for i := range t.list {
-		cells[t.list[i].work.cell()] = true
+		cells[t.list[i].work.at()] = true
 	}
 	marks := newMarks(cells)
 	for res := rollup.OneHour + 1; res > t.finest(); res-- {

@@ -26,7 +26,7 @@ type sealedWindow struct {
 	sums []uint64
 	// left are those of the slots of a window of rollups that are answered from samples, where these are kept.
 	left []int64
-	// cleared are the marks of deletes that were applied to the slots' rows, of those that the request heeds.
+	// cleared are the marks of deletes that were applied to the slots' rows, of those that the request applies.
 	cleared map[markAt]bool
 }
 

@@ -24,12 +24,12 @@ type sealer struct {
 	stats *SealStats
 
 	*sealedRows
-	rolls   []roll         // the series whose chunks are among rows, or were there
+	tasks   []rollupTask   // the series whose chunks are among rows, or were there
 	buckets rollup.Buckets // to work in
-	// late says that the window of raw rows has expired: there are only rollups to fill up.
-	late bool
-	// again says that the slot was sealed before.
-	again bool
+	// rawExpired says that the window of raw rows has expired: there are only rollups to fill up.
+	rawExpired bool
+	// resealed says that the slot was sealed before.
+	resealed bool
 	// namesFirst says that rows which come in part may be looked for by their names: the slot has its mark already.
 	namesFirst bool
 	now        int64 // when the seal began, milliseconds
@@ -41,7 +41,7 @@ type sealer struct {
 	// listed are the chunks that rollups depend on, where they were listed at once; nil: each series' are read.
 	listed chunkList
 	// deletes are those, by tenant, that touch the slot and that chunks written now are exempt from. hiding are those
-	// that the rollups must heed; they are read later.
+	// that the rollups must apply; they are read later.
 	deletes map[string]format.Tombstones
 	hiding  format.Tombstones
 	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
@@ -117,10 +117,10 @@ func (x *sealer) isGone(res rollup.Resolution, tenant string, class int64) bool 
 
 // collected is a series with what the generations hold of it.
 type collected struct {
-	series  *Series
-	class   int64 // in which its rows are written
-	strands strandList
-	shards  [resolutions]uint16
+	series *Series
+	class  int64 // in which its rows are written
+	chunks headChunks
+	shards [resolutions]uint16
 }
 
 // at is where rows of the series go at a resolution.
@@ -128,12 +128,12 @@ func (c *collected) at(res rollup.Resolution) format.ClassShard {
 	return format.ClassShardOf(c.class, int64(c.shards[res]))
 }
 
-// collect groups the strands of generations by tenant and series.
+// collect groups the head chunks of generations by tenant and series.
 func collect(gens []*generation) map[string][]collected {
 	at := map[*Series]int{}
 	byTenant := map[string][]collected{}
 	for _, g := range gens {
-		for _, st := range g.strands {
+		for _, st := range g.chunks {
 			if !st.holds() {
 				continue
 			}
@@ -145,7 +145,7 @@ func collect(gens []*generation) map[string][]collected {
 				byTenant[name] = append(byTenant[name], collected{series: st.series})
 			}
 			c := &byTenant[name][i]
-			c.strands = c.strands.with(st)
+			c.chunks = c.chunks.with(st)
 		}
 	}
 	return byTenant
@@ -155,7 +155,7 @@ func collect(gens []*generation) map[string][]collected {
 // finds its rollups.
 func (x *sealer) mark(tenant, id string) error {
 	for res := rollup.OneHour + 1; res > 0; res-- {
-		if x.late && res-1 == rollup.Raw {
+		if x.rawExpired && res-1 == rollup.Raw {
 			break
 		}
 		at := x.into[res-1]
@@ -182,14 +182,14 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 	s, known := c.series, false
 	named := x.deletesOf(c.series).IDs()
 	if samples.Len() == 0 { // It brought exemplars only.
-		if x.late {
+		if x.rawExpired {
 			return nil
 		}
 		x.label(c, rollup.Raw)
 		return x.exemplars(c)
 	}
-	if x.late {
-		x.rolls = append(x.rolls, roll{collected: c, chunk: x.build(samples, 1)})
+	if x.rawExpired {
+		x.tasks = append(x.tasks, rollupTask{collected: c, chunk: x.build(samples, 1)})
 		return nil
 	}
 	if sealedBefore {
@@ -203,7 +203,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 	if err := x.exemplars(c); err != nil {
 		return err
 	}
-	r := roll{collected: c}
+	r := rollupTask{collected: c}
 	if !known {
 		at := x.into[rollup.Raw]
 		r.exempt = named
@@ -220,7 +220,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 		x.stats.Series++
 		x.stats.Samples += samples.Len()
 	}
-	x.rolls = append(x.rolls, r)
+	x.tasks = append(x.tasks, r)
 	return nil
 }
 

@@ -108,7 +108,7 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 		return nil, ctx.Err()
 	}
 	r.tellDamage()
-	if err := r.heed(ctx); err != nil {
+	if err := r.loadTombstones(ctx); err != nil {
 		return nil, err
 	}
 	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.

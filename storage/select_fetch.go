@@ -108,7 +108,7 @@ func (g *groups) ask(at int) *groupLoad {
 		gr.left--
 	}
 	if gr.left == 0 {
-		g.letGo(i)
+		g.release(i)
 	}
 	if first {
 		for ahead := i + 1; ahead <= i+groupsAhead && ahead < len(g.all); ahead++ {
@@ -126,7 +126,7 @@ func (g *groups) begin(i int) *groupLoad {
 		return load
 	}
 	if len(g.held) >= groupsHeld {
-		g.letGo(g.held[0])
+		g.release(g.held[0])
 	}
 	load := &groupLoad{done: make(chan struct{})}
 	g.all[i].load = load
@@ -139,7 +139,7 @@ func (g *groups) begin(i int) *groupLoad {
 	return load
 }
 
-func (g *groups) letGo(i int) {
+func (g *groups) release(i int) {
 	g.all[i] = group{left: g.size(i)}
 	if at := slices.Index(g.held, i); at >= 0 {
 		g.held = slices.Delete(g.held, at, at+1)

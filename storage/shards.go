@@ -90,7 +90,7 @@ func (t *tenantPass) spread() error {
 		for ; to < len(t.list) && t.list[to].series.metric == metric; to++ {
 			slot := t.list[to].work.Slot
 			series[slot]++
-			for st := range t.list[to].strands.all() {
+			for st := range t.list[to].chunks.all() {
 				bytes[slot] += st.encodedBytes()
 			}
 		}
@@ -136,8 +136,8 @@ func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series 
 	return n, nil
 }
 
-// encodedBytes is about how many bytes the strand's samples take in a chunk, or more.
-func (s *strand) encodedBytes() int64 {
+// encodedBytes is about how many bytes the head chunk's samples take in a chunk, or more.
+func (s *headChunk) encodedBytes() int64 {
 	n := len(s.tail)
 	if s.rare != nil {
 		n += len(s.rare.hist)

@@ -74,6 +74,6 @@ func (h *head) has(w Work) bool {
 	p := h.part(w.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	_, ok := p.cells[w.cell()]
+	_, ok := p.slots[w.at()]
 	return ok
 }

@@ -29,10 +29,10 @@ type epochRefs struct {
 	whole uint32
 }
 
-// streamRef is a series, with the strand that took its last sample.
+// streamRef is a series, with the head chunk that took its last sample.
 type streamRef struct {
 	series *Series
-	strand *strand
+	strand *headChunk
 }
 
 // maxStreamSeries bounds how far the numbers of a stream's series may jump where blobs are missing.
@@ -150,7 +150,7 @@ func (d *blobDecoder) Float(ref uint32, t, st int64, v uint64) error {
 }
 
 func (d *blobDecoder) Histogram(ref uint32, t int64, encoded []byte) error {
-	// A strand takes what can be read back for granted.
+	// A head chunk takes what can be read back for granted.
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (d *blobDecoder) sample(r readSample) error {
 	return nil
 }
 
-// addTo appends the samples to a generation. Where it belongs to a cell, the caller holds the partition's lock, and the
+// addTo appends the samples to a generation. Where it belongs to a slot partition, the caller holds the partition's lock, and the
 // head's life, and what they weigh is added to the head's account.
 func (d *blobDecoder) addTo(g *generation) {
 	for i := range d.samples {
@@ -184,8 +184,8 @@ func (d *blobDecoder) addTo(g *generation) {
 		ref, grew := &d.epoch.refs[r.ref], 0
 		if ref.strand == nil || ref.strand.gen != g {
 			var isNew bool
-			if ref.strand, isNew = g.strandOf(ref.series); isNew {
-				grew = strandBytes
+			if ref.strand, isNew = g.headChunkOf(ref.series); isNew {
+				grew = headChunkBytes
 			}
 		}
 		switch {
@@ -202,23 +202,23 @@ func (d *blobDecoder) addTo(g *generation) {
 	}
 }
 
-// strandOf finds or makes the strand of a series.
-func (g *generation) strandOf(s *Series) (st *strand, isNew bool) {
+// headChunkOf finds or makes the head chunk of a series.
+func (g *generation) headChunkOf(s *Series) (st *headChunk, isNew bool) {
 	if g.index != nil {
 		if st = g.index[s]; st == nil {
-			st = newStrand(g, s)
+			st = newHeadChunk(g, s)
 			g.index[s] = st
-			g.strands = append(g.strands, st)
+			g.chunks = append(g.chunks, st)
 		}
 		return st, false
 	}
-	for st := range s.strands.all() {
+	for st := range s.chunks.all() {
 		if st.gen == g {
 			return st, false
 		}
 	}
-	st = newStrand(g, s)
-	s.strands = s.strands.with(st)
-	g.strands = append(g.strands, st)
+	st = newHeadChunk(g, s)
+	s.chunks = s.chunks.with(st)
+	g.chunks = append(g.chunks, st)
 	return st, true
 }

@@ -18,29 +18,29 @@ type streamBuilder struct {
 	blobs     [][]byte
 	items     []stagedItem
 	exemplars []stagedExemplar
-	// alone makes every blob define all of its series, which refs then numbers: those of old slots do, for a
+	// selfContained makes every blob define all of its series, which refs then numbers: those of old slots do, for a
 	// sealer may have forgotten what earlier blobs defined.
-	alone bool
-	refs  map[*strand]uint32
+	selfContained bool
+	refs          map[*headChunk]uint32
 }
 
 type stagedItem struct {
-	strand *strand
+	strand *headChunk
 	entry  *entry
 }
 
 type stagedExemplar struct {
-	strand *strand
+	strand *headChunk
 	entry  *exemplarEntry
 }
 
 func (b *streamBuilder) reset(g *generation, alone bool) {
-	b.gen, b.firstSeq, b.alone = g, g.cell.seq+1, alone
+	b.gen, b.firstSeq, b.selfContained = g, g.slot.seq+1, alone
 	b.blobs, b.items, b.exemplars = b.blobs[:0], b.items[:0], b.exemplars[:0]
 	b.begin()
 }
 
-// forget lets go of the strands of a commit, which would be kept in memory until the builder is used again.
+// forget lets go of the head chunks of a commit, which would be kept in memory until the builder is used again.
 func (b *streamBuilder) forget() {
 	clear(b.items)
 	clear(b.exemplars)
@@ -52,18 +52,18 @@ func (b *streamBuilder) forget() {
 // begin begins a blob.
 func (b *streamBuilder) begin() {
 	b.some = false
-	if !b.alone {
+	if !b.selfContained {
 		b.w.Reset(b.gen.epoch, b.gen.nextRef)
 		return
 	}
 	if b.refs == nil {
-		b.refs = map[*strand]uint32{}
+		b.refs = map[*headChunk]uint32{}
 	}
 	clear(b.refs)
-	b.w.Reset(b.gen.cell.seq+1, 0)
+	b.w.Reset(b.gen.slot.seq+1, 0)
 }
 
-func (b *streamBuilder) add(st *strand, e *entry) {
+func (b *streamBuilder) add(st *headChunk, e *entry) {
 	if b.w.Len() >= b.full {
 		b.cut()
 	}
@@ -77,7 +77,7 @@ func (b *streamBuilder) add(st *strand, e *entry) {
 	b.items = append(b.items, stagedItem{strand: st, entry: e})
 }
 
-func (b *streamBuilder) addExemplar(st *strand, e *exemplarEntry) {
+func (b *streamBuilder) addExemplar(st *headChunk, e *exemplarEntry) {
 	if b.w.Len() >= b.full {
 		b.cut()
 	}
@@ -86,9 +86,9 @@ func (b *streamBuilder) addExemplar(st *strand, e *exemplarEntry) {
 	b.exemplars = append(b.exemplars, stagedExemplar{strand: st, entry: e})
 }
 
-// ref returns the number of a strand's series, which it defines if it has none.
-func (b *streamBuilder) ref(st *strand) uint32 {
-	if b.alone {
+// ref returns the number of a head chunk's series, which it defines if it has none.
+func (b *streamBuilder) ref(st *headChunk) uint32 {
+	if b.selfContained {
 		ref := b.refs[st]
 		if ref == 0 {
 			ref = uint32(len(b.refs)) + 1
@@ -108,22 +108,22 @@ func (b *streamBuilder) ref(st *strand) uint32 {
 // cut ends the blob that is being written and begins the next.
 func (b *streamBuilder) cut() {
 	b.blobs = append(b.blobs, slices.Clone(b.w.Finish()))
-	b.gen.cell.seq++
+	b.gen.slot.seq++
 	b.begin()
 }
 
-// leans says whether a blob needs what an earlier one defined.
-func (b *streamBuilder) leans() bool {
-	return !b.alone && (b.firstSeq != b.gen.epoch || len(b.blobs) > 1)
+// dependsOnEarlier says whether a blob needs what an earlier one defined.
+func (b *streamBuilder) dependsOnEarlier() bool {
+	return !b.selfContained && (b.firstSeq != b.gen.epoch || len(b.blobs) > 1)
 }
 
 // batches appends the writes of the stream's blobs.
-func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
+func (b *streamBuilder) batches(dst []engine.Batch, c *slotPartition) []engine.Batch {
 	if b.some {
 		b.blobs = append(b.blobs, b.w.Finish())
 		c.seq++
 	}
-	if b.alone && b.gen.nextRef == 0 {
+	if b.selfContained && b.gen.nextRef == 0 {
 		b.gen.epoch = c.seq + 1 // An epoch's name is not that of a blob which stands alone.
 	}
 	for i, blob := range b.blobs {
@@ -139,7 +139,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *cell) []engine.Batch {
 }
 
 // pending returns the pending rows of the stream's blobs, for an hour of arrival.
-func (b *streamBuilder) pending(c *cell, hour int64) engine.Batch {
+func (b *streamBuilder) pending(c *slotPartition, hour int64) engine.Batch {
 	rows := engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(c.partition, hour)}
 	for i := range b.blobs {
 		rows.Mutations = append(rows.Mutations, engine.Mutation{

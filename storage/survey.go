@@ -10,7 +10,7 @@ import (
 
 // SurveyedWindow is a window of a tenant, as an operator looks at it.
 type SurveyedWindow struct {
-	Kept
+	WindowInfo
 	// Slots is how many slots of it are sealed, of Of; Seals is how often, counted once a partition, and Again how many of
 	// those sealed a slot that was sealed before: what came late.
 	Slots, Of, Seals, Again int
@@ -29,7 +29,7 @@ type measurer interface {
 
 // Survey lists a tenant's windows, of each resolution the newest; cut says that there are more. It reads the marks, and no data.
 func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindow, cut bool, err error) {
-	all, err := s.keptOf(ctx, tenant)
+	all, err := s.windowInfosOf(ctx, tenant)
 	if err != nil {
 		return nil, false, err
 	}
@@ -43,7 +43,7 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 			cut = true
 			continue
 		}
-		w := SurveyedWindow{Kept: k, Of: int((k.End.UnixMilli() - k.Start.UnixMilli()) / s.period.OfRawWindow(s.period.RawWindowAt(k.End.UnixMilli())).SlotMS)}
+		w := SurveyedWindow{WindowInfo: k, Of: int((k.End.UnixMilli() - k.Start.UnixMilli()) / s.period.OfRawWindow(s.period.RawWindowAt(k.End.UnixMilli())).SlotMS)}
 		if err := s.countSeals(ctx, tenant, deleted, &w); err != nil {
 			return nil, false, err
 		}

@@ -38,7 +38,7 @@ type Work struct {
 	pending   []pendingRow
 }
 
-func (w Work) cell() cellAt { return cellAt{w.Slot, w.Partition} }
+func (w Work) at() slotPartitionAt { return slotPartitionAt{w.Slot, w.Partition} }
 
 // pendingRow is a row of table pending, with the hour that its partition key names.
 type pendingRow struct {

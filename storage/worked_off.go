@@ -137,7 +137,7 @@ func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []stageRow) (
 }
 
 // cameBack says whether a row that is to be followed was sealed, and came back.
-func (f *follower) cameBack(ctx context.Context, c *followedCell, st *stream, r stageRow) (bool, error) {
+func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *stream, r stageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}

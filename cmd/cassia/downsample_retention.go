@@ -28,7 +28,7 @@ func addRetention(app *kingpin.Application) subcommand {
 			return err
 		}
 		return o.withStore(ctx, func(s *storage.Store) error {
-			kept, err := s.Kept(ctx)
+			kept, err := s.WindowInfos(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 			}
@@ -86,7 +86,7 @@ func changeLine(c *storage.HorizonChange) string {
 
 // tally is what there is of a resolution and tenant.
 type tally struct {
-	first, last   storage.Kept
+	first, last   storage.WindowInfo
 	windows       int
 	hidden, gone  int
 	waiting       int // windows without rollups
@@ -95,7 +95,7 @@ type tally struct {
 }
 
 // writeRetention writes a line for each resolution and tenant.
-func writeRetention(w io.Writer, kept []storage.Kept, now time.Time) error {
+func writeRetention(w io.Writer, kept []storage.WindowInfo, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tWINDOWS\tFROM\tUNTIL\tHIDDEN\tTO DROP NOW\tNEXT TO GO\tON\tWITHOUT ROLLUPS")
 	for i := 0; i < len(kept); {
@@ -115,7 +115,7 @@ func writeRetention(w io.Writer, kept []storage.Kept, now time.Time) error {
 	return tab.Flush()
 }
 
-func (t *tally) add(k *storage.Kept, now time.Time) {
+func (t *tally) add(k *storage.WindowInfo, now time.Time) {
 	t.last = *k
 	t.windows++
 	switch {
@@ -136,7 +136,7 @@ func (t *tally) add(k *storage.Kept, now time.Time) {
 }
 
 // writeWindows writes a line for each window.
-func writeWindows(w io.Writer, kept []storage.Kept, now time.Time) error {
+func writeWindows(w io.Writer, kept []storage.WindowInfo, now time.Time) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RESOLUTION\tTENANT\tFROM\tUNTIL\tGOES\t")
 	for i := range kept {

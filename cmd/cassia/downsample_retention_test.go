@@ -15,15 +15,15 @@ import (
 // TestRetentionTable tells windows apart that stay, are hidden, and go.
 func TestRetentionTable(t *testing.T) {
 	at := func(day int) time.Time { return time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC) }
-	window := func(res rollup.Resolution, tenant string, end int, keep int) storage.Kept {
-		k := storage.Kept{Tenant: tenant, Resolution: res, Start: at(end - 1), End: at(end)}
+	window := func(res rollup.Resolution, tenant string, end int, keep int) storage.WindowInfo {
+		k := storage.WindowInfo{Tenant: tenant, Resolution: res, Start: at(end - 1), End: at(end)}
 		if keep > 0 {
 			k.Hidden = at(end + keep)
 			k.Goes = at(end + keep + 7)
 		}
 		return k
 	}
-	kept := []storage.Kept{
+	kept := []storage.WindowInfo{
 		window(rollup.Raw, "ann", 1, 3), window(rollup.Raw, "ann", 2, 3), window(rollup.Raw, "ann", 9, 3), window(rollup.Raw, "ann", 11, 3),
 		window(rollup.Raw, "bob", 1, 3), window(rollup.OneHour, "ann", 30, 0),
 	}

@@ -139,7 +139,7 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	a.dead.Store(true)
 	died := time.Now().UnixMilli()
 	wait("some evaluations nobody makes", func() bool { return time.Now().UnixMilli() > died+3000 })
-	ahead.Store(int64(storage.Silence))
+	ahead.Store(int64(storage.LivenessTimeout))
 	wait("b takes over", b.evaluates)
 	wait("b has evaluated", func() bool { n := b.ticks(); return n[len(n)-1] > died+4000 })
 	noGap := func() {

@@ -154,7 +154,7 @@ func (p *process) openStore(ctx context.Context) error {
 	p.tellStore()
 	go p.watchRoom(ctx)
 	go p.giveBack(ctx)
-	if err := p.store.TellRetention(ctx); err != nil {
+	if err := p.store.LogRetentionChange(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
 	go p.tellReady(ctx)

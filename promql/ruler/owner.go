@@ -13,7 +13,7 @@ import (
 
 // confirmedFor is for how long a process evaluates that has seen that the rules are its own: long before another one takes
 // them that hasn't heard of it. A process that was stopped where it stood, and goes on, looks first.
-const confirmedFor = storage.Silence / 2
+const confirmedFor = storage.LivenessTimeout / 2
 
 // errUnheard says that other processes may take this one for dead, though it can read.
 var errUnheard = errors.New("ruler: this process could not tell the others that it is there")
@@ -21,7 +21,7 @@ var errUnheard = errors.New("ruler: this process could not tell the others that 
 // owner looks after the lease of the rules.
 type owner struct {
 	store *storage.Store
-	heard *storage.Heard
+	heard *storage.Liveness
 	now   func() time.Time
 
 	mu sync.Mutex
@@ -30,7 +30,7 @@ type owner struct {
 }
 
 func newOwner(store *storage.Store, now func() time.Time) *owner {
-	return &owner{store: store, heard: storage.NewHeard(store, now), now: now}
+	return &owner{store: store, heard: storage.NewLiveness(store, now), now: now}
 }
 
 // confirmed says whether a look has found of late that the rules are this process'.
@@ -61,7 +61,7 @@ func (o *owner) look(ctx context.Context) (mine bool, err error) {
 // take takes the lease if nobody has it who is heard of, and says whether it is this process'. After an error that isn't
 // known: it may have been taken.
 func (o *owner) take(ctx context.Context) (mine bool, err error) {
-	if unheard := o.store.Unheard(); unheard > storage.Silence-confirmedFor {
+	if unheard := o.store.Unheard(); unheard > storage.LivenessTimeout-confirmedFor {
 		return false, fmt.Errorf("%w for %v", errUnheard, unheard.Round(time.Second))
 	}
 	if err := o.store.MayRemove(); err != nil { // It would evaluate at a wrong time; others do at the right one.

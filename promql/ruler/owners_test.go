@@ -106,7 +106,7 @@ func TestPausedOwner(t *testing.T) {
 			r.now = first.Add(time.Minute)
 			if pausedWithin {
 				p.r.owner.confirm(r.now, true)
-				r.appending = func() { r.now = first.Add(time.Minute + storage.Silence) }
+				r.appending = func() { r.now = first.Add(time.Minute + storage.LivenessTimeout) }
 			}
 			p.evaluate()
 			r.now = first.Add(time.Minute)
@@ -146,12 +146,12 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, mine)
 	mute.Store(true)
-	for range storage.Silence/time.Second - 1 {
+	for range storage.LivenessTimeout/time.Second - 1 {
 		passed.Add(int64(time.Second))
 		_, err = owner.look(t.Context())
 	}
 	require.ErrorIs(t, err, errUnheard)
-	passed.Store(int64(storage.Silence))
+	passed.Store(int64(storage.LivenessTimeout))
 	require.False(t, owner.confirmed())
 }
 

@@ -69,7 +69,7 @@ var rules = []rule{
 	},
 	{
 		"a delete seals what is staged", "storage/deletes.go",
-		"	for _, at := range s.head.cellsOf(tenant, d) {", "	for _, at := range s.head.cellsOf(tenant, d)[:0] {", histories + "|Test.*Delete.*",
+		"	for _, at := range s.head.slotPartitionsOf(tenant, d) {", "	for _, at := range s.head.slotPartitionsOf(tenant, d)[:0] {", histories + "|Test.*Delete.*",
 	},
 	{
 		"a delete reaches buckets ahead of a clock that is behind", "storage/deletes.go",
@@ -133,7 +133,7 @@ var rules = []rule{
 	},
 	{
 		"the marks of a pass are written after all of its rows", "storage/seal_pass.go",
-		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.again[w.cell()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.mark()",
+		"	if err := t.seal(); err != nil {\n		return err\n	}\n	for w, samples := range before {\n		if t.resealed[w.at()] && w.stats.Samples > samples {\n			w.stats.Repaired++\n		}\n	}\n	return t.mark()",
 		"	if err := t.mark(); err != nil {\n		return err\n	}\n	return t.seal()", "TestPassBreaksOffAnywhere|TestConcurrent|TestSharedConcurrent",
 	},
 	{

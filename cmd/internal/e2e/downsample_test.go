@@ -132,7 +132,7 @@ func removeRollups(t *testing.T, directory string) {
 	o.Slot, o.Retention = 0, 0
 	s, err := storage.Open(t.Context(), eng, o)
 	require.NoError(t, err)
-	kept, err := s.Kept(t.Context())
+	kept, err := s.WindowInfos(t.Context())
 	require.NoError(t, err)
 	removed := 0
 	for _, k := range kept {

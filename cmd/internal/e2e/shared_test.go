@@ -132,7 +132,7 @@ func (x *sharedRuling) oneEvaluates() {
 	const evaluated = "prometheus_rule_group_iterations_total"
 	require.Positive(x.t, x.metric(x.owner, evaluated))
 	if x.metric(x.other, evaluated) > 0 {
-		require.Greater(x.t, x.silence(), storage.Silence/4, "two processes evaluate")
+		require.Greater(x.t, x.silence(), storage.LivenessTimeout/4, "two processes evaluate")
 		x.t.Logf("the rules passed over: there was no answer for %s", x.silence())
 	}
 }

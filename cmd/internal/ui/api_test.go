@@ -47,7 +47,7 @@ func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]stor
 
 func (f *fakeStore) Survey(_ context.Context, tenant string) ([]storage.SurveyedWindow, bool, error) {
 	f.asked = append(f.asked, tenant)
-	return []storage.SurveyedWindow{{Kept: storage.Kept{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1}}, false, f.err
+	return []storage.SurveyedWindow{{WindowInfo: storage.WindowInfo{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1}}, false, f.err
 }
 
 func (f *fakeStore) Space(context.Context) (map[string]int64, error) {
@@ -79,7 +79,7 @@ func (f fakeRelabeling) Try(_ context.Context, t *relabeling.Table, o relabeling
 
 func (f fakeRelabeling) Space(context.Context, string) (space [3]relabeling.ResolutionSpace, err error) {
 	space[0] = relabeling.ResolutionSpace{DayBytes: 10, Windows: []storage.SurveyedWindow{
-		{Kept: storage.Kept{End: time.Now().Add(-50 * time.Hour)}, Bytes: 7}, {Kept: storage.Kept{End: time.Now()}, Bytes: 4}, {Bytes: -1},
+		{WindowInfo: storage.WindowInfo{End: time.Now().Add(-50 * time.Hour)}, Bytes: 7}, {WindowInfo: storage.WindowInfo{End: time.Now()}, Bytes: 4}, {Bytes: -1},
 	}}
 	return space, f.err
 }

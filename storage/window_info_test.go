@@ -25,7 +25,7 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 	}
 	dropped, found := 0, map[rollup.Resolution]bool{}
 	for range 60 {
-		kept, err := ts.Kept(t.Context())
+		kept, err := ts.WindowInfos(t.Context())
 		require.NoError(t, err)
 		due := map[int64]bool{}
 		for _, k := range kept {
@@ -44,14 +44,14 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(due), n)
 		dropped += n
-		after, err := ts.Kept(t.Context())
+		after, err := ts.WindowInfos(t.Context())
 		require.NoError(t, err)
 		require.Len(t, after, len(kept)-2*n, "of both tenants")
 		ts.now = ts.now.Add(12 * time.Hour)
 	}
 	require.Greater(t, dropped, 20)
 	require.Len(t, found, 3)
-	kept, err := ts.Kept(t.Context())
+	kept, err := ts.WindowInfos(t.Context())
 	require.NoError(t, err)
 	require.NotEmpty(t, kept)
 	for _, k := range kept {

@@ -21,7 +21,7 @@ func TestStrandGivesBackWhatItTook(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	specials := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(value.StaleNaN), math.MaxFloat64, math.SmallestNonzeroFloat64, 0.1}
 	for round := range 200 {
-		st := newStrand(&generation{start: 7_200_000}, &Series{})
+		st := newHeadChunk(&generation{start: 7_200_000}, &Series{})
 		var want chunk.Samples
 		at, start := int64(7_200_001), int64(0)
 		for range rng.IntN(400) {
@@ -71,7 +71,7 @@ func encodeAll(s *chunk.Samples) []byte {
 }
 
 func TestStrandRepeats(t *testing.T) {
-	st := newStrand(&generation{}, &Series{})
+	st := newHeadChunk(&generation{}, &Series{})
 	require.False(t, st.repeats(0, 0, 0), "nothing came yet")
 	st.appendFloat(10, 5, 1)
 	require.True(t, st.repeats(10, 5, 1))
@@ -81,14 +81,14 @@ func TestStrandRepeats(t *testing.T) {
 }
 
 func FuzzTail(f *testing.F) {
-	st := newStrand(&generation{}, &Series{})
+	st := newHeadChunk(&generation{}, &Series{})
 	for i := range int64(5) {
 		st.appendFloat(i*15_000+i%2, i/3, uint64(i*i)<<40)
 	}
 	f.Add(st.tail)
 	f.Fuzz(func(t *testing.T, tail []byte) {
-		st := newStrand(&generation{}, &Series{})
-		st.tail, st.some = tail, true
+		st := newHeadChunk(&generation{}, &Series{})
+		st.tail, st.nonEmpty = tail, true
 		var got chunk.Samples
 		if st.decodeTail(&got) == nil {
 			require.LessOrEqual(t, got.Len(), len(tail))
@@ -96,19 +96,19 @@ func FuzzTail(f *testing.F) {
 	})
 }
 
-// A strand that was frozen holds what is in its chunks, and no room for samples that may never come; what append returns
-// adds up to what the strand weighs, so that the head's account is balanced.
+// A head chunk that was frozen holds what is in its chunks, and no room for samples that may never come; what append returns
+// adds up to what the head chunk weighs, so that the head's account is balanced.
 func TestFrozenStrandKeepsNoRoom(t *testing.T) {
-	st := newStrand(&generation{}, &Series{})
-	account := strandBytes
+	st := newHeadChunk(&generation{}, &Series{})
+	account := headChunkBytes
 	for i := range int64(3 * freezeAfter) {
 		account += st.appendFloat((i+1)*15_000, 0, math.Float64bits(float64(i*i)/3))
 		require.EqualValues(t, st.bytes(), account)
 		if (i+1)%freezeAfter != 0 {
 			continue
 		}
-		require.Equal(t, int(i+1)/freezeAfter, st.chunks())
-		want := strandBytes
+		require.Equal(t, int(i+1)/freezeAfter, st.pieces())
+		want := headChunkBytes
 		for f := range st.eachFrozen() {
 			want += len(f.data) + frozenBytes
 			require.Less(t, cap(f.data), len(f.data)+len(f.data)/4+32, "what the allocator rounds up to")
@@ -121,7 +121,7 @@ func TestFrozenStrandKeepsNoRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkStrand appends a slot's samples to many strands, and reports what a strand weighs in the head's account and on
+// BenchmarkStrand appends a slot's samples to many head chunks, and reports what a head chunk weighs in the head's account and on
 // the heap, where a series and a generation of its own, empty ones, come to it.
 func BenchmarkStrand(b *testing.B) {
 	for _, samples := range []int64{20, 120, 480} {
@@ -131,11 +131,11 @@ func BenchmarkStrand(b *testing.B) {
 				var before, after runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				all, account := make([]*strand, strands), 0
+				all, account := make([]*headChunk, strands), 0
 				rng := rand.New(rand.NewPCG(1, 2))
 				begin := cpuSeconds()
 				for i := range all {
-					all[i] = newStrand(&generation{}, &Series{})
+					all[i] = newHeadChunk(&generation{}, &Series{})
 				}
 				for k := range samples {
 					for i := range all {

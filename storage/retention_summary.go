@@ -12,13 +12,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// toldRetention is what the store row of the retention holds, as JSON: how long things are kept, in words, by what
+// retentionSummary is what the store row of the retention holds, as JSON: how long things are kept, in words, by what
 // they are. It stands apart from the settings, which releases without it would write anew.
-type toldRetention map[string]string
+type retentionSummary map[string]string
 
 var (
-	toldPartition = engine.Key{engine.Text("retention")}
-	toldItem      = engine.Key{engine.Text("told")}
+	summaryPartition = engine.Key{engine.Text("retention")}
+	summaryItem      = engine.Key{engine.Text("told")}
 )
 
 // words tells how long rows are kept.
@@ -32,8 +32,8 @@ func (k Keep) words() string {
 	return fmt.Sprintf("raw %s, 5m %s, 1h %s", in(k.Raw), in(k.FiveMinutes), in(k.OneHour))
 }
 
-func (c *classes) told() toldRetention {
-	told := toldRetention{"all": c.base.words()}
+func (c *classes) summary() retentionSummary {
+	told := retentionSummary{"all": c.base.words()}
 	for name, keep := range c.tenants {
 		told[fmt.Sprintf("tenant %q", name)] = keep.words()
 	}
@@ -52,16 +52,16 @@ func (c *classes) told() toldRetention {
 	return told
 }
 
-// TellRetention logs in what the retention differs from that with which this was called last on this store, by any
+// LogRetentionChange logs in what the retention differs from that with which this was called last on this store, by any
 // process, and remembers it. It is for processes that write.
-func (s *Store) TellRetention(ctx context.Context) error {
-	now := s.classes.told()
-	before, value, err := s.readTold(ctx)
+func (s *Store) LogRetentionChange(ctx context.Context) error {
+	now := s.classes.summary()
+	before, value, err := s.readRetentionSummary(ctx)
 	if err != nil {
 		return err
 	}
 	if before != nil {
-		s.tellChanges(before, now)
+		s.logChanges(before, now)
 		if maps.Equal(before, now) {
 			return nil
 		}
@@ -71,15 +71,15 @@ func (s *Store) TellRetention(ctx context.Context) error {
 		return err
 	}
 	// Where another process was faster, its change was told there.
-	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, toldPartition, toldItem, value, after); err != nil {
+	if _, _, err := s.eng.CompareAndSet(ctx, engine.Store, summaryPartition, summaryItem, value, after); err != nil {
 		return fmt.Errorf("storage: remembering the retention: %w", err)
 	}
 	return nil
 }
 
-// readTold reads what was told last, and its bytes; nil: nothing was. What can't be read is told anew.
-func (s *Store) readTold(ctx context.Context) (before toldRetention, value []byte, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: toldPartition}) {
+// readRetentionSummary reads what was told last, and its bytes; nil: nothing was. What can't be read is told anew.
+func (s *Store) readRetentionSummary(ctx context.Context) (before retentionSummary, value []byte, err error) {
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Store, Partition: summaryPartition}) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("storage: reading the last retention: %w", err)
 		}
@@ -91,7 +91,7 @@ func (s *Store) readTold(ctx context.Context) (before toldRetention, value []byt
 	return before, value, nil
 }
 
-func (s *Store) tellChanges(before, now toldRetention) {
+func (s *Store) logChanges(before, now retentionSummary) {
 	all := maps.Clone(before)
 	maps.Copy(all, now)
 	for _, of := range slices.Sorted(maps.Keys(all)) {

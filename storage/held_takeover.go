@@ -16,29 +16,29 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// takeBytes is how many bytes of held samples go in one commit.
-const takeBytes = 4 << 20
+// takeoverBytes is how many bytes of held samples go in one commit.
+const takeoverBytes = 4 << 20
 
 // heldAt names a held row of a cluster.
 type heldAt struct {
-	era             int64
+	epoch           int64
 	replica, writer string
 	seq             int64
 }
 
-func (h *heldRow) where() heldAt { return heldAt{h.era, h.replica, h.writer, h.seq} }
+func (h *heldRow) where() heldAt { return heldAt{h.epoch, h.replica, h.writer, h.seq} }
 
-// taking stores held samples. Up to the watermark at which the replica was elected, a series' samples are stored where
+// takeover stores held samples. Up to the watermark at which the replica was elected, a series' samples are stored where
 // they are newer than what the store has of it: the one before may have been further with one series than with
 // another. What it had is read once for each series, before anything is stored.
-type taking struct {
+type takeover struct {
 	c  *cluster
-	ch *choice
+	ch *election
 	// deletes are those that there were at begun, which was before any held row was read.
 	deletes format.Tombstones
 	begun   time.Time
-	// settled is the choice as it will be.
-	settled choice
+	// settled is the election as it will be.
+	settled election
 	// whole says that this process knows all of what is stored of late.
 	whole bool
 	ends  map[*Series]int64
@@ -50,15 +50,15 @@ type taking struct {
 	rows, samples int
 }
 
-func newTaking(c *cluster, ch *choice) *taking {
-	t := &taking{c: c, ch: ch, settled: *ch, ends: map[*Series]int64{}, reach: math.MinInt64}
+func newTakeover(c *cluster, ch *election) *takeover {
+	t := &takeover{c: c, ch: ch, settled: *ch, ends: map[*Series]int64{}, reach: math.MinInt64}
 	t.settled.Taking, t.settled.Leaving = "", false
 	return t
 }
 
 // prepare reads the deletes, and waits until the head is whole. No delete comes in force in this process until release is
 // called.
-func (t *taking) prepare(ctx context.Context) (release func(), err error) {
+func (t *takeover) prepare(ctx context.Context) (release func(), err error) {
 	s := t.c.r.s
 	if !s.deletes.taking.TryRLock() {
 		return nil, errDeleting // The next look tries again.
@@ -75,7 +75,7 @@ func (t *taking) prepare(ctx context.Context) (release func(), err error) {
 }
 
 // catchUp waits until the head is whole.
-func (t *taking) catchUp(ctx context.Context) error {
+func (t *takeover) catchUp(ctx context.Context) error {
 	s := t.c.r.s
 	if err := s.Ready(); errors.Is(err, ErrNotReady) {
 		return err // The next look tries again.
@@ -91,7 +91,7 @@ func (t *taking) catchUp(ctx context.Context) error {
 }
 
 // hiding returns the deletes that are about a held row. One that may come in force at any moment is waited for.
-func (t *taking) hiding(h *heldRow) (format.Tombstones, error) {
+func (t *takeover) hiding(h *heldRow) (format.Tombstones, error) {
 	s := t.c.r.s
 	hiding := t.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(t.c.at.cluster, h.writer, h.seq) })
 	for _, d := range hiding {
@@ -103,7 +103,7 @@ func (t *taking) hiding(h *heldRow) (format.Tombstones, error) {
 }
 
 // pass stores all held rows of the elected replica, whoever wrote them, and returns how many there were.
-func (t *taking) pass(ctx context.Context) (n int, err error) {
+func (t *takeover) pass(ctx context.Context) (n int, err error) {
 	release, err := t.prepare(ctx)
 	if err != nil {
 		return 0, err
@@ -111,12 +111,12 @@ func (t *taking) pass(ctx context.Context) (n int, err error) {
 	defer release()
 	replica := engine.Key{engine.Text(t.ch.elected())}
 	current, _ := t.c.current()
-	for era := t.ch.Low; current != nil && era <= current.era(); era++ {
+	for era := t.ch.Low; current != nil && era <= current.heldEpoch(); era++ {
 		for row, err := range t.c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(t.c.at.tenant, t.c.at.cluster, era), From: replica, To: replica}) {
 			if err != nil {
 				return n, fmt.Errorf("storage: reading held rows: %w", err)
 			}
-			h := heldRow{era: era, replica: t.ch.elected(), writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int}
+			h := heldRow{epoch: era, replica: t.ch.elected(), writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int}
 			ok, err := t.add(ctx, h, row.Value)
 			if err != nil {
 				return n, err
@@ -130,7 +130,7 @@ func (t *taking) pass(ctx context.Context) (n int, err error) {
 }
 
 // store stores what is due of rows that this process looks after.
-func (t *taking) store(ctx context.Context, rows []heldRow) error {
+func (t *takeover) store(ctx context.Context, rows []heldRow) error {
 	release, err := t.prepare(ctx)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (t *taking) store(ctx context.Context, rows []heldRow) error {
 
 // add adds a row's samples to the batch, and commits one that has grown large. It returns false for a row that is
 // corrupt, which stays.
-func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err error) {
+func (t *takeover) add(ctx context.Context, h heldRow, value []byte) (ok bool, err error) {
 	s := t.c.r.s
 	if t.batch == nil {
 		t.batch = s.NewBatch(t.c.at.tenant)
@@ -183,7 +183,7 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 	}
 	if err != nil {
 		s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
-			t.c.at.cluster, t.c.at.tenant, h.era, h.replica, h.writer, h.seq, err))
+			t.c.at.cluster, t.c.at.tenant, h.epoch, h.replica, h.writer, h.seq, err))
 		return false, nil
 	}
 	t.rows++
@@ -192,7 +192,7 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 		t.reach = max(t.reach, about.Reach)
 	}
 	t.done = append(t.done, h)
-	if t.batch.bytes < takeBytes {
+	if t.batch.bytes < takeoverBytes {
 		return true, nil
 	}
 	return true, t.commit(ctx)
@@ -200,7 +200,7 @@ func (t *taking) add(ctx context.Context, h heldRow, value []byte) (ok bool, err
 
 // commit makes the batch durable and then deletes the rows that its samples were held in. If this process ends before
 // that, they are stored once more, where they are already.
-func (t *taking) commit(ctx context.Context) error {
+func (t *takeover) commit(ctx context.Context) error {
 	if t.batch == nil {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (t *taking) commit(ctx context.Context) error {
 }
 
 // renew says that the taking goes on, where that is due.
-func (t *taking) renew(ctx context.Context) error {
+func (t *takeover) renew(ctx context.Context) error {
 	c, self := t.c, t.c.r.s.Writer()
 	c.mu.Lock()
 	due := t.ch.Taking == self && Elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
@@ -231,7 +231,7 @@ func (t *taking) renew(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	_, done, err := c.update(ctx, func(now *choice) *choice {
+	_, done, err := c.update(ctx, func(now *election) *election {
 		if now == nil || now.Epoch != t.ch.Epoch || now.Taking != self {
 			return nil
 		}
@@ -247,7 +247,7 @@ func (t *taking) renew(ctx context.Context) error {
 
 // heldSink puts the samples of a held row into the batch that are to be stored.
 type heldSink struct {
-	t       *taking
+	t       *takeover
 	replica string
 	hiding  format.Tombstones // that are about the row
 	// series are those of the blob by number, from 1; nil: it can't be stored. hidden are the deletes of each.
@@ -279,9 +279,9 @@ func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
 		return false
 	}
 	t := k.t
-	way := t.settled.way(k.replica, at, t.c.r.margin())
-	stored := way == wayStore
-	if way == wayHold && t.whole && k.replica == t.settled.elected() {
+	way := t.settled.disposition(k.replica, at, t.c.r.margin())
+	stored := way == dispositionStore
+	if way == dispositionHold && t.whole && k.replica == t.settled.elected() {
 		stored = at > t.end(s)
 	}
 	if stored {
@@ -313,7 +313,7 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 // margin, exemplars are left out.
 func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
-	if err != nil || s == nil || k.hidden[ref-1].Hides(at) || k.t.batch.checkTime(s, at) != nil || k.t.settled.way(k.replica, at, k.t.c.r.margin()) != wayStore {
+	if err != nil || s == nil || k.hidden[ref-1].Hides(at) || k.t.batch.checkTime(s, at) != nil || k.t.settled.disposition(k.replica, at, k.t.c.r.margin()) != dispositionStore {
 		return err
 	}
 	b := k.t.batch
@@ -323,7 +323,7 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 }
 
 // end returns the newest timestamp before the span that the head had of a series when it was first asked.
-func (t *taking) end(s *Series) int64 {
+func (t *takeover) end(s *Series) int64 {
 	if end, ok := t.ends[s]; ok {
 		return end
 	}
@@ -332,9 +332,9 @@ func (t *taking) end(s *Series) int64 {
 	var samples chunk.Samples
 	p := &t.c.r.s.head.parts[s.part]
 	p.mu.RLock()
-	for st := range s.strands.all() {
+	for st := range s.chunks.all() {
 		switch {
-		case !st.some || st.minT > from:
+		case !st.nonEmpty || st.minT > from:
 		case st.maxT <= from:
 			end = max(end, st.maxT)
 		default:

@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Kept is a window of a tenant that is listed: there may be rows in it.
-type Kept struct {
+// WindowInfo is a window of a tenant that is listed: there may be rows in it.
+type WindowInfo struct {
 	Tenant     string
 	Resolution rollup.Resolution
 	Window     int64
@@ -25,28 +25,28 @@ type Kept struct {
 	Unrolled int
 }
 
-// Kept lists all windows by resolution, tenant and time. It reads the marks, and no data.
-func (s *Store) Kept(ctx context.Context) ([]Kept, error) {
+// WindowInfos lists all windows by resolution, tenant and time. It reads the marks, and no data.
+func (s *Store) WindowInfos(ctx context.Context) ([]WindowInfo, error) {
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var list []Kept
+	var list []WindowInfo
 	for _, tenant := range tenants {
-		ofTenant, err := s.keptOf(ctx, tenant)
+		ofTenant, err := s.windowInfosOf(ctx, tenant)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, ofTenant...)
 	}
-	slices.SortStableFunc(list, func(a, b Kept) int {
+	slices.SortStableFunc(list, func(a, b WindowInfo) int {
 		return cmp.Or(cmp.Compare(a.Resolution, b.Resolution), cmp.Compare(a.Tenant, b.Tenant), a.End.Compare(b.End))
 	})
 	return list, nil
 }
 
-// keptOf lists those of a tenant, by resolution and time.
-func (s *Store) keptOf(ctx context.Context, tenant string) (list []Kept, err error) {
+// windowInfosOf lists those of a tenant, by resolution and time.
+func (s *Store) windowInfosOf(ctx context.Context, tenant string) (list []WindowInfo, err error) {
 	t, err := s.horizonsOf(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Store) keptOf(ctx context.Context, tenant string) (list []Kept, err err
 		return nil, err
 	}
 	for _, w := range windows {
-		k := s.keptWindow(t, tenant, w)
+		k := s.windowInfo(t, tenant, w)
 		if k.Resolution == rollup.Raw {
 			missing, err := s.unrolled(ctx, tenant, w)
 			if err != nil {
@@ -69,8 +69,8 @@ func (s *Store) keptOf(ctx context.Context, tenant string) (list []Kept, err err
 	return list, nil
 }
 
-func (s *Store) keptWindow(t *tenantHorizons, tenant string, window int64) Kept {
-	k := Kept{Tenant: tenant, Window: window, Resolution: format.ResolutionOf(window)}
+func (s *Store) windowInfo(t *tenantHorizons, tenant string, window int64) WindowInfo {
+	k := WindowInfo{Tenant: tenant, Window: window, Resolution: format.ResolutionOf(window)}
 	k.Start, k.End = time.UnixMilli(s.startOf(window)).UTC(), time.UnixMilli(s.period.WindowEnd(window)).UTC()
 	for class := range s.classes.count() {
 		hidden, goes := s.goes(t, tenant, class, &k)
@@ -89,7 +89,7 @@ func (s *Store) keptWindow(t *tenantHorizons, tenant string, window int64) Kept 
 }
 
 // goes returns when rows of a class are hidden in a window, and when they go; zero: never.
-func (s *Store) goes(t *tenantHorizons, tenant string, class int64, k *Kept) (hidden, goes time.Time) {
+func (s *Store) goes(t *tenantHorizons, tenant string, class int64, k *WindowInfo) (hidden, goes time.Time) {
 	now, kept, h := s.opts.Now().UTC(), s.classes.keep(tenant, class).Of(k.Resolution), t.of(class, k.Resolution)
 	if kept > 0 {
 		hidden = k.End.Add(kept)

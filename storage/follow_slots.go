@@ -19,16 +19,16 @@ import (
 // readTogether is how many rows that are known already may be read once more for each read that is saved.
 const readTogether = 32
 
-// streamTail is how far a writer's stream of a cell goes.
+// streamTail is how far a writer's stream of a slot partition goes.
 type streamTail struct {
 	writer string
 	seq    int64
 }
 
-// readTails reads the tails of all writers, by cell.
-func (f *follower) readTails(ctx context.Context) (map[cellAt][]streamTail, error) {
+// readTails reads the tails of all writers, by slot partition.
+func (f *follower) readTails(ctx context.Context) (map[slotPartitionAt][]streamTail, error) {
 	var mu sync.Mutex
-	tails := map[cellAt][]streamTail{}
+	tails := map[slotPartitionAt][]streamTail{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for _, writer := range f.writers {
@@ -43,7 +43,7 @@ func (f *follower) readTails(ctx context.Context) (map[cellAt][]streamTail, erro
 					f.s.corrupt(engine.Tails, fmt.Errorf("storage: a malformed tail of writer %x", writer))
 					continue
 				}
-				at := cellAt{row.Clustering[0].Int, int(partition)}
+				at := slotPartitionAt{row.Clustering[0].Int, int(partition)}
 				mu.Lock()
 				tails[at] = append(tails[at], streamTail{writer, seq})
 				mu.Unlock()
@@ -54,13 +54,13 @@ func (f *follower) readTails(ctx context.Context) (map[cellAt][]streamTail, erro
 	return tails, g.Wait()
 }
 
-// follow reads what is new of all cells.
-func (f *follower) follow(ctx context.Context, tails map[cellAt][]streamTail, begun time.Time) error {
+// follow reads what is new of all slot partitions.
+func (f *follower) follow(ctx context.Context, tails map[slotPartitionAt][]streamTail, begun time.Time) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(f.s.opts.seams.workers(followWorkers))
 	for at, list := range tails {
 		g.Go(func() error {
-			c := f.cell(at.slot, at.partition)
+			c := f.slot(at.slot, at.partition)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return f.onward(ctx, c, list, begun)
@@ -75,8 +75,8 @@ type seqSpan struct {
 	from, to int64
 }
 
-// onward reads the gaps of a cell's streams, and their rows up to the tails and beyond.
-func (f *follower) onward(ctx context.Context, c *followedCell, tails []streamTail, begun time.Time) error {
+// onward reads the gaps of a slot partition's streams, and their rows up to the tails and beyond.
+func (f *follower) onward(ctx context.Context, c *followedSlot, tails []streamTail, begun time.Time) error {
 	slices.SortFunc(tails, func(a, b streamTail) int { return strings.Compare(a.writer, b.writer) })
 	var spans []seqSpan
 	for _, t := range tails {
@@ -109,8 +109,8 @@ func (f *follower) onward(ctx context.Context, c *followedCell, tails []streamTa
 }
 
 // together divides spans into those that are read at once. What killed processes have left is sealed for the most part, and
-// their tails stand for an hour: where few rows of the cell wait, one read finds out that nothing is there of any of them.
-func (f *follower) together(c *followedCell, spans []seqSpan) [][]seqSpan {
+// their tails stand for an hour: where few rows of the slot partition wait, one read finds out that nothing is there of any of them.
+func (f *follower) together(c *followedSlot, spans []seqSpan) [][]seqSpan {
 	if len(spans) == 0 {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (f *follower) together(c *followedCell, spans []seqSpan) [][]seqSpan {
 }
 
 // readSpans takes the rows of spans, which are in order, from one read.
-func (f *follower) readSpans(ctx context.Context, c *followedCell, spans []seqSpan, begun time.Time) error {
+func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSpan, begun time.Time) error {
 	last := len(spans) - 1
 	for row, err := range f.s.eng.Scan(ctx, engine.Range{
 		Table: engine.Stage, Partition: format.StagePartition(c.decoder.slot, c.decoder.partition),
@@ -151,12 +151,12 @@ func (f *follower) readSpans(ctx context.Context, c *followedCell, spans []seqSp
 	return nil
 }
 
-// staged returns how many staged rows of a cell the head has, which is about how many there are in the stage.
+// staged returns how many staged rows of a slot partition the head has, which is about how many there are in the stage.
 func (h *head) staged(slot int64, partition int) (n int) {
 	p := h.part(partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	c := p.cells[cellAt{slot, partition}]
+	c := p.slots[slotPartitionAt{slot, partition}]
 	if c == nil {
 		return 0
 	}

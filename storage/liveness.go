@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Silence is how long a process may not be heard of before others take its leases: several beats.
-const Silence = 10 * time.Second
+// LivenessTimeout is how long a process may not be heard of before others take its leases: several beats.
+const LivenessTimeout = 10 * time.Second
 
-// Heard tells which processes are alive: those whose beat was seen to change within Silence, by this process' clock. No
+// Liveness tells which processes are alive: those whose beat was seen to change within Silence, by this process' clock. No
 // two clocks are compared. It is for one goroutine.
-type Heard struct {
+type Liveness struct {
 	store *Store
 	now   func() time.Time
 	// at is when a process' beat was last seen to change.
-	at map[string]heardBeat
+	at map[string]seenBeat
 }
 
-type heardBeat struct {
+type seenBeat struct {
 	beat int64
 	at   time.Time
 }
 
-// NewHeard returns one that has heard of nobody yet.
-func NewHeard(store *Store, now func() time.Time) *Heard {
-	return &Heard{store: store, now: now, at: map[string]heardBeat{}}
+// NewLiveness returns one that has heard of nobody yet.
+func NewLiveness(store *Store, now func() time.Time) *Liveness {
+	return &Liveness{store: store, now: now, at: map[string]seenBeat{}}
 }
 
 // Others lists the other processes that are heard of. One that is seen for the first time counts as alive.
-func (h *Heard) Others(ctx context.Context) (alive []Process, err error) {
+func (h *Liveness) Others(ctx context.Context) (alive []Process, err error) {
 	processes, err := h.store.Processes(ctx)
 	if err != nil {
 		return nil, err
@@ -41,10 +41,10 @@ func (h *Heard) Others(ctx context.Context) (alive []Process, err error) {
 		}
 		last, known := h.at[p.Writer]
 		if !known || last.beat != p.Beat {
-			last = heardBeat{beat: p.Beat, at: now}
+			last = seenBeat{beat: p.Beat, at: now}
 			h.at[p.Writer] = last
 		}
-		if now.Sub(last.at) < Silence {
+		if now.Sub(last.at) < LivenessTimeout {
 			alive = append(alive, p)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// freezeAfter is how many samples a strand's tail takes before it is encoded as a chunk: enough for
+	// freezeAfter is how many samples a head chunk's tail takes before it is encoded as a chunk: enough for
 	// the block codec to find its patterns, few enough that tails stay small.
 	freezeAfter = 120
-	// strandBytes is what a strand without samples weighs in the head's account, with the place in its generation that
+	// headChunkBytes is what a head chunk without samples weighs in the head's account, with the place in its generation that
 	// points to it.
-	strandBytes = 124
+	headChunkBytes = 124
 	// maxTailSample is how many bytes a sample takes in a tail at most.
 	maxTailSample = 2*binary.MaxVarintLen64 + 9
 	// frozenBytes is what a frozen chunk weighs besides its data, and rareBytes what is rare.
@@ -27,23 +27,23 @@ const (
 	rareBytes   = 48
 )
 
-// strand holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
+// headChunk holds what one series brought to one generation: frozen chunks, and a tail that is cheap to
 // append to. Samples may come in any order; frozen chunks are sorted, and may overlap.
 //
-//	series ── strand ── frozen ─► …  chunks of 120 samples each, block codec
+//	series ── head chunk ── frozen ─► …  chunks of 120 samples each, block codec
 //	                 ├─ tail         floats, byte-aligned deltas
 //	                 └─ rare ─ hist  native histograms, length-prefixed
 //	                        └─ exemplars
 //
 // Its fields are guarded by the lock of the series' partition, but for ref. There is one for each series of a slot, so its
 // size counts: it fills one of the allocator's size classes, 112 bytes.
-type strand struct {
+type headChunk struct {
 	gen *generation
 	// ref names the series in the stream that the generation writes; 0: not defined yet. Only the
 	// committer uses it.
-	ref  uint32
-	n    uint8 // samples in tail
-	some bool  // any sample came
+	ref      uint32
+	n        uint8 // samples in tail
+	nonEmpty bool  // any sample came
 	// The tail's encoder: the sample before. Each tail begins at the generation's start.
 	t, delta, st int64
 	v            uint64
@@ -56,7 +56,7 @@ type strand struct {
 	rare   *rareSamples // nil: there are none
 }
 
-// frozenChunk is a chunk of a strand. next is the one that was frozen after it, and of the newest the first.
+// frozenChunk is a chunk of a head chunk. next is the one that was frozen after it, and of the newest the first.
 type frozenChunk struct {
 	minT, maxT int64
 	data       []byte
@@ -64,7 +64,7 @@ type frozenChunk struct {
 }
 
 // eachFrozen yields the frozen chunks in the order in which they were frozen, which mostly is that of time.
-func (s *strand) eachFrozen() iter.Seq[*frozenChunk] {
+func (s *headChunk) eachFrozen() iter.Seq[*frozenChunk] {
 	return func(yield func(*frozenChunk) bool) {
 		if s.frozen == nil {
 			return
@@ -74,7 +74,7 @@ func (s *strand) eachFrozen() iter.Seq[*frozenChunk] {
 	}
 }
 
-// rareSamples are what most strands have none of.
+// rareSamples are what most head chunks have none of.
 type rareSamples struct {
 	nHist     uint32 // samples in hist
 	hist      []byte
@@ -83,33 +83,33 @@ type rareSamples struct {
 
 var errBadTail = errors.New("storage: malformed tail of a strand")
 
-func newStrand(gen *generation, series *Series) *strand {
-	return &strand{gen: gen, series: series, t: gen.start}
+func newHeadChunk(gen *generation, series *Series) *headChunk {
+	return &headChunk{gen: gen, series: series, t: gen.start}
 }
 
-// rareOf returns what is rare of the strand, and by how many bytes the strand grew if there was none.
-func (s *strand) rareOf() (rare *rareSamples, grew int) {
+// rareOf returns what is rare of the head chunk, and by how many bytes the head chunk grew if there was none.
+func (s *headChunk) rareOf() (rare *rareSamples, grew int) {
 	if s.rare == nil {
 		s.rare, grew = &rareSamples{}, rareBytes
 	}
 	return s.rare, grew
 }
 
-// hasSamplesIn says whether the strand may have samples in [minT, maxT].
-func (s *strand) hasSamplesIn(minT, maxT int64) bool {
-	return s.some && s.maxT >= minT && s.minT <= maxT
+// hasSamplesIn says whether the head chunk may have samples in [minT, maxT].
+func (s *headChunk) hasSamplesIn(minT, maxT int64) bool {
+	return s.nonEmpty && s.maxT >= minT && s.minT <= maxT
 }
 
-// exemplars returns those of the strand, or nil.
-func (s *strand) exemplars() *exemplarTail {
+// exemplars returns those of the head chunk, or nil.
+func (s *headChunk) exemplars() *exemplarTail {
 	if s.rare == nil {
 		return nil
 	}
 	return s.rare.exemplars
 }
 
-// chunks counts what the strand's samples are in.
-func (s *strand) chunks() (n int) {
+// pieces counts what the head chunk's samples are in.
+func (s *headChunk) pieces() (n int) {
 	for range s.eachFrozen() {
 		n++
 	}
@@ -119,9 +119,9 @@ func (s *strand) chunks() (n int) {
 	return n
 }
 
-// bytes is what the strand weighs in the head's account.
-func (s *strand) bytes() int64 {
-	n := strandBytes + cap(s.tail)
+// bytes is what the head chunk weighs in the head's account.
+func (s *headChunk) bytes() int64 {
+	n := headChunkBytes + cap(s.tail)
 	for f := range s.eachFrozen() {
 		n += cap(f.data) + frozenBytes
 	}
@@ -143,8 +143,8 @@ func (s *strand) bytes() int64 {
 //
 // where lead counts the zero bytes before the n significant ones. A sample that repeats its value at the
 // usual distance takes one byte. The first sample's distance, which is that from the generation's start, isn't usual.
-// Timestamps are within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the strand grew.
-func (s *strand) appendFloat(t, st int64, v uint64) int {
+// Timestamps are within ±maxTime, so that ΔΔt leaves two bits free. It returns by how many bytes the head chunk grew.
+func (s *headChunk) appendFloat(t, st int64, v uint64) int {
 	before := cap(s.tail)
 	delta := t - s.t
 	head := zigzag(delta-s.delta) << 2
@@ -180,7 +180,7 @@ func (s *strand) appendFloat(t, st int64, v uint64) int {
 
 // makeRoom makes room in the tail for one sample more, but less than append would: there is a tail for every series, and most of
 // them never grow beyond some dozens of bytes.
-func (s *strand) makeRoom(head, x uint64) {
+func (s *headChunk) makeRoom(head, x uint64) {
 	n := (bits.Len64(head|1) + 6) / 7
 	if head&2 != 0 {
 		n += binary.MaxVarintLen64
@@ -203,7 +203,7 @@ func (s *strand) makeRoom(head, x uint64) {
 }
 
 // appendHistogram adds a histogram, in the encoding of chunk.AppendHistogramBytes.
-func (s *strand) appendHistogram(t int64, encoded []byte) int {
+func (s *headChunk) appendHistogram(t int64, encoded []byte) int {
 	r, grew := s.rareOf()
 	before := cap(r.hist)
 	r.hist = binary.AppendUvarint(r.hist, uint64(len(encoded)))
@@ -217,22 +217,22 @@ func (s *strand) appendHistogram(t int64, encoded []byte) int {
 	return grew
 }
 
-func (s *strand) stretch(t int64) {
-	if !s.some {
-		s.minT, s.maxT, s.some = t, t, true
+func (s *headChunk) stretch(t int64) {
+	if !s.nonEmpty {
+		s.minT, s.maxT, s.nonEmpty = t, t, true
 		return
 	}
 	s.minT, s.maxT = min(s.minT, t), max(s.maxT, t)
 }
 
 // repeats says whether the sample is the one that came last: a retry of what is durable already.
-func (s *strand) repeats(t, st int64, v uint64) bool {
-	return s.some && s.t == t && s.v == v && s.st == st && s.n > 0
+func (s *headChunk) repeats(t, st int64, v uint64) bool {
+	return s.nonEmpty && s.t == t && s.v == v && s.st == st && s.n > 0
 }
 
-// freezeTail encodes the tail as a chunk and empties it. The tail's memory goes: many a strand gets no more samples after that,
-// as the slot ends, and most of the head would be such room. It returns by how many bytes the strand grew, which may be negative.
-func (s *strand) freezeTail() int {
+// freezeTail encodes the tail as a chunk and empties it. The tail's memory goes: many a head chunk gets no more samples after that,
+// as the slot ends, and most of the head would be such room. It returns by how many bytes the head chunk grew, which may be negative.
+func (s *headChunk) freezeTail() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)
 	f.samples.Reset()
@@ -245,7 +245,7 @@ func (s *strand) freezeTail() int {
 	return s.freeze(f) - freed
 }
 
-func (s *strand) freezeHistograms() int {
+func (s *headChunk) freezeHistograms() int {
 	f := freezers.Get().(*freezer)
 	defer freezers.Put(f)
 	f.samples.Reset()
@@ -266,7 +266,7 @@ type freezer struct {
 
 var freezers = sync.Pool{New: func() any { return &freezer{} }}
 
-func (s *strand) freeze(f *freezer) int {
+func (s *headChunk) freeze(f *freezer) int {
 	f.samples.Normalize()
 	minT, maxT := format.TimeBounds(&f.samples)
 	f.data = chunk.AppendChunk(f.data[:0], &f.samples)
@@ -280,8 +280,8 @@ func (s *strand) freeze(f *freezer) int {
 	return cap(data) + frozenBytes
 }
 
-// read appends the strand's samples that may lie in [minT, maxT], in no particular order.
-func (s *strand) read(minT, maxT int64, into *chunk.Samples) error {
+// read appends the head chunk's samples that may lie in [minT, maxT], in no particular order.
+func (s *headChunk) read(minT, maxT int64, into *chunk.Samples) error {
 	if !s.hasSamplesIn(minT, maxT) {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (s *strand) read(minT, maxT int64, into *chunk.Samples) error {
 	return s.decodeHistograms(into)
 }
 
-func (s *strand) decodeTail(into *chunk.Samples) error {
+func (s *headChunk) decodeTail(into *chunk.Samples) error {
 	t, delta, st, v := s.gen.start, int64(0), int64(0), uint64(0)
 	for b, first := s.tail, true; len(b) > 0; first = false {
 		head, n := uint64(b[0]), 1
@@ -333,7 +333,7 @@ func (s *strand) decodeTail(into *chunk.Samples) error {
 	return nil
 }
 
-func (s *strand) decodeHistograms(into *chunk.Samples) error {
+func (s *headChunk) decodeHistograms(into *chunk.Samples) error {
 	if s.rare == nil {
 		return nil
 	}
