@@ -57,7 +57,7 @@ var rules = []rule{
 	},
 	{
 		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
-		"	x.rolls = append(x.rolls, r)\n	return nil\n", "	if !known {\n		x.rolls = append(x.rolls, r)\n	}\n	return nil\n", histories + "|TestImportThatFailsAnywhere",
+		"	x.tasks = append(x.tasks, r)\n	return nil\n", "	if !known {\n		x.rolls = append(x.rolls, r)\n	}\n	return nil\n", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
 		"a chunk names the deletes that it is exempt from", "storage/sealer.go",

@@ -79,7 +79,6 @@ var sharedNames = map[string]shared{
 	"shape":       {"cmd/internal/bench cmd/internal/benchmarks/compare", private},
 	"source":      {"adapter/exporter storage", private},
 	"verifier":    {"adapter/importer storage", private},
-	"way":         {"storage storage/index", private},
 }
 
 // packageTypes is a package with its types.

@@ -10,7 +10,7 @@ var unseenErrors = map[string][]string{
 	},
 	"it says what of a row can't be read, behind \"left out the corrupt\" or \"stored bytes are damaged\", which have their lines": {
 		"chunk.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "storage.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
-		"storage.errBadChoice", "format.ErrMalformedTombstone", "storage.errBadMetadata", "format.ErrMalformedHeld", "storage.errLeansOnCorrupt", "storage.errOtherSeries",
+		"storage.errMalformedElection", "format.ErrMalformedTombstone", "storage.errBadMetadata", "format.ErrMalformedHeld", "storage.errLeansOnCorrupt", "storage.errOtherSeries",
 		"format.ErrMalformedShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
