@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -240,6 +241,20 @@ func TestDeletesInAGapOfVanishedRows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLateSamplesBesideADamagedRollup brings samples of history that is rollups only into a slot whose rollup of the series can't be read:
+// it is named, and what comes is there. Before, the slot's samples could never be sealed.
+func TestLateSamplesBesideADamagedRollup(t *testing.T) {
+	t.Parallel()
+	ts := openTestStore(t, func(o *Options) { o.Retention, o.seams.still = 2*day, true })
+	at := ts.now.Add(-40 * day).Truncate(day).Add(time.Hour)
+	require.Equal(t, 30, ts.importJob("api", every(at, time.Minute, 30)...).RollupsOnly)
+	require.Equal(t, 30, ts.importJob("batch", every(at, time.Minute, 30)...).RollupsOnly)
+	ts.corruptRollup(ts.period.SlotOf(at.Add(time.Minute).UnixMilli()), "api")
+	require.Equal(t, 10, ts.importJob("api", every(at.Add(40*time.Minute), time.Minute, 10)...).RollupsOnly)
+	require.Equal(t, map[string]int{"api": 10, "batch": 30}, ts.bucketsOf("default", rollup.FiveMinutes))
+	require.Positive(t, testutil.ToFloat64(ts.metrics.corrupt.WithLabelValues(engine.R5m.Name)))
 }
 
 // corruptRollup damages a job's 5m chunk of a slot.

@@ -334,20 +334,12 @@ func (x *sealer) fill(res rollup.Resolution, r *rollupTask, b *rollup.Buckets) e
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
-	at := x.into[res]
-	shards, err := x.s.readShards(x.ctx, at.window, r.series.tenant.name, r.series.metric)
-	if err != nil {
-		return err
-	}
-	stored, err := x.s.rollups(x.ctx, res, at.window, r.series, shards, at.start, at.start)
-	if err != nil || len(stored) == 0 {
+	kept, version, err := x.stored(res, r)
+	if err != nil || version == 0 {
 		r.version = max(r.version, 1)
 		return err
 	}
-	b.Reset()
-	if err := rollup.Decode(stored[0].data, rollup.AllColumns, b); err != nil {
-		return fmt.Errorf("storage: filling up rollups of %s: %w", r.series.labels, err)
-	}
+	*b = *kept
 	changed := due.HideBuckets(b, 0, res.Width())
 	if r.chunk != nil && !x.forDue {
 		var add, all rollup.Buckets
@@ -358,7 +350,7 @@ func (x *sealer) fill(res rollup.Resolution, r *rollupTask, b *rollup.Buckets) e
 		rollup.Merge(&all, b, &add, rollup.AllColumns)
 		changed, b = changed || all.Len() > before, &all
 	}
-	r.chunk, r.version = nil, stored[0].version+1
+	r.chunk, r.version = nil, version+1
 	if changed {
 		r.chunk = appendOrEmpty(b, res, r.version)
 	}
