@@ -130,9 +130,9 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		return
 	}
 	if l.backlog.stale(l.opts.Now()) {
-		l.hand.work(ctx, "listing windows without rollups", l.lag, func(func()) {
+		l.worker.work(ctx, "listing windows without rollups", l.lag, func(func()) {
 			list, err := l.store.Unrolled(ctx, -maxTime, maxTime)
-			l.chore(ctx, "listing windows without rollups", err)
+			l.task(ctx, "listing windows without rollups", err)
 			if err == nil {
 				l.backlog.set(list, l.opts.Now())
 			}
@@ -148,7 +148,7 @@ func (l *Loop) rollUp(ctx context.Context, began time.Time) {
 		if u.EndMS <= l.store.Horizon(rollup.Raw) {
 			lag = func() time.Duration { return hurryFull }
 		}
-		l.hand.work(ctx, fmt.Sprintf("making the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, &u, pause) })
+		l.worker.work(ctx, fmt.Sprintf("making the rollups of window %d", u.Window), lag, func(pause func()) { l.rollUpOne(ctx, &u, pause) })
 	}
 }
 

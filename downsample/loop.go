@@ -21,7 +21,7 @@ type Loop struct {
 	held     atomic.Pointer[[]bool]
 	swept    time.Time // when the last sweep began
 	pacer    *pacer
-	hand     *hand // the pacer's first, which does what is done by one
+	worker   *worker // the pacer's first, which does what is done by one
 	progress progress
 	backlog  backlog
 	metrics  metrics
@@ -33,9 +33,9 @@ func New(store *storage.Store, opts Options) (*Loop, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Loop{store: store, opts: opts, pacer: newPacer(opts.Now, opts.Share, opts.Hands)}
-	l.progress = progress{partitions: make([]partition, store.Partitions()), chores: map[string]*streak{}}
-	l.hand = l.pacer.hands[0]
+	l := &Loop{store: store, opts: opts, pacer: newPacer(opts.Now, opts.Share, opts.Workers)}
+	l.progress = progress{partitions: make([]partition, store.Partitions()), tasks: map[string]*streak{}}
+	l.worker = l.pacer.workers[0]
 	l.backlog.partitions = store.Partitions()
 	if opts.Shared && !opts.Idle {
 		l.leases = newLeases(store, opts.Now)
@@ -95,7 +95,7 @@ func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
 	for {
 		gained, err := l.leases.look(ctx)
 		l.hold()
-		l.chore(ctx, "looking after the leases", err)
+		l.task(ctx, "looking after the leases", err)
 		if gained {
 			select {
 			case more <- struct{}{}:

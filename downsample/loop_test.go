@@ -56,7 +56,7 @@ func TestRound(t *testing.T) {
 
 // TestManyHands seals slots of all partitions at the same time.
 func TestManyHands(t *testing.T) {
-	r := newRig(t, func(_ *storage.Options, o *Options) { o.Hands = 3 })
+	r := newRig(t, func(_ *storage.Options, o *Options) { o.Workers = 3 })
 	for h := range 10 {
 		r.write(testStart.Add(-time.Duration(h)*2*hour-3*hour), float64(h))
 	}

@@ -18,12 +18,12 @@ type Options struct {
 	// HeadBytes is how much the head may hold of settled slots: above it they are sealed at once, without waiting for a round.
 	// 0: any amount. Default 64 MiB.
 	HeadBytes int64
-	// Share is for which share of the time each hand works, at most, and rests in between; while the work lags it
+	// Share is for which share of the time each worker works, at most, and rests in between; while the work lags it
 	// rests less (see rest). 1: it never rests. Default 0.5.
 	Share float64
-	// Hands is how many slots are sealed at the same time, of different partitions as far as there are. Default: a
+	// Workers is how many slots are sealed at the same time, of different partitions as far as there are. Default: a
 	// quarter of the processors that Go uses, at least 1.
-	Hands int
+	Workers int
 	// Shared says that other processes work over the same engine: the partitions are divided among them by
 	// leases. Default false: all are this process' own.
 	Shared bool
@@ -40,7 +40,7 @@ type Options struct {
 // DefaultOptions returns the documented defaults.
 func DefaultOptions() Options {
 	return Options{
-		Settle: 15 * time.Minute, Interval: time.Minute, HeadBytes: 64 << 20, Share: 0.5, Hands: max(1, runtime.GOMAXPROCS(0)/4),
+		Settle: 15 * time.Minute, Interval: time.Minute, HeadBytes: 64 << 20, Share: 0.5, Workers: max(1, runtime.GOMAXPROCS(0)/4),
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -56,7 +56,7 @@ func (o *Options) Validate() error {
 		return errors.New("downsample: a bound of settled slots in the head below zero")
 	case !(o.Share > 0 && o.Share <= 1):
 		return errors.New("downsample: the share of the time must be above zero, and at most 1")
-	case o.Hands < 1:
+	case o.Workers < 1:
 		return errors.New("downsample: work needs at least one hand")
 	case o.Now == nil || o.Logger == nil:
 		return errors.New("downsample: Options without a clock or a logger; begin with DefaultOptions")

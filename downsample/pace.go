@@ -41,18 +41,18 @@ func rest(worked, lag time.Duration, share float64) time.Duration {
 	return time.Duration(min(float64(worked)*(1/share-1), float64(maxRest)))
 }
 
-// pacer has hands that do pieces of work with rests between, and knows what they are at.
+// pacer has workers that do pieces of work with rests between, and knows what they are at.
 type pacer struct {
 	now   func() time.Time
 	share float64
 
 	mu             sync.Mutex
-	hands          []*hand
+	workers        []*worker
 	worked, rested time.Duration
 }
 
-// hand works, one piece at a time.
-type hand struct {
+// worker works, one piece at a time.
+type worker struct {
 	*pacer
 	owed  time.Duration // of rest
 	doing string        // with pacer.mu, as since
@@ -62,13 +62,13 @@ type hand struct {
 func newPacer(now func() time.Time, share float64, hands int) *pacer {
 	p := &pacer{now: now, share: share}
 	for range hands {
-		p.hands = append(p.hands, &hand{pacer: p})
+		p.workers = append(p.workers, &worker{pacer: p})
 	}
 	return p
 }
 
 // work does a piece of work, and then rests; f may pause to rest on the way. lag is asked for before each rest.
-func (h *hand) work(ctx context.Context, what string, lag func() time.Duration, f func(pause func())) {
+func (h *worker) work(ctx context.Context, what string, lag func() time.Duration, f func(pause func())) {
 	h.begin(what)
 	f(func() {
 		h.end(ctx, lag)
@@ -77,14 +77,14 @@ func (h *hand) work(ctx context.Context, what string, lag func() time.Duration, 
 	h.end(ctx, lag)
 }
 
-func (h *hand) begin(what string) {
+func (h *worker) begin(what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.doing, h.since = what, h.now()
 }
 
 // end ends a piece, or a part of one, and rests.
-func (h *hand) end(ctx context.Context, lag func() time.Duration) {
+func (h *worker) end(ctx context.Context, lag func() time.Duration) {
 	h.mu.Lock()
 	took := max(0, h.now().Sub(h.since))
 	h.doing, h.since = "", time.Time{}
@@ -113,7 +113,7 @@ func (p *pacer) under() (what string, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	for _, h := range p.hands {
+	for _, h := range p.workers {
 		if !h.since.IsZero() && (what == "" || now.Sub(h.since) > took) {
 			what, took = h.doing, max(0, now.Sub(h.since))
 		}

@@ -47,7 +47,7 @@ func TestRest(t *testing.T) {
 func TestPacer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(time.Now, 0.25, 2)
-		h := p.hands[0]
+		h := p.workers[0]
 		none := func() time.Duration { return 0 }
 		began := time.Now()
 		for range 10 {
@@ -80,7 +80,7 @@ func TestPacer(t *testing.T) {
 		first, second := make(chan struct{}), make(chan struct{})
 		go h.work(t.Context(), "first", none, func(func()) { <-first })
 		time.Sleep(time.Second)
-		go p.hands[1].work(t.Context(), "second", none, func(func()) { <-second })
+		go p.workers[1].work(t.Context(), "second", none, func(func()) { <-second })
 		time.Sleep(time.Second)
 		what, took = p.under()
 		require.Equal(t, "first", what)

@@ -25,8 +25,8 @@ type progress struct {
 	sealed     int // slots, counted once a partition
 	repaired   int
 	halted     error // why there are no rounds
-	// chores are what is done beside sealing, by name.
-	chores map[string]*streak
+	// tasks are what is done beside sealing, by name.
+	tasks map[string]*streak
 }
 
 // streak is how often in a row something failed.
@@ -111,14 +111,14 @@ func (p *progress) fail(at int, err error) {
 	p.partitions[at].failed = err
 }
 
-// chore notes how something went that is done beside sealing. It says whether somebody should hear of it now.
-func (p *progress) chore(name string, err error, now time.Time) (tell bool) {
+// task notes how something went that is done beside sealing. It says whether somebody should hear of it now.
+func (p *progress) task(name string, err error, now time.Time) (tell bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.chores[name]
+	c := p.tasks[name]
 	if c == nil {
 		c = &streak{}
-		p.chores[name] = c
+		p.tasks[name] = c
 	}
 	if err == nil {
 		c.failures = 0

@@ -58,7 +58,7 @@ func newRig(t *testing.T, change func(*storage.Options, *Options)) *rig {
 func (r *rig) open(change func(*storage.Options, *Options)) {
 	so, o := storage.DefaultOptions(), DefaultOptions()
 	so.Partitions, so.Now = 4, r.now
-	o.Now, o.Share, o.Hands, o.Registerer = r.now, 1, 1, r.reg
+	o.Now, o.Share, o.Workers, o.Registerer = r.now, 1, 1, r.reg
 	o.Logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if change != nil {
 		change(&so, &o)

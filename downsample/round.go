@@ -34,7 +34,7 @@ func (l *Loop) Round(ctx context.Context) {
 	defer l.mu.Unlock()
 	began := l.opts.Now()
 	doubt := l.store.MayRemove()
-	l.progress.chore("believing the clock", doubt, began) // The store's log tells of it.
+	l.progress.task("believing the clock", doubt, began) // The store's log tells of it.
 	whole := l.seal(ctx, began, l.list(ctx))
 	if doubt != nil { // Nothing goes, and no mark moves.
 		l.store.LetGo()
@@ -114,7 +114,7 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 			}
 			continue
 		}
-		l.hand.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func(func()) {
+		l.worker.work(ctx, fmt.Sprintf("listing what waits in partition %d", p), l.lag, func(func()) {
 			found, err := l.store.Staged(ctx, p, settle.Milliseconds())
 			if err != nil {
 				l.progress.fail(p, err)
@@ -131,16 +131,16 @@ func (l *Loop) list(ctx context.Context) (all []storage.Staged) {
 	return all
 }
 
-// seal seals slots, with all hands. It returns whether all of them were tried.
+// seal seals slots, with all workers. It returns whether all of them were tried.
 func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) bool {
 	work := make(chan []*storage.Staged)
 	over := func() bool { return ctx.Err() != nil || l.opts.Now().Sub(began) > roundLimit }
 	var sealing sync.WaitGroup
 	var short atomic.Bool
-	for _, h := range l.pacer.hands {
+	for _, h := range l.pacer.workers {
 		sealing.Go(func() {
 			for pass := range work {
-				if over() { // Passes wait for a hand.
+				if over() { // Passes wait for a worker.
 					short.Store(true)
 					continue
 				}
@@ -156,7 +156,7 @@ func (l *Loop) seal(ctx context.Context, began time.Time, all []storage.Staged) 
 	for i := range all {
 		works[i] = all[i].Work
 	}
-	for _, at := range l.store.Together(works, l.opts.Hands) {
+	for _, at := range l.store.Together(works, l.opts.Workers) {
 		if over() {
 			short.Store(true)
 			break
@@ -249,14 +249,14 @@ func (l *Loop) tidy(ctx context.Context) {
 	}
 	l.store.LetGo()
 	if l.owns(0) {
-		l.hand.work(ctx, "dropping windows past their retention", l.lag, func(func()) { l.expire(ctx) })
+		l.worker.work(ctx, "dropping windows past their retention", l.lag, func(func()) { l.expire(ctx) })
 	}
 	l.sweep(ctx)
 }
 
 func (l *Loop) expire(ctx context.Context) {
 	n, err := l.store.Expire(ctx)
-	l.chore(ctx, "dropping windows past their retention", err)
+	l.task(ctx, "dropping windows past their retention", err)
 	if n > 0 {
 		l.opts.Logger.Info("dropped windows past their retention", "windows", n)
 	}
@@ -277,7 +277,7 @@ func (l *Loop) sweep(ctx context.Context) {
 		if ctx.Err() != nil || !l.owns(p) {
 			continue
 		}
-		l.hand.work(ctx, fmt.Sprintf("sweeping partition %d", p), l.lag, func(func()) {
+		l.worker.work(ctx, fmt.Sprintf("sweeping partition %d", p), l.lag, func(func()) {
 			n, err := l.store.Sweep(ctx, p)
 			if err != nil {
 				l.progress.fail(p, err)
@@ -290,8 +290,8 @@ func (l *Loop) sweep(ctx context.Context) {
 	}
 }
 
-// failed tells of a step that failed. Whoever looks at a partition or a chore that goes on failing hears of it
-// louder: see endRound and chore.
+// failed tells of a step that failed. Whoever looks at a partition or a task that goes on failing hears of it
+// louder: see endRound and task.
 func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) {
 	if ctx.Err() != nil {
 		return
@@ -301,15 +301,15 @@ func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) 
 	l.opts.Logger.Warn(what+" failed; the next round tries again", append(args, "err", err)...)
 }
 
-// chore notes how something went that isn't a partition's.
-func (l *Loop) chore(ctx context.Context, what string, err error) {
+// task notes how something went that isn't a partition's.
+func (l *Loop) task(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
 		l.failed(ctx, what, err)
 	}
-	if l.progress.chore(what, err, l.opts.Now()) {
+	if l.progress.task(what, err, l.opts.Now()) {
 		l.opts.Logger.Error(what+" has failed several times in a row", "err", err, "do", doStuck)
 	}
 }

@@ -32,7 +32,7 @@ type Status struct {
 	// Share is for which share of the time it works, at most, while it doesn't lag.
 	Share      float64           `json:"share"`
 	Rollups    RollupStatus      `json:"rollups"`
-	Chores     []ChoreStatus     `json:"failing_chores"`
+	Tasks      []TaskStatus      `json:"failing_chores"`
 	Partitions []PartitionStatus `json:"partitions"`
 }
 
@@ -86,9 +86,9 @@ type WindowStatus struct {
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 }
 
-// ChoreStatus is something beside sealing that fails.
-type ChoreStatus struct {
-	Chore       string    `json:"chore"`
+// TaskStatus is something beside sealing that fails.
+type TaskStatus struct {
+	Task        string    `json:"chore"`
 	Failures    int       `json:"failures"`
 	LastError   string    `json:"last_error"`
 	LastErrorAt time.Time `json:"last_error_at"`
@@ -123,7 +123,7 @@ func (l *Loop) Status(ctx context.Context) Status {
 func (l *Loop) owners(ctx context.Context, s *Status) {
 	leases, err := l.store.Leases(ctx)
 	if err != nil {
-		s.Chores = append(s.Chores, ChoreStatus{Chore: "reading the leases", Failures: 1, LastError: err.Error(), LastErrorAt: l.opts.Now().UTC()})
+		s.Tasks = append(s.Tasks, TaskStatus{Task: "reading the leases", Failures: 1, LastError: err.Error(), LastErrorAt: l.opts.Now().UTC()})
 		return
 	}
 	for p := range min(len(leases), len(s.Partitions)) {
@@ -144,10 +144,10 @@ func (p *progress) status(s *Status) {
 		s.Halted = p.halted.Error() + "; " + doRestart
 	}
 	s.Rounds, s.LastRound, s.SealedSlots, s.RepairedSlots = p.rounds, utc(p.lastRound), p.sealed, p.repaired
-	s.Chores = []ChoreStatus{}
-	for _, name := range slices.Sorted(maps.Keys(p.chores)) {
-		if c := p.chores[name]; c.failures > 0 {
-			s.Chores = append(s.Chores, ChoreStatus{name, c.failures, c.err.Error(), utc(c.at)})
+	s.Tasks = []TaskStatus{}
+	for _, name := range slices.Sorted(maps.Keys(p.tasks)) {
+		if c := p.tasks[name]; c.failures > 0 {
+			s.Tasks = append(s.Tasks, TaskStatus{name, c.failures, c.err.Error(), utc(c.at)})
 		}
 	}
 	for i := range p.partitions {

@@ -27,7 +27,7 @@ func TestBadTenantsDisturbNobody(t *testing.T) {
 	s := startServe(t, "--storage.path="+filepath.Join(dir, "data"), "--limits.file="+file, "--web.enable-lifecycle")
 	// On a busy machine five seconds may be too few for each of them to get its answers.
 	for began := time.Now(); ; {
-		report := bench.Crowd{URL: s.URL, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
+		report := bench.TenantLoad{URL: s.URL, Tenants: 20, Series: 20, Interval: 250 * time.Millisecond, For: 5 * time.Second, Bad: 4}.Run(t.Context())
 		require.Zero(t, report.Ack.Failed, report.Ack.Example)
 		require.Zero(t, report.Query.Failed, report.Query.Example)
 		for _, code := range []int{0, 500, 503} {

@@ -21,8 +21,8 @@ const (
 	maxRequests = 2048
 )
 
-// crowd bounds the requests under way.
-func crowd(limit int, next http.Handler) http.Handler {
+// limitRequests bounds the requests under way.
+func limitRequests(limit int, next http.Handler) http.Handler {
 	places := make(chan struct{}, limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

@@ -91,9 +91,9 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-func TestCrowd(t *testing.T) {
+func TestLimitRequests(t *testing.T) {
 	release, inside := make(chan struct{}), make(chan struct{})
-	h := crowd(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-release }))
+	h := limitRequests(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- struct{}{}; <-release }))
 	ended := make(chan int, 2)
 	for range 2 {
 		go func() { ended <- do(h, "GET", "/").Code }()

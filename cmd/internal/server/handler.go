@@ -54,7 +54,7 @@ func NewHandler(o Options) http.Handler {
 		auth: o.Auth, federation: o.Federation, origins: newOrigins(o.ExternalURL, o.Hosts, o.AuthRequired || o.Auth != nil),
 		bodies: bodies{each: maxBody, budget: adapter.NewBudget(maxBodies)},
 	}}
-	return recovering(o.HTTP, o.Logger, crowd(maxRequests, decoded(h.elsewhere(h.mux()))))
+	return recovering(o.HTTP, o.Logger, limitRequests(maxRequests, decoded(h.elsewhere(h.mux()))))
 }
 
 type handler struct {

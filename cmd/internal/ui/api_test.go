@@ -91,7 +91,7 @@ func testOptions() Options {
 		Version:    "1.2.3", Target: "all", Engine: "pebble", Ready: func() error { return nil }, Store: &fakeStore{},
 		Work: func(context.Context) downsample.Status {
 			return downsample.Status{
-				WaitingSlots: 4, Doing: "sealing a secret", Chores: []downsample.ChoreStatus{{Chore: "c", LastError: "a secret"}},
+				WaitingSlots: 4, Doing: "sealing a secret", Tasks: []downsample.TaskStatus{{Task: "c", LastError: "a secret"}},
 				Rollups:    downsample.RollupStatus{Windows: 1, First: []downsample.WindowStatus{{Tenant: "a secret"}}},
 				Partitions: []downsample.PartitionStatus{{LastError: "series a secret"}},
 			}

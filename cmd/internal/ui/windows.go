@@ -85,7 +85,7 @@ func (a *api) work(r *http.Request) (any, error) {
 	if u := server.UserOf(r.Context()); u == nil || u.Admin() {
 		return workAnswer{s, true}, nil
 	}
-	s.Doing, s.Chores, s.Rollups.First = "", []downsample.ChoreStatus{}, []downsample.WindowStatus{}
+	s.Doing, s.Tasks, s.Rollups.First = "", []downsample.TaskStatus{}, []downsample.WindowStatus{}
 	for i := range s.Partitions {
 		s.Partitions[i].LastError, s.Partitions[i].Owner = "", ""
 	}

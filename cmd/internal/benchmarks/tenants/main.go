@@ -32,34 +32,34 @@ const limits = `tenants:
 `
 
 func main() {
-	var crowd bench.Crowd
+	var load bench.TenantLoad
 	cassia := flag.String("cassia", "bin/cassia", "Cassia's binary")
-	flag.IntVar(&crowd.Tenants, "tenants", 100, "tenants that behave")
-	flag.IntVar(&crowd.Series, "series", 100, "series of each")
-	flag.DurationVar(&crowd.Interval, "interval", time.Second, "time between two requests, and between two queries, of each")
-	flag.DurationVar(&crowd.For, "for", 30*time.Second, "how long each of the two parts lasts")
+	flag.IntVar(&load.Tenants, "tenants", 100, "tenants that behave")
+	flag.IntVar(&load.Series, "series", 100, "series of each")
+	flag.DurationVar(&load.Interval, "interval", time.Second, "time between two requests, and between two queries, of each")
+	flag.DurationVar(&load.For, "for", 30*time.Second, "how long each of the two parts lasts")
 	bad := flag.Int("bad", 4, "requests that each of the bad tenants has under way, of each kind")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := compare(ctx, *cassia, crowd, *bad); err != nil {
+	if err := compare(ctx, *cassia, load, *bad); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 // compare runs both parts, each on a server of its own, and prints the table.
-func compare(ctx context.Context, cassia string, crowd bench.Crowd, bad int) error {
-	without, err := measure(ctx, cassia, crowd)
+func compare(ctx context.Context, cassia string, load bench.TenantLoad, bad int) error {
+	without, err := measure(ctx, cassia, load)
 	if err != nil {
 		return err
 	}
-	crowd.Bad = bad
-	with, err := measure(ctx, cassia, crowd)
+	load.Bad = bad
+	with, err := measure(ctx, cassia, load)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d tenants, each with %d series and a query every %s, for %s\n\n", crowd.Tenants, crowd.Series, crowd.Interval, crowd.For)
+	fmt.Printf("%d tenants, each with %d series and a query every %s, for %s\n\n", load.Tenants, load.Series, load.Interval, load.For)
 	fmt.Println("| | alone | beside a greedy tenant and one that sends garbage | ratio |\n|---|---:|---:|---:|")
 	row := func(what string, a, b time.Duration) {
 		fmt.Printf("| %s | %s | %s | %.1f |\n", what, a.Round(10*time.Microsecond), b.Round(10*time.Microsecond), float64(b)/float64(max(a, 1)))
@@ -79,8 +79,8 @@ func compare(ctx context.Context, cassia string, crowd bench.Crowd, bad int) err
 	return nil
 }
 
-// measure runs a crowd on a new server.
-func measure(ctx context.Context, cassia string, crowd bench.Crowd) (report bench.CrowdReport, err error) {
+// measure runs a load on a new server.
+func measure(ctx context.Context, cassia string, load bench.TenantLoad) (report bench.TenantLoadReport, err error) {
 	dir, err := os.MkdirTemp("", "cassia-tenants")
 	if err != nil {
 		return report, err
@@ -98,7 +98,7 @@ func measure(ctx context.Context, cassia string, crowd bench.Crowd) (report benc
 	if err != nil {
 		return report, err
 	}
-	crowd.URL = process.URL()
-	report = crowd.Run(ctx)
+	load.URL = process.URL()
+	report = load.Run(ctx)
 	return report, process.Terminate(time.Minute)
 }

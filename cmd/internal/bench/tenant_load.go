@@ -16,14 +16,14 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// Crowd are tenants of one server, each of which sends its series and asks a query at every interval, whatever the others
+// TenantLoad are tenants of one server, each of which sends its series and asks a query at every interval, whatever the others
 // do. Two more may misbehave beside them: Greedy sends and asks as fast as it can, over its limits, and Garbage sends what
 // can't be read.
 //
 //	tenant-0 … tenant-99 ──► write, query ──┐  measured
 //	greedy   ══════════════► write, query ──┤  answers counted
 //	garbage  ══════════════► anything ──────┘
-type Crowd struct {
+type TenantLoad struct {
 	// URL is the server's, without a path.
 	URL     string
 	Tenants int
@@ -50,15 +50,15 @@ type Latency struct {
 	Example string
 }
 
-// CrowdReport is what a crowd saw: the latencies of the tenants that behave, and the answers to those that don't, by status.
-type CrowdReport struct {
+// TenantLoadReport is what a load saw: the latencies of the tenants that behave, and the answers to those that don't, by status.
+type TenantLoadReport struct {
 	Ack, Query Latency
 	Bad        map[string]map[int]int64
 }
 
-// crowd is one that runs.
-type crowd struct {
-	Crowd
+// runningLoad is a load that runs.
+type runningLoad struct {
+	TenantLoad
 	client *http.Client
 	from   time.Time // what begins before isn't measured
 
@@ -74,10 +74,10 @@ type timed struct {
 	example string
 }
 
-// Run lets the crowd loose and returns what it saw. ctx ends it early.
-func (c Crowd) Run(ctx context.Context) CrowdReport {
-	r := &crowd{
-		Crowd: c, from: time.Now().Add(c.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
+// Run lets the load loose and returns what it saw. ctx ends it early.
+func (c TenantLoad) Run(ctx context.Context) TenantLoadReport {
+	r := &runningLoad{
+		TenantLoad: c, from: time.Now().Add(c.For / 10), bad: map[string]map[int]int64{Greedy: {}, Garbage: {}},
 		client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 2*c.Tenants + 4*c.Bad}},
 	}
 	defer r.client.CloseIdleConnections()
@@ -95,7 +95,7 @@ func (c Crowd) Run(ctx context.Context) CrowdReport {
 		all.Go(func() { r.garbage(ctx, uint64(i)) })
 	}
 	all.Wait()
-	return CrowdReport{Ack: r.ack.report(), Query: r.query.report(), Bad: r.bad}
+	return TenantLoadReport{Ack: r.ack.report(), Query: r.query.report(), Bad: r.bad}
 }
 
 func (t *timed) report() Latency {
@@ -103,7 +103,7 @@ func (t *timed) report() Latency {
 }
 
 // every calls f at each interval, but never twice at a time: what was due meanwhile is left out.
-func (c *crowd) every(ctx context.Context, after time.Duration, f func()) {
+func (c *runningLoad) every(ctx context.Context, after time.Duration, f func()) {
 	if wait(ctx, after) != nil {
 		return
 	}
@@ -119,21 +119,21 @@ func (c *crowd) every(ctx context.Context, after time.Duration, f func()) {
 }
 
 // write sends one sample of each of a tenant's series.
-func (c *crowd) write(ctx context.Context, name string) {
+func (c *runningLoad) write(ctx context.Context, name string) {
 	c.time(ctx, &c.ack, name, http.MethodPost, "/api/v1/write", c.samples(c.Series, ""), http.StatusNoContent)
 }
 
-func (c *crowd) ask(ctx context.Context, name string) {
+func (c *runningLoad) ask(ctx context.Context, name string) {
 	c.time(ctx, &c.query, name, http.MethodGet, c.rangeQuery("sum by (job) (rate(crowd_total[1m]))"), nil, http.StatusOK)
 }
 
-func (c *crowd) rangeQuery(expr string) string {
+func (c *runningLoad) rangeQuery(expr string) string {
 	now := time.Now().Unix()
 	return fmt.Sprintf("/api/v1/query_range?query=%s&start=%d&end=%d&step=15", url.QueryEscape(expr), now-3600, now)
 }
 
 // samples is a request of remote write 1.0 with series whose names end so.
-func (c *crowd) samples(series int, ending string) []byte {
+func (c *runningLoad) samples(series int, ending string) []byte {
 	var w prompb.WriteRequest
 	now := time.Now().UnixMilli()
 	for i := range series {
@@ -152,7 +152,7 @@ func (c *crowd) samples(series int, ending string) []byte {
 }
 
 // time sends a request and notes how long it took, from its beginning to the end of its answer.
-func (c *crowd) time(ctx context.Context, into *timed, name, method, path string, body []byte, want int) {
+func (c *runningLoad) time(ctx context.Context, into *timed, name, method, path string, body []byte, want int) {
 	began := time.Now()
 	code, text := c.send(ctx, name, method, path, body)
 	took := time.Since(began)
@@ -169,7 +169,7 @@ func (c *crowd) time(ctx context.Context, into *timed, name, method, path string
 }
 
 // send returns the status of the answer, 0 where there was none, and its text.
-func (c *crowd) send(ctx context.Context, name, method, path string, body []byte) (int, string) {
+func (c *runningLoad) send(ctx context.Context, name, method, path string, body []byte) (int, string) {
 	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
@@ -188,7 +188,7 @@ func (c *crowd) send(ctx context.Context, name, method, path string, body []byte
 }
 
 // count notes the answer to one that misbehaves.
-func (c *crowd) count(ctx context.Context, name string, code int) {
+func (c *runningLoad) count(ctx context.Context, name string, code int) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -198,7 +198,7 @@ func (c *crowd) count(ctx context.Context, name string, code int) {
 }
 
 // greedyWrites sends large requests, one after the other, of series that keep changing.
-func (c *crowd) greedyWrites(ctx context.Context, worker int) {
+func (c *runningLoad) greedyWrites(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		body := c.samples(2000, fmt.Sprintf("_%d_%d", worker, n/10))
 		for range 10 {
@@ -209,7 +209,7 @@ func (c *crowd) greedyWrites(ctx context.Context, worker int) {
 }
 
 // greedyQueries asks for everything, one query after the other.
-func (c *crowd) greedyQueries(ctx context.Context) {
+func (c *runningLoad) greedyQueries(ctx context.Context) {
 	for ctx.Err() == nil {
 		code, _ := c.send(ctx, Greedy, http.MethodGet, c.rangeQuery(`quantile(0.9, rate({__name__=~"crowd_total.*"}[5m]))`), nil)
 		c.count(ctx, Greedy, code)
@@ -217,7 +217,7 @@ func (c *crowd) greedyQueries(ctx context.Context) {
 }
 
 // garbage sends random bytes, halves of requests, and queries that can't be parsed.
-func (c *crowd) garbage(ctx context.Context, seed uint64) {
+func (c *runningLoad) garbage(ctx context.Context, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	good := c.samples(1000, "")
 	noise := make([]byte, 64<<10)

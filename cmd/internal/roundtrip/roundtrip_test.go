@@ -1,4 +1,4 @@
-package moving
+package roundtrip
 
 import (
 	"context"
