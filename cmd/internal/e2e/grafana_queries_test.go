@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -49,9 +50,15 @@ func newGrafana(t *testing.T, api string) *grafana {
 	g := &grafana{}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		// The answer is read whole before it is passed on: one that breaks off is an error then, 502. The data source closes its
+		// connection at the last brace, and a proxy that still waits for the end of the stream ends the request to Cassia.
 		ModifyResponse: func(r *http.Response) error {
 			g.resolution.Store(r.Header.Get("X-Cassia-Resolution"))
-			return nil
+			body, err := io.ReadAll(r.Body)
+			if err = errors.Join(err, r.Body.Close()); err == nil {
+				r.Body = io.NopCloser(bytes.NewReader(body))
+			}
+			return err
 		},
 	})
 	t.Cleanup(proxy.Close)
@@ -159,7 +166,7 @@ func (g *grafana) ask(t *testing.T, query, panel string, instant bool) (a grafan
 	require.NotContains(t, a.expr, "$", "a variable that there isn't")
 	a.resolution = g.resolution.Load().(string)
 	if strings.Contains(a.resolution, "snapped") {
-		require.NotEmpty(t, a.notices, query)
+		require.NotEmpty(t, a.notices, "%s: from %s, %d series with %d numbers", query, a.resolution, a.series, a.numbers)
 	}
 	for _, n := range a.notices {
 		require.Contains(t, a.resolution, "snapped", n)
