@@ -306,6 +306,14 @@ func (e *Engine) Close() error {
 
 // closeAll closes what is open.
 func (e *Engine) closeAll() error {
+	if e.failedErr() == nil {
+		if e.exciser != nil {
+			e.exciser.stop()
+		}
+		if e.reclaimer != nil {
+			e.reclaimer.stop(e.failed)
+		}
+	}
 	if e.failedErr() != nil {
 		// What Pebble waits for never comes. The next start finds everything that was acknowledged.
 		if e.ledger != nil {
@@ -314,12 +322,6 @@ func (e *Engine) closeAll() error {
 		return fmt.Errorf("%w: %w", errUnclosed, e.failure)
 	}
 	var errs []error
-	if e.exciser != nil {
-		e.exciser.stop()
-	}
-	if e.reclaimer != nil {
-		e.reclaimer.stop()
-	}
 	if e.db != nil {
 		errs = append(errs, e.db.Close())
 		errs = append(errs, e.ledger.close(errs[len(errs)-1] == nil))

@@ -84,6 +84,6 @@ func (e *Engine) Compact(ctx context.Context) error {
 		return err
 	}
 	return e.run(ctx, "compact", e.release, func() error {
-		return e.db.Compact(ctx, []byte{0x00}, []byte{0xff}, true)
+		return e.db.Compact(uncancelled(ctx), []byte{0x00}, []byte{0xff}, true)
 	})
 }

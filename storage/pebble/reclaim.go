@@ -11,8 +11,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// maxReclaims bounds the ranges that a reclaimer remembers; beyond that it remembers whole tables.
-const maxReclaims = 256
+// maxReclaims bounds the ranges that a reclaimer remembers, a slot or a window each; beyond that it remembers whole tables.
+const maxReclaims = 4096
 
 // reclaimer gives back the space of what was deleted.
 //
@@ -50,10 +50,13 @@ func startReclaimer(db *pebbledb.DB, delay time.Duration, log func(error)) *recl
 	return r
 }
 
-// stop waits for what is under way.
-func (r *reclaimer) stop() {
+// stop waits for the range under way, or until failed is closed: Pebble then waits for ever.
+func (r *reclaimer) stop(failed <-chan struct{}) {
 	r.cancel()
-	<-r.done
+	select {
+	case <-r.done:
+	case <-failed:
+	}
 }
 
 // deleted tells that rows whose keys begin with prefix were deleted.
@@ -94,7 +97,10 @@ func (r *reclaimer) loop(ctx context.Context) {
 			return
 		}
 		for _, k := range ranges() {
-			if err := r.db.Compact(ctx, k.start, k.end, false); err != nil && ctx.Err() == nil {
+			if ctx.Err() != nil {
+				return
+			}
+			if err := r.db.Compact(uncancelled(ctx), k.start, k.end, false); err != nil {
 				r.log(fmt.Errorf("pebble: give back the space of %x: %w", k.start, err))
 			}
 		}
@@ -105,6 +111,10 @@ func (r *reclaimer) loop(ctx context.Context) {
 		}
 	}
 }
+
+// uncancelled returns the context for Pebble's DB.Compact. Pebble v2.1.7 panics when a context ends after a compaction was
+// picked for it and before it runs: DB.manualCompact takes it off the list in which DB.runPickedCompaction looks for it.
+func uncancelled(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // beforeFirst returns what lies before the first row of each table: old slots and windows, all deleted.
 func (r *reclaimer) beforeFirst() []keyRange {
