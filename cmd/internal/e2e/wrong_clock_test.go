@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
+	"github.com/cassia-db/cassia/cmd/internal/promrig"
+)
+
+// twoMonths is by how much clocks are off here: all samples of the test are past their retention then.
+const twoMonths = 60 * 24 * time.Hour
+
+// clockRig is samples of 25, 10 and no days ago, an hour of them each, at processes whose clocks are right or wrong.
+type clockRig struct {
+	t      *testing.T
+	ctx    context.Context
+	skewed skewed
+	began  time.Time
+	wrote  int
+}
+
+func newClockRig(t *testing.T) *clockRig {
+	r := &clockRig{t: t, skewed: skewedCassia(t, 0), began: time.Now().Truncate(time.Minute)}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return r
+}
+
+// write sends an hour of samples, a minute apart, that ends an age ago.
+func (r *clockRig) write(p *promrig.Process, age time.Duration) {
+	r.t.Helper()
+	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "kept_total"}}}
+	for n := range 60 {
+		at := r.began.Add(-age - time.Duration(n)*time.Minute)
+		series.Samples = append(series.Samples, prompb.Sample{Timestamp: at.UnixMilli(), Value: float64(at.Unix())})
+	}
+	require.NoError(r.t, deliver(r.ctx, p.URL()+"/api/v1/write", series))
+	r.wrote += len(series.Samples)
+}
+
+// count is how many samples are answered.
+func (r *clockRig) count(p *promrig.Process) (n int) {
+	r.t.Helper()
+	var answer promrig.Answer
+	require.NoError(r.t, patiently(func() (err error) {
+		answer, err = promrig.API{URL: p.URL()}.Query(r.ctx, "count_over_time(kept_total[29d])", r.began)
+		return err
+	}))
+	if len(answer.Series) == 1 {
+		_, v := parsePoint(r.t, answer.Series[0].Floats[0])
+		n = int(v)
+	}
+	return n
+}
+
+// waitDoubted waits until a process doubts its clock, or no longer does.
+func (r *clockRig) waitDoubted(p *promrig.Process, want bool) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return valueOf(r.t, p.URL(), "cassia_store_clock_doubted") == 1 == want },
+		cassiatest.Patience, 50*time.Millisecond, "doubted: %t", want)
+}
+
+// post sends a request without a body.
+func (r *clockRig) post(p *promrig.Process, path string) (code int, text string) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.ctx, http.MethodPost, p.URL()+path, nil)
+	require.NoError(r.t, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(r.t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(r.t, err)
+	return answer.StatusCode, string(body)
+}
+
+func (r *clockRig) delete(p *promrig.Process, metric string) (code int, text string) {
+	return r.post(p, "/api/v1/admin/tsdb/delete_series?"+url.Values{"match[]": {metric}}.Encode())
+}
+
+// removesNothing looks at a process whose clock is wrong: it deletes, hides and seals away nothing.
+func (r *clockRig) removesNothing(p *promrig.Process) {
+	r.t.Helper()
+	r.waitDoubted(p, true)
+	code, text := r.delete(p, "kept_total")
+	require.Equal(r.t, http.StatusServiceUnavailable, code, text)
+	require.Contains(r.t, text, "clock isn't believed")
+	code, text = r.post(p, "/-/seal")
+	require.True(r.t, code == http.StatusOK || strings.Contains(text, "clock"), "%d: %s", code, text)
+	require.Equal(r.t, r.wrote, r.count(p))
+}
+
+// TestWrongClock runs the real program over a directory while its clock is two months ahead, two months behind, and while it leaps
+// there and back: nothing is lost, deleted or hidden, and all is as before once the clock is right.
+func TestWrongClock(t *testing.T) {
+	t.Parallel()
+	r := newClockRig(t)
+	dir := t.TempDir()
+	program := func(d time.Duration, more ...string) promrig.Program {
+		flags := append([]string{"--retention.raw=30d", "--retention.5m=30d", "--retention.1h=30d", "--storage.slot=1h", "--storage.settle=1s"}, more...)
+		path := r.skewed.path
+		if d != 0 {
+			path = skewedCassia(t, d).path
+		}
+		return promrig.Cassia(path, dir, cassiatest.FreeAddress(t), flags...)
+	}
+	stop := func(p *promrig.Process) { require.NoError(t, p.Terminate(cassiatest.StopWithin)) }
+
+	right := start(r.ctx, t, program(0))
+	r.write(right, 25*24*time.Hour)
+	r.write(right, 10*24*time.Hour)
+	code, text := r.post(right, "/-/seal")
+	require.Equal(t, http.StatusOK, code, text)
+	r.write(right, 0)
+	require.Equal(t, r.wrote, r.count(right))
+	stop(right)
+
+	for _, off := range []time.Duration{twoMonths, -twoMonths} {
+		wrong := start(r.ctx, t, program(off))
+		r.removesNothing(wrong)
+		stop(wrong)
+	}
+
+	right = start(r.ctx, t, program(0))
+	r.waitDoubted(right, false)
+	require.Equal(t, r.wrote, r.count(right))
+	for _, off := range []time.Duration{twoMonths, -twoMonths} {
+		r.skewed.set(t, right.PID(), off)
+		r.removesNothing(right)
+		r.skewed.set(t, right.PID(), 0)
+		r.waitDoubted(right, false)
+		require.Equal(t, r.wrote, r.count(right))
+	}
+	code, text = r.delete(right, "another_metric")
+	require.Equal(t, http.StatusNoContent, code, text)
+	stop(right)
+	requireSound(r.ctx, t, r.skewed.path, []string{"--storage.path=" + filepath.Join(dir, "data")})
+
+	// The same program hides all of it once an operator says that this is the date.
+	today := time.Now().Add(twoMonths).UTC().Format(time.DateOnly)
+	ahead := start(r.ctx, t, program(twoMonths, "--storage.today="+today))
+	require.Eventually(t, func() bool { return r.count(ahead) == 0 }, cassiatest.Patience, 50*time.Millisecond, "the clock is ahead by two months")
+}
+
+// TestWrongClockInACluster runs two processes over one keyspace, one of them two months ahead: it takes no samples and removes
+// nothing, also what comes late, which the other one takes.
+func TestWrongClockInACluster(t *testing.T) {
+	t.Parallel()
+	engine := cassiatest.OnCassandra(t)
+	r := newClockRig(t)
+	program := func(path string) promrig.Program {
+		flags := append([]string{
+			"--retention.raw=30d", "--retention.5m=30d", "--retention.1h=30d", "--storage.slot=1h", "--storage.settle=1s", "--storage.partitions=2",
+		}, engine...)
+		return promrig.Cassia(path, t.TempDir(), cassiatest.FreeAddress(t), flags...)
+	}
+	right := start(r.ctx, t, program(r.skewed.path))
+	r.write(right, 25*24*time.Hour)
+	wrong := start(r.ctx, t, program(skewedCassia(t, twoMonths).path))
+	r.waitDoubted(wrong, true)
+	r.write(right, 10*24*time.Hour)
+	code, text, err := post(r.ctx, wrong.URL()+"/api/v1/write", prompb.TimeSeries{
+		Labels:  []prompb.Label{{Name: "__name__", Value: "refused"}},
+		Samples: []prompb.Sample{{Timestamp: time.Now().Add(twoMonths).UnixMilli(), Value: 1}},
+	})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, code, text)
+	require.Contains(t, text, "clock")
+	r.removesNothing(wrong)
+
+	// It leaps back and forth in the one that was right, too.
+	r.skewed.set(t, right.PID(), twoMonths)
+	r.removesNothing(right)
+	r.skewed.set(t, right.PID(), 0)
+	r.waitDoubted(right, false)
+	require.NoError(t, wrong.Terminate(cassiatest.StopWithin))
+	r.write(right, 20*24*time.Hour) // Late: by a mark of two months ahead it would be thrown away when it is sealed.
+	require.Eventually(t, func() bool { code, _ := r.post(right, "/-/seal"); return code == http.StatusOK }, cassiatest.Patience, 100*time.Millisecond)
+	require.Equal(t, r.wrote, r.count(right))
+	require.NoError(t, right.Terminate(cassiatest.StopWithin))
+	requireSound(r.ctx, t, r.skewed.path, engine)
+}
