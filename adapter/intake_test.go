@@ -2,11 +2,15 @@ package adapter
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
@@ -15,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -107,4 +112,70 @@ func TestIntakeCommitsWhatIsLarge(t *testing.T) {
 	require.Equal(t, n-10, in.Durable())
 	series, samples := count(t, s, "a", "m")
 	require.Equal(t, [2]int{2, n - 10}, [2]int{series, samples})
+}
+
+// dropping drops samples and exemplars of negative values, as rules may drop those of a series.
+type dropping struct{ Batch }
+
+func (d dropping) Float(ref *storage.Series, t, st int64, v float64) error {
+	if v < 0 {
+		return ErrDropped
+	}
+	return d.Batch.Float(ref, t, st, v)
+}
+
+func (d dropping) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
+	if e.Value < 0 {
+		return ErrDropped
+	}
+	return d.Batch.Exemplar(ref, e)
+}
+
+func TestIntakeDropsByRules(t *testing.T) {
+	s := newStore(t)
+	now, commits := testNow.UnixMilli(), 0
+	rules := Shape(func(_ string, b *storage.Batch) Batch { return dropping{counting{b, &commits}} })
+	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return rules.Over(tenant, s.NewBatch(tenant)) })
+	ls := labels.FromStrings("__name__", "m")
+	require.Equal(t, ErrDropped, in.Float(ls, now, 0, -1))
+	require.Equal(t, ErrDropped, in.Exemplar(ls, exemplar.Exemplar{Value: -1, Ts: now, HasTs: true}))
+	require.NoError(t, in.Commit())
+	require.Zero(t, commits, "there is nothing to commit")
+	require.NoError(t, in.Exemplar(ls, exemplar.Exemplar{Value: 1, Ts: now, HasTs: true}))
+	var refused *Refused
+	require.ErrorAs(t, in.Exemplar(ls, exemplar.Exemplar{Labels: labels.FromStrings("trace_id", strings.Repeat("x", 200)), Ts: now, HasTs: true}), &refused)
+	require.Equal(t, ReasonInvalidExemplar, refused.Reason)
+	require.NoError(t, in.Commit())
+	require.Equal(t, 1, commits, "exemplars alone are committed, too")
+	require.Zero(t, in.Durable(), "samples")
+
+	none := NewIntake(t.Context(), "b", func(tenant string) Batch { return Shape(nil).Over(tenant, s.NewBatch(tenant)) })
+	require.NoError(t, none.Float(ls, now, 0, -1))
+	require.NoError(t, none.Commit())
+	require.Equal(t, 1, none.Durable())
+	series, _ := count(t, s, "a", "m")
+	require.Zero(t, series)
+	series, _ = count(t, s, "b", "m")
+	require.Equal(t, 1, series)
+}
+
+// A tenant's limit that a later batch of a request meets is told for the whole request, as that is what is sent again.
+func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
+	const burst = BatchBytes/SampleBytes + 5
+	limits, err := tenant.ParseLimits([]byte(fmt.Sprintf("tenants: {a: {samples_per_second: 1, samples_burst: %d}}", burst)))
+	require.NoError(t, err)
+	opts := storage.DefaultOptions()
+	opts.Now = func() time.Time { return testNow }
+	opts.Limiter = tenant.NewLimiter(opts.Now, nil)
+	opts.Limiter.Set(limits)
+	s := storetest.Open(t, storetest.Pebble(t), opts)
+	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return s.NewBatch(tenant) })
+	for i := range burst + 1 {
+		require.NoError(t, in.Float(labels.FromStrings("__name__", "m"), testNow.UnixMilli()-int64(i), 0, 1))
+	}
+	var limit *tenant.LimitError
+	require.ErrorAs(t, in.Commit(), &limit)
+	require.Equal(t, http.StatusRequestEntityTooLarge, limit.Status, "the last six would be taken a little later, the request never will be")
+	require.Contains(t, limit.Detail, fmt.Sprint(burst+1, " samples in one request"))
+	require.Equal(t, BatchBytes/SampleBytes, in.Durable())
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
@@ -40,11 +41,13 @@ func TestRollupsAreReadByName(t *testing.T) {
 		return s
 	}
 	temperature, taken, reads := define("temperature", "api"), define("temperature_count", "real"), define("disk_reads", "api")
+	load := define("load", "api")
 	begin := now.Add(-24 * time.Hour).UnixMilli()
 	for i := range int64(24 * 60) { // 1 … 60 in each hour
 		at := begin + (i+1)*60_000
 		require.NoError(t, b.Float(temperature, at, 0, float64(i%60+1)))
 		require.NoError(t, b.Float(reads, at, 0, 2))
+		require.NoError(t, b.Float(load, at, 0, 1))
 	}
 	require.NoError(t, b.Float(taken, begin+1, 0, 7))
 	require.NoError(t, b.Commit(t.Context()))
@@ -56,6 +59,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 		e := NewEngine(eo)
 		defer e.Close()
 		var report *Report
+		var notes []error
 		ask := func(query, resolution string, step time.Duration) map[string][]float64 {
 			ctx, err := WithResolution(t.Context(), resolution, 0)
 			require.NoError(t, err)
@@ -65,6 +69,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 			require.NoError(t, err)
 			r := q.Exec(ctx)
 			require.NoError(t, r.Err)
+			notes = r.Warnings.AsErrors()
 			m, err := r.Matrix()
 			require.NoError(t, err)
 			out := map[string][]float64{}
@@ -82,6 +87,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 			"temperature_sum":                         {`{__name__="temperature_sum", job="api"}`: hourly(1830)},
 			"temperature_avg":                         {`{__name__="temperature_avg", job="api"}`: hourly(30.5)},
 			"temperature_count":                       {}, // a series has that name, at another time
+			"load_count":                              {`{__name__="load_count", job="api"}`: hourly(60)},
 			"disk_reads_sum":                          {`{__name__="disk_reads_sum", job="api"}`: hourly(120)},
 			"disk_reads_max":                          {},
 			"sum(max_over_time(temperature_max[2h]))": {"{}": hourly(60)},
@@ -93,6 +99,7 @@ func TestRollupsAreReadByName(t *testing.T) {
 				require.Equal(t, "1h", report.Resolution(), query)
 				require.Len(t, report.Fragments(), 1, query)
 				require.Equal(t, 1, report.Fragments()[0].Series, query)
+				require.Empty(t, notes, query)
 			}
 			require.Empty(t, ask(query, "raw", time.Hour), query)
 		}
@@ -105,18 +112,22 @@ func TestRollupsAreReadByName(t *testing.T) {
 			require.Len(t, report.Fragments(), 3)
 		}
 		require.Len(t, ask("temperature_max", "", 5*time.Minute)[`{__name__="temperature_max", job="api"}`], 73)
+		require.Less(t, len(ask("temperature_max", "1h", 25*time.Minute)[`{__name__="temperature_max", job="api"}`]), 7)
+		require.Len(t, notes, 1)
+		require.ErrorContains(t, notes[0], "temperature_max has a value at the end of each bucket of 1h, and none between: ask at steps of that, or for a range over it")
 	}
 
-	names := func(ctx context.Context) []string {
+	names := func(ctx context.Context, hints *promstorage.LabelHints) []string {
 		q, err := NewQueryable(store, "reads").Querier(begin, now.UnixMilli())
 		require.NoError(t, err)
-		list, _, err := q.LabelValues(ctx, labels.MetricName, nil)
+		list, _, err := q.LabelValues(ctx, labels.MetricName, hints)
 		require.NoError(t, err)
 		return list
 	}
-	require.Equal(t, []string{"disk_reads", "temperature", "temperature_count"}, names(t.Context()))
+	require.Equal(t, []string{"disk_reads", "load", "temperature", "temperature_count"}, names(t.Context(), nil))
 	require.Equal(t, []string{
-		"disk_reads", "disk_reads_sum", "temperature", "temperature_avg", "temperature_count", "temperature_count_count",
+		"disk_reads", "disk_reads_sum", "load", "load_avg", "load_count", "load_max", "load_min", "load_sum", "temperature", "temperature_avg", "temperature_count", "temperature_count_count",
 		"temperature_max", "temperature_min", "temperature_sum",
-	}, names(WithRollupNames(t.Context())))
+	}, names(WithRollupNames(t.Context()), nil))
+	require.Equal(t, []string{"disk_reads", "disk_reads_sum", "load"}, names(WithRollupNames(t.Context()), &promstorage.LabelHints{Limit: 3}))
 }

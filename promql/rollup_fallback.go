@@ -49,6 +49,9 @@ func (s *sourceSeries) samples(into *chunk.Samples) error {
 		return s.aggregate.appendNamed(into, s.named, s.until)
 	}
 	if len(s.fallback) == 0 {
+		if s.raw == nil {
+			return nil // Only its labels were wanted.
+		}
 		return s.raw.Samples(into)
 	}
 	var x bucketExpander
@@ -191,10 +194,10 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 	var series []sourceSeries
 	at := map[string]bool{}
 	var key []byte
-	add := func(s *storage.SelectedSeries) {
-		if key = s.Labels.Bytes(key); !at[string(key)] {
+	add := func(ls labels.Labels) {
+		if key = ls.Bytes(key); !at[string(key)] {
 			at[string(key)] = true
-			series = append(series, sourceSeries{labels: s.Labels, raw: s})
+			series = append(series, sourceSeries{labels: ls})
 		}
 	}
 	if younger.MinT <= q.MaxT {
@@ -203,7 +206,7 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 			return nil, err
 		}
 		for _, s := range list {
-			add(s)
+			add(s.Labels)
 		}
 	}
 	var b rollup.Buckets
@@ -222,7 +225,7 @@ func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSer
 			}
 			for i, end := range b.End {
 				if end >= older.MinT && b.Start[i] < older.MaxT {
-					add(s)
+					add(s.Labels)
 					break
 				}
 			}

@@ -50,6 +50,20 @@ func TestQueryInPromQL(t *testing.T) {
 	}
 }
 
+// Headers tell from what an answer was made, and in what it differs from one that all samples would give.
+func TestHeadersOfAnswers(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	const query = "metricName=cpu&start=1777636800&end=1777636990"
+	w := get(r.Query, query)
+	require.Empty(t, w.Header().Values("X-Cassia-Resolution"))
+	require.Empty(t, w.Header().Values("X-Cassia-Note"))
+	r.told = Found{Resolution: "5m approximate, raw", Notes: []string{"one", "two\nlines,\r\n and more"}}
+	w = get(r.Query, query)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, []string{"5m approximate, raw"}, w.Header().Values("X-Cassia-Resolution"))
+	require.Equal(t, []string{"one", "two lines, and more"}, w.Header().Values("X-Cassia-Note"))
+}
+
 // Every aligner and reducer is a function that Prometheus has.
 func TestAlignersAndReducers(t *testing.T) {
 	r := newRig(t, rigOptions{})

@@ -32,6 +32,8 @@ type rig struct {
 	store   *storage.Store
 	asked   Evaluation
 	answers func() (promengine.Matrix, error)
+	// told is what is told of answers beside their series.
+	told Found
 	// full refuses reads beside queries; inside are those under way.
 	full   error
 	inside []string
@@ -56,7 +58,8 @@ func (r *rig) Evaluate(_ context.Context, q Evaluation, yield func(Found) error)
 	if err != nil {
 		return err
 	}
-	return yield(Found{Series: found})
+	r.told.Series = found
+	return yield(r.told)
 }
 
 type rigOptions struct {

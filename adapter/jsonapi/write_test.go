@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter"
@@ -224,4 +225,42 @@ func TestWriteIsStrict(t *testing.T) {
 		decodeError(t, w)
 	}
 	require.Empty(t, r.stored(t, tenant.Default))
+}
+
+// falling drops what is below zero, as rules may drop points.
+type falling struct{ adapter.Batch }
+
+func (f falling) Float(ref *storage.Series, t, st int64, v float64) error {
+	if v < 0 {
+		return adapter.ErrDropped
+	}
+	return f.Batch.Float(ref, t, st, v)
+}
+
+// A point that a rule drops is neither stored nor refused.
+func TestPointsThatRulesDrop(t *testing.T) {
+	r := newRig(t, rigOptions{api: func(o *Options) {
+		o.Rules = func(_ string, b *storage.Batch) adapter.Batch { return falling{b} }
+	}})
+	point := func(v int) string {
+		return fmt.Sprintf(`{"metricName":"m","tags":{"a":"b"},"ts":1777636800,"value":%d}`, v)
+	}
+	w := post(r.Write, "["+point(1)+","+point(-1)+"]")
+	require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+	w = post(r.Write, "["+point(-2)+"]")
+	require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+	require.Equal(t, map[string]string{`{__name__="m", a="b"}`: "1@1777636800000"}, r.stored(t, "default"))
+	require.EqualValues(t, 1, testutil.ToFloat64(r.points.WithLabelValues("stored")))
+	require.EqualValues(t, 2, testutil.ToFloat64(r.points.WithLabelValues("dropped")))
+}
+
+// Who may write nothing of what is sent gets 403, and 400 where something else is wrong, too.
+func TestPointsOfTenantsThatAreForbidden(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	forbidden := `{"metricName":"m","ts":1777636800,"value":1,"tenant":"secret"}`
+	w := post(r.Write, "["+forbidden+","+forbidden+"]")
+	require.Equal(t, http.StatusForbidden, w.Code, w.Body)
+	w = post(r.Write, "["+forbidden+`,{"metricName":"m","ts":1,"value":1}]`)
+	require.Equal(t, http.StatusBadRequest, w.Code, w.Body)
+	require.Empty(t, r.stored(t, "secret"))
 }

@@ -18,20 +18,22 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/storetest"
 )
 
 // rig is a store with rules over what comes in.
 type rig struct {
 	t     testing.TB
+	eng   *pebble.Engine
 	store *storage.Store
 	live  *Live
 	now   int64
 }
 
 func newRig(t testing.TB, rules string) *rig {
-	r := &rig{t: t, live: NewLive(prometheus.NewRegistry()), now: time.Now().UnixMilli()}
-	r.store = storetest.Open(t, storetest.Pebble(t), storage.DefaultOptions())
+	r := &rig{t: t, eng: storetest.Pebble(t), live: NewLive(prometheus.NewRegistry()), now: time.Now().UnixMilli()}
+	r.store = storetest.Open(t, r.eng, storage.DefaultOptions())
 	r.live.ForgetWith(r.store.ForgetAliases)
 	r.set(rules)
 	return r

@@ -6,11 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -78,6 +81,47 @@ func TestExemplarsStored(t *testing.T) {
 			require.Contains(t, w.Body.String(), c.text)
 		})
 	}
+}
+
+// muting drops the exemplars of one value, as rules may drop those of a series.
+type muting struct {
+	adapter.Batch
+	value float64
+}
+
+func (m muting) Exemplar(ref *storage.Series, e exemplar.Exemplar) error {
+	if e.Value == m.value {
+		return adapter.ErrDropped
+	}
+	return m.Batch.Exemplar(ref, e)
+}
+
+// Exemplars that a rule drops aren't stored, and their sender is told that they are written: it should not send them again.
+func TestExemplarsThatRulesDrop(t *testing.T) {
+	s := newServer(t, nil, nil)
+	opts := DefaultOptions()
+	opts.Rules = func(_ string, b *storage.Batch) adapter.Batch { return muting{b, 2} }
+	var err error
+	s.Handler, err = Handler(s.store, opts)
+	require.NoError(t, err)
+	w := post(s, contentV2, marshalV2(t, v2From(exemplarsV1())))
+	require.Equal(t, 204, w.Code, w.Body)
+	require.Equal(t, "3", w.Header().Get(headerExemplarsWritten))
+	require.Equal(t, []string{`{__name__="m"} {span_id="b", trace_id="a"} +Inf`}, s.exemplarsStored(t))
+}
+
+// A tenant's limit of exemplars is told by its name.
+func TestExemplarsBeyondALimit(t *testing.T) {
+	now := testNow
+	s := newLimitedServer(t, &now, "defaults: {exemplars_per_second: 1}")
+	many := make([]prompb.Exemplar, 100)
+	for i := range many {
+		many[i] = prompb.Exemplar{Value: float64(i), Timestamp: testMS - int64(i)}
+	}
+	w := post(s, contentV2, marshalV2(t, v2From(exemplarsV1(many...))))
+	require.Equal(t, 400, w.Code)
+	require.Equal(t, "2", w.Header().Get(headerSamplesWritten), "samples don't wait behind exemplars")
+	require.Regexp(t, `exemplars_per_second \([0-9]+ exemplars\)`, w.Body.String())
 }
 
 // TestExemplarsOfRefusedSeries counts exemplars that go with their series.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,58 @@ func TestBackupsShareFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"c", "d"}, names)
 	require.Equal(t, 4, b.restored("d"))
+}
+
+// What a directory with damage has is backed up all the same, and marked: it takes no other backup's place, and is restored by its name
+// alone.
+func TestBackupsOfDamagedFiles(t *testing.T) {
+	b := newBackedUp(t)
+	list := func() (list []DatedBackup) {
+		list, err := Backups(b.folder, b.store)
+		require.NoError(t, err)
+		return list
+	}
+	require.Empty(t, list(), "there is no folder yet")
+	b.write()
+	b.now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	whole, err := b.backup(t.Context(), "a", 1)
+	require.NoError(t, err)
+	files, bytes, err := SizeOf(b.folder, "a")
+	require.NoError(t, err)
+	require.Equal(t, whole.Files, files)
+	require.Equal(t, whole.Bytes, bytes)
+	before := sortedFiles(t, b.dir)
+	b.write()
+	for _, path := range sortedFiles(t, b.dir) {
+		if !slices.Contains(before, path) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			text[0] ^= 0xff // of the first block of rows
+			require.NoError(t, os.WriteFile(path, text, 0o644))
+		}
+	}
+	b.now = b.now.Add(time.Hour)
+	stats, err := b.backup(t.Context(), "b", 1)
+	require.NoError(t, err)
+	require.Len(t, stats.Damaged, 1)
+	require.Contains(t, stats.Damaged[0], "rows from")
+	require.Equal(t, []DatedBackup{{Name: "a", Taken: b.now.Add(-time.Hour)}, {Name: "b", Taken: b.now, Damaged: true}}, list())
+	require.Equal(t, 1, b.restored(""), "the newest in which nothing is damaged")
+
+	require.NoError(t, os.RemoveAll(filepath.Join(b.folder, "a")))
+	_, err = Restore(t.Context(), b.folder, "", filepath.Join(t.TempDir(), "restored"))
+	require.ErrorIs(t, err, ErrNoBackup)
+	require.ErrorContains(t, err, "--backup=b is the newest of the others")
+	_, err = Restore(t.Context(), b.folder, "b", filepath.Join(t.TempDir(), "restored"))
+	require.NoError(t, err)
+	_, _, err = SizeOf(b.folder, "a")
+	require.Error(t, err)
+}
+
+func sortedFiles(t *testing.T, dir string) []string {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	return paths
 }
 
 // A backup that was cut off is none, and the next one removes what it left.

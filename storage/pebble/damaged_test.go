@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
@@ -79,13 +81,7 @@ func TestScanSkipsDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	partial := 0
 	for range 40 {
-		mem := vfs.NewMem()
-		names, err := whole.List("data")
-		require.NoError(t, err)
-		require.NoError(t, mem.MkdirAll("data", 0o755))
-		for _, name := range names {
-			require.NoError(t, vfs.CopyAcrossFS(whole, "data/"+name, mem, "data/"+name))
-		}
+		mem := copyOf(t, whole)
 		tables := tablesOf(t, mem)
 		name := tables[rng.IntN(len(tables))]
 		info, err := mem.Stat("data/" + name)
@@ -111,6 +107,97 @@ func TestScanSkipsDamage(t *testing.T) {
 		require.NoError(t, e.Close())
 	}
 	require.Greater(t, partial, 8, "most damage takes few rows")
+}
+
+func copyOf(t testing.TB, whole *vfs.MemFS) *vfs.MemFS {
+	mem := vfs.NewMem()
+	names, err := whole.List("data")
+	require.NoError(t, err)
+	require.NoError(t, mem.MkdirAll("data", 0o755))
+	for _, name := range names {
+		require.NoError(t, vfs.CopyAcrossFS(whole, "data/"+name, mem, "data/"+name))
+	}
+	return mem
+}
+
+// Where the index of a file's blocks can't be read, nothing says which rows they hold: a scan names a gap wherever the file may
+// have any.
+func TestScanSkipsDamagedIndexes(t *testing.T) {
+	whole := layeredEngine(t)
+	missing := 0
+	for _, name := range tablesOf(t, whole) {
+		mem := copyOf(t, whole)
+		for _, h := range indexesOf(t, mem, "data/"+name) {
+			flip(t, mem, "data/"+name, int64(h.Offset+h.Length/2))
+		}
+		e := openOn(t, mem)
+		for n := range int64(damagedPartitions) {
+			missing += scanAround(t, e, n, name)
+		}
+		var problems []string
+		_, _, err := e.VerifyFiles(ctx, func(problem string) { problems = append(problems, problem) })
+		require.NoError(t, err)
+		require.Len(t, problems, 1, name)
+		require.Contains(t, problems[0], name)
+		require.NoError(t, e.Close())
+	}
+	require.Positive(t, missing)
+}
+
+// indexesOf returns where a sorted file's index of its blocks is.
+func indexesOf(t testing.TB, mem *vfs.MemFS, path string) []block.Handle {
+	f, err := mem.Open(path)
+	require.NoError(t, err)
+	readable, err := sstable.NewSimpleReadable(f)
+	require.NoError(t, err)
+	r, err := sstable.NewReader(ctx, readable, tableReaderOptions())
+	require.NoError(t, err)
+	l, err := r.Layout()
+	require.NoError(t, err)
+	require.NotEmpty(t, l.Index)
+	require.NoError(t, r.Close())
+	return l.Index
+}
+
+// What is damaged is told with the fields of keys, as far as a key has them.
+func TestKeysInWords(t *testing.T) {
+	key := appendPartition(nil, engine.Catalog, engine.Key{engine.Int(-3), engine.Int(0), engine.Text("team a"), engine.Int(2), engine.Text("job"), engine.Int(0)})
+	require.Equal(t, `catalog window=-3 resolution=0 tenant="team a" kind=2 label="job" salt=0`, keyInWords(key))
+	require.Equal(t, `catalog window=-3 resolution=0`, keyInWords(key[:4]))
+	stage := appendKey(appendPartition(nil, engine.Stage, engine.Key{engine.Int(1), engine.Int(2)}), engine.Stage.Clustering, engine.Key{engine.Text("0123456789abcdef"), engine.Int(7)})
+	require.Equal(t, "stage slot=1 partition=2 writer=30313233343536373839616263646566 seq=7", keyInWords(stage))
+	require.Equal(t, "the beginning", keyInWords(nil))
+	require.Equal(t, "ff00", keyInWords([]byte{0xff, 0}))
+}
+
+// Ranges that touch are told as one, and what is known of a file is replaced when it is looked at again.
+func TestDamagedRanges(t *testing.T) {
+	var d damaged
+	r := func(start, end string, table uint64) badRange {
+		b := badRange{start: []byte(start), table: table}
+		if end != "" {
+			b.end = []byte(end)
+		}
+		return b
+	}
+	spans := func(start, end string) (found []string) {
+		for _, b := range d.within([]byte(start), []byte(end)) {
+			found = append(found, string(b.start)+"-"+string(b.end))
+		}
+		return found
+	}
+	require.True(t, d.isNew(1))
+	d.put(1, []badRange{r("b", "d", 1), r("k", "m", 1)})
+	d.put(2, []badRange{r("c", "f", 2), r("m", "n", 2)})
+	require.False(t, d.isNew(1))
+	require.Equal(t, []string{"b-f", "k-n"}, spans("a", "z"))
+	require.Equal(t, []string{"k-n"}, spans("f", "z"))
+	require.Empty(t, spans("f", "k"))
+	d.put(3, []badRange{r("e", "", 3)})
+	require.Equal(t, []string{"b-"}, spans("a", "z"), "up to the end")
+	d.put(3, nil)
+	d.put(1, nil)
+	require.Equal(t, []string{"c-f", "m-n"}, spans("a", "z"))
 }
 
 // scanAround scans a partition and returns how many of its rows are missing.

@@ -3,6 +3,7 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -272,4 +273,32 @@ func TestNotedFileUnreadable(t *testing.T) {
 	broken.Store(false)
 	e = openOn(t, osFS)
 	require.NoError(t, e.Close())
+}
+
+// A note of what is synced that isn't whole itself tells nothing of other files: the directory isn't opened.
+func TestDamagedNote(t *testing.T) {
+	t.Parallel()
+	sum := func(text string) string {
+		return fmt.Sprintf("%08x %s", crc32.Checksum([]byte(text), castagnoli), text)
+	}
+	for about, text := range map[string]string{
+		"empty": "", "no sum": "{}", "another sum": "00000000 {}", "no JSON": sum("{"),
+		"no number":                    sum(`{"files":[{"name":"000002.log","bytes":1,"crc32c":"x"}]}`),
+		"a file that none is noted of": sum(`{"files":[{"name":"../secret","bytes":1,"crc32c":"0"}]}`),
+	} {
+		mem := vfs.NewMem()
+		e := openOn(t, mem)
+		require.NoError(t, e.Write(ctx, stageBatch(0, "v")))
+		require.NoError(t, e.Close())
+		f, err := mem.Create("data/"+ledgerName, vfs.WriteCategoryUnspecified)
+		require.NoError(t, err)
+		_, err = f.Write([]byte(text))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		opts := smallOptions()
+		opts.FS = mem
+		_, err = Open("data", opts)
+		require.ErrorIs(t, err, engine.ErrCorrupt, about)
+		require.ErrorContains(t, err, "what it says of the other files can't be told", about)
+	}
 }

@@ -244,6 +244,31 @@ func TestLookRefusesWrites(t *testing.T) {
 	require.Equal(t, before, snapshotOf(t, dir))
 }
 
+// Whatever Pebble would do to a directory that is only looked at, its files aren't touched.
+func TestLookedAtFilesAreNotTouched(t *testing.T) {
+	mem := vfs.NewMem()
+	const of = vfs.WriteCategoryUnspecified
+	f, err := mem.Create("there", of)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	look := lookFS{mem}
+	for about, do := range map[string]func() error{
+		"create":     func() error { _, err := look.Create("new", of); return err },
+		"link":       func() error { return look.Link("there", "new") },
+		"open":       func() error { _, err := look.OpenReadWrite("there", of); return err },
+		"remove":     func() error { return look.Remove("there") },
+		"remove all": func() error { return look.RemoveAll("there") },
+		"rename":     func() error { return look.Rename("there", "new") },
+		"reuse":      func() error { _, err := look.ReuseForWrite("there", "new", of); return err },
+		"mkdir":      func() error { return look.MkdirAll("new", 0o755) },
+	} {
+		require.ErrorIs(t, do(), engine.ErrReadOnly, about)
+	}
+	names, err := look.List("")
+	require.NoError(t, err)
+	require.Equal(t, []string{"there"}, names)
+}
+
 // TestLookAndWrite has one directory open for writing, or for reading, by one process: the other one is refused, and none
 // is disturbed. (Locks of the operating system between processes: see TestLookingCommands of cmd/internal/e2e.)
 func TestLookAndWrite(t *testing.T) {

@@ -3,6 +3,7 @@ package pebble
 import (
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -48,4 +49,27 @@ func TestSpaceOfFilesThatWent(t *testing.T) {
 	require.Equal(t, map[string]uint64{"raw": 30, "r5m": 10, SpaceLog: 5, SpaceOther: 2, SpaceFree: 0}, space)
 	space = share(map[string]uint64{"raw": 30}, fileBytes{sorted: 40})
 	require.Equal(t, map[string]uint64{"raw": 30, SpaceLog: 0, SpaceOther: 0, SpaceFree: 10}, space)
+}
+
+// What is in directories below counts as other than rows and log, whatever its name.
+func TestSpaceOfDirectoriesBelow(t *testing.T) {
+	mem := vfs.NewMem()
+	require.NoError(t, mem.MkdirAll("data/snapshots/a", 0o755))
+	write := func(path string) {
+		f, err := mem.Create(path, vfs.WriteCategoryUnspecified)
+		require.NoError(t, err)
+		_, err = f.Write(make([]byte, 10_000))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	before, err := look(mem, "data")
+	require.NoError(t, err)
+	write("data/000001.sst")
+	write("data/snapshots/a/000001.sst")
+	write("data/snapshots/a/000002.log")
+	after, err := look(mem, "data")
+	require.NoError(t, err)
+	require.Zero(t, after.log)
+	require.EqualValues(t, 10_000, after.sorted)
+	require.EqualValues(t, 20_000, after.other-before.other)
 }

@@ -150,6 +150,18 @@ func TestSmallWays(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, status.Code)
 }
 
+// TestIdentity asks which store the server writes, so that a checkpoint of another one isn't taken up.
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, nil)
+	identity, err := r.Identity(t.Context(), "a")
+	require.NoError(t, err)
+	require.NotEmpty(t, identity)
+	require.Equal(t, r.store.Identity(), identity)
+	other := newRig(t, nil, nil)
+	require.NotEqual(t, identity, must(other.Identity(t.Context(), "a")))
+}
+
 // TestBodiesThatAreRefused are answered with what is wrong.
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -39,6 +40,10 @@ ok       all is well
   ]
 }
 `, asJSON.String())
+	var read struct{ Findings []Finding }
+	require.NoError(t, json.Unmarshal(asJSON.Bytes(), &read))
+	require.Equal(t, findings[:2], read.Findings)
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"level":"grave"}`), new(Finding)), `"grave" is no level of a finding`)
 }
 
 func TestAbout(t *testing.T) {

@@ -165,6 +165,8 @@ func TestClockThatIsNotBelieved(t *testing.T) {
 	require.Equal(t, Warning, got.Level)
 	require.Contains(t, got.What, "ahead of what the store saw last")
 	require.Contains(t, got.Do, "--storage.today="+noon.Format(time.DateOnly))
+	c.ClockSeen = noon.Add(60 * 24 * time.Hour)
+	require.Contains(t, worst(t, Store(c, StoreOptions{Now: noon})).What, "behind what the store saw last")
 }
 
 func TestPeriodToCome(t *testing.T) {
@@ -194,6 +196,9 @@ func TestDirectory(t *testing.T) {
 	}
 	_, err := LookAtDirectory(t.TempDir())
 	require.NoError(t, err)
+	free, total := Room(t.TempDir())
+	require.True(t, 0 <= free && free <= total, "%d of %d", free, total)
+	require.Equal(t, OK, LevelOf(Room(t.TempDir()+"/none")), "it isn't known")
 	require.Equal(t, "of 3.0 KiB on the disk are: samples 2.0 KiB, names, marks and settings 768 B, log 256 B",
 		Space(map[string]int64{"raw": 2048, "catalog": 512, "sealed": 256, "log": 256, "free": 0}).What)
 	_, err = LookAtDirectory(t.TempDir() + "/none")

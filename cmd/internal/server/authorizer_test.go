@@ -1,13 +1,17 @@
 package server
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/cmd/internal/auth"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -106,5 +110,16 @@ func TestTenantThatARequestItselfNames(t *testing.T) {
 		do(NewHandler(o), http.MethodPost, c.path, header...)
 		require.ErrorIs(t, err, c.err, c)
 		require.Equal(t, c.want, name, c)
+	}
+}
+
+// Who can't be told apart now may ask again: nobody is refused for good.
+func TestRejectedForNow(t *testing.T) {
+	for err, code := range map[error]int{auth.ErrBusy: http.StatusTooManyRequests, context.Canceled: http.StatusServiceUnavailable} {
+		w := httptest.NewRecorder()
+		reject(w, httptest.NewRequest(http.MethodGet, "/", nil), fmt.Errorf("asked: %w", err))
+		require.Equal(t, code, w.Code)
+		require.Empty(t, w.Header().Get("WWW-Authenticate"), "the password may be right")
+		require.Equal(t, code == http.StatusTooManyRequests, w.Header().Get("Retry-After") != "")
 	}
 }

@@ -88,6 +88,34 @@ func TestRoutes(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(o.HTTP.requests.WithLabelValues("/api/v1/write", "200")))
 }
 
+// Paths that nobody knows are told of where an answer for them is given, but for those with the wrong method.
+func TestUnknownPaths(t *testing.T) {
+	o := testOptions()
+	o.NotFound = func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, "no page at "+r.URL.Path)
+	}
+	h := NewHandler(o)
+	for _, method := range []string{"GET", "POST"} {
+		w := do(h, method, "/nothing")
+		require.Equal(t, http.StatusNotFound, w.Code)
+		require.Equal(t, "no page at /nothing", w.Body.String())
+	}
+	require.Equal(t, http.StatusOK, do(h, "GET", "/-/healthy").Code)
+	w := do(h, "POST", "/-/healthy")
+	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	require.Contains(t, w.Header().Get("Allow"), "GET")
+	w = do(h, "GET", "/debug/pprof")
+	require.NotEqual(t, http.StatusNotFound, w.Code, "it is led to the path with a slash")
+}
+
+// A target's requests that a process doesn't serve are told where to go.
+func TestElsewhere(t *testing.T) {
+	w := do(Elsewhere("samples", "read"), "POST", "/api/v1/write")
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Contains(t, w.Body.String(), "this process takes no samples (--target=read); send them to another one")
+}
+
 func TestNotReadySaysWhy(t *testing.T) {
 	o := testOptions()
 	o.AdminAPI = true

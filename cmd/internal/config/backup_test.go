@@ -1,0 +1,37 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBackupFlags(t *testing.T) {
+	c, err := parse(t, "--backup.to=backups", "--backup.every=90s", "--backup.keep=3")
+	require.NoError(t, err)
+	require.Equal(t, "backups", c.Backup.Place.At)
+	require.Equal(t, 90*time.Second, c.Backup.Every)
+	require.Equal(t, 3, c.Backup.Place.Keep.Last)
+	for want, args := range map[string][]string{
+		"--backup.every=soon":       {"--backup.to=backups", "--backup.every=soon"},
+		"must be at least 1m":       {"--backup.to=backups", "--backup.every=59s"},
+		"need --backup.to":          {"--backup.keep=3"},
+		"… need --backup.to":        {"--backup.key-file=key"},
+		"is for a directory":        {"--backup.to=backups", "--storage.engine=cassandra", "--cassandra.hosts=h"},
+		"a key is for backups in a": {"--backup.to=backups", "--backup.key-file=key"},
+		"--backup.to=s3://":         {"--backup.to=s3://"},
+	} {
+		_, err := parse(t, args...)
+		require.ErrorContains(t, err, want, args)
+	}
+}
+
+// The process answers to the names of its machine and to those that it listens on.
+func TestHosts(t *testing.T) {
+	c, err := parse(t, "--web.listen-address=127.0.0.1:1", "--web.listen-address=[::1]:2", "--web.listen-address=:3")
+	require.NoError(t, err)
+	hosts := c.Hosts()
+	require.Subset(t, hosts, []string{"127.0.0.1", "::1"})
+	require.NotContains(t, hosts, "")
+}

@@ -1,0 +1,108 @@
+package promql
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	promstorage "github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/promql/resolution"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storetest"
+)
+
+// Who reads samples, or chunks of them, gets what is made of buckets where samples are gone, or an error, as the reading says, and is
+// told either.
+func TestReadingsWhereRawIsGone(t *testing.T) {
+	store, now := expiringStore(t)
+	count := func(set promstorage.ChunkSeriesSet) (n int, err error) {
+		for set.Next() {
+			it := set.At().Iterator(nil)
+			for it.Next() {
+				n += it.At().Chunk.NumSamples()
+			}
+			require.NoError(t, it.Err())
+		}
+		return n, set.Err()
+	}
+	for _, c := range []struct {
+		about         string
+		ago           time.Duration
+		refuse        bool
+		made, refused bool
+	}{
+		{"samples are there", 2 * time.Hour, false, false, false},
+		{"samples are there, none may be made", 2 * time.Hour, true, false, false},
+		{"samples are gone", 72 * time.Hour, false, true, false},
+		{"samples are gone, none may be made", 72 * time.Hour, true, false, true},
+	} {
+		reading := &Reading{Refuse: c.refuse}
+		to := now.Add(-c.ago)
+		q, err := NewQueryable(store).ChunkQuerier(to.Add(-time.Hour).UnixMilli()+1, to.UnixMilli())
+		require.NoError(t, err)
+		// The function is told by who asks, and isn't to be trusted: samples are what is wanted.
+		n, err := count(q.Select(WithReading(t.Context(), reading), true, &promstorage.SelectHints{
+			Start: to.Add(-time.Hour).UnixMilli() + 1, End: to.UnixMilli(), Func: "idelta",
+		}, name("requests_total")))
+		if c.refused {
+			require.ErrorIs(t, err, resolution.ErrRawGone, c.about)
+			require.ErrorContains(t, err, "--remote-read.rollups=expand", c.about)
+		} else {
+			require.NoError(t, err, c.about)
+			require.Equal(t, 240, n, c.about)
+		}
+		require.Equal(t, c.made, reading.Made(), c.about)
+		require.Equal(t, c.refused, reading.Refused(), c.about)
+		require.NoError(t, q.Close())
+	}
+}
+
+// Where raw samples are gone, a list of series has those of which there are buckets at the time that is asked for: not those of other
+// times that share a window of rollups.
+func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
+	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
+	begin := now.Add(-10 * 24 * time.Hour)
+	clock := begin.Add(time.Hour)
+	o := storage.DefaultOptions()
+	o.Now = func() time.Time { return clock }
+	o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
+	store := storetest.Open(t, memory.New(), o)
+	clock = now
+	series := func(name string, from, to time.Time) storage.ImportedSeries {
+		samples := &chunk.Samples{}
+		for at := from.Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {
+			samples.AppendFloat(at.UnixMilli(), 0, 1)
+		}
+		return storage.ImportedSeries{Labels: labels.FromStrings(labels.MetricName, "m", "i", name), Samples: samples}
+	}
+	_, err := store.Import(t.Context(), "default", []storage.ImportedSeries{
+		series("younger", now.Add(-4*24*time.Hour), now), series("older", begin, now.Add(-6*24*time.Hour)), series("always", begin, now),
+	})
+	require.NoError(t, err)
+
+	list := func(from, to time.Time, sorted bool, limit int) (found []string) {
+		q, err := NewQueryable(store).Querier(from.UnixMilli(), to.UnixMilli())
+		require.NoError(t, err)
+		set := q.Select(t.Context(), sorted, &promstorage.SelectHints{Start: from.UnixMilli(), End: to.UnixMilli(), Func: "series", Limit: limit}, name("m"))
+		for set.Next() {
+			found = append(found, set.At().Labels().Get("i"))
+			require.Equal(t, chunkenc.ValNone, set.At().Iterator(nil).Next(), "only labels are wanted")
+		}
+		require.NoError(t, set.Err())
+		require.Empty(t, set.Warnings())
+		return found
+	}
+	daysAgo := func(n int) time.Time { return now.Add(-time.Duration(n) * 24 * time.Hour) }
+	require.Equal(t, []string{"always", "older"}, list(daysAgo(9), daysAgo(8), true, 0))
+	require.Equal(t, []string{"always"}, list(daysAgo(6).Add(2*time.Hour), daysAgo(4), true, 0), "between the two others")
+	require.Equal(t, []string{"always", "younger"}, list(daysAgo(3), daysAgo(2), true, 0))
+	require.Equal(t, []string{"always", "older", "younger"}, list(daysAgo(9), now, true, 0), "from samples and from buckets")
+	require.Equal(t, []string{"always", "older"}, list(daysAgo(9), now, true, 2), "in order, then not too many")
+	require.Len(t, list(daysAgo(9), now, false, 1), 1)
+	require.Empty(t, list(daysAgo(12), daysAgo(11), true, 0))
+}
