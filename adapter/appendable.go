@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrNotAppended says that an appender doesn't take something.
+// ErrNotAppended means that an appender doesn't take something.
 var ErrNotAppended = errors.New("adapter: not taken by an appender")
 
 // Appendable lets parts of Prometheus write through the same way as senders do. The tenant is the context's.

@@ -31,7 +31,7 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Err.Error() }
 func (r *Refused) Unwrap() error { return r.Err }
 
-// ErrDropped says that a rule drops a sample or an exemplar (package relabeling). It is taken, but not stored: the sender
+// ErrDropped means that a rule drops a sample or an exemplar (package relabeling). It is taken, but not stored: the sender
 // isn't told.
 var ErrDropped = errors.New("adapter: dropped by a rule")
 

@@ -87,7 +87,7 @@ func (b *backlog) pick(now time.Time, owns func(int) bool) (unrolled, bool) {
 	return unrolled{}, false
 }
 
-// done takes a window off the list, or notes that it failed and says whether somebody should hear of it now.
+// done takes a window off the list, or notes that it failed and reports whether somebody should hear of it now.
 func (b *backlog) done(u *unrolled, err error, now time.Time) (tell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -91,7 +91,7 @@ type Done struct {
 // maxFailures is after how many failures in a row a run gives up: then it isn't a slot that is at fault.
 const maxFailures = 5
 
-// ErrGaveUp says that several steps in a row failed, so that the others weren't tried.
+// ErrGaveUp means that several steps in a row failed, so that the others weren't tried.
 var ErrGaveUp = errors.New("downsample: gave up, for one step after the other failed")
 
 // Run does what the plan says, without a rest, and tells after each step. Steps that fail are left out; the error

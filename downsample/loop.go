@@ -115,7 +115,7 @@ func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
 	}
 }
 
-// owns says whether a partition's work is this process'.
+// owns reports whether a partition's work is this process'.
 func (l *Loop) owns(partition int) bool {
 	if l.leases == nil {
 		return !l.opts.Idle

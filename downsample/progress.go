@@ -111,7 +111,7 @@ func (p *progress) fail(at int, err error) {
 	p.partitions[at].failed = err
 }
 
-// task notes how something went that is done beside sealing. It says whether somebody should hear of it now.
+// task notes how something went that is done beside sealing. It reports whether somebody should hear of it now.
 func (p *progress) task(name string, err error, now time.Time) (tell bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	return tell
 }
 
-// tellAt says whether so many failures in a row are news: 5, 50, 500, 1,000, 1,500.
+// tellAt reports whether so many failures in a row are news: 5, 50, 500, 1,000, 1,500.
 func tellAt(failures int) bool {
 	return failures == stuckRounds || failures == 10*stuckRounds || failures > 0 && failures%(100*stuckRounds) == 0
 }

@@ -80,7 +80,7 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	return l.failures.Load() == before
 }
 
-// headAbove says whether the head holds more than so many bytes of settled slots to which nothing was written for rest.
+// headAbove reports whether the head holds more than so many bytes of settled slots to which nothing was written for rest.
 func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 	if l.opts.HeadBytes <= 0 {
 		return false

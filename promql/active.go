@@ -114,7 +114,7 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	return true
 }
 
-// within says whether these tenants may know of the query.
+// within reports whether these tenants may know of the query.
 func (q *ActiveQuery) within(tenants []string) bool {
 	return ofThese(q.Tenants, tenants)
 }

@@ -46,7 +46,7 @@ func (a *aggregation) notes() annotations.Annotations {
 	return nil
 }
 
-// errHistograms says that a fragment has native histograms, which the evaluator aggregates.
+// errHistograms means that a fragment has native histograms, which the evaluator aggregates.
 var errHistograms = errors.New("promql: native histograms are left to the evaluator")
 
 // aggregator aggregates series, which must come in the order in which the evaluator would take them: sums

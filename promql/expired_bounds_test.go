@@ -96,7 +96,7 @@ func (s stated) zones(from, to int64) (zones [][2]int64) {
 	return zones
 }
 
-// touches says whether the info is about a window.
+// touches reports whether the info is about a window.
 func (s stated) touches(from, to int64) bool {
 	return s.snapped > 0 || s.told && from < s.raw && to >= s.from && from <= s.to
 }

@@ -88,7 +88,7 @@ func (r *rawReader) samples() int64                 { return r.decoded }
 // errStarts: functions that use start timestamps get them from the evaluator alone.
 var errStarts = fmt.Errorf("%w: the series have start timestamps", errLeave)
 
-// hasStarts says whether any of the samples has a start timestamp.
+// hasStarts reports whether any of the samples has a start timestamp.
 func hasStarts(s *chunk.Samples) bool {
 	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
 }

@@ -114,7 +114,7 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 
 func isSet(t int64) bool { return t != 0 }
 
-// sampled says whether the samples of the window of a step are kept.
+// sampled reports whether the samples of the window of a step are kept.
 func (r *rollupReader) sampled(step int32) bool {
 	return max(r.segment.edges.at(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.gone
 }
@@ -168,7 +168,7 @@ func (r *rollupReader) make(series labels.Labels, n int) error {
 	})
 }
 
-// readWhole sets r.whole, and says whether there is any.
+// readWhole sets r.whole, and reports whether there is any.
 func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	if r.segment.Approximate { // They are read like that, and cut by samples where these are kept.
 		r.whole = &r.buckets
@@ -183,7 +183,7 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
 }
 
-// simple says whether all buckets of the window of a step are.
+// simple reports whether all buckets of the window of a step are.
 func (r *rollupReader) simple(step int) bool {
 	from, to := r.segment.fragment.window(step)
 	b := r.whole

@@ -27,7 +27,7 @@ type batch struct {
 	segment values // to work in
 }
 
-// errPanicked says that a function panicked. The evaluator knows better how to tell its caller.
+// errPanicked means that a function panicked. The evaluator knows better how to tell its caller.
 var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
 
 // fragmentRun computes a fragment of some series, and hands the values on in the order of the series: what is made of

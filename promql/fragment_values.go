@@ -137,7 +137,7 @@ func (b *budget) charge(n int) error {
 	return nil
 }
 
-// allow says whether n samples more fit in for a while.
+// allow reports whether n samples more fit in for a while.
 func (b *budget) allow(n int) error {
 	if b.held.Load()+int64(n) > b.limit {
 		return errTooMany

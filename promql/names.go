@@ -41,7 +41,7 @@ type rollupNames struct {
 	counters []string
 }
 
-// allows says whether a metric is aggregated in this way: one whose name ends in an aggregate with that one only,
+// allows reports whether a metric is aggregated in this way: one whose name ends in an aggregate with that one only,
 // but for averages, and one whose name ends as counters do only summed.
 func (n rollupNames) allows(metric string, a *aggregate) bool {
 	for i := range aggregates {
@@ -130,7 +130,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 	return series, nil
 }
 
-// sparse says whether a query of a rollup's name looks between its values, which are as far from one another as buckets are wide,
+// sparse reports whether a query of a rollup's name looks between its values, which are as far from one another as buckets are wide,
 // and finds none there.
 func sparse(q storage.Query, hints *promstorage.SelectHints) bool {
 	width := q.Resolution.Width()

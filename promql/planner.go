@@ -68,7 +68,7 @@ type fragmentResult struct {
 	selectErr, readErr error
 }
 
-// mixes says whether some of the series have native histograms that not all others can be added to.
+// mixes reports whether some of the series have native histograms that not all others can be added to.
 func (r *fragmentResult) mixes() bool {
 	histograms, others := false, false
 	for _, s := range r.series {
@@ -153,7 +153,7 @@ func (p *plan) compute(c candidate) error {
 	return nil
 }
 
-// errLeave says that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
+// errLeave means that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
 var (
 	errLeave      = errors.New("promql: left to the evaluator")
 	errRollupName = fmt.Errorf("%w: it may be the name of a rollup", errLeave)

@@ -151,13 +151,13 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 	}
 }
 
-// sees says whether what is around the operands of a binary operation may see their names, as far as these aren't removed at once.
+// sees reports whether what is around the operands of a binary operation may see their names, as far as these aren't removed at once.
 // Comparisons keep them, and errors about vectors that don't match tell them.
 func sees(e *parser.BinaryExpr) bool {
 	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
 }
 
-// callSees says whether a function looks at the names of its arguments, or tells them in annotations.
+// callSees reports whether a function looks at the names of its arguments, or tells them in annotations.
 func callSees(e *parser.Call) bool {
 	switch e.Func.Name {
 	case "label_replace", "label_join", "sort_by_label", "sort_by_label_desc", "info":
@@ -167,7 +167,7 @@ func callSees(e *parser.Call) bool {
 	return over || strings.HasPrefix(e.Func.Name, "histogram_")
 }
 
-// seenBy says whether an aggregation, or what is around it, may see the names of what it aggregates. The series of most have none.
+// seenBy reports whether an aggregation, or what is around it, may see the names of what it aggregates. The series of most have none.
 func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
 	byName := !e.Without && slices.Contains(e.Grouping, labels.MetricName)
 	switch e.Op {

@@ -26,7 +26,7 @@ const (
 	pressureLook = 20 * time.Millisecond
 )
 
-// errPressure says that a query was ended because all together take too much memory.
+// errPressure means that a query was ended because all together take too much memory.
 var errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries take more memory than there is; ask for less, or again later"))
 
 // pressure looks after the memory while there are queries.
@@ -89,7 +89,7 @@ func inUse() int64 {
 	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64() - sample[2].Value.Uint64())
 }
 
-// shed ends the newest query of the tenants that have most, and says whether there was any.
+// shed ends the newest query of the tenants that have most, and reports whether there was any.
 func (a *activeQueries) shed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

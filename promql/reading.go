@@ -19,7 +19,7 @@ type Reading struct {
 	refused atomic.Bool
 }
 
-// Made says whether the answer was made of buckets in part, Refused whether it was refused for that.
+// Made reports whether the answer was made of buckets in part, Refused whether it was refused for that.
 func (r *Reading) Made() bool    { return r.made.Load() }
 func (r *Reading) Refused() bool { return r.refused.Load() }
 

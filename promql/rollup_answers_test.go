@@ -191,7 +191,7 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 	return m.differs(got)
 }
 
-// mayRound says whether a fragment's values may differ in their last bits.
+// mayRound reports whether a fragment's values may differ in their last bits.
 func mayRound(c candidate) bool { return !bucketfntest.BitExact[c.function] }
 
 // shortfallsIn counts the infos of what an answer lacks for want of raw samples.
@@ -204,7 +204,7 @@ func shortfallsIn(notes []string) (n int) {
 	return n
 }
 
-// inexact says whether any fragment was answered otherwise than raw samples would.
+// inexact reports whether any fragment was answered otherwise than raw samples would.
 func inexact(stats []FragmentStats) bool {
 	for _, p := range stats {
 		for _, s := range p.Segments {

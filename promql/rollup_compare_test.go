@@ -168,7 +168,7 @@ func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) floa
 	return most
 }
 
-// selected says whether the series is one of the fragment's.
+// selected reports whether the series is one of the fragment's.
 func (s truth) selected(c candidate) bool {
 	for _, m := range c.matchers {
 		if !m.Matches(s.labels.Get(m.Name)) {
@@ -178,7 +178,7 @@ func (s truth) selected(c candidate) bool {
 	return true
 }
 
-// feeds says whether the series enters the fragment's series of these labels.
+// feeds reports whether the series enters the fragment's series of these labels.
 func (s truth) feeds(c candidate, metric labels.Labels) bool {
 	if !s.selected(c) {
 		return false

@@ -217,7 +217,7 @@ func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	return out
 }
 
-// endsStale says whether the newest of the samples is a stale marker.
+// endsStale reports whether the newest of the samples is a stale marker.
 func endsStale(s *chunk.Samples) bool {
 	n := len(s.T) - 1
 	return n >= 0 && value.IsStaleNaN(s.V[n]) && (len(s.H) == 0 || s.H[len(s.H)-1].T < s.T[n])
@@ -328,7 +328,7 @@ func (m *movedFragment) differs(got answer) string {
 	return ""
 }
 
-// isMade says whether a value, or none, is that of a series whose samples are all made of buckets.
+// isMade reports whether a value, or none, is that of a series whose samples are all made of buckets.
 func (m *movedFragment) isMade(v valueAt, there bool, t int64) bool {
 	k := m.stepAt(t)
 	l := m.segmentAt(k)

@@ -153,7 +153,7 @@ func (q *TopQuery) by(order string) float64 {
 	return q.Seconds
 }
 
-// ofThese says whether all tenants of a query are among others.
+// ofThese reports whether all tenants of a query are among others.
 func ofThese(of, tenants []string) bool {
 	return !slices.ContainsFunc(of, func(t string) bool { return !slices.Contains(tenants, t) })
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// ErrNothing says that nothing matched: no file was written.
+// ErrNothing means that nothing matched: no file was written.
 var ErrNothing = errors.New("exporter: no samples match")
 
 // Options say what is exported.

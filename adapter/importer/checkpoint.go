@@ -16,7 +16,7 @@ import (
 // checkpointVersion is that of the file's format.
 const checkpointVersion = 1
 
-// ErrOtherImport says that a checkpoint belongs to another import.
+// ErrOtherImport means that a checkpoint belongs to another import.
 var ErrOtherImport = errors.New("importer: the checkpoint is of another import")
 
 // Checkpoint is how far an import came.

@@ -74,7 +74,7 @@ type Selection struct {
 // Everything is the selection that leaves nothing out and adds nothing.
 func Everything() Selection { return Selection{MinMS: math.MinInt64, MaxMS: math.MaxInt64} }
 
-// Wants says whether a series, as the source has it, was chosen.
+// Wants reports whether a series, as the source has it, was chosen.
 func (s *Selection) Wants(ls labels.Labels) bool {
 	if len(s.Matchers) == 0 {
 		return true

@@ -21,13 +21,13 @@ import (
 )
 
 var (
-	// ErrOptions says that options can't be used.
+	// ErrOptions means that options can't be used.
 	ErrOptions = errors.New("jsonapi: invalid options")
-	// ErrForbidden says that whoever asks may not use the tenant: 403.
+	// ErrForbidden means that whoever asks may not use the tenant: 403.
 	ErrForbidden = errors.New("jsonapi: forbidden")
-	// ErrUnprocessable says that a query needs more than it may: 422.
+	// ErrUnprocessable means that a query needs more than it may: 422.
 	ErrUnprocessable = errors.New("jsonapi: too much")
-	// ErrBusy says that as many queries are under way as may be: 503.
+	// ErrBusy means that as many queries are under way as may be: 503.
 	ErrBusy = errors.New("jsonapi: busy")
 )
 
@@ -153,7 +153,7 @@ type errorAnswer struct {
 	Errors  []pointError `json:"errors,omitempty"`
 }
 
-// methods says whether the request's method is one of those that a path takes, and answers if it isn't.
+// methods reports whether the request's method is one of those that a path takes, and answers if it isn't.
 func (a *API) methods(w http.ResponseWriter, r *http.Request, allow string) bool {
 	if r.Method == allow || allow == http.MethodGet && r.Method == http.MethodHead {
 		return true

@@ -106,7 +106,7 @@ func (p *params) time(name string, otherwise time.Time) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// align reads how points are aligned and series reduced, and says whether they are to be.
+// align reads how points are aligned and series reduced, and reports whether they are to be.
 func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 	aligner, reducer, groupBy := p.one("aligner"), p.one("reducer"), p.values["groupBy"]
 	period := p.one("alignmentPeriod")

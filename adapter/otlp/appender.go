@@ -123,7 +123,7 @@ func (a *appender) add(ls labels.Labels, st, t int64, v float64, h *histogram.Hi
 	return a.in.Float(ls, t, st, v)
 }
 
-// begins says whether a sample is the first of its data point: of explicit histograms and summaries that is
+// begins reports whether a sample is the first of its data point: of explicit histograms and summaries that is
 // the sum, or the count where there is no sum; quantiles and buckets follow.
 func (a *appender) begins(ls labels.Labels, opts promstorage.AOptions, native bool) bool {
 	kind := opts.Metadata.Type

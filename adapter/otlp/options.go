@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions says that options can't be used.
+// ErrOptions means that options can't be used.
 var ErrOptions = errors.New("otlp: invalid options")
 
 // Translation says what becomes of OpenTelemetry's names and attributes, in the words of the section otlp of Prometheus'

@@ -95,7 +95,7 @@ func attributeText(name string, v pcommon.Value) int64 {
 	return size + 16 // a number or a boolean
 }
 
-// refusesMetric says whether nothing of a metric can be translated; else it takes out what can't.
+// refusesMetric reports whether nothing of a metric can be translated; else it takes out what can't.
 func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 	p.metric = m.Name()
 	switch m.Type() {
@@ -131,7 +131,7 @@ func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 	return false
 }
 
-// temporal says whether points of this temporality are taken, and counts them if they aren't.
+// temporal reports whether points of this temporality are taken, and counts them if they aren't.
 func (p *pruner) temporal(of pmetric.AggregationTemporality, points int) bool {
 	switch {
 	case of == pmetric.AggregationTemporalityCumulative:
@@ -182,7 +182,7 @@ func dropUnreadable(exemplars pmetric.ExemplarSlice) {
 	exemplars.RemoveIf(func(e pmetric.Exemplar) bool { return e.ValueType() == pmetric.ExemplarValueTypeEmpty })
 }
 
-// refuses says whether a point that becomes so many series is refused, and counts it if it is.
+// refuses reports whether a point that becomes so many series is refused, and counts it if it is.
 func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series int) bool {
 	reason, text := "", ""
 	cost := int64(0)

@@ -84,7 +84,7 @@ func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
 	return r.metadata(family, kind)
 }
 
-// Any says whether a tenant has rules.
+// Any reports whether a tenant has rules.
 func (l *Live) Any(tenant string) bool { return l.table.Load().Of(tenant) != nil }
 
 // Rule is what a tenant may know of a rule.

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ErrNoRules says that a table has no rules for a tenant.
+// ErrNoRules means that a table has no rules for a tenant.
 var ErrNoRules = errors.New("relabeling: there are no rules for the tenant")
 
 // Bounds of a trial.

@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	// errMalformed says that a body isn't the message it claims to be.
+	// errMalformed means that a body isn't the message it claims to be.
 	errMalformed = errors.New("remotewrite: malformed protobuf")
-	// errFirstSymbol says that a request of 2.0 breaks the symbol table's one rule.
+	// errFirstSymbol means that a request of 2.0 breaks the symbol table's one rule.
 	errFirstSymbol = errors.New("remotewrite: the first symbol must be the empty string")
-	// errTooManySymbols says that a request of 2.0 has more symbols than maxSymbols.
+	// errTooManySymbols means that a request of 2.0 has more symbols than maxSymbols.
 	errTooManySymbols = errors.New("remotewrite: too many symbols in one request")
 
 	errTooManyLabels = fmt.Errorf("more than %d labels, or more than %d bytes of them", maxLabels, maxAliasBytes)

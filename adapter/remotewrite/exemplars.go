@@ -196,7 +196,7 @@ func (d *decoder) exemplar(t int64, v float64) error {
 
 var errExemplarLabels = errors.New("the labels of an exemplar have more than 128 characters")
 
-// isExemplarError says whether err is about an exemplar alone.
+// isExemplarError reports whether err is about an exemplar alone.
 func isExemplarError(err error) bool {
 	var invalid *storage.InvalidExemplarError
 	var limit *tenant.LimitError

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions says that options can't be used.
+// ErrOptions means that options can't be used.
 var ErrOptions = errors.New("remotewrite: invalid options")
 
 // greatest value of MaxDecoded: places in a body are kept in 32 bits.

@@ -57,7 +57,7 @@ func (r rejections) exemplars() int {
 	return n
 }
 
-// has says whether something was refused for a reason.
+// has reports whether something was refused for a reason.
 func (r rejections) has(reason string) bool {
 	return slices.ContainsFunc(r, func(one rejection) bool { return one.reason == reason })
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// errTooMany says that a round has more samples than Options.MaxSamples.
+// errTooMany means that a round has more samples than Options.MaxSamples.
 var errTooMany = errors.New("selfmonitoring: more metrics than are stored")
 
 // round is one gathering of all metrics.

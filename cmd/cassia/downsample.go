@@ -59,7 +59,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 	}}
 }
 
-// errInterrupted says that a signal ended the command.
+// errInterrupted means that a signal ended the command.
 var errInterrupted = errors.New("interrupted")
 
 // rowRetention declares the retention for a command that writes rows. The returned function parses it. Over Cassandra rows

@@ -88,7 +88,7 @@ func secretsOf(c *promconfig.HTTPClientConfig) error {
 // answerTimeout bounds how long a server may take until its answer begins.
 const answerTimeout = 10 * time.Minute
 
-// errNoAnswer says that a server took longer.
+// errNoAnswer means that a server took longer.
 var errNoAnswer = fmt.Errorf("there is no answer for %s", answerTimeout)
 
 // bounded waits for the beginning of an answer, but not for ever; the configuration knows no such bound.

@@ -203,10 +203,10 @@ func (p *process) tellStore() {
 	}
 }
 
-// shared says whether other processes may use the same data.
+// shared reports whether other processes may use the same data.
 func (p *process) shared() bool { return p.c.Kind == config.EngineCassandra }
 
-// does says whether a role is among what this process does.
+// does reports whether a role is among what this process does.
 func (p *process) does(role string) bool { return p.c.Target == "all" || p.c.Target == role }
 
 func (p *process) tellReady(ctx context.Context) {

@@ -113,7 +113,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	}, cassiatest.Patience, 50*time.Millisecond, "the doctor")
 }
 
-// tellsParts says whether the doctor names what a directory holds with the same sum.
+// tellsParts reports whether the doctor names what a directory holds with the same sum.
 func tellsParts(found []doctor.Finding, dir string) bool {
 	total, parts := "", ""
 	for _, f := range found {

@@ -290,7 +290,7 @@ func (m *manifests) checkMonitor(t *testing.T, monitor serviceMonitor) {
 	require.Equal(t, "/metrics", monitor.Spec.Endpoints[0].Path)
 }
 
-// subset says whether all has all the labels wanted.
+// subset reports whether all has all the labels wanted.
 func subset(want, all map[string]string) bool {
 	for name, value := range want {
 		if all[name] != value {

@@ -84,7 +84,7 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 }
 
 // corrections fills leaves with what is to be added for counter resets from the end of the bucket before to the
-// end of each, and says whether there is any.
+// end of each, and reports whether there is any.
 func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	f.leaves = append(f.leaves[:0], b.Correction...)
 	for i := range f.leaves {
@@ -170,7 +170,7 @@ func (j *joints) of(b *rollup.Buckets, k *kinds) {
 	}
 }
 
-// sameBounds says whether the buckets of two histograms are the same, so that nothing has to be reconciled.
+// sameBounds reports whether the buckets of two histograms are the same, so that nothing has to be reconciled.
 func sameBounds(a, b *histogram.FloatHistogram) bool {
 	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))

@@ -82,7 +82,7 @@ func (s *Shortfall) Merge(other Shortfall) {
 	s.Hidden = s.Hidden || other.Hidden
 }
 
-// moreOf says whether by, of so much, is a greater share than another.
+// moreOf reports whether by, of so much, is a greater share than another.
 func moreOf(by, of, otherBy, otherOf int64) bool {
 	return by > 0 && (otherBy == 0 || float64(by)/float64(of) > float64(otherBy)/float64(otherOf))
 }
@@ -183,7 +183,7 @@ func (c *choice) snappedIn(s Segment) Shortfall {
 	return Shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
 }
 
-// hidden says whether older times are kept than the request allows to read, and any window asks for them.
+// hidden reports whether older times are kept than the request allows to read, and any window asks for them.
 func (c *choice) hidden() (all Shortfall) {
 	for _, k := range c.classes {
 		all.Merge(c.hiddenOf(k))

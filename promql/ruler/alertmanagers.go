@@ -23,7 +23,7 @@ const (
 	alertTimeout = 10 * time.Second
 )
 
-// ErrAlertmanager says that an Alertmanager can't be used.
+// ErrAlertmanager means that an Alertmanager can't be used.
 var ErrAlertmanager = errors.New("ruler: Alertmanager")
 
 // Alertmanagers get alerts, each of them all. What waits for one is bounded, and the oldest goes first; what one doesn't

@@ -166,7 +166,7 @@ type stored struct {
 	series map[uint64]struct{}
 }
 
-// add notes a series, and says whether there is something of it already.
+// add notes a series, and reports whether there is something of it already.
 func (s *stored) add(ls labels.Labels) (there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,14 +74,14 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 	return r, nil
 }
 
-// evaluates says whether this process evaluates.
+// evaluates reports whether this process evaluates.
 func (r *Ruler) evaluates() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running != nil
 }
 
-// confirmed says whether this process knows of late that it is the one to evaluate.
+// confirmed reports whether this process knows of late that it is the one to evaluate.
 func (r *Ruler) confirmed() bool { return r.owner == nil || r.owner.confirmed() }
 
 // Run evaluates rules whenever this process owns them, until ctx ends. Then it ends those under way and frees the lease.

@@ -64,7 +64,7 @@ func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
 	m.note(g, newest)
 }
 
-// progress says whether a group goes on where another process, or this one some time ago, has ended; and which is the
+// progress reports whether a group goes on where another process, or this one some time ago, has ended; and which is the
 // newest time that this one has evaluated it at.
 func (m *manager) progress(g *rules.Group) (fresh bool, done time.Time) {
 	m.mu.Lock()
@@ -81,7 +81,7 @@ func (m *manager) isFresh(g *rules.Group) bool {
 	return m.fresh[rules.GroupKey(g.File(), g.Name())]
 }
 
-// isBehind says whether the last evaluation of a group came when others should have been before it, and they were made
+// isBehind reports whether the last evaluation of a group came when others should have been before it, and they were made
 // up for once. A group that takes longer than its interval is behind each time, and making up for it would take all of
 // the time: what it misses is left out, as Prometheus does.
 func (m *manager) isBehind(g *rules.Group) bool {

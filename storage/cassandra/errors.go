@@ -13,11 +13,11 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ErrSettings says that the settings don't fit the cluster, or what is in it: trying again won't help. Open
+// ErrSettings means that the settings don't fit the cluster, or what is in it: trying again won't help. Open
 // returns it.
 var ErrSettings = errors.New("cassandra: the settings don't fit the cluster")
 
-// ErrLogin says that the user or the password is missing or wrong; it is an ErrSettings, too.
+// ErrLogin means that the user or the password is missing or wrong; it is an ErrSettings, too.
 var ErrLogin = errors.New("cassandra: the login was refused")
 
 // refusal is an ErrSettings whose text says just what is wrong and what to do.
@@ -40,7 +40,7 @@ func refuse(format string, args ...any) error {
 	return refusal{fmt.Errorf("cassandra: "+format, args...)}
 }
 
-// transient says whether a request that ended so may do better on another node or a little later: the
+// transient reports whether a request that ended so may do better on another node or a little later: the
 // cluster is short of nodes or overloaded, or a connection broke. What was sent may have been done.
 func transient(err error) bool {
 	var request gocql.RequestError
@@ -65,13 +65,13 @@ func transient(err error) bool {
 	return errors.As(err, &network)
 }
 
-// untouched says whether a request that ended so has surely changed nothing: no node took it on.
+// untouched reports whether a request that ended so has surely changed nothing: no node took it on.
 func untouched(err error) bool {
 	var unavailable *gocql.RequestErrUnavailable
 	return errors.Is(err, gocql.ErrNoConnections) || errors.As(err, &unavailable)
 }
 
-// refused says whether a user may not do what was asked.
+// refused reports whether a user may not do what was asked.
 func refused(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized

@@ -25,7 +25,7 @@ func newNodes(dc string, log *slog.Logger) *nodes {
 	return &nodes{HostSelectionPolicy: gocql.DCAwareRoundRobinPolicy(dc), log: log, up: map[string]bool{}, quiet: true}
 }
 
-// hush says whether changes are nothing to tell.
+// hush reports whether changes are nothing to tell.
 func (n *nodes) hush(quiet bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +104,7 @@ func (n *nodes) count() (up, down int) {
 	return up, down
 }
 
-// isUp says whether a node is known to be up.
+// isUp reports whether a node is known to be up.
 func (n *nodes) isUp(hostID string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

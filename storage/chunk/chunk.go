@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// ErrCorrupt says that bytes are no chunk, or no histogram, that this package wrote.
+// ErrCorrupt means that bytes are no chunk, or no histogram, that this package wrote.
 var ErrCorrupt = errors.New("chunk: corrupt")
 
 // MaxSamples is the greatest number of samples in a chunk. It bounds what a chunk of a few bytes can make

@@ -29,19 +29,19 @@ const (
 )
 
 var (
-	// ErrBadKey says that a key doesn't fit its table's declaration.
+	// ErrBadKey means that a key doesn't fit its table's declaration.
 	ErrBadKey = errors.New("engine: key doesn't fit its table")
-	// ErrBadWrite says that a table doesn't take this kind of write: a bug of the caller. Nothing was written.
+	// ErrBadWrite means that a table doesn't take this kind of write: a bug of the caller. Nothing was written.
 	ErrBadWrite = errors.New("engine: the table doesn't take this write")
-	// ErrTooLarge says that a value or a batch is over its limit; nothing was written.
+	// ErrTooLarge means that a value or a batch is over its limit; nothing was written.
 	ErrTooLarge = errors.New("engine: too large")
-	// ErrLocked says that another process has the engine's files open.
+	// ErrLocked means that another process has the engine's files open.
 	ErrLocked = errors.New("engine: in use by another process")
-	// ErrClosed says that the engine was closed.
+	// ErrClosed means that the engine was closed.
 	ErrClosed = errors.New("engine: closed")
-	// ErrCorrupt says that what was read isn't what was written. The error names where.
+	// ErrCorrupt means that what was read isn't what was written. The error names where.
 	ErrCorrupt = errors.New("engine: stored bytes are damaged")
-	// ErrUnavailable says that the engine can't answer now; trying again later makes sense.
+	// ErrUnavailable means that the engine can't answer now; trying again later makes sense.
 	ErrUnavailable = errors.New("engine: unavailable")
 )
 

@@ -36,11 +36,11 @@ const (
 )
 
 var (
-	// ErrBackup says that a backup isn't what was written.
+	// ErrBackup means that a backup isn't what was written.
 	ErrBackup = errors.New("pebble: damaged backup")
-	// ErrNoBackup says that there is no complete backup.
+	// ErrNoBackup means that there is no complete backup.
 	ErrNoBackup = errors.New("pebble: no complete backup")
-	// ErrBackupBusy says that another backup into the folder is under way.
+	// ErrBackupBusy means that another backup into the folder is under way.
 	ErrBackupBusy = errors.New("pebble: another backup into this folder is under way")
 )
 

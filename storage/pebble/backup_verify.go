@@ -26,7 +26,7 @@ import (
 // of almost everything is better than none, but its list says so: it takes no other backup's place, and is restored
 // only by its name.
 
-// isShared says whether the newest backup's copy of a file is as it was when it was backed up.
+// isShared reports whether the newest backup's copy of a file is as it was when it was backed up.
 func (c *copier) isShared(f backedUpFile) bool {
 	sum, n, err := SHA256Of(c.ctx, filepath.Join(c.before, f.Name))
 	if err == nil && n == f.Size && sum == f.SHA256 {
@@ -92,7 +92,7 @@ func VerifyLogs(dir string) (damaged []string) {
 	return damaged
 }
 
-// isWhole says whether nothing of a backup was damaged when it was made.
+// isWhole reports whether nothing of a backup was damaged when it was made.
 func isWhole(folder, name string) bool {
 	list, err := readList(filepath.Join(folder, name))
 	return err == nil && len(list.Damaged) == 0

@@ -67,7 +67,7 @@ func (d *damaged) put(table uint64, found []badRange) {
 	d.looked[table] = time.Now()
 }
 
-// isNew says whether a table wasn't looked at just now.
+// isNew reports whether a table wasn't looked at just now.
 func (d *damaged) isNew(table uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -113,7 +113,7 @@ func (x *exciser) loop(ctx context.Context) {
 	}
 }
 
-// isDue says whether a slot waits that has waited for long.
+// isDue reports whether a slot waits that has waited for long.
 func (x *exciser) isDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -192,7 +192,7 @@ func (x *exciser) excise(ctx context.Context, k keyRange) (done bool, err error)
 	return true, x.db.Excise(ctx, pebbledb.KeyRange{Start: k.start, End: k.end})
 }
 
-// isEmpty says whether a range holds no rows. One that can't be read isn't.
+// isEmpty reports whether a range holds no rows. One that can't be read isn't.
 func (x *exciser) isEmpty(k keyRange) bool {
 	it, err := x.db.NewIter(&pebbledb.IterOptions{LowerBound: k.start, UpperBound: k.end})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ErrForeign says that a directory holds something else than an engine's data.
+// ErrForeign means that a directory holds something else than an engine's data.
 var ErrForeign = errors.New("pebble: the directory holds something else")
 
 // CheckForeign returns an error for which ErrForeign is true where Open makes no engine, since dir, a directory of this
@@ -34,7 +34,7 @@ func checkForeign(dir string, fs vfs.FS) error {
 	return nil
 }
 
-// mayBeOurs says whether a name is one that an engine that was killed while it was made has left, or that a new
+// mayBeOurs reports whether a name is one that an engine that was killed while it was made has left, or that a new
 // file system or a file manager makes.
 func mayBeOurs(name string) bool {
 	for _, prefix := range []string{".", "LOCK", "MANIFEST-", "OPTIONS-", "marker.", "CURRENT", "temporary.", ledgerName, "snapshots", "lost+found"} {

@@ -22,7 +22,7 @@ type DatedBackup struct {
 	Damaged bool
 }
 
-// All says whether all backups stay.
+// All reports whether all backups stay.
 func (k Keep) All() bool { return k == Keep{} }
 
 // Validate returns an error for a negative number.

@@ -74,7 +74,7 @@ type written struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// isNoted says whether a file is one whose end nobody else verifies. Options begin their life as a temporary file.
+// isNoted reports whether a file is one whose end nobody else verifies. Options begin their life as a temporary file.
 func isNoted(base string) bool {
 	return strings.HasSuffix(base, ".log") || strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) || strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
 }

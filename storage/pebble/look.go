@@ -57,7 +57,7 @@ type nothing struct{}
 
 func (nothing) Close() error { return nil }
 
-// ErrNoData says that there is no engine's data in a directory that was to be read.
+// ErrNoData means that there is no engine's data in a directory that was to be read.
 var ErrNoData = errors.New("pebble: there are no data of an engine in the directory")
 
 // openToLook opens the engine for reading only. What is synced is verified as when it is opened for writing.

@@ -216,7 +216,7 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 	return true, nil
 }
 
-// isMostlySame says whether two files are of one size and half of their bytes, or more, are the same: then they are one
+// isMostlySame reports whether two files are of one size and half of their bytes, or more, are the same: then they are one
 // file, of which a part is damaged. Different ones, compressed, have next to nothing in common but their beginnings and
 // ends; a store that was restored gives old names to new files.
 func (m *mender) isMostlySame(a, b string) (bool, error) {

@@ -33,7 +33,7 @@ type vitalFS struct {
 
 func (f *vitalFS) arm() { f.armed.Store(true) }
 
-// vital says whether a file is one without which nothing can be written.
+// vital reports whether a file is one without which nothing can be written.
 func vital(name string) bool {
 	base := filepath.Base(name)
 	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// ErrCorrupt says that bytes are no chunk of buckets that this package wrote.
+// ErrCorrupt means that bytes are no chunk of buckets that this package wrote.
 var ErrCorrupt = errors.New("rollup: corrupt")
 
 // MaxBuckets is the greatest number of buckets in a chunk. It bounds what a chunk of a few bytes can make a
@@ -118,7 +118,7 @@ func (e *envelope) column(id int) []byte {
 	return e.columns[e.from[id]:e.to[id]]
 }
 
-// has says whether a column is there.
+// has reports whether a column is there.
 func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
 // AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of

@@ -183,7 +183,7 @@ func (d *decoder) counts(count []uint32) error {
 	return nil
 }
 
-// takesPart says whether bucket i does.
+// takesPart reports whether bucket i does.
 func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
 
 // numbers fills x with what a column of integers says of buckets with samples.

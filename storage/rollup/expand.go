@@ -284,7 +284,7 @@ func (x *Expander) odd(e *expanded) {
 	set(math.NaN(), math.IsNaN(e.sum) && !math.IsNaN(e.first) && !math.IsNaN(e.last))
 }
 
-// falls sets values that fall as often as they did, by as much in all, and rise between; it says whether it found any.
+// falls sets values that fall as often as they did, by as much in all, and rise between; it reports whether it found any.
 //
 //	peaks    ╭──╮    ╭──╮
 //	first ───╯  │  ╭─╯  │  ╭─── last
@@ -332,7 +332,7 @@ type rising struct {
 	more     int // that n may become greater by
 }
 
-// spread gives the runs free places such that all rise about as fast, and says whether their values can then add up to sum. How
+// spread gives the runs free places such that all rise about as fast, and reports whether their values can then add up to sum. How
 // many the first has, which alone begins above the least value, is what sum depends on most.
 func (e *expanded) spread(runs []rising, free int, sum float64) bool {
 	total := 0.0
@@ -390,7 +390,7 @@ func (e *expanded) give(runs []rising, first, free int, sum float64) (up float64
 	return upTo(sum, least, most), sum >= least-slack && sum <= most+slack
 }
 
-// squeeze gives all free places to two runs: the first, and the one that rises highest from the least value. It says whether
+// squeeze gives all free places to two runs: the first, and the one that rises highest from the least value. It reports whether
 // their values can then add up to sum.
 func (e *expanded) squeeze(runs []rising, free int, sum float64) bool {
 	high := 1
@@ -421,7 +421,7 @@ func upTo(sum, least, most float64) float64 {
 	return 0
 }
 
-// peaks appends the values before falls, which add up to the correction, and says whether there are such.
+// peaks appends the values before falls, which add up to the correction, and reports whether there are such.
 func (e *expanded) peaks(list []float64) ([]float64, bool) {
 	rest, n := e.correction, e.resets
 	add := func(v float64) {

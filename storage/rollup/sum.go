@@ -48,7 +48,7 @@ func unitOf(least, greatest float64) float64 {
 	return math.Ldexp(1, exponent-lowBits)
 }
 
-// isLarge says whether a sum of values such as v could leave the range of floats: a bucket has less than 2^32.
+// isLarge reports whether a sum of values such as v could leave the range of floats: a bucket has less than 2^32.
 func isLarge(v float64) bool {
 	v = math.Abs(v)
 	return v > math.MaxFloat64/(1<<32) && v <= math.MaxFloat64

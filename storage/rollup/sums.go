@@ -101,7 +101,7 @@ type guess struct {
 	p    []int64
 }
 
-// predicted writes a column of v, not empty, by the best of the guesses, and says whether it holds integers. m and
+// predicted writes a column of v, not empty, by the best of the guesses, and reports whether it holds integers. m and
 // above are the integers of v; nil: there are none.
 func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...guess) (integers bool) {
 	from := len(e.body)

@@ -167,7 +167,7 @@ func (l *Limiter) TakeExemplar(name string) error {
 	}
 }
 
-// CheckRequest says whether a body of so many bytes may be read for a tenant: a *LimitError, of 413, or nil.
+// CheckRequest reports whether a body of so many bytes may be read for a tenant: a *LimitError, of 413, or nil.
 func (l *Limiter) CheckRequest(name string, size int64) error {
 	most := l.Of(name).RequestBytes
 	if most == 0 || size <= most {

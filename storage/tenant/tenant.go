@@ -17,7 +17,7 @@ const Header = "X-Scope-OrgID"
 // MaxLen is the greatest length of a tenant's name, bytes.
 const MaxLen = 150
 
-// ErrInvalid says that a tenant's name can't be used.
+// ErrInvalid means that a tenant's name can't be used.
 var ErrInvalid = errors.New("tenant: invalid name")
 
 type contextKey struct{}

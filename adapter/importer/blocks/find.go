@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	// ErrNoBlocks says that a folder has none.
+	// ErrNoBlocks means that a folder has none.
 	ErrNoBlocks = errors.New("blocks: no TSDB block there: a block is a folder with meta.json, index and chunks")
-	// ErrDownsampled says that a block holds Thanos' aggregates in place of samples.
+	// ErrDownsampled means that a block holds Thanos' aggregates in place of samples.
 	ErrDownsampled = errors.New("blocks: Thanos' downsampled blocks hold aggregates, not samples, and can't be imported; import the raw blocks of that time, Cassia makes rollups of its own")
-	// ErrDamaged says that a block can't be read.
+	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )
 

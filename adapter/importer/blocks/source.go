@@ -144,7 +144,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that whoever reads batches wants no more.
+// errEnough means that whoever reads batches wants no more.
 var errEnough = errors.New("blocks: enough")
 
 // dayOf returns the start of the day that holds a timestamp: days are left-open and right-closed, as Cassia's slots are.

@@ -16,10 +16,10 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// ErrCollision says that several series would become one.
+// ErrCollision means that several series would become one.
 var ErrCollision = errors.New("kairosdb: several series would become one")
 
-// ErrMapping says that the mapping gives a series no labels.
+// ErrMapping means that the mapping gives a series no labels.
 var ErrMapping = errors.New("kairosdb: the mapping doesn't fit")
 
 // maxTold bounds what an error lists.
@@ -51,7 +51,7 @@ type metricPlan struct {
 	tags   map[string]bool
 }
 
-// hasRows says whether there are rows that may have points in [minMS, maxMS].
+// hasRows reports whether there are rows that may have points in [minMS, maxMS].
 func (m *metricPlan) hasRows(minMS, maxMS, widthMS int64) bool {
 	i, _ := slices.BinarySearch(m.times, minMS-widthMS+1)
 	return i < len(m.times) && m.times[i] <= maxMS

@@ -32,7 +32,7 @@ const (
 	DefaultReaders = 4
 )
 
-// ErrPosition says that a checkpoint's position is none of this source's.
+// ErrPosition means that a checkpoint's position is none of this source's.
 var ErrPosition = errors.New("kairosdb: the checkpoint's position can't be read")
 
 // Options configure a Source.
@@ -133,7 +133,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that the receiver of batches wants no more.
+// errEnough means that the receiver of batches wants no more.
 var errEnough = errors.New("kairosdb: no more batches are wanted")
 
 // batches reads all slices from a position on.

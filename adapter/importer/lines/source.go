@@ -120,7 +120,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that no more batches are wanted.
+// errEnough means that no more batches are wanted.
 var errEnough = errors.New("lines: enough")
 
 func (s *Source) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {

@@ -24,9 +24,9 @@ const (
 )
 
 var (
-	// ErrMalformed says that a body isn't what its sender meant, or nothing that this package writes.
+	// ErrMalformed means that a body isn't what its sender meant, or nothing that this package writes.
 	ErrMalformed = errors.New("overhttp: malformed body")
-	// ErrVersion says that a body is of a version that isn't known here.
+	// ErrVersion means that a body is of a version that isn't known here.
 	ErrVersion = errors.New("overhttp: unknown version of a body")
 )
 

@@ -38,9 +38,9 @@ const requestTimeout = 30 * time.Minute
 const maxAnswer = 16 << 20
 
 var (
-	// ErrOther says that what answers is no server that takes history.
+	// ErrOther means that what answers is no server that takes history.
 	ErrOther = errors.New("overhttp: the server takes no history")
-	// ErrAway says that the server was away, or busy, for longer than Patience.
+	// ErrAway means that the server was away, or busy, for longer than Patience.
 	ErrAway = errors.New("overhttp: gave up waiting for the server")
 )
 

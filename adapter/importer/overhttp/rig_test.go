@@ -61,7 +61,7 @@ type rig struct {
 	mu sync.Mutex
 }
 
-// lets says whether the server gets a request.
+// lets reports whether the server gets a request.
 func (r *rig) lets(w http.ResponseWriter, q *http.Request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,7 @@ const (
 	maxRecord = 1 << 20
 )
 
-// errNotNative says that an input is something else.
+// errNotNative means that an input is something else.
 var errNotNative = errors.New("this isn't VictoriaMetrics' native format, or it is damaged")
 
 // newNativeReader reads the header.

@@ -84,7 +84,7 @@ func (n *Native) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that no more batches are wanted.
+// errEnough means that no more batches are wanted.
 var errEnough = errors.New("victoria: enough")
 
 func (n *Native) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	// ErrUnknown says that a request doesn't show who it is from, or not rightly.
+	// ErrUnknown means that a request doesn't show who it is from, or not rightly.
 	ErrUnknown = errors.New("auth: unknown user")
-	// ErrBusy says that too many passwords wait to be checked.
+	// ErrBusy means that too many passwords wait to be checked.
 	ErrBusy = errors.New("auth: too many passwords are being checked, try again")
 )
 

@@ -57,7 +57,7 @@ func (p *Place) Validate() error {
 	return err
 }
 
-// InBucket says whether the place is a bucket.
+// InBucket reports whether the place is a bucket.
 func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
 
 // Backup copies a checkpoint there, under a name.

@@ -45,7 +45,7 @@ const (
 	maxSized = 50
 )
 
-// errDamaged says that a backup was made of a store that is damaged already.
+// errDamaged means that a backup was made of a store that is damaged already.
 var errDamaged = errors.New("the store is damaged already; cassia check names what is missing")
 
 // Run is one try to make a backup.

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// ErrAckLog says that an ack log can't be read.
+// ErrAckLog means that an ack log can't be read.
 var ErrAckLog = errors.New("bench: bad ack log")
 
 // Acks remembers which samples were acknowledged: a bit a sample. It is safe for use by several goroutines.

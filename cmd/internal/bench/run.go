@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrRefused says that the server won't take a request, however often it is sent.
+// ErrRefused means that the server won't take a request, however often it is sent.
 var ErrRefused = errors.New("bench: the server refused a request")
 
 // Options say where a workload goes, and how.

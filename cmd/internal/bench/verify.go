@@ -50,7 +50,7 @@ type Finding struct {
 	Examples []string
 }
 
-// OK says whether all is as it should be.
+// OK reports whether all is as it should be.
 func (f Finding) OK() bool { return f.Missing == 0 && f.Wrong == 0 }
 
 func (f Finding) String() string {

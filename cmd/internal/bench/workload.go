@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrWorkload says that a workload's settings don't go together.
+// ErrWorkload means that a workload's settings don't go together.
 var ErrWorkload = errors.New("bench: bad workload")
 
 // Workload describes what is generated. It is all that is needed to compute every sample again.
@@ -113,7 +113,7 @@ func (w Workload) Step(i int, t int64) (int, bool) {
 	return int(t / w.IntervalMs), true
 }
 
-// late says whether sample k of series i is delivered late.
+// late reports whether sample k of series i is delivered late.
 func (w Workload) late(i, k int) bool {
 	return w.LatePercent > 0 && k < w.Steps &&
 		mix(w.Seed^0x6c617465, uint64(i)<<32|uint64(uint32(k)))%100 < uint64(w.LatePercent)

@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// errUnnoticed says that a rule was broken and all tests passed.
+// errUnnoticed means that a rule was broken and all tests passed.
 var errUnnoticed = errors.New("nobody noticed")
 
 func run(ctx context.Context, dir, only string) error {

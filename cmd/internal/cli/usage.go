@@ -100,7 +100,7 @@ func argumentSyntax(a *kingpin.ArgModel) string {
 	return out
 }
 
-// isCumulative says whether a flag or an argument may be given several times.
+// isCumulative reports whether a flag or an argument may be given several times.
 func isCumulative(v kingpin.Value) bool {
 	c, ok := v.(interface{ IsCumulative() bool })
 	return ok && c.IsCumulative()

@@ -34,10 +34,10 @@ func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.max-clusters", "Maximum number of clusters of replicas that a tenant may have.").Default("100").IntVar(&h.Clusters)
 }
 
-// On says whether a tenant's replicas are told apart.
+// On reports whether a tenant's replicas are told apart.
 func (h *HA) On(tenant string) bool { return h.Enabled || slices.Contains(h.Tenants, tenant) }
 
-// Any says whether any tenant's are.
+// Any reports whether any tenant's are.
 func (h *HA) Any() bool { return h.Enabled || len(h.Tenants) > 0 }
 
 func (c *Config) checkHA() error {

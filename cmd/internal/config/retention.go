@@ -49,7 +49,7 @@ func (r Retention) Into(o *storage.Options) {
 	o.TenantRetention, o.Classes = r.Tenants, r.Classes
 }
 
-// IsForEver says whether nothing ever goes.
+// IsForEver reports whether nothing ever goes.
 func (r Retention) IsForEver() bool {
 	return r.Raw == 0 && r.FiveMinutes == 0 && r.OneHour == 0 && len(r.Tenants) == 0 && len(r.Classes) == 0
 }

@@ -27,7 +27,7 @@ func patiently(do func() error) error {
 	}
 }
 
-// busy says whether something is to be tried again that ended so.
+// busy reports whether something is to be tried again that ended so.
 func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
 
 // underLoad is held by the one test at a time that sends a load for as long as it takes.

@@ -115,7 +115,7 @@ func (g *grafana) count(t *testing.T, query string) int {
 	return g.ask(t, query, "", true).series
 }
 
-// allHold says whether every query has an answer.
+// allHold reports whether every query has an answer.
 func (g *grafana) allHold(t *testing.T, queries []string) bool {
 	t.Helper()
 	return !slices.ContainsFunc(queries, func(q string) bool { return g.count(t, q) == 0 })

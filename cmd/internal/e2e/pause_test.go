@@ -216,7 +216,7 @@ func (r *pausedRig) pausedWhileAskedToSeal(victim int) {
 	r.backAgain(victim, "back late")
 }
 
-// ended says whether what was begun came to an end just before it was stopped.
+// ended reports whether what was begun came to an end just before it was stopped.
 func ended(done chan error) bool {
 	select {
 	case <-done:

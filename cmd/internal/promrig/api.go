@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrAPI says that the HTTP API answered with an error.
+// ErrAPI means that the HTTP API answered with an error.
 var ErrAPI = errors.New("promrig: error from the HTTP API")
 
 // API is Prometheus' HTTP API of a server.

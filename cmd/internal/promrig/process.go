@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// ErrExited says that a program ended by itself.
+// ErrExited means that a program ended by itself.
 var ErrExited = errors.New("promrig: the program exited")
 
 // Program says what to start.

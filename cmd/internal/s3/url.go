@@ -21,7 +21,7 @@ import (
 // Scheme begins the URL of a bucket.
 const Scheme = "s3://"
 
-// IsURL says whether a place is a bucket; what isn't is a folder.
+// IsURL reports whether a place is a bucket; what isn't is a folder.
 func IsURL(place string) bool { return strings.HasPrefix(place, Scheme) }
 
 // Name names a bucket for people: its URL without parameters.

@@ -32,9 +32,9 @@ type authorizer struct {
 
 // Errors of who asks for what. What they wrap says the rest.
 var (
-	// ErrTenant says that a request names its tenant in a way that can't be: 400.
+	// ErrTenant means that a request names its tenant in a way that can't be: 400.
 	ErrTenant = errors.New("server: tenant")
-	// ErrForbidden says that whoever sent the request may not do that: 403.
+	// ErrForbidden means that whoever sent the request may not do that: 403.
 	ErrForbidden = errors.New("server: forbidden")
 )
 

@@ -58,7 +58,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 	return nil
 }
 
-// knows says whether a host is none that an attacker can have lead here.
+// knows reports whether a host is none that an attacker can have lead here.
 func (o *origins) knows(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {

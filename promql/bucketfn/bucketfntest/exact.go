@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// answerable says whether Evaluate has to answer a window with these buckets, each of which may be mixed with
+// answerable reports whether Evaluate has to answer a window with these buckets, each of which may be mixed with
 // others only where the function says what comes of it.
 func answerable(name string, b *rollup.Buckets, a, to int64) bool {
 	floats, hists := 0, 0

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// ErrUnavailable says that no Cassandra can be started here, and what is missing.
+// ErrUnavailable means that no Cassandra can be started here, and what is missing.
 var ErrUnavailable = errors.New("cassandratest: can't start Cassandra")
 
-// ErrCommand says that docker/cassandra/local failed, with what it wrote.
+// ErrCommand means that docker/cassandra/local failed, with what it wrote.
 var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
 
 // Options say how nodes are set up. The zero value is right for most tests.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answers says whether a node answers the smallest request of CQL's protocol: OPTIONS, to which it says SUPPORTED.
+// answers reports whether a node answers the smallest request of CQL's protocol: OPTIONS, to which it says SUPPORTED.
 func answers(address string) bool {
 	const options, supported = 0x05, 0x06
 	connection, err := net.DialTimeout("tcp", address, 5*time.Second)

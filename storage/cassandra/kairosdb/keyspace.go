@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// ErrNotKairosDB says that a keyspace has no data of KairosDB's.
+// ErrNotKairosDB means that a keyspace has no data of KairosDB's.
 var ErrNotKairosDB = fmt.Errorf("kairosdb: the keyspace isn't KairosDB's")
 
 // metricNames is the row of string_index that lists metrics.

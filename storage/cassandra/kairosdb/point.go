@@ -125,7 +125,7 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 	return 0, false, fmt.Errorf("%w: %s %x: it must be 1 and 4 bytes, or another byte and 8", ErrCorrupt, typ, value)
 }
 
-// float converts an integer, and says whether nothing was lost.
+// float converts an integer, and reports whether nothing was lost.
 func float(n int64) (float64, bool) {
 	v := float64(n)
 	// 2^63 is what the greatest integers become, and too great to be converted back.

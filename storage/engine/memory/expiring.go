@@ -18,15 +18,15 @@ func NewExpiring(now func() time.Time) *Engine {
 	return e
 }
 
-// ExpiresRows says whether rows vanish by themselves.
+// ExpiresRows reports whether rows vanish by themselves.
 func (e *Engine) ExpiresRows() bool { return e.now != nil }
 
-// expired says whether a row is past its time.
+// expired reports whether a row is past its time.
 func (e *Engine) expired(r row) bool {
 	return e.now != nil && r.expires != 0 && r.expires <= e.now().Unix()
 }
 
-// outlives says whether a row wins over another of the same timestamp because of when they expire; same says that it is
+// outlives reports whether a row wins over another of the same timestamp because of when they expire; same says that it is
 // at one time, or that nothing ever does.
 func (r row) outlives(other row) (wins, same bool) {
 	switch {

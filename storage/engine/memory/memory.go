@@ -106,7 +106,7 @@ func (p *partition) apply(m engine.Mutation) {
 	}
 }
 
-// wins says whether a row stands after both were written, in whatever order.
+// wins reports whether a row stands after both were written, in whatever order.
 func (r row) wins(other row) bool {
 	switch {
 	case r.timestamp != other.timestamp:

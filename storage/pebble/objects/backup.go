@@ -187,7 +187,7 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (looked time.Time, er
 	return looked, fmt.Errorf("objects: files were removed from the bucket while they were backed up, %d times", maxLooks)
 }
 
-// isThere says whether a file's object is there and may be used.
+// isThere reports whether a file's object is there and may be used.
 func (b *backup) isThere(f file) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"filippo.io/age"
 )
 
-// ErrKey says that a backup is encrypted, and the key for it wasn't given.
+// ErrKey means that a backup is encrypted, and the key for it wasn't given.
 var ErrKey = errors.New("objects: the backup is encrypted with another key")
 
 // plainSet is the set of backups that aren't encrypted, and encryptedSets begins the names of the others.
@@ -111,7 +111,7 @@ func (k *Key) encrypt(from io.Reader) (io.Reader, error) {
 	return r, nil
 }
 
-// errDecrypt says that something wasn't encrypted to the key, or was changed or cut.
+// errDecrypt means that something wasn't encrypted to the key, or was changed or cut.
 var errDecrypt = errors.New("objects: decrypting")
 
 // decrypt returns what was encrypted. Its errors, and those of the reader, are errDecrypt, unless from's are.

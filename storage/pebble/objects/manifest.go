@@ -145,7 +145,7 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 	return m, nil
 }
 
-// isName says whether a name has no path.
+// isName reports whether a name has no path.
 func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }

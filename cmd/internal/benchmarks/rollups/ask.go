@@ -38,7 +38,7 @@ type compared struct {
 	difference
 }
 
-// exact says whether Cassia claims that the answer is that of raw samples.
+// exact reports whether Cassia claims that the answer is that of raw samples.
 func (c compared) exact() bool {
 	return !strings.Contains(c.from, "snapped") && !strings.Contains(c.from, "widened") && !strings.Contains(c.from, "approximate")
 }
