@@ -10,7 +10,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// nodes is gocql's round-robin within one data center, which also knows who is up, and tells when that changes.
+// nodes is gocql's round-robin within one data center, which also tracks which nodes are up, and logs when that changes.
 type nodes struct {
 	gocql.HostSelectionPolicy
 	log *slog.Logger
@@ -25,7 +25,7 @@ func newNodes(dc string, log *slog.Logger) *nodes {
 	return &nodes{HostSelectionPolicy: gocql.DCAwareRoundRobinPolicy(dc), log: log, up: map[string]bool{}, quiet: true}
 }
 
-// hush reports whether changes are nothing to tell.
+// hush sets whether changes of nodes aren't logged.
 func (n *nodes) hush(quiet bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

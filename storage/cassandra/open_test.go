@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// requireRefusal opens and wants one line that says all of words.
+// requireRefusal opens, and requires an error of one line that contains all of words.
 func requireRefusal(t *testing.T, o Options, words ...string) {
 	t.Helper()
 	e, err := Open(context.Background(), o)

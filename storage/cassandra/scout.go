@@ -14,14 +14,14 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Node is a node of the cluster, as another node knows it.
+// Node is a node of the cluster, as another node sees it.
 type Node struct {
 	// Address is where clients connect to, as host:port.
 	Address string
 	// HostID names the node for ever.
 	HostID           string
 	DataCenter, Rack string
-	// Release is the version of its Cassandra; Schema that of all schemas it knows.
+	// Release is the version of its Cassandra; Schema that of the cluster's schema that it has.
 	Release, Schema string
 }
 
@@ -177,7 +177,7 @@ func (w *connectWatch) ObserveConnect(c gocql.ObservedConnect) {
 	w.err = c.Err
 }
 
-// explain says what to do about a session that couldn't be opened.
+// explain returns the error for a session that couldn't be opened, with the remedy.
 func (w *connectWatch) explain(o *Options, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

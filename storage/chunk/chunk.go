@@ -38,7 +38,7 @@ const (
 
 const checksumSize = 4
 
-// Info is what a chunk's envelope says about it.
+// Info is the content of a chunk's envelope.
 type Info struct {
 	// MinT and MaxT are the timestamps of the first and the last sample, milliseconds.
 	MinT, MaxT int64

@@ -17,7 +17,7 @@ var errBucketIndex = errors.New("chunk: histogram's spans reach beyond the range
 // valid histogram. Histograms that mean the same have the same canonical form:
 //
 //   - empty buckets are left out, neighbouring spans are one, empty slices are nil;
-//   - a finer resolution than Prometheus knows is reduced to the finest that it knows;
+//   - a finer resolution than Prometheus supports is reduced to the finest that it supports;
 //   - of the reset hints, GaugeType and CounterReset are kept, NotCounterReset becomes UnknownCounterReset;
 //   - of a stale marker (its sum is one), nothing else is kept;
 //   - zero threshold and bounds of -0 become 0.

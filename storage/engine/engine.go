@@ -39,7 +39,7 @@ var (
 	ErrLocked = errors.New("engine: in use by another process")
 	// ErrClosed means that the engine was closed.
 	ErrClosed = errors.New("engine: closed")
-	// ErrCorrupt means that what was read isn't what was written. The error names where.
+	// ErrCorrupt means that stored bytes aren't those that were written. The error names where they are.
 	ErrCorrupt = errors.New("engine: stored bytes are damaged")
 	// ErrUnavailable means that the engine can't answer now; trying again later makes sense.
 	ErrUnavailable = errors.New("engine: unavailable")
@@ -124,7 +124,8 @@ type Range struct {
 	Damaged func(Damage)
 }
 
-// Damage says where rows can't be read, because stored bytes aren't those that were written: there may be none, or many.
+// Damage is a range of keys whose rows can't be read, because stored bytes aren't those that were written: there may be none, or
+// many.
 type Damage struct {
 	// After and Before are the whole clustering keys of the rows next to the gap that can be read; nil: the gap reaches
 	// the beginning or the end of the scan's range. The callee may keep them.
@@ -149,9 +150,9 @@ type Versioned interface {
 	Version(t *Table, partition Key) (version uint64, ok bool)
 }
 
-// Caching is implemented by engines with a cache of what was read.
+// Caching is implemented by engines with a cache of rows that were read.
 type Caching interface {
-	// ReadOnce says that most of what is read until done is called is read once: the cache hardly grows by it.
+	// ReadOnce announces that most rows that are read until done is called are read once: the cache hardly grows by them.
 	ReadOnce() (done func())
 }
 

@@ -20,7 +20,7 @@ package engine
 //	tails     writer                                        slot, partition        how far a writer's streams go
 //	processes list                                          writer                 which processes there are
 //	shards    window, tenant                                metric                 metrics with several shards
-//	delete    tenant                                        id                     what was deleted, until it is cleaned
+//	delete    tenant                                        id                     tombstones, until they are cleaned
 //	held      tenant, cluster, era                          replica, writer, seq   samples of replicas that aren't elected
 //	chosen    bucket                                        tenant, cluster        which replica of a cluster is elected
 //
@@ -70,7 +70,7 @@ var (
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}
-	// Lease says which process works off what: one row a partition.
+	// Lease names the process that works off an item: one row per partition.
 	Lease = &Table{ID: 11, Name: "lease", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindInt}}}
@@ -78,7 +78,7 @@ var (
 	Defined = &Table{ID: 15, Name: "defined",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Tails holds the last seq of a writer's streams, so that other processes find what is new.
+	// Tails holds the last seq of a writer's streams, so that other processes find new rows.
 	Tails = &Table{ID: 16, Name: "tails", Converging: true,
 		Partition:  []Field{{"writer", KindID}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}
@@ -98,7 +98,7 @@ var (
 	Held = &Table{ID: 22, Name: "held",
 		Partition:  []Field{{"tenant", KindText}, {"cluster", KindText}, {"era", KindInt}},
 		Clustering: []Field{{"replica", KindText}, {"writer", KindID}, {"seq", KindInt}}}
-	// Chosen says whose samples of a cluster of replicas are stored.
+	// Chosen names the replica whose samples are stored, for a cluster of replicas.
 	Chosen = &Table{ID: 23, Name: "chosen", Conditional: true,
 		Partition:  []Field{{"bucket", KindInt}},
 		Clustering: []Field{{"tenant", KindText}, {"cluster", KindText}}}

@@ -51,11 +51,11 @@ type condition struct {
 	m        *labels.Matcher
 	way      way
 	negative bool
-	// everyValue says that all values but the empty one are named.
+	// everyValue: all values but the empty one are named.
 	everyValue bool
-	// always says that every series passes.
+	// always: every series passes.
 	always bool
-	// missing says that a series without the label passes.
+	// missing: a series without the label passes.
 	missing bool
 	lookups []string
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// maxBadRanges bounds what is remembered of damage; beyond it files are looked at again.
+// maxBadRanges bounds the damaged ranges that are remembered; beyond it files are looked at again.
 const maxBadRanges = 1000
 
 // damaged remembers which keys can't be read. It learns when a scan meets damage, or Verify does: the files of these
@@ -51,7 +51,7 @@ func (d *damaged) within(start, end []byte) (found []badRange) {
 	return found
 }
 
-// put replaces what is known of a table.
+// put replaces the damage of a table.
 func (d *damaged) put(table uint64, found []badRange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +150,8 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (
 	return files, bytes, err
 }
 
-// DamagedFiles names what is known to be damaged, as VerifyFiles does: what scans have met since the engine was opened.
+// DamagedFiles names the files that are known to be damaged, as VerifyFiles does: those that scans have met since the engine was
+// opened.
 func (e *Engine) DamagedFiles() (problems []string) {
 	e.damaged.mu.Lock()
 	defer e.damaged.mu.Unlock()
@@ -164,7 +165,7 @@ func (b badRange) String() string {
 	return fmt.Sprintf("file %s is damaged: rows from %s to %s can't be read: %v", b.file, keyInWords(b.start), keyInWords(b.end), b.err)
 }
 
-// keyInWords says what the fields of a key are, as far as it goes.
+// keyInWords describes the fields of a key, as far as it goes.
 func keyInWords(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"

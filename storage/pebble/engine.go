@@ -189,7 +189,7 @@ func (e *Engine) open(opts Options) (err error) {
 	return nil
 }
 
-// unopened says what to do where files are damaged, or gone.
+// unopened adds the remedy to an error of Open where files are damaged or missing.
 func unopened(dir string, err error) error {
 	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("pebble: open %s: %w: %w; restore a backup (cassia restore), or see what cassia restore --damaged can mend", dir, engine.ErrCorrupt, err)
@@ -304,7 +304,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// closeAll closes what is open.
+// closeAll closes everything that is open.
 func (e *Engine) closeAll() error {
 	if e.failedErr() == nil {
 		if e.exciser != nil {

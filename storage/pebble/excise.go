@@ -60,13 +60,13 @@ func startExciser(db *pebbledb.DB, g *gate, after time.Duration, left func(prefi
 	return x
 }
 
-// stop waits for what is under way.
+// stop waits for excisions under way.
 func (x *exciser) stop() {
 	x.cancel()
 	<-x.done
 }
 
-// deleted tells that rows of the stage whose keys begin with prefix were deleted, and returns whether it remembers that.
+// deleted notes that rows of the stage whose keys begin with prefix were deleted, and reports whether it could.
 func (x *exciser) deleted(prefix []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -142,7 +142,7 @@ func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRan
 	if len(slots) == 0 {
 		return nil, nil
 	}
-	// What is in memory would have to be flushed while writes wait.
+	// Memtables would have to be flushed while writes wait.
 	flushed, err := x.db.AsyncFlush()
 	if err != nil {
 		return nil, fmt.Errorf("pebble: flush deletes of the stage: %w", err)

@@ -20,7 +20,7 @@ func CheckForeign(dir string) error { return checkForeign(dir, vfs.Default) }
 // made there would hide that its data are elsewhere.
 func checkForeign(dir string, fs vfs.FS) error {
 	if desc, err := pebbledb.Peek(dir, fs); err != nil || desc.Exists {
-		return nil // Opening it says what is wrong.
+		return nil // Opening it returns the error.
 	}
 	names, err := fs.List(dir)
 	if err != nil {

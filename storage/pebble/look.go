@@ -60,7 +60,7 @@ func (nothing) Close() error { return nil }
 // ErrNoData means that there is no engine's data in a directory that was to be read.
 var ErrNoData = errors.New("pebble: there are no data of an engine in the directory")
 
-// openToLook opens the engine for reading only. What is synced is verified as when it is opened for writing.
+// openToLook opens the engine for reading only. Synced bytes are verified as when it is opened for writing.
 func (e *Engine) openToLook(opts Options) (err error) {
 	files := lookFS{e.fs}
 	e.reserve = 0

@@ -90,7 +90,7 @@ func newLevelMetrics() []levelMetric {
 	}
 }
 
-// collector tells Prometheus how Pebble is doing.
+// collector exports Pebble's metrics to Prometheus.
 type collector struct {
 	metrics   []metric
 	levels    []levelMetric

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSpaceAddsUp holds what an engine says that its directory takes, and of what, against the files. These come and go aside, so it
+// TestSpaceAddsUp compares the space that an engine reports, by its parts, with the files. These come and go aside, so it
 // waits until none does.
 func TestSpaceAddsUp(t *testing.T) {
 	dir := t.TempDir()

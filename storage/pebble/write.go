@@ -22,8 +22,8 @@ const maxCommit = 8 << 20
 //
 // Deletes take no notice of their timestamps: rows that are deleted stand in tables where a key names one
 // content for ever, are deleted with the timestamp that they were written with, and never come back. Here
-// the order of the calls is the order of the writes, so a delete finds just what was written before it, what
-// was cancelled included.
+// the order of the calls is the order of the writes, so a delete applies to just the rows that were written before it, those
+// of cancelled writes included.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (e *Engine) awaitAbandoned(ctx context.Context) error {
 }
 
 // guard turns Pebble's panics into errors: whatever went wrong within a commit, nothing can be written
-// any more, because nobody knows what the log holds.
+// any more, because the content of the log is unknown.
 func (e *Engine) guard(op string, work func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {

@@ -87,7 +87,7 @@ const storedEmpty = 1 << 3
 
 const checksumSize = 4
 
-// Info is what a chunk's envelope says about it.
+// Info is the content of a chunk's envelope.
 type Info struct {
 	// Version is the one that AppendChunk was given.
 	Version uint64

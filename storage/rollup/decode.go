@@ -186,7 +186,7 @@ func (d *decoder) counts(count []uint32) error {
 // takesPart reports whether bucket i does.
 func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
 
-// numbers fills x with what a column of integers says of buckets with samples.
+// numbers fills x with the values of a column of integers for buckets with samples.
 func (d *decoder) numbers(id int, x []uint32, what string) error {
 	if !d.e.has(id) {
 		clear(x)

@@ -58,7 +58,7 @@ func (r *run) put(b *Buckets, i int) {
 	}
 }
 
-// floatsOf says of a bucket's floats what can't be seen in its columns.
+// floatsOf are properties of a bucket's floats that its columns don't contain.
 type floatsOf struct {
 	count     int
 	endsStale bool

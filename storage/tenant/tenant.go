@@ -1,4 +1,4 @@
-// Package tenant says who a request belongs to, and what that tenant may use.
+// Package tenant identifies the tenant of a request, and holds that tenant's limits.
 package tenant
 
 import (
@@ -35,7 +35,7 @@ func From(ctx context.Context) string {
 	return Default
 }
 
-// Check says why name can't name a tenant: letters, digits and !-_.*'() are allowed, up to MaxLen bytes,
+// Check returns an error if name can't name a tenant: letters, digits and !-_.*'() are allowed, up to MaxLen bytes,
 // but neither "." nor "..".
 func Check(name string) error {
 	if name == "" || len(name) > MaxLen {

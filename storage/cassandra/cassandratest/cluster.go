@@ -20,7 +20,7 @@ var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
 
 // Options say how nodes are set up. The zero value is right for most tests.
 type Options struct {
-	// CommitLog says when a write is on disk: "group" (the default) and "batch" before it is answered, "periodic"
+	// CommitLog is when a write is on disk: "group" (the default) and "batch" before it is answered, "periodic"
 	// up to 10 s after it.
 	CommitLog string
 	// Password has clients log in, as Username with Password.
@@ -211,7 +211,7 @@ func (c *Cluster) CPUSeconds() (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(out), 64)
 }
 
-// DiskBytes is the room that a keyspace's files take on all nodes, without what is in memory and commit logs only:
+// DiskBytes is the room that a keyspace's files take on all nodes, without memtables and commit logs:
 // flush first.
 func (c *Cluster) DiskBytes(keyspace string) (int64, error) {
 	out, err := c.run("disk", keyspace)

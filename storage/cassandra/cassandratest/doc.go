@@ -7,6 +7,6 @@
 // docker/cassandra/local; a cluster lives in a temporary folder, on ports that were free, and ends with the test,
 // or, if the whole test process is killed, a second later.
 //
-// The package knows nothing of Cassia's tables; it drops the keyspace that a test made, and runs the CQL that a test
+// The package doesn't depend on Cassia's tables; it drops the keyspace that a test made, and runs the CQL that a test
 // gives it.
 package cassandratest

@@ -43,7 +43,7 @@ func (c *Cluster) awaitLogin() error {
 	}
 }
 
-// nowhere is a gocql.StdLogger that says nothing.
+// nowhere is a gocql.StdLogger that discards everything.
 type nowhere struct{}
 
 func (nowhere) Print(...any)          {}

@@ -120,7 +120,7 @@ func (k *Keyspace) measure(ctx context.Context) error {
 // WidthMS returns how much time a row holds, milliseconds.
 func (k *Keyspace) WidthMS() int64 { return k.layout.widthMS }
 
-// Describe says in a few words how the keyspace is kept.
+// Describe returns a short description of how the keyspace is stored.
 func (k *Keyspace) Describe() string {
 	form := "row_keys"
 	switch {

@@ -25,7 +25,7 @@ type layout struct {
 	widthMS int64
 }
 
-// parseLayout reads what the table spec says: row_time_unit and row_width. Both may be missing.
+// parseLayout reads row_time_unit and row_width of the table spec. Both may be missing.
 func parseLayout(spec map[string]string) (layout, error) {
 	l := layout{unit: unitLegacy, widthMS: DefaultWidthMS}
 	if text, ok := spec["row_time_unit"]; ok {

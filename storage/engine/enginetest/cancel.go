@@ -45,7 +45,7 @@ func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 		})
 	}
 	running.Wait()
-	// Time for what was cancelled and is still on its way.
+	// Time for cancelled writes that are still on their way.
 	write(t, e, engine.Low, plainKey(engine.Low.Partition), put(plainKey(engine.Low.Clustering), "last"))
 	for w := range writers {
 		left := scanPartition(t, e, engine.Stage, engine.Key{engine.Int(-2), engine.Int(int64(w))})

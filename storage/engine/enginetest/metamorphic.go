@@ -22,11 +22,11 @@ type Subject struct {
 	Open Opener
 	// Reopen closes and opens again; nil: never.
 	Reopen Reopener
-	// Crash loses power and opens again what is left; nil: never. Each call may go another way.
+	// Crash loses power and opens the engine again with what survived; nil: never. Each call may go another way.
 	Crash func(t testing.TB, e engine.Engine, rng *rand.Rand) engine.Engine
 	// Compact makes the engine tidy up; nil: never.
 	Compact func(t testing.TB, e engine.Engine)
-	// NoDrop says that rows expire by themselves: histories have no drops.
+	// NoDrop: rows expire by themselves, so histories have no drops.
 	NoDrop bool
 }
 

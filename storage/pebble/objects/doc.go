@@ -12,7 +12,8 @@
 // # Why a backup is whole or absent
 //
 // A file's object is named after its content and a random number, is stored at once or not at all, and never changes. The manifest is
-// stored after all objects that it refers to. Without it there is no backup; what was uploaded for it is used by the next one.
+// stored after all objects that it refers to. Without it there is no backup; objects that were uploaded for it are used by the
+// next one.
 //
 // # Why backups may run at the same time
 //
