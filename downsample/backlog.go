@@ -68,7 +68,7 @@ func (u *unrolled) key() storage.Unrolled {
 	return storage.Unrolled{Tenant: u.Tenant, Window: u.Window}
 }
 
-// stale says that it is time to list anew.
+// stale reports whether it is time to list anew.
 func (b *backlog) stale(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,7 +21,7 @@ type Loop struct {
 	held     atomic.Pointer[[]bool]
 	swept    time.Time // when the last sweep began
 	pacer    *pacer
-	worker   *worker // the pacer's first, which does what is done by one
+	worker   *worker // the pacer's first, which does the tasks of a single worker
 	progress progress
 	backlog  backlog
 	metrics  metrics
@@ -88,7 +88,7 @@ func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struc
 	}
 }
 
-// look keeps the leases until ctx ends, and then frees them. It tells more when there are new ones.
+// look keeps the leases until ctx ends, and then frees them. It sends to more when there are new ones.
 func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
@@ -160,7 +160,7 @@ const (
 	hangs = time.Hour
 )
 
-// watch tells, until ctx ends, when the work lags, hangs or has halted: the loop itself may not be able to.
+// watch logs, until ctx ends, when the work lags, hangs or has halted: the loop itself may not be able to.
 func (l *Loop) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()

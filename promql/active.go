@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Origin says where a query came from, as far as its request tells.
+// Origin is where a query came from, as far as its request contains it.
 type Origin struct {
 	Address   string `json:"address,omitempty"`
 	UserAgent string `json:"userAgent,omitempty"`
@@ -47,7 +47,7 @@ type ActiveQuery struct {
 	Origin Origin    `json:"origin"`
 
 	cancel context.CancelCauseFunc
-	// computes says that it has a place, and may be ended for what it takes. The list's lock guards it.
+	// computes: it has a place, and may be ended for what it takes. The list's lock guards it.
 	computes bool
 }
 
@@ -57,7 +57,7 @@ type activeQueries struct {
 	byID map[string]*ActiveQuery
 }
 
-// activeKey is that of a function which says that the query of a context has got a place.
+// activeKey is that of a function which notes that the query of a context has got a place.
 type activeKey struct{}
 
 // begin adds a query. The returned context ends when it is canceled; end must be called once it has ended.

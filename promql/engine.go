@@ -36,7 +36,7 @@ type Options struct {
 	LookbackDelta time.Duration
 	// Limiter holds tenants to their limits; nil: they have none.
 	Limiter *tenant.Limiter
-	// Parser says which experimental syntax is understood. Default: durations with arithmetic, as in Prometheus.
+	// Parser selects the experimental syntax that is parsed. Default: durations with arithmetic, as in Prometheus.
 	Parser parser.Options
 	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
 	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus.

@@ -16,7 +16,7 @@ import (
 
 // What an info about missing samples, or about moved windows, states, and how far a value may be off by it:
 //
-//	cut     a window that ends inside buckets is off by at most what is in these: values between their least and greatest, their
+//	cut     a window that ends inside buckets is off by at most the samples in these: values between their least and greatest, their
 //	        number, their increase
 //	moved   by at most what lies between the edges asked for and those that were used
 //	made    a function of all samples is off by at most what samples between the least and the greatest of its buckets can make

@@ -197,7 +197,7 @@ func (c *boundedContest) written(q boundedQuery) boundedQuery {
 	return q
 }
 
-// judge says in what an answer isn't as it has to be.
+// judge describes how an answer is wrong; "" if it isn't.
 func (c *boundedContest) judge(q boundedQuery) string {
 	ctx := tenant.Into(c.t.Context(), q.tenants)
 	asking, err := WithResolution(ctx, q.mode, 0)
@@ -333,7 +333,7 @@ func (c *boundedContest) mayTell(q boundedQuery, info stated) string {
 	return ""
 }
 
-// valueKey says which series of an answer it is.
+// valueKey identifies a series of an answer.
 func valueKey(s promengine.Series) string { return s.Metric.Get("i") + "/" + s.Metric.Get(tenantLabel) }
 
 func valuesIn(rows promengine.Matrix, at int64) map[string]float64 {

@@ -16,7 +16,7 @@ import (
 )
 
 // rollupReader computes a segment's values from buckets. What these can't answer it leaves to a rawReader over the
-// samples, and where a function knows only samples, it makes some of the buckets.
+// samples, and where a function needs samples, it makes some of the buckets.
 type rollupReader struct {
 	segment *segment
 	ctx     context.Context
@@ -37,7 +37,7 @@ type rollupReader struct {
 
 	annotations annotations.Annotations
 	decoded     int64
-	// leftOut says that steps have no value for want of samples, approximated that they have one from samples made of buckets.
+	// leftOut: steps have no value for want of samples. approximated: they have one from samples made of buckets.
 	leftOut, approximated bool
 }
 

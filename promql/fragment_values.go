@@ -62,7 +62,7 @@ func (v *values) put(from int, other *values) {
 	v.size += other.floats
 }
 
-// sizeOf tells for how many floats a histogram counts, as the evaluator counts.
+// sizeOf returns for how many floats a histogram counts, as the evaluator counts.
 func sizeOf(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
 
 // span returns the steps from the first value to the last: [from, to).

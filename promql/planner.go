@@ -36,7 +36,7 @@ type plan struct {
 	stmt      *parser.EvalStmt
 	// delayed and starts are the evaluator's options of these names, see finder.
 	delayed, starts bool
-	// exact says that windows aren't moved where samples are there.
+	// exact: windows aren't moved where samples are there.
 	exact  bool
 	budget budget
 	gate   *gate // nil: work isn't shared with others
@@ -62,7 +62,7 @@ type fragmentResult struct {
 	grid   steps
 	series []*fragmentSeries
 	notes  annotations.Annotations
-	// inner says that this is what is inside the aggregation.
+	// inner: this is the operand of the aggregation.
 	inner bool
 	// selectErr came up when the series were searched, readErr when they were read.
 	selectErr, readErr error

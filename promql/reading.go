@@ -13,7 +13,7 @@ import (
 // the function that it is for, if any is named, may be told wrongly: so it is either made of buckets where samples are gone, or
 // refused.
 type Reading struct {
-	// Refuse says that nothing may be made of buckets.
+	// Refuse: no samples may be made of buckets.
 	Refuse  bool
 	made    atomic.Bool
 	refused atomic.Bool

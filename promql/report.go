@@ -35,7 +35,7 @@ func tell(ctx context.Context, p FragmentStats) {
 	}
 }
 
-// tellRead tells that the evaluator read series by itself. A fragment that was left to it for that is told with it.
+// tellRead reports that the evaluator read series by itself, with the fragment that was left to it for that, if any.
 func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
@@ -57,7 +57,7 @@ func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segme
 	r.fragments = append(r.fragments, FragmentStats{Expr: selector, Segments: segments, Series: series, Refused: why, selector: selector})
 }
 
-// tellNamed tells that the evaluator read the rollup of a name. A fragment that was left to it for that is told with it.
+// tellNamed reports that the evaluator read the rollup of a name, with the fragment that was left to it for that, if any.
 func tellNamed(ctx context.Context, name string, s SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
@@ -74,7 +74,7 @@ func tellNamed(ctx context.Context, name string, s SegmentStats) {
 	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "it is the name of a rollup"})
 }
 
-// Fragments returns what was told so far.
+// Fragments returns the fragments reported so far.
 func (r *Report) Fragments() []FragmentStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ type SegmentStats struct {
 	// Resolution is raw, 5m or 1h.
 	Resolution string `json:"resolution"`
 	// Edges are exact: the answer is that of raw samples; snapped: windows were moved to the edges of buckets;
-	// or widened: made longer, too. Approximate says that a function saw samples made of buckets.
+	// or widened: made longer, too. Approximate: a function saw samples made of buckets.
 	Edges       string `json:"edges"`
 	Approximate bool   `json:"approximate,omitempty"`
 	// Series were found.

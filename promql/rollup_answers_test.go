@@ -63,7 +63,7 @@ func (d *rollupDuel) fragments(a asked) ([]candidate, bool) {
 	return candidatesOf(q.Statement().(*parser.EvalStmt))
 }
 
-// difference asks both and says how the answers differ; ok is false if the query isn't one.
+// difference asks both and describes how the answers differ; ok is false if the query isn't one.
 func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	want, _, err := a.ask(d.t.Context(), d.plain, d.reference)
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	return why, true
 }
 
-// judge says in what an answer isn't as it has to be, given the reference's.
+// judge describes how an answer is wrong, given the reference's; "" if it isn't.
 func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []FragmentStats) string {
 	info := shortfallsIn(got.notes)
 	if info > 1 {
@@ -135,8 +135,8 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 	return want.differsBy(got, boundOfSpread(spread))
 }
 
-// unlikelyError says which error can't come of windows that are moved, widened or approximated: then there may be more
-// series at a time, or fewer, than there were; and that an argument is wrong is only told where there is any.
+// unlikelyError returns the reason if an error can't come of windows that are moved, widened or approximated: then there may be
+// more series at a time, or fewer, than there were; and a wrong argument is only reported where there is any series.
 func unlikelyError(want, got string) string {
 	if got == "" || got == want || strings.Contains(got, rawGoneText) {
 		return ""

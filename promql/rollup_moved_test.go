@@ -20,8 +20,8 @@ import (
 
 // A fragment whose windows were moved or widened has, at each step, the value that Prometheus' evaluator gives for the
 // window that the step got instead, scaled where the function grows with its window. That is all by which it may differ
-// from the answer to what was asked: what lies between the edges. Where buckets can't answer a series, it has the value
-// of the window that was asked for, from raw samples, and once these are gone it has none, and an info says so.
+// from the answer of the windows asked for: by the samples between the edges. Where buckets can't answer a series, it has the value
+// of the window that was asked for, from raw samples, and once these are gone it has none, and there is an info.
 
 // movedFragment is a query that is one fragment, with what its steps are answered from.
 type movedFragment struct {

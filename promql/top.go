@@ -10,12 +10,12 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// Bounds of what is remembered of the queries that ended: texts that are longer are cut, and counted together where they begin
+// Bounds of the list of queries that ended: texts that are longer are cut, and counted together where they begin
 // alike. Of more different ones than maxTop, those that took the least time are forgotten.
 const (
 	maxTop      = 1000
 	maxTopBytes = 2000
-	// topEvery is for how long queries are counted together; what is told are the last two such times.
+	// topEvery is for how long queries are counted together; the list has the last two such times.
 	topEvery = time.Hour
 )
 
@@ -105,7 +105,7 @@ func (t *topQueries) forgetLeast() {
 	delete(t.now, least)
 }
 
-// list tells the queries that read of these tenants only, in one of TopOrders; limit bounds how many.
+// list returns the queries that read of these tenants only, in one of TopOrders; limit bounds how many.
 func (t *topQueries) list(tenants []string, by string, limit int, now time.Time) TopQueries {
 	t.mu.Lock()
 	defer t.mu.Unlock()

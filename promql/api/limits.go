@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// limits tells the tenants of a request what they may use, and what they do.
+// limits answers with the limits of a request's tenants, and with their use.
 func (a *api) limits(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, a.Limits(tenant.All(r.Context())))
 }

@@ -83,7 +83,7 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 	})
 }
 
-// corrections fills leaves with what is to be added for counter resets from the end of the bucket before to the
+// corrections fills leaves with the corrections for counter resets from the end of the bucket before to the
 // end of each, and reports whether there is any.
 func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	f.leaves = append(f.leaves[:0], b.Correction...)
@@ -141,7 +141,7 @@ func (e Extrapolation) factor() float64 {
 
 // joints are the places where buckets of histograms meet.
 type joints struct {
-	// reset[i] says that bucket i begins with a counter reset.
+	// reset[i]: bucket i begins with a counter reset.
 	reset []bool
 	// unlike[i] is how many of the first i buckets have other bounds than the one before; corrected[i] how many
 	// have something to correct, inside or at their begin.
@@ -210,5 +210,5 @@ func (f *Evaluator) correctHistograms(rise *histogram.FloatHistogram, b *rollup.
 	return true
 }
 
-// added says of what FloatHistogram's Add and Sub return whether all went well.
+// added reports whether FloatHistogram's Add or Sub, whose results it takes, succeeded.
 func added(_ *histogram.FloatHistogram, _, _ bool, err error) bool { return err == nil }

@@ -233,7 +233,7 @@ func (c *choice) has(res rollup.Resolution, k int) bool {
 	return !slices.ContainsFunc(c.classes, func(k keptClass) bool { return max(start+1, k.oldest) < k.horizon[res] })
 }
 
-// cuts returns the steps where what is kept changes, with the first and the end.
+// cuts returns the steps where the resolutions that are kept change, with the first and the end.
 func (c *choice) cuts() []int {
 	cuts := []int{0, c.begun, c.steps()}
 	for _, res := range resolutions {

@@ -33,7 +33,7 @@ type Alertmanagers struct {
 	ended chan struct{}
 }
 
-// CheckAlertmanager says why a URL can't be that of an Alertmanager.
+// CheckAlertmanager returns an error if a URL can't be that of an Alertmanager.
 func CheckAlertmanager(u *url.URL) error {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%w: %s: must be a URL such as http://alertmanager:9093", ErrAlertmanager, u.Redacted())

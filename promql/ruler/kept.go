@@ -68,7 +68,7 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 	return nil
 }
 
-// firedAlert is what is stored of an alert that fired.
+// firedAlert is a stored alert that fired.
 type firedAlert struct {
 	// at is when it is known last to have fired, since is since when it was active.
 	at, since time.Time

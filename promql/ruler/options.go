@@ -33,7 +33,7 @@ type Options struct {
 	// Send takes alerts for the Alertmanagers; nil: there are none.
 	Send rules.Sender
 
-	// Shared says that other processes may evaluate the same rules: the lease decides.
+	// Shared: other processes may evaluate the same rules: the lease decides.
 	Shared bool
 	// Look is the time between two looks at the lease. Default 2 seconds.
 	Look time.Duration

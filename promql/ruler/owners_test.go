@@ -76,7 +76,7 @@ func TestFirstEvaluationStoresOnce(t *testing.T) {
 	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
 }
 
-// A process is killed in the middle of a group: who takes over stores what is missing at that time, too.
+// A process is killed in the middle of a group: the process that takes over stores the missing results of that time, too.
 func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)

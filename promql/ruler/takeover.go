@@ -122,17 +122,17 @@ func (m *manager) note(g *rules.Group, at time.Time) {
 	m.done[rules.GroupKey(g.File(), g.Name())] = at
 }
 
-// freshen has a group look at what is stored before it is evaluated the next time.
+// freshen makes a group read its stored results before it is evaluated the next time.
 func (m *manager) freshen(g *rules.Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fresh[rules.GroupKey(g.File(), g.Name())] = true
 }
 
-// takeOver goes on where another process, or the one before, has ended. What is stored already for a time stays as it is,
-// for a value that was seen must not become another one: the last evaluation of the other process may be half done,
-// its clock may be ahead, or it may be about to end only. What becomes due meanwhile is evaluated, too, for Prometheus'
-// manager leaves that out. takeOver returns the newest time that it has evaluated the group at.
+// takeOver goes on where another process, or the one before, has ended. Results that are stored already for a time stay as they
+// are, for a value that was seen must not become another one: the last evaluation of the other process may be half done, its
+// clock may be ahead, or it may be about to end only. What becomes due meanwhile is evaluated, too, for Prometheus' manager
+// leaves that out. takeOver returns the newest time that it has evaluated the group at.
 func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (newest time.Time) {
 	begun := m.r.o.Now()
 	// A group that takes longer than its interval never gets to the end.

@@ -260,7 +260,8 @@ func (m *mender) isMostlySame(a, b string) (bool, error) {
 	return false, m.ctx.Err()
 }
 
-// settle removes the ledger's entries of files that are given up, and writes it anew where something has changed.
+// settle handles the files of the ledger that weren't mended: logs are cut if they may be given up, and others stay damaged. It
+// writes the ledger anew unless some do.
 func (m *mender) settle(others []*toMend, giveUp bool) error {
 	for _, d := range others {
 		switch {
