@@ -86,7 +86,7 @@ func (a *appender) AppendExemplar(_ promstorage.SeriesRef, ls labels.Labels, e e
 // SetOptions implements promstorage.Appender. Samples may come in any order here.
 func (a *appender) SetOptions(*promstorage.AppendOptions) {}
 
-// UpdateMetadata implements promstorage.Appender; nothing that writes by an Appendable knows any.
+// UpdateMetadata implements promstorage.Appender; nothing that writes by an Appendable has metadata.
 func (a *appender) UpdateMetadata(promstorage.SeriesRef, labels.Labels, metadata.Metadata) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: metadata", ErrNotAppended)
 }

@@ -28,7 +28,7 @@ import (
 // BlockWidths are those that Prometheus makes of its head and by compaction, up to a day, milliseconds.
 var BlockWidths = []int64{2 * dayMS / 24, 6 * dayMS / 24, 18 * dayMS / 24}
 
-// Blocks writes samples as blocks of Prometheus' TSDB to a folder. Each lies between two multiples of BlockWidth, and says
+// Blocks writes samples as blocks of Prometheus' TSDB to a folder. Each lies between two multiples of BlockWidth, and its range is
 // the time from its first sample to its last, so that a Prometheus that is given them takes no other sample for one that
 // they have.
 func Blocks(ctx context.Context, s *storage.Store, o Options, folder *Folder) (Stats, error) {

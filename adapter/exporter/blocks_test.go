@@ -139,7 +139,7 @@ func TestBlocksOfSelectors(t *testing.T) {
 	require.Len(t, got, len(want))
 }
 
-// TestPromtoolReadsBlocks lets Prometheus' tool list and analyze what was exported.
+// TestPromtoolReadsBlocks lets Prometheus' tool list and analyze the exported blocks.
 func TestPromtoolReadsBlocks(t *testing.T) {
 	t.Parallel()
 	promtool := os.Getenv("CASSIA_TEST_PROMTOOL")

@@ -17,7 +17,7 @@ import (
 // ErrNothing means that nothing matched: no file was written.
 var ErrNothing = errors.New("exporter: no samples match")
 
-// Options say what is exported.
+// Options select what to export.
 type Options struct {
 	Tenant string
 	// Selectors choose series: those that all matchers of any of them match. None: all series.
@@ -46,7 +46,7 @@ type Progress struct {
 	NowMS int64
 }
 
-// Stats count what was exported.
+// Stats count exported series and samples.
 type Stats struct {
 	// Series counts different series, and is exact up to MaxCounted.
 	Series int
@@ -142,7 +142,7 @@ func (r *run) warn(err error) {
 	}
 }
 
-// series finds what is selected of a metric in a piece, or, for metric "", of all; sorted, each series once.
+// series finds the selected series of a metric in a piece, or, for metric "", of all; sorted, each series once.
 func (r *run) series(ctx context.Context, sp storage.Span, metric string) ([]*source, error) {
 	var all []*source
 	for _, ms := range r.Selectors {
@@ -177,7 +177,7 @@ func (r *run) read(s *source) (*chunk.Samples, error) {
 	return &r.samples, nil
 }
 
-// count notes what was written of a series.
+// count adds the samples that were written of a series.
 func (r *run) count(ls labels.Labels, floats, histograms int) {
 	r.stats.Samples += int64(floats + histograms)
 	r.stats.Histograms += int64(histograms)
@@ -200,7 +200,7 @@ func (r *run) leaveHistograms(ls labels.Labels, n int) {
 	}
 }
 
-// tell says how far it has come, part of a piece included.
+// tell reports the progress, part of a piece included.
 func (r *run) tell(sp storage.Span, part float64) {
 	if r.Tell != nil {
 		r.Tell(Progress{Stats: r.stats, Done: (float64(r.done) + part) / float64(max(1, r.total)), NowMS: sp.MinT})
@@ -215,7 +215,7 @@ func (r *run) result() (Stats, error) {
 	return r.stats, r.nothing()
 }
 
-// nothing says why nothing was written.
+// nothing returns why nothing was written.
 func (r *run) nothing() error {
 	if n := r.stats.LeftOut.Histograms; n > 0 {
 		return fmt.Errorf("%w that this format can say: %d native histograms were left out; use blocks", ErrNothing, n)

@@ -15,7 +15,7 @@ import (
 
 // Format is a way to write samples as lines of text.
 type Format struct {
-	// Name is what the command line says, Extension that of files.
+	// Name is the one on the command line, Extension that of files.
 	Name, Extension string
 	// byMetric: all of a metric stands together, however long the time is.
 	byMetric bool
@@ -205,7 +205,7 @@ func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []
 	return nil
 }
 
-// leaveStarts counts start timestamps, which no text of ours says.
+// leaveStarts counts start timestamps, which none of our text formats has.
 func (r *run) leaveStarts(s *chunk.Samples) {
 	for _, st := range s.ST {
 		if st != 0 {

@@ -119,7 +119,7 @@ func TestOpenMetrics(t *testing.T) {
 	same(t, want, got.sort())
 }
 
-// TestJSONLines exports everything; what is read as VictoriaMetrics would has all but the bits of NaNs, and with our member
+// TestJSONLines exports everything; a reader like VictoriaMetrics' gets all but the bits of NaNs, and with our member
 // these, too.
 func TestJSONLines(t *testing.T) {
 	t.Parallel()

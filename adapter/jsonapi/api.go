@@ -42,7 +42,7 @@ type Evaluation struct {
 // Found is what an evaluation found.
 type Found struct {
 	Series promengine.Matrix
-	// Resolution says what it was answered from, such as "1h"; Notes in what it differs from an answer from all samples.
+	// Resolution is the one it was answered from, such as "1h"; Notes describe how it differs from an answer from all samples.
 	Resolution string
 	Notes      []string
 }
@@ -53,7 +53,7 @@ type Evaluator interface {
 	// Enter waits until the tenant of ctx may read once more, beside its queries, and returns a context for that read. Unless
 	// there is an error, the caller calls leave once it is done.
 	Enter(ctx context.Context) (of context.Context, leave func(), err error)
-	// Answered says that the read of a context that Enter returned has nothing to compute any more, and that its answer takes
+	// Answered notes that the read of a context that Enter returned has nothing to compute any more, and that its answer takes
 	// so many bytes until it leaves.
 	Answered(ctx context.Context, bytes int64)
 	Evaluate(ctx context.Context, q Evaluation, yield func(Found) error) error
@@ -80,7 +80,7 @@ type Options struct {
 	// Registerer gets the API's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
-	// Now is the clock; it says where a query without an end ends.
+	// Now is the clock: a query without an end ends now.
 	Now func() time.Time
 }
 
@@ -92,7 +92,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says why the options can't be used.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {
 	case o.Tenant == nil || o.Logger == nil || o.Now == nil:
@@ -137,7 +137,7 @@ func OpenAPI(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(openAPI)
 }
 
-// problem is what is wrong with a request before anything is done, and the name of the field or parameter.
+// problem is the error of a request before anything is done, and the name of the field or parameter.
 type problem struct {
 	field, text string
 }

@@ -54,7 +54,7 @@ func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// evaluation reads what is asked for.
+// evaluation reads the query's parameters.
 func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	matchers := []*labels.Matcher{equal(labels.MetricName, metric)}
 	for _, tag := range p.values["tag"] {
@@ -190,7 +190,7 @@ const (
 	noteHeader       = "X-Cassia-Note"
 )
 
-// write makes the answer of what was found. Native histograms have no place in it.
+// write encodes the series that were found. Native histograms have no place in it.
 func (s *series) write(answer Found) error {
 	if answer.Resolution != "" {
 		s.header.Set(resolutionHeader, answer.Resolution)

@@ -82,7 +82,7 @@ func (p *Poller) poll(ctx context.Context, s Source) {
 			return
 		}
 		wait := p.o.Every
-		if err != nil || found == 0 { // A Prometheus that has just started knows of no metrics until it has scraped.
+		if err != nil || found == 0 { // A Prometheus that has just started has no metadata until it has scraped.
 			wait, again = min(again, p.o.Every), 2*min(again, p.o.Every)
 		} else {
 			again = p.o.Again

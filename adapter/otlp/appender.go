@@ -23,7 +23,7 @@ const maxTargetInfo = 20_000
 // errTargetInfo ends the translation's making of target_info for one resource.
 var errTargetInfo = errors.New("otlp: too many samples of target_info")
 
-// What tells the translation's own target_info from a metric of that name.
+// Properties that distinguish the translation's own target_info from a metric of that name.
 const (
 	targetInfo     = "target_info"
 	targetInfoHelp = "Target metadata"
@@ -42,7 +42,7 @@ type appender struct {
 	fatal error
 
 	// points counts data points that were begun. One point of a histogram becomes
-	// several: the name of the series tells where the next point begins.
+	// several: the name of the series determines where the next point begins.
 	points  int
 	kept    int  // exemplars
 	refused bool // a sample of the point at hand was

@@ -254,7 +254,7 @@ func TestRefusesPoints(t *testing.T) {
 		require.True(t, strings.Contains(name, `"good"`) || strings.Contains(name, `"edge_`), name)
 	}
 
-	// Each alone is 400, and says why.
+	// Each alone is 400, with the reason.
 	for i := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().Len() {
 		one := pmetric.NewMetrics()
 		m := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(i)

@@ -18,7 +18,7 @@ import (
 // ErrOptions means that options can't be used.
 var ErrOptions = errors.New("otlp: invalid options")
 
-// Translation says what becomes of OpenTelemetry's names and attributes, in the words of the section otlp of Prometheus'
+// Translation sets how OpenTelemetry's names and attributes are translated, in the terms of the section otlp of Prometheus'
 // configuration. The zero value is Prometheus' default.
 type Translation struct {
 	// Strategy is one of Strategies; "": UnderscoreEscapingWithSuffixes.
@@ -44,7 +44,7 @@ func Strategies() []string {
 	}
 }
 
-// Validate says why the translation can't be used.
+// Validate returns an error if the translation is invalid.
 func (t *Translation) Validate() error {
 	switch {
 	case t.Strategy != "" && !slices.Contains(Strategies(), t.Strategy):
@@ -112,7 +112,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says why the options can't be used.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxBody < 1 || o.MaxDecoded < 1 || o.MaxMemory < 1:

@@ -27,10 +27,10 @@ const (
 type pruner struct {
 	translation *Translation
 	refusals    *refusals
-	// left is how many points are left in the request, and work what is left of maxWork.
+	// left is how many points are left in the request, and work how much of maxWork is left.
 	left int
 	work int64
-	// outer is the text that a point's series have from resource and scope; crowded says that one of these has too
+	// outer is the text that a point's series have from resource and scope; crowded: one of these has too
 	// many attributes.
 	outer   int64
 	crowded bool

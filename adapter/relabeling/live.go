@@ -39,7 +39,7 @@ func NewLive(r prometheus.Registerer) *Live {
 	return l
 }
 
-// ForgetWith sets what is called after rules have changed, to make the store forget aliases that nobody uses any more.
+// ForgetWith sets the function that is called after rules have changed, to make the store forget aliases that nobody uses any more.
 func (l *Live) ForgetWith(forget func(of func(tenant string) bool)) {
 	l.setting.Lock()
 	defer l.setting.Unlock()
@@ -99,12 +99,12 @@ type Rule struct {
 
 // Status is what a tenant may know of the rules that apply to it.
 type Status struct {
-	// Own says that the tenant has rules of its own, instead of those of everybody.
+	// Own: the tenant has rules of its own, instead of those of everybody.
 	Own   bool   `json:"own"`
 	Rules []Rule `json:"rules"`
 }
 
-// Status tells a tenant of its rules.
+// Status returns the state of a tenant's rules.
 func (l *Live) Status(tenant string) Status {
 	s := Status{Rules: []Rule{}}
 	t := l.table.Load()

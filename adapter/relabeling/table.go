@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrBadRules says why a file of rules can't be used.
+// ErrBadRules means that a file of rules can't be used; the text around it has the reason.
 var ErrBadRules = errors.New("relabeling: bad rules")
 
 // MaxFile bounds the size of a file of rules, bytes, and MaxRules the number of its rules: there is a metric for each.

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of one series' labels before the store looks at them: what is over them is refused without being
+// Bounds of one series' labels before the store looks at them: labels over them are refused without being
 // built up in memory. The store's own limits are lower.
 const (
 	maxAliasBytes = 1 << 20

@@ -61,7 +61,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says why the options can't be used.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxCompressed < 1 || o.MaxDecoded < 1 || o.MaxDecoded > maxMaxDecoded:

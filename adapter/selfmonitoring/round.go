@@ -37,8 +37,8 @@ func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
 	return &round{m: m, in: adapter.NewIntake(ctx, Tenant, m.newBatch), at: at.UnixMilli(), stored: make(map[uint64]labels.Labels, len(m.stored))}
 }
 
-// store gathers the metrics and commits them. Metrics that can't be gathered are no error: up says so. After an error
-// nothing is known to be stored.
+// store gathers the metrics and commits them. Metrics that can't be gathered are no error: up is 0 then. After an error
+// nothing may be stored, or only a part.
 func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	r := m.newRound(ctx, at)
 	defer func() { r.in.Release() }()
@@ -52,7 +52,7 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	switch {
 	case errors.As(err, &failed):
 		m.o.Logger.Warn("the process' own metrics can't be gathered", "err", err)
-		r.in.Release() // What was gathered so far is incomplete.
+		r.in.Release() // The metrics gathered so far are incomplete.
 		r, up = m.newRound(ctx, at), 0
 	case err != nil:
 		return err
@@ -78,7 +78,7 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// gatherError says that the metrics themselves are at fault.
+// gatherError means that the metrics themselves are at fault.
 type gatherError struct{ error }
 
 func (e *gatherError) Unwrap() error { return e.error }
@@ -133,7 +133,7 @@ func (r *round) addAll(text []byte) error {
 	}
 }
 
-// describe tells what the metric at hand means. Its help stood before.
+// describe stores the metadata of the current metric. Its help stood before.
 func (r *round) describe(p textparse.Parser, help []byte) {
 	if r.m.o.Metadata == nil {
 		return

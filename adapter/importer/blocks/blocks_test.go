@@ -158,7 +158,7 @@ func TestRead(t *testing.T) {
 			require.Equal(t, hist.samples.H[i], h.H[i])
 		}
 	}
-	for i := range positions { // What comes after each is what is missing.
+	for i := range positions { // The batches after each are those that are missing.
 		rest, later, _ := readAll(t, s, positions[i])
 		require.Equal(t, positions[i+1:], append([]string{}, later...), "after %s", positions[i])
 		n, all := 0, 0
@@ -213,7 +213,7 @@ func TestResumeWithNewBlocks(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestSelection reads a part of the time and of the series, with labels added, and leaves out what was deleted.
+// TestSelection reads a part of the time and of the series, with labels added, and leaves out deleted samples.
 func TestSelection(t *testing.T) {
 	dir := t.TempDir()
 	a, b := floats("a", start, 3000), floats("b", start, 3000)
@@ -278,7 +278,7 @@ func TestThanos(t *testing.T) {
 	require.ErrorContains(t, err, down)
 }
 
-// TestDamage names what is damaged: a block that can't be opened stops the import before it begins, a chunk is left out.
+// TestDamage names damaged data: a block that can't be opened stops the import before it begins, a chunk is left out.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	_, err := New(Options{Dirs: []string{dir}}).Plan(t.Context())

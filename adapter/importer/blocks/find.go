@@ -33,7 +33,7 @@ type found struct {
 	external labels.Labels
 }
 
-// metaFile is what is read of meta.json.
+// metaFile are the fields of meta.json that are read.
 type metaFile struct {
 	tsdb.BlockMeta
 	Thanos struct {
@@ -81,7 +81,7 @@ func findIn(dir string) ([]found, error) {
 	var list []found
 	for _, e := range entries {
 		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() {
-			continue // wal, chunks_head, and what is being written, or deleted
+			continue // wal, chunks_head, and blocks that are being written, or deleted
 		}
 		f, err := readMeta(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {

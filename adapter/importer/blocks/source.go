@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// Dirs are blocks, or folders of blocks.
 	Dirs []string
-	// Selection is what is wanted of them.
+	// Selection selects series and times of them.
 	Selection importer.Selection
 	// NoExternal leaves out the labels that Thanos and Mimir keep in meta.json; without it every series gets them, but
 	// for those that Without names: so copies of two replicas become one series.

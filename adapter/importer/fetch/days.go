@@ -13,7 +13,7 @@ import (
 
 // Days is a source that asks a server for one day after the other. It implements importer.Source.
 type Days struct {
-	// Words say for people what is asked.
+	// Words describe the request for people.
 	Words string
 	importer.Selection
 	// Width is how much time one request is about; it divides a day.

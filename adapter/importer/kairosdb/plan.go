@@ -35,7 +35,7 @@ type plan struct {
 	others  map[string]int
 	dropped int
 	told    importer.Plan
-	// err says what is wrong with the mapping.
+	// err is the error of the mapping.
 	err error
 }
 
@@ -70,7 +70,7 @@ type Metric struct {
 type Tag struct{ From, To string }
 
 // Plan implements importer.Source. It reads all indices, and no points. Its error is an ErrCollision or an ErrMapping
-// where the mapping doesn't fit; Mapped tells about it then, too.
+// if the mapping doesn't fit; Mapped describes it then, too.
 func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
 	s.plan = nil
 	if err := s.needPlan(ctx); s.plan == nil {
@@ -118,7 +118,7 @@ func (s *Source) needPlan(ctx context.Context) error {
 	return p.err
 }
 
-// mistakes are what is wrong with the mapping.
+// mistakes are the errors of the mapping.
 type mistakes struct {
 	collisions, others []string
 	more               int

@@ -38,7 +38,7 @@ type job struct {
 	done float64
 }
 
-// piece is what was read of a job.
+// piece are the samples that were read of a job.
 type piece struct {
 	job     *job
 	samples *chunk.Samples

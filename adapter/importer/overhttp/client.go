@@ -34,7 +34,7 @@ type Client struct {
 // requestTimeout bounds one request: a server that is busy may take minutes for a large body.
 const requestTimeout = 30 * time.Minute
 
-// maxAnswer bounds what is read of an answer, bytes.
+// maxAnswer bounds an answer, bytes.
 const maxAnswer = 16 << 20
 
 var (

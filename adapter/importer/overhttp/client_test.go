@@ -84,7 +84,7 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	require.LessOrEqual(t, sum, time.Minute)
 	require.Greater(t, sum, 45*time.Second)
 
-	// What was refused for good isn't asked again; nor is a server that never was there.
+	// A request that was refused for good isn't sent again; nor is a server that never was there.
 	r.waits = nil
 	r.on = func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "no", http.StatusForbidden)
@@ -150,7 +150,7 @@ func TestSmallWays(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, status.Code)
 }
 
-// TestBodiesThatAreRefused are answered with what is wrong.
+// TestBodiesThatAreRefused are answered with the cause.
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 20 }, nil)

@@ -55,7 +55,7 @@ func newNativeReader(r io.Reader) (*nativeReader, error) {
 	return n, nil
 }
 
-// cut says that an input ends too early.
+// cut returns the error for an input that ends too early.
 func cut(err error) error {
 	var busy *fetch.BusyError
 	if errors.As(err, &busy) {

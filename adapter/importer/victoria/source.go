@@ -176,7 +176,7 @@ type server struct {
 	url *url.URL
 }
 
-// fetch asks for a piece of time, with a second more on both sides: the Gatherer takes only what is asked for.
+// fetch asks for a piece of time, with a second more on both sides: the Gatherer takes only samples in the selection.
 func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
 	q := url.Values{
 		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"}, "max_rows_per_line": {"10000"},
