@@ -22,7 +22,7 @@ import (
 // listenFor is how long a process has to be heard of: more than two beats.
 const listenFor = 5 * time.Second
 
-// addDoctor declares a command that looks at what is there as an operator would, and changes nothing.
+// addDoctor declares a command that examines a store, a directory and a cluster for operators, and changes nothing.
 func addDoctor(app *kingpin.Application) subcommand {
 	cmd := app.Command("doctor", "Look at the cluster or the directory as an operator would, and say what is wrong, why it matters, and what to do. "+
 		"Nothing is changed. Ends with status 1 if something is an error.")
@@ -80,7 +80,7 @@ func (x *examination) run(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// tell writes the findings about what is somewhere. Its error says that there are errors among them.
+// tell writes the findings about a place. It returns an error if there are errors among them.
 func tell(where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
 	var err error
 	if asJSON {
@@ -150,7 +150,8 @@ func unopened(err error) doctor.Finding {
 	}
 }
 
-// noStoreYet tells of a place without a store: a directory is there for one, and a keyspace is made for the first server.
+// noStoreYet returns the finding for a place without a store: a directory is there for one, and a keyspace is made for the first
+// server.
 func (x *examination) noStoreYet() doctor.Finding {
 	f := doctor.Finding{
 		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere",

@@ -110,7 +110,7 @@ func parseInstant(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// workOff does what the plan says, and tells what came of it.
+// workOff carries out the plan, and prints the result.
 func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *progressBar) error {
 	began := bar.now()
 	if plan.Steps() == 0 {
@@ -150,7 +150,7 @@ func tellPlan(w io.Writer, plan *downsample.Plan) {
 		count(len(plan.Slots), "slot"), count(len(plan.Windows), "window"), count(plan.Steps(), "step"))
 }
 
-// tellExpired says what the plan leaves alone.
+// tellExpired prints what the plan leaves alone.
 func tellExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 	if n := len(plan.Expired); n > 0 {
 		fmt.Fprintf(w, "%s are left to a server, for they are past the retention (%s) and would only fill up rollups; if a server keeps them longer, give its retention\n",
@@ -160,7 +160,7 @@ func tellExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 
 func shortInstant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04") }
 
-// count says how many there are of something. Series are as many as one.
+// count returns a number with its noun, in the plural unless it is 1. Series is both.
 func count(n int, what string) string {
 	if n != 1 && what != "series" {
 		what += "s"

@@ -74,7 +74,7 @@ func drawn(done float64) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
 
-// progressLine says how much is done, how fast it goes, and how long it will take.
+// progressLine returns a line with the progress, the rate, and the time left.
 func progressLine(d downsample.Done, took time.Duration) string {
 	line := fmt.Sprintf("%3d%%  %d of %d", 100*d.Steps/max(1, d.All), d.Steps, d.All)
 	if d.Steps > 0 && took > 0 {

@@ -31,7 +31,7 @@ type openOptions struct {
 	onFatal func(error)
 }
 
-// openEngine opens what the flags name. Its error is one line that says what is wrong and what to do.
+// openEngine opens the engine that the flags name. Its error is one line with the cause and the remedy.
 func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
 	if c.Kind == config.EngineCassandra {
 		return openCassandra(ctx, c, o)
@@ -53,7 +53,7 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	return e, nil
 }
 
-// inUseError says that another process has a directory open. It is an engine.ErrLocked.
+// inUseError means that another process has a directory open. It is an engine.ErrLocked.
 type inUseError struct {
 	where string
 	look  bool
@@ -78,7 +78,7 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
 	}
-	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that says one thing has no place for others.
+	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that prints one result has no place for others.
 		return e, nil
 	}
 	return lookAt(ctx, e, co.Logger), nil

@@ -164,7 +164,7 @@ func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats
 	}
 }
 
-// tellExported says what was written, and what could not be.
+// tellExported prints what was written, and what could not be.
 func tellExported(w io.Writer, s exporter.Stats, format string, took time.Duration) {
 	what := "file"
 	if format == "blocks" {

@@ -43,7 +43,7 @@ func (b *exportBar) tell(p exporter.Progress) {
 	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %s", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), line)
 }
 
-// exportLine says how much is done, how fast it goes, and how long it will take.
+// exportLine returns a line with the progress, the rate, and the time left.
 func exportLine(p exporter.Progress, took time.Duration) string {
 	line := fmt.Sprintf("%3.0f%%  %s of %s", 100*p.Done, count(int(p.Samples), "sample"), count(p.Series, "series"))
 	if p.Done > 0 && took > 0 {

@@ -56,9 +56,9 @@ func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
 	})
 }
 
-// name says what is imported, with all that changes what it is.
+// name describes the source, with all flags that change its samples.
 func (f *kairosFlags) name() string {
-	text, _ := os.ReadFile(f.mappingFile) // open tells of an error
+	text, _ := os.ReadFile(f.mappingFile) // open returns the error
 	return fmt.Sprintf("kairosdb %s %s %x", strings.Join(f.hosts, ","), f.cassandra.Keyspace, sha256.Sum256(text))
 }
 
@@ -131,7 +131,7 @@ func (f *kairosFlags) password() (string, error) {
 	return "", nil
 }
 
-// kairosSource is the source with its connections. Of a dry run it tells what becomes of each metric.
+// kairosSource is the source with its connections. In a dry run it prints what becomes of each metric.
 type kairosSource struct {
 	*kairosdb.Source
 	keyspace *keyspace.Keyspace
@@ -204,7 +204,7 @@ func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS, maxM
 	}
 }
 
-// kairosError tells damage from what ends a read.
+// kairosError distinguishes damage from errors that end a read.
 func kairosError(err error) error {
 	if errors.Is(err, keyspace.ErrCorrupt) {
 		return &kairosdb.DamageError{Err: err}

@@ -24,7 +24,7 @@ const importPatience = 5 * time.Minute
 type urlFlags struct {
 	url   string
 	login *httpConfig
-	// said tells of flags that are a server's own affair which of them were given.
+	// said holds, for flags that only the server has, whether they were given.
 	said map[string]*bool
 }
 
@@ -80,7 +80,7 @@ func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source
 	return c.run(ctx, client, where, source)
 }
 
-// keepAs says what the server's retention makes of the plan. Where it matters, it must be said here, too: only rollups
+// keepAs applies the server's retention to the plan. Where it matters, it must be given here, too: only rollups
 // might be made of what somebody meant to keep.
 func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 	raw := time.Duration(terms.RetentionMS) * time.Millisecond
@@ -103,7 +103,7 @@ func keptFor(d time.Duration) string {
 	return model.Duration(d).String()
 }
 
-// waitTeller tells people why an import waits, but not the same again and again.
+// waitTeller prints why an import waits, but not the same reason again and again.
 type waitTeller struct {
 	now  func() time.Time
 	last string

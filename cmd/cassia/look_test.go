@@ -73,7 +73,7 @@ func TestManifestIsGone(t *testing.T) {
 	require.Equal(t, before, cassiatest.FilesOf(t, dir))
 }
 
-// rowsOf tells all rows of a keyspace's tables, and the tables.
+// rowsOf lists all rows of a keyspace's tables, and the tables.
 func rowsOf(t *testing.T, flags []string) (rows []string) {
 	t.Helper()
 	app := kingpin.New("cassia", "")

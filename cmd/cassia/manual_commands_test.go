@@ -58,8 +58,8 @@ var (
 	shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
 )
 
-// What the text between blocks says of commands is true: `cassia COMMAND --flag` names commands and flags that there are, and `make TARGET`
-// a target.
+// The text between blocks is right about commands: `cassia COMMAND --flag` names commands and flags that there are, and `make
+// TARGET` a target.
 func TestManualCommandsInText(t *testing.T) {
 	app, _ := newApplication()
 	model := app.Model()

@@ -30,7 +30,7 @@ const (
 	toRoot    = "../../"
 )
 
-// requireManual wants a page to be what the program says, or makes it so.
+// requireManual requires that a page is the one that the program generates, or rewrites it.
 func requireManual(t *testing.T, page, want string) {
 	t.Helper()
 	if *rewriteManual {
@@ -227,7 +227,7 @@ func TestManualErrorsAreReal(t *testing.T) {
 	require.Greater(t, len(quotes), 30)
 	for _, m := range quotes {
 		if m[1] == "query processing would load too many samples into memory" || m[1] == "certificate signed by unknown authority" {
-			continue // Prometheus says that, and Go.
+			continue // These are texts of Prometheus and Go.
 		}
 		require.True(t, bytes.Contains(source.Bytes(), []byte(m[1])), "no error says %q", m[1])
 	}

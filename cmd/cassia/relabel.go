@@ -30,7 +30,7 @@ type trying struct {
 	dry, asJSON                   bool
 }
 
-// addRelabel declares a command that says what rules would have done to what is stored.
+// addRelabel declares a command that shows what rules would have done to stored series.
 func addRelabel(app *kingpin.Application) subcommand {
 	cmd := app.Command("relabel", "Say what the rules of a file for --write.relabel-file would have done to what is stored: series and samples that each would have dropped or changed, and bytes a day. "+
 		"Nothing is changed. Ends with status 1 if the file has an error.")

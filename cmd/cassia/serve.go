@@ -183,14 +183,14 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	return so
 }
 
-// giveBack returns the memory of what was sealed to the system, until ctx ends.
+// giveBack returns the memory of sealed samples to the system, until ctx ends.
 func (p *process) giveBack(ctx context.Context) {
 	ticker := time.NewTicker(giveBackInterval)
 	defer ticker.Stop()
 	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
-// tellStore says which store it is: at a wrong path a new one would be made, while the data are elsewhere.
+// tellStore logs which store it is: at a wrong path a new one would be made, while the data are elsewhere.
 func (p *process) tellStore() {
 	at := p.c.Where()
 	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {

@@ -98,7 +98,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	}
 	code, text := r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
-	require.Eventually(t, func() bool { // As what was sealed leaves the stage, all is written to files.
+	require.Eventually(t, func() bool { // As sealed rows leave the stage, all is written to files.
 		of, ok := agree()
 		return ok && of["raw"] > 0 && of["r5m"] > 0 && of["r1h"] > 0 && of["catalog"] > 0 && of["other"] > 0
 	}, cassiatest.Patience, 50*time.Millisecond, "a sealed store")

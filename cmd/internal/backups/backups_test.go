@@ -95,7 +95,7 @@ func (x *store) taken() (dir string) {
 	return dir
 }
 
-// print tells directories of an engine apart.
+// print returns the hashes of an engine's files, to compare directories by.
 func print(t *testing.T, dir string) map[string][32]byte {
 	out := map[string][32]byte{}
 	entries, err := os.ReadDir(dir)

@@ -116,7 +116,8 @@ func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, e
 	return objects.Backups(ctx, bucket, store, o.Key)
 }
 
-// Sizer returns what tells how many files and bytes a backup of a store has, those that it shares with others included.
+// Sizer returns a function that returns how many files and bytes a backup of a store has, those that it shares with others
+// included.
 func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error), error) {
 	if !p.InBucket() {
 		return func(b pebble.DatedBackup) (int, int64, error) { return pebble.SizeOf(p.At, b.Name) }, nil

@@ -91,7 +91,7 @@ type ackLine struct {
 	Steps [][2]int `json:"steps"`
 }
 
-// Write writes the log: what was generated, and which of it was acknowledged.
+// Write writes the log: the workload, and which of its samples were acknowledged.
 func (a *Acks) Write(to io.Writer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

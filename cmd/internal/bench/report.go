@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Report says what a run took.
+// Report is what a run took.
 type Report struct {
 	Samples  int64 `json:"samples"`
 	Requests int64 `json:"requests"`

@@ -9,7 +9,7 @@ import (
 // ErrWorkload means that a workload's settings don't go together.
 var ErrWorkload = errors.New("bench: bad workload")
 
-// Workload describes what is generated. It is all that is needed to compute every sample again.
+// Workload describes generated samples. It is all that is needed to compute every sample again.
 type Workload struct {
 	// Series is how many series exist at one time. They belong to targets of up to SeriesPerTarget each.
 	Series int `json:"series"`
@@ -41,7 +41,7 @@ const (
 	MaxExtraLabels = 30
 )
 
-// Validate says what is wrong with w, as ErrWorkload.
+// Validate returns an ErrWorkload if w is invalid.
 func (w Workload) Validate() error {
 	for _, c := range []struct {
 		ok  bool

@@ -1,4 +1,4 @@
-// Broken breaks rules of the storage's code one by one, each in a copy of a file, and says which test noticed and how soon:
+// Broken breaks rules of the storage's code one by one, each in a copy of a file, and reports which test noticed and how soon:
 //
 //	go run ./cmd/internal/broken -only clock
 //

@@ -15,7 +15,7 @@ type HA struct {
 	Tenants                    []string
 	ClusterLabel, ReplicaLabel string
 	Failover                   time.Duration
-	// HeldBytes bounds what is held of replicas that aren't elected; a quarter of it what is of one cluster.
+	// HeldBytes bounds the held samples of replicas that aren't elected; a quarter of it those of one cluster.
 	HeldBytes int64
 	// Clusters bounds the clusters of a tenant.
 	Clusters int

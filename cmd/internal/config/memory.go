@@ -27,7 +27,7 @@ func Memory(root fs.FS) int64 {
 		if err != nil {
 			continue
 		}
-		// Version 2 says max where there is no limit, version 1 a number beyond any machine.
+		// Version 2 has max where there is no limit, version 1 a number beyond any machine.
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
 			memory = min(memory, n)
 		}

@@ -13,12 +13,12 @@ import (
 // Retention is how long data is kept, by resolution; 0: for ever.
 type Retention struct {
 	Raw, FiveMinutes, OneHour time.Duration
-	// Tenants and Classes are those of the file that says who is kept otherwise.
+	// Tenants and Classes are those of the file of exceptions.
 	Tenants map[string]storage.Keep
 	Classes []storage.Class
 }
 
-// String tells it in words.
+// String describes it.
 func (r Retention) String() string {
 	words := keptWords(storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
 	for _, name := range sortedKeys(r.Tenants) {

@@ -35,7 +35,7 @@ type retentionFile struct {
 	Classes []classText         `yaml:"classes"`
 }
 
-// keptText are durations as Prometheus writes them; what is left out is as with the flags.
+// keptText are durations as Prometheus writes them; one that is left out is that of the flags.
 type keptText struct {
 	Raw         string `yaml:"raw"`
 	FiveMinutes string `yaml:"5m"`

@@ -21,7 +21,7 @@ const (
 
 // StoreOptions say under which conditions a store is looked at.
 type StoreOptions struct {
-	// Shared says that any number of processes use it, and that CQL reaches its rows in Keyspace.
+	// Shared: any number of processes use it, and that CQL reaches its rows in Keyspace.
 	Shared   bool
 	Keyspace string
 	// Flags lead commands to it.
@@ -79,7 +79,7 @@ func processes(c *storage.Condition) (found []Finding) {
 	does := map[string]bool{}
 	for _, p := range c.Processes {
 		if p.StartedMS == 0 {
-			continue // a command, such as `cassia downsample`: it tells the others that it reads
+			continue // a command, such as `cassia downsample`: it announces to the others that it reads
 		}
 		name := fmt.Sprintf("%s (%s)", p.Name, p.Target)
 		if p.Alive {
@@ -210,7 +210,7 @@ func unreadable(c *storage.Condition, o StoreOptions) []Finding {
 			"look at the disk itself: smartctl -a, dmesg"}}
 }
 
-// hidden tells what a lowered retention has hidden, as long as it can be taken back.
+// hidden reports windows that a lowered retention has hidden, as long as it can be taken back.
 func hidden(c *storage.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// patiently does again what a process can't do now, as it says itself: Cassandra may be silent for a while.
+// patiently tries again while a process answers that it can't do something now: Cassandra may be silent for a while.
 func patiently(do func() error) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		err := do()

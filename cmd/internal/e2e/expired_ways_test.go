@@ -77,7 +77,7 @@ func (x *expired) refused(t *testing.T) {
 }
 
 // Where samples are there, windows are moved by a hundredth of their range at most, with an info, and only where a value doesn't hang on
-// single samples; never in instant queries, and not where the server says so.
+// single samples; never in instant queries, and not where a flag of the server forbids it.
 func TestWindowsMoveByLittle(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)

@@ -121,7 +121,7 @@ func (g *grafana) allHold(t *testing.T, queries []string) bool {
 	return !slices.ContainsFunc(queries, func(q string) bool { return g.count(t, q) == 0 })
 }
 
-// askDashboard asks for everything on a dashboard, and tells each of what its panels' queries were answered.
+// askDashboard asks for everything on a dashboard, and calls each with the answers to its panels' queries.
 func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPanel, dashboardTarget, grafanaAnswer)) {
 	g.choose(t, d)
 	for _, a := range d.Annotations.List {

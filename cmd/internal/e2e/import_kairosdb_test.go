@@ -292,7 +292,7 @@ func TestImportKairosDB(t *testing.T) {
 	})
 }
 
-// compare starts Cassia on what was imported, and compares it with what KairosDB said.
+// compare starts Cassia on the imported store, and compares its answers with KairosDB's.
 func (i *kairosImport) compare(ctx context.Context, t *testing.T, want kairosValues) {
 	t.Helper()
 	address, err := promrig.FreeAddress()

@@ -38,7 +38,7 @@ func (l location) String() string {
 	return strings.TrimSuffix(Scheme+l.bucket+"/"+l.prefix, "/")
 }
 
-// location is what a URL says.
+// location is the content of a URL.
 type location struct {
 	bucket, prefix   string // prefix ends in "/", unless it is empty
 	endpoint, region string

@@ -83,7 +83,7 @@ func readWhole(r *http.Request) error {
 	return err
 }
 
-// isForm tells whether a request's parameters stand in its body.
+// isForm reports whether a request's parameters stand in its body.
 func isForm(r *http.Request) bool {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
 		return false

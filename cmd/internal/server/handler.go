@@ -24,7 +24,7 @@ type Options struct {
 	Routes []Route
 	// NotFound answers for paths that no row has; optional.
 	NotFound http.HandlerFunc
-	// Auth tells who sends requests; nil: everybody may do everything, and names the tenant.
+	// Auth identifies the users who send requests; nil: everybody may do everything, and names the tenant.
 	Auth Authenticator
 	// ExternalURL is how browsers may know this server beside its address, and Hosts are its further names; both optional.
 	ExternalURL *url.URL
@@ -40,7 +40,7 @@ type Options struct {
 	SealAll  func(context.Context) error
 	// Reload reads files again, for POST /-/reload; nil: that is refused.
 	Reload func() error
-	// Downsampling tells how sealing and rolling up stand, for GET /-/downsample; it becomes JSON.
+	// Downsampling returns the state of sealing and rolling up, for GET /-/downsample; it becomes JSON.
 	Downsampling func(context.Context) any
 
 	Gatherer prometheus.Gatherer

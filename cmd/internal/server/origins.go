@@ -10,7 +10,7 @@ import (
 )
 
 // origins keep pages of others, which a user's browser shows, from using what that browser can reach. decisions/022
-// says which requests that concerns.
+// lists the requests that this concerns.
 type origins struct {
 	// foreign finds writes that a page of another origin has the browser send.
 	foreign *http.CrossOriginProtection
@@ -76,7 +76,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// throughLoopback says that a request came over a connection that only programs of this machine can make, such as its
+// throughLoopback reports whether a request came over a connection that only programs of this machine can make, such as its
 // browsers.
 func throughLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

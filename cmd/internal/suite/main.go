@@ -1,5 +1,5 @@
-// Suite runs `go test` and tells what a person wants to know of it: a line for each package as it ends, with its time; of a
-// failed test what it said, and nothing of what ran beside it; in the end which tests were skipped and why, which took
+// Suite runs `go test` and prints a summary for people: a line for each package as it ends, with its time; of a
+// failed test its output, without that of tests beside it; in the end which tests were skipped and why, which took
 // longest, and how long it all took. `make test` runs it:
 //
 //	go run ./cmd/internal/suite [-skips=fail] [-slowest 10] [-events FILE] -- -p 4 -parallel 8 ./...
@@ -74,7 +74,7 @@ func run(args []string, events string, end func(*report, time.Duration) bool) (o
 	if err := r.read(from); err != nil {
 		return false, err
 	}
-	failed := cmd.Wait() // It says no more than that something failed.
+	failed := cmd.Wait() // Its only information is that something failed.
 	return end(r, time.Since(began)) && failed == nil, nil
 }
 

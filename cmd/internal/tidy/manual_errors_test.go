@@ -192,7 +192,7 @@ func receiver(d *ast.FuncDecl) string {
 	return of.(*ast.Ident).Name
 }
 
-// kindAt says which argument of a function is the errorType of an answer.
+// kindAt is the index of a function's argument for the errorType of an answer.
 var kindAt = map[string]int{"fail": 3, "refuse": 2}
 
 // called names the function or method that is called.

@@ -112,7 +112,7 @@ type session struct {
 	// Metrics and Admin say which roles they have.
 	Metrics bool `json:"metrics"`
 	Admin   bool `json:"admin"`
-	// Tenants are those that can be chosen from. AnyTenant says that others can be named.
+	// Tenants are those that can be chosen from. AnyTenant: others can be named.
 	Tenants   []string `json:"tenants"`
 	AnyTenant bool     `json:"any_tenant"`
 	// DefaultTenant is that of requests that name none; "": they must name one.

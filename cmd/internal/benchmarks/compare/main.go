@@ -36,7 +36,7 @@ type settings struct {
 	senders, repeat                         int
 	verify, queries                         bool
 	rest                                    time.Duration
-	// rate bounds the samples a second; 0: as fast as the server takes them. empty says that there is no load.
+	// rate bounds the samples a second; 0: as fast as the server takes them. empty: there is no load.
 	rate  float64
 	empty bool
 }
@@ -113,7 +113,7 @@ func main() {
 	}
 }
 
-// load says in words what is sent.
+// load describes the load.
 func (s settings) load() string {
 	if s.empty {
 		return "no load"

@@ -33,7 +33,7 @@ type taken struct {
 // compared is what Cassia's answer took, and how it compares with Prometheus'.
 type compared struct {
 	taken
-	// from is what it was answered from, as Cassia says itself.
+	// from is what it was answered from, as Cassia reports itself.
 	from string
 	difference
 }
@@ -43,7 +43,7 @@ func (c compared) exact() bool {
 	return !strings.Contains(c.from, "snapped") && !strings.Contains(c.from, "widened") && !strings.Contains(c.from, "approximate")
 }
 
-// wrong says how an answer differs that shouldn't.
+// wrong describes how an answer differs that shouldn't.
 func (c compared) wrong() string {
 	switch {
 	case c.shape != "":
