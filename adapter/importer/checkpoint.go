@@ -22,7 +22,7 @@ var ErrOtherImport = errors.New("importer: the checkpoint is of another import")
 // Checkpoint is how far an import came.
 type Checkpoint struct {
 	Version int `json:"version"`
-	// Source says what is imported: its kind, place and selection. Target and Tenant are the destination.
+	// Source identifies what is imported by its kind, place and selection. Target and Tenant are the destination.
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Tenant string `json:"tenant"`

@@ -47,7 +47,7 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 }
 
 // TestDamagedDirectory overwrites 64 bytes at seven places of each large file, of raw samples and of rollups: queries answer what they can and name what
-// is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup says
+// is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup reports
 // that it is damaged and leaves older ones, and a whole one mends the directory.
 func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
