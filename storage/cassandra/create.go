@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// schemaAgreement is how long the nodes may take to know of a new table.
+	// schemaAgreement is how long the nodes may take to see a new table.
 	schemaAgreement = 30 * time.Second
 	// schemaTimeout is how long one node may take to make it.
 	schemaTimeout = time.Minute

@@ -39,7 +39,7 @@
 // A scan is read in pages. The first is small where rows may be large; the next ones are as many rows as
 // make about a megabyte, and are fetched while the rows before are read. If a page doesn't come soon and
 // there are other nodes, another one is asked as well. Where writes and reads take a quorum, a scan sees
-// what was acknowledged before it, and with blocking read repair it never sees less than one before it saw.
+// the writes acknowledged before it, and with blocking read repair it never sees less than one before it saw.
 // A scan of more than one page isn't a snapshot: rows that are written meanwhile may be seen.
 //
 // Rows of conditional tables are read at SERIAL or LOCAL_SERIAL, which ends what others have begun.

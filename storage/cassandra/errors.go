@@ -41,7 +41,7 @@ func refuse(format string, args ...any) error {
 }
 
 // transient reports whether a request that ended so may do better on another node or a little later: the
-// cluster is short of nodes or overloaded, or a connection broke. What was sent may have been done.
+// cluster is short of nodes or overloaded, or a connection broke. The request may have been carried out.
 func transient(err error) bool {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
@@ -71,7 +71,7 @@ func untouched(err error) bool {
 	return errors.Is(err, gocql.ErrNoConnections) || errors.As(err, &unavailable)
 }
 
-// refused reports whether a user may not do what was asked.
+// refused reports whether a user lacks the right to do that.
 func refused(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized

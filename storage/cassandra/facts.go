@@ -21,7 +21,7 @@ type NodeFacts struct {
 	// Up is true if this process is connected to it, or for Look, can be.
 	Up bool
 	// CommitlogSync is when a write is on the disk: "group" or "batch", before it is acknowledged;
-	// "periodic", seconds after, so that a power failure loses what was acknowledged.
+	// "periodic", seconds after, so that a power failure loses acknowledged writes.
 	CommitlogSync string
 	// ClockAhead is by how much its clock is ahead of this process', give or take ClockError.
 	ClockAhead, ClockError time.Duration
@@ -213,7 +213,7 @@ func (e *Engine) CompareSchema(ctx context.Context) ([]Difference, error) {
 	return live.compare(&e.opts), nil
 }
 
-// Finding is something about the cluster that an operator should know.
+// Finding is something about the cluster that needs an operator's attention.
 type Finding struct {
 	// What is the problem, and its possible consequence; Do is the remedy.
 	What, Do string

@@ -80,7 +80,7 @@ func (n *nodes) darkFor() time.Duration {
 	return time.Since(n.dark)
 }
 
-// set returns whether that is news to tell.
+// set reports whether the change is to be logged.
 func (n *nodes) set(h *gocql.HostInfo, up bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

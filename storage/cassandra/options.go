@@ -56,7 +56,7 @@ type Options struct {
 	// Retention5m and Retention1h are the same for the rollups' tables.
 	Retention5m, Retention1h time.Duration
 
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 	// Now is the clock by which times to live are computed. Default time.Now.
 	Now func() time.Time
@@ -65,7 +65,7 @@ type Options struct {
 	dark time.Duration
 }
 
-// TLSOptions say how connections are encrypted.
+// TLSOptions set how connections are encrypted.
 type TLSOptions struct {
 	// Enabled encrypts connections.
 	Enabled bool

@@ -56,7 +56,7 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 			}
 		}
 		if errors.Is(err, ErrSettings) {
-			return nil, err // Another host would say the same.
+			return nil, err // Another host would answer the same.
 		}
 		errs = append(errs, err)
 	}
@@ -113,7 +113,7 @@ func (o *Options) lookAround(ctx context.Context, session *gocql.Session, host s
 		return nil, fmt.Errorf("read system.peers_v2: %w", err)
 	}
 	if len(c.Nodes) == 1 {
-		// The node may stand behind a port that was forwarded, and not know where it is reached.
+		// The node may stand behind a port that was forwarded, and announce another address.
 		c.Nodes[0].Address = host
 	}
 	slices.SortFunc(c.Nodes, func(a, b Node) int { return strings.Compare(a.HostID, b.HostID) })

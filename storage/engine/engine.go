@@ -118,8 +118,8 @@ type Range struct {
 	KeysOnly bool
 	// Limit is the greatest number of rows to yield; 0: all.
 	Limit int
-	// Damaged, if set, is told of rows that may be there and can't be read, and the scan goes on after them; otherwise
-	// they end it with ErrCorrupt. It is called between the rows that it names, on the goroutine that iterates. Engines
+	// Damaged, if set, is called with ranges of rows that may be there and can't be read, and the scan goes on after them;
+	// otherwise they end it with ErrCorrupt. It is called between the rows that it names, on the goroutine that iterates. Engines
 	// whose servers answer for their own disks never call it.
 	Damaged func(Damage)
 }

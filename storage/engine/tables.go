@@ -54,7 +54,7 @@ var (
 	Catalog = &Table{ID: 8, Name: "catalog",
 		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
 		Clustering: []Field{{"value", KindText}}}
-	// Metadata holds what senders said of a metric: type, unit, help.
+	// Metadata holds senders' metadata of a metric: type, unit, help.
 	Metadata = &Table{ID: 9, Name: "metadata",
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}, {"content", KindID}}}

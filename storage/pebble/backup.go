@@ -164,7 +164,7 @@ func StoreOf(checkpoint string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ofStore leaves out the backups that are of another store. Those of earlier releases don't say.
+// ofStore leaves out the backups that are of another store. Those of earlier releases have no store's identity.
 func ofStore(folder string, names []string, store string) (own []string) {
 	for _, name := range names {
 		if list, err := readList(filepath.Join(folder, name)); err != nil || list.Store == "" || list.Store == store {

@@ -107,7 +107,7 @@ func superseded(folder string, names []string, keep Keep, now time.Time) (surplu
 	return keep.Surplus(all, now)
 }
 
-// newestWhole returns the newest backup of those, the oldest first, in which nothing was damaged as far as can be told;
+// newestWhole returns the newest backup of those, the oldest first, in which no damage was found;
 // "": there is none.
 func newestWhole(folder string, names []string) string {
 	for i := len(names) - 1; i >= 0; i-- {

@@ -91,7 +91,7 @@ func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRan
 	return e.damaged.within(start, end), nil
 }
 
-// verify reads the files that are wanted (nil: all), and remembers what of them is damaged. seen, if set, is told of each.
+// verify reads the files that are wanted (nil: all), and remembers their damage. seen, if set, is called for each.
 func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange), which ...pebbledb.SSTablesOption) error {
 	levels, err := e.db.SSTables(which...)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *Engine) isLive(table uint64) bool {
 	})
 }
 
-// VerifyFiles reads all sorted files and compares every block with its checksum. report is told of each part of a file
+// VerifyFiles reads all sorted files and compares every block with its checksum. report is called for each part of a file
 // that is damaged: the rows that it may hold can't be read.
 func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error) {
 	if err := e.begin(ctx); err != nil {

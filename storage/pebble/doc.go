@@ -69,7 +69,7 @@
 //
 // Below Options.ReserveBytes of free disk, writes are refused and deletes are taken. If the log or the
 // manifest fails all the same, nothing is written until the process starts anew (vitalFS), reading goes on,
-// and Options.OnFatal is told.
+// and Options.OnFatal is called.
 //
 // # When files are damaged
 //

@@ -217,7 +217,7 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 func (e *Engine) checkFormat() error {
 	found, err := e.get([]byte(formatKey))
 	if pebbledb.IsCorruptionError(err) {
-		// The damage that hides the row is no reason to hide all others, and a release that this one doesn't know would
+		// The damage that hides the row is no reason to hide all others, and an unknown release would
 		// have raised Pebble's format or the store's, too.
 		e.log.Error("the row that says which format this is can't be read; go on as if it were this one's", "dir", e.dir, "err", err)
 		return nil

@@ -36,7 +36,7 @@ type exciser struct {
 	after time.Duration
 	gate  *gate
 	log   func(error)
-	// left is told of ranges that hold rows still.
+	// left is called for ranges that hold rows still.
 	left func(prefix []byte)
 
 	mu    sync.Mutex

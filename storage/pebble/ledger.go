@@ -352,7 +352,7 @@ func (l *ledger) created(path string) {
 	}
 }
 
-// writing is called before a write, and returns what wrote is told afterwards. A file system may change p: MemFS does,
+// writing is called before a write, and returns the argument for wrote. A file system may change p: MemFS does,
 // with the build tag invariants.
 func (l *ledger) writing(path string, p []byte) (then written) {
 	if name, ok := l.name(path); ok {

@@ -23,7 +23,7 @@ import (
 // mendSuffix is of a file that is being made to take a damaged one's place.
 const mendSuffix = ".mend"
 
-// MendStats say what Mend did.
+// MendStats are the results of Mend.
 type MendStats struct {
 	// Files and Bytes are how many files were looked at.
 	Files int

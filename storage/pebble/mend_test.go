@@ -68,7 +68,7 @@ func TestBackupOfDamage(t *testing.T) {
 	require.Equal(t, 4, b.restored(""))
 }
 
-// What no backup has is left as it is, and said.
+// Files that no backup has are left as they are, and reported.
 func TestMendWithoutBackup(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -54,9 +54,9 @@ type Options struct {
 	ReadOnly bool
 	// FS is where the files are; nil: the operating system's. Tests give a CrashableFS.
 	FS FS
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
-	// OnFatal, if set, is told once that the engine takes no more writes until the process starts anew,
+	// OnFatal, if set, is called once when the engine takes no more writes until the process starts anew,
 	// and why. Reading still works; the process should end in an orderly way. It mustn't call the engine.
 	OnFatal func(error)
 }

@@ -42,7 +42,7 @@ func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 	return share(tables, files), nil
 }
 
-// share adds what files hold besides tables. Where they hold less than these are said to, for some have gone since then, or the
+// share adds what files hold besides tables. Where they hold less than the sum of the tables, for some have gone since then, or the
 // estimate was too high, tables get shares of it.
 func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 	rows := uint64(0)

@@ -42,7 +42,7 @@ func TestSpaceAddsUp(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrClosed)
 }
 
-// TestSpaceOfFilesThatWent is told more of tables than there is.
+// TestSpaceOfFilesThatWent gets more bytes of tables than there are.
 func TestSpaceOfFilesThatWent(t *testing.T) {
 	space := share(map[string]uint64{"raw": 300, "r5m": 100}, fileBytes{sorted: 40, log: 5, other: 2})
 	require.Equal(t, map[string]uint64{"raw": 30, "r5m": 10, SpaceLog: 5, SpaceOther: 2, SpaceFree: 0}, space)

@@ -106,7 +106,7 @@ func (e *Engine) checkReserve(batches []engine.Batch) error {
 		if refused := e.refused.Swap(0); refused > 0 {
 			e.log.Info("there is room on the disk, writes are taken again", "at", e.dir, "free_bytes", usage.AvailBytes, "refused", refused)
 		}
-		return nil //nolint:nilerr // A file system that can't tell how full it is has no reserve.
+		return nil //nolint:nilerr // A file system that doesn't report its free space has no reserve.
 	}
 	if e.refused.Add(1) == 1 {
 		e.log.Error("writes are refused, for the disk is almost full: make room, or keep less", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", e.reserve)
@@ -278,7 +278,7 @@ func (e *Engine) guard(op string, work func() error) (err error) {
 		switch p := recover().(type) {
 		case nil:
 			return
-		case fatalError: // The logger has told fail.
+		case fatalError: // The logger has called fail.
 		case error:
 			e.fail(fmt.Errorf("%w\n%s", p, debug.Stack()))
 		default:

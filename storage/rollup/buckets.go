@@ -11,7 +11,7 @@ type Buckets struct {
 	// End are the ends of the buckets, milliseconds, ascending. Start are their beginnings: a bucket holds
 	// the samples with Start < t <= End.
 	Start, End []int64
-	// Flags say what a bucket holds, and what it lacks.
+	// Flags are properties of a bucket's samples.
 	Flags []Flags
 	// Count is the number of samples; stale markers don't count, here and below.
 	Count []uint32

@@ -123,7 +123,7 @@ func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
 // AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of
 // width, milliseconds, and begin at the multiple before. version comes back from Header. It panics where the
-// buckets are not as said: that is the caller's error. The same buckets always give the same bytes.
+// buckets violate that: it is the caller's error. The same buckets always give the same bytes.
 func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	n := len(b.End)
 	if n == 0 || n > MaxBuckets {

@@ -42,7 +42,7 @@ func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	}
 }
 
-// coarsenFloats fills bucket i with what the buckets say of floats.
+// coarsenFloats fills bucket i with the buckets' values of floats.
 func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 	var r run
 	first, last, count := 0, -1, uint32(0)

@@ -42,7 +42,7 @@ type decoder struct {
 	into *Buckets
 	at   int // where its buckets begin
 	n    int // how many they are
-	// parts say which columns each bucket takes part in; nil: all in all.
+	// parts are the columns that each bucket takes part in; nil: all in all.
 	parts        []part
 	full, floats int // how many take part
 	l            lanes

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// run is what the floats of one bucket make, besides what their ends say.
+// run are the values of one bucket's floats, besides those that follow from their ends.
 type run struct {
 	min, max        float64
 	sum, correction sum

@@ -11,7 +11,7 @@ import (
 // Default is the tenant of a request that names none.
 const Default = "default"
 
-// Header carries the tenant in a request, as Mimir's and Cortex' users know it.
+// Header carries the tenant in a request, as in Mimir and Cortex.
 const Header = "X-Scope-OrgID"
 
 // MaxLen is the greatest length of a tenant's name, bytes.

@@ -18,7 +18,7 @@ func query(hosts []string, statements ...string) error {
 	config.ProtoVersion, config.NumConns = 4, 1
 	config.Timeout, config.ConnectTimeout = queryTimeout, queryTimeout
 	config.Logger = nowhere{} // errors are returned
-	// A node that asks for no password is told none.
+	// A node that asks for no password gets none.
 	config.Authenticator = gocql.PasswordAuthenticator{Username: Username, Password: Password}
 	session, err := config.CreateSession()
 	if err != nil {

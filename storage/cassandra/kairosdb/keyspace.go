@@ -25,7 +25,7 @@ const maxMetrics = 10_000_000
 type Keyspace struct {
 	session *gocql.Session
 	layout  layout
-	// legacy and current say which of the two forms of indices there are.
+	// legacy and current are whether the two forms of indices exist.
 	legacy, current bool
 	strings         bool
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // testTakenBackAfterCancel cancels a Put at some instant of it, then deletes the row, and looks. Whoever cancels
-// doesn't know whether the row is written; the delete, once it has returned nil, settles that it isn't.
+// can't be sure whether the row is written; the delete, once it has returned nil, settles that it isn't.
 func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 	const writers, rounds = 4, 150
 	row := func(round int) engine.Key { return engine.Key{id(5), engine.Int(int64(round))} }

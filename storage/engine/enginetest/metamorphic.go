@@ -137,7 +137,7 @@ func (r *run) collect(s step) {
 	b.Mutations = append(b.Mutations, engine.Mutation{Op: op, Clustering: s.from, To: s.to, Timestamp: s.timestamp, Value: s.value})
 }
 
-// answer is an error as text. What engines say in detail may differ; that they agree on success may not.
+// answer is an error as text. The texts of engines' errors may differ, but all must agree on success.
 func answer(err error) string {
 	if err != nil {
 		return "error"

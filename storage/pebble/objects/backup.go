@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Options say how backups are made and restored.
+// Options set how backups are made and restored.
 type Options struct {
 	// Key encrypts and decrypts; nil: nothing is encrypted.
 	Key *Key

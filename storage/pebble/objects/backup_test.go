@@ -154,7 +154,7 @@ func flipped(content []byte, at int) []byte {
 	return out
 }
 
-// Two stores may share a prefix: each keeps as many as it was told to, and none is restored for another.
+// Two stores may share a prefix: each keeps as many as are configured, and none is restored for another.
 func TestBackupsOfSeveralStores(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Keep = pebble.Keep{Last: 2}

@@ -27,6 +27,6 @@
 // A backup reads the lists right before it stores its manifest, which must be stored within less than Options.Grace. So every
 // manifest that refers to a file in a list that is old enough is there when the manifests are read, and none comes later.
 //
-// The age of a list is measured by the clock of the bucket and by that of the process that removes; both must say that it is old
+// The age of a list is measured by the clock of the bucket and by that of the process that removes; by both it must be old
 // enough.
 package objects

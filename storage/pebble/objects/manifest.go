@@ -70,7 +70,7 @@ func setOf(store string, k *Key) set {
 	return set{store, k.set()}
 }
 
-// listed is a backup as the names of objects tell of it.
+// listed is a backup, as far as the names of objects describe it.
 type listed struct {
 	set
 	pebble.DatedBackup
