@@ -35,7 +35,7 @@ func newLeases(store *storage.Store, now func() time.Time) *leases {
 
 // look takes and frees leases that are due. It returns whether anything is owned that wasn't before.
 func (l *leases) look(ctx context.Context) (more bool, err error) {
-	if l.store.MayRemove() != nil { // The others are told, and don't count on this process.
+	if l.store.MayRemove() != nil { // The others see it, and don't count on this process.
 		return false, l.giveUp(ctx)
 	}
 	workers, err := l.workers(ctx)

@@ -124,7 +124,7 @@ func (l *Loop) owns(partition int) bool {
 	return held != nil && (*held)[partition]
 }
 
-// hold copies what the leases say.
+// hold notes which partitions this process owns.
 func (l *Loop) hold() {
 	held := make([]bool, l.store.Partitions())
 	for p := range l.leases.owned {
@@ -143,7 +143,7 @@ func (l *Loop) owned() (n int) {
 	return n
 }
 
-// What to do, as logs, status and alerts say it.
+// Remedies, as in logs, status and alerts.
 const (
 	doRestart = "restart the process; if it comes again, free the disk or the cluster of what the error names"
 	doStuck   = "see the error; a full or failing disk, a cluster that doesn't answer, or damaged rows (cassia check) are the usual reasons"

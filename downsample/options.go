@@ -31,7 +31,7 @@ type Options struct {
 	Idle bool
 	// Now is the clock.
 	Now func() time.Time
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 	// Registerer gets the loop's metrics; nil: none are kept anywhere.
 	Registerer prometheus.Registerer

@@ -28,7 +28,7 @@ func (o Origin) Into(ctx context.Context) context.Context {
 }
 
 func originOf(ctx context.Context) Origin {
-	o, _ := ctx.Value(originKey{}).(Origin) // Without one, nothing is told.
+	o, _ := ctx.Value(originKey{}).(Origin) // Without one, nothing is noted.
 	return o
 }
 
@@ -114,7 +114,7 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	return true
 }
 
-// within reports whether these tenants may know of the query.
+// within reports whether these tenants may see the query.
 func (q *ActiveQuery) within(tenants []string) bool {
 	return ofThese(q.Tenants, tenants)
 }

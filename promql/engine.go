@@ -47,9 +47,9 @@ type Options struct {
 	NoPlanner bool
 	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
 	LogSlowerThan time.Duration
-	// Features is told which of the evaluator's features exist; may be nil.
+	// Features gets the evaluator's features; may be nil.
 	Features features.Collector
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 	// Registerer gets the evaluator's metrics; nil: none are kept anywhere.
 	Registerer prometheus.Registerer

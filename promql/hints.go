@@ -16,7 +16,7 @@ import (
 // the time of reading (prometheus issue 15346). The evaluator then compares the buckets. We answer the same
 // from the samples alone: Gauge for a gauge, NotCounterReset where Prometheus would have appended to the
 // same chunk, UnknownCounterReset elsewhere. It leaves out only the cuts that Prometheus makes for a chunk's
-// size, which tell nothing about the data.
+// size, which don't depend on the data.
 //
 // The rules are those of appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
 func deriveHint(before, h *chunk.Histogram) histogram.CounterResetHint {

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are what the buckets of foo say, a sample a
+// Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are the values of foo's buckets, one sample per
 // bucket, stamped at its end. A series that really has such a name always wins. They are never stored.
 
 // aggregate is what a name of a rollup ends in.
@@ -140,7 +140,7 @@ func sparse(q storage.Query, hints *promstorage.SelectHints) bool {
 	return hints.End%width != 0 || hints.Step%width != 0
 }
 
-// appendNamed appends what buckets say as samples. Whole buckets only: one that ends later is to come.
+// appendNamed appends the values of buckets as samples. Whole buckets only: one that ends later is to come.
 func (a *aggregate) appendNamed(into *chunk.Samples, s *storage.SelectedSeries, until int64) error {
 	var b rollup.Buckets
 	var buffers storage.BucketBuffers
@@ -157,7 +157,7 @@ func (a *aggregate) appendNamed(into *chunk.Samples, s *storage.SelectedSeries, 
 
 type rollupNamesKey struct{}
 
-// WithRollupNames makes lists of metrics' names tell the names of rollups, too.
+// WithRollupNames makes lists of metrics' names contain the names of rollups, too.
 func WithRollupNames(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rollupNamesKey{}, true)
 }

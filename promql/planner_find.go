@@ -32,7 +32,7 @@ type finder struct {
 	found           []candidate
 }
 
-// surroundings tell at which times the evaluator asks for an expression.
+// surroundings are those of an expression in its query, with the times at which the evaluator evaluates it.
 type surroundings struct {
 	grid steps
 	// from is the start of the statement, moved by the subqueries around: from this the evaluator derives what
@@ -152,7 +152,7 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 }
 
 // sees reports whether the expression around the operands of a binary operation may see their names, as far as these aren't
-// removed at once. Comparisons keep them, and errors about vectors that don't match tell them.
+// removed at once. Comparisons keep them, and errors about vectors that don't match contain them.
 func sees(e *parser.BinaryExpr) bool {
 	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
 }

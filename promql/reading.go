@@ -10,7 +10,7 @@ import (
 )
 
 // Reading is a request of somebody who computes from samples himself, as remote read's. The answer has no place for an info, and
-// the function that it is for, if any is named, may be told wrongly: so it is either made of buckets where samples are gone, or
+// the function that it is for, if any is named, may be wrong: so it is either made of buckets where samples are gone, or
 // refused.
 type Reading struct {
 	// Refuse: no samples may be made of buckets.

@@ -21,7 +21,7 @@ type Report struct {
 
 type reportKey struct{}
 
-// Into returns a context whose queries tell the report.
+// Into returns a context whose queries add to the report.
 func (r *Report) Into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reportKey{}, r)
 }
@@ -82,8 +82,8 @@ func (r *Report) Fragments() []FragmentStats {
 }
 
 // Resolution sums up from what the fragments were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
-// told. What the evaluator did by itself counts as raw, but for rollups that it read by their names, and for samples that were made
-// of buckets.
+// reported. What the evaluator did by itself counts as raw, but for rollups that it read by their names, and for samples that
+// were made of buckets.
 func (r *Report) Resolution() string {
 	var all []string
 	for _, p := range r.Fragments() {
@@ -126,7 +126,7 @@ func (s SegmentStats) String() string {
 	return text
 }
 
-// stats tell of a segment.
+// stats returns the statistics of a segment.
 func (l *segment) stats(series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(), Resolution: l.Resolution.String(),

@@ -108,7 +108,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 		return d.judgeFragment(a, mode, fragments[0], want, got, info)
 	}
 	rawGone := d.store.Horizon(rollup.Raw) >= rolledFrom
-	// An answer that is an error has no infos that would tell what the evaluator's own reads lacked.
+	// An answer that is an error has no infos about the samples that the evaluator's own reads lacked.
 	if inexact(stats) || info > 0 || strings.Contains(got.err, rawGoneText) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
 		return unlikelyError(want.err, got.err)

@@ -50,7 +50,7 @@ type rolledSample struct {
 	round int
 }
 
-// rolledSeriesKinds say what the metrics are made of: a kind of bucketfntest.SeriesGenerator for each series, or of roller.
+// rolledSeriesKinds are the kinds of the metrics: a kind of bucketfntest.SeriesGenerator for each series, or of roller.
 var rolledMetrics = []struct {
 	name  string
 	every int64

@@ -177,7 +177,7 @@ func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
 	return segmentOf(q, series)
 }
 
-// selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets tell which series there were
+// selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets show which series there were
 // at that time: rows of labels are those of many days.
 func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSeries, error) {
 	horizons, err := r.store.HorizonsOf(ctx, q)
@@ -248,7 +248,7 @@ func stepIn(hints *promstorage.SelectHints) int64 {
 	return hints.Step
 }
 
-// functionIn returns the name of the function that the hints tell.
+// functionIn returns the name of the function in the hints.
 func functionIn(hints *promstorage.SelectHints) string {
 	if hints == nil {
 		return ""

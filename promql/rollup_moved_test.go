@@ -176,7 +176,7 @@ func (m *movedFragment) textOver(span int64) string {
 }
 
 // made calls the function on the samples in the window of step k, some of which are made of buckets: of those that its segment's
-// edges cut, or, if buckets don't know the function, of all.
+// edges cut, or, if buckets don't answer the function, of all.
 func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	from, to := m.fragment.window(k)
 	for _, s := range m.d.truths {

@@ -47,7 +47,7 @@ type TopQueries struct {
 	All int `json:"all"`
 }
 
-// TopOrders are the orders in which TopQueries can be told.
+// TopOrders are the orders of TopQueries.
 var TopOrders = []string{"time", "slowest", "samples", "count"}
 
 // topQueries count the queries that ended.

@@ -40,7 +40,7 @@ const (
 	readFrame = 1 << 20
 )
 
-// Options say what the API answers from. What isn't marked as optional must be set.
+// Options are the sources of the API's answers. Fields that aren't marked as optional must be set.
 type Options struct {
 	Engine    promengine.QueryEngine
 	Queryable promstorage.SampleAndChunkQueryable
@@ -69,7 +69,7 @@ type Options struct {
 	// Limits returns the limits of tenants and their use, which becomes JSON, for status/limits; nil: there is no such route.
 	Limits func(tenants []string) any
 
-	// Version, Started, Now, Retention and Flags are what the status pages tell.
+	// Version, Started, Now, Retention and Flags are shown on the status pages.
 	Version   Version
 	Started   time.Time
 	Now       func() time.Time
@@ -91,7 +91,7 @@ type Options struct {
 	Snapshot func(dir string) error
 	DataDir  string
 
-	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
+	// Instrument wraps the handler of each route, whose name it gets; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
 	// Features is the content of /features.
 	Features features.Collector
@@ -203,7 +203,7 @@ func (a *api) prometheus() *promapi.API {
 	)
 }
 
-// statusOf overrides the HTTP status of errors that Prometheus doesn't know. K is Prometheus' type of error
+// statusOf overrides the HTTP status of errors that Prometheus doesn't have. K is Prometheus' type of error
 // numbers, which has no name outside of it.
 func statusOf[K any](_ K, err error) (code int, override bool) {
 	var limit *tenant.LimitError

@@ -41,7 +41,7 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// withRollupNames reads the parameter rollups: whether lists of names tell those of rollups, foo_max and the like.
+// withRollupNames reads the parameter rollups: whether lists of names contain those of rollups, foo_max and the like.
 func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc {
 	if name != "/label/:name/values" {
 		return h
@@ -107,7 +107,7 @@ func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter 
 // queryStats are Prometheus' statistics of a query, with how its fragments were answered.
 type queryStats struct {
 	stats.BuiltinStats
-	// Fragments keep the name that clients know.
+	// Fragments keep the name that clients use.
 	Fragments []promql.FragmentStats `json:"parts,omitempty"`
 }
 

@@ -177,7 +177,7 @@ func sameBounds(a, b *histogram.FloatHistogram) bool {
 }
 
 // riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil
-// where only the samples can tell: with other bounds, and where a sum that isn't finite may be that of a first
+// where only the samples have the answer: with other bounds, and where a sum that isn't finite may be that of a first
 // sample that Prometheus leaves out, since a reset follows it.
 func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
 	j := &f.joints

@@ -60,7 +60,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// A pattern that matches nothing is told of, at the start and whenever the files are read again.
+// A pattern that matches nothing is logged, at the start and whenever the files are read again.
 func TestNoFileMatches(t *testing.T) {
 	r := newRig(t)
 	o := r.options()
