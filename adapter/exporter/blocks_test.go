@@ -180,7 +180,7 @@ func TestFolder(t *testing.T) {
 	require.ErrorContains(t, err, "isn't empty (something)")
 }
 
-// TestResetsStandInChunks: what a sender knew of resets stands in the header of a chunk, and nothing that it didn't say.
+// TestResetsStandInChunks: a sender's reset hints are in the headers of chunks, and no others.
 func TestResetsStandInChunks(t *testing.T) {
 	t.Parallel()
 	var s chunk.Samples

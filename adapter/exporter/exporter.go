@@ -32,7 +32,7 @@ type Options struct {
 	LeaveRollups bool
 	// Now is the clock, of which blocks have their names.
 	Now func() time.Time
-	// Tell is told how far it has come; nil: nobody is. Warn is told what had to be left out because it is corrupt.
+	// Tell is called with the progress; nil: it isn't reported. Warn is called for data that are left out because they are corrupt.
 	Tell func(Progress)
 	Warn func(error)
 }
@@ -57,13 +57,13 @@ type Stats struct {
 	// Bytes is the size of all files, and Files their number; blocks count as one each.
 	Bytes int64
 	Files int
-	// LeftOut and Changed are what the format can't say.
+	// LeftOut and Changed count properties that the format can't express.
 	LeftOut LeftOut
 	// Corrupt counts rows that could not be read.
 	Corrupt int
 }
 
-// LeftOut counts what a format could not say.
+// LeftOut counts properties that a format can't express.
 type LeftOut struct {
 	// Histograms and Stale count samples that aren't there; HistogramSeries the series that lost some, once a piece.
 	Histograms, HistogramSeries, Stale int64
@@ -73,7 +73,7 @@ type LeftOut struct {
 	Example string
 }
 
-// MaxCounted is up to how many series are told apart for the count.
+// MaxCounted bounds the series that are remembered for the count.
 const MaxCounted = 1 << 20
 
 const dayMS = 24 * 60 * 60 * 1000
@@ -187,7 +187,7 @@ func (r *run) count(ls labels.Labels, floats, histograms int) {
 	r.stats.Series = len(r.seen)
 }
 
-// leaveHistograms notes histograms that a text can't say.
+// leaveHistograms notes histograms that a text can't express.
 func (r *run) leaveHistograms(ls labels.Labels, n int) {
 	if n == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options say what an import does. Into, Tenant and Source must be set.
+// Options are those of an import. Into, Tenant and Source must be set.
 type Options struct {
 	Into   Destination
 	Tenant string
@@ -18,7 +18,7 @@ type Options struct {
 	Name, Target string
 	// Checkpoint is the file that remembers how far the import came; "": none, each run begins anew.
 	Checkpoint string
-	// Progress is called after each batch; nil: nobody wants to know.
+	// Progress is called after each batch; nil: it isn't reported.
 	Progress func(Progress)
 }
 

@@ -43,7 +43,7 @@ func local(s *storage.Store) importer.Destination {
 	return importer.Local(s, func() time.Time { return now })
 }
 
-// days is a source of a batch a day, each with some series. It breaks off where it is told to.
+// days is a source of one batch per day, each with some series. It breaks off at the days in breakAt.
 type days struct {
 	n, series int
 	breakAt   map[int]bool // days at which it ends with an error, once

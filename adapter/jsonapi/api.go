@@ -73,7 +73,7 @@ type Options struct {
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's and the
 	// evaluator's to hold.
 	Limiter *tenant.Limiter
-	// Rules may change and drop series before they are stored. Who writes isn't told of points that they drop.
+	// Rules may change and drop series before they are stored. Points that they drop aren't reported.
 	Rules adapter.Shape
 	// RetryBusy is the Retry-After of a 503, RetryFull that of a 429. Defaults 1 s and 30 s.
 	RetryBusy, RetryFull time.Duration

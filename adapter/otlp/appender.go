@@ -34,7 +34,7 @@ const (
 type appender struct {
 	in       *adapter.Intake
 	refusals *refusals
-	// metadata is told of each family once in a row.
+	// metadata is called for each family once in a row.
 	metadata func(family string, m metadata.Metadata)
 	family   string
 	// stop ends the translation, once fatal is set.

@@ -213,7 +213,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err
 	h.fail(w, e, code, err.Error(), err)
 }
 
-// fail answers with a google.rpc.Status. The cause may know when to try again.
+// fail answers with a google.rpc.Status. The cause may contain when to try again.
 func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string, cause error) {
 	switch code {
 	case http.StatusServiceUnavailable:

@@ -91,15 +91,15 @@ type Options struct {
 	RetryBusy time.Duration
 	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.
 	RetryFull time.Duration
-	// Metadata gets what senders say of metrics, of each request once a metric family. It must be quick. nil: ignored.
+	// Metadata gets senders' metadata of metrics, once per metric family and request. It must be quick. nil: ignored.
 	Metadata func(tenant, family, kind, unit, help string)
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
 	Limiter *tenant.Limiter
-	// Rules may change and drop series before they are stored. Nobody is told of samples that they drop.
+	// Rules may change and drop series before they are stored. Samples that they drop aren't reported.
 	Rules adapter.Shape
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 }
 

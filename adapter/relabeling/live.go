@@ -87,7 +87,7 @@ func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
 // Any reports whether a tenant has rules.
 func (l *Live) Any(tenant string) bool { return l.table.Load().Of(tenant) != nil }
 
-// Rule is what a tenant may know of a rule.
+// Rule is the part of a rule that its tenant may see.
 type Rule struct {
 	// Number begins at 1. Text is the rule as YAML.
 	Number int    `json:"number"`
@@ -97,7 +97,7 @@ type Rule struct {
 	Exemplars int64 `json:"dropped_exemplars"`
 }
 
-// Status is what a tenant may know of the rules that apply to it.
+// Status is the part of the rules' state that a tenant to which they apply may see.
 type Status struct {
 	// Own: the tenant has rules of its own, instead of those of everybody.
 	Own   bool   `json:"own"`

@@ -109,7 +109,7 @@ func decode(text []byte) (f file, err error) {
 	return f, nil
 }
 
-// unknownKey and keyTwice are how the parser names keys that are wrong; the Go types say nothing to people.
+// unknownKey and keyTwice are how the parser names keys that are wrong; the Go types mean nothing to users.
 var (
 	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 	keyTwice   = regexp.MustCompile(`field (\S+) already set in type \S+`)

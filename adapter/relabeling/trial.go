@@ -22,13 +22,13 @@ var ErrNoRules = errors.New("relabeling: there are no rules for the tenant")
 const (
 	// maxExamples bounds the examples of each rule.
 	maxExamples = 3
-	// maxTold is up to how many series are told apart to find those that become one.
+	// maxTold bounds the series that are remembered to find those that become one.
 	maxTold = 1 << 20
 	// samplesOfChunk is about how many samples the store puts into a chunk, which determines how small they become.
 	samplesOfChunk = 480
 )
 
-// TrialOptions say which series a trial looks at.
+// TrialOptions select the series of a trial.
 type TrialOptions struct {
 	Tenant string
 	// MinT and MaxT bound the samples, both included, milliseconds.
@@ -36,7 +36,7 @@ type TrialOptions struct {
 	// MaxSeries is how many series are looked at; 0: all. After Until none is begun; zero: that is for ever.
 	MaxSeries int64
 	Until     time.Time
-	// Warn is told what had to be left out because it can't be read; nil: nobody is.
+	// Warn is called for data that are left out because they can't be read; nil: they aren't reported.
 	Warn func(error)
 }
 

@@ -296,7 +296,7 @@ func parseMetadataV2(b []byte, m *metadataV2) bool {
 	return true
 }
 
-// tellV2 passes a series' metadata on, once for neighbours that say the same of one metric.
+// tellV2 passes a series' metadata on, once for neighbours that have the same for one metric.
 func (d *decoder) tellV2(body []byte, found foundV2) {
 	meta := found.meta
 	if meta.typ == 0 && meta.unitRef == 0 && meta.helpRef == 0 {

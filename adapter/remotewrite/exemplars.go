@@ -92,7 +92,7 @@ func (d *decoder) exemplarV1(m []byte) error {
 	return err
 }
 
-// exemplarV2 takes an io.prometheus.write.v2.Exemplar. One that isn't stored is told to the sender.
+// exemplarV2 takes an io.prometheus.write.v2.Exemplar. One that isn't stored is reported to the sender.
 func (d *decoder) exemplarV2(body, m []byte) error {
 	l := &d.exemplarLabels
 	l.reset()

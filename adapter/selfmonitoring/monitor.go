@@ -25,7 +25,7 @@ type Options struct {
 	Instance string
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
-	// Metadata is told what metrics mean, as storage.Store's NoteMetadata; nil: nobody is.
+	// Metadata is called with the metadata of metrics, as storage.Store's NoteMetadata; nil: it isn't kept.
 	Metadata func(tenant string, metric []byte, kind string, unit, help []byte)
 	// Interval is the time between two rounds, and Timeout how long the store may take for one. Default 15 s and 10 s.
 	Interval, Timeout time.Duration

@@ -100,7 +100,7 @@ func gather(from prometheus.Gatherer) ([]byte, error) {
 }
 
 // addAll adds what Prometheus would store of an answer to its scrape. Histograms have their classic buckets, as in a
-// Prometheus that isn't told otherwise.
+// Prometheus that isn't configured otherwise.
 func (r *round) addAll(text []byte) error {
 	p := textparse.NewProtobufParser(text, true, true, false, false, labels.NewSymbolTable())
 	var ls labels.Labels
@@ -143,7 +143,7 @@ func (r *round) describe(p textparse.Parser, help []byte) {
 }
 
 // add adds a sample with the labels that a scrape would give it: a label of the metric's own that has the name of one
-// of those is exported under another. Start timestamps stay out, as they do in a Prometheus that isn't told otherwise.
+// of those is exported under another. Start timestamps stay out, as they do in a Prometheus that isn't configured otherwise.
 func (r *round) add(ls labels.Labels, v float64) error {
 	b := labels.NewBuilder(ls)
 	for _, target := range []labels.Label{{Name: model.JobLabel, Value: Job}, {Name: model.InstanceLabel, Value: r.m.o.Instance}} {

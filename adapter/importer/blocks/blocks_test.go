@@ -175,7 +175,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// withoutHint returns a histogram as the tests make it: they know nothing of resets.
+// withoutHint returns a histogram as the tests make it: they have no hints of resets.
 func withoutHint(h chunk.Histogram) (*histogram.Histogram, *histogram.FloatHistogram) {
 	if h.Int != nil {
 		h.Int.CounterResetHint = histogram.UnknownCounterReset
@@ -305,7 +305,7 @@ func TestDamage(t *testing.T) {
 	require.ErrorContains(t, err, one)
 }
 
-// TestDamageIsToldOnce reads a damaged chunk of two days, each by itself, and all of it or its end: it is said once.
+// TestDamageIsToldOnce reads a damaged chunk of two days, each by itself, and all of it or its end: it is reported once.
 func TestDamageIsToldOnce(t *testing.T) {
 	dir := t.TempDir()
 	one := write(t, dir, floats("a", start+90*60_000, 100)) // Half an hour before midnight.

@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options say what to read.
+// Options select what to read.
 type Options struct {
 	// Dirs are blocks, or folders of blocks.
 	Dirs []string

@@ -42,7 +42,7 @@ func ParseURL(text string, h http.Header) (*url.URL, error) {
 // BusyError means that a server can't answer now, or a connection broke: the request may be made again.
 type BusyError struct {
 	Err error
-	// After is how long the server asks to wait; 0: it doesn't say.
+	// After is how long the server asks to wait; 0: it doesn't name any.
 	After time.Duration
 }
 

@@ -36,7 +36,7 @@ func (f Format) String() string { return f.name }
 type place struct {
 	at     int64 // in bytes
 	number int   // of the lines before it
-	// context is what a parser must know that begins there.
+	// context is the state of a parser that begins there.
 	context string
 }
 
@@ -48,7 +48,7 @@ type parser interface {
 	rest() error
 	// end returns an error if the input may not end here.
 	end() error
-	// context is what a parser must know to go on from here, and resume takes it.
+	// context returns the state of a parser that goes on from here, which resume takes.
 	context() string
 	resume(context string)
 	// last is what the last lines are about, all of one series, and the first of these lines.

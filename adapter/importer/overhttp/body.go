@@ -94,7 +94,7 @@ func encode(series [][]byte) []byte {
 	return snappy.Encode(nil, plain)
 }
 
-// decode reads the series of a body that is decompressed. take is told what each weighs before memory is found for it;
+// decode reads the series of a body that is decompressed. take is called with the weight of each before memory is allocated for it;
 // its error ends the reading. The other errors wrap ErrMalformed or ErrVersion.
 func decode(plain []byte, take func(weight int64) error) ([]storage.ImportedSeries, error) {
 	if len(plain) < headerSize {

@@ -25,7 +25,7 @@ type Client struct {
 	// Wait waits before a request is made again, or until ctx ends; Now is the clock.
 	Wait func(ctx context.Context, d time.Duration) error
 	Now  func() time.Time
-	// Waiting is told why a request has to wait, each time; nil: nobody wants to know.
+	// Waiting is called with the reason why a request has to wait, each time; nil: it isn't reported.
 	Waiting func(err error)
 
 	terms *Terms

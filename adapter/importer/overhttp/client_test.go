@@ -48,7 +48,7 @@ func TestAnswersGetLost(t *testing.T) {
 	requireThere(t, r, history(1, 3, 3))
 }
 
-// TestServersThatAreBusyOrAway are asked again for as long as it was said, and no longer.
+// TestServersThatAreBusyOrAway are asked again for as long as is configured, and no longer.
 func TestServersThatAreBusyOrAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)

@@ -29,7 +29,7 @@ type Options struct {
 	Ready func() error
 	// Retry is the Retry-After of a 503: one body may take some seconds. Default 2 s.
 	Retry time.Duration
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 }
 

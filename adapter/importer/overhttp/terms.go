@@ -34,7 +34,7 @@ type refusal struct {
 	Error   string        `json:"error"`
 }
 
-// said is an error as a server told it.
+// said is a server's error.
 type said string
 
 func (s said) Error() string { return string(s) }

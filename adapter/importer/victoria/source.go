@@ -141,7 +141,7 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 	}
 }
 
-// Options say what a server is asked for.
+// Options select what a server is asked for.
 type Options struct {
 	// Client's URL is the server's, or ends with /api/v1/export.
 	Client fetch.Client
