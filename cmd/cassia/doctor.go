@@ -56,7 +56,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 //
 //	directory or cluster ──► engine ──► store
 //
-// Where one can't be looked at, that is a finding, and what comes before it is told.
+// Where one can't be looked at, that is a finding, and findings before it are printed.
 type examination struct {
 	*config.Engine
 	retention config.Retention
@@ -97,7 +97,7 @@ func tell(where string, found []doctor.Finding, w io.Writer, asJSON bool) error 
 func (x *examination) cluster(ctx context.Context) {
 	o := x.Cassandra
 	o.CreateSchema = false
-	o.Logger = slog.New(slog.DiscardHandler) // What it would say is found out here.
+	o.Logger = slog.New(slog.DiscardHandler) // Its warnings are findings here.
 	f, err := cassandra.Look(ctx, o)
 	if err != nil {
 		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be looked at"})

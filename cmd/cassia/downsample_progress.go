@@ -88,7 +88,7 @@ func progressLine(d downsample.Done, took time.Duration) string {
 	return line + ": " + d.Now
 }
 
-// roughly rounds to what one wants to know.
+// roughly rounds for people.
 func roughly(d time.Duration) time.Duration {
 	switch {
 	case d > time.Hour:

@@ -21,13 +21,13 @@ type openedEngine interface {
 	prometheus.Collector
 }
 
-// openOptions are what flags of an engine don't say.
+// openOptions are those that aren't flags of an engine.
 type openOptions struct {
 	cacheBytes int64 // of Pebble's blocks; 0: its default
 	log        *slog.Logger
 	// look opens files for reading only.
 	look bool
-	// onFatal is told when the engine takes no more writes.
+	// onFatal is called when the engine takes no more writes.
 	onFatal func(error)
 }
 
@@ -92,7 +92,7 @@ type looked struct {
 	looking sync.WaitGroup
 }
 
-// lookAt warns of what an operator should know of the cluster.
+// lookAt logs findings about the cluster.
 func lookAt(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *looked {
 	l := &looked{Engine: e}
 	ctx, l.enough = context.WithCancel(ctx)

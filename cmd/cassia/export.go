@@ -139,7 +139,7 @@ func parseSelectors(list []string) (all [][]*labels.Matcher, err error) {
 	return all, nil
 }
 
-// write exports what the flags say.
+// write exports the samples that the flags select.
 func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats, error) {
 	info, err := os.Stat(e.output)
 	isFolder := e.format == "blocks" || strings.HasSuffix(e.output, "/") || err == nil && info.IsDir()

@@ -23,7 +23,7 @@ import (
 // kairosPasswordVariable is an environment variable that may hold the password of KairosDB's cluster.
 const kairosPasswordVariable = "CASSIA_KAIROSDB_PASSWORD"
 
-// kairosFlags say where KairosDB's keyspace is, and what becomes of its series.
+// kairosFlags locate KairosDB's keyspace, and set how its series are mapped.
 type kairosFlags struct {
 	cassandra    cassandra.Options
 	hosts        []string

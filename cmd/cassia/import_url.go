@@ -20,7 +20,7 @@ import (
 // importPatience is how long an import waits for a server that is away, or busy.
 const importPatience = 5 * time.Minute
 
-// urlFlags say which server an import goes to, if it goes to one.
+// urlFlags name the server that an import goes to, if it goes to one.
 type urlFlags struct {
 	url   string
 	login *httpConfig
@@ -110,7 +110,7 @@ type waitTeller struct {
 	at   time.Time
 }
 
-// tellAgain is when the same is told again.
+// tellAgain is when the same reason is printed again.
 const tellAgain = 30 * time.Second
 
 func (t *waitTeller) tell(err error) {

@@ -22,7 +22,7 @@ func (p *process) loadLimits() error {
 	return err
 }
 
-// limitStatus is what a tenant may know of its limits. Numbers are by the names of limits in the file; durations are in seconds.
+// limitStatus is a tenant's view of its limits. Numbers are by the names of limits in the file; durations are in seconds.
 type limitStatus struct {
 	Tenant string `json:"tenant"`
 	// Limits are those that are set.

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// TestLookingSaysWhatIsWrong: where nothing can be looked at, the commands say so in one line, and leave nothing behind.
+// TestLookingSaysWhatIsWrong: where nothing can be read, the commands end with an error of one line, and leave nothing behind.
 func TestLookingSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	commands := [][]string{{"check"}, {"inspect"}, {"retention"}, {"downsample", "--dry-run"}, {"export", "--format=csv"}}

@@ -178,7 +178,7 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	for d := range descs {
 		list = append(list, d)
 	}
-	families, err := p.registry.Gather() // Some tell only when asked.
+	families, err := p.registry.Gather() // Some are computed only when asked for.
 	require.NoError(t, err)
 	for _, f := range families {
 		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool { return strings.Contains(d.String(), `fqName: "`+f.GetName()+`"`) }), f.GetName())

@@ -85,7 +85,7 @@ func (t *trying) run(ctx context.Context) error {
 	return tellTrial(os.Stdout, found)
 }
 
-// trialWidth is how much time is looked at unless flags say more.
+// trialWidth is how much time is looked at unless flags set more.
 const trialWidth = 24 * time.Hour
 
 // fromData opens the data.

@@ -86,7 +86,7 @@ type process struct {
 	alertmanagers *ruler.Alertmanagers
 }
 
-// serve runs until ctx ends, which is no error. listening is told the addresses once they are open.
+// serve runs until ctx ends, which is no error. listening is called with the addresses once they are open.
 func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
 	return newProcess(c, flags, log).run(ctx, listening)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// unreleased is the version of a build that doesn't know its own.
+// unreleased is the version of a build without one.
 const unreleased = "0.1.0-dev"
 
 // buildVersion identifies the build: as set by the linker (-X of Prometheus' common/version), or else

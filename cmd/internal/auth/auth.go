@@ -34,7 +34,7 @@ type User struct {
 // Name is what the file calls the user.
 func (u *User) Name() string { return u.name }
 
-// Read, Write, Metrics and Admin tell the user's roles; an admin has them all.
+// Read, Write, Metrics and Admin are the user's roles; an admin has them all.
 func (u *User) Read() bool    { return u.read }
 func (u *User) Write() bool   { return u.write }
 func (u *User) Metrics() bool { return u.metrics }

@@ -311,7 +311,7 @@ func TestScheduleSaysWhatFailed(t *testing.T) {
 	require.Regexp(t, "^folder of backups: .*not a directory$", status.StoredError)
 }
 
-// TestScheduleRuns makes one backup, and ends when it is told to.
+// TestScheduleRuns makes one backup, and ends with its context.
 func TestScheduleRuns(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)

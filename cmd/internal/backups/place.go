@@ -25,7 +25,7 @@ type Place struct {
 	KeyFile string
 }
 
-// KeepFlags declares the flags that say which backups stay, with a prefix before their names.
+// KeepFlags declares the flags that select which backups stay, with a prefix before their names.
 func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
 	cmd.Flag(prefix+"keep", "How many backups stay, the newest ones. Without any flag that begins so, all of them do.").Default("0").IntVar(&p.Keep.Last)
 	for _, f := range []struct {

@@ -17,7 +17,7 @@ import (
 // ErrRefused means that the server won't take a request, however often it is sent.
 var ErrRefused = errors.New("bench: the server refused a request")
 
-// Options say where a workload goes, and how.
+// Options set where a workload goes, and how.
 type Options struct {
 	// URL takes remote write.
 	URL string

@@ -59,7 +59,7 @@ func (c *Config) passwords() bool { return c.Auth != nil || len(c.locks.Users) >
 // Warnings lists questionable settings for operators, one line each.
 func (c *Config) Warnings() []string { return append(c.lockWarnings(), c.memoryWarnings()...) }
 
-// lockWarnings tell of locks that are missing, where other machines reach the server.
+// lockWarnings lists locks that are missing, where other machines reach the server.
 func (c *Config) lockWarnings() (out []string) {
 	public := c.Public()
 	if len(public) == 0 {

@@ -22,7 +22,7 @@ const (
 // passwordVariable is an environment variable that may hold the password, instead of a file.
 const passwordVariable = "CASSIA_CASSANDRA_PASSWORD"
 
-// Engine holds the flags that say what keeps the data.
+// Engine holds the flags of the engine that keeps the data.
 type Engine struct {
 	// Kind is EnginePebble or EngineCassandra; Path is Pebble's directory.
 	Kind, Path string

@@ -34,7 +34,7 @@ func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.max-clusters", "Maximum number of clusters of replicas that a tenant may have.").Default("100").IntVar(&h.Clusters)
 }
 
-// On reports whether a tenant's replicas are told apart.
+// On reports whether a tenant's replicas are distinguished.
 func (h *HA) On(tenant string) bool { return h.Enabled || slices.Contains(h.Tenants, tenant) }
 
 // Any reports whether any tenant's are.

@@ -61,7 +61,7 @@ const (
 	oneHourRetention     = 5 * year
 )
 
-// retentionText is what flags said.
+// retentionText is the text of the flags.
 type retentionText struct{ raw, fiveMinutes, oneHour, file string }
 
 func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {

@@ -110,7 +110,7 @@ func (r *Retention) parseFile(text []byte) error {
 	return nil
 }
 
-// yamlError leaves out what YAML's errors say of Go's types.
+// yamlError removes Go's types from YAML's errors.
 func yamlError(err error) error {
 	var te *yaml.TypeError
 	if !errors.As(err, &te) {

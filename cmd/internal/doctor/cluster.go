@@ -18,7 +18,7 @@ const (
 	tooManyTombstones = 100_000
 )
 
-// ClusterOptions are what the processes were told about the cluster.
+// ClusterOptions are the processes' flags about the cluster.
 type ClusterOptions struct {
 	Keyspace, Consistency string
 	// Partitions is how many the work of sealing is divided into; 0: not known.
@@ -108,7 +108,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 	slices.Sort(synced)
 	if len(periodic) == 0 {
 		if len(synced) == 0 {
-			return nil // No node told.
+			return nil // No node answered.
 		}
 		return []Finding{ok("commitlog_sync is %s on every node that answers: acknowledged samples are on its disk", strings.Join(slices.Compact(synced), ", "))}
 	}

@@ -41,7 +41,7 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Finding is one thing that an operator should know.
+// Finding is one condition that concerns operators.
 type Finding struct {
 	Level Level `json:"level"`
 	// What is the condition, Why its consequence, and Do the remedy, with one command or statement per line. Only What is always

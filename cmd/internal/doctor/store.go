@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// settle is how long a slot waits for stragglers before it is sealed, unless a server was told otherwise.
+	// settle is how long a slot waits for stragglers before it is sealed, unless a server is configured otherwise.
 	settle = 15 * time.Minute
 	// lateSlots is how many slots the sealing may be behind; from lagError on something is wrong.
 	lateSlots = 2
@@ -19,7 +19,7 @@ const (
 	hangs = 10 * time.Minute
 )
 
-// StoreOptions say under which conditions a store is looked at.
+// StoreOptions are the conditions under which a store is examined.
 type StoreOptions struct {
 	// Shared: any number of processes use it, and that CQL reaches its rows in Keyspace.
 	Shared   bool
@@ -85,7 +85,7 @@ func processes(c *storage.Condition) (found []Finding) {
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < hangs && !p.Leaving { // One that was stopped said so.
+		} else if p.Quiet < hangs && !p.Leaving { // One that was stopped is marked as leaving.
 			quiet = append(quiet, fmt.Sprintf("%s since %s", name, about(p.Quiet)))
 		}
 	}

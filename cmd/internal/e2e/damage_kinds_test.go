@@ -58,7 +58,7 @@ func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	}
 }
 
-// filesByKind lists the files of a directory that aren't empty: the markers are, which say all by their names.
+// filesByKind lists the files of a directory that aren't empty: the markers are, whose content is their name.
 func filesByKind(t *testing.T, dir string) map[string][]string {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

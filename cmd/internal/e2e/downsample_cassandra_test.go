@@ -16,7 +16,7 @@ import (
 )
 
 // TestDownsampleBesideServers runs the command on a keyspace that two processes serve: what it seals they answer all
-// the same, and they tell who owns what.
+// the same, and they report who owns which partition.
 func TestDownsampleBesideServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a Cassandra: leave -short out")

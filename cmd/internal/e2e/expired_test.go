@@ -109,7 +109,7 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 		}
 		for _, query := range anywhere {
 			if !told && strings.HasPrefix(query, "info(") {
-				continue // Prometheus doesn't know it with remote read.
+				continue // Prometheus doesn't support it with remote read.
 			}
 			query := "max without (__tenant_id__) (" + query + ")"
 			if strings.Contains(query, "rate(nhc") {

@@ -64,7 +64,7 @@ func (x *expired) federated(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// refused has Prometheus read from a server that makes no samples of buckets: it is told why there is nothing.
+// refused has Prometheus read from a server that makes no samples of buckets: it gets the reason why there is nothing.
 func (x *expired) refused(t *testing.T) {
 	x.restart(t, "", "--remote-read.rollups=refuse")
 	ctx, cancel := context.WithTimeout(t.Context(), cassiatest.ReadyWithin)

@@ -170,7 +170,8 @@ func askRules(t *testing.T, g *grafana) {
 		}
 	}
 	caused := map[string]bool{"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true}
-	// These tell of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is one in a hundred.
+	// These are signs of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is one in a
+	// hundred.
 	slow := map[string]bool{"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true}
 	for name, expr := range rules {
 		if fires := g.count(t, expr) > 0; !records[name] && !slow[name] {

@@ -176,7 +176,7 @@ type kairosImport struct {
 	to, args []string
 }
 
-// newKairosImport imports into a directory, or where flags say.
+// newKairosImport imports into a directory, or the destination in flags.
 func newKairosImport(t *testing.T, binary string, hosts []string, keyspace string, to ...string) *kairosImport {
 	dir := t.TempDir()
 	i := &kairosImport{binary: binary, dir: dir, data: filepath.Join(dir, "data"), checkpoint: filepath.Join(dir, "checkpoint"), mapping: filepath.Join(dir, "mapping.yaml")}

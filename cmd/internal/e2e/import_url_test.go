@@ -145,7 +145,7 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 		_ = cmd.Wait() // It was killed, or it was faster.
 		timer.Stop()
 	}
-	// The server is killed while the command runs, once that has said that it begins.
+	// The server is killed while the command runs, once that has printed that it begins.
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

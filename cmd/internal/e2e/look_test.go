@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// looks are the commands that say of themselves that they change nothing, with a text that each finds in a store of this
+// looks are the commands that are documented to change nothing, with a text that each finds in a store of this
 // test's.
 func looks(out string) []struct {
 	args []string
@@ -63,8 +63,8 @@ func verifyAcks(t *testing.T, binary, data, acks string) {
 }
 
 // TestLookingCommands runs each command that is documented to change nothing, some at once, on the directory of a killed server
-// and on a backup of it: afterwards every file is as it was, to the byte and to when it was changed; and what they told is what an ordinary start
-// finds. The backup can be restored, and has all that was acknowledged.
+// and on a backup of it: afterwards every file is as it was, to the byte and to when it was changed; and their output is that of
+// an ordinary start finds. The backup can be restored, and has all that was acknowledged.
 func TestLookingCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary some thirty times: leave -short out")

@@ -207,7 +207,7 @@ type sharedPair struct {
 	a, b        *sender
 	stopA       func()
 	lives, dies int
-	// told is a time of b up to which the process that lives on knew b to be.
+	// told is the time of b up to which it is elected, as far as the process that lives on has read.
 	told int64
 }
 

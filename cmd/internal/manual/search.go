@@ -127,7 +127,7 @@ func (s *section) score(words []string, phrase string) (score int) {
 	return score
 }
 
-// excerptBefore and excerptLength say which piece of a text is shown, bytes.
+// excerptBefore and excerptLength bound the piece of a text that is shown, bytes.
 const (
 	excerptBefore = 60
 	excerptLength = 220

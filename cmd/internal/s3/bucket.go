@@ -84,7 +84,7 @@ func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	}))
 }
 
-// refused are what servers say of credentials with another status than 401 and 403; the last is Versity's.
+// refused are servers' codes for wrong credentials with another status than 401 and 403; the last is Versity's.
 var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true, "XAdminUserNotFound": true}
 
 // explain adds to an error its meaning and the remedy.

@@ -58,7 +58,7 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case isForm(r):
 		err = r.ParseForm() // Handlers that look for single values would take half a form for the whole.
 	default:
-		// Handlers know no code for a body that turns out to be too long, and one that comes slowly must not hold what
+		// Handlers have no code for a body that turns out to be too long, and one that comes slowly must not hold what
 		// they claim for a request.
 		err = readWhole(r)
 	}

@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// run runs go test. A terminal's interrupt reaches all that runs, and what has ended by then is told; SIGTERM is passed on in
-// the same way.
+// run runs go test. A terminal's interrupt reaches all that runs, and tests that have ended by then are reported; SIGTERM is
+// passed on in the same way.
 func run(args []string, events string, end func(*report, time.Duration) bool) (ok bool, err error) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -35,7 +35,7 @@ type ended struct {
 type report struct {
 	out     io.Writer
 	said    map[name][]string
-	built   map[string][]string // what the compiler said, by package
+	built   map[string][]string // the compiler's output, by package
 	passed  int
 	skipped []name
 	failed  []name
@@ -133,7 +133,7 @@ func (r *report) endPackage(e *event) {
 	}
 }
 
-// tell prints what a test said, once.
+// tell prints a test's output, once.
 func (r *report) tell(at name, title string) {
 	lines := strings.SplitAfter(strings.Join(r.said[at], ""), "\n")
 	if cut := len(lines) - maxLines; cut > 0 {
@@ -188,7 +188,7 @@ func (r *report) skips() (unexplained int) {
 // can't fulfil, and its test must state why.
 func allowed(test name) bool { return strings.HasPrefix(test.test, "TestConformance/") }
 
-// reason returns why a test was skipped, from what it said: the text behind the place in its source.
+// reason returns why a test was skipped, from its output: the text behind the place in its source.
 func reason(said []string) string {
 	for _, line := range said {
 		line = strings.TrimSpace(line)

@@ -109,7 +109,7 @@ type session struct {
 	// User is who asks; "": nobody is asked who it is, and everybody may do everything.
 	User string `json:"user"`
 	Auth bool   `json:"auth"`
-	// Metrics and Admin say which roles they have.
+	// Metrics and Admin are the roles they have.
 	Metrics bool `json:"metrics"`
 	Admin   bool `json:"admin"`
 	// Tenants are those that can be chosen from. AnyTenant: others can be named.

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// examineEvery is for how long what an examination found is told again, instead of looking anew.
+// examineEvery is for how long the findings of an examination are returned again, instead of examining anew.
 const examineEvery = time.Minute
 
 // examined is the last look of the doctor.

@@ -46,7 +46,7 @@ func (a *api) relabel(r *http.Request) (any, error) {
 type trialRequest struct {
 	// Rules is the text of a file of --write.relabel-file; "": none are tried.
 	Rules string `json:"rules"`
-	// RangeSeconds is how much time is looked at, up to now; 0: an hour. Start and End, RFC 3339, say it exactly.
+	// RangeSeconds is how much time is looked at, up to now; 0: an hour. Start and End, RFC 3339, set it exactly.
 	RangeSeconds float64   `json:"range_seconds"`
 	Start        time.Time `json:"start"`
 	End          time.Time `json:"end"`

@@ -7,7 +7,7 @@
 // compaction of its blocks, VictoriaMetrics' the merging of its parts, Cassia's its sealing, and all the load's
 // acknowledgement: Cassia's samples are synced to disk then, the others' are not. -rate slows it down.
 //
-// -shape names a load; what -series, -hours, -interval and -churn say counts more. -queries=false measures what it takes in CPU, disk
+// -shape names a load; -series, -hours, -interval and -churn take precedence. -queries=false measures what it takes in CPU, disk
 // and memory only, without a restart in between: sealing that goes on aside is counted whenever it comes.
 package main
 
