@@ -140,7 +140,7 @@ func (s *boundedSeries) in(from, to int64) (i, j int) {
 	return i, max(i, j)
 }
 
-// rise returns the increase from the sample before i to that before j, the number of falls, and the greatest step a second.
+// rise returns the increase from the sample before i to that before j, the number of falls, and the greatest step per second.
 func (s *boundedSeries) riseOf(i, j int) (rise float64, falls int, steep float64) {
 	for k := max(1, i); k < j; k++ {
 		d := s.v[k] - s.v[k-1]

@@ -17,9 +17,9 @@ func isNone(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
 
 // values are what one series has at the steps of a fragment: a float, a histogram, or nothing.
 type values struct {
-	// v has an entry a step; none where there is a histogram, or nothing.
+	// v has one entry per step; none where there is a histogram, or nothing.
 	v []float64
-	// h has an entry a step, too, or none at all if hists is 0.
+	// h has one entry per step, too, or none at all if hists is 0.
 	h []*histogram.FloatHistogram
 	// floats and hists count the steps with one; size is how much they are for a budget.
 	floats, hists, size int

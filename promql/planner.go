@@ -215,7 +215,7 @@ func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 	return newRollupReader(p.ctx, p.queryable.store, l, &p.budget, warn)
 }
 
-// lacks remembers what a fragment's answer lacks for want of raw samples, for one info a query.
+// lacks remembers what a fragment's answer lacks for want of raw samples, for one info per query.
 func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 	p.short.Merge(short)
 	for _, readers := range run.readers {

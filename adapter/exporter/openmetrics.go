@@ -90,7 +90,7 @@ func quotedName(name string) string {
 	return `"` + labelEscapes.Replace(name) + `"`
 }
 
-// series writes a line a sample.
+// series writes one line per sample.
 func (o *openMetrics) series(w *lines, ls labels.Labels, s *chunk.Samples) (n int) {
 	prefix := seriesText(ls)
 	for i, v := range s.V {

@@ -67,7 +67,7 @@ func TextFile(ctx context.Context, s *storage.Store, f Format, o Options, path s
 	return newTextRun(s, f, o).one(ctx, out)
 }
 
-// TextFolder writes samples as text to a folder, a file a day: 2027-01-31.om has the samples after that midnight, up to and
+// TextFolder writes samples as text to a folder, one file per day: 2027-01-31.om has the samples after that midnight, up to and
 // with the next.
 func TextFolder(ctx context.Context, s *storage.Store, f Format, o Options, folder *Folder) (Stats, error) {
 	r := newTextRun(s, f, o)

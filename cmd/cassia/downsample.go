@@ -134,7 +134,7 @@ func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 	return nil
 }
 
-// tellPlan lists what would be done, one line a slot or window.
+// tellPlan lists what would be done, one line per slot or window.
 func tellPlan(w io.Writer, plan *downsample.Plan) {
 	for i := 0; i < len(plan.Slots); {
 		slot, n := plan.Slots[i], 0

@@ -154,7 +154,7 @@ func (s *kairosSource) Close() error {
 	return nil
 }
 
-// tellMapped lists what becomes of each metric, one line a metric.
+// tellMapped lists what becomes of each metric, one line per metric.
 func tellMapped(w io.Writer, all []kairosdb.Metric) {
 	for _, m := range all {
 		tags := make([]string, len(m.Tags))

@@ -1,4 +1,4 @@
-// Package ruler evaluates recording and alerting rules with Prometheus' own manager of rules, a manager a tenant. What a
+// Package ruler evaluates recording and alerting rules with Prometheus' own manager of rules, one manager per tenant. What a
 // rule gives is stored through the write path, like what a sender sends; what fires goes to Alertmanagers through
 // Prometheus' own notifier.
 //

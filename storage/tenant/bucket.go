@@ -11,7 +11,7 @@ type bucket struct {
 	level float64
 }
 
-// fill brings the bucket to now. rate is tokens a second.
+// fill brings the bucket to now. rate is tokens per second.
 func (b *bucket) fill(now time.Time, rate, burst float64) {
 	switch {
 	case b.at.IsZero():

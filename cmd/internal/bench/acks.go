@@ -14,7 +14,7 @@ import (
 // ErrAckLog means that an ack log can't be read.
 var ErrAckLog = errors.New("bench: bad ack log")
 
-// Acks remembers which samples were acknowledged: a bit a sample. It is safe for use by several goroutines.
+// Acks remembers which samples were acknowledged: one bit per sample. It is safe for use by several goroutines.
 type Acks struct {
 	w     Workload
 	mu    sync.Mutex

@@ -31,7 +31,7 @@ type Options struct {
 	RequestSamples int
 	// Speed is how many times faster than the workload's own clock it is sent; 0: as fast as possible.
 	Speed float64
-	// Rate bounds the samples a second; 0: no bound.
+	// Rate bounds the samples per second; 0: no bound.
 	Rate float64
 	// RetryFor is how long a request is tried again before the run fails. Default 1 minute.
 	RetryFor time.Duration

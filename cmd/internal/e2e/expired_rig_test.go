@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// expired are two stores of the same samples of three tenants, a sample a minute: one keeps them, the other has only 5m rollups of
-// four days ago, and only 1h rollups of eight.
+// expired are two stores of the same samples of three tenants, one sample per minute: one keeps them, the other has only 5m
+// rollups of four days ago, and only 1h rollups of eight.
 type expired struct {
 	wholeDir, agedDir string
 	whole, aged       running

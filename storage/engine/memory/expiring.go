@@ -39,7 +39,7 @@ func (r row) outlives(other row) (wins, same bool) {
 	}
 }
 
-// All returns the rows that are there, a batch a partition, in order of tables and keys.
+// All returns the rows that are there, one batch per partition, in order of tables and keys.
 func (e *Engine) All() (batches []engine.Batch) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
