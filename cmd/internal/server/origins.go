@@ -49,7 +49,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 	// A name of an attacker's that leads to this address makes their page one of the same origin. It doesn't make the
 	// browser send passwords, nor accept a certificate. Browsers name the origin of whatever may change something, so what
 	// names none is a program's, which a proxy may have passed on; of what reads they name none.
-	if o.authRequired || r.TLS != nil || o.knows(r.Host) {
+	if o.authRequired || r.TLS != nil || o.isUnforgeable(r.Host) {
 		return nil
 	}
 	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {
@@ -58,8 +58,8 @@ func (o *origins) check(route Route, r *http.Request) error {
 	return nil
 }
 
-// knows reports whether a host is none that an attacker can have lead here.
-func (o *origins) knows(host string) bool {
+// isUnforgeable reports whether a host is none that an attacker can have lead here.
+func (o *origins) isUnforgeable(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
