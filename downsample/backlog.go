@@ -102,7 +102,7 @@ func (b *backlog) done(u *unrolled, err error, now time.Time) (tell bool) {
 		}
 		x.fail(err, now)
 		x.next = now.Add(min(retryMost, retryFirst<<min(x.failures-1, 10)))
-		return tellAt(x.failures)
+		return isLoggedAt(x.failures)
 	}
 	return false
 }

@@ -125,7 +125,7 @@ func (p *progress) task(name string, err error, now time.Time) (tell bool) {
 		return false
 	}
 	c.fail(err, now)
-	return tellAt(c.failures)
+	return isLoggedAt(c.failures)
 }
 
 // endRound counts the rounds that failed. whole: all that waited was tried. It returns the partitions
@@ -138,7 +138,7 @@ func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 		switch {
 		case x.failed != nil:
 			x.fail(x.failed, now)
-			if tellAt(x.failures) {
+			if isLoggedAt(x.failures) {
 				tell = append(tell, i)
 			}
 		case whole:
@@ -151,8 +151,8 @@ func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	return tell
 }
 
-// tellAt reports whether so many failures in a row are news: 5, 50, 500, 1,000, 1,500.
-func tellAt(failures int) bool {
+// isLoggedAt reports whether so many failures in a row are news: 5, 50, 500, 1,000, 1,500.
+func isLoggedAt(failures int) bool {
 	return failures == stuckRounds || failures == 10*stuckRounds || failures > 0 && failures%(100*stuckRounds) == 0
 }
 

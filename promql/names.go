@@ -118,7 +118,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 		q.Warn(fmt.Errorf("%w: %s has a value at the end of each bucket of %s, and none between: ask at steps of that, or for a range over it",
 			annotations.PromQLInfo, name, q.Resolution))
 	}
-	tellNamed(ctx, name, SegmentStats{
+	noteNamed(ctx, name, SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(), Edges: resolution.Aligned.String(), Series: len(list),
 	})
 	series := make([]sourceSeries, len(list))

@@ -149,7 +149,7 @@ func (p *plan) compute(c candidate) error {
 		p.replace(c.at, result)
 	}
 	p.stats = append(p.stats, stats)
-	tell(p.ctx, stats)
+	noteFragment(p.ctx, stats)
 	return nil
 }
 

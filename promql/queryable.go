@@ -176,7 +176,7 @@ func (r *reader) selected(ctx context.Context, q storage.Query, asked int64, hin
 		}
 	}
 	if len(read) > 0 {
-		tellRead(ctx, q.Matchers, len(series), read)
+		noteRead(ctx, q.Matchers, len(series), read)
 	}
 	return series, nil
 }

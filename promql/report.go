@@ -26,8 +26,8 @@ func (r *Report) Into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reportKey{}, r)
 }
 
-// tell adds a fragment to the report that ctx carries, if it carries one.
-func tell(ctx context.Context, p FragmentStats) {
+// noteFragment adds a fragment to the report that ctx carries, if it carries one.
+func noteFragment(ctx context.Context, p FragmentStats) {
 	if r, ok := ctx.Value(reportKey{}).(*Report); ok {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -35,8 +35,8 @@ func tell(ctx context.Context, p FragmentStats) {
 	}
 }
 
-// tellRead reports that the evaluator read series by itself, with the fragment that was left to it for that, if any.
-func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
+// noteRead reports that the evaluator read series by itself, with the fragment that was left to it for that, if any.
+func noteRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
 		return
@@ -57,8 +57,8 @@ func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segme
 	r.fragments = append(r.fragments, FragmentStats{Expr: selector, Segments: segments, Series: series, Refused: why, selector: selector})
 }
 
-// tellNamed reports that the evaluator read the rollup of a name, with the fragment that was left to it for that, if any.
-func tellNamed(ctx context.Context, name string, s SegmentStats) {
+// noteNamed reports that the evaluator read the rollup of a name, with the fragment that was left to it for that, if any.
+func noteNamed(ctx context.Context, name string, s SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
 		return

@@ -200,8 +200,8 @@ func (r *run) leaveHistograms(ls labels.Labels, n int) {
 	}
 }
 
-// tell reports the progress, part of a piece included.
-func (r *run) tell(sp storage.Span, part float64) {
+// report reports the progress, part of a piece included.
+func (r *run) report(sp storage.Span, part float64) {
 	if r.Tell != nil {
 		r.Tell(Progress{Stats: r.stats, Done: (float64(r.done) + part) / float64(max(1, r.total)), NowMS: sp.MinT})
 	}

@@ -139,7 +139,7 @@ func (r *textRun) day(ctx context.Context, out *lines, day storage.Span) error {
 		return err
 	}
 	for i, metric := range metrics {
-		r.tell(day, float64(i)/float64(len(metrics)))
+		r.report(day, float64(i)/float64(len(metrics)))
 		if err := r.metric(ctx, out, metric, []storage.Span{day}); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []
 	named := false
 	for i, day := range days {
 		if len(days) > 1 {
-			r.tell(day, float64(i)/float64(len(days)))
+			r.report(day, float64(i)/float64(len(days)))
 		}
 		list, err := r.series(ctx, day, metric)
 		if err != nil {

@@ -196,12 +196,12 @@ func (d *decoder) metadataV1(b []byte) error {
 		}
 	}
 	m.Type = metricType(uint32(typ))
-	d.tell(m)
+	d.passMetadata(m)
 	return nil
 }
 
-// tell passes metadata on, if it names a metric and is text.
-func (d *decoder) tell(m Metadata) {
+// passMetadata passes metadata on, if it names a metric and is text.
+func (d *decoder) passMetadata(m Metadata) {
 	if d.onMetadata == nil || len(m.Metric) == 0 || !utf8.Valid(m.Metric) || !utf8.Valid(m.Unit) || !utf8.Valid(m.Help) {
 		return
 	}

@@ -137,7 +137,7 @@ func (d *decoder) seriesV2(body, m []byte) error {
 		}
 	}
 	if bad == nil && found.metadata && d.onMetadata != nil {
-		d.tellV2(body, found)
+		d.passMetadataV2(body, found)
 	}
 	if found.samples == 1 && !found.histograms && !found.exemplars {
 		return d.sampleV2(found.sample)
@@ -296,8 +296,8 @@ func parseMetadataV2(b []byte, m *metadataV2) bool {
 	return true
 }
 
-// tellV2 passes a series' metadata on, once for neighbours that have the same for one metric.
-func (d *decoder) tellV2(body []byte, found foundV2) {
+// passMetadataV2 passes a series' metadata on, once for neighbours that have the same for one metric.
+func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 	meta := found.meta
 	if meta.typ == 0 && meta.unitRef == 0 && meta.helpRef == 0 {
 		return
@@ -315,7 +315,7 @@ func (d *decoder) tellV2(body []byte, found foundV2) {
 		return
 	}
 	d.told = meta
-	d.tell(Metadata{
+	d.passMetadata(Metadata{
 		Metric: familyOf(d.text(body, meta.metric), meta.typ), Type: metricType(meta.typ),
 		Unit: d.text(body, meta.unitRef), Help: d.text(body, meta.helpRef),
 	})

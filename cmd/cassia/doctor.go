@@ -39,7 +39,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 				return err
 			}
 			doctor.Sort(found)
-			return tell(withoutUser(server.url), found, os.Stdout, *asJSON)
+			return printFindings(withoutUser(server.url), found, os.Stdout, *asJSON)
 		}
 		if err := x.Validate(); err != nil {
 			return err
@@ -48,7 +48,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
-		return tell(x.Where(), x.run(ctx), os.Stdout, *asJSON)
+		return printFindings(x.Where(), x.run(ctx), os.Stdout, *asJSON)
 	}}
 }
 
@@ -80,8 +80,8 @@ func (x *examination) run(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// tell writes the findings about a place. It returns an error if there are errors among them.
-func tell(where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
+// printFindings writes the findings about a place. It returns an error if there are errors among them.
+func printFindings(where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
 	var err error
 	if asJSON {
 		err = doctor.WriteJSON(w, where, found)

@@ -34,8 +34,8 @@ func newProgressBar(f *os.File, now func() time.Time) *progressBar {
 	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now, began: now(), shown: now()}
 }
 
-// tell shows it, unless it was shown just now.
-func (p *progressBar) tell(d downsample.Done) {
+// update shows it, unless it was shown just now.
+func (p *progressBar) update(d downsample.Done) {
 	p.show(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string { return progressLine(d, took) })
 }
 

@@ -24,8 +24,8 @@ func newExportBar(f *os.File, now func() time.Time) *exportBar {
 	return &exportBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now, began: now(), shown: now()}
 }
 
-// tell shows it, unless it was shown just now.
-func (b *exportBar) tell(p exporter.Progress) {
+// update shows it, unless it was shown just now.
+func (b *exportBar) update(p exporter.Progress) {
 	now, every := b.now(), lineEvery
 	if b.terminal {
 		every = barEvery

@@ -148,11 +148,11 @@ func (c *importCommand) keep(plan importer.Plan) (err error) {
 	if !c.saidKept && c.Kind == config.EngineCassandra {
 		return errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
 	}
-	return c.tellOld(c.retention.Raw, plan, "or as the server has it")
+	return c.printOld(c.retention.Raw, plan, "or as the server has it")
 }
 
-// tellOld prints what becomes of samples that are older than the retention of raw ones. The user must have agreed to that.
-func (c *importCommand) tellOld(raw time.Duration, plan importer.Plan, or string) error {
+// printOld prints what becomes of samples that are older than the retention of raw ones. The user must have agreed to that.
+func (c *importCommand) printOld(raw time.Duration, plan importer.Plan, or string) error {
 	if raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= time.Now().Add(-raw).UnixMilli() {
 		return nil
 	}
@@ -171,9 +171,9 @@ func (c *importCommand) run(ctx context.Context, into importer.Destination, wher
 		c.checkpoint = fmt.Sprintf("cassia-import-%x.json", sum[:4])
 	}
 	bar := newProgressBar(os.Stderr, time.Now)
-	t := &importTeller{bar: bar}
+	t := &importPrinter{bar: bar}
 	o := importer.Options{
-		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.tell,
+		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.progress,
 	}
 	report, err := importer.Run(ctx, o)
 	bar.end()
@@ -202,10 +202,10 @@ func parts(n int) string {
 // compare reads the source once more, and prints where stored samples differ.
 func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Writer) error {
 	bar := newProgressBar(os.Stderr, time.Now)
-	o.Progress = (&importTeller{bar: bar}).tell
+	o.Progress = (&importPrinter{bar: bar}).progress
 	told := 0
 	stats, err := importer.Verify(ctx, o, func(d importer.Difference) {
-		if told++; told <= maxTold {
+		if told++; told <= maxListed {
 			bar.end()
 			fmt.Fprintln(w, d)
 		}
@@ -231,17 +231,17 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	return nil
 }
 
-// importTeller prints the progress of an import.
-type importTeller struct {
+// importPrinter prints the progress of an import.
+type importPrinter struct {
 	bar     *progressBar
 	skipped []importer.Skip
 }
 
-// maxTold bounds how many of the things that were left out are listed.
-const maxTold = 20
+// maxListed bounds how many of the things that were left out are listed.
+const maxListed = 20
 
-func (t *importTeller) tell(p importer.Progress) {
-	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxTold-len(t.skipped))]...)
+func (t *importPrinter) progress(p importer.Progress) {
+	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(t.skipped))]...)
 	t.bar.show(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
 		line := fmt.Sprintf("%5.1f%%  %d samples, %.3g a second", 100*p.Done, n, float64(n)/max(took.Seconds(), 0.001))
@@ -254,7 +254,7 @@ func (t *importTeller) tell(p importer.Progress) {
 }
 
 // report prints the result.
-func (t *importTeller) report(w io.Writer, r importer.Report, took time.Duration) {
+func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
 	fmt.Fprintf(w, "imported %d samples in %s, %.3g a second", s.Samples, took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))

@@ -143,7 +143,7 @@ func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
 	plan, err := s.Source.Plan(ctx)
 	if s.dry {
 		fmt.Println(s.keyspace.Describe())
-		tellMapped(os.Stdout, s.Mapped())
+		printMapped(os.Stdout, s.Mapped())
 	}
 	return plan, err
 }
@@ -154,8 +154,8 @@ func (s *kairosSource) Close() error {
 	return nil
 }
 
-// tellMapped lists what becomes of each metric, one line per metric.
-func tellMapped(w io.Writer, all []kairosdb.Metric) {
+// printMapped lists what becomes of each metric, one line per metric.
+func printMapped(w io.Writer, all []kairosdb.Metric) {
 	for _, m := range all {
 		tags := make([]string, len(m.Tags))
 		for i, tag := range m.Tags {

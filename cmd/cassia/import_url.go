@@ -61,8 +61,8 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 
 // overHTTP imports into the store of a server.
 func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source importer.Source) error {
-	waiting := &waitTeller{now: time.Now}
-	client, err := c.to.client(waiting.tell)
+	waiting := &waitPrinter{now: time.Now}
+	client, err := c.to.client(waiting.print)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 			return fmt.Errorf("--retention.raw=%s: the server keeps raw samples of this tenant for %s", keptFor(said.Raw), keptFor(raw))
 		}
 	}
-	return c.tellOld(raw, plan, "or give the server a longer one first")
+	return c.printOld(raw, plan, "or give the server a longer one first")
 }
 
 func keptFor(d time.Duration) string {
@@ -103,19 +103,19 @@ func keptFor(d time.Duration) string {
 	return model.Duration(d).String()
 }
 
-// waitTeller prints why an import waits, but not the same reason again and again.
-type waitTeller struct {
+// waitPrinter prints why an import waits, but not the same reason again and again.
+type waitPrinter struct {
 	now  func() time.Time
 	last string
 	at   time.Time
 }
 
-// tellAgain is when the same reason is printed again.
-const tellAgain = 30 * time.Second
+// printAgain is when the same reason is printed again.
+const printAgain = 30 * time.Second
 
-func (t *waitTeller) tell(err error) {
+func (t *waitPrinter) print(err error) {
 	text, now := oneLine(err), t.now()
-	if text == t.last && now.Sub(t.at) < tellAgain {
+	if text == t.last && now.Sub(t.at) < printAgain {
 		return
 	}
 	t.last = text

@@ -82,7 +82,7 @@ func (t *trying) run(ctx context.Context) error {
 		e.SetIndent("", "  ")
 		return e.Encode(found)
 	}
-	return tellTrial(os.Stdout, found)
+	return printTrial(os.Stdout, found)
 }
 
 // trialWidth is how much time is looked at unless flags set more.
@@ -172,8 +172,8 @@ func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabelin
 	return answer.Data.Rules, nil
 }
 
-// tellTrial writes what rules would have done.
-func tellTrial(w io.Writer, t *relabeling.Trial) error {
+// printTrial writes what rules would have done.
+func printTrial(w io.Writer, t *relabeling.Trial) error {
 	out := &bytes.Buffer{}
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	amount := func(a relabeling.Amount) string {

@@ -151,13 +151,13 @@ func (p *process) openStore(ctx context.Context) error {
 		}
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
-	p.tellStore()
+	p.logStore()
 	go p.watchRoom(ctx)
 	go p.giveBack(ctx)
 	if err := p.store.LogRetentionChange(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
-	go p.tellReady(ctx)
+	go p.logReady(ctx)
 	return nil
 }
 
@@ -190,8 +190,8 @@ func (p *process) giveBack(ctx context.Context) {
 	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
-// tellStore logs which store it is: at a wrong path a new one would be made, while the data are elsewhere.
-func (p *process) tellStore() {
+// logStore logs which store it is: at a wrong path a new one would be made, while the data are elsewhere.
+func (p *process) logStore() {
 	at := p.c.Where()
 	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {
 		at = dir
@@ -209,7 +209,7 @@ func (p *process) shared() bool { return p.c.Kind == config.EngineCassandra }
 // does reports whether a role is among what this process does.
 func (p *process) does(role string) bool { return p.c.Target == "all" || p.c.Target == role }
 
-func (p *process) tellReady(ctx context.Context) {
+func (p *process) logReady(ctx context.Context) {
 	err := p.store.WaitReady(ctx)
 	switch {
 	case ctx.Err() != nil:

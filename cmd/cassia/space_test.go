@@ -109,12 +109,12 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 		require.NoError(t, err)
 		found, _, err := examine(t, now, month, "--storage.path="+dir)
 		require.NoError(t, err)
-		return kib(facts.Bytes) == du(t, dir) && tellsParts(found, dir)
+		return kib(facts.Bytes) == du(t, dir) && listsParts(found, dir)
 	}, cassiatest.Patience, 50*time.Millisecond, "the doctor")
 }
 
-// tellsParts reports whether the doctor names what a directory holds with the same sum.
-func tellsParts(found []doctor.Finding, dir string) bool {
+// listsParts reports whether the doctor names what a directory holds with the same sum.
+func listsParts(found []doctor.Finding, dir string) bool {
 	total, parts := "", ""
 	for _, f := range found {
 		if rest, ok := strings.CutPrefix(f.What, dir+" holds "); ok {

@@ -54,12 +54,12 @@ func (s *scanner) skipping(lower, upper []byte) error {
 				return err // It isn't known where the scan would go on.
 			}
 		case bytes.Equal(end, upper):
-			s.tell(nil)
+			s.reportGap(nil)
 			return nil
 		}
 		s.miss(fmt.Errorf("pebble: scan %s: %w: file %s: %w", s.r.Table.Name, engine.ErrCorrupt, ahead.file, ahead.err))
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
-			s.tell(nil)
+			s.reportGap(nil)
 			return nil
 		}
 		lower, end = ahead.end, upper
@@ -71,7 +71,7 @@ func (s *scanner) reached(key []byte, row engine.Row, err error) {
 	if errors.Is(err, engine.ErrCorrupt) {
 		s.skip.bad = slices.Clone(key)
 	} else if err == nil {
-		s.tell(row.Clustering)
+		s.reportGap(row.Clustering)
 		s.skip.shown = append(s.skip.shown[:0], key...)
 	}
 }
@@ -88,8 +88,8 @@ func (s *scanner) miss(err error) {
 	}
 }
 
-// tell reports the gap before a row; nil: it reaches the end.
-func (s *scanner) tell(before engine.Key) {
+// reportGap reports the gap before a row; nil: it reaches the end.
+func (s *scanner) reportGap(before engine.Key) {
 	if s.skip.gap == nil {
 		return
 	}

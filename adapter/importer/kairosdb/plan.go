@@ -112,7 +112,7 @@ func (s *Source) needPlan(ctx context.Context) error {
 	}
 	p.metrics = slices.DeleteFunc(p.metrics, func(m *metricPlan) bool { return m.series+m.others == 0 })
 	p.cut(s.o.WidthMS, s.o.Select.MinMS, s.o.Select.MaxMS)
-	p.tell()
+	p.summarize()
 	p.err = mistakes.err()
 	s.plan = p
 	return p.err
@@ -229,11 +229,11 @@ func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, w
 			return err
 		}
 	}
-	return s.tellCollisions(ctx, group, collisions, wrong)
+	return s.reportCollisions(ctx, group, collisions, wrong)
 }
 
-// tellCollisions names both sides. Only the ids of the series that came first are known: they are looked for again.
-func (s *Source) tellCollisions(ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes) error {
+// reportCollisions names both sides. Only the ids of the series that came first are known: they are looked for again.
+func (s *Source) reportCollisions(ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes) error {
 	if len(collisions) == 0 {
 		return nil
 	}
@@ -293,8 +293,8 @@ func (p *plan) cut(widthMS, minMS, maxMS int64) {
 	}
 }
 
-// tell sums up.
-func (p *plan) tell() {
+// summarize sums up.
+func (p *plan) summarize() {
 	words := fmt.Sprintf("%d metrics of KairosDB", len(p.metrics))
 	if p.dropped > 0 {
 		words += fmt.Sprintf(" (%d are dropped by the mapping)", p.dropped)

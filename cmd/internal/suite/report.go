@@ -122,19 +122,19 @@ func (r *report) endPackage(e *event) {
 	}
 	for _, test := range r.failed {
 		if test.pkg == e.Package {
-			r.tell(test, "--- "+test.test)
+			r.print(test, "--- "+test.test)
 		}
 	}
-	r.tell(at, "--- the package")
+	r.print(at, "--- the package")
 	for test := range r.said { // Those that were running when it ended.
 		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) && !slices.Contains(r.skipped, test) {
-			r.tell(test, "--- "+test.test+", which had not ended")
+			r.print(test, "--- "+test.test+", which had not ended")
 		}
 	}
 }
 
-// tell prints a test's output, once.
-func (r *report) tell(at name, title string) {
+// print prints a test's output, once.
+func (r *report) print(at name, title string) {
 	lines := strings.SplitAfter(strings.Join(r.said[at], ""), "\n")
 	if cut := len(lines) - maxLines; cut > 0 {
 		lines = append([]string{fmt.Sprintf("    ... %d lines before\n", cut)}, lines[cut:]...)
