@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrNotAppended says that an appender doesn't take something.
+// ErrNotAppended means that an appender doesn't take something.
 var ErrNotAppended = errors.New("adapter: not taken by an appender")
 
 // Appendable lets parts of Prometheus write through the same way as senders do. The tenant is the context's.
@@ -86,7 +86,7 @@ func (a *appender) AppendExemplar(_ promstorage.SeriesRef, ls labels.Labels, e e
 // SetOptions implements promstorage.Appender. Samples may come in any order here.
 func (a *appender) SetOptions(*promstorage.AppendOptions) {}
 
-// UpdateMetadata implements promstorage.Appender; nothing that writes by an Appendable knows any.
+// UpdateMetadata implements promstorage.Appender; nothing that writes by an Appendable has metadata.
 func (a *appender) UpdateMetadata(promstorage.SeriesRef, labels.Labels, metadata.Metadata) (promstorage.SeriesRef, error) {
 	return 0, fmt.Errorf("%w: metadata", ErrNotAppended)
 }

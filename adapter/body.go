@@ -7,15 +7,15 @@ import (
 	"net/http"
 )
 
-// firstRead is how much room a body of unknown length gets at first, bytes, and greatestFirstRead one that says how
-// long it is; it then doubles, so that nobody holds memory by a promise.
+// firstRead is the initial buffer of a body of unknown length, bytes, and greatestFirstRead that of one whose
+// length is known; it then doubles, so that a claimed length alone takes no memory.
 const (
 	firstRead         = 64 << 10
 	greatestFirstRead = 1 << 20
 )
 
-// ReadAll reads to the end; more than limit bytes are ErrTooLarge. length is what the sender says, -1: nothing. The
-// memory is claimed from share before it is found. Other errors are r's.
+// ReadAll reads to the end; more than limit bytes are ErrTooLarge. length is the one that the sender claims, -1: none. The
+// memory is claimed from share before it is allocated. Other errors are r's.
 func ReadAll(r io.Reader, limit, length int64, share *Share) ([]byte, error) {
 	if length > limit {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrTooLarge, length, limit)

@@ -21,7 +21,7 @@ const (
 	ReasonInvalidExemplar  = "invalid_exemplar"
 )
 
-// Refused says why a sample isn't taken. The others of its request are.
+// Refused is the reason why a sample isn't taken. The others of its request are.
 type Refused struct {
 	// Reason is a short constant for counters.
 	Reason string
@@ -31,7 +31,7 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Err.Error() }
 func (r *Refused) Unwrap() error { return r.Err }
 
-// ErrDropped says that a rule drops a sample or an exemplar (package relabeling). It is taken, but not stored: the sender
+// ErrDropped means that a rule drops a sample or an exemplar (package relabeling). It is taken, but not stored: the sender
 // isn't told.
 var ErrDropped = errors.New("adapter: dropped by a rule")
 
@@ -79,7 +79,7 @@ type Intake struct {
 	pending int
 	durable int
 	alias   []byte
-	// exemplars says that some are pending.
+	// exemplars: some are pending.
 	exemplars bool
 }
 
@@ -201,7 +201,7 @@ func (in *Intake) resolve(ls labels.Labels) (*storage.Series, error) {
 	return series, nil
 }
 
-// refusal makes a *Refused of what the store says of one sample. Other errors end the request and stay.
+// refusal makes a *Refused of the store's error for one sample. Other errors end the request and stay.
 func refusal(err error) error {
 	var bad *storage.LabelError
 	var invalid *storage.InvalidHistogramError

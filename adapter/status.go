@@ -11,10 +11,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrBusy says that the requests under way hold as many bytes as they may.
+// ErrBusy means that the requests under way hold as many bytes as they may.
 var ErrBusy = errors.New("adapter: too many bytes in flight")
 
-// ErrTooLarge says that a request is larger than any that is taken.
+// ErrTooLarge means that a request is larger than any that is taken.
 var ErrTooLarge = errors.New("adapter: request too large")
 
 // RetryAfter returns when a request may be sent again that was refused with 429, whole seconds, at least one; usual is

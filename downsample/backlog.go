@@ -68,7 +68,7 @@ func (u *unrolled) key() storage.Unrolled {
 	return storage.Unrolled{Tenant: u.Tenant, Window: u.Window}
 }
 
-// stale says that it is time to list anew.
+// stale reports whether it is time to list anew.
 func (b *backlog) stale(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *backlog) pick(now time.Time, owns func(int) bool) (unrolled, bool) {
 	return unrolled{}, false
 }
 
-// done takes a window off the list, or notes that it failed and says whether somebody should hear of it now.
+// done takes a window off the list, or notes that it failed and reports whether somebody should hear of it now.
 func (b *backlog) done(u *unrolled, err error, now time.Time) (tell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,7 @@ func (b *backlog) done(u *unrolled, err error, now time.Time) (tell bool) {
 		}
 		x.fail(err, now)
 		x.next = now.Add(min(retryMost, retryFirst<<min(x.failures-1, 10)))
-		return tellAt(x.failures)
+		return isLoggedAt(x.failures)
 	}
 	return false
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Range says what a plan looks at.
+// Range is what a plan covers.
 type Range struct {
 	// MinMS and MaxMS bound the time, milliseconds: slots and windows that touch it are worked off whole.
 	MinMS, MaxMS int64
@@ -78,7 +78,7 @@ func (p *Plan) Steps() int {
 type Done struct {
 	// Steps are those that were tried, of all.
 	Steps, All int
-	// Now is what is done next.
+	// Now is the next step.
 	Now string
 	// Slots were sealed, with Samples, Repaired of them not for the first time; Left have rows that can't be read.
 	Slots, Repaired, Left, Samples int
@@ -91,11 +91,11 @@ type Done struct {
 // maxFailures is after how many failures in a row a run gives up: then it isn't a slot that is at fault.
 const maxFailures = 5
 
-// ErrGaveUp says that several steps in a row failed, so that the others weren't tried.
+// ErrGaveUp means that several steps in a row failed, so that the others weren't tried.
 var ErrGaveUp = errors.New("downsample: gave up, for one step after the other failed")
 
-// Run does what the plan says, without a rest, and tells after each step. Steps that fail are left out; the error
-// has what was wrong with the first of them, or is the context's.
+// Run carries out the plan, without a rest, and calls tell after each step. Steps that fail are left out; the error
+// is that of the first of them, or the context's.
 func (p *Plan) Run(ctx context.Context, store *storage.Store, tell func(Done)) (Done, error) {
 	x := &run{ctx: ctx, store: store, tell: tell, done: Done{All: p.Steps()}}
 	err := x.all(p)
@@ -114,7 +114,7 @@ type run struct {
 	store *storage.Store
 	tell  func(Done)
 	done  Done
-	first error // what was wrong with the first step that failed
+	first error // of the first step that failed
 	inRow int   // how many have failed one after the other
 }
 
@@ -185,7 +185,7 @@ func (x *run) step(what string, steps int, f func() error) error {
 	return nil
 }
 
-// advance moves the marks past what was sealed.
+// advance moves the marks past sealed slots.
 func (x *run) advance(slots int) error {
 	for i := range x.store.Partitions() {
 		if slots == 0 {

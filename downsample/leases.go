@@ -14,8 +14,8 @@ import (
 )
 
 // leases divides the partitions among the processes that downsample. Each of them computes the same even
-// division of the partitions among those that it hears of, frees what isn't its own, and takes what is and
-// is free, or belongs to a process that is no longer heard of. Compare-and-set makes sure that it has one
+// division of the partitions among the live ones, frees partitions that aren't its own, and takes its own ones if one
+// is free, or belongs to a process that is no longer live. Compare-and-set makes sure that it has one
 // owner; nothing depends on that but work done twice.
 //
 //	processes ─► who is heard of ─► division ─► take, keep or free ─► owned
@@ -33,9 +33,9 @@ func newLeases(store *storage.Store, now func() time.Time) *leases {
 	return &leases{store: store, self: store.Writer(), heard: storage.NewLiveness(store, now), owned: map[int]bool{}}
 }
 
-// look takes and frees what is due. It returns whether anything is owned that wasn't before.
+// look takes and frees leases that are due. It returns whether anything is owned that wasn't before.
 func (l *leases) look(ctx context.Context) (more bool, err error) {
-	if l.store.MayRemove() != nil { // The others are told, and don't count on this process.
+	if l.store.MayRemove() != nil { // The others see it, and don't count on this process.
 		return false, l.giveUp(ctx)
 	}
 	workers, err := l.workers(ctx)
@@ -91,7 +91,7 @@ func (l *leases) workers(ctx context.Context) ([]string, error) {
 	return workers, nil
 }
 
-// free gives up all leases and says so, so that others needn't wait for silence.
+// free announces that this process leaves, and gives up all leases, so that others needn't wait for LivenessTimeout.
 func (l *leases) free(ctx context.Context) error {
 	if err := l.store.Leave(ctx); err != nil {
 		return err

@@ -38,7 +38,7 @@ func TestShareIsEvenAndStable(t *testing.T) {
 	}
 }
 
-// awaitBeats waits until processes have told the others once more that they are there.
+// awaitBeats waits until processes have announced once more that they are there.
 func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
 	t.Helper()
 	beats := func() map[string]int64 {

@@ -21,7 +21,7 @@ type Loop struct {
 	held     atomic.Pointer[[]bool]
 	swept    time.Time // when the last sweep began
 	pacer    *pacer
-	worker   *worker // the pacer's first, which does what is done by one
+	worker   *worker // the pacer's first, which does the tasks of a single worker
 	progress progress
 	backlog  backlog
 	metrics  metrics
@@ -88,7 +88,7 @@ func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struc
 	}
 }
 
-// look keeps the leases until ctx ends, and then frees them. It tells more when there are new ones.
+// look keeps the leases until ctx ends, and then frees them. It sends to more when there are new ones.
 func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
@@ -115,7 +115,7 @@ func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
 	}
 }
 
-// owns says whether a partition's work is this process'.
+// owns reports whether a partition's work is this process'.
 func (l *Loop) owns(partition int) bool {
 	if l.leases == nil {
 		return !l.opts.Idle
@@ -124,7 +124,7 @@ func (l *Loop) owns(partition int) bool {
 	return held != nil && (*held)[partition]
 }
 
-// hold copies what the leases say.
+// hold notes which partitions this process owns.
 func (l *Loop) hold() {
 	held := make([]bool, l.store.Partitions())
 	for p := range l.leases.owned {
@@ -143,7 +143,7 @@ func (l *Loop) owned() (n int) {
 	return n
 }
 
-// What to do, as logs, status and alerts say it.
+// Remedies, as in logs, status and alerts.
 const (
 	doRestart = "restart the process; if it comes again, free the disk or the cluster of what the error names"
 	doStuck   = "see the error; a full or failing disk, a cluster that doesn't answer, or damaged rows (cassia check) are the usual reasons"
@@ -160,7 +160,7 @@ const (
 	hangs = time.Hour
 )
 
-// watch tells, until ctx ends, when the work lags, hangs or has halted: the loop itself may not be able to.
+// watch logs, until ctx ends, when the work lags, hangs or has halted: the loop itself may not be able to.
 func (l *Loop) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()

@@ -46,7 +46,7 @@ func TestRound(t *testing.T) {
 	require.Equal(t, 4, s.RepairedSlots)
 	require.Equal(t, 4.0, r.metric("repaired_slots_total"))
 
-	// What was there already repairs nothing.
+	// Samples that were there already repair nothing.
 	r.write(testStart.Add(-3*hour+time.Minute), 3)
 	r.loop.Round(t.Context())
 	require.Equal(t, 4, r.loop.Status(t.Context()).RepairedSlots)
@@ -68,7 +68,7 @@ func TestManyHands(t *testing.T) {
 	require.Empty(t, r.unrolled())
 }
 
-// TestLongestWaitingFirst seals by arrival: what came first isn't kept waiting by what is older.
+// TestLongestWaitingFirst seals by arrival: a slot that came first isn't kept waiting by older ones.
 func TestLongestWaitingFirst(t *testing.T) {
 	r := newRig(t, func(so *storage.Options, _ *Options) { so.Partitions = 1 })
 	r.write(testStart.Add(-5*hour), 1)

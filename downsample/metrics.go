@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are what is counted. What can be asked for is asked for when it is scraped, so that a lag grows even
+// metrics are the counters. Gauges are computed when they are scraped, so that a lag grows even
 // while nothing moves.
 type metrics struct {
 	rounds   prometheus.Counter

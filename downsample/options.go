@@ -24,14 +24,14 @@ type Options struct {
 	// Workers is how many slots are sealed at the same time, of different partitions as far as there are. Default: a
 	// quarter of the processors that Go uses, at least 1.
 	Workers int
-	// Shared says that other processes work over the same engine: the partitions are divided among them by
+	// Shared: other processes work over the same engine: the partitions are divided among them by
 	// leases. Default false: all are this process' own.
 	Shared bool
 	// Idle makes a process take no leases: it only lets go of what others have sealed. Default false.
 	Idle bool
 	// Now is the clock.
 	Now func() time.Time
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 	// Registerer gets the loop's metrics; nil: none are kept anywhere.
 	Registerer prometheus.Registerer
@@ -45,7 +45,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {
 	case o.Settle < 0:

@@ -19,7 +19,7 @@ const (
 	leastRest = 10 * time.Millisecond
 )
 
-// rest says how long to rest after work that took so long, while the oldest waiting work has such a lag.
+// rest returns how long to rest after work that took so long, while the oldest waiting work has such a lag.
 //
 //	share of the time
 //	0.9  ┤          ╭──────
@@ -41,7 +41,7 @@ func rest(worked, lag time.Duration, share float64) time.Duration {
 	return time.Duration(min(float64(worked)*(1/share-1), float64(maxRest)))
 }
 
-// pacer has workers that do pieces of work with rests between, and knows what they are at.
+// pacer has workers that do pieces of work with rests between, and tracks their tasks.
 type pacer struct {
 	now   func() time.Time
 	share float64

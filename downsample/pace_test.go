@@ -101,7 +101,7 @@ func TestPacer(t *testing.T) {
 	})
 }
 
-// TestRoundsRest lets a whole loop run in a bubble: sealing takes no time there, so what is seen is that rounds come
+// TestRoundsRest lets a whole loop run in a bubble: sealing takes no time there, so it shows that rounds come
 // by themselves, and that what waits is sealed when it has settled.
 func TestRoundsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

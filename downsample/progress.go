@@ -16,7 +16,7 @@ const (
 	alarmLag = storage.Grace / 2
 )
 
-// progress is what is known of the work, by partition.
+// progress is the state of the work, by partition.
 type progress struct {
 	mu         sync.Mutex
 	partitions []partition
@@ -25,7 +25,7 @@ type progress struct {
 	sealed     int // slots, counted once a partition
 	repaired   int
 	halted     error // why there are no rounds
-	// tasks are what is done beside sealing, by name.
+	// tasks are those beside sealing, by name.
 	tasks map[string]*streak
 }
 
@@ -41,7 +41,7 @@ func (s *streak) fail(err error, now time.Time) {
 	s.err, s.at = err, now
 }
 
-// partition is what is known of a partition's work, where it is this process'.
+// partition is the state of a partition's work, where it is this process'.
 type partition struct {
 	// waiting is what could be sealed and isn't, what has waited longest first.
 	waiting []storage.Staged
@@ -76,7 +76,7 @@ func (p *progress) set(at int, list []storage.Staged) {
 	x.left = left
 }
 
-// forget drops what is known of a partition that isn't this process' any more.
+// forget drops the state of a partition that isn't this process' any more.
 func (p *progress) forget(at int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *progress) fail(at int, err error) {
 	p.partitions[at].failed = err
 }
 
-// task notes how something went that is done beside sealing. It says whether somebody should hear of it now.
+// task notes how something went that is done beside sealing. It reports whether somebody should hear of it now.
 func (p *progress) task(name string, err error, now time.Time) (tell bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,10 +125,10 @@ func (p *progress) task(name string, err error, now time.Time) (tell bool) {
 		return false
 	}
 	c.fail(err, now)
-	return tellAt(c.failures)
+	return isLoggedAt(c.failures)
 }
 
-// endRound counts the rounds that failed. whole says that all that waited was tried. It returns the partitions
+// endRound counts the rounds that failed. whole: all that waited was tried. It returns the partitions
 // of which somebody should hear now.
 func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	p.mu.Lock()
@@ -138,7 +138,7 @@ func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 		switch {
 		case x.failed != nil:
 			x.fail(x.failed, now)
-			if tellAt(x.failures) {
+			if isLoggedAt(x.failures) {
 				tell = append(tell, i)
 			}
 		case whole:
@@ -151,8 +151,8 @@ func (p *progress) endRound(now time.Time, whole bool) (tell []int) {
 	return tell
 }
 
-// tellAt says whether so many failures in a row are news: 5, 50, 500, 1,000, 1,500.
-func tellAt(failures int) bool {
+// isLoggedAt reports whether so many failures in a row are news: 5, 50, 500, 1,000, 1,500.
+func isLoggedAt(failures int) bool {
 	return failures == stuckRounds || failures == 10*stuckRounds || failures > 0 && failures%(100*stuckRounds) == 0
 }
 
@@ -201,7 +201,7 @@ func (p *progress) streakOf(at int) (failures int, err error) {
 	return p.partitions[at].failures, p.partitions[at].err
 }
 
-// halt notes why there are no rounds; why tells it.
+// halt notes why there are no rounds; why returns it.
 func (p *progress) halt(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

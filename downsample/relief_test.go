@@ -92,7 +92,7 @@ func TestOneSlotFailsByItself(t *testing.T) {
 	require.Equal(t, 4*40, r.check().Samples)
 }
 
-// TestRelieveLetsGo has the head know no series longer that ended before it was relieved.
+// TestRelieveLetsGo holds that the head forgets series that ended before it was relieved.
 func TestRelieveLetsGo(t *testing.T) {
 	r := newRig(t, func(_ *storage.Options, o *Options) { o.HeadBytes = 1 })
 	r.write(testStart.Add(-10*hour), 1)

@@ -158,7 +158,7 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// take returns what was logged since the last call.
+// take returns the log since the last call.
 func (l *lockedBuffer) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,7 +34,7 @@ func (l *Loop) Round(ctx context.Context) {
 	defer l.mu.Unlock()
 	began := l.opts.Now()
 	doubt := l.store.MayRemove()
-	l.progress.task("believing the clock", doubt, began) // The store's log tells of it.
+	l.progress.task("believing the clock", doubt, began) // The store logs it.
 	whole := l.seal(ctx, began, l.list(ctx))
 	if doubt != nil { // Nothing goes, and no mark moves.
 		l.store.LetGo()
@@ -80,7 +80,7 @@ func (l *Loop) Relieve(ctx context.Context) bool {
 	return l.failures.Load() == before
 }
 
-// headAbove says whether the head holds more than so many bytes of settled slots to which nothing was written for rest.
+// headAbove reports whether the head holds more than so many bytes of settled slots to which nothing was written for rest.
 func (l *Loop) headAbove(most int64, rest time.Duration) bool {
 	if l.opts.HeadBytes <= 0 {
 		return false
@@ -219,7 +219,7 @@ func (l *Loop) sealPass(ctx context.Context, pass []*storage.Staged) {
 	}
 }
 
-// sealed notes what was done.
+// sealed notes the results of a seal.
 func (l *Loop) sealed(w *storage.Staged, stats storage.SealStats, began, now time.Time) {
 	l.progress.done(w, stats, now)
 	if stats.Blobs == 0 {
@@ -233,7 +233,7 @@ func (l *Loop) sealed(w *storage.Staged, stats storage.SealStats, began, now tim
 		"samples", stats.Samples, "bytes", stats.Bytes, "again", stats.Repaired > 0, "took", now.Sub(began))
 }
 
-// tidy moves the marks, lets go of quiet series, and drops what is past its retention.
+// tidy moves the marks, lets go of quiet series, and drops windows past their retention.
 func (l *Loop) tidy(ctx context.Context) {
 	for p := range l.store.Partitions() {
 		if ctx.Err() != nil {
@@ -290,8 +290,8 @@ func (l *Loop) sweep(ctx context.Context) {
 	}
 }
 
-// failed tells of a step that failed. Whoever looks at a partition or a task that goes on failing hears of it
-// louder: see endRound and task.
+// failed logs a step that failed. A partition or a task that goes on failing is logged
+// at a higher level: see endRound and task.
 func (l *Loop) failed(ctx context.Context, what string, err error, args ...any) {
 	if ctx.Err() != nil {
 		return

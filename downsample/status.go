@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Status is how the work stands, as a process sees it: of partitions that belong to others it knows the owner.
+// Status is the state of the work, as a process sees it: of partitions that belong to others it has the owner.
 type Status struct {
 	// Halted is why nothing is sealed at all; "": it is.
 	Halted string `json:"halted,omitempty"`
-	// Alarm says that the lag is above LagLimitSeconds.
+	// Alarm: the lag is above LagLimitSeconds.
 	Alarm           bool    `json:"alarm"`
 	LagSeconds      float64 `json:"lag_seconds"`
 	LagLimitSeconds float64 `json:"lag_limit_seconds"`
@@ -39,8 +39,8 @@ type Status struct {
 // PartitionStatus is how the work of a partition stands.
 type PartitionStatus struct {
 	Partition int `json:"partition"`
-	// Mine says that the work is this process'. Where there are others, Owner names who it is, and Since tells
-	// since when; "": nobody.
+	// Mine: the work is this process'. Where there are others, Owner names the process whose it is, and Since is
+	// the time since when; "": none.
 	Mine  bool      `json:"mine"`
 	Owner string    `json:"owner,omitempty"`
 	Since time.Time `json:"since,omitzero"`
@@ -55,7 +55,7 @@ type PartitionStatus struct {
 	FailedRounds int       `json:"failed_rounds"`
 	LastError    string    `json:"last_error,omitempty"`
 	LastErrorAt  time.Time `json:"last_error_at,omitzero"`
-	// Do says what helps, where FailedRounds have become several.
+	// Do is the remedy, where FailedRounds have become several.
 	Do string `json:"do,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type TaskStatus struct {
 // shownWindows bounds RollupStatus.First.
 const shownWindows = 20
 
-// Status tells how the work stands. It may be called at any time; over a shared engine it reads the leases.
+// Status returns the state of the work. It may be called at any time; over a shared engine it reads the leases.
 func (l *Loop) Status(ctx context.Context) Status {
 	now := l.opts.Now()
 	waiting, lag := l.progress.behind(now)

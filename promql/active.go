@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Origin says where a query came from, as far as its request tells.
+// Origin is where a query came from, as far as its request contains it.
 type Origin struct {
 	Address   string `json:"address,omitempty"`
 	UserAgent string `json:"userAgent,omitempty"`
@@ -28,7 +28,7 @@ func (o Origin) Into(ctx context.Context) context.Context {
 }
 
 func originOf(ctx context.Context) Origin {
-	o, _ := ctx.Value(originKey{}).(Origin) // Without one, nothing is told.
+	o, _ := ctx.Value(originKey{}).(Origin) // Without one, nothing is noted.
 	return o
 }
 
@@ -47,7 +47,7 @@ type ActiveQuery struct {
 	Origin Origin    `json:"origin"`
 
 	cancel context.CancelCauseFunc
-	// computes says that it has a place, and may be ended for what it takes. The list's lock guards it.
+	// computes: it has a place, and may be ended for what it takes. The list's lock guards it.
 	computes bool
 }
 
@@ -57,7 +57,7 @@ type activeQueries struct {
 	byID map[string]*ActiveQuery
 }
 
-// activeKey is that of a function which says that the query of a context has got a place.
+// activeKey is that of a function which notes that the query of a context has got a place.
 type activeKey struct{}
 
 // begin adds a query. The returned context ends when it is canceled; end must be called once it has ended.
@@ -114,7 +114,7 @@ func (e *Engine) CancelQuery(id string, tenants []string) bool {
 	return true
 }
 
-// within says whether these tenants may know of the query.
+// within reports whether these tenants may see the query.
 func (q *ActiveQuery) within(tenants []string) bool {
 	return ofThese(q.Tenants, tenants)
 }

@@ -38,7 +38,7 @@ func aggregationOf(e *parser.AggregateExpr) (*aggregation, bool) {
 	}
 }
 
-// notes returns what the evaluator tells about the parameter.
+// notes returns the annotations that the evaluator adds about the parameter.
 func (a *aggregation) notes() annotations.Annotations {
 	if a.expr.Op == parser.QUANTILE && !(a.param >= 0 && a.param <= 1) {
 		return annotations.New().Add(annotations.NewInvalidQuantileWarning(a.param, a.expr.Param.PositionRange()))
@@ -46,7 +46,7 @@ func (a *aggregation) notes() annotations.Annotations {
 	return nil
 }
 
-// errHistograms says that a fragment has native histograms, which the evaluator aggregates.
+// errHistograms means that a fragment has native histograms, which the evaluator aggregates.
 var errHistograms = errors.New("promql: native histograms are left to the evaluator")
 
 // aggregator aggregates series, which must come in the order in which the evaluator would take them: sums
@@ -64,7 +64,7 @@ type aggregator struct {
 	buffer  []byte
 }
 
-// group is what is known of a group so far, as columns with an entry a step; which there are depends on the
+// group is the state of a group so far, as columns with one entry per step; which there are depends on the
 // operator.
 type group struct {
 	metric labels.Labels
@@ -72,7 +72,7 @@ type group struct {
 	value []float64
 	// compensation is Kahan's of the value, or of the mean; mean and count are those of the samples seen.
 	compensation, mean, count []float64
-	// incremental says that the sum would have overflowed, so that the mean itself is kept; nil: nowhere.
+	// incremental: the sum would have overflowed, so that the mean itself is kept; nil: nowhere.
 	incremental []bool
 	// best are the series chosen by topk and bottomk, as a heap; members those of which quantile needs all.
 	best    []ranking

@@ -118,7 +118,7 @@ func (g *group) addDeviation(v []float64) {
 	}
 }
 
-// finish turns what was kept into the result.
+// finish turns the state of the group into the result.
 func (g *group) finish(op parser.ItemType) {
 	for i, v := range g.value {
 		if isNone(v) {

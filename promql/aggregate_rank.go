@@ -49,7 +49,7 @@ func (r *ranking) Pop() any {
 	return &last
 }
 
-// better says that v takes the place of the worst.
+// better reports whether v takes the place of the worst.
 func (r *ranking) better(v float64) bool {
 	worst := r.entries[0].v
 	if math.IsNaN(worst) {

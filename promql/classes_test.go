@@ -25,7 +25,7 @@ var keptJobs = map[string]storage.Keep{
 	"brief": {Raw: 36 * time.Hour, FiveMinutes: 36 * time.Hour, OneHour: 36 * time.Hour},
 }
 
-// mixedStore has a counter of each job, a sample a minute for five days.
+// mixedStore has a counter of each job, one sample per minute for five days.
 func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 	now := time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
 	clock := now.Add(-5 * testDay)

@@ -35,12 +35,12 @@
 // however many processors there are. A placeholder, which is a selector, then replaces the fragment in the query, and the evaluator
 // reads from it one sample per step. A range query that is nothing but one fragment bypasses the evaluator.
 //
-// Functions are Prometheus' own, called on pieces of the arrays, but for those in fragment_float.go. What is unusual is
+// Functions are Prometheus' own, called on pieces of the arrays, but for those in fragment_float.go. Unusual cases are
 // left to the evaluator, which computes the fragment as ever: series that end up with the same labels, an aggregation
-// over native histograms (only what is inside is a fragment then), a function that panics. Never fragments are: arguments of
-// absent, timestamp and start_timestamp, which look at what their argument is; whatever is inside info, limitk and
-// limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal what drops a name; with
-// start timestamps rate, irate, increase and resets. PlanOf tells what was computed how.
+// over native histograms (only its operand is a fragment then), a function that panics. Never fragments are: arguments of
+// absent, timestamp and start_timestamp, which depend on the form of their argument; whatever is inside info, limitk and
+// limit_ratio; absent_over_time; anchored and smoothed selectors; with delayed name removal functions that drop a name; with
+// start timestamps rate, irate, increase and resets. PlanOf returns how each fragment was computed.
 //
 // # Functions over rollups
 //

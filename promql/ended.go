@@ -13,8 +13,8 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// endedError gives an error the type by which Prometheus' API tells its clients what ended a query: timeout,
-// canceled or unavailable.
+// endedError gives an error the type from which Prometheus' API derives the code that clients get for a query that was ended:
+// timeout, canceled or unavailable.
 type endedError struct{ err, as error }
 
 func (e endedError) Error() string   { return storage.Plain(e.err.Error()) }
@@ -36,7 +36,7 @@ func unavailable(err error) error {
 	return endedError{err, tsdb.ErrNotReady}
 }
 
-// asEnded is asPrometheus for what ended a query. The evaluator knows the end of a context only where it looks at it
+// asEnded is asPrometheus for errors that end a query. The evaluator notices the end of a context only where it looks at it
 // itself, not where reading met it.
 func asEnded(err error) error {
 	var canceled promengine.ErrQueryCanceled
@@ -54,7 +54,7 @@ func asEnded(err error) error {
 	return storage.PlainError(err)
 }
 
-// queued is the gate as the evaluator sees it: it tells why a query wasn't let in.
+// queued is the gate as the evaluator sees it: it returns why a query wasn't let in.
 type queued struct{ promengine.QueryTracker }
 
 // notLetIn is the error of a query that wasn't let in.

@@ -36,7 +36,7 @@ type Options struct {
 	LookbackDelta time.Duration
 	// Limiter holds tenants to their limits; nil: they have none.
 	Limiter *tenant.Limiter
-	// Parser says which experimental syntax is understood. Default: durations with arithmetic, as in Prometheus.
+	// Parser selects the experimental syntax that is parsed. Default: durations with arithmetic, as in Prometheus.
 	Parser parser.Options
 	// PerStepStats, DelayedNameRemoval and StartTimestamps are optional features of the evaluator, named
 	// promql-per-step-stats, promql-delayed-name-removal and use-start-timestamps in Prometheus.
@@ -47,9 +47,9 @@ type Options struct {
 	NoPlanner bool
 	// LogSlowerThan is the time from which on a query gets a line in the log; 0: none does.
 	LogSlowerThan time.Duration
-	// Features is told which of the evaluator's features exist; may be nil.
+	// Features gets the evaluator's features; may be nil.
 	Features features.Collector
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 	// Registerer gets the evaluator's metrics; nil: none are kept anywhere.
 	Registerer prometheus.Registerer

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// agedStores are two stores of the same samples, ten days of them, a sample a minute: one keeps them for ever, the other raw
+// agedStores are two stores of the same samples, ten days of them, one sample per minute: one keeps them for ever, the other raw
 // samples for two days and 5m rollups for six.
 type agedStores struct {
 	whole, aged *storage.Store

@@ -16,7 +16,7 @@ import (
 
 // What an info about missing samples, or about moved windows, states, and how far a value may be off by it:
 //
-//	cut     a window that ends inside buckets is off by at most what is in these: values between their least and greatest, their
+//	cut     a window that ends inside buckets is off by at most the samples in these: values between their least and greatest, their
 //	        number, their increase
 //	moved   by at most what lies between the edges asked for and those that were used
 //	made    a function of all samples is off by at most what samples between the least and the greatest of its buckets can make
@@ -96,7 +96,7 @@ func (s stated) zones(from, to int64) (zones [][2]int64) {
 	return zones
 }
 
-// touches says whether the info is about a window.
+// touches reports whether the info is about a window.
 func (s stated) touches(from, to int64) bool {
 	return s.snapped > 0 || s.told && from < s.raw && to >= s.from && from <= s.to
 }
@@ -140,7 +140,7 @@ func (s *boundedSeries) in(from, to int64) (i, j int) {
 	return i, max(i, j)
 }
 
-// rise returns the increase from the sample before i to that before j, the number of falls, and the greatest step a second.
+// rise returns the increase from the sample before i to that before j, the number of falls, and the greatest step per second.
 func (s *boundedSeries) riseOf(i, j int) (rise float64, falls int, steep float64) {
 	for k := max(1, i); k < j; k++ {
 		d := s.v[k] - s.v[k-1]

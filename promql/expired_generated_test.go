@@ -197,7 +197,7 @@ func (c *boundedContest) written(q boundedQuery) boundedQuery {
 	return q
 }
 
-// judge says in what an answer isn't as it has to be.
+// judge describes how an answer is wrong; "" if it isn't.
 func (c *boundedContest) judge(q boundedQuery) string {
 	ctx := tenant.Into(c.t.Context(), q.tenants)
 	asking, err := WithResolution(ctx, q.mode, 0)
@@ -262,7 +262,7 @@ func (q boundedQuery) times() []int64 {
 	return all
 }
 
-// exactly says whether buckets answer the function where windows lie on them.
+// exactly reports whether buckets answer the function where windows lie on them.
 func (q boundedQuery) exactly() bool {
 	switch q.fn {
 	case "timestamp", "absent", "absent_over_time", "limitk", "info", "increase anchored", "increase smoothed", "histogram_count(rate)", "histogram_count(increase)":
@@ -273,7 +273,7 @@ func (q boundedQuery) exactly() bool {
 	return bucketfn.Lookup(q.fn).FromBuckets()
 }
 
-// planned says whether the planner answers all of it.
+// planned reports whether the planner answers all of it.
 func (q boundedQuery) planned() bool {
 	switch q.fn {
 	case "timestamp", "absent_over_time", "info", "increase anchored", "increase smoothed":
@@ -298,7 +298,7 @@ func (c *boundedContest) widthAt(from int64) int64 {
 	}
 }
 
-// expired says whether samples of any window have expired. The evaluator reads all of a query's at once.
+// expired reports whether samples of any window have expired. The evaluator reads all of a query's at once.
 func (c *boundedContest) expired(q boundedQuery) bool {
 	return !q.kept && c.widthAt(q.start-q.offset-q.width-q.reach()) > 0
 }
@@ -311,7 +311,7 @@ func (q boundedQuery) reach() int64 {
 	return 0
 }
 
-// onBuckets says whether the windows of all steps lie on those buckets that are left of the oldest.
+// onBuckets reports whether the windows of all steps lie on those buckets that are left of the oldest.
 func (c *boundedContest) onBuckets(q boundedQuery) bool {
 	width := c.widthAt(q.start - q.offset - q.width)
 	if width == 0 || q.kept {
@@ -321,7 +321,7 @@ func (c *boundedContest) onBuckets(q boundedQuery) bool {
 	return at%width == 0 && (q.end == 0 || step%width == 0) && (bucketfn.Lookup(q.fn) != nil && bucketfn.Lookup(q.fn).Newest || q.width%width == 0)
 }
 
-// mayTell says whether there is an info though nothing can be off.
+// mayTell reports whether there is an info though nothing can be off.
 func (c *boundedContest) mayTell(q boundedQuery, info stated) string {
 	switch {
 	case !info.told:
@@ -333,7 +333,7 @@ func (c *boundedContest) mayTell(q boundedQuery, info stated) string {
 	return ""
 }
 
-// valueKey says which series of an answer it is.
+// valueKey identifies a series of an answer.
 func valueKey(s promengine.Series) string { return s.Metric.Get("i") + "/" + s.Metric.Get(tenantLabel) }
 
 func valuesIn(rows promengine.Matrix, at int64) map[string]float64 {

@@ -130,7 +130,7 @@ func TestFairQueueWaitsForBytes(t *testing.T) {
 			}
 		}
 		<-run("many", 60)
-		<-run("many", 60) // It didn't know how much there would be.
+		<-run("many", 60) // Its amount wasn't known before.
 		next := run("many", 1)
 		waits(next)
 		<-run("one", 10) // 130 are above the quarter, too.

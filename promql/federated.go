@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// A request of several tenants sees the series of all, with a label that tells whose each is, as in Mimir. A series that
+// A request of several tenants sees the series of all, with a label for the tenant of each, as in Mimir. A series that
 // has such a label itself keeps it under another name.
 const (
 	tenantLabel   = "__tenant_id__"

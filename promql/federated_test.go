@@ -108,7 +108,7 @@ func TestExemplarsOfSeveralTenants(t *testing.T) {
 	require.Equal(t, "b", one[0].Exemplars[0].Labels.Get("trace"))
 }
 
-// limitedStore has limits as a file says.
+// limitedStore has the limits in a file.
 func limitedStore(t *testing.T, file string) (*storage.Store, *tenant.Limiter) {
 	table, err := tenant.ParseLimits([]byte(file))
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func (p *fragment) open(ctx context.Context, store *storage.Store, of string, wa
 	})
 }
 
-// unique says that no two of the fragment's series can have the same labels. Where they can, the evaluator
+// unique reports whether no two of the fragment's series can have the same labels. Where they can, the evaluator
 // must raise its error.
 func (p *fragment) unique(series []foundSeries) bool {
 	if p.keepsName() || len(series) < 2 {

@@ -88,7 +88,7 @@ func (r *rawReader) samples() int64                 { return r.decoded }
 // errStarts: functions that use start timestamps get them from the evaluator alone.
 var errStarts = fmt.Errorf("%w: the series have start timestamps", errLeave)
 
-// hasStarts says whether any of the samples has a start timestamp.
+// hasStarts reports whether any of the samples has a start timestamp.
 func hasStarts(s *chunk.Samples) bool {
 	return len(s.ST) > 0 || slices.ContainsFunc(s.H, func(h chunk.Histogram) bool { return h.ST != 0 })
 }
@@ -168,7 +168,7 @@ func (r *rawReader) layOut() error {
 	return r.it.err
 }
 
-// stopped says, at some of the steps, that the query has ended, and what is computed isn't wanted any more: one series
+// stopped reports, at some of the steps, whether the query has ended, so that its result isn't wanted any more: one series
 // may have many steps, and each many samples.
 func (r *rawReader) stopped(step int) bool { return step%8 == 0 && r.ctx != nil && r.ctx.Err() != nil }
 
@@ -220,7 +220,7 @@ func slide[P any](points []P, from, to int, after, until int64, at func(*P) int6
 	return from, to
 }
 
-// noteCounter tells, as the evaluator does, when a rate is asked of what may be no counter.
+// noteCounter adds an annotation, as the evaluator does, if a rate is computed of a metric that may be no counter.
 func noteCounter(p *fragment, stored labels.Labels, out *values, into *annotations.Annotations) {
 	if (p.function != "rate" && p.function != "increase") || out.floats == 0 {
 		return

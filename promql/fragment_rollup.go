@@ -16,7 +16,7 @@ import (
 )
 
 // rollupReader computes a segment's values from buckets. What these can't answer it leaves to a rawReader over the
-// samples, and where a function knows only samples, it makes some of the buckets.
+// samples, and where a function needs samples, it makes some of the buckets.
 type rollupReader struct {
 	segment *segment
 	ctx     context.Context
@@ -37,7 +37,7 @@ type rollupReader struct {
 
 	annotations annotations.Annotations
 	decoded     int64
-	// leftOut says that steps have no value for want of samples, approximated that they have one from samples made of buckets.
+	// leftOut: steps have no value for want of samples. approximated: they have one from samples made of buckets.
 	leftOut, approximated bool
 }
 
@@ -114,7 +114,7 @@ func (r *rollupReader) read(s *storage.SelectedSeries, out *values) error {
 
 func isSet(t int64) bool { return t != 0 }
 
-// sampled says whether the samples of the window of a step are kept.
+// sampled reports whether the samples of the window of a step are kept.
 func (r *rollupReader) sampled(step int32) bool {
 	return max(r.segment.edges.at(int(step))-r.segment.width, r.segment.oldest-1) >= r.segment.gone
 }
@@ -168,7 +168,7 @@ func (r *rollupReader) make(series labels.Labels, n int) error {
 	})
 }
 
-// readWhole sets r.whole, and says whether there is any.
+// readWhole sets r.whole, and reports whether there is any.
 func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	if r.segment.Approximate { // They are read like that, and cut by samples where these are kept.
 		r.whole = &r.buckets
@@ -183,7 +183,7 @@ func (r *rollupReader) readWhole(series labels.Labels) (bool, error) {
 	return true, asPrometheus(s.Buckets(&r.own, &r.ownBuffers))
 }
 
-// simple says whether all buckets of the window of a step are.
+// simple reports whether all buckets of the window of a step are.
 func (r *rollupReader) simple(step int) bool {
 	from, to := r.segment.fragment.window(step)
 	b := r.whole

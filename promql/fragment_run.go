@@ -27,11 +27,11 @@ type batch struct {
 	segment values // to work in
 }
 
-// errPanicked says that a function panicked. The evaluator knows better how to tell its caller.
+// errPanicked means that a function panicked. The evaluator then reports it to its caller.
 var errPanicked = fmt.Errorf("%w: a function panicked", errLeave)
 
-// fragmentRun computes a fragment of some series, and hands the values on in the order of the series: what is made of
-// them doesn't depend on how many goroutines there were.
+// fragmentRun computes a fragment of some series, and hands the values on in the order of the series: the result
+// doesn't depend on how many goroutines there were.
 //
 //	series   [ 0 … 31 | 32 … 63 | 64 … ]
 //	workers      0         1        0        each batch at a time

@@ -101,7 +101,7 @@ func (p *fragment) resolve(ctx context.Context, store *storage.Store, of string,
 	return segments, short, nil
 }
 
-// setHorizons sets what is kept of each class of series.
+// setHorizons sets the retention of each class of series.
 func setHorizons(r *resolution.Request, horizons []storage.Horizons) {
 	r.Horizon = [3]int64{math.MinInt64, math.MinInt64, math.MinInt64}
 	for _, h := range horizons {
@@ -212,11 +212,11 @@ func gather(lists [][]*storage.SelectedSeries) []foundSeries {
 	return all
 }
 
-// resolving is what a query says about resolutions.
+// resolving are a query's parameters about resolutions.
 type resolving struct {
 	mode     resolution.Mode
 	coarsest rollup.Resolution
-	// still says that windows aren't moved where samples are there.
+	// still: windows aren't moved where samples are there.
 	still bool
 }
 

@@ -17,9 +17,9 @@ func isNone(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
 
 // values are what one series has at the steps of a fragment: a float, a histogram, or nothing.
 type values struct {
-	// v has an entry a step; none where there is a histogram, or nothing.
+	// v has one entry per step; none where there is a histogram, or nothing.
 	v []float64
-	// h has an entry a step, too, or none at all if hists is 0.
+	// h has one entry per step, too, or none at all if hists is 0.
 	h []*histogram.FloatHistogram
 	// floats and hists count the steps with one; size is how much they are for a budget.
 	floats, hists, size int
@@ -62,7 +62,7 @@ func (v *values) put(from int, other *values) {
 	v.size += other.floats
 }
 
-// sizeOf tells for how many floats a histogram counts, as the evaluator counts.
+// sizeOf returns for how many floats a histogram counts, as the evaluator counts.
 func sizeOf(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
 
 // span returns the steps from the first value to the last: [from, to).
@@ -137,7 +137,7 @@ func (b *budget) charge(n int) error {
 	return nil
 }
 
-// allow says whether n samples more fit in for a while.
+// allow reports whether n samples more fit in for a while.
 func (b *budget) allow(n int) error {
 	if b.held.Load()+int64(n) > b.limit {
 		return errTooMany

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrTooManyQueries says that so many queries wait that another wouldn't be answered in time.
+// ErrTooManyQueries means that so many queries wait that another wouldn't be answered in time.
 var ErrTooManyQueries = errors.New("promql: too many queries are waiting")
 
 const (

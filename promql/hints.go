@@ -7,16 +7,16 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// deriveHint says what a native histogram tells about counter resets, given the sample right before it if
+// deriveHint returns the counter reset hint of a native histogram, given the sample right before it if
 // that is a histogram (else nil).
 //
-// Prometheus' storage keeps one hint a chunk, and cuts a chunk where the counter was reset or can't be
+// Prometheus' storage keeps one hint per chunk, and cuts a chunk where the counter was reset or can't be
 // compared; within a chunk it answers NotCounterReset, and for a chunk's first histogram always
 // UnknownCounterReset, even where it saw the reset itself, since the chunk before may be gone or changed by
 // the time of reading (prometheus issue 15346). The evaluator then compares the buckets. We answer the same
 // from the samples alone: Gauge for a gauge, NotCounterReset where Prometheus would have appended to the
 // same chunk, UnknownCounterReset elsewhere. It leaves out only the cuts that Prometheus makes for a chunk's
-// size, which tell nothing about the data.
+// size, which don't depend on the data.
 //
 // The rules are those of appendable in tsdb/chunkenc/histogram.go and float_histogram.go of Prometheus.
 func deriveHint(before, h *chunk.Histogram) histogram.CounterResetHint {
@@ -44,7 +44,7 @@ func header(h *chunk.Histogram) (histogram.CounterResetHint, float64) {
 	return h.Float.CounterResetHint, h.Float.Sum
 }
 
-// continues says that b is comparable with a, and nothing in it is less than in a.
+// continues reports whether b is comparable with a, and nothing in it is less than in a.
 func continues(a, b *chunk.Histogram) bool {
 	if a.Int != nil && b.Int != nil {
 		return continuesInt(a.Int, b.Int)
@@ -77,7 +77,7 @@ func continuesFloat(a, b *histogram.FloatHistogram) bool {
 		noneLess(newBuckets(a.NegativeSpans, a.NegativeBuckets, false), newBuckets(b.NegativeSpans, b.NegativeBuckets, false))
 }
 
-// noneLess says that every bucket of a that isn't empty exists in b, with at least as high a count.
+// noneLess reports whether every bucket of a that isn't empty exists in b, with at least as high a count.
 func noneLess[N int64 | float64](a, b buckets[N]) bool {
 	inA, inB := a.next(), b.next()
 	for inA {

@@ -18,7 +18,7 @@ import (
 //	sum_over_time(max_over_time(vector(1)[4d:1s])[4d:1s])
 //
 // which neither a timeout nor a closed connection would end. So the functions themselves look, now and then: the arguments
-// of their call, which nobody else has, tell whose query it is, and their panic with an error ends it, as the evaluator's
+// of their call, which nobody else has, identify the query, and their panic with an error ends it, as the evaluator's
 // own does.
 
 // evaluated are the contexts of the queries that run, by the first argument of their calls: *parser.Expr to context.Context.

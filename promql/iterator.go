@@ -69,7 +69,7 @@ func (i *iterator) Next() chunkenc.ValueType {
 	return i.typ
 }
 
-// milliseconds is an int64 under a name that tells go vet apart a chunkenc.Iterator's Seek from an
+// milliseconds is an int64 under a name by which go vet distinguishes a chunkenc.Iterator's Seek from an
 // io.Seeker's.
 type milliseconds = int64
 
@@ -166,8 +166,8 @@ func (i *iterator) note(err error) {
 	}
 }
 
-// finerThanKnown says that a histogram comes from a newer Prometheus, with a resolution that the evaluator
-// doesn't know yet. Prometheus lowers it on reading, too.
+// finerThanKnown reports whether a histogram comes from a newer Prometheus, with a resolution that the evaluator
+// doesn't support yet. Prometheus lowers it on reading, too.
 func finerThanKnown(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }

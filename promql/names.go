@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are what the buckets of foo say, a sample a
+// Rollups have names: foo_min, foo_max, foo_sum, foo_count and foo_avg are the values of foo's buckets, one sample per
 // bucket, stamped at its end. A series that really has such a name always wins. They are never stored.
 
 // aggregate is what a name of a rollup ends in.
@@ -41,7 +41,7 @@ type rollupNames struct {
 	counters []string
 }
 
-// allows says whether a metric is aggregated in this way: one whose name ends in an aggregate with that one only,
+// allows reports whether a metric is aggregated in this way: one whose name ends in an aggregate with that one only,
 // but for averages, and one whose name ends as counters do only summed.
 func (n rollupNames) allows(metric string, a *aggregate) bool {
 	for i := range aggregates {
@@ -118,7 +118,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 		q.Warn(fmt.Errorf("%w: %s has a value at the end of each bucket of %s, and none between: ask at steps of that, or for a range over it",
 			annotations.PromQLInfo, name, q.Resolution))
 	}
-	tellNamed(ctx, name, SegmentStats{
+	noteNamed(ctx, name, SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(), Edges: resolution.Aligned.String(), Series: len(list),
 	})
 	series := make([]sourceSeries, len(list))
@@ -130,7 +130,7 @@ func (r *reader) selectNamed(ctx context.Context, q storage.Query, hints *promst
 	return series, nil
 }
 
-// sparse says whether a query of a rollup's name looks between its values, which are as far from one another as buckets are wide,
+// sparse reports whether a query of a rollup's name looks between its values, which are as far from one another as buckets are wide,
 // and finds none there.
 func sparse(q storage.Query, hints *promstorage.SelectHints) bool {
 	width := q.Resolution.Width()
@@ -140,7 +140,7 @@ func sparse(q storage.Query, hints *promstorage.SelectHints) bool {
 	return hints.End%width != 0 || hints.Step%width != 0
 }
 
-// appendNamed appends what buckets say as samples. Whole buckets only: one that ends later is to come.
+// appendNamed appends the values of buckets as samples. Whole buckets only: one that ends later is to come.
 func (a *aggregate) appendNamed(into *chunk.Samples, s *storage.SelectedSeries, until int64) error {
 	var b rollup.Buckets
 	var buffers storage.BucketBuffers
@@ -157,7 +157,7 @@ func (a *aggregate) appendNamed(into *chunk.Samples, s *storage.SelectedSeries, 
 
 type rollupNamesKey struct{}
 
-// WithRollupNames makes lists of metrics' names tell the names of rollups, too.
+// WithRollupNames makes lists of metrics' names contain the names of rollups, too.
 func WithRollupNames(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rollupNamesKey{}, true)
 }

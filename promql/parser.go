@@ -21,7 +21,7 @@ const (
 	maxSelectors = 1000
 )
 
-// ErrQueryTooComplex says that a query is too long or too deep to be looked at.
+// ErrQueryTooComplex means that a query is too long or too deep to be looked at.
 var ErrQueryTooComplex = errors.New("promql: query too complex")
 
 // NewParser returns Prometheus' parser behind bounds on what it is given. Its errors at a bound wrap

@@ -66,7 +66,7 @@ func TestQueriesAreBoundedBeforeTheyAreParsed(t *testing.T) {
 	require.Len(t, all, 2)
 }
 
-// FuzzDepth holds the count of levels against the levels of what was parsed.
+// FuzzDepth holds the count of levels against the levels of the parsed expression.
 func FuzzDepth(f *testing.F) {
 	f.Add("-(a + b * c ^ 2 and on (x) d)[5m:1m] offset 3m @ end()")
 	f.Add("sum(sum_over_time(a[1m + 2m * 3][5m:])) or vector(1) unless bool")

@@ -36,7 +36,7 @@ type plan struct {
 	stmt      *parser.EvalStmt
 	// delayed and starts are the evaluator's options of these names, see finder.
 	delayed, starts bool
-	// exact says that windows aren't moved where samples are there.
+	// exact: windows aren't moved where samples are there.
 	exact  bool
 	budget budget
 	gate   *gate // nil: work isn't shared with others
@@ -62,13 +62,13 @@ type fragmentResult struct {
 	grid   steps
 	series []*fragmentSeries
 	notes  annotations.Annotations
-	// inner says that this is what is inside the aggregation.
+	// inner: this is the operand of the aggregation.
 	inner bool
 	// selectErr came up when the series were searched, readErr when they were read.
 	selectErr, readErr error
 }
 
-// mixes says whether some of the series have native histograms that not all others can be added to.
+// mixes reports whether some of the series have native histograms that not all others can be added to.
 func (r *fragmentResult) mixes() bool {
 	histograms, others := false, false
 	for _, s := range r.series {
@@ -149,11 +149,11 @@ func (p *plan) compute(c candidate) error {
 		p.replace(c.at, result)
 	}
 	p.stats = append(p.stats, stats)
-	tell(p.ctx, stats)
+	noteFragment(p.ctx, stats)
 	return nil
 }
 
-// errLeave says that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
+// errLeave means that a fragment is better left to the evaluator; errSameLabels that this will then find an error.
 var (
 	errLeave      = errors.New("promql: left to the evaluator")
 	errRollupName = fmt.Errorf("%w: it may be the name of a rollup", errLeave)
@@ -215,7 +215,7 @@ func (p *plan) reader(l *segment, warn func(error)) fragmentReader {
 	return newRollupReader(p.ctx, p.queryable.store, l, &p.budget, warn)
 }
 
-// lacks remembers what a fragment's answer lacks for want of raw samples, for one info a query.
+// lacks remembers what a fragment's answer lacks for want of raw samples, for one info per query.
 func (p *plan) lacks(short resolution.Shortfall, run *fragmentRun) {
 	p.short.Merge(short)
 	for _, readers := range run.readers {

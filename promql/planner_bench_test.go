@@ -57,7 +57,7 @@ const (
 	benchTo         = benchFrom + 6*3_600_000
 )
 
-// BenchmarkPlanner asks dashboards' queries, with and without the planner. CPU says more than time: the planner
+// BenchmarkPlanner asks dashboards' queries, with and without the planner. CPU is a better measure than time: the planner
 // uses all processors.
 func BenchmarkPlanner(b *testing.B) {
 	q := NewQueryable(benchStore(b))

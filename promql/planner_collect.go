@@ -8,7 +8,7 @@ type collector struct {
 	budget *budget
 	sum    *aggregator // nil: nothing is aggregated
 	folded bool        // sum has some of the series
-	// inner says that the first series has histograms, so that the aggregation is left to the evaluator: most
+	// inner: the first series has histograms, so that the aggregation is left to the evaluator: most
 	// often all have.
 	inner  bool
 	all    *whole // nil: the fragment isn't all of the query
@@ -33,7 +33,7 @@ func (c *collector) add(metric labels.Labels, v *values) error {
 	return c.budget.charge(v.size)
 }
 
-// finish puts into result what was collected. It returns the answer to the whole query, or nil.
+// finish puts the collected series into result. It returns the answer to the whole query, or nil.
 func (c *collector) finish(result *fragmentResult) *whole {
 	result.series, result.inner = c.series, c.inner
 	if c.inner {

@@ -32,7 +32,7 @@ type finder struct {
 	found           []candidate
 }
 
-// surroundings tell at which times the evaluator asks for an expression.
+// surroundings are those of an expression in its query, with the times at which the evaluator evaluates it.
 type surroundings struct {
 	grid steps
 	// from is the start of the statement, moved by the subqueries around: from this the evaluator derives what
@@ -40,10 +40,10 @@ type surroundings struct {
 	from int64
 	// fixed: the expression itself must stay what it is.
 	fixed bool
-	// skewed: the evaluator reads what has an @ modifier at other times than it says. It does so inside a
+	// skewed: the evaluator reads a selector with an @ modifier at other times than the modifier's. It does so inside a
 	// subquery that begins just when the expression around it does.
 	skewed bool
-	// named: what is around may see the names of series that the expression removes at the end.
+	// named: the expression around may see the names of series that the expression removes at the end.
 	named bool
 }
 
@@ -151,13 +151,13 @@ func (f *finder) visitAggregation(e *parser.AggregateExpr, in surroundings) {
 	}
 }
 
-// sees says whether what is around the operands of a binary operation may see their names, as far as these aren't removed at once.
-// Comparisons keep them, and errors about vectors that don't match tell them.
+// sees reports whether the expression around the operands of a binary operation may see their names, as far as these aren't
+// removed at once. Comparisons keep them, and errors about vectors that don't match contain them.
 func sees(e *parser.BinaryExpr) bool {
 	return e.VectorMatching != nil || e.Op.IsComparisonOperator() && !e.ReturnBool
 }
 
-// callSees says whether a function looks at the names of its arguments, or tells them in annotations.
+// callSees reports whether a function looks at the names of its arguments, or has them in annotations.
 func callSees(e *parser.Call) bool {
 	switch e.Func.Name {
 	case "label_replace", "label_join", "sort_by_label", "sort_by_label_desc", "info":
@@ -167,7 +167,8 @@ func callSees(e *parser.Call) bool {
 	return over || strings.HasPrefix(e.Func.Name, "histogram_")
 }
 
-// seenBy says whether an aggregation, or what is around it, may see the names of what it aggregates. The series of most have none.
+// seenBy reports whether an aggregation, or the expression around it, may see the names of its operand's series. The series of
+// most have none.
 func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
 	byName := !e.Without && slices.Contains(e.Grouping, labels.MetricName)
 	switch e.Op {
@@ -179,7 +180,7 @@ func (in surroundings) seenBy(e *parser.AggregateExpr) bool {
 	return byName
 }
 
-// atTheirTime says that no selector in an expression has a time of its own, and nothing is a subquery.
+// atTheirTime reports whether no selector in an expression has a time of its own, and nothing is a subquery.
 func atTheirTime(expr parser.Expr) bool {
 	plain := true
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
@@ -246,12 +247,12 @@ func (f *finder) fragmentOf(expr parser.Expr, in surroundings) (*fragment, bool)
 	}
 }
 
-// allows says that a fragment may read what the selector selects.
+// allows reports whether a fragment may read what the selector selects.
 func (in surroundings) allows(e *parser.VectorSelector) bool {
 	return !e.Anchored && !e.Smoothed && (e.Timestamp == nil || !in.skewed) && wholeMilliseconds(e.OriginalOffset)
 }
 
-// wholeMilliseconds says that nothing is rounded where the evaluator goes on in milliseconds. Durations that are
+// wholeMilliseconds reports whether nothing is rounded where the evaluator goes on in milliseconds. Durations that are
 // expressions may be of any length.
 func wholeMilliseconds(all ...time.Duration) bool {
 	for _, d := range all {

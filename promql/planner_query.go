@@ -120,7 +120,7 @@ func (q *query) Close() {
 	q.unread.give()
 }
 
-// PlanOf tells how the fragments of a query were computed, once it was executed. It is empty if none was found, or
+// PlanOf returns how the fragments of a query were computed, once it was executed. It is empty if none was found, or
 // the query isn't an Engine's.
 func PlanOf(q promengine.Query) []FragmentStats {
 	ours, ok := q.(*query)

@@ -62,7 +62,7 @@ func (r fragmentRow) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	return i
 }
 
-// fragmentIterator implements chunkenc.Iterator: a sample a step, a stale marker where there is no value. The
+// fragmentIterator implements chunkenc.Iterator: one sample per step, a stale marker where there is no value. The
 // histograms are the fragment's own, which the evaluator doesn't change.
 type fragmentIterator struct {
 	fragmentRow

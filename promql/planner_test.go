@@ -108,7 +108,7 @@ func tolerated() float64 {
 	return 1e-12
 }
 
-// differs says how two answers differ by more than a tolerance, a part of each value; "" if they don't.
+// differs describes how two answers differ by more than a tolerance, a part of each value; "" if they don't.
 func (a answer) differs(b answer, tolerance float64) string {
 	if a.err != b.err {
 		return fmt.Sprintf("error %q, not %q", b.err, a.err)

@@ -18,7 +18,7 @@ import (
 //	                   queries begin     they wait for others        the newest ends
 //	                                     to end, but for one         of who runs most
 //
-// What is in use has garbage in it; so Go's own limit must lie below fullShare (GOMEMLIMIT), and then it is next to nothing.
+// Memory in use includes garbage; so Go's own limit must lie below fullShare (GOMEMLIMIT), and then it is next to nothing.
 const (
 	tightShare = 0.55
 	fullShare  = 0.80
@@ -26,7 +26,7 @@ const (
 	pressureLook = 20 * time.Millisecond
 )
 
-// errPressure says that a query was ended because all together take too much memory.
+// errPressure means that a query was ended because all together take too much memory.
 var errPressure = errors.Join(engine.ErrUnavailable, errors.New("promql: queries take more memory than there is; ask for less, or again later"))
 
 // pressure looks after the memory while there are queries.
@@ -41,7 +41,7 @@ type pressure struct {
 	looking bool
 }
 
-// begin says that a query begins; the returned function that it has ended.
+// begin counts a query that begins; the returned function ends it.
 func (p *pressure) begin() (end func()) {
 	if p.memory == 0 {
 		return func() {}
@@ -75,12 +75,12 @@ func (p *pressure) look() {
 		used := float64(p.used()) / float64(p.memory)
 		p.gate.queries.setTight(used > tightShare)
 		if used > fullShare && p.active.shed() {
-			runtime.GC() // Before others have to go for what is garbage now.
+			runtime.GC() // Before others are ended because of memory that is garbage.
 		}
 	}
 }
 
-// inUse returns how much memory the process takes that isn't free within it: what lives, and what is garbage by now.
+// inUse returns how much memory the process takes that isn't free within it: live objects, and garbage.
 func inUse() int64 {
 	sample := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
@@ -89,7 +89,7 @@ func inUse() int64 {
 	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64() - sample[2].Value.Uint64())
 }
 
-// shed ends the newest query of the tenants that have most, and says whether there was any.
+// shed ends the newest query of the tenants that have most, and reports whether there was any.
 func (a *activeQueries) shed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

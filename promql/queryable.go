@@ -158,8 +158,8 @@ func (r *reader) find(ctx context.Context, w *warnings, sorted bool, hints *prom
 	return series, err
 }
 
-// selected finds the series of a query, or of the rollup that it names, and tells what they are read from. Its answer is of the times
-// from asked on.
+// selected finds the series of a query, or of the rollup that it names, and reports which resolutions they are read from. Its
+// answer is of the times from asked on.
 func (r *reader) selected(ctx context.Context, q storage.Query, asked int64, hints *promstorage.SelectHints) (series []sourceSeries, err error) {
 	var read []SegmentStats
 	if q.LabelsOnly {
@@ -176,7 +176,7 @@ func (r *reader) selected(ctx context.Context, q storage.Query, asked int64, hin
 		}
 	}
 	if len(read) > 0 {
-		tellRead(ctx, q.Matchers, len(series), read)
+		noteRead(ctx, q.Matchers, len(series), read)
 	}
 	return series, nil
 }

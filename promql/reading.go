@@ -10,16 +10,16 @@ import (
 )
 
 // Reading is a request of somebody who computes from samples himself, as remote read's. The answer has no place for an info, and
-// the function that it is for, if any is named, may be told wrongly: so it is either made of buckets where samples are gone, or
+// the function that it is for, if any is named, may be wrong: so it is either made of buckets where samples are gone, or
 // refused.
 type Reading struct {
-	// Refuse says that nothing may be made of buckets.
+	// Refuse: no samples may be made of buckets.
 	Refuse  bool
 	made    atomic.Bool
 	refused atomic.Bool
 }
 
-// Made says whether the answer was made of buckets in part, Refused whether it was refused for that.
+// Made reports whether the answer was made of buckets in part, Refused whether it was refused for that.
 func (r *Reading) Made() bool    { return r.made.Load() }
 func (r *Reading) Refused() bool { return r.refused.Load() }
 

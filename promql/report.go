@@ -21,13 +21,13 @@ type Report struct {
 
 type reportKey struct{}
 
-// Into returns a context whose queries tell the report.
+// Into returns a context whose queries add to the report.
 func (r *Report) Into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, reportKey{}, r)
 }
 
-// tell adds a fragment to the report that ctx carries, if it carries one.
-func tell(ctx context.Context, p FragmentStats) {
+// noteFragment adds a fragment to the report that ctx carries, if it carries one.
+func noteFragment(ctx context.Context, p FragmentStats) {
 	if r, ok := ctx.Value(reportKey{}).(*Report); ok {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -35,8 +35,8 @@ func tell(ctx context.Context, p FragmentStats) {
 	}
 }
 
-// tellRead tells that the evaluator read series by itself. A fragment that was left to it for that is told with it.
-func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
+// noteRead reports that the evaluator read series by itself, with the fragment that was left to it for that, if any.
+func noteRead(ctx context.Context, matchers []*labels.Matcher, series int, segments []SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
 		return
@@ -57,8 +57,8 @@ func tellRead(ctx context.Context, matchers []*labels.Matcher, series int, segme
 	r.fragments = append(r.fragments, FragmentStats{Expr: selector, Segments: segments, Series: series, Refused: why, selector: selector})
 }
 
-// tellNamed tells that the evaluator read the rollup of a name. A fragment that was left to it for that is told with it.
-func tellNamed(ctx context.Context, name string, s SegmentStats) {
+// noteNamed reports that the evaluator read the rollup of a name, with the fragment that was left to it for that, if any.
+func noteNamed(ctx context.Context, name string, s SegmentStats) {
 	r, ok := ctx.Value(reportKey{}).(*Report)
 	if !ok {
 		return
@@ -74,7 +74,7 @@ func tellNamed(ctx context.Context, name string, s SegmentStats) {
 	r.fragments = append(r.fragments, FragmentStats{Expr: name, named: name, Segments: []SegmentStats{s}, Series: s.Series, Refused: "it is the name of a rollup"})
 }
 
-// Fragments returns what was told so far.
+// Fragments returns the fragments reported so far.
 func (r *Report) Fragments() []FragmentStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,8 +82,8 @@ func (r *Report) Fragments() []FragmentStats {
 }
 
 // Resolution sums up from what the fragments were answered, such as "1h" or "5m, 5m snapped, raw"; "" if nothing was
-// told. What the evaluator did by itself counts as raw, but for rollups that it read by their names, and for samples that were made
-// of buckets.
+// reported. What the evaluator did by itself counts as raw, but for rollups that it read by their names, and for samples that
+// were made of buckets.
 func (r *Report) Resolution() string {
 	var all []string
 	for _, p := range r.Fragments() {
@@ -107,7 +107,7 @@ type SegmentStats struct {
 	// Resolution is raw, 5m or 1h.
 	Resolution string `json:"resolution"`
 	// Edges are exact: the answer is that of raw samples; snapped: windows were moved to the edges of buckets;
-	// or widened: made longer, too. Approximate says that a function saw samples made of buckets.
+	// or widened: made longer, too. Approximate: a function saw samples made of buckets.
 	Edges       string `json:"edges"`
 	Approximate bool   `json:"approximate,omitempty"`
 	// Series were found.
@@ -126,7 +126,7 @@ func (s SegmentStats) String() string {
 	return text
 }
 
-// stats tell of a segment.
+// stats returns the statistics of a segment.
 func (l *segment) stats(series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(l.eval.first).UTC(), To: time.UnixMilli(l.eval.last()).UTC(), Resolution: l.Resolution.String(),

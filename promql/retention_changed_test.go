@@ -93,7 +93,7 @@ func one(t *testing.T, v promengine.Vector) float64 {
 	return v[0].F
 }
 
-// requireAnswers asks of a time whose raw samples are gone: every answer is that of rollups, and says so.
+// requireAnswers asks of a time whose raw samples are gone: every answer is that of rollups, with an info.
 func (s *keptStore) requireAnswers(at time.Time) {
 	s.t.Helper()
 	for query, want := range map[string]float64{
@@ -117,7 +117,7 @@ func (s *keptStore) requireAnswers(at time.Time) {
 }
 
 // TestRaisedRetention lowers the retention until raw samples are gone, and raises it: where they were is answered from
-// what is there.
+// the rows that are there.
 func TestRaisedRetention(t *testing.T) {
 	t.Parallel()
 	s := newKeptStore(t)
@@ -159,7 +159,7 @@ func TestLoweredRetentionIsTakenBack(t *testing.T) {
 	s.restart(0, 0)
 	s.passes(10 * testDay)
 	requireRaw(at)
-	// And when it is over, what is gone stays gone.
+	// And when it is over, samples that are gone stay gone.
 	s.restart(testDay, testDay)
 	s.passes(7*testDay + time.Hour)
 	s.restart(0, 0)

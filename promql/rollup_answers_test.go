@@ -63,7 +63,7 @@ func (d *rollupDuel) fragments(a asked) ([]candidate, bool) {
 	return candidatesOf(q.Statement().(*parser.EvalStmt))
 }
 
-// difference asks both and says how the answers differ; ok is false if the query isn't one.
+// difference asks both and describes how the answers differ; ok is false if the query isn't one.
 func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	want, _, err := a.ask(d.t.Context(), d.plain, d.reference)
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *rollupDuel) difference(a asked, mode string) (why string, ok bool) {
 	return why, true
 }
 
-// judge says in what an answer isn't as it has to be, given the reference's.
+// judge describes how an answer is wrong, given the reference's; "" if it isn't.
 func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []FragmentStats) string {
 	info := shortfallsIn(got.notes)
 	if info > 1 {
@@ -108,7 +108,7 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 		return d.judgeFragment(a, mode, fragments[0], want, got, info)
 	}
 	rawGone := d.store.Horizon(rollup.Raw) >= rolledFrom
-	// An answer that is an error has no infos that would tell what the evaluator's own reads lacked.
+	// An answer that is an error has no infos about the samples that the evaluator's own reads lacked.
 	if inexact(stats) || info > 0 || strings.Contains(got.err, rawGoneText) || rawGone && got.err != "" {
 		d.outcomes["composite of the inexact"]++
 		return unlikelyError(want.err, got.err)
@@ -135,8 +135,8 @@ func (d *rollupDuel) judge(a asked, mode string, want, got answer, stats []Fragm
 	return want.differsBy(got, boundOfSpread(spread))
 }
 
-// unlikelyError says which error can't come of windows that are moved, widened or approximated: then there may be more
-// series at a time, or fewer, than there were; and that an argument is wrong is only told where there is any.
+// unlikelyError returns the reason if an error can't come of windows that are moved, widened or approximated: then there may be
+// more series at a time, or fewer, than there were; and a wrong argument is only reported where there is any series.
 func unlikelyError(want, got string) string {
 	if got == "" || got == want || strings.Contains(got, rawGoneText) {
 		return ""
@@ -191,7 +191,7 @@ func (d *rollupDuel) judgeFragment(a asked, mode string, c candidate, want, got 
 	return m.differs(got)
 }
 
-// mayRound says whether a fragment's values may differ in their last bits.
+// mayRound reports whether a fragment's values may differ in their last bits.
 func mayRound(c candidate) bool { return !bucketfntest.BitExact[c.function] }
 
 // shortfallsIn counts the infos of what an answer lacks for want of raw samples.
@@ -204,7 +204,7 @@ func shortfallsIn(notes []string) (n int) {
 	return n
 }
 
-// inexact says whether any fragment was answered otherwise than raw samples would.
+// inexact reports whether any fragment was answered otherwise than raw samples would.
 func inexact(stats []FragmentStats) bool {
 	for _, p := range stats {
 		for _, s := range p.Segments {

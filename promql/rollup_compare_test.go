@@ -21,7 +21,7 @@ const tolerance = 1e-12
 // boundFunc returns the largest absolute value that entered what a series has at a time.
 type boundFunc func(metric labels.Labels, t int64) float64
 
-// differsBy says how got differs from a by more than the tolerance; "" if it doesn't. Without a bound it must be the
+// differsBy describes how got differs from a by more than the tolerance; "" if it doesn't. Without a bound it must be the
 // same to the last bit.
 func (a answer) differsBy(got answer, bound boundFunc) string {
 	if a.err != got.err {
@@ -34,7 +34,7 @@ func (a answer) differsBy(got answer, bound boundFunc) string {
 }
 
 // withoutHints returns the answer with the counter reset hints that got lacks made unknown: once raw samples are gone,
-// nobody knows them.
+// they aren't known.
 func (a answer) withoutHints(got answer) answer {
 	has := valuesOf(got.rows)
 	out := answer{err: a.err, notes: a.notes}
@@ -168,7 +168,7 @@ func (ts truths) largest(c candidate, metric labels.Labels, from, to int64) floa
 	return most
 }
 
-// selected says whether the series is one of the fragment's.
+// selected reports whether the series is one of the fragment's.
 func (s truth) selected(c candidate) bool {
 	for _, m := range c.matchers {
 		if !m.Matches(s.labels.Get(m.Name)) {
@@ -178,7 +178,7 @@ func (s truth) selected(c candidate) bool {
 	return true
 }
 
-// feeds says whether the series enters the fragment's series of these labels.
+// feeds reports whether the series enters the fragment's series of these labels.
 func (s truth) feeds(c candidate, metric labels.Labels) bool {
 	if !s.selected(c) {
 		return false

@@ -33,11 +33,11 @@ var (
 	lateSlot = someDay + 30*hour
 )
 
-// rolledSeries is a generated series: what was sent of it.
+// rolledSeries is a generated series: the samples that were sent.
 type rolledSeries struct {
 	labels labels.Labels
 	sent   []rolledSample
-	// truth is what is left when duplicates are gone, with all its types.
+	// truth are the samples without duplicates, of all types.
 	truth chunk.Samples
 }
 
@@ -46,11 +46,11 @@ type rolledSample struct {
 	t, st int64
 	v     float64
 	h     *chunk.Histogram
-	// round says in which delivery it comes: 0, 1 (late, sealed again) or 2 (not sealed).
+	// round is the delivery in which it comes: 0, 1 (late, sealed again) or 2 (not sealed).
 	round int
 }
 
-// rolledSeriesKinds say what the metrics are made of: a kind of bucketfntest.SeriesGenerator for each series, or of roller.
+// rolledSeriesKinds are the kinds of the metrics: a kind of bucketfntest.SeriesGenerator for each series, or of roller.
 var rolledMetrics = []struct {
 	name  string
 	every int64

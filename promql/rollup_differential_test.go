@@ -24,7 +24,7 @@ import (
 //	buckets, windows moved or widened    the evaluator's for those windows, scaled where the function grows with them
 //	samples made of buckets              Prometheus' function on these
 //
-// And whatever is missing for want of samples is told in one info, or is an error where a function can't be answered.
+// And whatever is missing for want of samples is reported in one info, or is an error where a function can't be answered.
 func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 	t.Parallel()
 	seed := soak.Seed(t)
@@ -65,7 +65,7 @@ func openPebble(t *testing.T) engine.Engine {
 	return eng
 }
 
-// markless loses the marks that tell that slots have rollups: so it is where an earlier release sealed them, without
+// markless loses the marks of slots that have rollups: so it is where an earlier release sealed them, without
 // any, and where a seal is under way.
 type markless struct {
 	engine.Engine

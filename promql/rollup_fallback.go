@@ -92,8 +92,8 @@ func (x *bucketExpander) appendTo(into *chunk.Samples, b *rollup.Buckets, from, 
 	into.AppendAll(&x.samples)
 }
 
-// selectAll finds the series of a query, with those of times whose raw samples are gone, and tells where they are from. What lies
-// before asked, milliseconds, is context: it makes nothing of the answer, so nothing is told of it.
+// selectAll finds the series of a query, with those of times whose raw samples are gone, and reports where they are from. Times
+// before asked, milliseconds, are context: they are no part of the answer, so nothing is reported of them.
 func (r *reader) selectAll(ctx context.Context, q storage.Query, asked int64, function string) ([]sourceSeries, []SegmentStats, error) {
 	raw, err := r.store.Select(ctx, q)
 	if err != nil {
@@ -166,7 +166,7 @@ func inOrderOf(q storage.Query, series []sourceSeries) []sourceSeries {
 	return series
 }
 
-// segmentOf tells of a query for what is kept at its resolution.
+// segmentOf returns the report of a query for the rollups of its resolution.
 func segmentOf(q storage.Query, series int) SegmentStats {
 	return SegmentStats{
 		From: time.UnixMilli(q.MinT).UTC(), To: time.UnixMilli(q.MaxT).UTC(), Resolution: q.Resolution.String(),
@@ -174,13 +174,13 @@ func segmentOf(q storage.Query, series int) SegmentStats {
 	}
 }
 
-// rawSegment tells of a query for samples, which are gone up to a time.
+// rawSegment returns the report of a query for samples, which are gone up to a time.
 func rawSegment(q storage.Query, horizon int64, series int) SegmentStats {
 	q.Resolution, q.MinT = rollup.Raw, max(q.MinT, horizon+1)
 	return segmentOf(q, series)
 }
 
-// selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets tell which series there were
+// selectLabels finds the series that a query wants only the labels of. Where samples are gone, buckets show which series there were
 // at that time: rows of labels are those of many days.
 func (r *reader) selectLabels(ctx context.Context, q storage.Query) ([]sourceSeries, error) {
 	horizons, err := r.store.HorizonsOf(ctx, q)
@@ -251,7 +251,7 @@ func stepIn(hints *promstorage.SelectHints) int64 {
 	return hints.Step
 }
 
-// functionIn returns the name of the function that the hints tell.
+// functionIn returns the name of the function in the hints.
 func functionIn(hints *promstorage.SelectHints) string {
 	if hints == nil {
 		return ""

@@ -33,7 +33,7 @@ func TestWindowsThatBeginInsideABucketAreExact(t *testing.T) {
 	}
 }
 
-// However many fragments and other selectors of a query lack samples, one info says so.
+// However many fragments and other selectors of a query lack samples, there is one info.
 func TestOneInfoAQuery(t *testing.T) {
 	store, now := expiringStore(t)
 	r := newRivals(t, NewQueryable(store), nil)

@@ -20,8 +20,8 @@ import (
 
 // A fragment whose windows were moved or widened has, at each step, the value that Prometheus' evaluator gives for the
 // window that the step got instead, scaled where the function grows with its window. That is all by which it may differ
-// from the answer to what was asked: what lies between the edges. Where buckets can't answer a series, it has the value
-// of the window that was asked for, from raw samples, and once these are gone it has none, and an info says so.
+// from the answer of the windows asked for: by the samples between the edges. Where buckets can't answer a series, it has the value
+// of the window that was asked for, from raw samples, and once these are gone it has none, and there is an info.
 
 // movedFragment is a query that is one fragment, with what its steps are answered from.
 type movedFragment struct {
@@ -176,7 +176,7 @@ func (m *movedFragment) textOver(span int64) string {
 }
 
 // made calls the function on the samples in the window of step k, some of which are made of buckets: of those that its segment's
-// edges cut, or, if buckets don't know the function, of all.
+// edges cut, or, if buckets don't answer the function, of all.
 func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	from, to := m.fragment.window(k)
 	for _, s := range m.d.truths {
@@ -217,7 +217,7 @@ func (m *movedFragment) made(k int, l *segment, all bool) (out answer) {
 	return out
 }
 
-// endsStale says whether the newest of the samples is a stale marker.
+// endsStale reports whether the newest of the samples is a stale marker.
 func endsStale(s *chunk.Samples) bool {
 	n := len(s.T) - 1
 	return n >= 0 && value.IsStaleNaN(s.V[n]) && (len(s.H) == 0 || s.H[len(s.H)-1].T < s.T[n])
@@ -328,7 +328,7 @@ func (m *movedFragment) differs(got answer) string {
 	return ""
 }
 
-// isMade says whether a value, or none, is that of a series whose samples are all made of buckets.
+// isMade reports whether a value, or none, is that of a series whose samples are all made of buckets.
 func (m *movedFragment) isMade(v valueAt, there bool, t int64) bool {
 	k := m.stepAt(t)
 	l := m.segmentAt(k)

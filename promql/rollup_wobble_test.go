@@ -109,7 +109,7 @@ func wobble(s *fragmentSeries, largest float64, r *rand.Rand) {
 	}
 }
 
-// steady says whether an answer stays the same but for its values when the fragments' move, and by how much these do.
+// steady reports whether an answer stays the same but for its values when the fragments' move, and by how much these do.
 func (d *rollupDuel) steady(a asked, want answer) (spread map[point]float64, ok bool) {
 	spread = map[point]float64{}
 	r := rand.New(rand.NewPCG(1, 2))

@@ -10,12 +10,12 @@ import (
 	promengine "github.com/prometheus/prometheus/promql"
 )
 
-// Bounds of what is remembered of the queries that ended: texts that are longer are cut, and counted together where they begin
+// Bounds of the list of queries that ended: texts that are longer are cut, and counted together where they begin
 // alike. Of more different ones than maxTop, those that took the least time are forgotten.
 const (
 	maxTop      = 1000
 	maxTopBytes = 2000
-	// topEvery is for how long queries are counted together; what is told are the last two such times.
+	// topEvery is for how long queries are counted together; the list has the last two such times.
 	topEvery = time.Hour
 )
 
@@ -47,7 +47,7 @@ type TopQueries struct {
 	All int `json:"all"`
 }
 
-// TopOrders are the orders in which TopQueries can be told.
+// TopOrders are the orders of TopQueries.
 var TopOrders = []string{"time", "slowest", "samples", "count"}
 
 // topQueries count the queries that ended.
@@ -105,7 +105,7 @@ func (t *topQueries) forgetLeast() {
 	delete(t.now, least)
 }
 
-// list tells the queries that read of these tenants only, in one of TopOrders; limit bounds how many.
+// list returns the queries that read of these tenants only, in one of TopOrders; limit bounds how many.
 func (t *topQueries) list(tenants []string, by string, limit int, now time.Time) TopQueries {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,7 +153,7 @@ func (q *TopQuery) by(order string) float64 {
 	return q.Seconds
 }
 
-// ofThese says whether all tenants of a query are among others.
+// ofThese reports whether all tenants of a query are among others.
 func ofThese(of, tenants []string) bool {
 	return !slices.ContainsFunc(of, func(t string) bool { return !slices.Contains(tenants, t) })
 }

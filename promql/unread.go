@@ -13,7 +13,7 @@ import (
 // An answer takes memory until whoever asked has read it: the evaluator's result and its text. Queries beyond
 // Options.UnreadBytes of that wait for their turn, as those beyond the places do.
 
-// What is counted of an answer, bytes: in memory, and as JSON.
+// Sizes that are counted for an answer, bytes: in memory, and as JSON.
 const (
 	unreadPoint  = 16 + 64 // the text grows by doubling
 	unreadSeries = 128
@@ -118,7 +118,7 @@ func (t *texts) take(ctx context.Context, tenant string, bytes int64) error {
 	}
 }
 
-// try returns nil if there was room, and otherwise what is closed when there may be.
+// try returns nil if there was room, and otherwise a channel that is closed when there may be.
 func (t *texts) try(tenant string, bytes int64) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +166,7 @@ type externalRead struct {
 
 type externalReadKey struct{}
 
-// Answered says that the read of ctx, see Engine.Enter, holds an answer of so many bytes more until it leaves, and has nothing to
+// Answered notes that the read of ctx, see Engine.Enter, holds an answer of so many bytes more until it leaves, and has nothing to
 // compute any more: its place is another's.
 func Answered(ctx context.Context, bytes int64) {
 	t, ok := ctx.Value(externalReadKey{}).(*externalRead)

@@ -17,7 +17,7 @@ var errMoreWarnings = errors.New("there are more warnings; the log has them all"
 
 // warnings gathers what reading had to skip. It may be used by many goroutines.
 type warnings struct {
-	// ofQuery: a query tells what is missing for want of raw samples at its end, and once.
+	// ofQuery: a query reports missing values for want of raw samples at its end, and once.
 	ofQuery bool
 
 	mu    sync.Mutex
@@ -49,7 +49,7 @@ func (w *warnings) annotations() annotations.Annotations {
 	return out.Merge(w.all)
 }
 
-// missing returns what is missing for want of raw samples, as far as it was added.
+// missing returns the shortfall of raw samples, as far as it was added.
 func (w *warnings) missing() resolution.Shortfall {
 	w.mu.Lock()
 	defer w.mu.Unlock()

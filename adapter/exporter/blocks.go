@@ -28,7 +28,7 @@ import (
 // BlockWidths are those that Prometheus makes of its head and by compaction, up to a day, milliseconds.
 var BlockWidths = []int64{2 * dayMS / 24, 6 * dayMS / 24, 18 * dayMS / 24}
 
-// Blocks writes samples as blocks of Prometheus' TSDB to a folder. Each lies between two multiples of BlockWidth, and says
+// Blocks writes samples as blocks of Prometheus' TSDB to a folder. Each lies between two multiples of BlockWidth, and its range is
 // the time from its first sample to its last, so that a Prometheus that is given them takes no other sample for one that
 // they have.
 func Blocks(ctx context.Context, s *storage.Store, o Options, folder *Folder) (Stats, error) {
@@ -49,7 +49,7 @@ func (r *run) blocks(ctx context.Context, folder *Folder) error {
 	r.total = len(pieces)
 	names := ulid.Monotonic(rand.Reader, 0) // So that their order is that of time.
 	for _, sp := range pieces {
-		r.tell(sp, 0)
+		r.report(sp, 0)
 		list, err := r.series(ctx, sp, "")
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (b *block) write(ctx context.Context, dir string, sp storage.Span, list []*
 	}
 	for i, s := range list {
 		if i%1000 == 0 {
-			b.tell(sp, float64(i)/float64(len(list)))
+			b.report(sp, float64(i)/float64(len(list)))
 		}
 		if err := b.series(s, chunkw, indexw); err != nil {
 			return err

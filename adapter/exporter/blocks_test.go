@@ -139,7 +139,7 @@ func TestBlocksOfSelectors(t *testing.T) {
 	require.Len(t, got, len(want))
 }
 
-// TestPromtoolReadsBlocks lets Prometheus' tool list and analyze what was exported.
+// TestPromtoolReadsBlocks lets Prometheus' tool list and analyze the exported blocks.
 func TestPromtoolReadsBlocks(t *testing.T) {
 	t.Parallel()
 	promtool := os.Getenv("CASSIA_TEST_PROMTOOL")
@@ -180,7 +180,7 @@ func TestFolder(t *testing.T) {
 	require.ErrorContains(t, err, "isn't empty (something)")
 }
 
-// TestResetsStandInChunks: what a sender knew of resets stands in the header of a chunk, and nothing that it didn't say.
+// TestResetsStandInChunks: a sender's reset hints are in the headers of chunks, and no others.
 func TestResetsStandInChunks(t *testing.T) {
 	t.Parallel()
 	var s chunk.Samples

@@ -73,8 +73,8 @@ func (e *encoder) add(s *sample) error {
 	}
 	other, recoded, err := e.append(s)
 	if err == nil && other != nil && !recoded {
-		// The sample doesn't fit there. A chunk that begins with it, made anew, says of resets what the sample says, where the
-		// one that is offered may say more.
+		// The sample doesn't fit there. A chunk that begins with it, made anew, has the reset hint of the sample, where the
+		// one that is offered may have another.
 		if err = e.begin(want); err == nil {
 			other, _, err = e.append(s)
 		}

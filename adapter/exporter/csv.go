@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// csv writes a line a sample, as RFC 4180 says, with \n at its end:
+// csv writes one line per sample, by RFC 4180, with \n at its end:
 //
 //	metric,labels,timestamp_ms,value
 //	up,"{""job"":""a""}",1798761600125,1

@@ -13,8 +13,8 @@
 //	jsonl         bit by bit  marked (2)         left out    left out          ms
 //	csv           bit by bit  stale only         left out    left out          ms
 //
-// (1) Stale markers are left out, for a text can't tell them from a NaN; other NaNs lose their bits. (2) A line has null, as
-// VictoriaMetrics writes it, and says in a member of its own what bits it was. Everything left out or changed is
+// (1) Stale markers are left out, for a text can't distinguish them from a NaN; other NaNs lose their bits. (2) A line has null, as
+// VictoriaMetrics writes it, and the bits in a member of its own. Everything left out or changed is
 // counted. That a sender knew of a histogram's reset stands in the head of a chunk, which Prometheus' reader doesn't
 // believe: it looks for itself. Exemplars, metadata (but for openmetrics) and rollups aren't exported: rollups follow from samples. Where only
 // these are left, as many samples as there were are made of them (rollup.Expander), and counted; Options.LeaveRollups leaves such times out.

@@ -14,10 +14,10 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// ErrNothing says that nothing matched: no file was written.
+// ErrNothing means that nothing matched: no file was written.
 var ErrNothing = errors.New("exporter: no samples match")
 
-// Options say what is exported.
+// Options select what to export.
 type Options struct {
 	Tenant string
 	// Selectors choose series: those that all matchers of any of them match. None: all series.
@@ -32,7 +32,7 @@ type Options struct {
 	LeaveRollups bool
 	// Now is the clock, of which blocks have their names.
 	Now func() time.Time
-	// Tell is told how far it has come; nil: nobody is. Warn is told what had to be left out because it is corrupt.
+	// Tell is called with the progress; nil: it isn't reported. Warn is called for data that are left out because they are corrupt.
 	Tell func(Progress)
 	Warn func(error)
 }
@@ -46,7 +46,7 @@ type Progress struct {
 	NowMS int64
 }
 
-// Stats count what was exported.
+// Stats count exported series and samples.
 type Stats struct {
 	// Series counts different series, and is exact up to MaxCounted.
 	Series int
@@ -57,13 +57,13 @@ type Stats struct {
 	// Bytes is the size of all files, and Files their number; blocks count as one each.
 	Bytes int64
 	Files int
-	// LeftOut and Changed are what the format can't say.
+	// LeftOut and Changed count properties that the format can't express.
 	LeftOut LeftOut
 	// Corrupt counts rows that could not be read.
 	Corrupt int
 }
 
-// LeftOut counts what a format could not say.
+// LeftOut counts properties that a format can't express.
 type LeftOut struct {
 	// Histograms and Stale count samples that aren't there; HistogramSeries the series that lost some, once a piece.
 	Histograms, HistogramSeries, Stale int64
@@ -73,7 +73,7 @@ type LeftOut struct {
 	Example string
 }
 
-// MaxCounted is up to how many series are told apart for the count.
+// MaxCounted bounds the series that are remembered for the count.
 const MaxCounted = 1 << 20
 
 const dayMS = 24 * 60 * 60 * 1000
@@ -142,7 +142,7 @@ func (r *run) warn(err error) {
 	}
 }
 
-// series finds what is selected of a metric in a piece, or, for metric "", of all; sorted, each series once.
+// series finds the selected series of a metric in a piece, or, for metric "", of all; sorted, each series once.
 func (r *run) series(ctx context.Context, sp storage.Span, metric string) ([]*source, error) {
 	var all []*source
 	for _, ms := range r.Selectors {
@@ -177,7 +177,7 @@ func (r *run) read(s *source) (*chunk.Samples, error) {
 	return &r.samples, nil
 }
 
-// count notes what was written of a series.
+// count adds the samples that were written of a series.
 func (r *run) count(ls labels.Labels, floats, histograms int) {
 	r.stats.Samples += int64(floats + histograms)
 	r.stats.Histograms += int64(histograms)
@@ -187,7 +187,7 @@ func (r *run) count(ls labels.Labels, floats, histograms int) {
 	r.stats.Series = len(r.seen)
 }
 
-// leaveHistograms notes histograms that a text can't say.
+// leaveHistograms notes histograms that a text can't express.
 func (r *run) leaveHistograms(ls labels.Labels, n int) {
 	if n == 0 {
 		return
@@ -200,8 +200,8 @@ func (r *run) leaveHistograms(ls labels.Labels, n int) {
 	}
 }
 
-// tell says how far it has come, part of a piece included.
-func (r *run) tell(sp storage.Span, part float64) {
+// report reports the progress, part of a piece included.
+func (r *run) report(sp storage.Span, part float64) {
 	if r.Tell != nil {
 		r.Tell(Progress{Stats: r.stats, Done: (float64(r.done) + part) / float64(max(1, r.total)), NowMS: sp.MinT})
 	}
@@ -215,7 +215,7 @@ func (r *run) result() (Stats, error) {
 	return r.stats, r.nothing()
 }
 
-// nothing says why nothing was written.
+// nothing returns why nothing was written.
 func (r *run) nothing() error {
 	if n := r.stats.LeftOut.Histograms; n > 0 {
 		return fmt.Errorf("%w that this format can say: %d native histograms were left out; use blocks", ErrNothing, n)

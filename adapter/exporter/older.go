@@ -79,7 +79,7 @@ type finding struct {
 	key     []byte
 }
 
-// of returns the series with these labels. New says that it surely wasn't found before.
+// of returns the series with these labels. isNew: it can't have been found before.
 func (f *finding) of(ls labels.Labels, isNew bool) *source {
 	if !isNew {
 		for ; f.indexed < len(f.all); f.indexed++ {

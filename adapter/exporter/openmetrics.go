@@ -31,7 +31,7 @@ func (*openMetrics) begin(*lines) {}
 
 func (*openMetrics) end(w *lines) { w.writeString("# EOF\n") }
 
-// metric writes what is known of a metric.
+// metric writes the metadata of a metric.
 func (o *openMetrics) metric(ctx context.Context, w *lines, name string) error {
 	family, m, err := o.metadata(ctx, name)
 	if err != nil || m == nil {
@@ -52,7 +52,7 @@ func (o *openMetrics) metric(ctx context.Context, w *lines, name string) error {
 	return nil
 }
 
-// metadata finds what was said of a metric, under its name or, for a counter, without the suffix that OpenMetrics takes off
+// metadata finds the metadata of a metric, under its name or, for a counter, without the suffix that OpenMetrics takes off
 // in names of families.
 func (o *openMetrics) metadata(ctx context.Context, name string) (family string, m *storage.Metadata, err error) {
 	trimmed, counter := strings.CutSuffix(name, "_total")
@@ -90,7 +90,7 @@ func quotedName(name string) string {
 	return `"` + labelEscapes.Replace(name) + `"`
 }
 
-// series writes a line a sample.
+// series writes one line per sample.
 func (o *openMetrics) series(w *lines, ls labels.Labels, s *chunk.Samples) (n int) {
 	prefix := seriesText(ls)
 	for i, v := range s.V {
@@ -155,7 +155,7 @@ func appendFloat(b []byte, v float64) []byte {
 }
 
 // appendSeconds writes milliseconds as seconds. Readers such as Prometheus' multiply the number by 1000 as a float and cut
-// what is left; where that loses a millisecond, a tenth of one is added.
+// the fraction; where that loses a millisecond, a tenth of one is added.
 func appendSeconds(b []byte, ms int64) []byte {
 	from := len(b)
 	if ms < 0 {

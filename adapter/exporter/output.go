@@ -15,7 +15,7 @@ import (
 // partialFolder is where the files of a folder are until all are whole.
 const partialFolder = ".cassia-export-partial"
 
-// Folder is a folder that is filled at once: what is written appears in it when everything is whole.
+// Folder is a folder that is filled at once: files appear in it when all of them are complete.
 type Folder struct{ path, partial string }
 
 // NewFolder makes a folder, or takes an empty one; what an export that was killed left in it is removed.

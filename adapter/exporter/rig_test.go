@@ -48,7 +48,7 @@ func (h held) float(ls labels.Labels, t, st int64, v float64) {
 func (h held) histogram(t testing.TB, ls labels.Labels, x chunk.Histogram) {
 	x, err := chunk.Canonical(x)
 	require.NoError(t, err)
-	// Prometheus' reader says of no histogram that its sender knew of a reset.
+	// Prometheus' reader never returns a histogram with its sender's hint of a reset.
 	if x.Int != nil && x.Int.CounterResetHint == histogram.CounterReset {
 		x.Int = x.Int.Copy()
 		x.Int.CounterResetHint = histogram.UnknownCounterReset
@@ -140,7 +140,7 @@ var odd = []float64{
 	0.1, 1.0 / 3, 1e21, 123456789.000000001, math.Pi, 5e-324, 1 << 53, 0x1p-1022,
 }
 
-// mixed writes some of everything, in part sealed, over days with gaps, at odd times, and says how many samples.
+// mixed writes some of everything, in part sealed, over days with gaps, at odd times, and returns how many samples.
 func mixed(t testing.TB, s *storage.Store) (samples int) {
 	fill(t, s, "default", func(f *filler) {
 		long := f.series("__name__", "requests_total", "job", "a", "code", "200")

@@ -15,7 +15,7 @@ import (
 
 // Format is a way to write samples as lines of text.
 type Format struct {
-	// Name is what the command line says, Extension that of files.
+	// Name is the one on the command line, Extension that of files.
 	Name, Extension string
 	// byMetric: all of a metric stands together, however long the time is.
 	byMetric bool
@@ -67,7 +67,7 @@ func TextFile(ctx context.Context, s *storage.Store, f Format, o Options, path s
 	return newTextRun(s, f, o).one(ctx, out)
 }
 
-// TextFolder writes samples as text to a folder, a file a day: 2027-01-31.om has the samples after that midnight, up to and
+// TextFolder writes samples as text to a folder, one file per day: 2027-01-31.om has the samples after that midnight, up to and
 // with the next.
 func TextFolder(ctx context.Context, s *storage.Store, f Format, o Options, folder *Folder) (Stats, error) {
 	r := newTextRun(s, f, o)
@@ -139,7 +139,7 @@ func (r *textRun) day(ctx context.Context, out *lines, day storage.Span) error {
 		return err
 	}
 	for i, metric := range metrics {
-		r.tell(day, float64(i)/float64(len(metrics)))
+		r.report(day, float64(i)/float64(len(metrics)))
 		if err := r.metric(ctx, out, metric, []storage.Span{day}); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []
 	named := false
 	for i, day := range days {
 		if len(days) > 1 {
-			r.tell(day, float64(i)/float64(len(days)))
+			r.report(day, float64(i)/float64(len(days)))
 		}
 		list, err := r.series(ctx, day, metric)
 		if err != nil {
@@ -205,7 +205,7 @@ func (r *textRun) metric(ctx context.Context, out *lines, metric string, days []
 	return nil
 }
 
-// leaveStarts counts start timestamps, which no text of ours says.
+// leaveStarts counts start timestamps, which none of our text formats has.
 func (r *run) leaveStarts(s *chunk.Samples) {
 	for _, st := range s.ST {
 		if st != 0 {

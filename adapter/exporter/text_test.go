@@ -101,7 +101,7 @@ func TestOpenMetrics(t *testing.T) {
 	require.Contains(t, text.String(), "# HELP old No TYPE for it.\nold{")
 	require.NotContains(t, text.String(), "TYPE old")
 
-	// A file a day: each is whole by itself.
+	// One file per day: each is whole by itself.
 	dir := t.TempDir()
 	folded, err := TextFolder(t.Context(), s, OpenMetrics, everything(), newFolder(t, dir))
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestOpenMetrics(t *testing.T) {
 	same(t, want, got.sort())
 }
 
-// TestJSONLines exports everything; what is read as VictoriaMetrics would has all but the bits of NaNs, and with our member
+// TestJSONLines exports everything; a reader like VictoriaMetrics' gets all but the bits of NaNs, and with our member
 // these, too.
 func TestJSONLines(t *testing.T) {
 	t.Parallel()

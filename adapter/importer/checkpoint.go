@@ -16,13 +16,13 @@ import (
 // checkpointVersion is that of the file's format.
 const checkpointVersion = 1
 
-// ErrOtherImport says that a checkpoint belongs to another import.
+// ErrOtherImport means that a checkpoint belongs to another import.
 var ErrOtherImport = errors.New("importer: the checkpoint is of another import")
 
 // Checkpoint is how far an import came.
 type Checkpoint struct {
 	Version int `json:"version"`
-	// Source says what is imported: its kind, place and selection. Target and Tenant say where to.
+	// Source identifies what is imported by its kind, place and selection. Target and Tenant are the destination.
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Tenant string `json:"tenant"`
@@ -31,7 +31,7 @@ type Checkpoint struct {
 	// Position is where to go on; Done how much is done, from 0 to 1.
 	Position string  `json:"position"`
 	Done     float64 `json:"done"`
-	// Complete says that there is nothing left.
+	// Complete: there is nothing left.
 	Complete bool `json:"complete"`
 	// Stats are those of all runs, without their refusals.
 	Stats storage.ImportStats `json:"stats"`
@@ -42,7 +42,7 @@ type Checkpoint struct {
 }
 
 // readCheckpoint reads the checkpoint of the import that is like want, which is what comes back where there is none, or one
-// of another store at the same place: that one hasn't what was imported into the other. anew says so.
+// of another store at the same place: the samples that were imported into the other are missing there. anew is true then.
 func readCheckpoint(path string, want Checkpoint) (at Checkpoint, anew bool, err error) {
 	want.Version = checkpointVersion
 	if path == "" {

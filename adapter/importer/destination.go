@@ -8,14 +8,14 @@ import (
 )
 
 // Destination is where history goes: a store that is opened here, or one that a server has. Its methods are called one
-// after the other; an error leaves what is done, and either may be called again with the same series.
+// after the other; an error doesn't undo finished calls, and either may be called again with the same series.
 type Destination interface {
-	// Identity tells the store from every other, see storage.Store.Identity; "" where the server is an earlier release.
+	// Identity identifies the store, see storage.Store.Identity; "" where the server is an earlier release.
 	Identity(ctx context.Context, tenant string) (string, error)
 	// Import stores a tenant's series, which are its own from then on. All of it is durable once it returns without an
 	// error; samples that are there already stay as they are.
 	Import(ctx context.Context, tenant string, list []storage.ImportedSeries) (storage.ImportStats, error)
-	// Compare compares series, which are its own from then on, with what is stored of the tenant at the same timestamps,
+	// Compare compares series, which are its own from then on, with the samples stored for the tenant at the same timestamps,
 	// by series and day. It reports differences, not necessarily all: the stats count them.
 	Compare(ctx context.Context, tenant string, list []storage.ImportedSeries, report func(Difference)) (VerifyStats, error)
 }

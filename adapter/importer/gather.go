@@ -27,7 +27,7 @@ const (
 	bucketBytes = 24
 )
 
-// NewGatherer returns one for what is wanted. enough is the size of a batch, bytes; 0: BatchBytes.
+// NewGatherer returns one for a selection. enough is the size of a batch, bytes; 0: BatchBytes.
 func NewGatherer(s Selection, enough int) *Gatherer {
 	return &Gatherer{selection: s, chosen: map[string]*chunk.Samples{}, enough: cmp.Or(enough, BatchBytes)}
 }
@@ -76,10 +76,10 @@ func (g *Gatherer) Histogram(into *chunk.Samples, h chunk.Histogram) {
 	}
 }
 
-// Full says that there is enough for a batch.
+// Full reports whether there is enough for a batch.
 func (g *Gatherer) Full() bool { return g.bytes >= g.enough }
 
-// Small says that samples take less than half a batch.
+// Small reports whether samples take less than half a batch.
 func (g *Gatherer) Small(samples int) bool { return samples*SampleBytes < g.enough/2 }
 
 // Tail is the end of a series' floats, from one on, that stays for the next batch because there is more of it to come.
@@ -88,7 +88,7 @@ type Tail struct {
 	From int
 }
 
-// Take returns what was collected, in the order of labels, and begins anew with a tail.
+// Take returns the collected series, in the order of labels, and begins anew with a tail.
 func (g *Gatherer) Take(t Tail) []storage.ImportedSeries {
 	var left, list []storage.ImportedSeries
 	for _, s := range g.list {

@@ -8,17 +8,17 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options say what an import does. Into, Tenant and Source must be set.
+// Options are those of an import. Into, Tenant and Source must be set.
 type Options struct {
 	Into   Destination
 	Tenant string
-	// Source is where history comes from. Name says in words what it is, with all that changes its batches, and Target
+	// Source is where history comes from. Name describes it, with all that changes its batches, and Target
 	// where the store is: a checkpoint belongs to both, and to the tenant.
 	Source       Source
 	Name, Target string
 	// Checkpoint is the file that remembers how far the import came; "": none, each run begins anew.
 	Checkpoint string
-	// Progress is called after each batch; nil: nobody wants to know.
+	// Progress is called after each batch; nil: it isn't reported.
 	Progress func(Progress)
 }
 
@@ -34,8 +34,8 @@ type Progress struct {
 
 // Report is what an import did.
 type Report struct {
-	// Resumed says that an earlier run had begun, Complete that there was nothing left to do. Anew says that what earlier
-	// runs did was done to another store, or before this one was restored: it was done again.
+	// Resumed: an earlier run had begun. Complete: there was nothing left to do. Anew: the imports of earlier
+	// runs went to another store, or to this one before it was restored: they were done again.
 	Resumed, Complete, Anew bool
 	// Stats are those of this run, All those of all runs.
 	Stats, All storage.ImportStats
@@ -43,7 +43,7 @@ type Report struct {
 	Skipped, Damaged int
 }
 
-// Run imports what a source has, from where an earlier run ended. An error leaves what is done; run it again to go on.
+// Run imports what a source has, from where an earlier run ended. An error doesn't undo finished batches; run it again to go on.
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	identity, err := o.Into.Identity(ctx, o.Tenant)
 	if err != nil {
@@ -128,7 +128,7 @@ func ahead(ctx context.Context, s Source, after string) func(yield func(Batch, e
 	}
 }
 
-// Describe says in a line what a plan offers.
+// Describe returns a line that describes a plan.
 func (p Plan) Describe() string {
 	text := p.Words
 	if p.MinMS <= p.MaxMS {

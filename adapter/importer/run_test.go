@@ -43,7 +43,7 @@ func local(s *storage.Store) importer.Destination {
 	return importer.Local(s, func() time.Time { return now })
 }
 
-// days is a source of a batch a day, each with some series. It breaks off where it is told to.
+// days is a source of one batch per day, each with some series. It breaks off at the days in breakAt.
 type days struct {
 	n, series int
 	breakAt   map[int]bool // days at which it ends with an error, once
@@ -147,7 +147,7 @@ func TestRunGoesOn(t *testing.T) {
 	require.ErrorContains(t, err, o.Checkpoint)
 }
 
-// TestRunAfterLostCheckpoint begins anew over what was imported: nothing is stored twice.
+// TestRunAfterLostCheckpoint begins anew over imported samples: nothing is stored twice.
 func TestRunAfterLostCheckpoint(t *testing.T) {
 	s := openStore(t, nil)
 	path := filepath.Join(t.TempDir(), "checkpoint")
@@ -166,7 +166,7 @@ func TestRunAfterLostCheckpoint(t *testing.T) {
 	require.Zero(t, second.Stats.Samples)
 }
 
-// TestRunIntoAnotherStore has the checkpoint of another store at the same place: it imports everything, and says so.
+// TestRunIntoAnotherStore has the checkpoint of another store at the same place: it imports everything, and reports Anew.
 func TestRunIntoAnotherStore(t *testing.T) {
 	o := importer.Options{Tenant: "default", Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	for i := range 2 {

@@ -12,7 +12,8 @@ import (
 
 // Source is history to import. Its methods are called one after the other.
 type Source interface {
-	// Plan says what there is, without reading all samples. Its error says in one line why there is nothing to import.
+	// Plan describes the source's content, without reading all samples. Its error is one line, with the reason why there is
+	// nothing to import.
 	Plan(ctx context.Context) (Plan, error)
 	// Batches yields what comes after a position, "" from the start. It may be called again. The batches are the same,
 	// and in the same order, each time, as long as what it reads stays; a position that came from another state of it
@@ -53,15 +54,15 @@ type Batch struct {
 
 // Skip is something of a source that could not be taken.
 type Skip struct {
-	// What names it: a series, a line, a file. Why says the reason.
+	// What names it: a series, a line, a file. Why is the reason.
 	What, Why string
 	// Samples is how many were left out, if that is known.
 	Samples int
-	// Damaged says that the source should have them: they can't be read.
+	// Damaged: the source should have them, but they can't be read.
 	Damaged bool
 }
 
-// Selection is what is wanted of a source.
+// Selection selects series and times of a source.
 type Selection struct {
 	// Matchers choose series: those that pass all of one of the lists. None: all series.
 	Matchers [][]*labels.Matcher
@@ -74,7 +75,7 @@ type Selection struct {
 // Everything is the selection that leaves nothing out and adds nothing.
 func Everything() Selection { return Selection{MinMS: math.MinInt64, MaxMS: math.MaxInt64} }
 
-// Wants says whether a series, as the source has it, was chosen.
+// Wants reports whether a series, as the source has it, was chosen.
 func (s *Selection) Wants(ls labels.Labels) bool {
 	if len(s.Matchers) == 0 {
 		return true

@@ -31,7 +31,7 @@ type Difference struct {
 	DayMS int64
 	// Source is what the source has, Stored what the store has at the same timestamps.
 	Source, Stored Figures
-	// Rollups says that only rollups are kept of that time, which were compared.
+	// Rollups: only rollups are kept of that time, and they were compared.
 	Rollups bool
 }
 
@@ -47,7 +47,7 @@ func (d Difference) String() string {
 	return text
 }
 
-// VerifyStats says what was compared. A server says it as JSON, with these names.
+// VerifyStats counts what was compared. A server answers with it as JSON, with these names.
 type VerifyStats struct {
 	// SeriesDays are the series, each counted once a day, whose samples or rollups were compared.
 	SeriesDays int
@@ -210,7 +210,7 @@ func (v *verifier) find(q storage.Query) (map[uint64]*storage.SelectedSeries, er
 	return byHash, nil
 }
 
-// series compares one series with what is stored of it.
+// series compares one series with its stored samples.
 func (v *verifier) series(x *storage.ImportedSeries, raw, buckets *storage.SelectedSeries, b bounds) error {
 	v.have.Reset()
 	if raw != nil {

@@ -21,13 +21,13 @@ import (
 )
 
 var (
-	// ErrOptions says that options can't be used.
+	// ErrOptions means that options can't be used.
 	ErrOptions = errors.New("jsonapi: invalid options")
-	// ErrForbidden says that whoever asks may not use the tenant: 403.
+	// ErrForbidden means that whoever asks may not use the tenant: 403.
 	ErrForbidden = errors.New("jsonapi: forbidden")
-	// ErrUnprocessable says that a query needs more than it may: 422.
+	// ErrUnprocessable means that a query needs more than it may: 422.
 	ErrUnprocessable = errors.New("jsonapi: too much")
-	// ErrBusy says that as many queries are under way as may be: 503.
+	// ErrBusy means that as many queries are under way as may be: 503.
 	ErrBusy = errors.New("jsonapi: busy")
 )
 
@@ -42,7 +42,7 @@ type Evaluation struct {
 // Found is what an evaluation found.
 type Found struct {
 	Series promengine.Matrix
-	// Resolution says what it was answered from, such as "1h"; Notes in what it differs from an answer from all samples.
+	// Resolution is the one it was answered from, such as "1h"; Notes describe how it differs from an answer from all samples.
 	Resolution string
 	Notes      []string
 }
@@ -53,7 +53,7 @@ type Evaluator interface {
 	// Enter waits until the tenant of ctx may read once more, beside its queries, and returns a context for that read. Unless
 	// there is an error, the caller calls leave once it is done.
 	Enter(ctx context.Context) (of context.Context, leave func(), err error)
-	// Answered says that the read of a context that Enter returned has nothing to compute any more, and that its answer takes
+	// Answered notes that the read of a context that Enter returned has nothing to compute any more, and that its answer takes
 	// so many bytes until it leaves.
 	Answered(ctx context.Context, bytes int64)
 	Evaluate(ctx context.Context, q Evaluation, yield func(Found) error) error
@@ -73,14 +73,14 @@ type Options struct {
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's and the
 	// evaluator's to hold.
 	Limiter *tenant.Limiter
-	// Rules may change and drop series before they are stored. Who writes isn't told of points that they drop.
+	// Rules may change and drop series before they are stored. Points that they drop aren't reported.
 	Rules adapter.Shape
 	// RetryBusy is the Retry-After of a 503, RetryFull that of a 429. Defaults 1 s and 30 s.
 	RetryBusy, RetryFull time.Duration
 	// Registerer gets the API's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
-	// Now is the clock; it says where a query without an end ends.
+	// Now is the clock: a query without an end ends now.
 	Now func() time.Time
 }
 
@@ -92,7 +92,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says why the options can't be used.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {
 	case o.Tenant == nil || o.Logger == nil || o.Now == nil:
@@ -137,7 +137,7 @@ func OpenAPI(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(openAPI)
 }
 
-// problem is what is wrong with a request before anything is done, and the name of the field or parameter.
+// problem is the error of a request before anything is done, and the name of the field or parameter.
 type problem struct {
 	field, text string
 }
@@ -153,7 +153,7 @@ type errorAnswer struct {
 	Errors  []pointError `json:"errors,omitempty"`
 }
 
-// methods says whether the request's method is one of those that a path takes, and answers if it isn't.
+// methods reports whether the request's method is one of those that a path takes, and answers if it isn't.
 func (a *API) methods(w http.ResponseWriter, r *http.Request, allow string) bool {
 	if r.Method == allow || allow == http.MethodGet && r.Method == http.MethodHead {
 		return true

@@ -2,8 +2,8 @@
 // labels, RFC 3339 times. openapi.yaml describes it, and a test holds every answer to that description.
 //
 //	POST /api/write/single   one point  ┐
-//	POST /api/write          an array   ┘─► adapter.Intake ─► storage.Batch    durable: 204; else what is wrong with
-//	                                                                           which point, and how many were written
+//	POST /api/write          an array   ┘─► adapter.Intake ─► storage.Batch    durable: 204; else the error of each
+//	                                                                           point, and how many were written
 //	GET /api/metadata/metricNames, tagKeys, tagValues ─► Store.LabelNames, LabelValues
 //
 //	GET /api/query           tags as matchers; alignment period, aligner, group-by and reducer ─► PromQL ─► Evaluator

@@ -101,8 +101,8 @@ func (p *params) wrong(name, text string) {
 	}
 }
 
-// one returns a parameter that may be given once, or "" where it isn't. What is given isn't empty, as the description
-// says: whoever sends "reducer=" may have lost what should stand there.
+// one returns a parameter that may be given once, or "" where it isn't. A given value mustn't be empty, by the description:
+// a client that sends "reducer=" may have lost its value.
 func (p *params) one(name string) string {
 	given := p.values[name]
 	switch {

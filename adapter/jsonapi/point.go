@@ -70,7 +70,7 @@ func parsePoint(raw []byte) (s sample, err error) {
 	return s, err
 }
 
-// unreadable says why no point could be read.
+// unreadable returns the problem of a body in which no point could be read.
 func unreadable(err error) *problem {
 	var syntax *jsontext.SyntacticError
 	if !errors.As(err, &syntax) {
@@ -83,7 +83,7 @@ func unreadable(err error) *problem {
 	return &problem{field, "isn't valid: " + syntax.Err.Error()}
 }
 
-// absent says that a field isn't there, or null.
+// absent reports whether a field isn't there, or null.
 func absent(raw jsontext.Value) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
 func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
@@ -111,7 +111,7 @@ func parseTags(name string, raw jsontext.Value) (labels.Labels, error) {
 	return b.Labels(), nil
 }
 
-// errTime is what is asked of a time.
+// errTime is the text for a malformed time.
 const errTime = "must be a time as RFC 3339 has it, such as 2020-08-24T16:23:54Z, or seconds since 1970"
 
 func parseTS(raw jsontext.Value) (int64, error) {

@@ -54,7 +54,7 @@ func (a *API) Query(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// evaluation reads what is asked for.
+// evaluation reads the query's parameters.
 func (p *params) evaluation(metric string, now time.Time) Evaluation {
 	matchers := []*labels.Matcher{equal(labels.MetricName, metric)}
 	for _, tag := range p.values["tag"] {
@@ -106,7 +106,7 @@ func (p *params) time(name string, otherwise time.Time) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// align reads how points are aligned and series reduced, and says whether they are to be.
+// align reads how points are aligned and series reduced, and reports whether they are to be.
 func (p *params) align(q *Evaluation, matchers []*labels.Matcher) bool {
 	aligner, reducer, groupBy := p.one("aligner"), p.one("reducer"), p.values["groupBy"]
 	period := p.one("alignmentPeriod")
@@ -190,7 +190,7 @@ const (
 	noteHeader       = "X-Cassia-Note"
 )
 
-// write makes the answer of what was found. Native histograms have no place in it.
+// write encodes the series that were found. Native histograms have no place in it.
 func (s *series) write(answer Found) error {
 	if answer.Resolution != "" {
 		s.header.Set(resolutionHeader, answer.Resolution)

@@ -23,11 +23,11 @@ const (
 	maxTenants = 100
 )
 
-// pointError says what is wrong with a point.
+// pointError is the error of a point.
 type pointError struct {
 	// Index is the point's place in the array, from 0.
 	Index int `json:"index"`
-	// Field names what is wrong, "" where it is no field.
+	// Field names the wrong field, "" if the error isn't that of a field.
 	Field   string `json:"field"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -40,7 +40,7 @@ const (
 	reasonTenants   = "too_many_tenants"
 )
 
-// lenient lets pass in a body what is wrong with one of its points only: parsePoint refuses that one.
+// lenient accepts errors of single points in a body: parsePoint refuses those points.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // WriteSingle answers POST /api/write/single.
@@ -102,7 +102,7 @@ func (a *API) write(w http.ResponseWriter, r *http.Request, split func([]byte) (
 	a.store(w, r, points)
 }
 
-// unsupported says what is wrong with how the body is encoded, "": nothing.
+// unsupported returns the error of a body's encoding, "" if there is none.
 func unsupported(header http.Header) string {
 	if media, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || media != "application/json" {
 		return fmt.Sprintf("content type %.128q isn't supported, send application/json", header.Get("Content-Type"))
@@ -158,7 +158,7 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 	code := http.StatusBadRequest
 	switch {
 	case x.full != nil:
-		code = http.StatusTooManyRequests // What is stored already stays as it is.
+		code = http.StatusTooManyRequests // Points that are stored already stay as they are.
 		w.Header().Set("Retry-After", seconds(adapter.RetryAfter(x.full, a.opts.RetryFull)))
 	case x.reasons[reasonForbidden] == x.refused:
 		code = http.StatusForbidden
@@ -166,7 +166,7 @@ func (a *API) store(w http.ResponseWriter, r *http.Request, points []jsontext.Va
 	a.answer(w, code, body)
 }
 
-// counts tell what is durable and what isn't.
+// counts returns how many points are durable and how many aren't.
 func (x *writing) counts() errorAnswer {
 	written := 0
 	for _, in := range x.intakes {
@@ -233,7 +233,7 @@ func (x *writing) intake(asked string) (*adapter.Intake, error) {
 	return x.intakes[name], nil
 }
 
-// fieldOf says which field a store's reason is about.
+// fieldOf returns the field that a store's reason concerns.
 func fieldOf(reason string) string {
 	switch reason {
 	case adapter.ReasonTooOld, adapter.ReasonTooFarAhead:
@@ -259,7 +259,7 @@ func (x *writing) refuse(index int, reason string, err error) {
 	x.errors = append(x.errors, e)
 }
 
-// commit makes durable what was taken, tenant by tenant.
+// commit makes the accepted points durable, tenant by tenant.
 func (x *writing) commit() error {
 	names := make([]string, 0, len(x.intakes))
 	for name := range x.intakes {

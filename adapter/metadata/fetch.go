@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// errorBytes bounds what is read, and shown, of an answer that is an error.
+// errorBytes bounds how much is read, and shown, of an answer that is an error.
 const errorBytes = 300
 
 // fetch asks a source, and notes what it answers as it comes: an answer that breaks off was right until then. It returns the number
@@ -34,7 +34,7 @@ func (p *Poller) fetch(ctx context.Context, s Source) (int, error) {
 		}
 		return 0, err
 	}
-	defer func() { _ = answer.Body.Close() }() // What was read is checked; the rest doesn't matter.
+	defer func() { _ = answer.Body.Close() }() // The part that was read is checked; the rest doesn't matter.
 	if answer.StatusCode != http.StatusOK {
 		return 0, statusError(answer)
 	}
@@ -60,7 +60,7 @@ func statusError(answer *http.Response) error {
 	return err
 }
 
-// description is what an answer says of a metric.
+// description is a metric's metadata in an answer.
 type description struct{ Type, Unit, Help string }
 
 // decode reads an answer of Prometheus' API:

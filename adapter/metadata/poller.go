@@ -10,10 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Options say whom to ask, and how often. What has no default must be set.
+// Options set the sources, and how often they are asked. Fields without a default must be set.
 type Options struct {
 	Sources []Source
-	// Note is told of each metric, as storage.Store's NoteMetadata. The bytes are its own.
+	// Note is called for each metric, as storage.Store's NoteMetadata. The bytes are its own.
 	Note func(tenant string, metric []byte, kind string, unit, help []byte)
 
 	// Every is the time from one answer to the next request. Default 2 min.
@@ -82,7 +82,7 @@ func (p *Poller) poll(ctx context.Context, s Source) {
 			return
 		}
 		wait := p.o.Every
-		if err != nil || found == 0 { // A Prometheus that has just started knows of no metrics until it has scraped.
+		if err != nil || found == 0 { // A Prometheus that has just started has no metadata until it has scraped.
 			wait, again = min(again, p.o.Every), 2*min(again, p.o.Every)
 		} else {
 			again = p.o.Again
@@ -104,7 +104,7 @@ func (p *Poller) poll(ctx context.Context, s Source) {
 	}
 }
 
-// ask makes one request, and returns how many metrics were told of.
+// ask makes one request, and returns how many metrics the answer has.
 func (p *Poller) ask(ctx context.Context, s Source) (int, error) {
 	found, err := p.fetch(ctx, s)
 	switch {

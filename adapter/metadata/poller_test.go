@@ -137,8 +137,8 @@ func TestAskSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestRun holds when a source is asked: again soon while it fails or knows nothing, seldom afterwards; and that of several failures
-// one is logged.
+// TestRun holds when a source is asked: again soon while it fails or has no metadata, seldom afterwards; and that of several
+// failures one is logged.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

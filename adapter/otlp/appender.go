@@ -23,7 +23,7 @@ const maxTargetInfo = 20_000
 // errTargetInfo ends the translation's making of target_info for one resource.
 var errTargetInfo = errors.New("otlp: too many samples of target_info")
 
-// What tells the translation's own target_info from a metric of that name.
+// Properties that distinguish the translation's own target_info from a metric of that name.
 const (
 	targetInfo     = "target_info"
 	targetInfoHelp = "Target metadata"
@@ -34,7 +34,7 @@ const (
 type appender struct {
 	in       *adapter.Intake
 	refusals *refusals
-	// metadata is told of each family once in a row.
+	// metadata is called for each family once in a row.
 	metadata func(family string, m metadata.Metadata)
 	family   string
 	// stop ends the translation, once fatal is set.
@@ -42,7 +42,7 @@ type appender struct {
 	fatal error
 
 	// points counts data points that were begun. One point of a histogram becomes
-	// several: the name of the series tells where the next point begins.
+	// several: the name of the series determines where the next point begins.
 	points  int
 	kept    int  // exemplars
 	refused bool // a sample of the point at hand was
@@ -123,7 +123,7 @@ func (a *appender) add(ls labels.Labels, st, t int64, v float64, h *histogram.Hi
 	return a.in.Float(ls, t, st, v)
 }
 
-// begins says whether a sample is the first of its data point: of explicit histograms and summaries that is
+// begins reports whether a sample is the first of its data point: of explicit histograms and summaries that is
 // the sum, or the count where there is no sum; quantiles and buckets follow.
 func (a *appender) begins(ls labels.Labels, opts promstorage.AOptions, native bool) bool {
 	kind := opts.Metadata.Type

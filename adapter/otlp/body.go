@@ -46,7 +46,7 @@ func (h *handler) readBody(r *http.Request, gzipped bool, share *adapter.Share) 
 	return body, explain(corruptError(err))
 }
 
-// corruptError tells what is wrong with compressed bytes from what is wrong with the connection.
+// corruptError distinguishes errors of compressed bytes from errors of the connection.
 func corruptError(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) ||
@@ -56,7 +56,7 @@ func corruptError(err error) error {
 	return readError(err)
 }
 
-// readError says of errors of the connection what they are.
+// readError classifies errors of the connection.
 func readError(err error) error {
 	if err == nil || errors.Is(err, adapter.ErrTooLarge) || errors.Is(err, adapter.ErrBusy) {
 		return err

@@ -14,6 +14,6 @@
 //	 Commit              durable: 200, with partial_success where points were refused; nothing taken: 400; else 429, 503, 500
 //
 // Deltas are refused, as Prometheus refuses them by default: a store that several processes share has no place
-// where they could be summed up. SDKs are told to send cumulative values with
+// where they could be summed up. SDKs are configured to send cumulative values with
 // OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=cumulative, which is their default.
 package otlp

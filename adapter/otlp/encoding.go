@@ -26,7 +26,7 @@ func (e encoding) mediaType() string {
 	return [...]string{"application/json", "application/x-protobuf"}[e]
 }
 
-// negotiate says how the body is written, and whether it is compressed. An error means 415; what answers it
+// negotiate returns how the body is encoded, and whether it is compressed. An error means 415; its answer
 // is JSON where the request's encoding isn't known.
 func negotiate(header http.Header) (e encoding, gzipped bool, err error) {
 	contentType := header.Get("Content-Type")

@@ -137,7 +137,7 @@ func (h *handler) store(ctx context.Context, md pmetric.Metrics) (outcome, error
 		case ctx.Err() != nil:
 			return done, ctx.Err()
 		}
-		// What is missing was given up with the metric that an error names.
+		// The missing points were given up with the metric that an error names.
 		if lost := left - app.points; lost > 0 || !errors.Is(err, errTargetInfo) {
 			done.refusals.add(reasonUntranslatable, lost, func() string { return strings.ReplaceAll(err.Error(), "\n", "; ") })
 		}
@@ -183,7 +183,7 @@ func (h *handler) respond(w http.ResponseWriter, r *http.Request, e encoding, do
 	}
 	switch {
 	case done.full != nil:
-		// A sender that tries again may have the rest stored yet; what is stored already stays as it is.
+		// A sender that tries again may have the rest stored yet; points that are stored already stay as they are.
 		h.fail(w, e, http.StatusTooManyRequests, text, done.full)
 		return
 	case refused > 0 && refused == done.points:
@@ -213,7 +213,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e encoding, err
 	h.fail(w, e, code, err.Error(), err)
 }
 
-// fail answers with a google.rpc.Status. The cause may know when to try again.
+// fail answers with a google.rpc.Status. The cause may contain when to try again.
 func (h *handler) fail(w http.ResponseWriter, e encoding, code int, text string, cause error) {
 	switch code {
 	case http.StatusServiceUnavailable:

@@ -138,7 +138,7 @@ func TestEncodings(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.post(t, encodingProtobuf, nil).code)
 }
 
-// What isn't OTLP is told so in the encoding of the request, and no byte of it is stored.
+// A body that isn't OTLP is refused in the encoding of the request, and no byte of it is stored.
 func TestRefusesTheRequest(t *testing.T) {
 	s := newServer(t, nil, func(o *Options) { o.MaxBody, o.MaxDecoded, o.MaxMemory = 10_000, 20_000, 100_000 }, nil)
 	deep := strings.Repeat(`{"a":[`, 100)
@@ -254,7 +254,7 @@ func TestRefusesPoints(t *testing.T) {
 		require.True(t, strings.Contains(name, `"good"`) || strings.Contains(name, `"edge_`), name)
 	}
 
-	// Each alone is 400, and says why.
+	// Each alone is 400, with the reason.
 	for i := range md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().Len() {
 		one := pmetric.NewMetrics()
 		m := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(i)

@@ -15,10 +15,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions says that options can't be used.
+// ErrOptions means that options can't be used.
 var ErrOptions = errors.New("otlp: invalid options")
 
-// Translation says what becomes of OpenTelemetry's names and attributes, in the words of the section otlp of Prometheus'
+// Translation sets how OpenTelemetry's names and attributes are translated, in the terms of the section otlp of Prometheus'
 // configuration. The zero value is Prometheus' default.
 type Translation struct {
 	// Strategy is one of Strategies; "": UnderscoreEscapingWithSuffixes.
@@ -44,7 +44,7 @@ func Strategies() []string {
 	}
 }
 
-// Validate says why the translation can't be used.
+// Validate returns an error if the translation is invalid.
 func (t *Translation) Validate() error {
 	switch {
 	case t.Strategy != "" && !slices.Contains(Strategies(), t.Strategy):
@@ -91,15 +91,15 @@ type Options struct {
 	RetryBusy time.Duration
 	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.
 	RetryFull time.Duration
-	// Metadata gets what senders say of metrics, of each request once a metric family. It must be quick. nil: ignored.
+	// Metadata gets senders' metadata of metrics, once per metric family and request. It must be quick. nil: ignored.
 	Metadata func(tenant, family, kind, unit, help string)
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
 	Limiter *tenant.Limiter
-	// Rules may change and drop series before they are stored. Nobody is told of samples that they drop.
+	// Rules may change and drop series before they are stored. Samples that they drop aren't reported.
 	Rules adapter.Shape
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 }
 
@@ -112,7 +112,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says why the options can't be used.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxBody < 1 || o.MaxDecoded < 1 || o.MaxMemory < 1:

@@ -27,10 +27,10 @@ const (
 type pruner struct {
 	translation *Translation
 	refusals    *refusals
-	// left is how many points are left in the request, and work what is left of maxWork.
+	// left is how many points are left in the request, and work how much of maxWork is left.
 	left int
 	work int64
-	// outer is the text that a point's series have from resource and scope; crowded says that one of these has too
+	// outer is the text that a point's series have from resource and scope; crowded: one of these has too
 	// many attributes.
 	outer   int64
 	crowded bool
@@ -95,7 +95,7 @@ func attributeText(name string, v pcommon.Value) int64 {
 	return size + 16 // a number or a boolean
 }
 
-// refusesMetric says whether nothing of a metric can be translated; else it takes out what can't.
+// refusesMetric reports whether nothing of a metric can be translated; else it takes out what can't.
 func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 	p.metric = m.Name()
 	switch m.Type() {
@@ -131,7 +131,7 @@ func (p *pruner) refusesMetric(m pmetric.Metric) bool {
 	return false
 }
 
-// temporal says whether points of this temporality are taken, and counts them if they aren't.
+// temporal reports whether points of this temporality are taken, and counts them if they aren't.
 func (p *pruner) temporal(of pmetric.AggregationTemporality, points int) bool {
 	switch {
 	case of == pmetric.AggregationTemporalityCumulative:
@@ -182,7 +182,7 @@ func dropUnreadable(exemplars pmetric.ExemplarSlice) {
 	exemplars.RemoveIf(func(e pmetric.Exemplar) bool { return e.ValueType() == pmetric.ExemplarValueTypeEmpty })
 }
 
-// refuses says whether a point that becomes so many series is refused, and counts it if it is.
+// refuses reports whether a point that becomes so many series is refused, and counts it if it is.
 func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series int) bool {
 	reason, text := "", ""
 	cost := int64(0)

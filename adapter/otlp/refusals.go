@@ -31,10 +31,10 @@ type refusal struct {
 	example string
 }
 
-// refusals say what was refused of one request, by reason.
+// refusals are the refusals of one request, by reason.
 type refusals []refusal
 
-// add counts points refused for a reason. The first example is kept; points 0 says that something else was refused.
+// add counts points refused for a reason. The first example is kept; points 0 means that something else was refused.
 func (r *refusals) add(reason string, points int, example func() string) {
 	for i := range *r {
 		if (*r)[i].reason == reason {
@@ -58,7 +58,7 @@ func (r refusals) points() int {
 	return n
 }
 
-// text tells the sender what was refused of how many points and why, the most frequent first.
+// text describes for the sender how many of the points were refused and why, the most frequent reason first.
 func (r refusals) text(points int) string {
 	sorted := slices.Clone(r)
 	slices.SortStableFunc(sorted, func(a, b refusal) int { return b.points - a.points })

@@ -88,7 +88,7 @@ func (s *server) exporter(t *testing.T, options ...otlpmetrichttp.Option) *otlpm
 	return e
 }
 
-// record makes one of every instrument and collects what they say.
+// record makes one of every instrument and collects their metrics.
 func record(t *testing.T, options ...sdkmetric.Option) *metricdata.ResourceMetrics {
 	reader := sdkmetric.NewManualReader()
 	exponential := sdkmetric.NewView(sdkmetric.Instrument{Name: "exponential"},

@@ -17,7 +17,7 @@ const (
 	numberBytes  = 16
 )
 
-// message says of a protobuf message which of its fields hold messages, and which packed numbers that are shorter on
+// message lists the fields of a protobuf message that hold messages, and those that hold packed numbers that are shorter on
 // the wire than in memory.
 type message struct {
 	messages map[protowire.Number]*message

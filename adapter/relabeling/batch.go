@@ -40,7 +40,7 @@ func (b *batch) Lookup(alias []byte) (*storage.Series, bool) {
 func (b *batch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
 	ls = ls.WithoutEmpty()
 	if _, twice := ls.HasDuplicateLabelNames(); twice {
-		return b.Batch.Define(nil, ls) // It says what is wrong.
+		return b.Batch.Define(nil, ls) // It returns the error.
 	}
 	if b.builder == nil {
 		b.builder = labels.NewBuilder(labels.EmptyLabels())

@@ -8,7 +8,7 @@ const maxDropped = 1 << 20
 const shards = 16
 
 // droppedCache remembers which rule drops a series. Each shard has two maps: where the newer one is full, the older one is
-// forgotten, and what is found in the older one is put into the newer one. So series that are sent stay, others go.
+// forgotten, and an entry that is found in the older one is put into the newer one. So series that are sent stay, others go.
 type droppedCache struct {
 	most   int // in a map of a shard
 	shards [shards]droppedShard
@@ -20,7 +20,7 @@ type droppedShard struct {
 	_            [16]byte
 }
 
-// droppedKey is what the store knows an alias by: see storage.Batch.KeyOf.
+// droppedKey identifies an alias in the store: see storage.Batch.KeyOf.
 type droppedKey [2]uint64
 
 func newDroppedCache(most int) *droppedCache {

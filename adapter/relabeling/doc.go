@@ -10,5 +10,5 @@
 // made of those labels, leads to the series with the changed labels, and rules run once for each series rather than for
 // each sample. Each list of rules has a space of aliases of its own (storage.Batch.UseAliases).
 //
-// A Trial says what rules would do to series that are stored.
+// A Trial computes the effect that rules would have on stored series.
 package relabeling

@@ -39,7 +39,7 @@ func NewLive(r prometheus.Registerer) *Live {
 	return l
 }
 
-// ForgetWith sets what is called after rules have changed, to make the store forget aliases that nobody uses any more.
+// ForgetWith sets the function that is called after rules have changed, to make the store forget aliases that nobody uses any more.
 func (l *Live) ForgetWith(forget func(of func(tenant string) bool)) {
 	l.setting.Lock()
 	defer l.setting.Unlock()
@@ -84,10 +84,10 @@ func (l *Live) Metadata(tenant, family, kind string) (as string, ok bool) {
 	return r.metadata(family, kind)
 }
 
-// Any says whether a tenant has rules.
+// Any reports whether a tenant has rules.
 func (l *Live) Any(tenant string) bool { return l.table.Load().Of(tenant) != nil }
 
-// Rule is what a tenant may know of a rule.
+// Rule is the part of a rule that its tenant may see.
 type Rule struct {
 	// Number begins at 1. Text is the rule as YAML.
 	Number int    `json:"number"`
@@ -97,14 +97,14 @@ type Rule struct {
 	Exemplars int64 `json:"dropped_exemplars"`
 }
 
-// Status is what a tenant may know of the rules that apply to it.
+// Status is the part of the rules' state that a tenant to which they apply may see.
 type Status struct {
-	// Own says that the tenant has rules of its own, instead of those of everybody.
+	// Own: the tenant has rules of its own, instead of those of everybody.
 	Own   bool   `json:"own"`
 	Rules []Rule `json:"rules"`
 }
 
-// Status tells a tenant of its rules.
+// Status returns the state of a tenant's rules.
 func (l *Live) Status(tenant string) Status {
 	s := Status{Rules: []Rule{}}
 	t := l.table.Load()

@@ -39,7 +39,7 @@ func newCounts(n int) *counts {
 // Len returns how many rules there are.
 func (r *Rules) Len() int { return len(r.configs) }
 
-// same says whether both do the same, for the same owner.
+// same reports whether both do the same, for the same owner.
 func (r *Rules) same(other *Rules) bool {
 	return other != nil && r.owner == other.owner && r.space == other.space && len(r.texts) == len(other.texts) &&
 		strings.Join(r.texts, "\x00") == strings.Join(other.texts, "\x00")

@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrBadRules says why a file of rules can't be used.
+// ErrBadRules means that a file of rules can't be used; the text around it has the reason.
 var ErrBadRules = errors.New("relabeling: bad rules")
 
 // MaxFile bounds the size of a file of rules, bytes, and MaxRules the number of its rules: there is a metric for each.
@@ -109,7 +109,7 @@ func decode(text []byte) (f file, err error) {
 	return f, nil
 }
 
-// unknownKey and keyTwice are how the parser names keys that are wrong; the Go types say nothing to people.
+// unknownKey and keyTwice are how the parser names keys that are wrong; the Go types mean nothing to users.
 var (
 	unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 	keyTwice   = regexp.MustCompile(`field (\S+) already set in type \S+`)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prometheusTakes says whether Prometheus, and so promtool, takes rules in the section remote_write of its configuration.
+// prometheusTakes reports whether Prometheus, and so promtool, takes rules in the section remote_write of its configuration.
 func prometheusTakes(rules string) error {
 	indented := "\n    " + rules
 	_, err := config.Load("remote_write:\n- url: http://localhost/write\n  write_relabel_configs:"+indented+"\n", slog.New(slog.DiscardHandler))

@@ -15,20 +15,20 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// ErrNoRules says that a table has no rules for a tenant.
+// ErrNoRules means that a table has no rules for a tenant.
 var ErrNoRules = errors.New("relabeling: there are no rules for the tenant")
 
 // Bounds of a trial.
 const (
 	// maxExamples bounds the examples of each rule.
 	maxExamples = 3
-	// maxTold is up to how many series are told apart to find those that become one.
+	// maxTold bounds the series that are remembered to find those that become one.
 	maxTold = 1 << 20
-	// samplesOfChunk is about how many samples the store puts into a chunk, which says how small they become.
+	// samplesOfChunk is about how many samples the store puts into a chunk, which determines how small they become.
 	samplesOfChunk = 480
 )
 
-// TrialOptions say which series a trial looks at.
+// TrialOptions select the series of a trial.
 type TrialOptions struct {
 	Tenant string
 	// MinT and MaxT bound the samples, both included, milliseconds.
@@ -36,7 +36,7 @@ type TrialOptions struct {
 	// MaxSeries is how many series are looked at; 0: all. After Until none is begun; zero: that is for ever.
 	MaxSeries int64
 	Until     time.Time
-	// Warn is told what had to be left out because it can't be read; nil: nobody is.
+	// Warn is called for data that are left out because they can't be read; nil: they aren't reported.
 	Warn func(error)
 }
 
@@ -74,7 +74,7 @@ type Example struct {
 type Trial struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// All is what was looked at, Dropped and Refused the parts of it that would not be stored.
+	// All is the amount that was looked at, Dropped and Refused the parts of it that would not be stored.
 	All     Amount `json:"all"`
 	Dropped Amount `json:"dropped"`
 	// Refused are series whose labels would name none any more: their senders would get an error, such as Refusal.
@@ -86,11 +86,11 @@ type Trial struct {
 	Merged  int64  `json:"merged"`
 	// Rules are in order.
 	Rules []RuleTrial `json:"rules"`
-	// Metrics were looked at, of AllMetrics; Cut says that it is not all, since there are too many series.
+	// Metrics were looked at, of AllMetrics; Cut: not all were, since there are too many series.
 	Metrics    int  `json:"metrics"`
 	AllMetrics int  `json:"all_metrics"`
 	Cut        bool `json:"cut"`
-	// Measured says that bytes are shares of what the tenant's sealed data take, rollups included. Otherwise they are about what
+	// Measured: bytes are shares of what the tenant's sealed data take, rollups included. Otherwise they are about what
 	// samples take before the engine compresses them.
 	Measured bool `json:"measured"`
 }
@@ -108,7 +108,7 @@ type trial struct {
 	results map[uint64]struct{}
 }
 
-// Try says what a table's rules for a tenant would do to series that are stored. It reads all samples in the range, a
+// Try computes the effect that a table's rules for a tenant would have on stored series. It reads all samples in the range, one
 // series at a time, and changes nothing.
 func Try(ctx context.Context, s *storage.Store, table *Table, o TrialOptions) (*Trial, error) {
 	rules := table.Of(o.Tenant)
@@ -265,7 +265,7 @@ type ResolutionSpace struct {
 	Windows []storage.SurveyedWindow
 }
 
-// Space tells what a tenant's sealed data take, by resolution: raw, 5m and 1h.
+// Space returns the bytes that a tenant's sealed data take, by resolution: raw, 5m and 1h.
 func Space(ctx context.Context, s *storage.Store, tenant string) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
 	list, _, err := s.Survey(ctx, tenant)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of one series' labels before the store looks at them: what is over them is refused without being
+// Bounds of one series' labels before the store looks at them: labels over them are refused without being
 // built up in memory. The store's own limits are lower.
 const (
 	maxAliasBytes = 1 << 20
@@ -151,7 +151,7 @@ func (d *decoder) define(alias []byte, ls labels.Labels) error {
 	canon := d.canon
 	if !bytes.Equal(canon, alias) {
 		// Labels that can't name a series never had an alias, but leaving out empty ones may have mended
-		// them: only the store may say so.
+		// them: only the store may refuse them.
 		if _, twice := ls.HasDuplicateLabelNames(); twice {
 			canon = nil
 		} else if series, ok := d.batch.Lookup(canon); ok {

@@ -35,7 +35,7 @@ func benchRequest() *prompb.WriteRequest {
 	return req
 }
 
-// mapBatch knows series by alias and keeps samples in a slice: what the decoder costs by itself, plus one map look-up.
+// mapBatch finds series by alias and keeps samples in a slice: what the decoder costs by itself, plus one map look-up.
 type mapBatch struct {
 	series  map[string]*storage.Series
 	samples []struct {
@@ -72,7 +72,7 @@ func (b *mapBatch) Exemplar(*storage.Series, exemplar.Exemplar) error { return n
 func (b *mapBatch) Commit(context.Context) error                      { b.samples = b.samples[:0]; return nil }
 func (b *mapBatch) Release()                                          { b.samples = b.samples[:0] }
 
-// decodeLoop returns what decodes body once into a batch that knows all of its series.
+// decodeLoop returns a function that decodes body once into a batch that has all of its series.
 func decodeLoop(t testing.TB, v version, body []byte) func() {
 	batches := &mapBatch{series: map[string]*storage.Series{}}
 	d := &decoder{}

@@ -105,7 +105,7 @@ func (b *body) grow(size int64) error {
 	return nil
 }
 
-// decompress decodes the snappy block that was read. Its header says how long the result is, and may lie: the
+// decompress decodes the snappy block that was read. The length of the result in its header may be wrong: the
 // length is checked against the limit, and against what so few bytes can hold, before memory is found for it.
 func (b *body) decompress(limit int64) error {
 	size, err := snappy.DecodedLen(b.compressed)

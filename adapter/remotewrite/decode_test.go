@@ -240,7 +240,7 @@ func TestNumberInTwoFields(t *testing.T) {
 	require.ErrorIs(t, newTestDecoder(newRecorder()).decodeV2(body), errMalformed)
 }
 
-// TestMalformedAfterBadReference says that a bad reference, which refuses one series, hides no malformed number
+// TestMalformedAfterBadReference holds that a bad reference, which refuses one series, hides no malformed number
 // behind it, which refuses the request.
 func TestMalformedAfterBadReference(t *testing.T) {
 	refs := append([]byte{9, 9}, bytes.Repeat([]byte{0x80}, 10)...)
@@ -248,7 +248,7 @@ func TestMalformedAfterBadReference(t *testing.T) {
 	require.ErrorIs(t, newTestDecoder(newRecorder()).decodeV2(appendBytesField(nil, 5, series)), errMalformed)
 }
 
-// TestTruncated cuts valid requests at every byte: nothing may panic, and what is taken is what generated
+// TestTruncated cuts valid requests at every byte: nothing may panic, and the samples taken are those that generated
 // decoders take.
 func TestTruncated(t *testing.T) {
 	v1, v2 := marshalV1(t, varied()), marshalV2(t, v2From(varied()))

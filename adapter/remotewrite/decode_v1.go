@@ -16,7 +16,7 @@ const (
 	v1Histograms = 4
 )
 
-// decodeV1 takes a prometheus.WriteRequest. What is pending afterwards is the caller's to commit.
+// decodeV1 takes a prometheus.WriteRequest. The caller commits samples that are pending afterwards.
 func (d *decoder) decodeV1(body []byte) error {
 	n := 0
 	for i := 0; i < len(body); {
@@ -92,10 +92,10 @@ func (d *decoder) seriesV1(m []byte) error {
 	return d.samplesV1(rest)
 }
 
-// foundV1 says which fields were seen.
+// foundV1 are the fields that were seen.
 type foundV1 struct{ labels, samples, exemplars bool }
 
-// scanV1 checks the fields of a prometheus.TimeSeries, but not what is in them.
+// scanV1 checks the fields of a prometheus.TimeSeries, but not their content.
 func scanV1(m []byte) (found foundV1, ok bool) {
 	for i := 0; i < len(m); {
 		number, wire, next := tag(m, i)
@@ -196,12 +196,12 @@ func (d *decoder) metadataV1(b []byte) error {
 		}
 	}
 	m.Type = metricType(uint32(typ))
-	d.tell(m)
+	d.passMetadata(m)
 	return nil
 }
 
-// tell passes metadata on, if it names a metric and is text.
-func (d *decoder) tell(m Metadata) {
+// passMetadata passes metadata on, if it names a metric and is text.
+func (d *decoder) passMetadata(m Metadata) {
 	if d.onMetadata == nil || len(m.Metric) == 0 || !utf8.Valid(m.Metric) || !utf8.Valid(m.Unit) || !utf8.Valid(m.Help) {
 		return
 	}

@@ -37,7 +37,7 @@ type metadataV2 struct {
 	unitRef, helpRef uint32
 }
 
-// decodeV2 takes an io.prometheus.write.v2.Request. What is pending afterwards is the caller's to commit.
+// decodeV2 takes an io.prometheus.write.v2.Request. The caller commits samples that are pending afterwards.
 func (d *decoder) decodeV2(body []byte) error {
 	first, err := d.symbolsV2(body)
 	if err != nil {
@@ -97,9 +97,9 @@ func (d *decoder) symbolsV2(body []byte) (first int, err error) {
 	return first, nil
 }
 
-// foundV2 says what a scan of a series has found.
+// foundV2 is the result of a scan of a series.
 type foundV2 struct {
-	// refs is the payload of the one packed labels_refs; gather says that there are several or unpacked ones.
+	// refs is the payload of the one packed labels_refs; gather: there are several or unpacked ones.
 	refs             []byte
 	gather, metadata bool
 	meta             metadataV2
@@ -137,7 +137,7 @@ func (d *decoder) seriesV2(body, m []byte) error {
 		}
 	}
 	if bad == nil && found.metadata && d.onMetadata != nil {
-		d.tellV2(body, found)
+		d.passMetadataV2(body, found)
 	}
 	if found.samples == 1 && !found.histograms && !found.exemplars {
 		return d.sampleV2(found.sample)
@@ -145,7 +145,7 @@ func (d *decoder) seriesV2(body, m []byte) error {
 	return d.samplesV2(body, m)
 }
 
-// scanV2 checks the fields of a series, and what is in them but for samples, histograms and exemplars.
+// scanV2 checks the fields of a series, and their content but for samples, histograms and exemplars.
 func scanV2(m []byte, found *foundV2) bool {
 	for i := 0; i < len(m); {
 		number, wire, next := tag(m, i)
@@ -214,7 +214,7 @@ func (d *decoder) gatherV2(m []byte, found *foundV2) bool {
 	return true
 }
 
-// aliasV2 writes the labels that refs names as 1.0 would have sent them. bad says why they can't be.
+// aliasV2 writes the labels that refs names as 1.0 would have sent them. bad is the reason if they can't be.
 func (d *decoder) aliasV2(body, refs []byte) (alias []byte, bad, err error) {
 	alias = d.built[:0]
 	table := d.symbols
@@ -296,8 +296,8 @@ func parseMetadataV2(b []byte, m *metadataV2) bool {
 	return true
 }
 
-// tellV2 passes a series' metadata on, once for neighbours that say the same of one metric.
-func (d *decoder) tellV2(body []byte, found foundV2) {
+// passMetadataV2 passes a series' metadata on, once for neighbours that have the same for one metric.
+func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 	meta := found.meta
 	if meta.typ == 0 && meta.unitRef == 0 && meta.helpRef == 0 {
 		return
@@ -315,7 +315,7 @@ func (d *decoder) tellV2(body []byte, found foundV2) {
 		return
 	}
 	d.told = meta
-	d.tell(Metadata{
+	d.passMetadata(Metadata{
 		Metric: familyOf(d.text(body, meta.metric), meta.typ), Type: metricType(meta.typ),
 		Unit: d.text(body, meta.unitRef), Help: d.text(body, meta.helpRef),
 	})

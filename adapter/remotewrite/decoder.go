@@ -17,17 +17,17 @@ import (
 )
 
 var (
-	// errMalformed says that a body isn't the message it claims to be.
+	// errMalformed means that a body isn't the message it claims to be.
 	errMalformed = errors.New("remotewrite: malformed protobuf")
-	// errFirstSymbol says that a request of 2.0 breaks the symbol table's one rule.
+	// errFirstSymbol means that a request of 2.0 breaks the symbol table's one rule.
 	errFirstSymbol = errors.New("remotewrite: the first symbol must be the empty string")
-	// errTooManySymbols says that a request of 2.0 has more symbols than maxSymbols.
+	// errTooManySymbols means that a request of 2.0 has more symbols than maxSymbols.
 	errTooManySymbols = errors.New("remotewrite: too many symbols in one request")
 
 	errTooManyLabels = fmt.Errorf("more than %d labels, or more than %d bytes of them", maxLabels, maxAliasBytes)
 )
 
-// counts says how many elements of each kind there were.
+// counts are the numbers of elements of each kind.
 type counts struct {
 	floats, histograms, exemplars int
 }
@@ -39,7 +39,7 @@ type decoder struct {
 	newBatch   func(tenant string) adapter.Batch
 	onMetadata func(ctx context.Context, tenant string, m Metadata)
 
-	// batch collects samples, pending says how many and pendingBytes what they weigh.
+	// batch collects samples, pending is their number and pendingBytes their weight.
 	batch        adapter.Batch
 	pending      counts
 	pendingBytes int
@@ -50,7 +50,7 @@ type decoder struct {
 	refusal int
 	alias   []byte
 
-	// written says what is durable; dropped are the exemplars that weren't taken and that 1.0 says nothing of.
+	// written counts durable elements; dropped counts the exemplars that weren't taken, which 1.0 doesn't report.
 	written counts
 	dropped int
 	// ruled are those that rules dropped.
@@ -127,7 +127,7 @@ func (d *decoder) weigh(size int) error {
 	return d.resolve(d.alias)
 }
 
-// commit makes durable what is pending.
+// commit makes pending samples durable.
 func (d *decoder) commit() error {
 	b := d.batch
 	if b == nil {
@@ -152,7 +152,7 @@ func (d *decoder) commit() error {
 	return nil
 }
 
-// release gives up what is pending.
+// release discards pending samples.
 func (d *decoder) release() {
 	if d.batch != nil {
 		d.batch.Release()
@@ -160,7 +160,7 @@ func (d *decoder) release() {
 	}
 }
 
-// refuse says that no sample of the series can be taken.
+// refuse notes that no sample of the series can be taken.
 func (d *decoder) refuse(reason string, err error) {
 	place, isNew := d.refusals.at(reason)
 	d.series, d.refusal = nil, place
@@ -197,7 +197,7 @@ func (d *decoder) count(reason string, example func() string) {
 	}
 }
 
-// sampleText says what is wrong with a sample.
+// sampleText describes the error of a sample.
 func (d *decoder) sampleText(t int64, err error) string {
 	return fmt.Sprintf("%s at %d: %v", d.describe(), t, err)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// exemplarLabels collects the labels of an exemplar. What is over any bound is counted and not built up.
+// exemplarLabels collects the labels of an exemplar. Labels over any bound are counted and not built up.
 type exemplarLabels struct {
 	builder labels.ScratchBuilder
 	labels  labels.Labels
@@ -40,7 +40,7 @@ func (l *exemplarLabels) add(name, value []byte) {
 
 func (l *exemplarLabels) over() bool { return l.n > maxExemplarLabels || l.size > maxExemplarBytes }
 
-// exemplarV1 takes a prometheus.Exemplar. What is wrong with it is counted and never fails the request, as with
+// exemplarV1 takes a prometheus.Exemplar. An error in it is counted and never fails the request, as with
 // Prometheus.
 func (d *decoder) exemplarV1(m []byte) error {
 	l := &d.exemplarLabels
@@ -92,7 +92,7 @@ func (d *decoder) exemplarV1(m []byte) error {
 	return err
 }
 
-// exemplarV2 takes an io.prometheus.write.v2.Exemplar. One that isn't stored is told to the sender.
+// exemplarV2 takes an io.prometheus.write.v2.Exemplar. One that isn't stored is reported to the sender.
 func (d *decoder) exemplarV2(body, m []byte) error {
 	l := &d.exemplarLabels
 	l.reset()
@@ -196,7 +196,7 @@ func (d *decoder) exemplar(t int64, v float64) error {
 
 var errExemplarLabels = errors.New("the labels of an exemplar have more than 128 characters")
 
-// isExemplarError says whether err is about an exemplar alone.
+// isExemplarError reports whether err is about an exemplar alone.
 func isExemplarError(err error) bool {
 	var invalid *storage.InvalidExemplarError
 	var limit *tenant.LimitError

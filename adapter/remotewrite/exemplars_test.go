@@ -44,7 +44,7 @@ func (s *server) exemplarsStored(t *testing.T) (lines []string) {
 	return lines
 }
 
-// TestExemplarsStored sends good and bad exemplars: 1.0 stores the good ones and says nothing, 2.0 tells of the bad.
+// TestExemplarsStored sends good and bad exemplars: 1.0 stores the good ones and reports nothing, 2.0 reports the bad ones.
 func TestExemplarsStored(t *testing.T) {
 	tooLong := prompb.Exemplar{Labels: protoLabels("trace_id", strings.Repeat("ä", 121)), Timestamp: testMS}
 	muchTooLong := prompb.Exemplar{Labels: protoLabels("trace_id", strings.Repeat("x", 100_000)), Timestamp: testMS}
@@ -142,7 +142,7 @@ func TestExemplarsOfRefusedSeries(t *testing.T) {
 	require.Empty(t, r.exemplars)
 }
 
-// TestMalformedExemplars says that what is no exemplar is no protobuf either.
+// TestMalformedExemplars holds that malformed exemplars are malformed protobuf, too.
 func TestMalformedExemplars(t *testing.T) {
 	for _, b := range [][]byte{{0x0a}, {0x0a, 5}, {0x11, 1, 2}, {0x18}, {0x10, 1}, {0x0a, 2, 0x0a, 9}} {
 		d := newTestDecoder(newRecorder())

@@ -10,7 +10,7 @@ import (
 )
 
 // compareV1 decodes body with the generated decoder and with ours: both must take it or both refuse it, and
-// agree on what is in it. What was taken is encoded anew and must be read the same.
+// agree on its content. The samples are encoded anew and must be read the same.
 func compareV1(t *testing.T, body []byte) {
 	var req prompb.WriteRequest
 	want := req.Unmarshal(body)
@@ -31,7 +31,7 @@ func compareV1(t *testing.T, body []byte) {
 }
 
 // compareV2 is compareV1 for 2.0. The generated decoder lets a packed number run over the end of its field, and
-// knows no rule for the first symbol: ours may refuse more, and nothing else.
+// has no rule for the first symbol: ours may refuse more, and nothing else.
 func compareV2(t *testing.T, body []byte) {
 	var req writev2.Request
 	want := req.Unmarshal(body)
@@ -74,7 +74,7 @@ func referencesExist(ts *writev2.TimeSeries, symbols int) bool {
 	return len(ts.LabelsRefs)%2 == 0 && int(ts.Metadata.HelpRef) < symbols && int(ts.Metadata.UnitRef) < symbols
 }
 
-// checkTaken says that every sample was either recorded or counted as refused, and that what was recorded is
+// checkTaken holds that every sample was either recorded or counted as refused, and that the recorded ones are
 // the wanted samples in their order, with refused ones left out.
 func checkTaken(t *testing.T, d *decoder, r *recorder, all counts, want []recorded) {
 	require.Equal(t, all.floats+all.histograms, d.written.floats+d.written.histograms+d.refusals.samples())

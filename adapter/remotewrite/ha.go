@@ -19,7 +19,7 @@ type HA struct {
 	Replicas *storage.Replicas
 	// ClusterLabel and ReplicaLabel are the labels that name them. A series without one of them goes the normal way.
 	ClusterLabel, ReplicaLabel string
-	// On says for which tenants.
+	// On reports whether it is on for a tenant.
 	On func(tenant string) bool
 }
 
@@ -71,7 +71,7 @@ type haPart struct {
 	// batch takes samples, and is stored with the rules over it.
 	batch  adapter.Batch
 	stored *storage.Batch
-	// err says why its samples can't be taken.
+	// err is the reason why its samples can't be taken.
 	err error
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// newHAServer is a server that tells replicas apart.
+// newHAServer is a server that distinguishes replicas.
 func newHAServer(t *testing.T, change func(*storage.ReplicaOptions)) *server {
 	s := newServer(t, nil, nil)
 	o := storage.DefaultReplicaOptions()
@@ -66,7 +66,7 @@ func TestReplicasAreToldApart(t *testing.T) {
 	}, s.stored(t, tenant.Default))
 }
 
-// renaming is a batch that puts the cluster into the name of a series, and drops what is called so.
+// renaming is a batch that puts the cluster into the name of a series, and drops series of that name.
 type renaming struct {
 	*storage.Batch
 	dropped bool

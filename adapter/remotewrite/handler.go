@@ -169,8 +169,8 @@ func (h *handler) answer(w http.ResponseWriter, v version, code int, text string
 	_, _ = io.WriteString(w, storage.Plain(text)+"\n") // a sender who is gone needs no answer
 }
 
-// statusOf says how a request is answered that couldn't be taken as a whole. Senders give up on 4xx and try
-// 5xx again; so only what can never succeed is 4xx.
+// statusOf returns the status of a request that couldn't be taken as a whole. Senders give up on 4xx and try
+// 5xx again; so only requests that can never succeed get 4xx.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errTooLarge):

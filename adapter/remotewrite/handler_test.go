@@ -76,7 +76,7 @@ func TestMethods(t *testing.T) {
 	require.Equal(t, "POST", w.Header().Get("Allow"))
 }
 
-// TestWrittenHeaders says that 2.0 gets all three headers with every answer, and 1.0 none.
+// TestWrittenHeaders holds that 2.0 gets all three headers with every answer, and 1.0 none.
 func TestWrittenHeaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   []byte
@@ -153,7 +153,7 @@ func TestLyingLength(t *testing.T) {
 	require.Zero(t, q.share.Taken(), "no memory is found for a claim that can't be true")
 }
 
-// TestDensestBlock says that no true claim is taken for a lie.
+// TestDensestBlock holds that no true claim is taken for a lie.
 func TestDensestBlock(t *testing.T) {
 	for _, n := range []int{1, 63, 64, 65, 1000, 1 << 16, 1 << 20, 5_000_001} {
 		q := body{share: adapter.NewBudget(1 << 40).Share(), compressed: snappy.Encode(nil, make([]byte, n))}
@@ -184,7 +184,7 @@ func TestGarbage(t *testing.T) {
 	require.Contains(t, w.Body.String(), "first symbol")
 }
 
-// TestBrokenConnection says that a body which didn't arrive whole is never answered as if it could not succeed.
+// TestBrokenConnection holds that a body which didn't arrive whole is never answered as if it could not succeed.
 func TestBrokenConnection(t *testing.T) {
 	body := snappy.Encode(nil, marshalV1(t, varied()))
 	for _, announced := range []int64{-1, int64(len(body))} {
@@ -286,7 +286,7 @@ func TestAnswers(t *testing.T) {
 
 func always(err error) func(int) error { return func(int) error { return err } }
 
-// TestLongRequest says that a request too large for one batch is committed in parts, each known to the sender.
+// TestLongRequest holds that a request too large for one batch is committed in parts, each known to the sender.
 func TestLongRequest(t *testing.T) {
 	const n = 2*adapter.BatchBytes/adapter.SampleBytes + 1000
 	samples := make([]prompb.Sample, n)

@@ -58,7 +58,7 @@ func (d *decoder) refuseLargeHistogram() error {
 	return nil
 }
 
-// knownHint returns a counter reset hint as it is, and as unknown where it isn't one that we know: the model's
+// knownHint returns a counter reset hint as it is, and as unknown where it isn't a known one: the model's
 // type has a byte for it, in which 257 would become the hint of a reset.
 func knownHint(hint int32) int32 {
 	if hint < 0 || hint > int32(histogram.GaugeType) {

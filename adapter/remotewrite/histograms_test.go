@@ -58,7 +58,7 @@ func TestHistogramFiner(t *testing.T) {
 	r, _ := decodeHistogram(t, prompb.FromIntHistogram(1, h))
 	want := h.Copy()
 	require.NoError(t, want.ReduceResolution(8))
-	want.CounterResetHint = histogram.UnknownCounterReset // NotCounterReset says nothing about what is stored
+	want.CounterResetHint = histogram.UnknownCounterReset // NotCounterReset doesn't hold for the stored samples
 	require.Equal(t, want, histogramOf(t, r.samples[0]).Int)
 
 	fh := floatHistogram()

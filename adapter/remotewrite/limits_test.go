@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// newLimitedServer has limits as a file says, and a clock that now moves.
+// newLimitedServer has the limits in a file, and a clock that now moves.
 func newLimitedServer(t *testing.T, now *time.Time, file string) *server {
 	table, err := tenant.ParseLimits([]byte(file))
 	require.NoError(t, err)

@@ -2,10 +2,10 @@ package remotewrite
 
 import "bytes"
 
-// Metadata is what a sender says of a metric. The bytes are valid UTF-8, and the caller's again when the
+// Metadata is a sender's metadata of a metric. The bytes are valid UTF-8, and the caller's again when the
 // call they were passed in returns.
 type Metadata struct {
-	// Metric is a metric family's name. With 2.0 it is what the name of the series tells of it: that of a counter
+	// Metric is a metric family's name. With 2.0 it is derived from the name of the series: that of a counter
 	// keeps its _total.
 	Metric []byte
 	// Type is one of unknown, counter, gauge, histogram, gaugehistogram, summary, info, stateset.

@@ -59,7 +59,7 @@ func TestMetadataV2(t *testing.T) {
 	require.Equal(t, 204, w.Code, "nobody listens")
 }
 
-// TestMetadataFamilies says that 2.0's metadata of series are those of their families.
+// TestMetadataFamilies holds that 2.0's metadata of series are those of their families.
 func TestMetadataFamilies(t *testing.T) {
 	const counter, gauge, histogram, summary = 1, 2, 3, 5
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ const (
 	messageV2 = "io.prometheus.write.v2.Request"
 )
 
-// negotiate says which protocol a request speaks by its headers. Without a content type, or without the
+// negotiate returns the protocol of a request by its headers. Without a content type, or without the
 // parameter proto, it is 1.0, and without an encoding it is snappy all the same, as for Prometheus' receiver.
 // An error means 415.
 func negotiate(header http.Header) (version, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// ErrOptions says that options can't be used.
+// ErrOptions means that options can't be used.
 var ErrOptions = errors.New("remotewrite: invalid options")
 
 // greatest value of MaxDecoded: places in a body are kept in 32 bits.
@@ -34,7 +34,7 @@ type Options struct {
 	RetryBusy time.Duration
 	// RetryFull is the Retry-After of a 429: series leave memory when their slot is sealed. Default 30 s.
 	RetryFull time.Duration
-	// Metadata gets what senders say of metrics, while a request is being decoded and whatever becomes of its
+	// Metadata gets senders' metadata of metrics, while a request is being decoded and whatever becomes of its
 	// samples. It must be quick, keep no reference to m's bytes, and bound what it stores. nil: ignored.
 	Metadata func(ctx context.Context, tenant string, m Metadata)
 	// Limiter has the tenants' limits of requests' sizes; nil: there are none. All other limits are the store's to hold.
@@ -46,7 +46,7 @@ type Options struct {
 	HA *HA
 	// Registerer gets the handler's metrics; nil: they are kept nowhere.
 	Registerer prometheus.Registerer
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 	// Now is the clock that durations are measured with.
 	Now func() time.Time
@@ -61,7 +61,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says why the options can't be used.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	switch {
 	case o.MaxCompressed < 1 || o.MaxDecoded < 1 || o.MaxDecoded > maxMaxDecoded:

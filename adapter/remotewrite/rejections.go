@@ -18,14 +18,14 @@ const maxRejectionText = 1000
 // maxExample bounds one example in it, bytes.
 const maxExample = 240
 
-// rejection counts what was refused for one reason.
+// rejection counts elements that were refused for one reason.
 type rejection struct {
 	reason                     string
 	series, samples, exemplars int
 	example                    string
 }
 
-// rejections counts what was refused of one request, by reason.
+// rejections are the refused elements of one request, by reason.
 type rejections []rejection
 
 // at returns the place of a reason, and whether it is new and lacks an example.
@@ -57,12 +57,12 @@ func (r rejections) exemplars() int {
 	return n
 }
 
-// has says whether something was refused for a reason.
+// has reports whether something was refused for a reason.
 func (r rejections) has(reason string) bool {
 	return slices.ContainsFunc(r, func(one rejection) bool { return one.reason == reason })
 }
 
-// text tells the sender what was refused and why, the most frequent first.
+// text describes for the sender the refusals and their reasons, the most frequent first.
 func (r rejections) text(stored int) string {
 	sorted := slices.Clone(r)
 	slices.SortStableFunc(sorted, func(a, b rejection) int { return b.samples - a.samples })

@@ -41,7 +41,7 @@ func marshalV2(t testing.TB, req *writev2.Request) []byte {
 	return b
 }
 
-// v2From says in 2.0 what a request of 1.0 says.
+// v2From converts a request of 1.0 to 2.0.
 func v2From(req *prompb.WriteRequest) *writev2.Request {
 	symbols := writev2.NewSymbolTable()
 	out := &writev2.Request{}

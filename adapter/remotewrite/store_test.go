@@ -139,7 +139,7 @@ func TestBadSamplesOfMany(t *testing.T) {
 	}
 }
 
-// TestFullHead says that a full head takes samples of known series, and no new series.
+// TestFullHead holds that a full head takes samples of known series, and no new series.
 func TestFullHead(t *testing.T) {
 	s := newServer(t, nil, func(o *storage.Options) { o.HeadBytes = 1100 })
 	send := func(at int64, names ...string) *httptest.ResponseRecorder {
@@ -158,7 +158,7 @@ func TestFullHead(t *testing.T) {
 	require.Len(t, s.stored(t, tenant.Default), 2, "the known series' samples")
 }
 
-// TestStoreFails says that nothing is acknowledged which the engine did not confirm.
+// TestStoreFails holds that nothing is acknowledged which the engine did not confirm.
 func TestStoreFails(t *testing.T) {
 	s := newServer(t, func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Write && op.Table == engine.Stage && op.N == 1 {

@@ -13,7 +13,7 @@ const (
 // malformed is the position that the readers below return when the bytes are no protobuf.
 const malformed = -1
 
-// uvarint reads a varint at b[i:]. As generated decoders do, it takes up to ten bytes and drops what is over 64 bits.
+// uvarint reads a varint at b[i:]. As generated decoders do, it takes up to ten bytes and drops bits over 64.
 func uvarint(b []byte, i int) (v uint64, next int) {
 	if i < len(b) && b[i] < 0x80 {
 		return uint64(b[i]), i + 1

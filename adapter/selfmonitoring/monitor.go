@@ -19,13 +19,13 @@ const Tenant = "cassia"
 // Job is the label job of all series.
 const Job = "cassia"
 
-// Options say what is stored, and how often. What has no default must be set.
+// Options set what is stored, and how often. Fields without a default must be set.
 type Options struct {
 	// Instance is the label instance: host:port, another one for every process that shares a store.
 	Instance string
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
-	// Metadata is told what metrics mean, as storage.Store's NoteMetadata; nil: nobody is.
+	// Metadata is called with the metadata of metrics, as storage.Store's NoteMetadata; nil: it isn't kept.
 	Metadata func(tenant string, metric []byte, kind string, unit, help []byte)
 	// Interval is the time between two rounds, and Timeout how long the store may take for one. Default 15 s and 10 s.
 	Interval, Timeout time.Duration
@@ -50,7 +50,7 @@ type Monitor struct {
 
 	// stored are the series that the last round that went well has stored, by the hash of their labels.
 	stored map[uint64]labels.Labels
-	// failing says that the last round didn't go well: only the first of several is logged.
+	// failing: the last round didn't go well: only the first of several is logged.
 	failing bool
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 )
 
-// errTooMany says that a round has more samples than Options.MaxSamples.
+// errTooMany means that a round has more samples than Options.MaxSamples.
 var errTooMany = errors.New("selfmonitoring: more metrics than are stored")
 
 // round is one gathering of all metrics.
@@ -37,8 +37,8 @@ func (m *Monitor) newRound(ctx context.Context, at time.Time) *round {
 	return &round{m: m, in: adapter.NewIntake(ctx, Tenant, m.newBatch), at: at.UnixMilli(), stored: make(map[uint64]labels.Labels, len(m.stored))}
 }
 
-// store gathers the metrics and commits them. Metrics that can't be gathered are no error: up says so. After an error
-// nothing is known to be stored.
+// store gathers the metrics and commits them. Metrics that can't be gathered are no error: up is 0 then. After an error
+// nothing may be stored, or only a part.
 func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	r := m.newRound(ctx, at)
 	defer func() { r.in.Release() }()
@@ -52,7 +52,7 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	switch {
 	case errors.As(err, &failed):
 		m.o.Logger.Warn("the process' own metrics can't be gathered", "err", err)
-		r.in.Release() // What was gathered so far is incomplete.
+		r.in.Release() // The metrics gathered so far are incomplete.
 		r, up = m.newRound(ctx, at), 0
 	case err != nil:
 		return err
@@ -78,7 +78,7 @@ func (m *Monitor) store(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// gatherError says that the metrics themselves are at fault.
+// gatherError means that the metrics themselves are at fault.
 type gatherError struct{ error }
 
 func (e *gatherError) Unwrap() error { return e.error }
@@ -100,7 +100,7 @@ func gather(from prometheus.Gatherer) ([]byte, error) {
 }
 
 // addAll adds what Prometheus would store of an answer to its scrape. Histograms have their classic buckets, as in a
-// Prometheus that isn't told otherwise.
+// Prometheus that isn't configured otherwise.
 func (r *round) addAll(text []byte) error {
 	p := textparse.NewProtobufParser(text, true, true, false, false, labels.NewSymbolTable())
 	var ls labels.Labels
@@ -133,7 +133,7 @@ func (r *round) addAll(text []byte) error {
 	}
 }
 
-// describe tells what the metric at hand means. Its help stood before.
+// describe stores the metadata of the current metric. Its help stood before.
 func (r *round) describe(p textparse.Parser, help []byte) {
 	if r.m.o.Metadata == nil {
 		return
@@ -143,7 +143,7 @@ func (r *round) describe(p textparse.Parser, help []byte) {
 }
 
 // add adds a sample with the labels that a scrape would give it: a label of the metric's own that has the name of one
-// of those is exported under another. Start timestamps stay out, as they do in a Prometheus that isn't told otherwise.
+// of those is exported under another. Start timestamps stay out, as they do in a Prometheus that isn't configured otherwise.
 func (r *round) add(ls labels.Labels, v float64) error {
 	b := labels.NewBuilder(ls)
 	for _, target := range []labels.Label{{Name: model.JobLabel, Value: Job}, {Name: model.InstanceLabel, Value: r.m.o.Instance}} {

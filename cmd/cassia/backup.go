@@ -75,7 +75,7 @@ func (c *backupCommand) run(ctx context.Context) (err error) {
 	if stats.Future != "" {
 		fmt.Printf("no older backup was removed: %s is of the future by this machine's clock, which is wrong, or was\n", c.to.Name(stats.Future))
 	}
-	return errors.Join(err, c.tellVerified(stats))
+	return errors.Join(err, c.printVerified(stats))
 }
 
 // snapshot makes one and returns its name: by itself where no server uses the directory, else the server does.

@@ -6,9 +6,9 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// tellVerified says what of the backup was verified, and what is damaged. Its error says that the backup doesn't hold
-// all that there was.
-func (c *backupCommand) tellVerified(stats pebble.BackupStats) error {
+// printVerified prints which files of the backup were verified, and which are damaged. It returns an error if the backup doesn't
+// hold all of the store.
+func (c *backupCommand) printVerified(stats pebble.BackupStats) error {
 	if c.to.InBucket() {
 		fmt.Printf("verified: %d files block by block; of the %d others, rows were when they were uploaded\n", stats.Verified, stats.Files-stats.Verified)
 	} else {

@@ -167,7 +167,7 @@ func (c *benchConfig) verifyFile(ctx context.Context, out io.Writer) error {
 	return c.compare(ctx, g, acks, out)
 }
 
-// errDamaged says that a server doesn't have what it acknowledged.
+// errDamaged means that a server doesn't have what it acknowledged.
 var errDamaged = errors.New("what was read back isn't what was acknowledged")
 
 func (c *benchConfig) compare(ctx context.Context, g *bench.Generator, acks *bench.Acks, out io.Writer) error {

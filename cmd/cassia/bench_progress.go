@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lineOnTerminal shows what is written to it, a line a call, as one line that changes.
+// lineOnTerminal shows the lines that are written to it, one per call, as one line that changes.
 type lineOnTerminal struct{ w io.Writer }
 
 // Write implements io.Writer.
@@ -19,7 +19,7 @@ func (l lineOnTerminal) Write(line []byte) (int, error) {
 // end makes room for what follows.
 func (l lineOnTerminal) end() { _, _ = io.WriteString(l.w, "\r\x1b[K") }
 
-// progressOn says where the lines of progress go and how often: a terminal has one that changes, all else lines now and then.
+// progressOn returns where lines of progress go and how often: a terminal has one that changes, all else lines now and then.
 func progressOn(f *os.File) (w io.Writer, every time.Duration, end func()) {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

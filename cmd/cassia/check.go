@@ -21,7 +21,7 @@ func checkAll(ctx context.Context, o offline) error {
 	return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
 }
 
-// check prints what is wrong, and a line of what there is.
+// check prints problems, and a summary line.
 func check(ctx context.Context, o offline, s *storage.Store) error {
 	stats, err := s.Check(ctx, func(problem string) { fmt.Println(problem) })
 	if err != nil {

@@ -47,8 +47,8 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 }
 
 // TestDamagedDirectory overwrites 64 bytes at seven places of each large file, of raw samples and of rollups: queries answer what they can and name what
-// is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup says
-// what it is and leaves older ones, and a whole one mends the directory.
+// is missing, check names all of it, doctor is an error, export writes the rest and ends with status 1, a backup reports
+// that it is damaged and leaves older ones, and a whole one mends the directory.
 func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
@@ -129,7 +129,7 @@ func TestDamagedDirectory(t *testing.T) {
 	require.Zero(t, status, "the newest whole one: %s", text)
 }
 
-// TestDamagedLog cuts a log to nothing: whatever opens the directory refuses, in a line that says what to do.
+// TestDamagedLog cuts a log to nothing: whatever opens the directory refuses, in a line with the remedy.
 func TestDamagedLog(t *testing.T) {
 	t.Parallel()
 	dir := cassiatest.StoreWith(t, 8)

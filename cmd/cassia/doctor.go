@@ -22,7 +22,7 @@ import (
 // listenFor is how long a process has to be heard of: more than two beats.
 const listenFor = 5 * time.Second
 
-// addDoctor declares a command that looks at what is there as an operator would, and changes nothing.
+// addDoctor declares a command that examines a store, a directory and a cluster for operators, and changes nothing.
 func addDoctor(app *kingpin.Application) subcommand {
 	cmd := app.Command("doctor", "Look at the cluster or the directory as an operator would, and say what is wrong, why it matters, and what to do. "+
 		"Nothing is changed. Ends with status 1 if something is an error.")
@@ -39,7 +39,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 				return err
 			}
 			doctor.Sort(found)
-			return tell(withoutUser(server.url), found, os.Stdout, *asJSON)
+			return printFindings(withoutUser(server.url), found, os.Stdout, *asJSON)
 		}
 		if err := x.Validate(); err != nil {
 			return err
@@ -48,7 +48,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 		if x.retention, err = retention(); err != nil {
 			return err
 		}
-		return tell(x.Where(), x.run(ctx), os.Stdout, *asJSON)
+		return printFindings(x.Where(), x.run(ctx), os.Stdout, *asJSON)
 	}}
 }
 
@@ -56,7 +56,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 //
 //	directory or cluster ──► engine ──► store
 //
-// Where one can't be looked at, that is a finding, and what comes before it is told.
+// Where one can't be looked at, that is a finding, and findings before it are printed.
 type examination struct {
 	*config.Engine
 	retention config.Retention
@@ -80,8 +80,8 @@ func (x *examination) run(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// tell writes the findings about what is somewhere. Its error says that there are errors among them.
-func tell(where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
+// printFindings writes the findings about a place. It returns an error if there are errors among them.
+func printFindings(where string, found []doctor.Finding, w io.Writer, asJSON bool) error {
 	var err error
 	if asJSON {
 		err = doctor.WriteJSON(w, where, found)
@@ -97,7 +97,7 @@ func tell(where string, found []doctor.Finding, w io.Writer, asJSON bool) error 
 func (x *examination) cluster(ctx context.Context) {
 	o := x.Cassandra
 	o.CreateSchema = false
-	o.Logger = slog.New(slog.DiscardHandler) // What it would say is found out here.
+	o.Logger = slog.New(slog.DiscardHandler) // Its warnings are findings here.
 	f, err := cassandra.Look(ctx, o)
 	if err != nil {
 		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be looked at"})
@@ -150,7 +150,8 @@ func unopened(err error) doctor.Finding {
 	}
 }
 
-// noStoreYet tells of a place without a store: a directory is there for one, and a keyspace is made for the first server.
+// noStoreYet returns the finding for a place without a store: a directory is there for one, and a keyspace is made for the first
+// server.
 func (x *examination) noStoreYet() doctor.Finding {
 	f := doctor.Finding{
 		Level: doctor.Note, What: "there is no store yet", Why: "nothing was ever stored there, or the flags lead elsewhere",

@@ -45,9 +45,9 @@ func addDownsample(app *kingpin.Application) subcommand {
 			if err != nil {
 				return fmt.Errorf("%s: %s", o.Where(), oneLine(err))
 			}
-			tellExpired(os.Stdout, plan, o.retention)
+			printExpired(os.Stdout, plan, o.retention)
 			if *dry {
-				tellPlan(os.Stdout, plan)
+				printPlan(os.Stdout, plan)
 				return nil
 			}
 			return workOff(ctx, s, plan, newProgressBar(os.Stderr, time.Now))
@@ -59,7 +59,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 	}}
 }
 
-// errInterrupted says that a signal ended the command.
+// errInterrupted means that a signal ended the command.
 var errInterrupted = errors.New("interrupted")
 
 // rowRetention declares the retention for a command that writes rows. The returned function parses it. Over Cassandra rows
@@ -110,14 +110,14 @@ func parseInstant(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// workOff does what the plan says, and tells what came of it.
+// workOff carries out the plan, and prints the result.
 func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *progressBar) error {
 	began := bar.now()
 	if plan.Steps() == 0 {
 		fmt.Println("there is nothing to do")
 		return nil
 	}
-	done, err := plan.Run(ctx, s, bar.tell)
+	done, err := plan.Run(ctx, s, bar.update)
 	bar.end()
 	fmt.Printf("sealed %s with %s (%d of them again, for what came late); made the rollups of %s, %s; took %s\n",
 		count(done.Slots, "slot"), count(done.Samples, "sample"), done.Repaired,
@@ -134,8 +134,8 @@ func workOff(ctx context.Context, s *storage.Store, plan *downsample.Plan, bar *
 	return nil
 }
 
-// tellPlan lists what would be done, one line a slot or window.
-func tellPlan(w io.Writer, plan *downsample.Plan) {
+// printPlan lists what would be done, one line per slot or window.
+func printPlan(w io.Writer, plan *downsample.Plan) {
 	for i := 0; i < len(plan.Slots); {
 		slot, n := plan.Slots[i], 0
 		for ; i < len(plan.Slots) && plan.Slots[i].Slot == slot.Slot; i++ {
@@ -150,8 +150,8 @@ func tellPlan(w io.Writer, plan *downsample.Plan) {
 		count(len(plan.Slots), "slot"), count(len(plan.Windows), "window"), count(plan.Steps(), "step"))
 }
 
-// tellExpired says what the plan leaves alone.
-func tellExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
+// printExpired prints what the plan leaves alone.
+func printExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 	if n := len(plan.Expired); n > 0 {
 		fmt.Fprintf(w, "%s are left to a server, for they are past the retention (%s) and would only fill up rollups; if a server keeps them longer, give its retention\n",
 			count(n, "staged slot"), kept)
@@ -160,7 +160,7 @@ func tellExpired(w io.Writer, plan *downsample.Plan, kept config.Retention) {
 
 func shortInstant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04") }
 
-// count says how many there are of something. Series are as many as one.
+// count returns a number with its noun, in the plural unless it is 1. Series is both.
 func count(n int, what string) string {
 	if n != 1 && what != "series" {
 		what += "s"

@@ -34,8 +34,8 @@ func newProgressBar(f *os.File, now func() time.Time) *progressBar {
 	return &progressBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now, began: now(), shown: now()}
 }
 
-// tell shows it, unless it was shown just now.
-func (p *progressBar) tell(d downsample.Done) {
+// update shows it, unless it was shown just now.
+func (p *progressBar) update(d downsample.Done) {
 	p.show(float64(d.Steps)/float64(max(1, d.All)), func(took time.Duration) string { return progressLine(d, took) })
 }
 
@@ -74,7 +74,7 @@ func drawn(done float64) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
 
-// progressLine says how much is done, how fast it goes, and how long it will take.
+// progressLine returns a line with the progress, the rate, and the time left.
 func progressLine(d downsample.Done, took time.Duration) string {
 	line := fmt.Sprintf("%3d%%  %d of %d", 100*d.Steps/max(1, d.All), d.Steps, d.All)
 	if d.Steps > 0 && took > 0 {
@@ -88,7 +88,7 @@ func progressLine(d downsample.Done, took time.Duration) string {
 	return line + ": " + d.Now
 }
 
-// roughly rounds to what one wants to know.
+// roughly rounds for people.
 func roughly(d time.Duration) time.Duration {
 	switch {
 	case d > time.Hour:

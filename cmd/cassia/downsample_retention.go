@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// addRetention declares a command that tells what a retention does, before a server is given it.
+// addRetention declares a command that shows the effect of a retention, before a server is given it.
 func addRetention(app *kingpin.Application) subcommand {
 	cmd := app.Command("retention", "Tell what a retention would do: what it would hide that is shown, or show that is hidden, which windows there are by resolution and tenant, which would be dropped now, and when the next ones go. "+
 		"Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// TestRetentionTable tells windows apart that stay, are hidden, and go.
+// TestRetentionTable distinguishes windows that stay, are hidden, and go.
 func TestRetentionTable(t *testing.T) {
 	at := func(day int) time.Time { return time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC) }
 	window := func(res rollup.Resolution, tenant string, end int, keep int) storage.WindowInfo {

@@ -82,7 +82,7 @@ func TestProgressBar(t *testing.T) {
 		for i := range 400 {
 			now = now.Add(50 * time.Millisecond)
 			if i%5 == 0 || i%5 == 4 { // Every 50 or 200 ms.
-				p.tell(downsample.Done{Steps: i, All: 400})
+				p.update(downsample.Done{Steps: i, All: 400})
 			}
 		}
 		require.Equal(t, want.lines, strings.Count(b.String(), "\n"), terminal)

@@ -21,17 +21,17 @@ type openedEngine interface {
 	prometheus.Collector
 }
 
-// openOptions are what flags of an engine don't say.
+// openOptions are those that aren't flags of an engine.
 type openOptions struct {
 	cacheBytes int64 // of Pebble's blocks; 0: its default
 	log        *slog.Logger
 	// look opens files for reading only.
 	look bool
-	// onFatal is told when the engine takes no more writes.
+	// onFatal is called when the engine takes no more writes.
 	onFatal func(error)
 }
 
-// openEngine opens what the flags name. Its error is one line that says what is wrong and what to do.
+// openEngine opens the engine that the flags name. Its error is one line with the cause and the remedy.
 func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEngine, error) {
 	if c.Kind == config.EngineCassandra {
 		return openCassandra(ctx, c, o)
@@ -53,7 +53,7 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	return e, nil
 }
 
-// inUseError says that another process has a directory open. It is an engine.ErrLocked.
+// inUseError means that another process has a directory open. It is an engine.ErrLocked.
 type inUseError struct {
 	where string
 	look  bool
@@ -78,7 +78,7 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", c.Where(), oneLine(err))
 	}
-	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that says one thing has no place for others.
+	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that prints one result has no place for others.
 		return e, nil
 	}
 	return lookAt(ctx, e, co.Logger), nil
@@ -92,7 +92,7 @@ type looked struct {
 	looking sync.WaitGroup
 }
 
-// lookAt warns of what an operator should know of the cluster.
+// lookAt logs findings about the cluster.
 func lookAt(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *looked {
 	l := &looked{Engine: e}
 	ctx, l.enough = context.WithCancel(ctx)

@@ -81,7 +81,7 @@ func (e *exporting) beside(ctx context.Context) (err error) {
 func (e *exporting) export(ctx context.Context) error {
 	return e.withStore(ctx, func(s *storage.Store) error {
 		bar := newExportBar(os.Stderr, time.Now)
-		e.Now, e.Tell = time.Now, bar.tell
+		e.Now, e.Tell = time.Now, bar.update
 		e.Warn = func(err error) { bar.say(oneLine(err)) }
 		stats, err := e.write(ctx, s)
 		bar.end()
@@ -94,7 +94,7 @@ func (e *exporting) export(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		tellExported(os.Stderr, stats, e.format, bar.now().Sub(bar.began))
+		printExported(os.Stderr, stats, e.format, bar.now().Sub(bar.began))
 		if stats.Corrupt > 0 {
 			return fmt.Errorf("%s could not be read and are left out: cassia check names them", count(stats.Corrupt, "row"))
 		}
@@ -139,7 +139,7 @@ func parseSelectors(list []string) (all [][]*labels.Matcher, err error) {
 	return all, nil
 }
 
-// write exports what the flags say.
+// write exports the samples that the flags select.
 func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats, error) {
 	info, err := os.Stat(e.output)
 	isFolder := e.format == "blocks" || strings.HasSuffix(e.output, "/") || err == nil && info.IsDir()
@@ -164,8 +164,8 @@ func (e *exporting) write(ctx context.Context, s *storage.Store) (exporter.Stats
 	}
 }
 
-// tellExported says what was written, and what could not be.
-func tellExported(w io.Writer, s exporter.Stats, format string, took time.Duration) {
+// printExported prints what was written, and what could not be.
+func printExported(w io.Writer, s exporter.Stats, format string, took time.Duration) {
 	what := "file"
 	if format == "blocks" {
 		what = "block"

@@ -24,8 +24,8 @@ func newExportBar(f *os.File, now func() time.Time) *exportBar {
 	return &exportBar{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0, now: now, began: now(), shown: now()}
 }
 
-// tell shows it, unless it was shown just now.
-func (b *exportBar) tell(p exporter.Progress) {
+// update shows it, unless it was shown just now.
+func (b *exportBar) update(p exporter.Progress) {
 	now, every := b.now(), lineEvery
 	if b.terminal {
 		every = barEvery
@@ -43,7 +43,7 @@ func (b *exportBar) tell(p exporter.Progress) {
 	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %s", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), line)
 }
 
-// exportLine says how much is done, how fast it goes, and how long it will take.
+// exportLine returns a line with the progress, the rate, and the time left.
 func exportLine(p exporter.Progress, took time.Duration) string {
 	line := fmt.Sprintf("%3.0f%%  %s of %s", 100*p.Done, count(int(p.Samples), "sample"), count(p.Series, "series"))
 	if p.Done > 0 && took > 0 {

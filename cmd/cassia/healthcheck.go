@@ -56,7 +56,7 @@ func answers(ctx context.Context, client *http.Client, at string) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, healthcheckAnswer))
 	if err != nil {
-		text = nil // What it said besides its status can't be read.
+		text = nil // The body of its answer can't be read.
 	}
 	return fmt.Errorf("%s: %s: %s", withoutUser(at), answer.Status, strings.Join(strings.Fields(string(text)), " "))
 }

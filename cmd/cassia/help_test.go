@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/manual"
 )
 
-// Every flag of a server has a group of its own kind: what is left over stands under a heading that says nothing.
+// Every flag of a server has a group of its own kind: others would stand under a heading without meaning.
 func TestEveryFlagOfServeHasAGroup(t *testing.T) {
 	app, _ := newApplication()
 	for _, group := range cli.FlagGroups(app.GetCommand("serve").Model().Flags) {

@@ -132,7 +132,7 @@ func TestHostileInput(t *testing.T) {
 	list := attacks(t)
 	runtime.GC()
 	base := heapBytes()
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory/2)) // What is garbage goes at once.
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(base) + hostileMemory/2)) // Garbage is collected at once.
 	for about, a := range list {
 		t.Run(about, func(t *testing.T) {
 			peak := watchHeap()
@@ -216,7 +216,7 @@ func heapBytes() uint64 {
 	return stats.HeapInuse
 }
 
-// watchHeap watches the heap until the returned function is called, which tells the most that it saw.
+// watchHeap watches the heap until the returned function is called, which returns the greatest size that it saw.
 func watchHeap() func() uint64 {
 	stop, most := make(chan struct{}), uint64(0)
 	var watching sync.WaitGroup

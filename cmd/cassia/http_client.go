@@ -30,8 +30,8 @@ func newHTTPConfig(cmd *kingpin.CmdClause, flag, help string) *httpConfig {
 	return c
 }
 
-// client returns what makes requests to a URL as the file says; no file: as usual, with the proxy that the environment
-// names. A user in the URL logs in, too, where the file doesn't.
+// client returns a client for requests to a URL with the file's settings; no file: the defaults, with the proxy that the
+// environment names. A user in the URL logs in, too, where the file doesn't.
 func (c *httpConfig) client(to string) (*http.Client, error) {
 	conf := promconfig.DefaultHTTPClientConfig
 	conf.ProxyFromEnvironment = true
@@ -59,7 +59,7 @@ func (c *httpConfig) client(to string) (*http.Client, error) {
 	return client, nil
 }
 
-// unknownKey is how the parser names a key that it doesn't know; the Go type says nothing to people.
+// unknownKey is how the parser names an unknown key; the Go type means nothing to users.
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 // secretsOf looks whether the files that hold secrets can be read, which else shows at the first request only.
@@ -88,10 +88,10 @@ func secretsOf(c *promconfig.HTTPClientConfig) error {
 // answerTimeout bounds how long a server may take until its answer begins.
 const answerTimeout = 10 * time.Minute
 
-// errNoAnswer says that a server took longer.
+// errNoAnswer means that a server took longer.
 var errNoAnswer = fmt.Errorf("there is no answer for %s", answerTimeout)
 
-// bounded waits for the beginning of an answer, but not for ever; the configuration knows no such bound.
+// bounded waits for the beginning of an answer, but not for ever; the configuration has no such bound.
 type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

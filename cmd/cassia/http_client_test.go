@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestServerFlags logs in each way at a server, which tells what it was shown.
+// TestServerFlags logs in each way at a server, which reports the credentials that it got.
 func TestServerFlags(t *testing.T) {
 	var shown http.Header
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown = r.Header.Clone() }))
@@ -49,7 +49,7 @@ func TestServerFlags(t *testing.T) {
 	}
 }
 
-// TestHTTPConfigFile says what is wrong with a file before anything is asked, and never a password.
+// TestHTTPConfigFile reports the error of a file before any request, and never a password.
 func TestHTTPConfigFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "http.yaml")
 	for text, want := range map[string]string{

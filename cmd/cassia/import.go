@@ -60,7 +60,7 @@ func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	return c
 }
 
-// selection parses what is wanted of the source.
+// selection parses which series and times of the source are wanted.
 func (c *importCommand) selection() (sel importer.Selection, err error) {
 	sel = importer.Everything()
 	if sel.Matchers, err = parseSelectors(c.matches); err != nil {
@@ -92,8 +92,8 @@ func (c *importCommand) selection() (sel importer.Selection, err error) {
 	return sel, nil
 }
 
-// from makes the command one that imports from a source. what says in words which that is, with all flags that change
-// what it yields; open opens it, and it is closed afterwards if it can be.
+// from makes the command one that imports from a source. what describes the source, with all flags that change
+// its samples; open opens it, and it is closed afterwards if it can be.
 func (c *importCommand) from(what func() string, open func(context.Context, importer.Selection) (importer.Source, error)) subcommand {
 	return subcommand{c.name, func(ctx context.Context) (err error) {
 		sel, err := c.selection()
@@ -137,7 +137,7 @@ func (c *importCommand) here(ctx context.Context, plan importer.Plan, source imp
 	return err
 }
 
-// keep parses the retention. Rows are written as long as it says, so that it must be said where it matters.
+// keep parses the retention. Rows are written with it as their time to live, so that it must be given where it matters.
 func (c *importCommand) keep(plan importer.Plan) (err error) {
 	if c.retention, err = c.kept(); err != nil {
 		return err
@@ -148,11 +148,11 @@ func (c *importCommand) keep(plan importer.Plan) (err error) {
 	if !c.saidKept && c.Kind == config.EngineCassandra {
 		return errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
 	}
-	return c.tellOld(c.retention.Raw, plan, "or as the server has it")
+	return c.printOld(c.retention.Raw, plan, "or as the server has it")
 }
 
-// tellOld says what becomes of samples that are older than raw ones are kept. That must have been said by whoever imports.
-func (c *importCommand) tellOld(raw time.Duration, plan importer.Plan, or string) error {
+// printOld prints what becomes of samples that are older than the retention of raw ones. The user must have agreed to that.
+func (c *importCommand) printOld(raw time.Duration, plan importer.Plan, or string) error {
 	if raw == 0 || plan.MinMS > plan.MaxMS || plan.MinMS >= time.Now().Add(-raw).UnixMilli() {
 		return nil
 	}
@@ -164,16 +164,16 @@ func (c *importCommand) tellOld(raw time.Duration, plan importer.Plan, or string
 	return nil
 }
 
-// run imports, and tells what came of it. where is the destination in words.
+// run imports, and prints the result. where is the destination in words.
 func (c *importCommand) run(ctx context.Context, into importer.Destination, where string, source importer.Source) error {
 	if !c.checkpointSet {
 		sum := sha256.Sum256([]byte(c.source + "\x00" + where + "\x00" + c.tenant))
 		c.checkpoint = fmt.Sprintf("cassia-import-%x.json", sum[:4])
 	}
 	bar := newProgressBar(os.Stderr, time.Now)
-	t := &importTeller{bar: bar}
+	t := &importPrinter{bar: bar}
 	o := importer.Options{
-		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.tell,
+		Into: into, Tenant: c.tenant, Source: source, Name: c.source, Target: where, Checkpoint: c.checkpoint, Progress: t.progress,
 	}
 	report, err := importer.Run(ctx, o)
 	bar.end()
@@ -199,13 +199,13 @@ func parts(n int) string {
 	return strconv.Itoa(n) + " parts were"
 }
 
-// compare reads the source once more, and tells where what is stored differs.
+// compare reads the source once more, and prints where stored samples differ.
 func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Writer) error {
 	bar := newProgressBar(os.Stderr, time.Now)
-	o.Progress = (&importTeller{bar: bar}).tell
+	o.Progress = (&importPrinter{bar: bar}).progress
 	told := 0
 	stats, err := importer.Verify(ctx, o, func(d importer.Difference) {
-		if told++; told <= maxTold {
+		if told++; told <= maxListed {
 			bar.end()
 			fmt.Fprintln(w, d)
 		}
@@ -231,17 +231,17 @@ func (c *importCommand) compare(ctx context.Context, o importer.Options, w io.Wr
 	return nil
 }
 
-// importTeller tells people how an import goes.
-type importTeller struct {
+// importPrinter prints the progress of an import.
+type importPrinter struct {
 	bar     *progressBar
 	skipped []importer.Skip
 }
 
-// maxTold bounds how much of what was left out is listed.
-const maxTold = 20
+// maxListed bounds how many of the things that were left out are listed.
+const maxListed = 20
 
-func (t *importTeller) tell(p importer.Progress) {
-	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxTold-len(t.skipped))]...)
+func (t *importPrinter) progress(p importer.Progress) {
+	t.skipped = append(t.skipped, p.Skipped[:min(len(p.Skipped), maxListed-len(t.skipped))]...)
 	t.bar.show(p.Done, func(took time.Duration) string {
 		n := p.Stats.Samples + p.Stats.Known + p.Stats.RollupsOnly
 		line := fmt.Sprintf("%5.1f%%  %d samples, %.3g a second", 100*p.Done, n, float64(n)/max(took.Seconds(), 0.001))
@@ -253,8 +253,8 @@ func (t *importTeller) tell(p importer.Progress) {
 	})
 }
 
-// report tells what came of it.
-func (t *importTeller) report(w io.Writer, r importer.Report, took time.Duration) {
+// report prints the result.
+func (t *importPrinter) report(w io.Writer, r importer.Report, took time.Duration) {
 	s := &r.Stats
 	n := s.Samples + s.Known + s.RollupsOnly
 	fmt.Fprintf(w, "imported %d samples in %s, %.3g a second", s.Samples, took.Round(time.Millisecond), float64(n)/max(took.Seconds(), 0.001))

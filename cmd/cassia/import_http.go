@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/victoria"
 )
 
-// serverFlags say how to reach a server that history comes from.
+// serverFlags set how to reach a server that history comes from.
 type serverFlags struct {
 	headers []string
 	login   *httpConfig

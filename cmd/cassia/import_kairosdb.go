@@ -23,7 +23,7 @@ import (
 // kairosPasswordVariable is an environment variable that may hold the password of KairosDB's cluster.
 const kairosPasswordVariable = "CASSIA_KAIROSDB_PASSWORD"
 
-// kairosFlags say where KairosDB's keyspace is, and what becomes of its series.
+// kairosFlags locate KairosDB's keyspace, and set how its series are mapped.
 type kairosFlags struct {
 	cassandra    cassandra.Options
 	hosts        []string
@@ -56,9 +56,9 @@ func addImportKairosDB(imports *kingpin.CmdClause) subcommand {
 	})
 }
 
-// name says what is imported, with all that changes what it is.
+// name describes the source, with all flags that change its samples.
 func (f *kairosFlags) name() string {
-	text, _ := os.ReadFile(f.mappingFile) // open tells of an error
+	text, _ := os.ReadFile(f.mappingFile) // open returns the error
 	return fmt.Sprintf("kairosdb %s %s %x", strings.Join(f.hosts, ","), f.cassandra.Keyspace, sha256.Sum256(text))
 }
 
@@ -131,7 +131,7 @@ func (f *kairosFlags) password() (string, error) {
 	return "", nil
 }
 
-// kairosSource is the source with its connections. Of a dry run it tells what becomes of each metric.
+// kairosSource is the source with its connections. In a dry run it prints what becomes of each metric.
 type kairosSource struct {
 	*kairosdb.Source
 	keyspace *keyspace.Keyspace
@@ -143,7 +143,7 @@ func (s *kairosSource) Plan(ctx context.Context) (importer.Plan, error) {
 	plan, err := s.Source.Plan(ctx)
 	if s.dry {
 		fmt.Println(s.keyspace.Describe())
-		tellMapped(os.Stdout, s.Mapped())
+		printMapped(os.Stdout, s.Mapped())
 	}
 	return plan, err
 }
@@ -154,8 +154,8 @@ func (s *kairosSource) Close() error {
 	return nil
 }
 
-// tellMapped lists what becomes of each metric, one line a metric.
-func tellMapped(w io.Writer, all []kairosdb.Metric) {
+// printMapped lists what becomes of each metric, one line per metric.
+func printMapped(w io.Writer, all []kairosdb.Metric) {
 	for _, m := range all {
 		tags := make([]string, len(m.Tags))
 		for i, tag := range m.Tags {
@@ -204,7 +204,7 @@ func (k kairosKeyspace) Points(ctx context.Context, r *kairosdb.Row, minMS, maxM
 	}
 }
 
-// kairosError tells damage from what ends a read.
+// kairosError distinguishes damage from errors that end a read.
 func kairosError(err error) error {
 	if errors.Is(err, keyspace.ErrCorrupt) {
 		return &kairosdb.DamageError{Err: err}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImportKairosDBRefuses: what is wrong is said in a line, before anything is made.
+// TestImportKairosDBRefuses: errors are printed in a line, before anything is made.
 func TestImportKairosDBRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// TestImportText imports what export wrote, and says in a line what is wrong with what it can't read.
+// TestImportText imports what export wrote, and prints the cause in a line for input that it can't read.
 func TestImportText(t *testing.T) {
 	t.Chdir(t.TempDir()) // Where checkpoints go by default.
 	from := cassiatest.StoreWith(t, 2)
@@ -51,7 +51,7 @@ func TestImportText(t *testing.T) {
 	}
 }
 
-// TestImportIntoAnotherStoreAtTheSamePlace says that a checkpoint holds for the store that it was made with: one that is
+// TestImportIntoAnotherStoreAtTheSamePlace holds that a checkpoint is valid only for the store that it was made with: one that is
 // made anew, or restored from a backup that is older than the import, gets everything.
 func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -84,7 +84,8 @@ func TestImportIntoAnotherStoreAtTheSamePlace(t *testing.T) {
 	require.Equal(t, 1+2*60, imported(), "the backup was restored")
 }
 
-// TestImportOfADamagedBlock imports what can be read, says what can't, and doesn't end as if all were well, nor when it is run again.
+// TestImportOfADamagedBlock imports what can be read, reports what can't, and doesn't end as if all were well, nor when it is run
+// again.
 func TestImportOfADamagedBlock(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stderr bytes.Buffer

@@ -20,11 +20,11 @@ import (
 // importPatience is how long an import waits for a server that is away, or busy.
 const importPatience = 5 * time.Minute
 
-// urlFlags say which server an import goes to, if it goes to one.
+// urlFlags name the server that an import goes to, if it goes to one.
 type urlFlags struct {
 	url   string
 	login *httpConfig
-	// said tells of flags that are a server's own affair which of them were given.
+	// said holds, for flags that only the server has, whether they were given.
 	said map[string]*bool
 }
 
@@ -61,8 +61,8 @@ func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
 
 // overHTTP imports into the store of a server.
 func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source importer.Source) error {
-	waiting := &waitTeller{now: time.Now}
-	client, err := c.to.client(waiting.tell)
+	waiting := &waitPrinter{now: time.Now}
+	client, err := c.to.client(waiting.print)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source
 	return c.run(ctx, client, where, source)
 }
 
-// keepAs says what the server's retention makes of the plan. Where it matters, it must be said here, too: only rollups
+// keepAs applies the server's retention to the plan. Where it matters, it must be given here, too: only rollups
 // might be made of what somebody meant to keep.
 func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 	raw := time.Duration(terms.RetentionMS) * time.Millisecond
@@ -93,7 +93,7 @@ func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 			return fmt.Errorf("--retention.raw=%s: the server keeps raw samples of this tenant for %s", keptFor(said.Raw), keptFor(raw))
 		}
 	}
-	return c.tellOld(raw, plan, "or give the server a longer one first")
+	return c.printOld(raw, plan, "or give the server a longer one first")
 }
 
 func keptFor(d time.Duration) string {
@@ -103,19 +103,19 @@ func keptFor(d time.Duration) string {
 	return model.Duration(d).String()
 }
 
-// waitTeller tells people why an import waits, but not the same again and again.
-type waitTeller struct {
+// waitPrinter prints why an import waits, but not the same reason again and again.
+type waitPrinter struct {
 	now  func() time.Time
 	last string
 	at   time.Time
 }
 
-// tellAgain is when the same is told again.
-const tellAgain = 30 * time.Second
+// printAgain is when the same reason is printed again.
+const printAgain = 30 * time.Second
 
-func (t *waitTeller) tell(err error) {
+func (t *waitPrinter) print(err error) {
 	text, now := oneLine(err), t.now()
-	if text == t.last && now.Sub(t.at) < tellAgain {
+	if text == t.last && now.Sub(t.at) < printAgain {
 		return
 	}
 	t.last = text

@@ -79,7 +79,7 @@ func (e evaluations) Evaluate(ctx context.Context, q jsonapi.Evaluation, yield f
 	return yield(answer)
 }
 
-// evaluationError says of the evaluator's errors what they are to whom asked.
+// evaluationError classifies the evaluator's errors for clients.
 func evaluationError(err error) error {
 	var (
 		samples  promengine.ErrTooManySamples

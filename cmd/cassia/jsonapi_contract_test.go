@@ -43,7 +43,7 @@ func newContract(t *testing.T, r running, seed uint64) *contract {
 }
 
 // TestContract sends calls made from the description, and others, and holds the answers to the description: what
-// it allows isn't answered with 5xx, what it forbids is answered with 4xx, and every answer is as it says.
+// it allows isn't answered with 5xx, what it forbids is answered with 4xx, and every answer is as described.
 func TestContract(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--retention.raw=0")
 	require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
@@ -73,7 +73,7 @@ var wildTexts = []string{
 
 func (c *contract) pick(texts ...string) string { return texts[c.random.IntN(len(texts))] }
 
-// call sends one request of an operation; wild says how likely each part of it is something else.
+// call sends one request of an operation; wild is the probability of each part of it being something else.
 func (c *contract) call(t *testing.T, op *openapi3.Operation, method, path string, wild float64) {
 	query, header := url.Values{}, http.Header{}
 	for _, ref := range op.Parameters {

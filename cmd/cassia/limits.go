@@ -13,7 +13,7 @@ func (p *process) openLimits() error {
 	return p.loadLimits()
 }
 
-// loadLimits puts into force what the file of limits says; after an error nothing has changed.
+// loadLimits puts the file of limits into force; after an error nothing has changed.
 func (p *process) loadLimits() error {
 	table, err := p.c.LoadLimits()
 	if err == nil {
@@ -22,18 +22,18 @@ func (p *process) loadLimits() error {
 	return err
 }
 
-// limitStatus is what a tenant may know of its limits. Numbers are by the names of limits in the file; durations are in seconds.
+// limitStatus is a tenant's view of its limits. Numbers are by the names of limits in the file; durations are in seconds.
 type limitStatus struct {
 	Tenant string `json:"tenant"`
 	// Limits are those that are set.
 	Limits map[string]float64 `json:"limits"`
-	// Used is what is in use now of what can be counted.
+	// Used is the present use of limits on numbers.
 	Used map[string]float64 `json:"used"`
-	// Left is what could be used at once of what is counted by time.
+	// Left is how much of limits on rates could be used at once.
 	Left map[string]float64 `json:"left"`
 }
 
-// limitsOf returns what tells how tenants stand.
+// limitsOf returns a function that returns the limits of tenants and their use.
 func (p *process) limitsOf(evaluator *promql.Engine) func([]string) any {
 	return func(names []string) any {
 		out := make([]limitStatus, 0, len(names))

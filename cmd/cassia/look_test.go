@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// TestLookingSaysWhatIsWrong: where nothing can be looked at, the commands say so in one line, and leave nothing behind.
+// TestLookingSaysWhatIsWrong: where nothing can be read, the commands end with an error of one line, and leave nothing behind.
 func TestLookingSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	commands := [][]string{{"check"}, {"inspect"}, {"retention"}, {"downsample", "--dry-run"}, {"export", "--format=csv"}}
@@ -73,7 +73,7 @@ func TestManifestIsGone(t *testing.T) {
 	require.Equal(t, before, cassiatest.FilesOf(t, dir))
 }
 
-// rowsOf tells all rows of a keyspace's tables, and the tables.
+// rowsOf lists all rows of a keyspace's tables, and the tables.
 func rowsOf(t *testing.T, flags []string) (rows []string) {
 	t.Helper()
 	app := kingpin.New("cassia", "")

@@ -21,7 +21,7 @@ import (
 
 // subcommand is a command of cassia's command line.
 type subcommand struct {
-	// name is what the command line must say.
+	// name is the one on the command line.
 	name string
 	// run does the work until it is done or ctx ends. Its error is shown in one line, and makes cassia exit
 	// with status 1.

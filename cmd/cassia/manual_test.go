@@ -30,7 +30,7 @@ const (
 	toRoot    = "../../"
 )
 
-// requireManual wants a page to be what the program says, or makes it so.
+// requireManual requires that a page is the one that the program generates, or rewrites it.
 func requireManual(t *testing.T, page, want string) {
 	t.Helper()
 	if *rewriteManual {
@@ -178,7 +178,7 @@ func registered(t *testing.T) (list []*prometheus.Desc) {
 	for d := range descs {
 		list = append(list, d)
 	}
-	families, err := p.registry.Gather() // Some tell only when asked.
+	families, err := p.registry.Gather() // Some are computed only when asked for.
 	require.NoError(t, err)
 	for _, f := range families {
 		require.True(t, slices.ContainsFunc(list, func(d *prometheus.Desc) bool { return strings.Contains(d.String(), `fqName: "`+f.GetName()+`"`) }), f.GetName())
@@ -227,7 +227,7 @@ func TestManualErrorsAreReal(t *testing.T) {
 	require.Greater(t, len(quotes), 30)
 	for _, m := range quotes {
 		if m[1] == "query processing would load too many samples into memory" || m[1] == "certificate signed by unknown authority" {
-			continue // Prometheus says that, and Go.
+			continue // These are texts of Prometheus and Go.
 		}
 		require.True(t, bytes.Contains(source.Bytes(), []byte(m[1])), "no error says %q", m[1])
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// mending is a restore of what is damaged only.
+// mending is a restore of damaged files only.
 type mending struct{ damaged, giveUpLog bool }
 
 func addMending(cmd *kingpin.CmdClause) *mending {
@@ -24,7 +24,7 @@ func addMending(cmd *kingpin.CmdClause) *mending {
 	return m
 }
 
-// run mends a directory, says what it did, and looks at every row.
+// run mends a directory, prints the result, and reads every row.
 func (m *mending) run(ctx context.Context, from *backups.Place, backup, dir string, verify bool) error {
 	if backup != "" {
 		return errors.New("--backup doesn't go with --damaged: each file is that of the newest backup that has it whole")

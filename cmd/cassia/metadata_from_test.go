@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 )
 
-// TestMetadataFromWrongConfig: what is wrong on this side ends the start.
+// TestMetadataFromWrongConfig: errors on this side end the start.
 func TestMetadataFromWrongConfig(t *testing.T) {
 	app := kingpin.New("cassia", "")
 	c := config.Register(app.Command("serve", ""), 1<<30)

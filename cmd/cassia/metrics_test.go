@@ -27,7 +27,7 @@ func TestPromtoolFindsNothingInOwnMetrics(t *testing.T) {
 	require.Greater(t, strings.Count(text, "\n# HELP cassia_")+1, 50)
 	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
 	check.Stdin = strings.NewReader(text)
-	out, _ := check.CombinedOutput() // Its status says that there are findings, of whosever metrics.
+	out, _ := check.CombinedOutput() // Its status means that there are findings, of whosever metrics.
 	for line := range strings.Lines(string(out)) {
 		foreign := false
 		for _, prefix := range foreignMetrics {

@@ -45,7 +45,7 @@ func (p *process) examine(ctx context.Context) []doctor.Finding {
 	return x.found
 }
 
-// evaluator tells which process evaluates rules.
+// evaluator returns which process evaluates rules.
 func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	e := ui.Evaluator{Rules: p.ruler != nil, Shared: p.shared()}
 	if !e.Shared {

@@ -63,7 +63,7 @@ type suiteStore struct {
 	stores  []*storage.Store
 	write   http.Handler
 	read    *promql.Queryable
-	sealed  func() bool // says whether a tenant's samples are sealed before they are read
+	sealed  func() bool // reports whether a tenant's samples are sealed before they are read
 	tenants atomic.Int64
 	seals   atomic.Int64
 
@@ -199,7 +199,7 @@ func (a *suiteAppender) Commit() error {
 }
 
 // sealAll leaves nothing that could be read from a head. The stores take turns at sealing; the others let go
-// of what was sealed, as their loops do. A store that follows may bring in what it read just before it was
+// of sealed samples, as their loops do. A store that follows may bring in what it read just before it was
 // sealed, and lets go of it the next time.
 func (s *suiteStore) sealAll(ctx context.Context) error {
 	if err := s.stores[s.seals.Add(1)%int64(len(s.stores))].SealAll(ctx); err != nil {

@@ -33,7 +33,7 @@ func (p *process) queryRoutes(evaluator *promql.Engine, plain *jsonapi.API) []se
 	return append(routes, server.Route{Path: "/api/openapi.yaml", Name: "/api/openapi.yaml", Role: server.Open, Handler: http.HandlerFunc(jsonapi.OpenAPI)})
 }
 
-// newEngine returns the evaluator of queries, which tells known of its features.
+// newEngine returns the evaluator of queries, which adds its features to known.
 func (p *process) newEngine(known features.Collector) *promql.Engine {
 	o := promql.DefaultOptions()
 	o.Timeout = p.c.QueryTimeout

@@ -27,7 +27,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storetest"
 )
 
-// heapWatcher takes a streamed answer and looks every megabyte at what is in use, while its writer waits.
+// heapWatcher takes a streamed answer and measures the heap every megabyte, while its writer waits.
 type heapWatcher struct {
 	*httptest.ResponseRecorder
 	bytes, since int
@@ -45,7 +45,7 @@ func (w *heapWatcher) Write(b []byte) (int, error) {
 
 func (w *heapWatcher) Flush() {}
 
-// heapInUse is what can be reached. What is allocated while garbage is collected counts as such, too: so it is
+// heapInUse is what can be reached. Objects that are allocated while garbage is collected count as such, too: so it is
 // collected until there isn't less, while those who read ahead come to wait for their reader.
 func heapInUse() uint64 {
 	var m runtime.MemStats
@@ -103,7 +103,7 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code)
 		return w
 	}
-	read() // What is cached of series' labels and of rows is there from now on.
+	read() // Caches of series' labels and of rows are filled from now on.
 	before := heapInUse()
 	w := read()
 	require.Greater(t, w.bytes, series*samples*6, "random values don't get small")

@@ -30,7 +30,7 @@ type trying struct {
 	dry, asJSON                   bool
 }
 
-// addRelabel declares a command that says what rules would have done to what is stored.
+// addRelabel declares a command that shows what rules would have done to stored series.
 func addRelabel(app *kingpin.Application) subcommand {
 	cmd := app.Command("relabel", "Say what the rules of a file for --write.relabel-file would have done to what is stored: series and samples that each would have dropped or changed, and bytes a day. "+
 		"Nothing is changed. Ends with status 1 if the file has an error.")
@@ -82,10 +82,10 @@ func (t *trying) run(ctx context.Context) error {
 		e.SetIndent("", "  ")
 		return e.Encode(found)
 	}
-	return tellTrial(os.Stdout, found)
+	return printTrial(os.Stdout, found)
 }
 
-// trialWidth is how much time is looked at unless flags say more.
+// trialWidth is how much time is looked at unless flags set more.
 const trialWidth = 24 * time.Hour
 
 // fromData opens the data.
@@ -172,8 +172,8 @@ func (t *trying) ask(ctx context.Context, o relabeling.TrialOptions) (*relabelin
 	return answer.Data.Rules, nil
 }
 
-// tellTrial writes what rules would have done.
-func tellTrial(w io.Writer, t *relabeling.Trial) error {
+// printTrial writes what rules would have done.
+func printTrial(w io.Writer, t *relabeling.Trial) error {
 	out := &bytes.Buffer{}
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	amount := func(a relabeling.Amount) string {

@@ -22,7 +22,7 @@ func (p *process) loadRelabeling() error {
 	return err
 }
 
-// noteMetadata stores what a sender says of a metric, as the rules have it.
+// noteMetadata stores a sender's metadata of a metric, under the name that the rules give it.
 func (p *process) noteMetadata(tenant string, metric []byte, kind string, unit, help []byte) {
 	if p.relabeling.Any(tenant) {
 		family, ok := p.relabeling.Metadata(tenant, string(metric), kind)

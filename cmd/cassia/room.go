@@ -21,7 +21,7 @@ func (p *process) watchRoom(ctx context.Context) {
 	defer ticker.Stop()
 	for level := doctor.OK; ; {
 		free, total := doctor.Room(p.c.Path)
-		level = tellRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level, doctor.LevelOf(free, total))
+		level = logRoom(p.log.With("at", p.c.Path, "free_bytes", free, "total_bytes", total), level, doctor.LevelOf(free, total))
 		select {
 		case <-ctx.Done():
 			return
@@ -30,8 +30,8 @@ func (p *process) watchRoom(ctx context.Context) {
 	}
 }
 
-// tellRoom logs how much room is left where that has become another level, and returns it.
-func tellRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
+// logRoom logs how much room is left where that has become another level, and returns it.
+func logRoom(log *slog.Logger, was, is doctor.Level) doctor.Level {
 	switch {
 	case is == was:
 	case is == doctor.Error:

@@ -15,7 +15,7 @@ func TestLittleRoomIsLoggedOnce(t *testing.T) {
 	var text strings.Builder
 	log, level := slog.New(slog.NewTextHandler(&text, nil)), doctor.OK
 	for _, free := range []int64{100000, 100000, 3000, 2900, 511, 400, 2000, 100000} {
-		level = tellRoom(log, level, doctor.LevelOf(free*mib, 1000000*mib))
+		level = logRoom(log, level, doctor.LevelOf(free*mib, 1000000*mib))
 	}
 	var levels []string
 	for line := range strings.Lines(text.String()) {

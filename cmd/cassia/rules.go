@@ -53,7 +53,7 @@ func (p *process) startRules(ctx context.Context, evaluator *promql.Engine) (sto
 	return func() { cancel(); running.Wait(); closeAlerts() }, nil
 }
 
-// rules tells the API of the rules of a request's tenants.
+// rules lists for the API the rules of a request's tenants.
 func (p *process) rules(ctx context.Context) promapi.RulesRetriever {
 	if p.ruler == nil {
 		return ruler.Retriever{}
@@ -61,7 +61,7 @@ func (p *process) rules(ctx context.Context) promapi.RulesRetriever {
 	return p.ruler.Retriever(ctx)
 }
 
-// alertmanagerList tells the API where alerts are sent.
+// alertmanagerList lists for the API where alerts are sent.
 func (p *process) alertmanagerList() promapi.AlertmanagerRetriever {
 	if p.alertmanagers == nil {
 		return nil

@@ -26,7 +26,7 @@ import (
 type secretsRig struct {
 	url     string
 	secrets []string
-	// told is all that was answered.
+	// told is the text of all answers.
 	told bytes.Buffer
 }
 

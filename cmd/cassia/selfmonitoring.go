@@ -28,7 +28,7 @@ func (p *process) startSelfMonitoring(ctx context.Context, addresses []string) (
 	return func() { cancel(); running.Wait() }
 }
 
-// instance tells the processes apart that share a store: the machine's name, and the port of an address that the process
+// instance identifies a process among those that share a store: the machine's name, and the port of an address that the process
 // listens on. The external URL wouldn't do, which may be that of a balancer.
 func instance(address string) string {
 	host, err := os.Hostname()

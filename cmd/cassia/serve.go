@@ -86,7 +86,7 @@ type process struct {
 	alertmanagers *ruler.Alertmanagers
 }
 
-// serve runs until ctx ends, which is no error. listening is told the addresses once they are open.
+// serve runs until ctx ends, which is no error. listening is called with the addresses once they are open.
 func serve(ctx context.Context, c *config.Config, flags map[string]string, log *slog.Logger, listening func([]string)) error {
 	return newProcess(c, flags, log).run(ctx, listening)
 }
@@ -151,13 +151,13 @@ func (p *process) openStore(ctx context.Context) error {
 		}
 		return fmt.Errorf("%s: %s", p.c.Where(), oneLine(err))
 	}
-	p.tellStore()
+	p.logStore()
 	go p.watchRoom(ctx)
 	go p.giveBack(ctx)
 	if err := p.store.LogRetentionChange(ctx); err != nil {
 		p.log.Warn("whether the retention has changed isn't known", "err", oneLine(err))
 	}
-	go p.tellReady(ctx)
+	go p.logReady(ctx)
 	return nil
 }
 
@@ -183,15 +183,15 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	return so
 }
 
-// giveBack returns the memory of what was sealed to the system, until ctx ends.
+// giveBack returns the memory of sealed samples to the system, until ctx ends.
 func (p *process) giveBack(ctx context.Context) {
 	ticker := time.NewTicker(giveBackInterval)
 	defer ticker.Stop()
 	giveBack(ctx, ticker.C, p.store.HeadBytes, debug.FreeOSMemory)
 }
 
-// tellStore says which store it is: at a wrong path a new one would be made, while the data are elsewhere.
-func (p *process) tellStore() {
+// logStore logs which store it is: at a wrong path a new one would be made, while the data are elsewhere.
+func (p *process) logStore() {
 	at := p.c.Where()
 	if dir, err := filepath.Abs(p.c.Path); err == nil && p.c.Kind == config.EnginePebble {
 		at = dir
@@ -203,13 +203,13 @@ func (p *process) tellStore() {
 	}
 }
 
-// shared says whether other processes may use the same data.
+// shared reports whether other processes may use the same data.
 func (p *process) shared() bool { return p.c.Kind == config.EngineCassandra }
 
-// does says whether a role is among what this process does.
+// does reports whether a role is among what this process does.
 func (p *process) does(role string) bool { return p.c.Target == "all" || p.c.Target == role }
 
-func (p *process) tellReady(ctx context.Context) {
+func (p *process) logReady(ctx context.Context) {
 	err := p.store.WaitReady(ctx)
 	switch {
 	case ctx.Err() != nil:

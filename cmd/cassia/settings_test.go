@@ -32,7 +32,7 @@ const (
 	guest          = "guest"  // a user who may log in, and nothing else
 )
 
-// TestCassandraSettings gives cassia what doesn't fit the cluster: one clear line each time, which says what to do.
+// TestCassandraSettings gives cassia settings that don't fit the cluster: each error is one line with the remedy.
 func TestCassandraSettings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Cassandra node: leave -short out")
@@ -92,7 +92,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // testClocks has processes with different clocks on one store: those that are hours off are as good as others,
-// one that is further off takes nothing and says why.
+// one that is further off takes nothing and returns the reason.
 func testClocks(t *testing.T, eng openedEngine) {
 	at := time.Now().Truncate(time.Second)
 	for name, c := range map[string]struct {

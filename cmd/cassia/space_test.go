@@ -98,7 +98,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 	}
 	code, text := r.Post(t, "/-/seal", nil)
 	require.Equal(t, http.StatusOK, code, text)
-	require.Eventually(t, func() bool { // As what was sealed leaves the stage, all is written to files.
+	require.Eventually(t, func() bool { // As sealed rows leave the stage, all is written to files.
 		of, ok := agree()
 		return ok && of["raw"] > 0 && of["r5m"] > 0 && of["r1h"] > 0 && of["catalog"] > 0 && of["other"] > 0
 	}, cassiatest.Patience, 50*time.Millisecond, "a sealed store")
@@ -109,12 +109,12 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 		require.NoError(t, err)
 		found, _, err := examine(t, now, month, "--storage.path="+dir)
 		require.NoError(t, err)
-		return kib(facts.Bytes) == du(t, dir) && tellsParts(found, dir)
+		return kib(facts.Bytes) == du(t, dir) && listsParts(found, dir)
 	}, cassiatest.Patience, 50*time.Millisecond, "the doctor")
 }
 
-// tellsParts says whether the doctor names what a directory holds with the same sum.
-func tellsParts(found []doctor.Finding, dir string) bool {
+// listsParts reports whether the doctor names what a directory holds with the same sum.
+func listsParts(found []doctor.Finding, dir string) bool {
 	total, parts := "", ""
 	for _, f := range found {
 		if rest, ok := strings.CutPrefix(f.What, dir+" holds "); ok {

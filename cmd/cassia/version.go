@@ -11,10 +11,10 @@ import (
 	"github.com/cassia-db/cassia/promql/api"
 )
 
-// unreleased is the version of a build that doesn't know its own.
+// unreleased is the version of a build without one.
 const unreleased = "0.1.0-dev"
 
-// buildVersion says which build this is: as told by the linker (-X of Prometheus' common/version), or else
+// buildVersion identifies the build: as set by the linker (-X of Prometheus' common/version), or else
 // by Go's own record of the module.
 func buildVersion() api.Version {
 	v := api.Version{

@@ -23,7 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "write the command lines of cassia in 
 
 // command is a command line of cassia.
 type command struct {
-	// File and Name say where it stands.
+	// File and Name locate it.
 	File string `json:"file"`
 	Name string `json:"name"`
 	// Args are the arguments after cassia. Variables are replaced by their values.

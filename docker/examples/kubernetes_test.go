@@ -235,7 +235,8 @@ func (m *manifests) checkVolumes(t *testing.T, mounted map[string]string, volume
 	require.Empty(t, mounted, "volumes that aren't there")
 }
 
-// requireLocked wants a pod to have no more rights than it needs, as much memory as it says, and an image that stays the same.
+// requireLocked requires that a pod has no more rights than it needs, a memory limit, and an image that
+// stays the same.
 func requireLocked(t *testing.T, pod core.PodSpec) {
 	require.True(t, *pod.SecurityContext.RunAsNonRoot)
 	c := pod.Containers[0]
@@ -290,7 +291,7 @@ func (m *manifests) checkMonitor(t *testing.T, monitor serviceMonitor) {
 	require.Equal(t, "/metrics", monitor.Spec.Endpoints[0].Path)
 }
 
-// subset says whether all has all the labels wanted.
+// subset reports whether all has all the labels wanted.
 func subset(want, all map[string]string) bool {
 	for name, value := range want {
 		if all[name] != value {

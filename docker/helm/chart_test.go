@@ -107,7 +107,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// Each value that the chart has is known to the schema, and each that the schema knows has a default.
+// Each value of the chart is in the schema, and each in the schema has a default.
 func TestSchemaAndDefaultsAgree(t *testing.T) {
 	c, err := loader.Load(filepath.Join(folder, "cassia"))
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ type Queries interface {
 // RequestIDHeader is what proxies name a request with.
 const RequestIDHeader = "X-Request-ID"
 
-// withOrigin tells queries where they come from.
+// withOrigin adds to queries where they come from.
 func withOrigin(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !resolvers[name] {
 		return h

@@ -40,7 +40,7 @@ const (
 	readFrame = 1 << 20
 )
 
-// Options say what the API answers from. What isn't marked as optional must be set.
+// Options are the sources of the API's answers. Fields that aren't marked as optional must be set.
 type Options struct {
 	Engine    promengine.QueryEngine
 	Queryable promstorage.SampleAndChunkQueryable
@@ -52,13 +52,13 @@ type Options struct {
 	// Ready returns nil once queries can be answered.
 	Ready func() error
 
-	// RefuseRollups says that remote read is refused where samples would have to be made of rollups.
+	// RefuseRollups: remote read is refused where samples would have to be made of rollups.
 	RefuseRollups bool
 	// Exemplars finds exemplars; nil: there are none.
 	Exemplars promstorage.ExemplarQueryable
 	// Queries are Engine's; nil: nobody can see or cancel them.
 	Queries Queries
-	// Rules tells of the rules that are evaluated, and Alertmanagers where alerts are sent; nil: there are none.
+	// Rules lists the rules that are evaluated, and Alertmanagers where alerts are sent; nil: there are none.
 	Rules         func(ctx context.Context) promapi.RulesRetriever
 	Alertmanagers promapi.AlertmanagerRetriever
 	// Metadata looks up what metrics mean; nil: nothing is known.
@@ -66,10 +66,10 @@ type Options struct {
 	// Cardinality counts for status/tsdb.
 	Cardinality Cardinality
 
-	// Limits tells what tenants may use and do use, which becomes JSON, for status/limits; nil: there is no such route.
+	// Limits returns the limits of tenants and their use, which becomes JSON, for status/limits; nil: there is no such route.
 	Limits func(tenants []string) any
 
-	// Version, Started, Now, Retention and Flags are what the status pages tell.
+	// Version, Started, Now, Retention and Flags are shown on the status pages.
 	Version   Version
 	Started   time.Time
 	Now       func() time.Time
@@ -81,7 +81,7 @@ type Options struct {
 	// CORSOrigin matches the origins whose pages may read answers; nil: all do, as Prometheus has it. No answer is for
 	// pages that send a browser's passwords.
 	CORSOrigin *regexp.Regexp
-	// AdminAPI tells whether changes are allowed: what follows.
+	// AdminAPI is whether changes, the fields below, are allowed.
 	AdminAPI bool
 	// Delete deletes samples, and CleanTombstones frees the space of what a tenant has deleted; nil: that isn't supported.
 	Delete          Delete
@@ -91,9 +91,9 @@ type Options struct {
 	Snapshot func(dir string) error
 	DataDir  string
 
-	// Instrument wraps the handler of each route, which it is told; nil: nothing is wrapped.
+	// Instrument wraps the handler of each route, whose name it gets; nil: nothing is wrapped.
 	Instrument func(route string, h http.HandlerFunc) http.HandlerFunc
-	// Features is what /features tells.
+	// Features is the content of /features.
 	Features features.Collector
 	// Gatherer has this process' metrics, Registerer gets those of the API itself.
 	Gatherer   prometheus.Gatherer
@@ -142,8 +142,8 @@ type api struct {
 	readsMade prometheus.Counter
 }
 
-// router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router knows the methods
-// of each route, and what it answers to others.
+// router leads to Prometheus' own handlers, and to ours in the places of some. Prometheus' router holds the methods
+// of each route, and the answer to others.
 func (a *api) router() http.Handler {
 	overrides, known := a.overrides(), map[string]bool{}
 	router := route.New().WithInstrumentation(func(name string, h http.HandlerFunc) http.HandlerFunc {
@@ -164,7 +164,7 @@ func (a *api) router() http.Handler {
 	return router
 }
 
-// described are the routes, by how they begin, that the OpenAPI description tells of.
+// described are the routes, by how they begin, that the OpenAPI description contains.
 var described = []string{
 	"/alertmanagers", "/alerts", "/features", "/format_query", "/label", "/metadata", "/notifications", "/openapi.yaml",
 	"/parse_query", "/query", "/read", "/rules", "/scrape_pools", "/series", "/status", "/targets", "/write",
@@ -203,7 +203,7 @@ func (a *api) prometheus() *promapi.API {
 	)
 }
 
-// statusOf overrides the HTTP status of errors that Prometheus doesn't know. K is Prometheus' type of error
+// statusOf overrides the HTTP status of errors that Prometheus doesn't have. K is Prometheus' type of error
 // numbers, which has no name outside of it.
 func statusOf[K any](_ K, err error) (code int, override bool) {
 	var limit *tenant.LimitError

@@ -2,7 +2,7 @@ package api
 
 import "github.com/prometheus/prometheus/util/features"
 
-// describe tells, in Prometheus' names, what the API can do, for /features.
+// describe sets, by Prometheus' names, the features of the API, for /features.
 func describe(o Options) {
 	if o.Features == nil {
 		return

@@ -165,7 +165,7 @@ func (n *newest) take(it chunkenc.Iterator) bool {
 	return !value.IsStaleNaN(n.f)
 }
 
-// familyType says of which type a family with such a sample is.
+// familyType returns the type of a family with such a sample.
 func (n *newest) familyType() dto.MetricType {
 	switch {
 	case n.h == nil:

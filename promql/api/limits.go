@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// limits tells the tenants of a request what they may use, and what they do.
+// limits answers with the limits of a request's tenants, and with their use.
 func (a *api) limits(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, a.Limits(tenant.All(r.Context())))
 }
@@ -50,7 +50,8 @@ type answerWriter struct {
 // answerCost is how much memory an answer takes for each byte of it: its text, and what that was made of.
 const answerCost = 2
 
-// WriteHeader implements http.ResponseWriter. Both who compresses and the handler, which was told not to, say what the answer varies with.
+// WriteHeader implements http.ResponseWriter. Both who compresses and the handler, which was made not to, set what the answer
+// varies with.
 func (w *answerWriter) WriteHeader(code int) {
 	if vary := w.Header()["Vary"]; len(vary) > 1 {
 		w.Header()["Vary"] = slices.Compact(slices.Sorted(slices.Values(vary)))
@@ -73,7 +74,7 @@ func (w *answerWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter
 // Unwrap is what http.ResponseController asks for.
 func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// refusal is the code for one who could not enter, who is told when to try again.
+// refusal is the code for a request that could not enter, with the time to try again.
 func refusal(w http.ResponseWriter, err error) int {
 	code, known := statusOf(0, err)
 	if !known { // The client is gone, or its time is over.

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// NoteHeader says what is missing in an answer that has no place for warnings.
+// NoteHeader lists missing parts of an answer that has no place for warnings.
 const NoteHeader = "X-Cassia-Note"
 
 // maxNotes bounds the notes of an answer.
@@ -18,7 +18,7 @@ const maxNotes = 10
 // noters are the routes whose answers Prometheus gives no warnings.
 var noters = map[string]bool{"/query_exemplars": true, "/metadata": true}
 
-// withNotes tells in headers what couldn't be read.
+// withNotes lists in headers the parts that couldn't be read.
 func (a *api) withNotes(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !noters[name] {
 		return h
@@ -69,5 +69,5 @@ func (w *notedWriter) begin() {
 	}
 }
 
-// Unwrap lets http.ResponseController find what is underneath.
+// Unwrap lets http.ResponseController find the writer underneath.
 func (w *notedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

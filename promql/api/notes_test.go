@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/storetest"
 )
 
-// What can't be read of exemplars and metadata is left out of answers that have no place for warnings, and told in a header.
+// Exemplars and metadata that can't be read are left out of answers that have no place for warnings, and reported in a header.
 func TestNotesOfDamage(t *testing.T) {
 	eng, so := memory.New(), storage.DefaultOptions()
 	store, err := storage.Open(t.Context(), eng, so)

@@ -56,5 +56,5 @@ func (noTSDB) Snapshot(string, bool) error            { return errNoTSDB }
 func (noTSDB) Stats(string, int) (*tsdb.Stats, error) { return nil, errNoTSDB }
 func (noTSDB) BlockMetas() ([]tsdb.BlockMeta, error)  { return []tsdb.BlockMeta{}, nil }
 
-// WALReplayStatus is always that of a finished replay: /-/ready tells the truth about ours.
+// WALReplayStatus is always that of a finished replay: /-/ready reports the state of ours.
 func (noTSDB) WALReplayStatus() (tsdb.WALReplayStatus, error) { return tsdb.WALReplayStatus{}, nil }

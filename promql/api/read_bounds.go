@@ -38,7 +38,7 @@ func (a *api) boundedRead(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// checkRead says what is wrong with a request, and the code for it; empty: nothing is.
+// checkRead returns the error of a request as a status code and a text; empty: there is none.
 func checkRead(compressed []byte) (int, string) {
 	size, err := snappy.DecodedLen(compressed)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// newReadsMade returns the counter of answers to remote read that the answers themselves can't tell of.
+// newReadsMade returns the counter of answers to remote read that can't be annotated themselves.
 func newReadsMade(reg prometheus.Registerer) prometheus.Counter {
 	return promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "cassia_remote_read_expanded_total",

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 )
 
-// ResolutionHeader says, in the answer to a query, what it was answered from: raw, 5m, 1h, and for buckets whose
+// ResolutionHeader lists, in the answer to a query, the resolutions that it was answered from: raw, 5m, 1h, and for buckets whose
 // windows differ from those asked for, how.
 const ResolutionHeader = "X-Cassia-Resolution"
 
@@ -18,7 +18,7 @@ const ResolutionHeader = "X-Cassia-Resolution"
 var resolvers = map[string]bool{"/query": true, "/query_range": true}
 
 // withResolution reads the parameters resolution (raw, 5m, 1h, exact, auto) and max_source_resolution (Thanos':
-// a duration, or auto), and tells in a header what came of it.
+// a duration, or auto), and reports the resolutions that were read in a header.
 func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	if !resolvers[name] {
 		return h
@@ -41,7 +41,7 @@ func (a *api) withResolution(name string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// withRollupNames reads the parameter rollups: whether lists of names tell those of rollups, foo_max and the like.
+// withRollupNames reads the parameter rollups: whether lists of names contain those of rollups, foo_max and the like.
 func (a *api) withRollupNames(name string, h http.HandlerFunc) http.HandlerFunc {
 	if name != "/label/:name/values" {
 		return h
@@ -101,20 +101,20 @@ func (w *resolvedWriter) begin() {
 	}
 }
 
-// Unwrap lets http.ResponseController find what is underneath.
+// Unwrap lets http.ResponseController find the writer underneath.
 func (w *resolvedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // queryStats are Prometheus' statistics of a query, with how its fragments were answered.
 type queryStats struct {
 	stats.BuiltinStats
-	// Fragments keep the name that clients know.
+	// Fragments keep the name that clients use.
 	Fragments []promql.FragmentStats `json:"parts,omitempty"`
 }
 
 // Builtin implements stats.QueryStats.
 func (s *queryStats) Builtin() stats.BuiltinStats { return s.BuiltinStats }
 
-// renderStats adds the fragments to what stats=all tells.
+// renderStats adds the fragments to the statistics of stats=all.
 func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.QueryStats {
 	if param == "" {
 		return nil

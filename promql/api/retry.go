@@ -5,7 +5,7 @@ import "net/http"
 // retryUnavailable is the Retry-After of a 503, seconds: the engine is away, or the queue is full, for moments.
 const retryUnavailable = "1"
 
-// retryLater has answers that can't be given now say when to ask again.
+// retryLater adds to errors of requests that can't be answered now when to ask again.
 type retryLater struct{ http.ResponseWriter }
 
 func withRetry(h http.HandlerFunc) http.HandlerFunc {

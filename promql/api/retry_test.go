@@ -25,7 +25,7 @@ func (away) ChunkQuerier(int64, int64) (promstorage.ChunkQuerier, error) {
 	return nil, engine.ErrUnavailable
 }
 
-// Whoever asks while no node is up is told when to ask again, by every route.
+// While no node is up, every route answers with the time to ask again.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	var federation http.Handler

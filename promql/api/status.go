@@ -9,15 +9,15 @@ import (
 )
 
 // PrometheusVersion is the Prometheus whose query language and API this is. Grafana's data source compares
-// it with the versions in which it knows that features came.
+// it with the versions in which features came.
 const PrometheusVersion = "3.15.0"
 
-// Version says which Cassia this is.
+// Version identifies the build of Cassia.
 type Version struct {
 	Cassia, Revision, Branch, BuildUser, BuildDate string
 }
 
-// buildInfo is what Prometheus tells about itself, and which program tells it.
+// buildInfo is Prometheus' build information, and the name of the program.
 type buildInfo struct {
 	Application string `json:"application"`
 	Cassia      string `json:"cassiaVersion"`

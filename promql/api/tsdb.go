@@ -21,7 +21,7 @@ const (
 // Cardinality counts what a tenant's series that aren't sealed are made of; limit bounds its lists.
 type Cardinality func(ctx context.Context, tenant string, limit int) (storage.Cardinality, error)
 
-// tsdb tells of the tenant's series in the head. One is counted after the other, for that takes memory.
+// tsdb answers with statistics of the tenant's series in the head. One is counted after the other, for that takes memory.
 func (a *api) tsdb(w http.ResponseWriter, r *http.Request) {
 	limit := tsdbEntries
 	if s := r.FormValue("limit"); s != "" {

@@ -23,8 +23,8 @@ func firstIn(b *rollup.Buckets, i int) (float64, *histogram.FloatHistogram) {
 	return b.First[i], nil
 }
 
-// overNewest answers with what value says of the bucket that holds the newest sample of a window. Only that
-// sample's own time tells whether it lies in the window, so the bucket may be wider than the window.
+// overNewest answers with value of the bucket that holds the newest sample of a window. Only that
+// sample's own time determines whether it lies in the window, so the bucket may be wider than the window.
 func overNewest(value valueIn) evaluateFunc {
 	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
@@ -65,7 +65,7 @@ func overSelector(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 	}
 }
 
-// overOldest answers with what value says of the bucket that holds the oldest sample of a window.
+// overOldest answers with value of the bucket that holds the oldest sample of a window.
 func overOldest(value valueIn) evaluateFunc {
 	return func(_ *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		c := cursor{b: b}
@@ -129,8 +129,8 @@ func overChanges(f *Evaluator, b *rollup.Buckets, w Windows, out *Result) {
 		func(before, h *histogram.FloatHistogram) bool { return !h.Equals(before) })
 }
 
-// overSteps counts steps of some sort from one sample to the next: within buckets, which inside says, and from
-// a bucket's last sample to the next one's first, which floats and hists tell.
+// overSteps counts steps of some sort from one sample to the next: within buckets, from inside, and from
+// a bucket's last sample to the next one's first, by floats and hists.
 func (f *Evaluator) overSteps(inside []uint32, b *rollup.Buckets, w Windows, out *Result,
 	floats func(before, v float64) bool, hists func(before, h *histogram.FloatHistogram) bool,
 ) {

@@ -1,23 +1,23 @@
 // Package bucketfn computes PromQL's functions over range vectors from the buckets of rollups instead of from samples. It
-// is pure: it reads no store, and knows nothing of queries besides the windows that they ask for.
+// is pure: it reads no store, and depends on nothing of a query besides its windows.
 //
 // # Functions over rollups
 //
 // A function that is exact from buckets has raw's answer (to 1e-12) where the edges of its windows are edges of buckets, or
-// where raw samples are there for the ragged ends. Where those are gone, the buckets at the ends are cut as the samples that
-// are made of them say: one info a query tells it, and the answer is off by at most what is in these buckets: values between
+// where raw samples are there for the ragged ends. Where those are gone, the buckets at the ends are cut, like the samples that
+// are made of them: there is one info per query, and the answer is off by at most the content of these buckets: values between
 // their least and greatest, their number, their increase. The rest is the same.
 //
 // Made samples are as many as there were, from the first to the last time of a bucket, evenly spaced, with the same first, last,
-// least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). What is computed from them,
-// instead of from buckets, is told in the same info: the functions below that buckets don't know, and what the evaluator computes
-// by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote read). Over
-// whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and where samples
-// came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the values of made
-// samples: the last of a bucket where it asks at the bucket's end.
+// least, greatest and sum, and for counters the same increase and resets (see rollup.Expander). Functions that are computed from
+// them, instead of from buckets, are named in the same info: those below that buckets don't answer, and those that the evaluator
+// computes by itself (some uses of absent, timestamp, limitk, anchored, smoothed and of names that are removed late, and remote
+// read). Over whole buckets that is exact, too, for the functions that are exact from buckets, for anchored and smoothed, and
+// where samples came at regular times for timestamp and absent. What counts or sorts values, such as count_values, sees the
+// values of made samples: the last of a bucket where it asks at the bucket's end.
 //
-// Only samples can tell of a bucket in which floats and histograms mix, or whose histograms changed their bounds or
-// are gauges. Once raw is gone there is no value for what they would have to tell, and the info says so.
+// Only samples can answer for a bucket in which floats and histograms mix, or whose histograms changed their bounds or
+// are gauges. Once raw is gone there is no value for such buckets, and the info has it.
 //
 //	function                       from buckets  where raw samples are gone
 //	(an instant selector)          exact         exact on buckets, else cut

@@ -112,7 +112,7 @@ func (c *cursor) move(a, b int64) (lo, hi int) {
 	return c.lo, c.hi
 }
 
-// kinds says what the buckets of a window are. Where a series has only simple buckets of floats, which is the
+// kinds are the kinds of the buckets of a window. Where a series has only simple buckets of floats, which is the
 // common case, there is nothing to look up.
 type kinds struct {
 	plain bool

@@ -102,7 +102,7 @@ func TestSelectorEndsWithStaleMarker(t *testing.T) {
 	require.Equal(t, []float64{1, 1, 1, 1, 2, 2}, out.Value)
 }
 
-// A lookback shorter than a bucket: the newest sample's own time tells.
+// A lookback shorter than a bucket: the newest sample's own time decides.
 func TestSelectorLooksBackLessThanABucket(t *testing.T) {
 	var s chunk.Samples
 	s.AppendFloat(3_200_000, 0, 1)
@@ -145,7 +145,7 @@ func TestExtremesOfZeros(t *testing.T) {
 	}
 }
 
-// A series that begins in the middle of a window isn't extrapolated below zero, and what is asked for a shorter
+// A series that begins in the middle of a window isn't extrapolated below zero, and the value of a shorter
 // window than a bucket isn't blown up.
 func TestWidenedWindows(t *testing.T) {
 	var s chunk.Samples

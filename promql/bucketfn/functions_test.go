@@ -23,7 +23,7 @@ const (
 	manualTableEnd   = "<!-- end of functions -->"
 )
 
-// docTable renders functions, and the names of all others that the parser knows, as a part of a package comment.
+// docTable renders functions, and the names of all others that the parser accepts, as a part of a package comment.
 func docTable() string {
 	var b strings.Builder
 	b.WriteString(docTableBegin)

@@ -83,8 +83,8 @@ func (f *Evaluator) overSlope(b *rollup.Buckets, w Windows, out *Result, s Slope
 	})
 }
 
-// corrections fills leaves with what is to be added for counter resets from the end of the bucket before to the
-// end of each, and says whether there is any.
+// corrections fills leaves with the corrections for counter resets from the end of the bucket before to the
+// end of each, and reports whether there is any.
 func (f *Evaluator) corrections(b *rollup.Buckets) (any bool) {
 	f.leaves = append(f.leaves[:0], b.Correction...)
 	for i := range f.leaves {
@@ -141,7 +141,7 @@ func (e Extrapolation) factor() float64 {
 
 // joints are the places where buckets of histograms meet.
 type joints struct {
-	// reset[i] says that bucket i begins with a counter reset.
+	// reset[i]: bucket i begins with a counter reset.
 	reset []bool
 	// unlike[i] is how many of the first i buckets have other bounds than the one before; corrected[i] how many
 	// have something to correct, inside or at their begin.
@@ -170,14 +170,14 @@ func (j *joints) of(b *rollup.Buckets, k *kinds) {
 	}
 }
 
-// sameBounds says whether the buckets of two histograms are the same, so that nothing has to be reconciled.
+// sameBounds reports whether the buckets of two histograms are the same, so that nothing has to be reconciled.
 func sameBounds(a, b *histogram.FloatHistogram) bool {
 	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))
 }
 
 // riseOfHistograms is how buckets lo to before hi of histograms rise, as histogramRate of Prometheus computes it; nil
-// where only the samples can tell: with other bounds, and where a sum that isn't finite may be that of a first
+// where only the samples have the answer: with other bounds, and where a sum that isn't finite may be that of a first
 // sample that Prometheus leaves out, since a reset follows it.
 func (f *Evaluator) riseOfHistograms(b *rollup.Buckets, lo, hi int) *histogram.FloatHistogram {
 	j := &f.joints
@@ -210,5 +210,5 @@ func (f *Evaluator) correctHistograms(rise *histogram.FloatHistogram, b *rollup.
 	return true
 }
 
-// added says of what FloatHistogram's Add and Sub return whether all went well.
+// added reports whether FloatHistogram's Add or Sub, whose results it takes, succeeded.
 func added(_ *histogram.FloatHistogram, _, _ bool, err error) bool { return err == nil }

@@ -150,7 +150,7 @@ func Choose(r Request) ([]Segment, Shortfall, error) {
 	return segments, c.shortfall(segments), nil
 }
 
-// continues says whether next is answered as s is.
+// continues reports whether next is answered as s is.
 func (s Segment) continues(next Segment) bool {
 	a, b := s.Windows, next.Windows
 	return s.Resolution == next.Resolution && s.Fit == next.Fit && s.Approximate == next.Approximate &&
@@ -220,7 +220,7 @@ func (c *choice) allows(res rollup.Resolution) bool {
 	}
 }
 
-// has says whether a resolution has all of the window of step k, of each class as far as any has, even if it is
+// has reports whether a resolution has all of the window of step k, of each class as far as any has, even if it is
 // moved and widened.
 func (c *choice) has(res rollup.Resolution, k int) bool {
 	if !c.allowed[res] {
@@ -233,7 +233,7 @@ func (c *choice) has(res rollup.Resolution, k int) bool {
 	return !slices.ContainsFunc(c.classes, func(k keptClass) bool { return max(start+1, k.oldest) < k.horizon[res] })
 }
 
-// cuts returns the steps where what is kept changes, with the first and the end.
+// cuts returns the steps where the resolutions that are kept change, with the first and the end.
 func (c *choice) cuts() []int {
 	cuts := []int{0, c.begun, c.steps()}
 	for _, res := range resolutions {
@@ -281,7 +281,7 @@ func (c *choice) piece(from, to int) (Segment, error) {
 	return s, nil
 }
 
-// maySnap says whether windows may be moved by a little, unasked.
+// maySnap reports whether windows may be moved by a little, unasked.
 func (c *choice) maySnap() bool { return c.Mode == ModeAuto && !c.Still && c.fn.Snaps }
 
 // bucketsKept returns the resolutions of buckets that have all windows from this step on, the coarsest first.
@@ -324,7 +324,7 @@ func (c *choice) pieceWithRaw(from, to int) Segment {
 // snapShare is the share of a range by which the edges of its windows may be moved in all, so as not to read samples.
 const snapShare = 100
 
-// fits says whether the windows' edges, as far as they matter, are edges of buckets.
+// fits reports whether the windows' edges, as far as they matter, are edges of buckets.
 func (c *choice) fits(res rollup.Resolution, from, to int) bool {
 	width := res.Width()
 	return c.right(from)%width == 0 && (to-from == 1 || c.Step%width == 0) && (c.fn.Newest || c.Range%width == 0)

@@ -27,7 +27,7 @@ const (
 // someDay is midnight, UTC, and the end of a slot and of buckets.
 var someDay = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// keptFor returns the horizons of what is kept so long before someDay, for raw, 5m and 1h; 0: for ever.
+// keptFor returns the horizons of retentions of so long before someDay, for raw, 5m and 1h; 0: for ever.
 func keptFor(raw, five, one int64) [3]int64 {
 	var h [3]int64
 	for i, keep := range []int64{raw, five, one} {

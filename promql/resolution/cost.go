@@ -16,7 +16,7 @@ const (
 // fewSlots is how many slots a single window may touch to be read raw: to find out where buckets are takes longer.
 const fewSlots = 2
 
-// cheapest returns the way to an exact answer that decodes the least, and how many raw chunks a series it reads.
+// cheapest returns the way to an exact answer that decodes the least, and how many raw chunks it reads per series.
 // kept isn't empty.
 func (c *choice) cheapest(kept []rollup.Resolution, from, to int) (best Segment, chunks int) {
 	covered := c.slotsCovered(from, to)

@@ -82,12 +82,12 @@ func (s *Shortfall) Merge(other Shortfall) {
 	s.Hidden = s.Hidden || other.Hidden
 }
 
-// moreOf says whether by, of so much, is a greater share than another.
+// moreOf reports whether by, of so much, is a greater share than another.
 func moreOf(by, of, otherBy, otherOf int64) bool {
 	return by > 0 && (otherBy == 0 || float64(by)/float64(of) > float64(otherBy)/float64(otherOf))
 }
 
-// movedText says by how much edges of windows are moved.
+// movedText describes by how much edges of windows are moved.
 func movedText(by, of int64) string {
 	return fmt.Sprintf("edges of windows of %v are moved by up to %v (%.2g %% of the range)",
 		time.Duration(of)*time.Millisecond, time.Duration(by)*time.Millisecond, 100*float64(by)/float64(of))
@@ -175,7 +175,7 @@ func (c *choice) driftOf(s Segment) (by, of int64) {
 	return c.drifts(s), c.Range
 }
 
-// snappedIn tells of windows of a segment that were moved, unasked, though their samples are there.
+// snappedIn returns the shortfall of windows of a segment that were moved, unasked, though their samples are there.
 func (c *choice) snappedIn(s Segment) Shortfall {
 	if s.Fit != Snapped || s.ToStep <= c.whole[rollup.Raw] || c.Mode != ModeAuto {
 		return Shortfall{}
@@ -183,7 +183,7 @@ func (c *choice) snappedIn(s Segment) Shortfall {
 	return Shortfall{SnappedBy: c.drifts(s), SnappedOf: c.Range, Snapped: s.Resolution}
 }
 
-// hidden says whether older times are kept than the request allows to read, and any window asks for them.
+// hidden reports whether older times are kept than the request allows to read, and any window asks for them.
 func (c *choice) hidden() (all Shortfall) {
 	for _, k := range c.classes {
 		all.Merge(c.hiddenOf(k))

@@ -23,7 +23,7 @@ const (
 	alertTimeout = 10 * time.Second
 )
 
-// ErrAlertmanager says that an Alertmanager can't be used.
+// ErrAlertmanager means that an Alertmanager can't be used.
 var ErrAlertmanager = errors.New("ruler: Alertmanager")
 
 // Alertmanagers get alerts, each of them all. What waits for one is bounded, and the oldest goes first; what one doesn't
@@ -33,7 +33,7 @@ type Alertmanagers struct {
 	ended chan struct{}
 }
 
-// CheckAlertmanager says why a URL can't be that of an Alertmanager.
+// CheckAlertmanager returns an error if a URL can't be that of an Alertmanager.
 func CheckAlertmanager(u *url.URL) error {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%w: %s: must be a URL such as http://alertmanager:9093", ErrAlertmanager, u.Redacted())

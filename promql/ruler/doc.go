@@ -1,4 +1,4 @@
-// Package ruler evaluates recording and alerting rules with Prometheus' own manager of rules, a manager a tenant. What a
+// Package ruler evaluates recording and alerting rules with Prometheus' own manager of rules, one manager per tenant. What a
 // rule gives is stored through the write path, like what a sender sends; what fires goes to Alertmanagers through
 // Prometheus' own notifier.
 //
@@ -13,6 +13,6 @@
 //
 // Groups are evaluated at times that follow from their file and name, in every process the same. Whoever takes over
 // looks for the newest of these times that has results in the store, evaluates those that were missed since and those that
-// become due meanwhile, and lets the alerts go on where they were. So what is stored has no gap, whatever the interval, and
-// ALERTS goes on at once. What is there for a time already stays as it is: nobody reads two values of one time.
+// become due meanwhile, and lets the alerts go on where they were. So stored results have no gap, whatever the interval, and
+// ALERTS goes on at once. Results that are there for a time already stay as they are: nobody reads two values of one time.
 package ruler

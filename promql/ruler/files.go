@@ -25,7 +25,7 @@ const (
 	maxFiles = 10_000
 )
 
-// ErrFile says that a rule file can't be used.
+// ErrFile means that a rule file can't be used.
 var ErrFile = errors.New("ruler: rule file")
 
 // Source names the rule files of a tenant.

@@ -28,7 +28,8 @@ func TestParseSource(t *testing.T) {
 	}
 }
 
-// A file that is wrong is named with the reason, and with the line where Prometheus' parser knows it; and after reloading the rules are as they were.
+// The error of a wrong file has its name, the reason, and the line if Prometheus' parser reports it; and after reloading the
+// rules are as they were.
 func TestWrongFiles(t *testing.T) {
 	for name, c := range map[string]struct{ text, told string }{
 		"query":         {"groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(", `rules.yml: 5:11: group "g", rule 1, "a": could not parse expression`},
@@ -59,7 +60,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// A pattern that matches nothing is told of, at the start and whenever the files are read again.
+// A pattern that matches nothing is logged, at the start and whenever the files are read again.
 func TestNoFileMatches(t *testing.T) {
 	r := newRig(t)
 	o := r.options()

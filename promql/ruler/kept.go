@@ -23,7 +23,7 @@ const (
 
 // keepFiring gives rules that haven't been restored yet the alerts that fire at a time though their expression doesn't
 // hold any more, by keep_firing_for: Prometheus restores those only whose expression holds. What fired is in the store;
-// since when the expression doesn't hold is found by evaluating it once more, as is what the alerts say.
+// since when the expression doesn't hold is found by evaluating it once more, as are the alerts' annotations.
 func (r *Ruler) keepFiring(ctx context.Context, g *rules.Group, at time.Time) {
 	for _, rule := range g.AlertingRules() {
 		if rule.KeepFiringFor() <= 0 || rule.Restored() {
@@ -68,7 +68,7 @@ func (r *Ruler) keepFiringOf(ctx context.Context, g *rules.Group, rule *rules.Al
 	return nil
 }
 
-// firedAlert is what is stored of an alert that fired.
+// firedAlert is a stored alert that fired.
 type firedAlert struct {
 	// at is when it is known last to have fired, since is since when it was active.
 	at, since time.Time

@@ -49,7 +49,7 @@ func (r *Ruler) lastStored(ctx context.Context, g *rules.Group, due time.Time) (
 	return last, found, nil
 }
 
-// errUnconfirmed says why what was evaluated isn't stored.
+// errUnconfirmed is the reason why results aren't stored.
 var errUnconfirmed = errors.New("ruler: another process may evaluate the rules by now")
 
 // leftover is what a rule had stored when it was last evaluated by somebody else.
@@ -101,8 +101,8 @@ func (m *manager) end(ctx context.Context, g *rules.Group, left []leftover, seen
 	}
 }
 
-// each tells what a rule has stored from one evaluation to another, both included, of at most limit series of a name; 0: of
-// all. A histogram has the value 0.
+// each calls tell with the samples that a rule has stored from one evaluation to another, both included, of at most limit series
+// of a name; 0: of all. A histogram has the value 0.
 func (r *Ruler) each(ctx context.Context, g *rules.Group, rule rules.Rule, from, to time.Time, limit int, tell func(ls labels.Labels, t int64, v float64)) error {
 	hints := &promstorage.SelectHints{
 		Start: timestamp.FromTime(from.Add(-g.QueryOffset())), End: timestamp.FromTime(to.Add(-g.QueryOffset())), Limit: limit,
@@ -166,7 +166,7 @@ type stored struct {
 	series map[uint64]struct{}
 }
 
-// add notes a series, and says whether there is something of it already.
+// add notes a series, and reports whether there is something of it already.
 func (s *stored) add(ls labels.Labels) (there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *stored) has(ls labels.Labels) bool {
 
 type storedKey struct{}
 
-// noting returns a context whose appenders note in s what is appended, and leave out what is there.
+// noting returns a context whose appenders note in s the samples that are appended, and leave out those that are there.
 func noting(ctx context.Context, s *stored) context.Context {
 	return context.WithValue(ctx, storedKey{}, s)
 }

@@ -71,7 +71,7 @@ func (r *Ruler) newManager(ctx context.Context, name string, files rulesOf, log 
 	return m
 }
 
-// options are what Prometheus' manager is told. ctx belongs to the tenant.
+// options are those of Prometheus' manager. ctx belongs to the tenant.
 func (m *manager) options(ctx context.Context, log *slog.Logger, evaluations *rules.Metrics, into promstorage.Appendable) *rules.ManagerOptions {
 	return &rules.ManagerOptions{
 		ExternalURL: m.r.o.ExternalURL, QueryFunc: m.r.query, NotifyFunc: m.r.notify(m.tenant), Context: ctx,

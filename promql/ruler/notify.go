@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// tenantLabel tells alerts of tenants apart, but for those of the default tenant.
+// tenantLabel is the label for the tenant of alerts, but for those of the default tenant.
 const tenantLabel = "tenant"
 
 // notify returns what sends the alerts of a tenant.

@@ -13,13 +13,13 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 )
 
-// Options say what a Ruler evaluates, and by what. What has no default must be set.
+// Options set what a Ruler evaluates, and with what. Fields without a default must be set.
 type Options struct {
 	// Sources name the rule files.
 	Sources []Source
-	// Interval is how often groups are evaluated that don't say it themselves. Default 1 minute.
+	// Interval is how often groups without an interval are evaluated. Default 1 minute.
 	Interval time.Duration
-	// ExternalLabels are added to alerts that are sent, and what templates know as such; ExternalURL is where links in
+	// ExternalLabels are added to alerts that are sent, and are templates' external labels; ExternalURL is where links in
 	// alerts lead.
 	ExternalLabels labels.Labels
 	ExternalURL    *url.URL
@@ -33,7 +33,7 @@ type Options struct {
 	// Send takes alerts for the Alertmanagers; nil: there are none.
 	Send rules.Sender
 
-	// Shared says that other processes may evaluate the same rules: the lease decides.
+	// Shared: other processes may evaluate the same rules: the lease decides.
 	Shared bool
 	// Look is the time between two looks at the lease. Default 2 seconds.
 	Look time.Duration
@@ -59,7 +59,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// What Prometheus' manager is told.
+// Options of Prometheus' manager.
 const (
 	// resendDelay is how often an alert that goes on is sent again, as in Prometheus.
 	resendDelay = time.Minute

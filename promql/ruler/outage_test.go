@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that is alone is stopped where it stands, or its machine sleeps: what was due meanwhile is made up for.
+// A process that is alone is stopped where it stands, or its machine sleeps: evaluations that were due meanwhile are made up for.
 func TestAfterAFreeze(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

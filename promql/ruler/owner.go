@@ -15,7 +15,7 @@ import (
 // them that hasn't heard of it. A process that was stopped where it stood, and goes on, looks first.
 const confirmedFor = storage.LivenessTimeout / 2
 
-// errUnheard says that other processes may take this one for dead, though it can read.
+// errUnheard means that other processes may take this one for dead, though it can read.
 var errUnheard = errors.New("ruler: this process could not tell the others that it is there")
 
 // owner looks after the lease of the rules.
@@ -33,7 +33,7 @@ func newOwner(store *storage.Store, now func() time.Time) *owner {
 	return &owner{store: store, heard: storage.NewLiveness(store, now), now: now}
 }
 
-// confirmed says whether a look has found of late that the rules are this process'.
+// confirmed reports whether a look has found of late that the rules are this process'.
 func (o *owner) confirmed() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +58,7 @@ func (o *owner) look(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// take takes the lease if nobody has it who is heard of, and says whether it is this process'. After an error that isn't
+// take takes the lease if nobody has it who is heard of, and reports whether it is this process'. After an error that isn't
 // known: it may have been taken.
 func (o *owner) take(ctx context.Context) (mine bool, err error) {
 	if unheard := o.store.Unheard(); unheard > storage.LivenessTimeout-confirmedFor {

@@ -66,7 +66,7 @@ func TestTakeOverWithAClockBehind(t *testing.T) {
 	require.Equal(t, "111111", r.stored(`ALERTS`, first, time.Minute))
 }
 
-// A group is evaluated twice at its first time, to know since when alerts are active. What it records is stored once.
+// A group is evaluated twice at its first time, to find since when alerts are active. What it records is stored once.
 func TestFirstEvaluationStoresOnce(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -76,7 +76,7 @@ func TestFirstEvaluationStoresOnce(t *testing.T) {
 	require.Equal(t, "3", r.stored(`load:max`, first, time.Minute))
 }
 
-// A process is killed in the middle of a group: who takes over stores what is missing at that time, too.
+// A process is killed in the middle of a group: the process that takes over stores the missing results of that time, too.
 func TestTakeOverFillsWhatIsHalfDone(t *testing.T) {
 	r := newRig(t)
 	r.file(ownersRules)
@@ -124,7 +124,7 @@ func TestPausedOwner(t *testing.T) {
 	}
 }
 
-// A process that reads, and can't tell the others that it is there, ends before they take the rules.
+// A process that reads, and can't announce to the others that it is there, ends before they take the rules.
 func TestOwnerThatIsNotHeard(t *testing.T) {
 	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	var passed atomic.Int64

@@ -20,7 +20,7 @@ const (
 	viewTimeout = 30 * time.Second
 )
 
-// Retriever tells Prometheus' HTTP API of the rules of some tenants.
+// Retriever lists the rules of some tenants for Prometheus' HTTP API.
 type Retriever struct{ groups []*rules.Group }
 
 // Retriever returns one for the tenants of a context. A process that doesn't evaluate the rules evaluates them now for
@@ -100,7 +100,7 @@ func (v *views) look(ctx context.Context, r *Ruler, name string, files rulesOf, 
 	return groups
 }
 
-// toNowhere takes what is not to be stored.
+// toNowhere takes samples that aren't to be stored.
 type toNowhere struct{}
 
 // Appender implements promstorage.Appendable.

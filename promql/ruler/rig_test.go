@@ -91,7 +91,7 @@ func (r *rig) Send(alerts ...*notifier.Alert) {
 	}
 }
 
-// process is what a process has that began to evaluate now: its groups are fresh, and due when the test says so.
+// process is a process that begins to evaluate now: its groups are fresh, and due when the test sets it.
 func (r *rig) process() *process {
 	o := r.options()
 	ruler, err := New(r.store, o)

@@ -33,12 +33,12 @@ type Ruler struct {
 	files    map[string]rulesOf
 	// running are the managers, by tenant; nil: this process doesn't evaluate.
 	running map[string]*manager
-	// generation counts how often the files were read; elsewhere says that another process evaluates the rules.
+	// generation counts how often the files were read; elsewhere: another process evaluates the rules.
 	generation int
 	elsewhere  bool
 
 	views views
-	// refused counts what was evaluated and isn't stored, because another process may evaluate by now.
+	// refused counts results that aren't stored, because another process may evaluate by now.
 	refused atomic.Uint64
 }
 
@@ -74,14 +74,14 @@ func New(store *storage.Store, o Options) (*Ruler, error) {
 	return r, nil
 }
 
-// evaluates says whether this process evaluates.
+// evaluates reports whether this process evaluates.
 func (r *Ruler) evaluates() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running != nil
 }
 
-// confirmed says whether this process knows of late that it is the one to evaluate.
+// confirmed reports whether this process has recently confirmed that it is the one to evaluate.
 func (r *Ruler) confirmed() bool { return r.owner == nil || r.owner.confirmed() }
 
 // Run evaluates rules whenever this process owns them, until ctx ends. Then it ends those under way and frees the lease.

@@ -64,7 +64,7 @@ func (m *manager) iterate(ctx context.Context, g *rules.Group, due time.Time) {
 	m.note(g, newest)
 }
 
-// progress says whether a group goes on where another process, or this one some time ago, has ended; and which is the
+// progress reports whether a group goes on where another process, or this one some time ago, has ended; and which is the
 // newest time that this one has evaluated it at.
 func (m *manager) progress(g *rules.Group) (fresh bool, done time.Time) {
 	m.mu.Lock()
@@ -81,7 +81,7 @@ func (m *manager) isFresh(g *rules.Group) bool {
 	return m.fresh[rules.GroupKey(g.File(), g.Name())]
 }
 
-// isBehind says whether the last evaluation of a group came when others should have been before it, and they were made
+// isBehind reports whether the last evaluation of a group came when others should have been before it, and they were made
 // up for once. A group that takes longer than its interval is behind each time, and making up for it would take all of
 // the time: what it misses is left out, as Prometheus does.
 func (m *manager) isBehind(g *rules.Group) bool {
@@ -122,17 +122,17 @@ func (m *manager) note(g *rules.Group, at time.Time) {
 	m.done[rules.GroupKey(g.File(), g.Name())] = at
 }
 
-// freshen has a group look at what is stored before it is evaluated the next time.
+// freshen makes a group read its stored results before it is evaluated the next time.
 func (m *manager) freshen(g *rules.Group) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fresh[rules.GroupKey(g.File(), g.Name())] = true
 }
 
-// takeOver goes on where another process, or the one before, has ended. What is stored already for a time stays as it is,
-// for a value that was seen must not become another one: the last evaluation of the other process may be half done,
-// its clock may be ahead, or it may be about to end only. What becomes due meanwhile is evaluated, too, for Prometheus'
-// manager leaves that out. takeOver returns the newest time that it has evaluated the group at.
+// takeOver goes on where another process, or the one before, has ended. Results that are stored already for a time stay as they
+// are, for a value that was seen must not become another one: the last evaluation of the other process may be half done, its
+// clock may be ahead, or it may be about to end only. What becomes due meanwhile is evaluated, too, for Prometheus' manager
+// leaves that out. takeOver returns the newest time that it has evaluated the group at.
 func (m *manager) takeOver(ctx context.Context, g *rules.Group, due time.Time) (newest time.Time) {
 	begun := m.r.o.Now()
 	// A group that takes longer than its interval never gets to the end.

@@ -114,7 +114,7 @@ func TestTakeOverEnds(t *testing.T) {
 	require.Equal(t, "99999999..", r.stored(`load:max`, first, time.Minute))
 }
 
-// Prometheus' manager names a time twice after an evaluation that took long: what is stored for it stays as it is.
+// Prometheus' manager names a time twice after an evaluation that took long: the stored result of it stays as it is.
 func TestTimeThatIsDueTwice(t *testing.T) {
 	r := newRig(t)
 	r.file(takeoverRules)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// schemaAgreement is how long the nodes may take to know of a new table.
+	// schemaAgreement is how long the nodes may take to see a new table.
 	schemaAgreement = 30 * time.Second
 	// schemaTimeout is how long one node may take to make it.
 	schemaTimeout = time.Minute
@@ -25,7 +25,7 @@ const (
 // How people make the schema themselves.
 const bySchemaCommand = "make what is missing with `cassia schema | cqlsh`, or let Cassia create it"
 
-// prepareSchema makes what is missing, and checks what is there.
+// prepareSchema creates missing tables, and checks the existing ones.
 //
 // Cassandra's IF NOT EXISTS holds on one node: two that create a table at once may give it two identities.
 // So all processes go to the same node, the one with the least host ID that answers.
@@ -134,7 +134,7 @@ func firstLine(statement string) string {
 	return line
 }
 
-// checkConsistency says why the consistency can't be had with so many copies on so many nodes.
+// checkConsistency returns an error if the consistency can't be reached with so many copies on so many nodes.
 func checkConsistency(o *Options, c *Cluster, copies replication) error {
 	nodes, total := c.nodesIn(), 0
 	for _, dc := range c.dataCenters() {

@@ -1,5 +1,5 @@
 // Package cassandra keeps wide rows in an Apache Cassandra cluster (4.0 or later; 5.0 is what it is tested
-// with), for any number of processes at once. gocql is the driver; nothing outside of this package knows.
+// with), for any number of processes at once. It is the only package that imports the driver, gocql.
 //
 //	        Write              Scan            CompareAndSet
 //	          │ a batch          │ a page         │ a row
@@ -15,7 +15,7 @@
 // a text, or for an ID a blob, so that people can read keys in cqlsh. The last column, data, is the value.
 // Texts must be UTF-8, and a partition key that is a single text mustn't be empty: Cassandra has no empty
 // partition keys (engine.ErrBadKey). An empty value is written as an empty blob, for no value at all would
-// be a delete. `cassia schema` prints the CQL, Schema returns it; policies says why each table is kept as
+// be a delete. `cassia schema` prints the CQL, Schema returns it; policies gives the reason why each table is kept as
 // it is.
 //
 // # Writes
@@ -39,7 +39,7 @@
 // A scan is read in pages. The first is small where rows may be large; the next ones are as many rows as
 // make about a megabyte, and are fetched while the rows before are read. If a page doesn't come soon and
 // there are other nodes, another one is asked as well. Where writes and reads take a quorum, a scan sees
-// what was acknowledged before it, and with blocking read repair it never sees less than one before it saw.
+// the writes acknowledged before it, and with blocking read repair it never sees less than one before it saw.
 // A scan of more than one page isn't a snapshot: rows that are written meanwhile may be seen.
 //
 // Rows of conditional tables are read at SERIAL or LOCAL_SERIAL, which ends what others have begun.
@@ -48,14 +48,14 @@
 // # The cluster
 //
 // Only nodes of one data center are talked to: another's LOCAL_QUORUM is another quorum. Open looks at the
-// cluster through the first host that answers, makes what is missing of the schema through the node with the
+// cluster through the first host that answers, creates missing parts of the schema through the node with the
 // least host ID (so that several processes at once don't make it twice), and refuses what can't work: an
 // unknown data center, fewer nodes than the consistency needs, a newer schema, tables that are someone
-// else's. Every such error is one line that says what to do (ErrSettings).
+// else's. Every such error is one line with its remedy (ErrSettings).
 //
 // Nodes may come and go, all of them even: requests fail with engine.ErrUnavailable as long as too few are
 // there, and work again some seconds after enough came back.
 //
 // Cassandra's own default, commitlog_sync: periodic, acknowledges writes seconds before they are on a disk.
-// Engine.Findings tells; the caller logs it at start.
+// Engine.Findings reports it; the caller logs it at start.
 package cassandra

@@ -47,7 +47,7 @@ var (
 )
 
 // Open connects to a cluster and returns when the schema is there. Where something is wrong that trying
-// again won't heal, the error says in one line what it is, and what to do.
+// again won't heal, the error is one line with the cause and the remedy.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -13,14 +13,14 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ErrSettings says that the settings don't fit the cluster, or what is in it: trying again won't help. Open
+// ErrSettings means that the settings don't fit the cluster, or its content: trying again won't help. Open
 // returns it.
 var ErrSettings = errors.New("cassandra: the settings don't fit the cluster")
 
-// ErrLogin says that the user or the password is missing or wrong; it is an ErrSettings, too.
+// ErrLogin means that the user or the password is missing or wrong; it is an ErrSettings, too.
 var ErrLogin = errors.New("cassandra: the login was refused")
 
-// refusal is an ErrSettings whose text says just what is wrong and what to do.
+// refusal is an ErrSettings whose text is only the cause and the remedy.
 type refusal struct{ error }
 
 // Is implements what errors.Is asks for.
@@ -40,8 +40,8 @@ func refuse(format string, args ...any) error {
 	return refusal{fmt.Errorf("cassandra: "+format, args...)}
 }
 
-// transient says whether a request that ended so may do better on another node or a little later: the
-// cluster is short of nodes or overloaded, or a connection broke. What was sent may have been done.
+// transient reports whether a request that ended so may do better on another node or a little later: the
+// cluster is short of nodes or overloaded, or a connection broke. The request may have been carried out.
 func transient(err error) bool {
 	var request gocql.RequestError
 	if errors.As(err, &request) {
@@ -65,13 +65,13 @@ func transient(err error) bool {
 	return errors.As(err, &network)
 }
 
-// untouched says whether a request that ended so has surely changed nothing: no node took it on.
+// untouched reports whether a request that ended so has surely changed nothing: no node took it on.
 func untouched(err error) bool {
 	var unavailable *gocql.RequestErrUnavailable
 	return errors.Is(err, gocql.ErrNoConnections) || errors.As(err, &unavailable)
 }
 
-// refused says whether a user may not do what was asked.
+// refused reports whether a user lacks the right to do that.
 func refused(err error) bool {
 	var request gocql.RequestError
 	return errors.As(err, &request) && request.Code() == gocql.ErrCodeUnauthorized
@@ -92,7 +92,7 @@ func (e *Engine) translate(ctx context.Context, op string, err error) error {
 	}
 }
 
-// shortage says in an operator's words what was missing when a request failed.
+// shortage describes, for operators, which nodes or replicas were missing when a request failed.
 func (e *Engine) shortage(err error) string {
 	up, down := e.nodes.count()
 	nodes := fmt.Sprintf("%d of %d nodes up", up, up+down)
@@ -113,7 +113,7 @@ func (e *Engine) shortage(err error) string {
 	}
 }
 
-// levelName is gocql's name, which knows none of the levels of compare-and-set.
+// levelName is gocql's name, which lacks the levels of compare-and-set.
 func levelName(c gocql.Consistency) string {
 	switch s := gocql.SerialConsistency(c); s {
 	case gocql.Serial, gocql.LocalSerial:
@@ -139,7 +139,7 @@ func place(t *engine.Table, partition engine.Key) string {
 	return s
 }
 
-// checkTexts says why Cassandra can't take a key that fits its table.
+// checkTexts returns an error if Cassandra can't take a key that fits its table.
 func checkTexts(fields []engine.Field, key engine.Key) error {
 	for i, v := range key {
 		if fields[i].Kind == engine.KindText && !utf8.ValidString(v.Text) {
@@ -149,7 +149,7 @@ func checkTexts(fields []engine.Field, key engine.Key) error {
 	return nil
 }
 
-// checkPartition says why Cassandra can't take a partition key: it knows no empty ones.
+// checkPartition returns an error if Cassandra can't take a partition key: it must not be empty.
 func checkPartition(t *engine.Table, partition engine.Key) error {
 	if len(partition) == 1 && t.Partition[0].Kind != engine.KindInt && partition[0].Text == "" {
 		return fmt.Errorf("%w: %s of %s is empty, and it is the whole partition key", engine.ErrBadKey, t.Partition[0].Name, t)

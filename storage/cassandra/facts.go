@@ -15,23 +15,23 @@ import (
 // nodesAtOnce is how many nodes are asked for facts at the same time.
 const nodesAtOnce = 8
 
-// NodeFacts is what a node says of itself.
+// NodeFacts is what a node reports about itself.
 type NodeFacts struct {
 	Node
-	// Up says whether this process is connected to it, or for Look, can be.
+	// Up is true if this process is connected to it, or for Look, can be.
 	Up bool
 	// CommitlogSync is when a write is on the disk: "group" or "batch", before it is acknowledged;
-	// "periodic", seconds after, so that a power failure loses what was acknowledged.
+	// "periodic", seconds after, so that a power failure loses acknowledged writes.
 	CommitlogSync string
 	// ClockAhead is by how much its clock is ahead of this process', give or take ClockError.
 	ClockAhead, ClockError time.Duration
 	// Tables are the engine's, as this node keeps them.
 	Tables []TableFacts
-	// Err says why the rest is missing, or some of it.
+	// Err is the reason why the other fields, or some of them, are missing.
 	Err error
 }
 
-// TableFacts is what a node says of a table of its own. Since it was started, for what is read.
+// TableFacts is what a node reports about one of its tables. Reads are counted since the node started.
 type TableFacts struct {
 	Table string
 	// DiskMiB is the room of its files; MaxPartitionMiB the size of the largest partition in one of them.
@@ -92,7 +92,7 @@ func (o *Options) askNodes(ctx context.Context, c *Cluster) (facts []NodeFacts) 
 	return facts
 }
 
-// askNode fills in what a node says, and that it is up if it says anything.
+// askNode fills in what a node reports, and that it is up if it answers at all.
 func (o *Options) askNode(ctx context.Context, n *NodeFacts) error {
 	session, err := o.direct(n.Address)
 	if err != nil {
@@ -173,7 +173,7 @@ func readClock(ctx context.Context, session *gocql.Session) (time.Time, error) {
 	return there, err
 }
 
-// ExpiresRows says that rows vanish by themselves, at the time that they were written with.
+// ExpiresRows returns true: rows expire by themselves, at the time that they were written with.
 func (e *Engine) ExpiresRows() bool { return true }
 
 // Clock returns what time it is on one of the nodes.
@@ -196,7 +196,7 @@ type Difference struct {
 	Table string
 	// Option names what was set otherwise, such as compaction; empty: the table is missing, or isn't Cassia's.
 	Option string
-	// What differs, as text with what is there and what is wanted; Do is what to do, as CQL or words.
+	// What is the difference, as text with the actual and the wanted value; Do is the remedy, as CQL or words.
 	What, Do string
 }
 
@@ -213,9 +213,9 @@ func (e *Engine) CompareSchema(ctx context.Context) ([]Difference, error) {
 	return live.compare(&e.opts), nil
 }
 
-// Finding is something about the cluster that an operator should know.
+// Finding is something about the cluster that needs an operator's attention.
 type Finding struct {
-	// What is wrong, and what it can lead to; Do is what to do.
+	// What is the problem, and its possible consequence; Do is the remedy.
 	What, Do string
 }
 

@@ -59,7 +59,7 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	return nil, watch.explain(&opts, fmt.Errorf("cassandra: connect to %s: %w", strings.Join(opts.Hosts, ","), err))
 }
 
-// isMissing finds out whether it is the keyspace that a session lacks, which the driver doesn't tell.
+// isMissing finds out whether it is the keyspace that a session lacks, which the driver doesn't report.
 func isMissing(cfg gocql.ClusterConfig) bool {
 	keyspace := cfg.Keyspace
 	cfg.Keyspace, cfg.PoolConfig.HostSelectionPolicy = "", gocql.RoundRobinHostPolicy() // no two sessions share a policy

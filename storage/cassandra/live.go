@@ -108,7 +108,7 @@ func (l *liveSchema) checkColumns() error {
 	return nil
 }
 
-// otherColumns says in what a table's columns differ from those declared; empty: in nothing. More columns
+// otherColumns describes how a table's columns differ from those declared; empty: they don't. More columns
 // outside of the key do no harm.
 func (l *liveTable) otherColumns(t *engine.Table) string {
 	for _, want := range columnsOf(t) {

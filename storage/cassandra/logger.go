@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// logger hands gocql's log to slog. It tells every broken connection at length; what an operator needs of
-// it, nodes that come and go, the engine tells itself: see nodes.
+// logger hands gocql's log to slog. It logs every broken connection at length; what operators need of
+// it, nodes that come and go, the engine logs itself: see nodes.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Print(v ...any)                 { l.debug(fmt.Sprint(v...)) }

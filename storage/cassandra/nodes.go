@@ -10,7 +10,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// nodes is gocql's round-robin within one data center, which also knows who is up, and tells when that changes.
+// nodes is gocql's round-robin within one data center, which also tracks which nodes are up, and logs when that changes.
 type nodes struct {
 	gocql.HostSelectionPolicy
 	log *slog.Logger
@@ -25,7 +25,7 @@ func newNodes(dc string, log *slog.Logger) *nodes {
 	return &nodes{HostSelectionPolicy: gocql.DCAwareRoundRobinPolicy(dc), log: log, up: map[string]bool{}, quiet: true}
 }
 
-// hush says whether changes are nothing to tell.
+// hush sets whether changes of nodes aren't logged.
 func (n *nodes) hush(quiet bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +80,7 @@ func (n *nodes) darkFor() time.Duration {
 	return time.Since(n.dark)
 }
 
-// set returns whether that is news to tell.
+// set reports whether the change is to be logged.
 func (n *nodes) set(h *gocql.HostInfo, up bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +104,7 @@ func (n *nodes) count() (up, down int) {
 	return up, down
 }
 
-// isUp says whether a node is known to be up.
+// isUp reports whether a node is known to be up.
 func (n *nodes) isUp(hostID string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // load writes rows, one after the other in each of some partitions, and reads them now and then. It leaves the nodes time
-// to do something else: what is looked at doesn't need more of it.
+// to do something else: the test doesn't need a higher load.
 type load struct {
 	e    *Engine
 	quit chan struct{}

@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// requireRefusal opens and wants one line that says all of words.
+// requireRefusal opens, and requires an error of one line that contains all of words.
 func requireRefusal(t *testing.T, o Options, words ...string) {
 	t.Helper()
 	e, err := Open(context.Background(), o)
@@ -148,8 +148,8 @@ func TestOpenAtOnce(t *testing.T) {
 	testSpoiledSchema(t, o)
 }
 
-// requireRead holds that of a keyspace's tables one has been read, as the nodes say. Other keyspaces have tables of the same
-// names.
+// requireRead holds that of a keyspace's tables one has been read, by the nodes' statistics. Other keyspaces have tables of the
+// same names.
 func requireRead(t *testing.T, e *Engine, table *engine.Table) {
 	nodes, err := e.Nodes(context.Background())
 	require.NoError(t, err)

@@ -56,16 +56,16 @@ type Options struct {
 	// Retention5m and Retention1h are the same for the rollups' tables.
 	Retention5m, Retention1h time.Duration
 
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
-	// Now is the clock that tells how long a row has to live. Default time.Now.
+	// Now is the clock by which times to live are computed. Default time.Now.
 	Now func() time.Time
 
 	// dark is darkTime; tests on a busy machine have more patience.
 	dark time.Duration
 }
 
-// TLSOptions say how connections are encrypted.
+// TLSOptions set how connections are encrypted.
 type TLSOptions struct {
 	// Enabled encrypts connections.
 	Enabled bool
@@ -76,7 +76,7 @@ type TLSOptions struct {
 	// ServerName is what the nodes' certificates must be for. Empty: each node's address, as Hosts and
 	// the other nodes name it.
 	ServerName string
-	// SkipVerify takes any certificate: encrypted, but from nobody knows whom.
+	// SkipVerify takes any certificate: the connection is encrypted, but the server isn't authenticated.
 	SkipVerify bool
 }
 
@@ -98,7 +98,7 @@ func DefaultOptions() Options {
 // keyspaceName is what needs no quotes in CQL, so that people can type it.
 var keyspaceName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
-// Validate says what is wrong with the options.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("cassandra: "+format, args...)) }
@@ -142,7 +142,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateSchema says what is wrong with the options that the schema is made from.
+// validateSchema returns an error if the options that the schema is made from are invalid.
 func (o *Options) validateSchema() error {
 	var errs []error
 	if !keyspaceName.MatchString(o.Keyspace) {

@@ -11,7 +11,7 @@ import (
 type policy struct {
 	// about is what the table holds, in the words of its comment.
 	about string
-	// compaction says when files are merged.
+	// compaction determines when files are merged.
 	compaction strategy
 	// compressor packs chunks of 64 KiB before they reach the disk. It is what makes small pieces of
 	// neighbouring series small together; the price is that a single row costs a chunk to read.
@@ -52,7 +52,7 @@ const (
 
 const (
 	zstd = "'class': 'ZstdCompressor', 'chunk_length_in_kb': 64, 'compression_level': 3"
-	// lz4 costs little, for what is gone in hours.
+	// lz4 costs little CPU, for rows that live for hours.
 	lz4 = "'class': 'LZ4Compressor', 'chunk_length_in_kb': 64"
 )
 

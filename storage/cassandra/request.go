@@ -66,7 +66,7 @@ func (e *Engine) request(ctx context.Context, op operation, again func(error) bo
 		case ctx.Err() != nil && last == nil:
 			return context.Cause(ctx)
 		case ctx.Err() != nil:
-			return last // What went wrong before time was up says more.
+			return last // The error before the deadline is more specific.
 		case !again(err):
 			return err
 		case e.nodes.darkFor() > e.opts.dark:
@@ -93,7 +93,7 @@ func (e *Engine) alsoAsk(delay time.Duration) gocql.SpeculativeExecutionPolicy {
 }
 
 // elsewhere makes gocql send a request that may be sent twice to another node at once if the first one is
-// lost or knows that it can't serve now. What is a matter of the whole cluster is left to request, which
+// lost or can't serve now. Errors that concern the whole cluster are left to request, which
 // gives it time.
 type elsewhere struct{}
 

@@ -25,7 +25,7 @@ const (
 )
 
 // Scan implements engine.Engine. Rows come in pages, the next one is fetched while the last is read. Rows of
-// a conditional table are read so that a compare-and-set that nobody knows the end of is ended first.
+// a conditional table are read so that a compare-and-set whose result is unknown is completed first.
 func (e *Engine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
 	return func(yield func(engine.Row, error) bool) {
 		if err := e.scan(ctx, &r, yield); err != nil {
@@ -142,7 +142,7 @@ func (s *scanner) fetch(ctx context.Context, from []byte) (p page) {
 		rows := q.Iter()
 		p.rows, p.next = rows, rows.PageState()
 		if rows.NumRows() == 0 {
-			return q.Attempts(), rows.Close() // gocql tells of an error only then.
+			return q.Attempts(), rows.Close() // gocql returns an error only then.
 		}
 		return q.Attempts(), nil
 	})

@@ -14,14 +14,14 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Node is a node of the cluster, as another node knows it.
+// Node is a node of the cluster, as another node sees it.
 type Node struct {
 	// Address is where clients connect to, as host:port.
 	Address string
 	// HostID names the node for ever.
 	HostID           string
 	DataCenter, Rack string
-	// Release is the version of its Cassandra; Schema that of all schemas it knows.
+	// Release is the version of its Cassandra; Schema that of the cluster's schema that it has.
 	Release, Schema string
 }
 
@@ -56,7 +56,7 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 			}
 		}
 		if errors.Is(err, ErrSettings) {
-			return nil, err // Another host would say the same.
+			return nil, err // Another host would answer the same.
 		}
 		errs = append(errs, err)
 	}
@@ -113,7 +113,7 @@ func (o *Options) lookAround(ctx context.Context, session *gocql.Session, host s
 		return nil, fmt.Errorf("read system.peers_v2: %w", err)
 	}
 	if len(c.Nodes) == 1 {
-		// The node may stand behind a port that was forwarded, and not know where it is reached.
+		// The node may stand behind a port that was forwarded, and announce another address.
 		c.Nodes[0].Address = host
 	}
 	slices.SortFunc(c.Nodes, func(a, b Node) int { return strings.Compare(a.HostID, b.HostID) })
@@ -177,7 +177,7 @@ func (w *connectWatch) ObserveConnect(c gocql.ObservedConnect) {
 	w.err = c.Err
 }
 
-// explain says what to do about a session that couldn't be opened.
+// explain returns the error for a session that couldn't be opened, with the remedy.
 func (w *connectWatch) explain(o *Options, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// statements are a table's, each with question marks for what is bound, in the order of the columns.
+// statements are a table's, each with question marks for bound values, in the order of the columns.
 type statements struct {
 	// put binds partition, clustering, data, timestamp; putTTL also the seconds to live.
 	put, putTTL string
@@ -19,7 +19,7 @@ type statements struct {
 	scans map[scanShape]string
 }
 
-// scanShape tells scans apart whose text differs.
+// scanShape identifies scans with the same text.
 type scanShape struct {
 	from, to       int
 	keysOnly, some bool // some: with a limit

@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// ErrCorrupt says that bytes are no chunk, or no histogram, that this package wrote.
+// ErrCorrupt means that bytes are no chunk, or no histogram, that this package wrote.
 var ErrCorrupt = errors.New("chunk: corrupt")
 
 // MaxSamples is the greatest number of samples in a chunk. It bounds what a chunk of a few bytes can make
@@ -38,7 +38,7 @@ const (
 
 const checksumSize = 4
 
-// Info is what a chunk's envelope says about it.
+// Info is the content of a chunk's envelope.
 type Info struct {
 	// MinT and MaxT are the timestamps of the first and the last sample, milliseconds.
 	MinT, MaxT int64

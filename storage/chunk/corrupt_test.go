@@ -125,8 +125,8 @@ func TestLyingCountAllocatesLittle(t *testing.T) {
 	}
 }
 
-// TestMutatedChunks changes bytes where the checksum doesn't tell: nothing may panic, and what is still
-// accepted must be what the envelope says.
+// TestMutatedChunks changes bytes and corrects the checksum: nothing may panic, and a chunk that is still
+// accepted must agree with its envelope.
 func TestMutatedChunks(t *testing.T) {
 	for name, s := range goldenSamples(t) {
 		good := AppendChunk(nil, s)

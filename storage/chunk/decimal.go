@@ -6,7 +6,7 @@ import (
 )
 
 // maxExponent is the greatest e of values stored as m / 10^e. 10^e must be exact, which it is to 22, and
-// more than 15 digits tell one float64 from another only with luck.
+// more than 15 digits distinguish float64s only with luck.
 const maxExponent = 15
 
 // maxMantissa bounds the m that are looked for where e > 0: up to it, rounding v·10^e gives m if v is the

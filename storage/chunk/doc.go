@@ -12,7 +12,7 @@
 // and shuffled samples end in the same columns, and in the same bytes.
 //
 // A chunk is a block and no stream of bits: it is decoded at once, into whole columns, by simple loops over
-// bytes. What is in it, from the outside in:
+// bytes. Its parts, from the outside in:
 //
 //	chunk.go       envelope: version, counts, time range, checksum
 //	floats.go      blocks of up to 1024 floats: timestamps, start timestamps, values

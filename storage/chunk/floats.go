@@ -21,7 +21,7 @@ const minBlockSize = 5
 //	+------------------+ - - - - - - - - - - - - - - - - -+-----------+
 //	                     └─ only with containsStarts ─────┘
 //
-// Timestamps are relative to the chunk's first. The byte before the start timestamps says what they are
+// Timestamps are relative to the chunk's first. The byte before the start timestamps determines what they are
 // relative to:
 //
 //	0  all are 0, nothing follows

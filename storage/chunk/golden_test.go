@@ -40,7 +40,7 @@ func goldenSamples(t testing.TB) map[string]*Samples {
 }
 
 // TestGolden holds that what any release wrote is read back as the samples it was, and that the bytes of the
-// current version haven't changed. A golden file has a line a sample, and the chunk's bytes in hex.
+// current version haven't changed. A golden file has one line per sample, and the chunk's bytes in hex.
 func TestGolden(t *testing.T) {
 	for name, samples := range goldenSamples(t) {
 		path := filepath.Join("testdata", "golden", fmt.Sprintf("v%d %s.txt", chunkVersion, name))

@@ -10,14 +10,14 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 )
 
-// errBucketIndex says that the spans of a histogram lead beyond what an index can hold.
+// errBucketIndex means that the spans of a histogram lead beyond what an index can hold.
 var errBucketIndex = errors.New("chunk: histogram's spans reach beyond the range of bucket indices")
 
 // Canonical returns a copy of h in the one form in which histograms are stored, or the reason why h is no
 // valid histogram. Histograms that mean the same have the same canonical form:
 //
 //   - empty buckets are left out, neighbouring spans are one, empty slices are nil;
-//   - a finer resolution than Prometheus knows is reduced to the finest that it knows;
+//   - a finer resolution than Prometheus supports is reduced to the finest that it supports;
 //   - of the reset hints, GaugeType and CounterReset are kept, NotCounterReset becomes UnknownCounterReset;
 //   - of a stale marker (its sum is one), nothing else is kept;
 //   - zero threshold and bounds of -0 become 0.
@@ -128,7 +128,7 @@ func computable(threshold float64, sides ...[]histogram.Span) error {
 	return nil
 }
 
-// tooFine says whether a schema is one that newer versions of Prometheus may send, finer than all known.
+// tooFine reports whether a schema is one that newer versions of Prometheus may send, finer than all known.
 func tooFine(schema int32) bool {
 	return schema > histogram.ExponentialSchemaMax && schema <= histogram.ExponentialSchemaMaxReserved
 }

@@ -255,7 +255,7 @@ func TestCanonicalRefuses(t *testing.T) {
 	}
 }
 
-// TestComputable says that what a store may have from earlier versions is told apart, and nothing else.
+// TestComputable holds that just those histograms of earlier versions that can't be computed with are recognised.
 func TestComputable(t *testing.T) {
 	for _, h := range []Histogram{
 		{Int: &histogram.Histogram{Sum: math.Float64frombits(value.StaleNaN), ZeroThreshold: math.NaN()}},

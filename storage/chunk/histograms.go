@@ -77,7 +77,7 @@ func appendSubChunk(dst []byte, hs []Histogram, starts bool) ([]byte, int) {
 	return append(dst, b...), n
 }
 
-// appendTo says whether the histogram could be appended without altering anything.
+// appendTo reports whether the histogram could be appended without altering anything.
 func appendTo(appender chunkenc.Appender, h Histogram) bool {
 	var err error
 	if h.Int != nil {
@@ -88,7 +88,7 @@ func appendTo(appender chunkenc.Appender, h Histogram) bool {
 	return err == nil
 }
 
-// sameLayout says whether b has the type and the buckets of a. Stale markers fit anywhere.
+// sameLayout reports whether b has the type and the buckets of a. Stale markers fit anywhere.
 func sameLayout(a, b Histogram) bool {
 	if (a.Int != nil) != (b.Int != nil) {
 		return false

@@ -221,7 +221,7 @@ func (s *Samples) Subtract(other *Samples) {
 	})
 }
 
-// Covers says whether every sample of other stands in s, bit for bit. Both must be normalized.
+// Covers reports whether every sample of other stands in s, bit for bit. Both must be normalized.
 func (s *Samples) Covers(other *Samples) bool {
 	var rest Samples
 	rest.AppendAll(other)
@@ -270,7 +270,7 @@ func histogramRank(h Histogram) int {
 	return rankHistogram
 }
 
-// isStale says whether the histogram is a stale marker.
+// isStale reports whether the histogram is a stale marker.
 func (h Histogram) isStale() bool {
 	if h.Int != nil {
 		return value.IsStaleNaN(h.Int.Sum)

@@ -51,8 +51,8 @@ func (s *Samples) AppendFloat(t, st int64, v float64) {
 // AppendHistogram adds a histogram sample, which must be canonical (see Canonical).
 func (s *Samples) AppendHistogram(h Histogram) { s.H = append(s.H, h) }
 
-// Canonical brings the histograms into their canonical form. It leaves out those that have none, of which it tells why,
-// and those that are none at all.
+// Canonical brings the histograms into their canonical form. It leaves out those that have none, calls refused with the reason of
+// each, and those that are none at all.
 func (s *Samples) Canonical(refused func(error)) {
 	kept := s.H[:0]
 	for _, h := range s.H {

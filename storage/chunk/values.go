@@ -87,7 +87,7 @@ func fitDecimal(m []int64, v []float64, odd []uint16) (form byte, exceptions []u
 	return formBits, nil
 }
 
-// fitIntegers says whether all values are integers, which it sets m to.
+// fitIntegers reports whether all values are integers, which it sets m to.
 func fitIntegers(m []int64, v []float64) bool {
 	for i, x := range v {
 		k, ok := mantissa(x, 0)

@@ -2,7 +2,7 @@ package engine
 
 import "fmt"
 
-// CheckBatches says why batches can't be written. Every engine asks it before it writes anything, so that
+// CheckBatches returns an error if batches can't be written. Every engine calls it before it writes anything, so that
 // all of them refuse the same, and a refusal leaves nothing behind.
 func CheckBatches(batches []Batch) error {
 	for i := range batches {
@@ -13,7 +13,7 @@ func CheckBatches(batches []Batch) error {
 	return nil
 }
 
-// CheckBatch says why one batch can't be written.
+// CheckBatch returns an error if a batch can't be written.
 func CheckBatch(b *Batch) error {
 	t := b.Table
 	if t == nil {
@@ -83,7 +83,7 @@ func checkDeleteRange(t *Table, m *Mutation) error {
 	return nil
 }
 
-// CheckRange says why a range can't be scanned.
+// CheckRange returns an error if a range can't be scanned.
 func CheckRange(r *Range) error {
 	if r.Table == nil {
 		return fmt.Errorf("%w: a range without a table", ErrBadKey)
@@ -99,7 +99,7 @@ func CheckRange(r *Range) error {
 	return nil
 }
 
-// CheckDrop says why the partitions of t that start with prefix can't be dropped.
+// CheckDrop returns an error if the partitions of t that start with prefix can't be dropped.
 func CheckDrop(t *Table, prefix Key) error {
 	if t == nil {
 		return fmt.Errorf("%w: a drop without a table", ErrBadKey)
@@ -110,7 +110,7 @@ func CheckDrop(t *Table, prefix Key) error {
 	return nil
 }
 
-// CheckCompareAndSet says why a row of t can't be set by CompareAndSet.
+// CheckCompareAndSet returns an error if a row of t can't be set by CompareAndSet.
 func CheckCompareAndSet(t *Table, partition, clustering Key, value []byte) error {
 	if t == nil || !t.Conditional {
 		return fmt.Errorf("%w: only conditional tables have CompareAndSet", ErrBadWrite)

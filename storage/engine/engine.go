@@ -29,19 +29,19 @@ const (
 )
 
 var (
-	// ErrBadKey says that a key doesn't fit its table's declaration.
+	// ErrBadKey means that a key doesn't fit its table's declaration.
 	ErrBadKey = errors.New("engine: key doesn't fit its table")
-	// ErrBadWrite says that a table doesn't take this kind of write: a bug of the caller. Nothing was written.
+	// ErrBadWrite means that a table doesn't take this kind of write: a bug of the caller. Nothing was written.
 	ErrBadWrite = errors.New("engine: the table doesn't take this write")
-	// ErrTooLarge says that a value or a batch is over its limit; nothing was written.
+	// ErrTooLarge means that a value or a batch is over its limit; nothing was written.
 	ErrTooLarge = errors.New("engine: too large")
-	// ErrLocked says that another process has the engine's files open.
+	// ErrLocked means that another process has the engine's files open.
 	ErrLocked = errors.New("engine: in use by another process")
-	// ErrClosed says that the engine was closed.
+	// ErrClosed means that the engine was closed.
 	ErrClosed = errors.New("engine: closed")
-	// ErrCorrupt says that what was read isn't what was written. The error names where.
+	// ErrCorrupt means that stored bytes aren't those that were written. The error names where they are.
 	ErrCorrupt = errors.New("engine: stored bytes are damaged")
-	// ErrUnavailable says that the engine can't answer now; trying again later makes sense.
+	// ErrUnavailable means that the engine can't answer now; trying again later makes sense.
 	ErrUnavailable = errors.New("engine: unavailable")
 )
 
@@ -118,13 +118,14 @@ type Range struct {
 	KeysOnly bool
 	// Limit is the greatest number of rows to yield; 0: all.
 	Limit int
-	// Damaged, if set, is told of rows that may be there and can't be read, and the scan goes on after them; otherwise
-	// they end it with ErrCorrupt. It is called between the rows that it names, on the goroutine that iterates. Engines
+	// Damaged, if set, is called with ranges of rows that may be there and can't be read, and the scan goes on after them;
+	// otherwise they end it with ErrCorrupt. It is called between the rows that it names, on the goroutine that iterates. Engines
 	// whose servers answer for their own disks never call it.
 	Damaged func(Damage)
 }
 
-// Damage says where rows can't be read, because stored bytes aren't those that were written: there may be none, or many.
+// Damage is a range of keys whose rows can't be read, because stored bytes aren't those that were written: there may be none, or
+// many.
 type Damage struct {
 	// After and Before are the whole clustering keys of the rows next to the gap that can be read; nil: the gap reaches
 	// the beginning or the end of the scan's range. The callee may keep them.
@@ -149,9 +150,9 @@ type Versioned interface {
 	Version(t *Table, partition Key) (version uint64, ok bool)
 }
 
-// Caching is implemented by engines with a cache of what was read.
+// Caching is implemented by engines with a cache of rows that were read.
 type Caching interface {
-	// ReadOnce says that most of what is read until done is called is read once: the cache hardly grows by it.
+	// ReadOnce announces that most rows that are read until done is called are read once: the cache hardly grows by them.
 	ReadOnce() (done func())
 }
 

@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// ErrReadOnly says that an engine was opened for reading: nothing was written.
+// ErrReadOnly means that an engine was opened for reading: nothing was written.
 var ErrReadOnly = errors.New("engine: opened for reading only")
 
 // ReadOnly returns an engine that reads from e and refuses whatever would change it, with ErrReadOnly. Closing e stays

@@ -34,15 +34,15 @@ type Table struct {
 	Name string
 	// Partition and Clustering are the key, most significant field first.
 	Partition, Clustering []Field
-	// Converging says that a row may be written again, and that then the greatest timestamp wins (at one
+	// Converging: a row may be written again, and the greatest timestamp wins (at one
 	// timestamp the greater value, by bytes), whatever arrives first. Otherwise a key names one content
 	// for ever: writing it again is harmless. Something else may only be written with a greater timestamp, by a
-	// caller who knows that the first is not on its way any more.
+	// caller who can be sure that the first isn't on its way any more.
 	// Rows of a converging table are never deleted one by one.
 	Converging bool
-	// Conditional says that the table's rows are written by CompareAndSet only.
+	// Conditional: the table's rows are written by CompareAndSet only.
 	Conditional bool
-	// Remembered says that readers remember what stands in a partition: see Versioned.
+	// Remembered: readers cache the rows of a partition, see Versioned.
 	Remembered bool
 }
 
@@ -63,7 +63,7 @@ func Text(s string) Value { return Value{Text: s} }
 // Key lists values of a partition or clustering key, or of a prefix of one.
 type Key []Value
 
-// CheckKey says why key doesn't fit fields; prefix allows it to be shorter.
+// CheckKey returns an error if key doesn't fit fields; prefix allows it to be shorter.
 func CheckKey(fields []Field, key Key, prefix bool) error {
 	if len(key) > len(fields) || (!prefix && len(key) != len(fields)) {
 		return fmt.Errorf("%w: %d fields, the table declares %d", ErrBadKey, len(key), len(fields))

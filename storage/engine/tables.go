@@ -6,21 +6,21 @@ package engine
 //	table     partition key                                 clustering key
 //	stage     slot, partition                               writer, seq            samples not yet sealed
 //	pending   partition, hour                               slot, writer, seq      work on old slots, by hour of arrival
-//	low       partition                                     what                   where the waiting work begins
-//	sealed    window, tenant                                slot, partition, id    one row a seal
-//	raw       window, class, tenant, metric, shard          kind, start, series, version
+//	low       partition                                     what                   low watermarks of the waiting work
+//	sealed    window, tenant                                slot, partition, id    one row per seal
+//	raw       window, class, tenant, metric, shard          kind, start, series, version   labels, chunks, exemplars
 //	r5m, r1h  window, class, tenant, metric, shard          kind, series, start    rollups, the newest of each
 //	catalog   window, resolution, tenant, kind, label, salt value                  names of metrics, labels, values
 //	metadata  window, tenant                                metric, content        type, unit, help
-//	store     name                                          item                   format, periods
+//	store     name                                          item                   settings; horizons of retention
 //	windows   tenant                                        window                 which windows have rows
-//	tenants   list                                          tenant                 who has rows
-//	lease     name                                          item                   who works off what
+//	tenants   list                                          tenant                 which tenants have rows, or deletes
+//	lease     name                                          item                   which process works off an item
 //	defined   slot, partition                               writer, seq            series that sealed blobs defined
 //	tails     writer                                        slot, partition        how far a writer's streams go
-//	processes list                                          writer                 which processes there are
+//	processes list                                          writer                 which processes there are; seen time
 //	shards    window, tenant                                metric                 metrics with several shards
-//	delete    tenant                                        id                     what was deleted, until it is cleaned
+//	delete    tenant                                        id                     tombstones, until they are cleaned
 //	held      tenant, cluster, era                          replica, writer, seq   samples of replicas that aren't elected
 //	chosen    bucket                                        tenant, cluster        which replica of a cluster is elected
 //
@@ -34,31 +34,31 @@ var (
 	Pending = &Table{ID: 2, Name: "pending",
 		Partition:  []Field{{"partition", KindInt}, {"hour", KindInt}},
 		Clustering: []Field{{"slot", KindInt}, {"writer", KindID}, {"seq", KindInt}}}
-	// Low holds a partition's marks: LowSlot and LowHour.
+	// Low holds the low watermarks of a partition's waiting work: the row "slot" that of staged slots, the row "hour" that of pending
+	// rows by their hour of arrival.
 	Low = &Table{ID: 3, Name: "low", Converging: true,
 		Partition:  []Field{{"partition", KindInt}},
 		Clustering: []Field{{"what", KindText}}}
-	// Sealed holds one row a seal: a cached window is valid while the set of its rows is the same.
+	// Sealed holds one row per seal: a cached window is valid while the set of its rows is the same.
 	Sealed = &Table{ID: 4, Name: "sealed", Remembered: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}, {"id", KindID}}}
-	// Raw holds labels (KindLabels) and chunks (KindChunk) of a metric's series.
+	// Raw holds the labels, chunks and exemplars of a metric's series; format's Kind constants are the values of kind.
 	Raw = &Table{ID: 5, Name: "raw",
 		Partition:  []Field{{"window", KindInt}, {"class", KindInt}, {"tenant", KindText}, {"metric", KindText}, {"shard", KindInt}},
 		Clustering: []Field{{"kind", KindInt}, {"start", KindInt}, {"series", KindID}, {"version", KindID}}}
-	// R5m and R1h hold labels (KindLabels) and rollup chunks (KindChunk) of a metric's series: of a slot in R5m,
-	// of a day in R1h. A series' rows stand together, for they are read over long ranges.
+	// R5m and R1h hold labels and rollup chunks of a metric's series: one chunk per slot in R5m, one per day in R1h. A series' rows stand together, for they are read over long ranges.
 	R5m = &Table{ID: 6, Name: "r5m", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	R1h = &Table{ID: 7, Name: "r1h", Converging: true, Partition: rollupPartition, Clustering: rollupClustering}
 	// Catalog lists the names of metrics and labels, and the values of labels, of a window.
 	Catalog = &Table{ID: 8, Name: "catalog",
 		Partition:  []Field{{"window", KindInt}, {"resolution", KindInt}, {"tenant", KindText}, {"kind", KindInt}, {"label", KindText}, {"salt", KindInt}},
 		Clustering: []Field{{"value", KindText}}}
-	// Metadata holds what senders said of a metric: type, unit, help.
+	// Metadata holds senders' metadata of a metric: type, unit, help.
 	Metadata = &Table{ID: 9, Name: "metadata",
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}, {"content", KindID}}}
-	// Store holds the format version and the periods.
+	// Store holds the settings of the store, the format version and the periods among them, and one row of horizons per tenant.
 	Store = &Table{ID: 12, Name: "store", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindText}}}
@@ -66,23 +66,24 @@ var (
 	Windows = &Table{ID: 13, Name: "windows", Remembered: true,
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"window", KindInt}}}
-	// Tenants lists who has rows, in list 0, and who ever deleted series, in list 1.
+	// Tenants lists the tenants that have rows, in list 0, and those that ever deleted series, in list 1.
 	Tenants = &Table{ID: 14, Name: "tenants",
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"tenant", KindText}}}
-	// Lease says which process works off what: one row a partition.
+	// Lease names the process that works off an item: one row per partition.
 	Lease = &Table{ID: 11, Name: "lease", Conditional: true,
 		Partition:  []Field{{"name", KindText}},
 		Clustering: []Field{{"item", KindInt}}}
-	// Defined keeps the definitions of series in sealed blobs, for later blobs that lean on them.
+	// Defined keeps the definitions of series in sealed blobs, for later blobs that depend on them.
 	Defined = &Table{ID: 15, Name: "defined",
 		Partition:  []Field{{"slot", KindInt}, {"partition", KindInt}},
 		Clustering: []Field{{"writer", KindID}, {"seq", KindInt}}}
-	// Tails holds the last seq of a writer's streams, so that other processes find what is new.
+	// Tails holds the last seq of a writer's streams, so that other processes find new rows.
 	Tails = &Table{ID: 16, Name: "tails", Converging: true,
 		Partition:  []Field{{"writer", KindID}},
 		Clustering: []Field{{"slot", KindInt}, {"partition", KindInt}}}
-	// Processes lists who writes, in list 0. List 1 has one row: what the store has seen of time.
+	// Processes lists the processes that write, in list 0, and the retention that each of them is configured with, in list 2. List 1 has
+	// one row: seen time.
 	Processes = &Table{ID: 17, Name: "processes", Converging: true,
 		Partition:  []Field{{"list", KindInt}},
 		Clustering: []Field{{"writer", KindID}}}
@@ -90,7 +91,8 @@ var (
 	Shards = &Table{ID: 18, Name: "shards", Converging: true,
 		Partition:  []Field{{"window", KindInt}, {"tenant", KindText}},
 		Clustering: []Field{{"metric", KindText}}}
-	// Deletes holds what a tenant has deleted and isn't cleaned yet.
+	// Deletes holds a tenant's tombstones until they are cleaned, and one row that names those that have been removed, see
+	// format.Clearance.
 	Deletes = &Table{ID: 10, Name: "delete",
 		Partition:  []Field{{"tenant", KindText}},
 		Clustering: []Field{{"id", KindID}}}
@@ -98,7 +100,7 @@ var (
 	Held = &Table{ID: 22, Name: "held",
 		Partition:  []Field{{"tenant", KindText}, {"cluster", KindText}, {"era", KindInt}},
 		Clustering: []Field{{"replica", KindText}, {"writer", KindID}, {"seq", KindInt}}}
-	// Chosen says whose samples of a cluster of replicas are stored.
+	// Chosen names the replica whose samples are stored, for a cluster of replicas.
 	Chosen = &Table{ID: 23, Name: "chosen", Conditional: true,
 		Partition:  []Field{{"bucket", KindInt}},
 		Clustering: []Field{{"tenant", KindText}, {"cluster", KindText}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// transcript notes what a blob says, a line a record.
+// transcript is the content of a blob, one line per record.
 type transcript []string
 
 func (x *transcript) Define(ref uint32, tenant string, ls labels.Labels) error {

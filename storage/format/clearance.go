@@ -10,7 +10,7 @@ import (
 
 // Clearance is a row of table delete which records the deletes of a tenant that have been removed: all that were asked
 // for before an instant, except some. Where several processes share an engine, a delete's row whose removal a replica has
-// missed may come back long afterwards; it must not hide what was written since.
+// missed may come back long afterwards; it must not hide samples that were written since.
 type Clearance struct {
 	// Before is the instant, milliseconds.
 	Before int64

@@ -86,7 +86,7 @@ func (e Exemplar) Compare(o Exemplar) int {
 
 // KeepExemplars sorts the exemplars of a series and slot, removes duplicates, and keeps at most MaxSlotExemplars: the
 // newest NewestExemplars, and of the others those of the least hashes, as bottom-k sketches draw them (Cohen and Kaplan,
-// 2007). Applied to parts and then to what was kept of all parts, it keeps the same: the order in which exemplars came, and
+// 2007). Applied to parts and then to the results of all parts, it keeps the same exemplars: the order in which exemplars came, and
 // in how many rows they lie, doesn't matter. It reuses list.
 func KeepExemplars(list []Exemplar) []Exemplar {
 	slices.SortFunc(list, Exemplar.Compare)

@@ -44,7 +44,7 @@ type HeldValue struct {
 	Blob []byte
 }
 
-// HeldPartition is the partition key of what is held of a tenant's cluster in an era.
+// HeldPartition is the partition key of the rows held for a tenant's cluster in an era.
 func HeldPartition(tenant, cluster string, era int64) engine.Key {
 	return engine.Key{engine.Text(tenant), engine.Text(cluster), engine.Int(era)}
 }

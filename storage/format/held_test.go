@@ -42,7 +42,7 @@ func FuzzParseHeld(f *testing.F) {
 	})
 }
 
-// TestHeldOfVersion1 reads a row of an older release, which doesn't say how far it reaches.
+// TestHeldOfVersion1 reads a row of an older release, which doesn't contain how far it reaches.
 func TestHeldOfVersion1(t *testing.T) {
 	value, about := heldExample()
 	now, err := ParseHeld(value)

@@ -14,7 +14,7 @@ const (
 	chunkHistogramBytes = 128 << 10
 )
 
-// SplitSamples cuts normalized samples into pieces, in order, whose chunks fit a row each. Nearly always there is one,
+// SplitSamples cuts normalized samples into pieces, in order, whose chunks fit one row each. Nearly always there is one,
 // samples itself.
 func SplitSamples(samples *chunk.Samples) []*chunk.Samples {
 	if len(samples.T) <= chunkSamples && fitting(samples.H) == len(samples.H) {

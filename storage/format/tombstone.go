@@ -14,8 +14,8 @@ import (
 
 // Tombstone is a row of table delete: all that was stored of some series in a span of time is deleted.
 //
-// Invariant: when the row is written, all that it deletes is sealed. So it is about sealed chunks only, and what is
-// in the stage was written later. A chunk that is sealed while a delete stands names it, and is exempt from it.
+// Invariant: when the row is written, all that it deletes is sealed. So it applies to sealed chunks only, and samples
+// in the stage were written later. A chunk that is sealed while a delete stands names it, and is exempt from it.
 type Tombstone struct {
 	// ID is its clustering key, 16 random bytes.
 	ID string

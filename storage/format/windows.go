@@ -8,7 +8,7 @@ import (
 )
 
 // Windows of rollups are wider than those of raw rows and the same in every period. Their numbers lie apart,
-// so that a window's number says its resolution, too:
+// so that a window's number determines its resolution, too:
 //
 //	raw   … 20,600 20,601 …               days since 1970, as long as there was one period
 //	5m    2^40 + … 2,942 2,943 …          weeks

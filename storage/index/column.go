@@ -47,7 +47,7 @@ func (s *Set) column(name string) *column {
 	return c
 }
 
-// hasColumn says whether a label's column is there, or being made.
+// hasColumn reports whether a label's column is there, or being made.
 func (s *Set) hasColumn(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

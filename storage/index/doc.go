@@ -7,6 +7,6 @@
 //
 // A Set is built from the labels alone. The first matcher that asks for a label makes that label's column:
 // its values, sorted, and for each the positions of the series that carry it. With sorted values an equality
-// or an alternation is a look-up, a prefix a range; what is left is tested against values, of which there
+// or an alternation is a look-up, a prefix a range; other matchers are tested against values, of which there
 // are mostly far fewer than series, or against the few series that the other matchers have left over.
 package index

@@ -51,11 +51,11 @@ type condition struct {
 	m        *labels.Matcher
 	way      way
 	negative bool
-	// everyValue says that all values but the empty one are named.
+	// everyValue: all values but the empty one are named.
 	everyValue bool
-	// always says that every series passes.
+	// always: every series passes.
 	always bool
-	// missing says that a series without the label passes.
+	// missing: a series without the label passes.
 	missing bool
 	lookups []string
 }
@@ -83,7 +83,7 @@ func (c *condition) plan() {
 	}
 }
 
-// passes says whether a value, which the label may lack ("") or have, passes.
+// passes reports whether a value, which the label may lack ("") or have, passes.
 func (c *condition) passes(ls labels.Labels) bool { return c.m.Matches(ls.Get(c.m.Name)) }
 
 func (s *Set) all() []uint32 {
@@ -166,7 +166,7 @@ func (s *Set) fewest(conditions []condition) ([]uint32, bool) {
 	return slices.Compact(best), found // a regular expression may name a value twice
 }
 
-// testIsCheaper says whether testing the series that are left costs less than looking at the label's values.
+// testIsCheaper reports whether testing the series that are left costs less than looking at the label's values.
 func (s *Set) testIsCheaper(c *condition, left int) bool {
 	if !s.hasColumn(c.m.Name) {
 		return left <= len(s.series)/8 // making the column looks at every series

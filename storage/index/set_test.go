@@ -148,7 +148,7 @@ func TestNamesAndValuesOfALargeSet(t *testing.T) {
 		require.Equal(t, sortedKeys(names), set.LabelNames(positions))
 		require.Equal(t, sortedKeys(values), set.LabelValues("code", positions))
 	}
-	// What is returned is the caller's: changing it doesn't change the set.
+	// The result is the caller's: changing it doesn't change the set.
 	set.LabelValues("code", set.Match(nil))[0] = "changed"
 	set.LabelNames(set.Match(nil))[0] = "changed"
 	require.NotContains(t, set.LabelValues("code", set.Match(nil)), "changed")

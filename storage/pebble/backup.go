@@ -36,22 +36,22 @@ const (
 )
 
 var (
-	// ErrBackup says that a backup isn't what was written.
+	// ErrBackup means that the content of a backup isn't the one that was written.
 	ErrBackup = errors.New("pebble: damaged backup")
-	// ErrNoBackup says that there is no complete backup.
+	// ErrNoBackup means that there is no complete backup.
 	ErrNoBackup = errors.New("pebble: no complete backup")
-	// ErrBackupBusy says that another backup into the folder is under way.
+	// ErrBackupBusy means that another backup into the folder is under way.
 	ErrBackupBusy = errors.New("pebble: another backup into this folder is under way")
 )
 
-// backedUp is what a backup's list says.
+// backedUp is the content of a backup's list.
 type backedUp struct {
 	Version int       `json:"version"`
 	Taken   time.Time `json:"taken"`
-	// Store tells of which store it is; "" in a backup of an earlier release.
+	// Store identifies the store that it is of; "" in a backup of an earlier release.
 	Store string         `json:"store,omitempty"`
 	Files []backedUpFile `json:"files"`
-	// Damaged names what was damaged already where it was copied from.
+	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
@@ -61,11 +61,11 @@ type backedUpFile struct {
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed"`
 	SHA256  string `json:"sha256"`
-	// Verified says that every block had its checksum when the file was copied.
+	// Verified: every block had its checksum when the file was copied.
 	Verified bool `json:"verified,omitempty"`
 }
 
-// BackupStats says what a backup or a restore did: how many files there are and their bytes, and how many of them
+// BackupStats are the results of a backup or a restore: how many files there are and their bytes, and how many of them
 // were copied, for the others were there already.
 type BackupStats struct {
 	Files, Copied      int
@@ -75,14 +75,14 @@ type BackupStats struct {
 	Taken              time.Time
 	LeftOver           []string // names of backups that were begun and not finished, which were removed
 	Verified           int      // files of which every block was compared with its checksum
-	Damaged            []string // what was damaged already where it was copied from: then no older backup was removed
+	Damaged            []string // files that were damaged already in the source: then no older backup was removed
 	Future             string   // a backup whose time hasn't come yet: then no older backup was removed either
-	Rotten             []string // files of the backup before that aren't what was backed up
+	Rotten             []string // files of the backup before whose content isn't the one that was backed up
 }
 
-// Backup copies a checkpoint, which nobody changes, into folder under a name. What the newest backup there has
-// already isn't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
-// end in the middle leaves none. Of the backups of the same store those stay that keep says.
+// Backup copies a checkpoint, which nobody changes, into folder under a name. Files that the newest backup there has
+// already aren't copied again. The backup is complete, verified, and on the disk when Backup returns without an error; an
+// end in the middle leaves none. Of the backups of the same store, those that keep selects stay.
 func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now time.Time) (stats BackupStats, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return stats, fmt.Errorf("pebble: folder of backups: %w", err)
@@ -131,7 +131,7 @@ func Backup(ctx context.Context, checkpoint, folder, name string, keep Keep, now
 		if old == name {
 			continue
 		}
-		// The list goes first: what is removed in part isn't taken for a whole backup.
+		// The list goes first: a backup that is removed in part isn't taken for a whole backup.
 		gone := filepath.Join(folder, old)
 		if err := errors.Join(os.Remove(filepath.Join(gone, backupList)), os.RemoveAll(gone)); err != nil {
 			return stats, fmt.Errorf("pebble: removing an old backup: %w", err)
@@ -149,7 +149,7 @@ func NameStore(checkpoint, store string) error {
 	return writeSynced(filepath.Join(checkpoint, StoreFile), strings.NewReader(store+"\n"))
 }
 
-// StoreFile is where NameStore notes it; it is no part of what is backed up.
+// StoreFile is where NameStore notes it; it is no part of a backup.
 const StoreFile = "STORE"
 
 // StoreOf returns what NameStore noted; "": nothing.
@@ -164,7 +164,7 @@ func StoreOf(checkpoint string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ofStore leaves out the backups that are of another store. Those of earlier releases don't say.
+// ofStore leaves out the backups that are of another store. Those of earlier releases have no store's identity.
 func ofStore(folder string, names []string, store string) (own []string) {
 	for _, name := range names {
 		if list, err := readList(filepath.Join(folder, name)); err != nil || list.Store == "" || list.Store == store {

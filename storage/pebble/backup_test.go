@@ -165,7 +165,7 @@ func TestUnfinishedBackup(t *testing.T) {
 	require.Equal(t, 1, b.restored(""))
 }
 
-// A folder may have backups of several stores: each keeps as many as it was told to, and none is restored for another.
+// A folder may have backups of several stores: each keeps as many as are configured, and none is restored for another.
 func TestBackupsOfSeveralStores(t *testing.T) {
 	a := newBackedUp(t)
 	b := newBackedUp(t)
@@ -305,7 +305,7 @@ func TestDamagedBackup(t *testing.T) {
 	}
 }
 
-// TestDamagedNewestBackup is told which backup is the one before.
+// TestDamagedNewestBackup gets the name of the backup before.
 func TestDamagedNewestBackup(t *testing.T) {
 	b := newBackedUp(t)
 	for _, name := range []string{"a", "b"} {

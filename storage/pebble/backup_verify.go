@@ -20,13 +20,13 @@ import (
 //
 //	a file that is copied      every block of it against its checksum, once: that it is verified stands in the list
 //	a file that is shared      against the SHA-256 of its list, each time: links share what a disk does to a file
-//	logs, manifest, options    against what was noted when they were written (see ledgerName)
+//	logs, manifest, options    against the ledger, noted when they were written (see ledgerName)
 //
-// A shared file that has changed is copied anew. What is damaged at its source is backed up all the same, for a backup
-// of almost everything is better than none, but its list says so: it takes no other backup's place, and is restored
+// A shared file that has changed is copied anew. Files that are damaged at the source are backed up all the same, for a backup
+// of almost everything is better than none, but its list names them: it takes no other backup's place, and is restored
 // only by its name.
 
-// isShared says whether the newest backup's copy of a file is as it was when it was backed up.
+// isShared reports whether the newest backup's copy of a file is as it was when it was backed up.
 func (c *copier) isShared(f backedUpFile) bool {
 	sum, n, err := SHA256Of(c.ctx, filepath.Join(c.before, f.Name))
 	if err == nil && n == f.Size && sum == f.SHA256 {
@@ -48,7 +48,7 @@ func SHA256Of(ctx context.Context, path string) (sum string, n int64, err error)
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
-// verify looks at what was copied, and notes in the list what is whole and what isn't.
+// verify verifies the copied files, and notes in the list which are whole and which aren't.
 func (c *copier) verify(list *backedUp) error {
 	for i := range list.Files {
 		f := &list.Files[i]
@@ -82,8 +82,8 @@ func VerifyFile(ctx context.Context, dir, name string) (damaged []string, err er
 	return damaged, nil
 }
 
-// VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with what was noted when they were
-// written, and names what is damaged.
+// VerifyLogs compares the logs, the manifest and the options in a copy of an engine's directory with the ledger, noted when they
+// were written, and names the damaged ones.
 func VerifyLogs(dir string) (damaged []string) {
 	_, problems := readLedger(vfs.Default, dir)
 	for _, problem := range problems {
@@ -92,7 +92,7 @@ func VerifyLogs(dir string) (damaged []string) {
 	return damaged
 }
 
-// isWhole says whether nothing of a backup was damaged when it was made.
+// isWhole reports whether nothing of a backup was damaged when it was made.
 func isWhole(folder, name string) bool {
 	list, err := readList(filepath.Join(folder, name))
 	return err == nil && len(list.Damaged) == 0
@@ -107,7 +107,7 @@ func superseded(folder string, names []string, keep Keep, now time.Time) (surplu
 	return keep.Surplus(all, now)
 }
 
-// newestWhole returns the newest backup of those, the oldest first, in which nothing was damaged as far as can be told;
+// newestWhole returns the newest backup of those, the oldest first, in which no damage was found;
 // "": there is none.
 func newestWhole(folder string, names []string) string {
 	for i := len(names) - 1; i >= 0; i-- {

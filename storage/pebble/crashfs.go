@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// CrashableFS is a file system in memory that can lose its power, for tests: given as Options.FS, it knows
-// what was synced and what wasn't.
+// CrashableFS is a file system in memory that can lose its power, for tests: given as Options.FS, it tracks
+// which bytes were synced and which weren't.
 type CrashableFS struct{ *vfs.MemFS }
 
 // NewCrashableFS returns an empty file system.

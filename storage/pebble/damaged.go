@@ -16,7 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// maxBadRanges bounds what is remembered of damage; beyond it files are looked at again.
+// maxBadRanges bounds the damaged ranges that are remembered; beyond it files are looked at again.
 const maxBadRanges = 1000
 
 // damaged remembers which keys can't be read. It learns when a scan meets damage, or Verify does: the files of these
@@ -51,7 +51,7 @@ func (d *damaged) within(start, end []byte) (found []badRange) {
 	return found
 }
 
-// put replaces what is known of a table.
+// put replaces the damage of a table.
 func (d *damaged) put(table uint64, found []badRange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *damaged) put(table uint64, found []badRange) {
 	d.looked[table] = time.Now()
 }
 
-// isNew says whether a table wasn't looked at just now.
+// isNew reports whether a table wasn't looked at just now.
 func (d *damaged) isNew(table uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +91,7 @@ func (e *Engine) damagedWithin(ctx context.Context, start, end []byte) ([]badRan
 	return e.damaged.within(start, end), nil
 }
 
-// verify reads the files that are wanted (nil: all), and remembers what of them is damaged. seen, if set, is told of each.
+// verify reads the files that are wanted (nil: all), and remembers their damage. seen, if set, is called for each.
 func (e *Engine) verify(ctx context.Context, wanted func(table uint64) bool, seen func(bytes uint64, found []badRange), which ...pebbledb.SSTablesOption) error {
 	levels, err := e.db.SSTables(which...)
 	if err != nil {
@@ -130,7 +130,7 @@ func (e *Engine) isLive(table uint64) bool {
 	})
 }
 
-// VerifyFiles reads all sorted files and compares every block with its checksum. report is told of each part of a file
+// VerifyFiles reads all sorted files and compares every block with its checksum. report is called for each part of a file
 // that is damaged: the rows that it may hold can't be read.
 func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error) {
 	if err := e.begin(ctx); err != nil {
@@ -150,7 +150,8 @@ func (e *Engine) VerifyFiles(ctx context.Context, report func(problem string)) (
 	return files, bytes, err
 }
 
-// DamagedFiles names what is known to be damaged, as VerifyFiles does: what scans have met since the engine was opened.
+// DamagedFiles names the files that are known to be damaged, as VerifyFiles does: those that scans have met since the engine was
+// opened.
 func (e *Engine) DamagedFiles() (problems []string) {
 	e.damaged.mu.Lock()
 	defer e.damaged.mu.Unlock()
@@ -164,7 +165,7 @@ func (b badRange) String() string {
 	return fmt.Sprintf("file %s is damaged: rows from %s to %s can't be read: %v", b.file, keyInWords(b.start), keyInWords(b.end), b.err)
 }
 
-// keyInWords says what the fields of a key are, as far as it goes.
+// keyInWords describes the fields of a key, as far as it goes.
 func keyInWords(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"

@@ -28,7 +28,7 @@
 //	120 and more                0xf7 + n (f8 … ff)    the n low bytes of the value, most significant first
 //	-121 and less               0x08 - n (07 … 00)    the n low bytes of its two's complement, likewise
 //
-// n is the least number of bytes (1 to 8) that tells the value from others of its sign: for a value v ≥ 0
+// n is the least number of bytes (1 to 8) that distinguishes the value from others of its sign: for a value v ≥ 0
 // that hold v, for v < 0 that hold -1-v. No other n is valid, so an integer has one encoding.
 //
 //	 0 = 80    119 = f7    120 = f8 78      255 = f8 ff    256 = f9 01 00    20000 = f9 4e 20
@@ -57,7 +57,7 @@
 //
 // A Write of many rows of raw, r5m and r1h (Options.IngestBytes) makes sorted files of them, which Pebble ingests: they take neither the log
 // nor a memtable, and lie in the last level at once where no other rows lie among them. Their names begin with "CURRENT." until they
-// belong to the database; what is left of a process that was killed goes when the directory is opened. See ingester and
+// belong to the database; those left by a process that was killed are removed when the directory is opened. See ingester and
 // storage/decisions/036.
 //
 // # The engine's own row
@@ -69,7 +69,7 @@
 //
 // Below Options.ReserveBytes of free disk, writes are refused and deletes are taken. If the log or the
 // manifest fails all the same, nothing is written until the process starts anew (vitalFS), reading goes on,
-// and Options.OnFatal is told.
+// and Options.OnFatal is called.
 //
 // # When files are damaged
 //

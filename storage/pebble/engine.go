@@ -189,7 +189,7 @@ func (e *Engine) open(opts Options) (err error) {
 	return nil
 }
 
-// unopened says what to do where files are damaged, or gone.
+// unopened adds the remedy to an error of Open where files are damaged or missing.
 func unopened(dir string, err error) error {
 	if pebbledb.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("pebble: open %s: %w: %w; restore a backup (cassia restore), or see what cassia restore --damaged can mend", dir, engine.ErrCorrupt, err)
@@ -217,7 +217,7 @@ func lockDirectory(dir string, osFS vfs.FS) (*pebbledb.Lock, error) {
 func (e *Engine) checkFormat() error {
 	found, err := e.get([]byte(formatKey))
 	if pebbledb.IsCorruptionError(err) {
-		// The damage that hides the row is no reason to hide all others, and a release that this one doesn't know would
+		// The damage that hides the row is no reason to hide all others, and an unknown release would
 		// have raised Pebble's format or the store's, too.
 		e.log.Error("the row that says which format this is can't be read; go on as if it were this one's", "dir", e.dir, "err", err)
 		return nil
@@ -304,7 +304,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// closeAll closes what is open.
+// closeAll closes everything that is open.
 func (e *Engine) closeAll() error {
 	if e.failedErr() == nil {
 		if e.exciser != nil {

@@ -37,7 +37,7 @@ func TestOpenTwice(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestOpenImpossible isn't told to look for another process.
+// TestOpenImpossible has no error that points at another process.
 func TestOpenImpossible(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -129,7 +129,7 @@ func dropAndDelete(t testing.TB, e *Engine) {
 }
 
 // TestSpaceComesBack drops a window and deletes a slot's streams, and waits for the disk to notice without
-// being told to compact.
+// being asked to compact.
 func TestSpaceComesBack(t *testing.T) {
 	for name, compactFirst := range map[string]bool{"below": true, "above": false} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ type exciser struct {
 	after time.Duration
 	gate  *gate
 	log   func(error)
-	// left is told of ranges that hold rows still.
+	// left is called for ranges that hold rows still.
 	left func(prefix []byte)
 
 	mu    sync.Mutex
@@ -60,13 +60,13 @@ func startExciser(db *pebbledb.DB, g *gate, after time.Duration, left func(prefi
 	return x
 }
 
-// stop waits for what is under way.
+// stop waits for excisions under way.
 func (x *exciser) stop() {
 	x.cancel()
 	<-x.done
 }
 
-// deleted tells that rows of the stage whose keys begin with prefix were deleted, and returns whether it remembers that.
+// deleted notes that rows of the stage whose keys begin with prefix were deleted, and reports whether it could.
 func (x *exciser) deleted(prefix []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -113,7 +113,7 @@ func (x *exciser) loop(ctx context.Context) {
 	}
 }
 
-// isDue says whether a slot waits that has waited for long.
+// isDue reports whether a slot waits that has waited for long.
 func (x *exciser) isDue() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -142,7 +142,7 @@ func (x *exciser) round(ctx context.Context, slots []keyRange) (excised []keyRan
 	if len(slots) == 0 {
 		return nil, nil
 	}
-	// What is in memory would have to be flushed while writes wait.
+	// Memtables would have to be flushed while writes wait.
 	flushed, err := x.db.AsyncFlush()
 	if err != nil {
 		return nil, fmt.Errorf("pebble: flush deletes of the stage: %w", err)
@@ -192,7 +192,7 @@ func (x *exciser) excise(ctx context.Context, k keyRange) (done bool, err error)
 	return true, x.db.Excise(ctx, pebbledb.KeyRange{Start: k.start, End: k.end})
 }
 
-// isEmpty says whether a range holds no rows. One that can't be read isn't.
+// isEmpty reports whether a range holds no rows. One that can't be read isn't.
 func (x *exciser) isEmpty(k keyRange) bool {
 	it, err := x.db.NewIter(&pebbledb.IterOptions{LowerBound: k.start, UpperBound: k.end})
 	if err != nil {

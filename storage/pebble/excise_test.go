@@ -63,8 +63,8 @@ func rowsOfSlot(t testing.TB, e *Engine, slot int64) (n int) {
 	return n
 }
 
-// What is sealed leaves the disk, whether it was flushed, compacted or neither, while the slots beside it stay whole, also those of
-// which a part is sealed, and after a power cut.
+// Staged rows of sealed slots leave the disk, whether they were flushed, compacted or neither, while the slots beside it stay
+// whole, also those of which a part is sealed, and after a power cut.
 func TestSealedSlotsAreExcised(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *Engine){
 		"in memory": func(*testing.T, *Engine) {},
@@ -206,7 +206,7 @@ func TestGate(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// An excised range that overlaps what is in memory is in the log at first: the log is replayed for reading only, too.
+// An excised range that overlaps memtables is in the log at first: the log is replayed for reading only, too.
 func TestExciseInTheLog(t *testing.T) {
 	dir := t.TempDir()
 	opts := smallOptions()

@@ -88,7 +88,7 @@ func inChild(t *testing.T, run func()) {
 	os.Exit(0)
 }
 
-// TestWritingFails lets a vital file fail once: from then on nothing is written, everything says so, and
+// TestWritingFails lets a vital file fail once: from then on nothing is written, every write returns an error, and
 // reading goes on.
 func TestWritingFails(t *testing.T) {
 	for name, match := range map[string]func(errorfs.Op) bool{

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ErrForeign says that a directory holds something else than an engine's data.
+// ErrForeign means that a directory holds something else than an engine's data.
 var ErrForeign = errors.New("pebble: the directory holds something else")
 
 // CheckForeign returns an error for which ErrForeign is true where Open makes no engine, since dir, a directory of this
@@ -20,7 +20,7 @@ func CheckForeign(dir string) error { return checkForeign(dir, vfs.Default) }
 // made there would hide that its data are elsewhere.
 func checkForeign(dir string, fs vfs.FS) error {
 	if desc, err := pebbledb.Peek(dir, fs); err != nil || desc.Exists {
-		return nil // Opening it says what is wrong.
+		return nil // Opening it returns the error.
 	}
 	names, err := fs.List(dir)
 	if err != nil {
@@ -34,7 +34,7 @@ func checkForeign(dir string, fs vfs.FS) error {
 	return nil
 }
 
-// mayBeOurs says whether a name is one that an engine that was killed while it was made has left, or that a new
+// mayBeOurs reports whether a name is one that an engine that was killed while it was made has left, or that a new
 // file system or a file manager makes.
 func mayBeOurs(name string) bool {
 	for _, prefix := range []string{".", "LOCK", "MANIFEST-", "OPTIONS-", "marker.", "CURRENT", "temporary.", ledgerName, "snapshots", "lost+found"} {

@@ -2,5 +2,5 @@
 
 package pebble
 
-// onHeap says whether Pebble's memtables and cached blocks lie in Go's heap: with cgo it takes them from C's.
+// onHeap is whether Pebble's memtables and cached blocks lie in Go's heap: with cgo it takes them from C's.
 const onHeap = false

@@ -2,5 +2,5 @@
 
 package pebble
 
-// onHeap says whether Pebble's memtables and cached blocks lie in Go's heap: without cgo there is no other.
+// onHeap is whether Pebble's memtables and cached blocks lie in Go's heap: without cgo there is no other.
 const onHeap = true

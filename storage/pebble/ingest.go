@@ -50,7 +50,7 @@ type ingestRow struct {
 	mutation      *engine.Mutation
 }
 
-// isIngested says whether the rows of a table may be written as sorted files: sealed rows come many at a time.
+// isIngested reports whether the rows of a table may be written as sorted files: sealed rows come many at a time.
 func isIngested(t *engine.Table) bool { return t == engine.Raw || t == engine.R5m || t == engine.R1h }
 
 // ingested splits batches into those that are written as sorted files, and the others. The files are worth their while where they
@@ -146,7 +146,7 @@ func (x *ingester) sort() {
 	x.rows = kept
 }
 
-// wins says whether a counts in a converging table where b is, too.
+// wins reports whether a counts in a converging table where b is, too.
 func wins(a, b *engine.Mutation) bool {
 	return cmp.Or(cmp.Compare(a.Timestamp, b.Timestamp), bytes.Compare(a.Value, b.Value)) > 0
 }

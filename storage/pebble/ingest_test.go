@@ -15,7 +15,7 @@ import (
 
 var sealedPartition = engine.Key{engine.Int(1), engine.Int(0), engine.Text("t"), engine.Text("m"), engine.Int(0)}
 
-// sealedRows are n rows of a raw window and as many of a window of rollups, whose values say of which write they are.
+// sealedRows are n rows of a raw window and as many of a window of rollups, whose values name the write that they are of.
 func sealedRows(n int, timestamp int64) []engine.Batch {
 	raw := engine.Batch{Table: engine.Raw, Partition: sealedPartition}
 	fine := engine.Batch{Table: engine.R5m, Partition: sealedPartition}

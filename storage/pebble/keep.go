@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Keep says which backups of a store stay. The zero value keeps all of them.
+// Keep selects which backups of a store stay. The zero value keeps all of them.
 type Keep struct {
 	// Last is how many of the newest stay.
 	Last int
@@ -18,11 +18,11 @@ type Keep struct {
 type DatedBackup struct {
 	Name  string
 	Taken time.Time
-	// Damaged says that its source was damaged already when it was made.
+	// Damaged: its source was damaged already when it was made.
 	Damaged bool
 }
 
-// All says whether all backups stay.
+// All reports whether all backups stay.
 func (k Keep) All() bool { return k == Keep{} }
 
 // Validate returns an error for a negative number.
@@ -38,7 +38,7 @@ const futureAfter = 24 * time.Hour
 
 // Surplus returns which backups go. They come in order, the oldest first. Damaged ones count for nothing, and go once
 // they are older than all that stay; the newest whole one always stays. None goes where a backup is of the future, whose name is returned
-// then: nobody knows which ones are the newest.
+// then: the newest ones can't be determined.
 func (k Keep) Surplus(backups []DatedBackup, now time.Time) (names []string, future string) {
 	if k.All() || len(backups) == 0 {
 		return nil, ""

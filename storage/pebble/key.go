@@ -17,7 +17,7 @@ const (
 	intZero     = 0x80
 	intSmallMin = -120
 	intSmallMax = 119
-	// Tags 0xf8…0xff and 0x07…0x00 say that 1…8 bytes follow, of a positive or a negative integer.
+	// Tags 0xf8…0xff and 0x07…0x00 mean that 1…8 bytes follow, of a positive or a negative integer.
 	intPositive = 0xf7 // plus the number of bytes that follow
 	intNegative = 0x08 // minus the number of bytes that follow
 
@@ -65,7 +65,7 @@ func appendInt(dst []byte, v int64) []byte {
 	return dst
 }
 
-// intBytes is how many low bytes of v tell it from others of its sign: at least one.
+// intBytes is how many low bytes of v distinguish it from others of its sign: at least one.
 func intBytes(v int64) int {
 	u := uint64(v)
 	if v < 0 {

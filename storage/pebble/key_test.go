@@ -178,7 +178,7 @@ func idOf(b []byte) string {
 	return string(id)
 }
 
-// FuzzKeyDecode decodes whatever comes; what is a key encodes to the same bytes.
+// FuzzKeyDecode decodes arbitrary bytes; a key that is decoded encodes to the same bytes.
 func FuzzKeyDecode(f *testing.F) {
 	f.Add([]byte("up\x00"), byte(engine.KindText))
 	f.Add([]byte("\x01\x01\x00"), byte(engine.KindText))

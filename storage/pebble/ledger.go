@@ -20,16 +20,16 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// ledgerName is a file that says how much of the others was synced. Pebble takes a log, or a manifest, that ends early
-// or in the middle of a record for one that a power cut has left so: whatever was lost of its end is lost without a
-// word. Of the options nothing is verified at all. So these files' lengths and checksums are noted once a second where
+// ledgerName is a file that notes how much of the others was synced. Pebble takes a log, or a manifest, that ends early
+// or in the middle of a record for one that a power cut has left so: if more of its end was lost, that isn't
+// noticed. Of the options nothing is verified at all. So these files' lengths and checksums are noted once a second where
 // they have grown, before one of them goes, and when the engine is closed:
 //
 //	CRC-32C of what follows, 8 hexadecimal digits, a space
 //	{"version":1,"files":[{"name":"000005.log","bytes":161623,"crc32c":"1c291ca3"}, …]}
 //
-// Open compares the beginning of each file with it. What was synced after the last note, less than a second before a
-// power cut, is Pebble's alone to verify.
+// Open compares the beginning of each file with it. Bytes that were synced after the last note, less than a second before a
+// power cut, are verified by Pebble alone.
 const ledgerName = "SYNCED"
 
 const (
@@ -37,7 +37,7 @@ const (
 	ledgerEvery   = time.Second
 )
 
-// noted is what a ledger says of a file.
+// noted is a ledger's entry of a file.
 type noted struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
@@ -65,7 +65,7 @@ type ledger struct {
 	stopped sync.WaitGroup
 }
 
-// written is what is known of a file: what was written, and as far as it was synced.
+// written is the state of a file: the bytes that were written, and as far as they were synced.
 type written struct {
 	bytes, synced int64
 	sum, syncSum  uint32
@@ -74,7 +74,7 @@ type written struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// isNoted says whether a file is one whose end nobody else verifies. Options begin their life as a temporary file.
+// isNoted reports whether a file is one whose end Pebble doesn't verify. Options begin their life as a temporary file.
 func isNoted(base string) bool {
 	return strings.HasSuffix(base, ".log") || strings.HasSuffix(base, ".dbtmp") && !strings.HasPrefix(base, ingestPrefix) || strings.HasPrefix(base, "MANIFEST-") || strings.HasPrefix(base, "OPTIONS-")
 }
@@ -88,7 +88,7 @@ func (l *ledger) name(path string) (base string, ok bool) {
 	return base, isNoted(base)
 }
 
-// ledgerProblem is what is wrong with a file.
+// ledgerProblem is the damage of a file.
 type ledgerProblem struct {
 	file string
 	err  error
@@ -97,8 +97,8 @@ type ledgerProblem struct {
 func (p ledgerProblem) Error() string { return p.err.Error() }
 func (p ledgerProblem) Unwrap() error { return p.err }
 
-// openLedger reads the ledger of a directory, if it has one, and verifies what it says. Its error names the first file
-// that isn't as it was, and what to do.
+// openLedger reads the ledger of a directory, if it has one, and verifies the files in it. Its error names the first file
+// that isn't as it was, and the remedy.
 func openLedger(files vfs.FS, dir string) (*ledger, error) {
 	l, problems := readLedger(files, dir)
 	if len(problems) > 0 {
@@ -124,7 +124,7 @@ func readLedger(files vfs.FS, dir string) (*ledger, []ledgerProblem) {
 	return l, l.verify()
 }
 
-// parse sets what a ledger's text says.
+// parse parses a ledger's text.
 func (l *ledger) parse(text []byte) error {
 	sum, rest, ok := bytes.Cut(text, []byte(" "))
 	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(rest, castagnoli)) {
@@ -150,7 +150,7 @@ func damagedFile(dir, name, what string) error {
 	return fmt.Errorf("pebble: %w: file %s of %s: %s; restore a backup (cassia restore), or see what cassia restore --damaged can mend", engine.ErrCorrupt, name, dir, what)
 }
 
-// verify compares the files with what was synced of them. They may be written to, and go, meanwhile.
+// verify compares the files with the bytes of them that were synced. They may be written to, and go, meanwhile.
 func (l *ledger) verify() (problems []ledgerProblem) {
 	l.mu.Lock()
 	files, now := maps.Clone(l.files), make(map[string]written, len(l.files))
@@ -173,7 +173,7 @@ func (l *ledger) verify() (problems []ledgerProblem) {
 	return problems
 }
 
-// compare says how a file differs from what was synced of it.
+// compare returns an error if a file differs from the bytes that were synced of it.
 func (l *ledger) compare(name string, w written) error {
 	if w.synced == 0 {
 		return nil
@@ -352,7 +352,7 @@ func (l *ledger) created(path string) {
 	}
 }
 
-// writing is called before a write, and returns what wrote is told afterwards. A file system may change p: MemFS does,
+// writing is called before a write, and returns the argument for wrote. A file system may change p: MemFS does,
 // with the build tag invariants.
 func (l *ledger) writing(path string, p []byte) (then written) {
 	if name, ok := l.name(path); ok {

@@ -27,7 +27,7 @@ import (
 var logFiller = strings.Repeat("0123456789abcdef", 16<<10)
 
 // The power is cut before calls of the file system that write, while logs and manifests come and go and the note is
-// written anew before each: no such directory is refused, and what was acknowledged is there.
+// written anew before each: no such directory is refused, and acknowledged rows are there.
 func TestNoPowerCutIsTakenForDamage(t *testing.T) {
 	t.Parallel()
 	const cutAtMost = 400
@@ -121,7 +121,7 @@ func TestNoteOfNewName(t *testing.T) {
 	}
 }
 
-// Noting what is synced costs a write nothing: it has no sync of its own for each, and none waits for a note's.
+// Noting synced bytes costs a write nothing: it has no sync of its own for each, and none waits for a note's.
 func TestWritesDoNotWaitForNotes(t *testing.T) {
 	t.Parallel()
 	var notes atomic.Int64
@@ -217,7 +217,7 @@ func TestDirectoryWithoutNote(t *testing.T) {
 	require.Empty(t, problems)
 	require.NotEmpty(t, l.files)
 
-	// An earlier release removes what the note names; the error says what to do.
+	// An earlier release removes the files that the note names; the error contains the remedy.
 	for name := range l.files {
 		if strings.HasPrefix(name, "OPTIONS-") {
 			require.NoError(t, disk.Remove("data/"+name))
@@ -251,7 +251,7 @@ func TestVerifyWhileWriting(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// What is noted and can't be read is the disk's error, not damage.
+// A file that is noted and can't be read is reported as the disk's error, not as damage.
 func TestNotedFileUnreadable(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool

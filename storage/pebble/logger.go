@@ -17,10 +17,10 @@ type logger struct {
 
 var _ pebbledb.Logger = (*logger)(nil)
 
-// Infof tells of Pebble's inner life.
+// Infof logs Pebble's internal events.
 func (l *logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
 
-// Errorf tells of what went wrong.
+// Errorf logs errors.
 func (l *logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
 
 // fatalError is what Fatalf panics with: Pebble's words, and the error among them.
@@ -34,8 +34,8 @@ func (f fatalError) Unwrap() error { return f.cause }
 
 // Fatalf is where Pebble ends up when it can't go on. It must not return: Pebble would then report a failed
 // commit as done. So it panics. Where a Write waits for the commit, that is caught and becomes the Write's
-// error; in Pebble's own goroutines it ends the process, after fail has said why in one line. Errors of the
-// files that lead here are caught before, by vitalFS: what is left are Pebble's checks of itself.
+// error; in Pebble's own goroutines it ends the process, after fail has logged the reason in one line. Errors of the
+// files that lead here are caught before, by vitalFS: the others are Pebble's checks of its own invariants.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := fatalError{text: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -47,7 +47,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 	panic(err)
 }
 
-// events are what Pebble tells while it works, as log lines and counters.
+// events turns Pebble's events into log lines and counters.
 type events struct {
 	backgroundErrors prometheus.Counter
 	corruptions      prometheus.Counter

@@ -6,11 +6,11 @@ import (
 	pebbledb "github.com/cockroachdb/pebble/v2"
 )
 
-// logAhead is how far ahead of what is written a log takes room at first, bytes. Pebble asks for a whole memtable's at once.
+// logAhead is how much space a log allocates ahead of its end at first, bytes. Pebble asks for a whole memtable's at once.
 const logAhead = 1 << 20
 
 // cleaner removes files that are no longer needed, logs included. Pebble would keep as many as there may be memtables, and one more, to
-// write new ones over them, for a sync of those is faster: 64 MiB each, in which nothing is. A cleaner that wants to see what is
+// write new ones over them, for a sync of those is faster: 64 MiB each, of unused space. A cleaner that wants to see what is
 // in a file, as that which moves it to an archive, gets each of them.
 type cleaner struct {
 	pebbledb.DeleteCleaner

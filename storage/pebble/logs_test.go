@@ -33,7 +33,7 @@ func usage(t *testing.T, dir string) (all, logs int64) {
 	return all, logs
 }
 
-// An empty store takes next to nothing, and what was flushed is in no log.
+// An empty store takes next to nothing, and flushed rows are in no log.
 func TestLogsTakeNoMoreThanIsInThem(t *testing.T) {
 	dir := t.TempDir()
 	o := DefaultOptions()

@@ -57,10 +57,10 @@ type nothing struct{}
 
 func (nothing) Close() error { return nil }
 
-// ErrNoData says that there is no engine's data in a directory that was to be read.
+// ErrNoData means that there is no engine's data in a directory that was to be read.
 var ErrNoData = errors.New("pebble: there are no data of an engine in the directory")
 
-// openToLook opens the engine for reading only. What is synced is verified as when it is opened for writing.
+// openToLook opens the engine for reading only. Synced bytes are verified as when it is opened for writing.
 func (e *Engine) openToLook(opts Options) (err error) {
 	files := lookFS{e.fs}
 	e.reserve = 0
@@ -86,7 +86,7 @@ func (e *Engine) openToLook(opts Options) (err error) {
 }
 
 // locks are the lock files that engines of this process hold on the operating system's files. Its locks are a process',
-// not a file's: they tell no two engines of one process apart, and closing a file gives up all of them.
+// not a file's: they don't exclude two engines of one process, and closing a file gives up all of them.
 var locks = struct {
 	sync.Mutex
 	held map[string]*heldLock
@@ -123,7 +123,7 @@ func shareLock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// writeLocks is the operating system's file system whose locks know of those who only read.
+// writeLocks is the operating system's file system whose locks also exclude processes that only read.
 type writeLocks struct{ vfs.FS }
 
 // Lock implements vfs.FS.

@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/enginetest"
 )
 
-// looked opens what is on a file system for reading only.
+// looked opens the engine on a file system for reading only.
 func looked(t testing.TB, opts Options, dir string) *Engine {
 	opts.ReadOnly = true
 	e, err := Open(dir, opts)
@@ -81,7 +81,7 @@ func (e *readElsewhere) CompareAndSet(ctx context.Context, t *engine.Table, part
 }
 
 func (e *readElsewhere) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.Row, error] {
-	return func(yield func(engine.Row, error) bool) { // It sees what was written before it is iterated.
+	return func(yield func(engine.Row, error) bool) { // It sees rows that were written before it is iterated.
 		e.mu.Lock()
 		if e.stale || len(e.looks) == 0 {
 			e.looks = append(e.looks, lookedBeside(e.t, e.opts, "data"))
@@ -134,7 +134,7 @@ func testConformanceOfReading(t *testing.T) {
 		enginetest.Without("WriteCancelled", "what was cancelled may be written while files are opened that it is in"))
 }
 
-// snapshotOf tells all that is in a directory: names, bytes, and when they were changed.
+// snapshotOf returns the content of a directory: names, bytes, and when they were changed.
 func snapshotOf(t testing.TB, dir string) map[string]string {
 	files := map[string]string{}
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

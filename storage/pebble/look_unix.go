@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// readLock takes a read lock on a file that exists. A file system that knows no locks has none to take.
+// readLock takes a read lock on a file that exists. On a file system without locks it takes none.
 func readLock(name string) (io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil {

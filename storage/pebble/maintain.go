@@ -19,7 +19,7 @@ func (e *Engine) DiskUsage() uint64 {
 }
 
 // Usage returns about how many bytes the partitions of a table whose keys begin with prefix (nil: all) take in sorted
-// files, what was overwritten and not yet compacted away included; what is still in memory and in the log isn't.
+// files, overwritten rows that aren't yet compacted away included; memtables and the log aren't.
 func (e *Engine) Usage(ctx context.Context, t *engine.Table, prefix engine.Key) (bytes uint64, err error) {
 	if err := e.begin(ctx); err != nil {
 		return 0, err
@@ -63,7 +63,7 @@ func (e *Engine) Checkpoint(dir string) error {
 		return err
 	}
 	return e.run(context.Background(), "checkpoint to "+dir, e.release, func() error {
-		if problems := e.ledger.verify(); len(problems) > 0 { // The copy of what is damaged would pass for whole.
+		if problems := e.ledger.verify(); len(problems) > 0 { // The copy of a damaged file would pass for whole.
 			return problems[0]
 		}
 		if err := e.db.Checkpoint(dir, pebbledb.WithFlushedWAL()); err != nil {
@@ -73,7 +73,7 @@ func (e *Engine) Checkpoint(dir string) error {
 	})
 }
 
-// Compact writes out what is in memory and merges all files into the lowest level, so that nothing deleted
+// Compact flushes the memtables and merges all files into the lowest level, so that nothing deleted
 // takes space. It returns when that is done, or ctx ends; work that has begun is then finished in the
 // background.
 func (e *Engine) Compact(ctx context.Context) error {

@@ -23,12 +23,13 @@ import (
 // mendSuffix is of a file that is being made to take a damaged one's place.
 const mendSuffix = ".mend"
 
-// MendStats say what Mend did.
+// MendStats are the results of Mend.
 type MendStats struct {
 	// Files and Bytes are how many files were looked at.
 	Files int
 	Bytes int64
-	// Mended names the files that were replaced, and by which backup's; Lost what was given up; Left what is damaged still.
+	// Mended names the files that were replaced, and by which backup's; Lost those that were given up; Left those that are still
+	// damaged.
 	Mended, Lost, Left []string
 }
 
@@ -83,9 +84,9 @@ type mender struct {
 // toMend is a damaged file, which needs a copy in its place.
 type toMend struct {
 	file string
-	// words say what is damaged.
+	// words describe the damage.
 	words []string
-	// may says whether a copy of a size can be the file at all, and fits whether one that is as it was backed up is.
+	// may reports whether a copy of a size can be the file at all, and fits whether a copy that is as it was backed up is it.
 	may  func(size int64) bool
 	fits func(path string) (bool, error)
 
@@ -135,7 +136,7 @@ func (m *mender) tables() (all []*toMend, err error) {
 	return all, nil
 }
 
-// others are the damaged ones of the files that the ledger tells of.
+// others are the damaged ones of the files in the ledger.
 func (m *mender) others(l *ledger, problems []ledgerProblem) (all []*toMend) {
 	for _, p := range problems {
 		w := l.files[p.file]
@@ -216,7 +217,7 @@ func (m *mender) replace(d *toMend, backup string, f SpareFile) (ok bool, err er
 	return true, nil
 }
 
-// isMostlySame says whether two files are of one size and half of their bytes, or more, are the same: then they are one
+// isMostlySame reports whether two files are of one size and half of their bytes, or more, are the same: then they are one
 // file, of which a part is damaged. Different ones, compressed, have next to nothing in common but their beginnings and
 // ends; a store that was restored gives old names to new files.
 func (m *mender) isMostlySame(a, b string) (bool, error) {
@@ -259,13 +260,14 @@ func (m *mender) isMostlySame(a, b string) (bool, error) {
 	return false, m.ctx.Err()
 }
 
-// settle ends what the ledger tells of the files that weren't mended, and writes it anew where something has changed.
+// settle handles the files of the ledger that weren't mended: logs are cut if they may be given up, and others stay damaged. It
+// writes the ledger anew unless some do.
 func (m *mender) settle(others []*toMend, giveUp bool) error {
 	for _, d := range others {
 		switch {
 		case d.mended:
 		case strings.HasPrefix(d.file, "MANIFEST-"):
-			m.stats.Left = append(m.stats.Left, d.words...) // Without it nobody knows which files count.
+			m.stats.Left = append(m.stats.Left, d.words...) // Without it, it can't be determined which files count.
 			return nil
 		case !giveUp:
 			m.stats.Left = append(m.stats.Left, d.words[0]+"; --give-up-log goes on without what is lost")

@@ -31,7 +31,7 @@ func overwrite(t *testing.T, pattern string) string {
 	return path
 }
 
-// A backup of damaged files says so, takes no other's place, isn't restored unless it is named, and mends nothing; the
+// A backup of damaged files names them, takes no other's place, isn't restored unless it is named, and mends nothing; the
 // one before mends the directory, and what came after it stays.
 func TestBackupOfDamage(t *testing.T) {
 	b := newBackedUp(t)
@@ -68,7 +68,7 @@ func TestBackupOfDamage(t *testing.T) {
 	require.Equal(t, 4, b.restored(""))
 }
 
-// What no backup has is left as it is, and said.
+// Files that no backup has are left as they are, and reported.
 func TestMendWithoutBackup(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()
@@ -104,7 +104,7 @@ func TestSharedFileRots(t *testing.T) {
 	require.Equal(t, 1, b.restored("b"))
 }
 
-// A log that is shorter than what was synced of it is refused, and given up only where that is asked for.
+// A log that is shorter than its synced bytes is refused, and given up only where that is asked for.
 func TestLogCut(t *testing.T) {
 	for about, damage := range map[string]func(t *testing.T, path string){
 		"emptied": func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 0)) },

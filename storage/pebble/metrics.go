@@ -90,7 +90,7 @@ func newLevelMetrics() []levelMetric {
 	}
 }
 
-// collector tells Prometheus how Pebble is doing.
+// collector exports Pebble's metrics to Prometheus.
 type collector struct {
 	metrics   []metric
 	levels    []levelMetric
@@ -134,7 +134,7 @@ func (e *Engine) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A closed engine has nothing to tell, one that has failed little.
+// Collect implements prometheus.Collector. A closed engine has no metrics, one that has failed few.
 func (e *Engine) Collect(ch chan<- prometheus.Metric) {
 	if e.closed.Load() {
 		return

@@ -43,20 +43,20 @@ type Options struct {
 	// engine.ErrUnavailable, and deletes go on. Pebble can't go on after its log has hit the end of the
 	// disk, and compactions, which give space back, need some themselves. 0: no reserve. Default 512 MiB.
 	ReserveBytes uint64
-	// DropDelay is about how long the space of what was dropped or deleted waits to be given back. Short
+	// DropDelay is about how long the space of dropped or deleted rows waits to be given back. Short
 	// delays cost compactions. Default 2 minutes.
 	DropDelay time.Duration
 	// StageDelay is how long no more of the stage is deleted before its slots are given back that hold nothing more; while more
 	// and more is deleted they wait 15 times as long. Short delays cost flushes. Default 2 seconds.
 	StageDelay time.Duration
-	// ReadOnly opens what is there for reading only: no file is made, changed or removed, and whatever would write returns
+	// ReadOnly opens the directory for reading only: no file is made, changed or removed, and whatever would write returns
 	// engine.ErrReadOnly. The log is replayed into memory at each open. Default false.
 	ReadOnly bool
 	// FS is where the files are; nil: the operating system's. Tests give a CrashableFS.
 	FS FS
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
-	// OnFatal, if set, is told once that the engine takes no more writes until the process starts anew,
+	// OnFatal, if set, is called once when the engine takes no more writes until the process starts anew,
 	// and why. Reading still works; the process should end in an orderly way. It mustn't call the engine.
 	OnFatal func(error)
 }
@@ -79,7 +79,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate says what is wrong with the options.
+// Validate returns an error if the options are invalid.
 func (o *Options) Validate() error {
 	var errs []error
 	within := func(name string, v, low, high int64) {

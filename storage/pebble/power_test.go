@@ -63,7 +63,7 @@ func TestPowerCutAfterEachCall(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// TestPowerCutUnderLoad cuts the power while writers are at work: what was acknowledged is there, and of
+// TestPowerCutUnderLoad cuts the power while writers are at work: acknowledged rows are there, and of
 // the rest each batch is there as a whole or not at all.
 func TestPowerCutUnderLoad(t *testing.T) {
 	const writers, rowsInBatch = 4, 5

@@ -14,9 +14,9 @@ import (
 // maxReclaims bounds the ranges that a reclaimer remembers, a slot or a window each; beyond that it remembers whole tables.
 const maxReclaims = 4096
 
-// reclaimer gives back the space of what was deleted.
+// reclaimer gives back the space of deleted rows.
 //
-// Pebble drops a file by itself when one range delete covers all of it. What is left are the files at the
+// Pebble drops a file by itself when one range delete covers all of it. It leaves the files at the
 // edges, and those that many small deletes cover together, as those of a slot's streams do: with little
 // traffic their deletes would stay in the topmost level, and the rows below, for days. So some time after a
 // delete, when Pebble has dropped what it can, the reclaimer compacts the slot or window that it was in.
@@ -59,7 +59,7 @@ func (r *reclaimer) stop(failed <-chan struct{}) {
 	}
 }
 
-// deleted tells that rows whose keys begin with prefix were deleted.
+// deleted notes that rows whose keys begin with prefix were deleted.
 func (r *reclaimer) deleted(prefix []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // that has it is not opened: some of its files may be missing.
 const restoring = "RESTORING"
 
-// ErrUnfinishedRestore says that a directory is in the middle of a restore, or that one ended there.
+// ErrUnfinishedRestore means that a directory is in the middle of a restore, or that one ended there.
 var ErrUnfinishedRestore = errors.New("pebble: a restore into this directory was begun and not finished; restore again, or remove it")
 
 // checkRestored returns an error for a directory in the middle of a restore.

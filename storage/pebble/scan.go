@@ -53,7 +53,7 @@ type scanner struct {
 	skip      skip
 }
 
-// rows yields the rows from lower on and before upper; wanted says that the caller wants more.
+// rows yields the rows from lower on and before upper; wanted is whether the caller wants more.
 func (s *scanner) rows(lower, upper []byte) (wanted bool, err error) {
 	it, err := s.e.db.NewIterWithContext(s.ctx, &pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 type skip struct {
 	shown []byte         // the key of the last row that was yielded; nil: there is none
 	bad   []byte         // the key of a row that can't be read by itself
-	gap   *engine.Damage // what is to be told of when the row after it is known
+	gap   *engine.Damage // to be reported once the row after it is known
 }
 
-// skipping yields the rows from lower on and before upper that can be read, and tells of what can't. An iterator
+// skipping yields the rows from lower on and before upper that can be read, and reports gaps of those that can't. An iterator
 // ends as soon as one of its files does, so what lies before damaged keys is read by an iterator that ends there:
 //
 //	lower ──── rows ────► error     which keys?     ┌ damaged ┐
@@ -51,15 +51,15 @@ func (s *scanner) skipping(lower, upper []byte) error {
 			case len(found) > 0:
 				ahead = found[0]
 			case bytes.Equal(end, upper):
-				return err // Nobody knows where it would go on.
+				return err // It isn't known where the scan would go on.
 			}
 		case bytes.Equal(end, upper):
-			s.tell(nil)
+			s.reportGap(nil)
 			return nil
 		}
 		s.miss(fmt.Errorf("pebble: scan %s: %w: file %s: %w", s.r.Table.Name, engine.ErrCorrupt, ahead.file, ahead.err))
 		if ahead.end == nil || bytes.Compare(ahead.end, upper) >= 0 {
-			s.tell(nil)
+			s.reportGap(nil)
 			return nil
 		}
 		lower, end = ahead.end, upper
@@ -71,7 +71,7 @@ func (s *scanner) reached(key []byte, row engine.Row, err error) {
 	if errors.Is(err, engine.ErrCorrupt) {
 		s.skip.bad = slices.Clone(key)
 	} else if err == nil {
-		s.tell(row.Clustering)
+		s.reportGap(row.Clustering)
 		s.skip.shown = append(s.skip.shown[:0], key...)
 	}
 }
@@ -88,8 +88,8 @@ func (s *scanner) miss(err error) {
 	}
 }
 
-// tell tells of the gap before a row; nil: it reaches the end.
-func (s *scanner) tell(before engine.Key) {
+// reportGap reports the gap before a row; nil: it reaches the end.
+func (s *scanner) reportGap(before engine.Key) {
 	if s.skip.gap == nil {
 		return
 	}

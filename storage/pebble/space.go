@@ -12,20 +12,20 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// What Space tells besides tables.
+// Parts of Space besides tables.
 const (
 	// SpaceLog is what isn't in sorted files yet.
 	SpaceLog = "log"
-	// SpaceFree is what sorted files hold besides rows that count: files that only scans under way need, or nothing, and what was
-	// cut off others. It is given back when they end, or are compacted.
+	// SpaceFree is what sorted files hold besides rows that count: files that only scans under way need, or nothing, and parts
+	// that were cut off others. It is given back when the scans end, or the files are compacted.
 	SpaceFree = "free"
-	// SpaceOther are the list of files, settings, sums of what is written, and the directory itself.
+	// SpaceOther are the list of files, settings, the ledger, and the directory itself.
 	SpaceOther = "other"
 )
 
 // Space returns the bytes that the engine's directory takes on the disk, as du counts them, by what they are: the rows of a table (its
-// name) in sorted files, what was overwritten and not yet compacted away included, SpaceLog, SpaceFree and SpaceOther. They add up
-// to what du shows; how sorted files are shared out between tables and SpaceFree is an estimate.
+// name) in sorted files, overwritten rows that aren't yet compacted away included, SpaceLog, SpaceFree and SpaceOther. They add up
+// to the size that du shows; how sorted files are shared out between tables and SpaceFree is an estimate.
 func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 	tables := map[string]uint64{}
 	for _, t := range engine.Tables {
@@ -42,7 +42,7 @@ func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 	return share(tables, files), nil
 }
 
-// share adds what files hold besides tables. Where they hold less than these are said to, for some have gone since then, or the
+// share adds what files hold besides tables. Where they hold less than the sum of the tables, for some have gone since then, or the
 // estimate was too high, tables get shares of it.
 func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 	rows := uint64(0)
@@ -69,7 +69,7 @@ func Bytes(dir string) (uint64, error) {
 // fileBytes are what files take on the disk, by kind.
 type fileBytes struct{ sorted, log, other uint64 }
 
-// look adds up what is in a directory. Files that go meanwhile don't count.
+// look adds up the files in a directory. Files that go meanwhile don't count.
 func look(files vfs.FS, dir string) (sum fileBytes, err error) {
 	info, err := files.Stat(dir)
 	if err != nil {

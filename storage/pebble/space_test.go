@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// TestSpaceAddsUp holds what an engine says that its directory takes, and of what, against the files. These come and go aside, so it
+// TestSpaceAddsUp compares the space that an engine reports, by its parts, with the files. These come and go aside, so it
 // waits until none does.
 func TestSpaceAddsUp(t *testing.T) {
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestSpaceAddsUp(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrClosed)
 }
 
-// TestSpaceOfFilesThatWent is told more of tables than there is.
+// TestSpaceOfFilesThatWent gets more bytes of tables than there are.
 func TestSpaceOfFilesThatWent(t *testing.T) {
 	space := share(map[string]uint64{"raw": 300, "r5m": 100}, fileBytes{sorted: 40, log: 5, other: 2})
 	require.Equal(t, map[string]uint64{"raw": 30, "r5m": 10, SpaceLog: 5, SpaceOther: 2, SpaceFree: 0}, space)

@@ -21,11 +21,11 @@ type Spare struct {
 
 // SpareFile is one file of a backup.
 type SpareFile struct {
-	// ID tells copies apart: one that several backups share has one ID.
+	// ID identifies a copy: one that several backups share has one ID.
 	ID   string
 	Size int64
-	// Copy gives the content to write. It returns an error that is ErrBackup if the content isn't what was backed up, or is gone;
-	// what was written is then useless.
+	// Copy gives the content to write. It returns an error that is ErrBackup if the content isn't the one that was backed up, or
+	// is gone; the bytes written so far are then useless.
 	Copy func(ctx context.Context, write func(io.Reader) error) error
 }
 
@@ -40,7 +40,7 @@ func Spares(folder string) iter.Seq2[Spare, error] {
 		for _, name := range slices.Backward(names) {
 			list, err := readList(filepath.Join(folder, name))
 			if err != nil {
-				continue // Its files may be whole, but nothing says what they should be.
+				continue // Its files may be whole, but nothing defines what they should be.
 			}
 			s := Spare{Name: name, Files: make(map[string]SpareFile, len(list.Files))}
 			for _, f := range list.Files {
@@ -74,7 +74,7 @@ func (f backedUpFile) copyTo(ctx context.Context, path string, write func(io.Rea
 	return err
 }
 
-// failing remembers why reading failed, which tells it from what was read failing to be written.
+// failing keeps the error of reading, which distinguishes it from an error of writing.
 type failing struct {
 	r   io.Reader
 	err error

@@ -75,7 +75,7 @@ func (t *tableFile) verify(ctx context.Context, path string) ([]badRange, error)
 	return t.dataBlocks(ctx, r, l)
 }
 
-// orFail returns found where err says that bytes are damaged.
+// orFail returns found if err means that bytes are damaged.
 func (t *tableFile) orFail(ctx context.Context, err error, found []badRange) ([]badRange, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

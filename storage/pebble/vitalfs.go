@@ -16,10 +16,10 @@ const retryAfter = time.Second
 
 // vitalFS stands between Pebble and its files, for the moment when writing goes wrong.
 //
-// The log, the manifest and the directory are vital: after an error nobody knows what they hold (a sync
+// The log, the manifest and the directory are vital: after an error their content is unknown (a sync
 // that failed may even succeed the next time, without having written anything). Pebble then panics, on
-// whichever goroutine and with whatever locks held, so that the process may end without a word. So it
-// isn't told: the operation tells fail, which refuses all further writes, and never returns. Writers that
+// whichever goroutine and with whatever locks held, so that the process may end without a log line. So it
+// never gets the error: the operation calls fail, which refuses all further writes, and never returns. Writers that
 // wait for it are released by fail, reading goes on, and the next start replays what the log holds.
 //
 // Until arm is called errors are returned, for Open to return them.
@@ -27,13 +27,13 @@ type vitalFS struct {
 	vfs.FS
 	fail  func(error)
 	armed atomic.Bool
-	// ledger follows what is written.
+	// ledger tracks the bytes that are written.
 	ledger *ledger
 }
 
 func (f *vitalFS) arm() { f.armed.Store(true) }
 
-// vital says whether a file is one without which nothing can be written.
+// vital reports whether a file is one without which nothing can be written.
 func vital(name string) bool {
 	base := filepath.Base(name)
 	return strings.HasSuffix(base, ".log") || strings.Contains(base, "MANIFEST")

@@ -22,8 +22,8 @@ const maxCommit = 8 << 20
 //
 // Deletes take no notice of their timestamps: rows that are deleted stand in tables where a key names one
 // content for ever, are deleted with the timestamp that they were written with, and never come back. Here
-// the order of the calls is the order of the writes, so a delete finds just what was written before it, what
-// was cancelled included.
+// the order of the calls is the order of the writes, so a delete applies to just the rows that were written before it, those
+// of cancelled writes included.
 func (e *Engine) Write(ctx context.Context, batches []engine.Batch) error {
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (e *Engine) checkReserve(batches []engine.Batch) error {
 		if refused := e.refused.Swap(0); refused > 0 {
 			e.log.Info("there is room on the disk, writes are taken again", "at", e.dir, "free_bytes", usage.AvailBytes, "refused", refused)
 		}
-		return nil //nolint:nilerr // A file system that can't tell how full it is has no reserve.
+		return nil //nolint:nilerr // A file system that doesn't report its free space has no reserve.
 	}
 	if e.refused.Add(1) == 1 {
 		e.log.Error("writes are refused, for the disk is almost full: make room, or keep less", "at", e.dir, "free_bytes", usage.AvailBytes, "reserve_bytes", e.reserve)
@@ -272,13 +272,13 @@ func (e *Engine) awaitAbandoned(ctx context.Context) error {
 }
 
 // guard turns Pebble's panics into errors: whatever went wrong within a commit, nothing can be written
-// any more, because nobody knows what the log holds.
+// any more, because the content of the log is unknown.
 func (e *Engine) guard(op string, work func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
 			return
-		case fatalError: // The logger has told fail.
+		case fatalError: // The logger has called fail.
 		case error:
 			e.fail(fmt.Errorf("%w\n%s", p, debug.Stack()))
 		default:

@@ -28,7 +28,7 @@ func (s *sized) zstd(b *testing.B) float64 {
 	return float64(n)
 }
 
-// BenchmarkBytes measures no time: it reports bytes a bucket of 24 buckets a chunk, and how many bytes buckets
+// BenchmarkBytes measures no time: it reports bytes per bucket of 24 buckets per chunk, and how many bytes buckets
 // take for one byte of raw chunks, plain and as zstd blocks of many chunks.
 func BenchmarkBytes(b *testing.B) {
 	for _, sh := range usual() {

@@ -2,8 +2,8 @@ package rollup
 
 import "github.com/prometheus/prometheus/model/histogram"
 
-// Buckets are buckets of one series as columns, by time. A bucket says of the samples in (its start, its end]
-// what PromQL's functions over ranges ask for. Buckets without samples aren't there.
+// Buckets are buckets of one series as columns, by time. A bucket holds, of the samples in (its start, its end],
+// the values that PromQL's functions over ranges ask for. Buckets without samples aren't there.
 //
 // Every column is as long as End, but for those that may be nil. A column that wasn't asked for when the
 // buckets were read is nil, too.
@@ -11,7 +11,7 @@ type Buckets struct {
 	// End are the ends of the buckets, milliseconds, ascending. Start are their beginnings: a bucket holds
 	// the samples with Start < t <= End.
 	Start, End []int64
-	// Flags say what a bucket holds, and what it lacks.
+	// Flags are properties of a bucket's samples.
 	Flags []Flags
 	// Count is the number of samples; stale markers don't count, here and below.
 	Count []uint32
@@ -49,13 +49,13 @@ type Flags uint8
 
 // The flags. Never reused.
 const (
-	// EndsStale says that a stale marker is the newest of the bucket.
+	// EndsStale: a stale marker is the newest of the bucket.
 	EndsStale Flags = 1 << iota
-	// NotSimple says that the bucket can't answer for its samples, which must be asked themselves: floats and
+	// NotSimple: the bucket can't answer for its samples, which must be asked themselves: floats and
 	// histograms mix, histograms aren't all alike or are gauges, or a sum of the values could overflow. Its
-	// columns say then what the floats among its samples make.
+	// columns are then those of the floats among its samples.
 	NotSimple
-	// HasHistograms says that the bucket's samples are native histograms, all with the same buckets and bounds.
+	// HasHistograms: the bucket's samples are native histograms, all with the same buckets and bounds.
 	HasHistograms
 )
 

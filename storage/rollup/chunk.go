@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// ErrCorrupt says that bytes are no chunk of buckets that this package wrote.
+// ErrCorrupt means that bytes are no chunk of buckets that this package wrote.
 var ErrCorrupt = errors.New("rollup: corrupt")
 
 // MaxBuckets is the greatest number of buckets in a chunk. It bounds what a chunk of a few bytes can make a
@@ -87,7 +87,7 @@ const storedEmpty = 1 << 3
 
 const checksumSize = 4
 
-// Info is what a chunk's envelope says about it.
+// Info is the content of a chunk's envelope.
 type Info struct {
 	// Version is the one that AppendChunk was given.
 	Version uint64
@@ -118,12 +118,12 @@ func (e *envelope) column(id int) []byte {
 	return e.columns[e.from[id]:e.to[id]]
 }
 
-// has says whether a column is there.
+// has reports whether a column is there.
 func (e *envelope) has(id int) bool { return e.there&(1<<id) != 0 }
 
 // AppendChunk appends the chunk of 1 to MaxBuckets regular buckets with all columns: they end at multiples of
 // width, milliseconds, and begin at the multiple before. version comes back from Header. It panics where the
-// buckets are not as said: that is the caller's error. The same buckets always give the same bytes.
+// buckets violate that: it is the caller's error. The same buckets always give the same bytes.
 func AppendChunk(dst []byte, b *Buckets, width int64, version uint64) []byte {
 	n := len(b.End)
 	if n == 0 || n > MaxBuckets {

@@ -2,7 +2,7 @@ package rollup
 
 // Coarsen appends to into the buckets of width milliseconds that fine buckets make, whose own edges all lie at,
 // or between, multiples of it. Both have all columns; into may be empty, and ends before the first of fine.
-// The result is that of AppendEvery on the same samples; sums, corrections and what is made of them may differ
+// The result is that of AppendEvery on the same samples; sums, corrections and values computed from them may differ
 // by the rounding of a float.
 func Coarsen(into, fine *Buckets, width int64) {
 	for from := 0; from < len(fine.End); {
@@ -42,7 +42,7 @@ func coarsenOne(into, fine *Buckets, from, to int, start, end int64) {
 	}
 }
 
-// coarsenFloats fills bucket i with what the buckets say of floats.
+// coarsenFloats fills bucket i with the buckets' values of floats.
 func coarsenFloats(into *Buckets, i int, fine *Buckets, from, to int) {
 	var r run
 	first, last, count := 0, -1, uint32(0)

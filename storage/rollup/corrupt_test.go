@@ -85,8 +85,8 @@ func TestEveryCutAndFlippedBitIsSeen(t *testing.T) {
 	}
 }
 
-// TestMutatedChunks changes bytes where the checksum doesn't tell: nothing may panic, little may be allocated, and
-// what is still accepted must be what the envelope says.
+// TestMutatedChunks changes bytes and corrects the checksum: nothing may panic, little may be allocated, and
+// a chunk that is still accepted must agree with its envelope.
 func TestMutatedChunks(t *testing.T) {
 	var before, after runtime.MemStats
 	for name, b := range goldenBuckets(t) {
@@ -107,7 +107,7 @@ func TestMutatedChunks(t *testing.T) {
 	}
 }
 
-// acceptable decodes bytes, and says how often they were accepted.
+// acceptable decodes bytes, and returns how often they were accepted.
 func acceptable(t testing.TB, b []byte, name string) (accepted int) {
 	for _, want := range []Columns{AllColumns, rateColumns, ColumnSum} {
 		var got Buckets

@@ -42,7 +42,7 @@ type decoder struct {
 	into *Buckets
 	at   int // where its buckets begin
 	n    int // how many they are
-	// parts say which columns each bucket takes part in; nil: all in all.
+	// parts are the columns that each bucket takes part in; nil: all in all.
 	parts        []part
 	full, floats int // how many take part
 	l            lanes
@@ -183,10 +183,10 @@ func (d *decoder) counts(count []uint32) error {
 	return nil
 }
 
-// takesPart says whether bucket i does.
+// takesPart reports whether bucket i does.
 func (d *decoder) takesPart(i int, which part) bool { return d.parts == nil || d.parts[i]&which != 0 }
 
-// numbers fills x with what a column of integers says of buckets with samples.
+// numbers fills x with the values of a column of integers for buckets with samples.
 func (d *decoder) numbers(id int, x []uint32, what string) error {
 	if !d.e.has(id) {
 		clear(x)

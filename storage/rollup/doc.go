@@ -3,7 +3,7 @@
 //
 //	samples of a slot ──► Build ──► 5m buckets ──► Coarsen ──► 1h buckets
 //	                                    │                         │
-//	                                AppendChunk               AppendChunk      one chunk a series and
+//	                                AppendChunk               AppendChunk      one chunk per series and
 //	                                    ▼                         ▼            slot, or series and day
 //	                                 Decode, of the columns that a query asks for
 //

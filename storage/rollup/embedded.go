@@ -35,7 +35,7 @@ func (e *encoder) samples(id int, s *chunk.Samples) {
 	e.put(id, from)
 }
 
-// histograms appends the column of histograms: of each what was asked for.
+// histograms appends the column of histograms: of each the columns that want selects.
 func (d *decoder) histograms(want Columns) error {
 	into := d.into
 	any := d.e.has(columnHistograms)

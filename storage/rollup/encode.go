@@ -53,7 +53,7 @@ func gather[E any](x []E, parts []part, which part) []E {
 	return picked
 }
 
-// put makes of what was appended to the body since from a column; nothing is no column.
+// put makes a column of the bytes that were appended to the body since from; no bytes are no column.
 func (e *encoder) put(id, from int) {
 	if size := len(e.body) - from; size > 0 {
 		e.there |= 1 << id

@@ -80,11 +80,11 @@ func (b *Buckets) shareChanges(first int, changes uint32) {
 // and add up to the same increase, as counters do: always where they never fell, or always did.
 //
 //	value │        ╭─ greatest
-//	      │   ╭────╯  ╭── last          what is between is chosen so that the sum is right
+//	      │   ╭────╯  ╭── last          values between are chosen so that the sum is right
 //	      │ ──╯ first ╰ least
 //	      └──────────────────── time
 //
-// What else the samples were, nobody knows: quantiles, deviations and the like of them are approximate.
+// Other properties of the samples aren't known: quantiles, deviations and the like of them are approximate.
 // Native histograms are counters: first, last and the increase are the same, and between they grow evenly.
 func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	n, end := int(b.Count[i]), b.End[i]
@@ -106,7 +106,7 @@ func (x *Expander) Expand(into *chunk.Samples, b *Buckets, i int) {
 	}
 }
 
-// staleAt is when the stale marker came that ends bucket i, as far as one knows: with the next sample that was due.
+// staleAt is when the stale marker came that ends bucket i, as an estimate: with the next sample that was due.
 func (b *Buckets) staleAt(i int) int64 {
 	switch n := int64(b.Count[i]); n {
 	case 0:
@@ -126,7 +126,7 @@ func timeOf(k, n int, first, last int64) int64 {
 	return first + (last-first)*int64(k)/int64(n-1)
 }
 
-// expanded is what is known of the values of a bucket.
+// expanded are the known properties of a bucket's values.
 type expanded struct {
 	n, resets                    int
 	first, last, least, greatest float64
@@ -284,7 +284,7 @@ func (x *Expander) odd(e *expanded) {
 	set(math.NaN(), math.IsNaN(e.sum) && !math.IsNaN(e.first) && !math.IsNaN(e.last))
 }
 
-// falls sets values that fall as often as they did, by as much in all, and rise between; it says whether it found any.
+// falls sets values that fall as often as they did, by as much in all, and rise between; it reports whether it found any.
 //
 //	peaks    ╭──╮    ╭──╮
 //	first ───╯  │  ╭─╯  │  ╭─── last
@@ -324,7 +324,7 @@ func (x *Expander) falls(e *expanded) bool {
 	return true
 }
 
-// rising are n values that rise from one to another; on average, those between are as far up as up says, 0 to 1.
+// rising are n values that rise from one to another; on average, those between lie at the fraction up of the rise, 0 to 1.
 type rising struct {
 	from, to float64
 	n        int
@@ -332,7 +332,7 @@ type rising struct {
 	more     int // that n may become greater by
 }
 
-// spread gives the runs free places such that all rise about as fast, and says whether their values can then add up to sum. How
+// spread gives the runs free places such that all rise about as fast, and reports whether their values can then add up to sum. How
 // many the first has, which alone begins above the least value, is what sum depends on most.
 func (e *expanded) spread(runs []rising, free int, sum float64) bool {
 	total := 0.0
@@ -390,7 +390,7 @@ func (e *expanded) give(runs []rising, first, free int, sum float64) (up float64
 	return upTo(sum, least, most), sum >= least-slack && sum <= most+slack
 }
 
-// squeeze gives all free places to two runs: the first, and the one that rises highest from the least value. It says whether
+// squeeze gives all free places to two runs: the first, and the one that rises highest from the least value. It reports whether
 // their values can then add up to sum.
 func (e *expanded) squeeze(runs []rising, free int, sum float64) bool {
 	high := 1
@@ -421,7 +421,7 @@ func upTo(sum, least, most float64) float64 {
 	return 0
 }
 
-// peaks appends the values before falls, which add up to the correction, and says whether there are such.
+// peaks appends the values before falls, which add up to the correction, and reports whether there are such.
 func (e *expanded) peaks(list []float64) ([]float64, bool) {
 	rest, n := e.correction, e.resets
 	add := func(v float64) {

@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// expandHistograms appends n histograms: with resets they grow to what was there before, fall to nothing, and grow again.
+// expandHistograms appends n histograms: with resets they grow to the value before it, fall to nothing, and grow again.
 func expandHistograms(into *chunk.Samples, h *Histograms, n int, first, last int64) {
 	add := func(k int, f *histogram.FloatHistogram) {
 		into.AppendHistogram(chunk.Histogram{T: timeOf(k, n, first, last), Float: f})

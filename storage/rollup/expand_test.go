@@ -17,7 +17,7 @@ const hourMS = 3_600_000
 // drawn makes the samples of one bucket.
 type drawn struct {
 	name string
-	// counts says that falls, and the increase over them, must be right.
+	// counts: falls, and the increase over them, must be right.
 	counts bool
 	next   func(r *rand.Rand, v float64, k int) float64
 }

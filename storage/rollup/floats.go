@@ -8,7 +8,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// run is what the floats of one bucket make, besides what their ends say.
+// run are the values of one bucket's floats, besides those that follow from their ends.
 type run struct {
 	min, max        float64
 	sum, correction sum
@@ -58,7 +58,7 @@ func (r *run) put(b *Buckets, i int) {
 	}
 }
 
-// floatsOf says of a bucket's floats what can't be seen in its columns.
+// floatsOf are properties of a bucket's floats that its columns don't contain.
 type floatsOf struct {
 	count     int
 	endsStale bool

@@ -43,7 +43,7 @@ func goldenBuckets(t testing.TB) map[string]*Buckets {
 }
 
 // TestGolden holds that what any release wrote is read back as the buckets it was, and that the bytes of the
-// current format haven't changed. A golden file has a line a bucket, and the chunk's bytes in hex.
+// current format haven't changed. A golden file has one line per bucket, and the chunk's bytes in hex.
 func TestGolden(t *testing.T) {
 	golden := goldenBuckets(t)
 	for name, b := range golden {

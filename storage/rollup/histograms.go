@@ -43,12 +43,12 @@ func (b *builder) histograms(i int, hs []chunk.Histogram, floats bool) {
 	into.setHistograms(i, h)
 }
 
-// computable says whether queries can compute with all of the histograms.
+// computable reports whether queries can compute with all of the histograms.
 func computable(hs []chunk.Histogram) bool {
 	return !slices.ContainsFunc(hs, func(h chunk.Histogram) bool { return h.Computable() != nil })
 }
 
-// step goes from one histogram to the next as Prometheus' rate, resets and changes do. It says whether they
+// step goes from one histogram to the next as Prometheus' rate, resets and changes do. It reports whether they
 // could be added.
 func (h *Histograms) step(before, current *histogram.FloatHistogram, resets, changes *uint32) bool {
 	if !current.Equals(before) {
@@ -61,7 +61,7 @@ func (h *Histograms) step(before, current *histogram.FloatHistogram, resets, cha
 	return h.correct(before)
 }
 
-// correct adds to the correction, which is its own; it says whether that was possible.
+// correct adds to the correction, which is its own; it reports whether that was possible.
 func (h *Histograms) correct(by *histogram.FloatHistogram) bool {
 	if h.Correction == nil {
 		h.Correction = by.Copy()
@@ -73,7 +73,7 @@ func (h *Histograms) correct(by *histogram.FloatHistogram) bool {
 	return err == nil
 }
 
-// alike says whether histograms have the same buckets and bounds, so that nothing has to be reconciled.
+// alike reports whether histograms have the same buckets and bounds, so that nothing has to be reconciled.
 func alike(a, b *histogram.FloatHistogram) bool {
 	return a.Schema == b.Schema && a.ZeroThreshold == b.ZeroThreshold &&
 		(!a.UsesCustomBuckets() || histogram.CustomBucketBoundsMatch(a.CustomValues, b.CustomValues))

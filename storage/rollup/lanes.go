@@ -9,7 +9,7 @@ import (
 )
 
 // The first, last, least and greatest values of buckets are stored as integers, all in one form, so that one can
-// be told from the other:
+// be derived from the other:
 //
 //	0–15  m, the value is m / 10^form, bit for bit
 //	16    the value's bits, as chunk.OrderedBits

@@ -86,7 +86,7 @@ func appendSparse[T any](column []T, n int, other []T, from, to int) []T {
 	return append(column, other[from:to]...)
 }
 
-// Delete removes those of the buckets from index on whose ends gone tells.
+// Delete removes those of the buckets from index on for whose ends gone returns true.
 func (b *Buckets) Delete(index int, gone func(end int64) bool) {
 	n := len(b.End)
 	keep := make([]bool, n)

@@ -72,7 +72,7 @@ func increase(b *Buckets, i int, grew, first float64) (factor float64) {
 	return (sampled + toStart + toEnd) / sampled
 }
 
-// requireAnswers holds that bucket i says of its samples what Prometheus does.
+// requireAnswers holds that bucket i gives the answers that Prometheus gives for its samples.
 func requireAnswers(t testing.TB, b *Buckets, i int, s *chunk.Samples, name string) {
 	t.Helper()
 	start, end := b.Start[i], b.End[i]

@@ -2,7 +2,7 @@ package rollup
 
 import "fmt"
 
-// The columns of start timestamps begin with a byte that says what the run after it is relative to:
+// The columns of start timestamps begin with a byte for the base of the run after it:
 //
 //	0  first start timestamps: the start of the chunk's first bucket; last ones: the bucket's first one
 //	1  the sample's own timestamp
@@ -29,7 +29,7 @@ func (e *encoder) starts(b *Buckets, parts []part) {
 	}
 }
 
-// relative writes x as it is shorter: relative to what is far, or to its own.
+// relative writes x as it is shorter: relative to far, or to own.
 func (e *encoder) relative(id int, x, far, own []int64) {
 	from := len(e.body)
 	e.body = appendInts(append(e.body, startsFar), minus(x, far))

@@ -23,7 +23,7 @@ const lowBits = 47
 // parts returns the sum as it is stored: high is the float64 next to it, and low, the rest, is rounded to
 // 2^-47 of the least power of 2 above the greatest absolute value.
 //
-// A low part to the last bit would be noise of 8 bytes a bucket, half of what the samples themselves need. Up
+// A low part to the last bit would be noise of 8 bytes per bucket, half of what the samples themselves need. Up
 // to 64 values it is always 0 in this way, and buckets by the hundred still add up to 1e-12 of the greatest value.
 func (s *sum) parts(least, greatest float64) (high, low float64) {
 	high = s.high + s.low
@@ -48,7 +48,7 @@ func unitOf(least, greatest float64) float64 {
 	return math.Ldexp(1, exponent-lowBits)
 }
 
-// isLarge says whether a sum of values such as v could leave the range of floats: a bucket has less than 2^32.
+// isLarge reports whether a sum of values such as v could leave the range of floats: a bucket has less than 2^32.
 func isLarge(v float64) bool {
 	v = math.Abs(v)
 	return v > math.MaxFloat64/(1<<32) && v <= math.MaxFloat64

@@ -7,7 +7,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// Sums and corrections are predicted from what else the bucket holds. Their columns begin with a byte that says how,
+// Sums and corrections are predicted from what else the bucket holds. Their columns begin with a byte for the kind of prediction,
 // then follow a run of what their integers, in the form of the lanes, are greater by than predicted; and of decimals
 // perhaps a run of how many float64s the values lie above their integers.
 //
@@ -75,7 +75,7 @@ func floatInteger(v float64) int64 {
 	return chunk.OrderedBits(v)
 }
 
-// integers returns the integers of v in the form of the lanes, and how many floats v lies above those; ok says
+// integers returns the integers of v in the form of the lanes, and how many floats v lies above those; ok reports
 // whether all have integers.
 func (l *lanes) integers(v []float64) (m, above []int64, ok bool) {
 	m, above = make([]int64, len(v)), make([]int64, len(v))
@@ -101,7 +101,7 @@ type guess struct {
 	p    []int64
 }
 
-// predicted writes a column of v, not empty, by the best of the guesses, and says whether it holds integers. m and
+// predicted writes a column of v, not empty, by the best of the guesses, and reports whether it holds integers. m and
 // above are the integers of v; nil: there are none.
 func (e *encoder) predicted(id int, v []float64, m, above []int64, guesses ...guess) (integers bool) {
 	from := len(e.body)
@@ -207,7 +207,7 @@ func (e *encoder) lows(low, least, greatest []float64) {
 	e.put(columnSumLow, from)
 }
 
-// residues adds to predicted integers m what b says, and fills v with their values unless it is nil.
+// residues adds the residues in b to predicted integers m, and fills v with their values unless it is nil.
 func (d *decoder) residues(b []byte, m []int64, v []float64, what string) error {
 	var small [smallChunk]int64
 	residues := small[:]

@@ -58,7 +58,7 @@ func (d *decoder) place(v []float64) {
 	}
 }
 
-// derived appends what is told from the ends.
+// derived appends the columns that are derived from the ends.
 func (d *decoder) derived(want Columns) error {
 	var small [5 * smallChunk]int64
 	space := small[:]

@@ -17,7 +17,7 @@ const (
 	TimesVariable = "CASSIA_SOAK"
 )
 
-// Seed returns the seed of a test: what CASSIA_SEED says, or one by chance. If the test fails, its log ends with the
+// Seed returns the seed of a test: the value of CASSIA_SEED, or a random one. If the test fails, its log ends with the
 // command that runs it with that seed again.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
@@ -34,7 +34,7 @@ func Seed(t testing.TB) uint64 {
 }
 
 // First returns the first of the seeds of a test that takes them one after the other, the same in every run of `make test`:
-// what CASSIA_SEED says, or 0.
+// the value of CASSIA_SEED, or 0.
 func First(t testing.TB) uint64 {
 	t.Helper()
 	seed, _ := number(t, SeedVariable)

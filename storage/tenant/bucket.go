@@ -11,7 +11,7 @@ type bucket struct {
 	level float64
 }
 
-// fill brings the bucket to now. rate is tokens a second.
+// fill brings the bucket to now. rate is tokens per second.
 func (b *bucket) fill(now time.Time, rate, burst float64) {
 	switch {
 	case b.at.IsZero():
@@ -22,7 +22,7 @@ func (b *bucket) fill(now time.Time, rate, burst float64) {
 	b.at, b.level = now, min(b.level, burst)
 }
 
-// take takes n tokens, or none and says how long to wait for them. n is at most burst.
+// take takes n tokens, or none and returns how long to wait for them. n is at most burst.
 func (b *bucket) take(now time.Time, rate, burst, n float64) (wait time.Duration, ok bool) {
 	b.fill(now, rate, burst)
 	if b.level < n {

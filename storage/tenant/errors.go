@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// LimitError says that a tenant is at one of its limits. Whoever answers a request for it answers with Status.
+// LimitError means that a tenant is at one of its limits. A request that fails with it is answered with Status.
 type LimitError struct {
 	Tenant string
 	// Limit is the limit's name in the file.
 	Limit string
-	// Detail says what was asked for, what is allowed, and what to do.
+	// Detail describes the request, the limit, and the remedy.
 	Detail string
 	// Status is that of HTTP: 429 where trying again helps, 413 for a request that never can be taken, 400 for samples that
 	// can't be and 422 for queries.

@@ -6,7 +6,7 @@ import "context"
 type Identity struct {
 	// Name is the user's.
 	Name string
-	// Admin says that the user may see and change what belongs to any tenant.
+	// Admin: the user may see and change what belongs to any tenant.
 	Admin bool
 }
 

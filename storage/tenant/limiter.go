@@ -105,8 +105,8 @@ func overRate(name string, n int, wait time.Duration, rate, burst int64) *LimitE
 	}
 }
 
-// GiveSamples gives back what was taken for samples that weren't stored for another reason, so that sending them again
-// isn't held against the tenant.
+// GiveSamples gives back the tokens of samples that weren't stored for another reason, so that sending them again
+// doesn't count twice.
 func (l *Limiter) GiveSamples(name string, n int) {
 	if l.Of(name).SamplesPerSecond == 0 || n == 0 {
 		return
@@ -167,7 +167,7 @@ func (l *Limiter) TakeExemplar(name string) error {
 	}
 }
 
-// CheckRequest says whether a body of so many bytes may be read for a tenant: a *LimitError, of 413, or nil.
+// CheckRequest returns nil if a body of so many bytes may be read for a tenant, and a *LimitError, of 413, otherwise.
 func (l *Limiter) CheckRequest(name string, size int64) error {
 	most := l.Of(name).RequestBytes
 	if most == 0 || size <= most {
@@ -180,7 +180,7 @@ func (l *Limiter) CheckRequest(name string, size int64) error {
 	}
 }
 
-// Refused counts what was refused a tenant for a limit: samples, series, requests, exemplars or queries.
+// Refused counts samples, series, requests, exemplars or queries that a limit of a tenant has refused.
 func (l *Limiter) Refused(name, limit string, n int) {
 	if l != nil {
 		l.refused.count(name, limit, n)
@@ -237,7 +237,7 @@ func (a *account) full(now time.Time, l *Limits) bool {
 	return a.samples.level >= samples && a.newSeries.level >= series && a.exemplars.level >= exemplars
 }
 
-// Left tells how much of a tenant's rates could be used at once now, by the names of limits; only of those that are set.
+// Left returns how much of a tenant's rates could be used at once now, by the names of limits; only of those that are set.
 func (l *Limiter) Left(name string) map[string]float64 {
 	limits, out := l.Of(name), map[string]float64{}
 	if limits.SamplesPerSecond+limits.NewSeriesPerHour+limits.ExemplarsPerSecond == 0 {

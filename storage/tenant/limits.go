@@ -71,7 +71,7 @@ type key struct {
 	at   func(*Limits) *int64
 }
 
-// unit says how a value is written.
+// unit is how a value is written.
 type unit uint8
 
 const (
@@ -80,7 +80,7 @@ const (
 	unitDuration
 )
 
-// Greatest values of what must fit into what is stored, or in memory.
+// Greatest values that can be stored, or kept in memory.
 const (
 	// MaxLabels is the greatest number of labels that a limit can allow.
 	MaxLabels = 1024

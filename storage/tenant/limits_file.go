@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrBadLimits says why a file of limits can't be used.
+// ErrBadLimits means that a file of limits can't be used; the text around it has the reason.
 var ErrBadLimits = errors.New("tenant: bad limits")
 
 // MaxLimitsFile bounds the size of a file of limits, bytes.

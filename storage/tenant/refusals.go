@@ -14,7 +14,7 @@ const (
 	otherTenants = "other tenants"
 )
 
-// refusals counts what was refused, by tenant and limit.
+// refusals counts refusals, by tenant and limit.
 type refusals struct {
 	counts *prometheus.CounterVec
 

@@ -1,4 +1,4 @@
-// Package tenant says who a request belongs to, and what that tenant may use.
+// Package tenant identifies the tenant of a request, and holds that tenant's limits.
 package tenant
 
 import (
@@ -11,13 +11,13 @@ import (
 // Default is the tenant of a request that names none.
 const Default = "default"
 
-// Header carries the tenant in a request, as Mimir's and Cortex' users know it.
+// Header carries the tenant in a request, as in Mimir and Cortex.
 const Header = "X-Scope-OrgID"
 
 // MaxLen is the greatest length of a tenant's name, bytes.
 const MaxLen = 150
 
-// ErrInvalid says that a tenant's name can't be used.
+// ErrInvalid means that a tenant's name can't be used.
 var ErrInvalid = errors.New("tenant: invalid name")
 
 type contextKey struct{}
@@ -35,7 +35,7 @@ func From(ctx context.Context) string {
 	return Default
 }
 
-// Check says why name can't name a tenant: letters, digits and !-_.*'() are allowed, up to MaxLen bytes,
+// Check returns an error if name can't name a tenant: letters, digits and !-_.*'() are allowed, up to MaxLen bytes,
 // but neither "." nor "..".
 func Check(name string) error {
 	if name == "" || len(name) > MaxLen {

@@ -158,7 +158,7 @@ func TestRead(t *testing.T) {
 			require.Equal(t, hist.samples.H[i], h.H[i])
 		}
 	}
-	for i := range positions { // What comes after each is what is missing.
+	for i := range positions { // The batches after each are those that are missing.
 		rest, later, _ := readAll(t, s, positions[i])
 		require.Equal(t, positions[i+1:], append([]string{}, later...), "after %s", positions[i])
 		n, all := 0, 0
@@ -175,7 +175,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// withoutHint returns a histogram as the tests make it: they know nothing of resets.
+// withoutHint returns a histogram as the tests make it: they have no hints of resets.
 func withoutHint(h chunk.Histogram) (*histogram.Histogram, *histogram.FloatHistogram) {
 	if h.Int != nil {
 		h.Int.CounterResetHint = histogram.UnknownCounterReset
@@ -213,7 +213,7 @@ func TestResumeWithNewBlocks(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestSelection reads a part of the time and of the series, with labels added, and leaves out what was deleted.
+// TestSelection reads a part of the time and of the series, with labels added, and leaves out deleted samples.
 func TestSelection(t *testing.T) {
 	dir := t.TempDir()
 	a, b := floats("a", start, 3000), floats("b", start, 3000)
@@ -278,7 +278,7 @@ func TestThanos(t *testing.T) {
 	require.ErrorContains(t, err, down)
 }
 
-// TestDamage names what is damaged: a block that can't be opened stops the import before it begins, a chunk is left out.
+// TestDamage names damaged data: a block that can't be opened stops the import before it begins, a chunk is left out.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	_, err := New(Options{Dirs: []string{dir}}).Plan(t.Context())
@@ -305,7 +305,7 @@ func TestDamage(t *testing.T) {
 	require.ErrorContains(t, err, one)
 }
 
-// TestDamageIsToldOnce reads a damaged chunk of two days, each by itself, and all of it or its end: it is said once.
+// TestDamageIsToldOnce reads a damaged chunk of two days, each by itself, and all of it or its end: it is reported once.
 func TestDamageIsToldOnce(t *testing.T) {
 	dir := t.TempDir()
 	one := write(t, dir, floats("a", start+90*60_000, 100)) // Half an hour before midnight.

@@ -4,7 +4,7 @@
 //	folder ── 01J…/ meta.json   time range, and what Thanos and Mimir add
 //	       │        index       series, in the order of their labels, with their chunks
 //	       │        chunks/     samples
-//	       │        tombstones  what was deleted since
+//	       │        tombstones  deletes since
 //	       └─ 01K…/ …
 //
 // It reads day after day, since a day's series are sealed together, and within a day the series in the order of their

@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	// ErrNoBlocks says that a folder has none.
+	// ErrNoBlocks means that a folder has none.
 	ErrNoBlocks = errors.New("blocks: no TSDB block there: a block is a folder with meta.json, index and chunks")
-	// ErrDownsampled says that a block holds Thanos' aggregates in place of samples.
+	// ErrDownsampled means that a block holds Thanos' aggregates in place of samples.
 	ErrDownsampled = errors.New("blocks: Thanos' downsampled blocks hold aggregates, not samples, and can't be imported; import the raw blocks of that time, Cassia makes rollups of its own")
-	// ErrDamaged says that a block can't be read.
+	// ErrDamaged means that a block can't be read.
 	ErrDamaged = errors.New("blocks: damaged block")
 )
 
@@ -33,7 +33,7 @@ type found struct {
 	external labels.Labels
 }
 
-// metaFile is what is read of meta.json.
+// metaFile are the fields of meta.json that are read.
 type metaFile struct {
 	tsdb.BlockMeta
 	Thanos struct {
@@ -81,7 +81,7 @@ func findIn(dir string) ([]found, error) {
 	var list []found
 	for _, e := range entries {
 		if _, err := ulid.ParseStrict(e.Name()); err != nil || !e.IsDir() {
-			continue // wal, chunks_head, and what is being written, or deleted
+			continue // wal, chunks_head, and blocks that are being written, or deleted
 		}
 		f, err := readMeta(filepath.Join(dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {

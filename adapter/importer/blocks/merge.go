@@ -117,7 +117,7 @@ func (m *merge) next() (ls labels.Labels, ok bool, err error) {
 }
 
 // read returns the current series' samples with minT <= t <= maxT, of all blocks, sorted, and the chunks that are damaged. Of those
-// that begin before minT it is said only where nothing before minT is read (first): else it was said when that was.
+// that begin before minT it is reported only where nothing before minT is read (first): else it was reported when that was.
 func (m *merge) read(minT, maxT int64, first bool) (*chunk.Samples, []importer.Skip, error) {
 	samples := &chunk.Samples{}
 	var skipped []importer.Skip

@@ -15,7 +15,7 @@ type position struct {
 	Day   int64             `json:"day"`
 	Group string            `json:"group,omitempty"`
 	After map[string]string `json:"after,omitempty"`
-	// Sources are the blocks that what was read so far was first written in. Compaction leaves them the same.
+	// Sources are the blocks in which the samples read so far were first written. Compaction leaves them the same.
 	Sources []string `json:"sources"`
 }
 

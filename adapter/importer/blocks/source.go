@@ -17,11 +17,11 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options say what to read.
+// Options select what to read.
 type Options struct {
 	// Dirs are blocks, or folders of blocks.
 	Dirs []string
-	// Selection is what is wanted of them.
+	// Selection selects series and times of them.
 	Selection importer.Selection
 	// NoExternal leaves out the labels that Thanos and Mimir keep in meta.json; without it every series gets them, but
 	// for those that Without names: so copies of two replicas become one series.
@@ -144,7 +144,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that whoever reads batches wants no more.
+// errEnough means that whoever reads batches wants no more.
 var errEnough = errors.New("blocks: enough")
 
 // dayOf returns the start of the day that holds a timestamp: days are left-open and right-closed, as Cassia's slots are.

@@ -39,10 +39,10 @@ func ParseURL(text string, h http.Header) (*url.URL, error) {
 	return u, nil
 }
 
-// BusyError says that a server can't answer now, or a connection broke: the request may be made again.
+// BusyError means that a server can't answer now, or a connection broke: the request may be made again.
 type BusyError struct {
 	Err error
-	// After is how long the server asks to wait; 0: it doesn't say.
+	// After is how long the server asks to wait; 0: it doesn't name any.
 	After time.Duration
 }
 
@@ -69,7 +69,7 @@ func (e *BusyError) Wait(try int) time.Duration {
 	return min(time.Second<<(try-1), longestWait)
 }
 
-// errorBody bounds what is read of an answer that is an error.
+// errorBody bounds how much is read of an answer that is an error.
 const errorBody = 4 << 10
 
 // Do makes a request, and returns an answer whose status is 200; the caller closes its body.

@@ -13,7 +13,7 @@ import (
 
 // Days is a source that asks a server for one day after the other. It implements importer.Source.
 type Days struct {
-	// Words say for people what is asked.
+	// Words describe the request for people.
 	Words string
 	importer.Selection
 	// Width is how much time one request is about; it divides a day.
@@ -29,7 +29,7 @@ type Days struct {
 	Fetch func(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error
 }
 
-// ErrNoStart says that it isn't known where to begin.
+// ErrNoStart means that it isn't known where to begin.
 var ErrNoStart = errors.New("fetch: --start is missing: a server doesn't say how far back its samples reach")
 
 // tries bounds how often a request is made; with the waits between, for some five minutes.
@@ -74,7 +74,7 @@ func (d *Days) Batches(ctx context.Context, after string) iter.Seq2[importer.Bat
 	}
 }
 
-// errEnough says that no more batches are wanted.
+// errEnough means that no more batches are wanted.
 var errEnough = errors.New("fetch: enough")
 
 func (d *Days) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) error {

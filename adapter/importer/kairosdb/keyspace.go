@@ -22,11 +22,11 @@ type Row struct {
 	Metric string
 	// TimeMS is where the row begins, milliseconds.
 	TimeMS int64
-	// Type is KairosDB's name of its points' type; IsNumber says whether they have values.
+	// Type is KairosDB's name of its points' type; IsNumber is whether they have values.
 	Type     string
 	IsNumber bool
 	Tags     map[string]string
-	// Key is by what the keyspace knows the row.
+	// Key identifies the row in the keyspace.
 	Key []byte
 }
 
@@ -34,15 +34,15 @@ type Row struct {
 type Point struct {
 	// TimeMS is milliseconds.
 	TimeMS int64
-	// Value is 0 where the row's type is no number's. Rounded says that it is an integer that no float64 has.
+	// Value is 0 where the row's type is no number's. Rounded: it is an integer that no float64 has.
 	Value   float64
 	Rounded bool
 }
 
-// DamageError says that something in the keyspace can't be read.
+// DamageError means that something in the keyspace can't be read.
 type DamageError struct{ Err error }
 
 func (e *DamageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *DamageError) Unwrap() error { return e.Err }

@@ -35,7 +35,7 @@ type mappingFile struct {
 	Labels  map[string]string `yaml:"labels"`
 }
 
-// metricRule says what becomes of metrics: those of one name, or those that an expression matches as a whole.
+// metricRule maps metrics: those of one name, or those that an expression matches as a whole.
 type metricRule struct {
 	Name   string            `yaml:"name"`
 	Match  string            `yaml:"match"`
@@ -46,7 +46,7 @@ type metricRule struct {
 	expression *regexp.Regexp
 }
 
-// Mapping says which names and labels KairosDB's series get. It doesn't change.
+// Mapping maps KairosDB's series to names and labels. It is immutable.
 type Mapping struct {
 	file    mappingFile
 	dropped map[string]bool
@@ -62,7 +62,7 @@ func DefaultMapping() *Mapping {
 	return m
 }
 
-// ParseMapping reads a mapping file. Its error says in one line what is wrong.
+// ParseMapping reads a mapping file. Its error is one line with the cause.
 func ParseMapping(text []byte) (*Mapping, error) {
 	if len(text) > MaxMappingFile {
 		return nil, errors.New("the mapping file is larger than 1MiB")
@@ -80,7 +80,7 @@ func ParseMapping(text []byte) (*Mapping, error) {
 	return m, m.compile()
 }
 
-// unknownField is how the parser names a key that it doesn't know; the Go type says nothing to people.
+// unknownField is how the parser names an unknown key; the Go type means nothing to users.
 var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 // yamlError puts the parser's list of mistakes into one line.
@@ -93,7 +93,7 @@ func yamlError(err error) error {
 	return errors.New(unknownField.ReplaceAllString(text, "the key $1 is unknown"))
 }
 
-// compile checks what the file says, and prepares it.
+// compile checks the file's content, and prepares it.
 func (m *Mapping) compile() error {
 	f := &m.file
 	if f.Names == "" {
@@ -274,7 +274,7 @@ func (m *Mapping) label(tag string) (string, bool) {
 	return m.labelName(tag), true
 }
 
-// labels returns the labels of a series of the metric. Its error says why there are none.
+// labels returns the labels of a series of the metric. Its error is the reason why there are none.
 func (mm *metricMapping) labels(tags map[string]string) (labels.Labels, error) {
 	if mm.to == "" {
 		return labels.EmptyLabels(), errors.New("the mapping gives it no name")

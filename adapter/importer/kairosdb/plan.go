@@ -16,10 +16,10 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// ErrCollision says that several series would become one.
+// ErrCollision means that several series would become one.
 var ErrCollision = errors.New("kairosdb: several series would become one")
 
-// ErrMapping says that the mapping gives a series no labels.
+// ErrMapping means that the mapping gives a series no labels.
 var ErrMapping = errors.New("kairosdb: the mapping doesn't fit")
 
 // maxTold bounds what an error lists.
@@ -35,7 +35,7 @@ type plan struct {
 	others  map[string]int
 	dropped int
 	told    importer.Plan
-	// err says what is wrong with the mapping.
+	// err is the error of the mapping.
 	err error
 }
 
@@ -51,7 +51,7 @@ type metricPlan struct {
 	tags   map[string]bool
 }
 
-// hasRows says whether there are rows that may have points in [minMS, maxMS].
+// hasRows reports whether there are rows that may have points in [minMS, maxMS].
 func (m *metricPlan) hasRows(minMS, maxMS, widthMS int64) bool {
 	i, _ := slices.BinarySearch(m.times, minMS-widthMS+1)
 	return i < len(m.times) && m.times[i] <= maxMS
@@ -70,7 +70,7 @@ type Metric struct {
 type Tag struct{ From, To string }
 
 // Plan implements importer.Source. It reads all indices, and no points. Its error is an ErrCollision or an ErrMapping
-// where the mapping doesn't fit; Mapped tells about it then, too.
+// if the mapping doesn't fit; Mapped describes it then, too.
 func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
 	s.plan = nil
 	if err := s.needPlan(ctx); s.plan == nil {
@@ -112,13 +112,13 @@ func (s *Source) needPlan(ctx context.Context) error {
 	}
 	p.metrics = slices.DeleteFunc(p.metrics, func(m *metricPlan) bool { return m.series+m.others == 0 })
 	p.cut(s.o.WidthMS, s.o.Select.MinMS, s.o.Select.MaxMS)
-	p.tell()
+	p.summarize()
 	p.err = mistakes.err()
 	s.plan = p
 	return p.err
 }
 
-// mistakes are what is wrong with the mapping.
+// mistakes are the errors of the mapping.
 type mistakes struct {
 	collisions, others []string
 	more               int
@@ -229,11 +229,11 @@ func (s *Source) checkGroup(ctx context.Context, p *plan, group []*metricPlan, w
 			return err
 		}
 	}
-	return s.tellCollisions(ctx, group, collisions, wrong)
+	return s.reportCollisions(ctx, group, collisions, wrong)
 }
 
-// tellCollisions names both sides. Only the ids of the series that came first are known: they are looked for again.
-func (s *Source) tellCollisions(ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes) error {
+// reportCollisions names both sides. Only the ids of the series that came first are known: they are looked for again.
+func (s *Source) reportCollisions(ctx context.Context, group []*metricPlan, collisions []collision, wrong *mistakes) error {
 	if len(collisions) == 0 {
 		return nil
 	}
@@ -293,8 +293,8 @@ func (p *plan) cut(widthMS, minMS, maxMS int64) {
 	}
 }
 
-// tell sums up.
-func (p *plan) tell() {
+// summarize sums up.
+func (p *plan) summarize() {
 	words := fmt.Sprintf("%d metrics of KairosDB", len(p.metrics))
 	if p.dropped > 0 {
 		words += fmt.Sprintf(" (%d are dropped by the mapping)", p.dropped)

@@ -38,7 +38,7 @@ type job struct {
 	done float64
 }
 
-// piece is what was read of a job.
+// piece are the samples that were read of a job.
 type piece struct {
 	job     *job
 	samples *chunk.Samples
@@ -125,7 +125,7 @@ func (s *Source) jobs(ctx context.Context, at *position) iter.Seq2[*job, error] 
 	}
 }
 
-// resumeAt says whether there is something to do, of the position's metric and slice.
+// resumeAt reports whether there is something to do, of the position's metric and slice.
 func (j *job) resumeAt(at *position) bool {
 	c := compareTags(j.tags, at.Tags)
 	if c == 0 && at.UntilMS != nil {

@@ -32,7 +32,7 @@ const (
 	DefaultReaders = 4
 )
 
-// ErrPosition says that a checkpoint's position is none of this source's.
+// ErrPosition means that a checkpoint's position is none of this source's.
 var ErrPosition = errors.New("kairosdb: the checkpoint's position can't be read")
 
 // Options configure a Source.
@@ -55,7 +55,7 @@ type Options struct {
 type Source struct {
 	o    Options
 	plan *plan
-	// pieceSamples bounds what is read of a series at once.
+	// pieceSamples bounds how many samples of a series are read at once.
 	pieceSamples int
 }
 
@@ -76,7 +76,7 @@ func New(o Options) *Source {
 	return &Source{o: o, pieceSamples: pieceSamples}
 }
 
-// Name says what a checkpoint belongs to, besides the keyspace's place: the mapping, by its content.
+// Name identifies the source of a checkpoint, besides the keyspace's place: the mapping, by its content.
 func (s *Source) Name() string { return "mapping " + s.o.Mapping.digest }
 
 // position is the last series that is stored.
@@ -100,7 +100,7 @@ func parsePosition(text string) (*position, error) {
 	if err := json.Unmarshal([]byte(text), p); err != nil || p.EndMS%sliceMS != 0 || p.Step < 0 || p.Step >= len(stepsMS) {
 		return nil, fmt.Errorf("%w: %q", ErrPosition, text)
 	}
-	// What was read before it was a week old may have got more since: all of that is read once more.
+	// Rows that were read before they were a week old may have got more points since: all of them are read once more.
 	if settled := p.ReadMS - lateMS; p.EndMS > settled {
 		return &position{EndMS: settled}, nil
 	}
@@ -133,7 +133,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that the receiver of batches wants no more.
+// errEnough means that the receiver of batches wants no more.
 var errEnough = errors.New("kairosdb: no more batches are wanted")
 
 // batches reads all slices from a position on.
@@ -192,7 +192,7 @@ func (b *batcher) flush() error {
 	return nil
 }
 
-// skips adds up what is left out.
+// skips adds up rows that are left out.
 type skips struct {
 	list []importer.Skip
 	at   map[[2]string]int

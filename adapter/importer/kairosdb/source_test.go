@@ -176,7 +176,7 @@ func random(r *rand.Rand) (*fakeKeyspace, stored) {
 	return k, want
 }
 
-// TestEverythingComesOnce, whatever the bounds are, and from each position on what is missing there.
+// TestEverythingComesOnce, whatever the bounds are, and from each position on the rest.
 func TestEverythingComesOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {

@@ -16,7 +16,7 @@ import (
 //
 //	{"metric":{"__name__":"up","job":"a"},"values":[1,null,"Infinity"],"timestamps":[1798761600125,…],"nan_bits":{"1":"7ff8000000000001"}}
 //
-// A null is a NaN of the bits that nan_bits says. Without, it is a stale marker: VictoriaMetrics keeps no other NaN.
+// A null is a NaN of the bits in nan_bits. Without, it is a stale marker: VictoriaMetrics keeps no other NaN.
 var JSONLines = Format{name: "JSON lines", new: func(g *importer.Gatherer) parser { return &jsonLines{runs: runs{g: g}} }}
 
 type jsonLines struct {

@@ -72,7 +72,7 @@ func TestOpenMetrics(t *testing.T) {
 	require.Equal(t, want, samplesOf(batches))
 }
 
-// TestWhatIsWrongIsNamed: one line with the number of what is bad, whichever piece it stands in.
+// TestWhatIsWrongIsNamed: one error line with the number of the bad line, in whichever piece it is.
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat(`a{b="c"} 1 2`+"\n", 20_000)
@@ -194,7 +194,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestFile: a file is moved to the position, and tells how much is done.
+// TestFile: a file is moved to the position, and reports how much is done.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.om")

@@ -148,7 +148,7 @@ func exactTime(text, name []byte, parsed int64) (int64, error) {
 	}
 	seconds, err := strconv.ParseFloat(string(fields[1]), 64)
 	if err != nil {
-		return parsed, nil // The parser knows better what a timestamp is.
+		return parsed, nil // The parser returns the error for a bad timestamp.
 	}
 	const near = 0.001 // of a millisecond; a float of today's seconds is exact to a fourth of that
 	ms := seconds * 1000
@@ -172,7 +172,7 @@ func (o *openMetrics) context() string { return o.typ }
 
 func (o *openMetrics) resume(context string) { o.typ = context }
 
-// runs knows which series the last lines were about.
+// runs holds the series of the last lines.
 type runs struct {
 	g    *importer.Gatherer
 	name []byte

@@ -10,10 +10,10 @@ import (
 // MaxLine bounds a line, bytes.
 const MaxLine = 64 << 20
 
-// errLongLine says that a line is longer than MaxLine.
+// errLongLine means that a line is longer than MaxLine.
 var errLongLine = fmt.Errorf("it is longer than %d MiB; VictoriaMetrics writes shorter ones with max_rows_per_line=10000", MaxLine>>20)
 
-// reader reads lines and knows where it is.
+// reader reads lines and tracks its position.
 type reader struct {
 	place // of the next line
 	r     *bufio.Reader

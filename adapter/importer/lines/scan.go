@@ -20,7 +20,7 @@ func (s *scan) space() {
 	}
 }
 
-// wrong says what stands there instead.
+// wrong returns an error with the text that stands there instead.
 func (s *scan) wrong(want string) error {
 	if s.i >= len(s.b) {
 		return fmt.Errorf("it ends where %s should be", want)

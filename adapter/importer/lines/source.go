@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer"
 )
 
-// Options say what is read. Format must be set.
+// Options select what to read. Format must be set.
 type Options struct {
 	// Path is a file; "-" is standard input, which is Stdin.
 	Path   string
@@ -36,7 +36,7 @@ func (f Format) String() string { return f.name }
 type place struct {
 	at     int64 // in bytes
 	number int   // of the lines before it
-	// context is what a parser must know that begins there.
+	// context is the state of a parser that begins there.
 	context string
 }
 
@@ -44,11 +44,11 @@ type place struct {
 type parser interface {
 	// line takes the next line, without its end, and where it begins, without context.
 	line(text []byte, from place) error
-	// rest takes what was put off.
+	// rest takes the samples that were put off.
 	rest() error
-	// end says why the input may not end here; nil: it may.
+	// end returns an error if the input may not end here.
 	end() error
-	// context is what a parser must know to go on from here, and resume takes it.
+	// context returns the state of a parser that goes on from here, which resume takes.
 	context() string
 	resume(context string)
 	// last is what the last lines are about, all of one series, and the first of these lines.
@@ -64,7 +64,7 @@ type Source struct {
 // New returns a source.
 func New(o Options) *Source { return &Source{o: o} }
 
-// open opens the input at a place in bytes, and says how large it is; 0: unknown.
+// open opens the input at a place in bytes, and returns its size; 0: unknown.
 func (s *Source) open(at int64) (r io.ReadCloser, size int64, err error) {
 	if s.o.Path == "-" {
 		if s.started {
@@ -120,7 +120,7 @@ func (s *Source) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that no more batches are wanted.
+// errEnough means that no more batches are wanted.
 var errEnough = errors.New("lines: enough")
 
 func (s *Source) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {
@@ -189,7 +189,7 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 			return err
 		}
 	}
-	// What is good is taken, even if the end is bad.
+	// Good samples are taken, even if the end is bad.
 	restErr := p.rest()
 	if err := take(place{r.at, r.number, p.context()}, importer.Tail{}, true); err != nil {
 		return err
@@ -203,7 +203,7 @@ func read(ctx context.Context, in io.Reader, f Format, g *importer.Gatherer, fro
 	return nil
 }
 
-// position says where to go on.
+// position encodes where to go on.
 func position(p place) string {
 	return fmt.Sprintf("%d %d %s", p.at, p.number, strconv.Quote(p.context))
 }

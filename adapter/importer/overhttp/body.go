@@ -24,9 +24,9 @@ const (
 )
 
 var (
-	// ErrMalformed says that a body isn't what its sender meant, or nothing that this package writes.
+	// ErrMalformed means that a body isn't what its sender meant, or nothing that this package writes.
 	ErrMalformed = errors.New("overhttp: malformed body")
-	// ErrVersion says that a body is of a version that isn't known here.
+	// ErrVersion means that a body is of a version that isn't known here.
 	ErrVersion = errors.New("overhttp: unknown version of a body")
 )
 
@@ -94,7 +94,7 @@ func encode(series [][]byte) []byte {
 	return snappy.Encode(nil, plain)
 }
 
-// decode reads the series of a body that is decompressed. take is told what each weighs before memory is found for it;
+// decode reads the series of a body that is decompressed. take is called with the weight of each before memory is allocated for it;
 // its error ends the reading. The other errors wrap ErrMalformed or ErrVersion.
 func decode(plain []byte, take func(weight int64) error) ([]storage.ImportedSeries, error) {
 	if len(plain) < headerSize {

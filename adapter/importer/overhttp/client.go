@@ -25,7 +25,7 @@ type Client struct {
 	// Wait waits before a request is made again, or until ctx ends; Now is the clock.
 	Wait func(ctx context.Context, d time.Duration) error
 	Now  func() time.Time
-	// Waiting is told why a request has to wait, each time; nil: nobody wants to know.
+	// Waiting is called with the reason why a request has to wait, each time; nil: it isn't reported.
 	Waiting func(err error)
 
 	terms *Terms
@@ -34,13 +34,13 @@ type Client struct {
 // requestTimeout bounds one request: a server that is busy may take minutes for a large body.
 const requestTimeout = 30 * time.Minute
 
-// maxAnswer bounds what is read of an answer, bytes.
+// maxAnswer bounds an answer, bytes.
 const maxAnswer = 16 << 20
 
 var (
-	// ErrOther says that what answers is no server that takes history.
+	// ErrOther means that what answers is no server that takes history.
 	ErrOther = errors.New("overhttp: the server takes no history")
-	// ErrAway says that the server was away, or busy, for longer than Patience.
+	// ErrAway means that the server was away, or busy, for longer than Patience.
 	ErrAway = errors.New("overhttp: gave up waiting for the server")
 )
 

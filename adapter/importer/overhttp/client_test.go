@@ -48,7 +48,7 @@ func TestAnswersGetLost(t *testing.T) {
 	requireThere(t, r, history(1, 3, 3))
 }
 
-// TestServersThatAreBusyOrAway are asked again for as long as it was said, and no longer.
+// TestServersThatAreBusyOrAway are asked again for as long as is configured, and no longer.
 func TestServersThatAreBusyOrAway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -84,7 +84,7 @@ func TestServersThatAreBusyOrAway(t *testing.T) {
 	require.LessOrEqual(t, sum, time.Minute)
 	require.Greater(t, sum, 45*time.Second)
 
-	// What was refused for good isn't asked again; nor is a server that never was there.
+	// A request that was refused for good isn't sent again; nor is a server that never was there.
 	r.waits = nil
 	r.on = func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "no", http.StatusForbidden)
@@ -162,7 +162,7 @@ func TestIdentity(t *testing.T) {
 	require.NotEqual(t, identity, must(other.Identity(t.Context(), "a")))
 }
 
-// TestBodiesThatAreRefused are answered with what is wrong.
+// TestBodiesThatAreRefused are answered with the cause.
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *Options) { o.MaxWeight = 1 << 20 }, nil)

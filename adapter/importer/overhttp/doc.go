@@ -4,13 +4,13 @@
 //	Source ─► Client ── POST, series of whole days ────► Handler ─► storage.Import
 //	            ◄────── 200, once they are durable ─────
 //
-// A Client is an importer.Destination: what it is given goes over in bodies that are bounded by what the server says it
-// takes, each is repeated until there is an answer, and an answer comes once all is durable. The same series may come
+// A Client is an importer.Destination: its series are sent in bodies that are bounded by the server's
+// Terms, each is repeated until there is an answer, and an answer comes once all is durable. The same series may come
 // again: they are stored once. A comparison goes the same way, and the server compares.
 //
 //	GET  /api/v1/cassia/import           what the server takes, as JSON: Terms
 //	POST /api/v1/cassia/import           stores a body's series; the answer is a JSON stored
-//	POST /api/v1/cassia/import/compare   compares them with what is stored; the answer is a JSON compared
+//	POST /api/v1/cassia/import/compare   compares them with stored samples; the answer is a JSON compared
 //
 // # A body
 //

@@ -21,7 +21,7 @@ import (
 // Options configure a Server.
 type Options struct {
 	// MaxWeight bounds what the series of a body take in memory, bytes. Half as much bounds the body, and twice as much
-	// bounds all bodies together that are being read, stored or compared: what is more has to wait. Default 128 MiB.
+	// bounds all bodies together that are being read, stored or compared: further ones have to wait. Default 128 MiB.
 	MaxWeight int64
 	// Retention is how long raw samples of a tenant are kept, if they are of no class; 0: for ever.
 	Retention func(tenant string) time.Duration
@@ -29,7 +29,7 @@ type Options struct {
 	Ready func() error
 	// Retry is the Retry-After of a 503: one body may take some seconds. Default 2 s.
 	Retry time.Duration
-	// Logger gets what an operator should know.
+	// Logger gets events for operators.
 	Logger *slog.Logger
 }
 
@@ -162,7 +162,7 @@ func (b *body) read(r *http.Request, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	b.share.Give() // The compressed bytes are garbage from here on, and what is left is claimed anew.
+	b.share.Give() // The compressed bytes are garbage from here on, and memory for the rest is claimed anew.
 	left := o.MaxWeight
 	if err := b.share.Take(int64(size)); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 )
 
-// together makes one of series that stand in a list several times: of what is too old for raw samples, those of a
+// together makes one of series that stand in a list several times: where samples are too old for raw rows, those of a
 // series' day should arrive together.
 func together(list []storage.ImportedSeries) []storage.ImportedSeries {
 	at := make(map[uint64]int, len(list))
@@ -79,7 +79,7 @@ func (p *packer) put(one []byte, weight int64) error {
 	return nil
 }
 
-// flush sends what is packed.
+// flush sends the packed series.
 func (p *packer) flush() error {
 	if len(p.series) == 0 {
 		return nil

@@ -52,7 +52,7 @@ type rig struct {
 	store  *storage.Store
 	server *Server
 	url    string
-	// on is called with each request before the server gets it, and says whether it should.
+	// on is called with each request before the server gets it, and returns whether it should.
 	on func(w http.ResponseWriter, r *http.Request) bool
 	// posts counts the requests with a body, waits what the client waited for.
 	posts int
@@ -61,7 +61,7 @@ type rig struct {
 	mu sync.Mutex
 }
 
-// lets says whether the server gets a request.
+// lets reports whether the server gets a request.
 func (r *rig) lets(w http.ResponseWriter, q *http.Request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,7 +211,7 @@ func TestStoresWhatLocalImportsDo(t *testing.T) {
 	}
 }
 
-// TestComparesOverHTTP tells the differences that a local comparison tells.
+// TestComparesOverHTTP reports the differences that a local comparison reports.
 func TestComparesOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)

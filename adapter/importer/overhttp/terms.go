@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Terms are what a server takes, as it says to whoever asks.
+// Terms are a server's limits and versions, as it answers them to clients.
 type Terms struct {
 	// Version is that of the bodies that it reads.
 	Version int `json:"version"`
@@ -34,7 +34,7 @@ type refusal struct {
 	Error   string        `json:"error"`
 }
 
-// said is an error as a server told it.
+// said is a server's error.
 type said string
 
 func (s said) Error() string { return string(s) }
@@ -56,7 +56,7 @@ func (s stored) stats() storage.ImportStats {
 	return stats
 }
 
-// maxDifferences bounds how many differences an answer tells of; its stats count all.
+// maxDifferences bounds how many differences an answer has; its stats count all.
 const maxDifferences = 100
 
 // compared is the answer to a comparison.

@@ -34,7 +34,7 @@ const (
 	streamed = "application/x-streamed-protobuf"
 )
 
-// Options say what is read.
+// Options select what to read.
 type Options struct {
 	Client fetch.Client
 	importer.Selection

@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 )
 
-// now is the end of what is asked; a day and a half after from.
+// now is the end of the range asked for; a day and a half after from.
 const (
 	dayMS = int64(24 * time.Hour / time.Millisecond)
 	from  = 20_000*dayMS + 1

@@ -38,7 +38,7 @@ const (
 	maxRecord = 1 << 20
 )
 
-// errNotNative says that an input is something else.
+// errNotNative means that an input is something else.
 var errNotNative = errors.New("this isn't VictoriaMetrics' native format, or it is damaged")
 
 // newNativeReader reads the header.
@@ -55,7 +55,7 @@ func newNativeReader(r io.Reader) (*nativeReader, error) {
 	return n, nil
 }
 
-// cut says that an input ends too early.
+// cut returns the error for an input that ends too early.
 func cut(err error) error {
 	var busy *fetch.BusyError
 	if errors.As(err, &busy) {

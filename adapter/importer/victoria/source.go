@@ -84,7 +84,7 @@ func (n *Native) Batches(ctx context.Context, after string) iter.Seq2[importer.B
 	}
 }
 
-// errEnough says that no more batches are wanted.
+// errEnough means that no more batches are wanted.
 var errEnough = errors.New("victoria: enough")
 
 func (n *Native) batches(ctx context.Context, after string, yield func(importer.Batch, error) bool) (err error) {
@@ -141,7 +141,7 @@ func readNative(ctx context.Context, r *nativeReader, g *importer.Gatherer, take
 	}
 }
 
-// Options say what a server is asked for.
+// Options select what a server is asked for.
 type Options struct {
 	// Client's URL is the server's, or ends with /api/v1/export.
 	Client fetch.Client
@@ -176,7 +176,7 @@ type server struct {
 	url *url.URL
 }
 
-// fetch asks for a piece of time, with a second more on both sides: the Gatherer takes only what is asked for.
+// fetch asks for a piece of time, with a second more on both sides: the Gatherer takes only samples in the selection.
 func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gatherer, take func(importer.Tail) error) error {
 	q := url.Values{
 		"start": {seconds(minMS - 1000)}, "end": {seconds(maxMS + 1000)}, "reduce_mem_usage": {"1"}, "max_rows_per_line": {"10000"},

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	// ErrUnknown says that a request doesn't show who it is from, or not rightly.
+	// ErrUnknown means that a request doesn't show who it is from, or not rightly.
 	ErrUnknown = errors.New("auth: unknown user")
-	// ErrBusy says that too many passwords wait to be checked.
+	// ErrBusy means that too many passwords wait to be checked.
 	ErrBusy = errors.New("auth: too many passwords are being checked, try again")
 )
 
@@ -34,16 +34,16 @@ type User struct {
 // Name is what the file calls the user.
 func (u *User) Name() string { return u.name }
 
-// Read, Write, Metrics and Admin tell the user's roles; an admin has them all.
+// Read, Write, Metrics and Admin are the user's roles; an admin has them all.
 func (u *User) Read() bool    { return u.read }
 func (u *User) Write() bool   { return u.write }
 func (u *User) Metrics() bool { return u.metrics }
 func (u *User) Admin() bool   { return u.admin }
 
-// May tells whether the user may use a tenant.
+// May reports whether the user may use a tenant.
 func (u *User) May(tenant string) bool { return u.all || u.tenants[tenant] }
 
-// Tenants lists those that the user may use, sorted; all says that it may use any.
+// Tenants lists those that the user may use, sorted; all means that it may use any.
 func (u *User) Tenants() (names []string, all bool) {
 	return slices.Sorted(maps.Keys(u.tenants)), u.all
 }
@@ -51,14 +51,14 @@ func (u *User) Tenants() (names []string, all bool) {
 // Tenant is the one of requests that name none; empty: they must name one.
 func (u *User) Tenant() string { return u.usual }
 
-// Guard tells who sent a request. Its methods may be called from any goroutine.
+// Guard identifies the user who sent a request. Its methods may be called from any goroutine.
 type Guard struct {
 	file      string
 	users     atomic.Pointer[users]
 	passwords *passwords
 }
 
-// Open reads a file of users. Its error tells what is wrong with it, and no secret.
+// Open reads a file of users. Its error has the cause, and no secret.
 func Open(file string) (*Guard, error) {
 	g := &Guard{file: file, passwords: newPasswords()}
 	if err := g.Reload(); err != nil {
@@ -123,7 +123,7 @@ func (g *Guard) ofPassword(ctx context.Context, all *users, remote, name, passwo
 	return u, nil
 }
 
-// ofToken finds a token by its hash. How far a hash agrees with another tells nothing of the token; it is compared
+// ofToken finds a token by its hash. How far a hash agrees with another reveals nothing about the token; it is compared
 // in constant time all the same.
 func (all *users) ofToken(token string) (*User, error) {
 	digest := sha256.Sum256([]byte(token))

@@ -1,5 +1,5 @@
-// Package auth knows who may use a server: users from a file, each with the passwords, tokens or certificates that
-// show who they are, the roles that say what they may do, and the tenants whose data they may do it with.
+// Package auth holds the users of a server: users from a file, each with the passwords, tokens or certificates that
+// show who they are, the roles that allow actions, and the tenants whose data they may use.
 //
 //	request ─┬ Authorization: Basic   ─ bcrypt, a few at once, remembered ─┐
 //	         ├ Authorization: Bearer  ─ SHA-256                           ─┼─► User: roles, tenants

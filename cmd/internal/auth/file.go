@@ -78,7 +78,7 @@ func readFile(name string) (*users, error) {
 	return parse(text)
 }
 
-// parse reads a file's content. Its errors tell no hash, and nothing that may be a password where a hash should be.
+// parse reads a file's content. Its errors contain no hash, and nothing that may be a password where a hash should be.
 func parse(text []byte) (*users, error) {
 	var file fileContent
 	d := yaml.NewDecoder(bytes.NewReader(text))

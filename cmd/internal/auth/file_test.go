@@ -53,7 +53,7 @@ func TestBadFiles(t *testing.T) {
 	require.ErrorContains(t, err, "it must have 1 to 10000")
 }
 
-// FuzzParse: no file makes it panic, and no error tells the hash that stands in every one of them.
+// FuzzParse: no file makes it panic, and no error contains the hash that stands in every one of them.
 func FuzzParse(f *testing.F) {
 	hash := "$2a$04$" + strings.Repeat("Z", 53)
 	f.Add("users: [{name: a, password: SECRET, roles: [read], tenants: [a]}]")

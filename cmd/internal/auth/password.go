@@ -48,7 +48,7 @@ func newPasswords() *passwords {
 	return p
 }
 
-// check tells whether a password is the one of a bcrypt hash. Equal checks under way at the same time are one.
+// check reports whether a password is the one of a bcrypt hash. Equal checks under way at the same time are one.
 func (p *passwords) check(ctx context.Context, host, hash, password string) (bool, error) {
 	h := hmac.New(sha256.New, p.key[:])
 	h.Write([]byte(hash)) // Always 60 bytes.

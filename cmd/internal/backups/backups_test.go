@@ -95,7 +95,7 @@ func (x *store) taken() (dir string) {
 	return dir
 }
 
-// print tells directories of an engine apart.
+// print returns the hashes of an engine's files, to compare directories by.
 func print(t *testing.T, dir string) map[string][32]byte {
 	out := map[string][32]byte{}
 	entries, err := os.ReadDir(dir)
@@ -311,7 +311,7 @@ func TestScheduleSaysWhatFailed(t *testing.T) {
 	require.Regexp(t, "^folder of backups: .*not a directory$", status.StoredError)
 }
 
-// TestScheduleRuns makes one backup, and ends when it is told to.
+// TestScheduleRuns makes one backup, and ends with its context.
 func TestScheduleRuns(t *testing.T) {
 	t.Parallel()
 	x := newStore(t)

@@ -25,7 +25,7 @@ type Place struct {
 	KeyFile string
 }
 
-// KeepFlags declares the flags that say which backups stay, with a prefix before their names.
+// KeepFlags declares the flags that select which backups stay, with a prefix before their names.
 func (p *Place) KeepFlags(cmd *kingpin.CmdClause, prefix string) {
 	cmd.Flag(prefix+"keep", "How many backups stay, the newest ones. Without any flag that begins so, all of them do.").Default("0").IntVar(&p.Keep.Last)
 	for _, f := range []struct {
@@ -57,7 +57,7 @@ func (p *Place) Validate() error {
 	return err
 }
 
-// InBucket says whether the place is a bucket.
+// InBucket reports whether the place is a bucket.
 func (p *Place) InBucket() bool { return s3.IsURL(p.At) }
 
 // Backup copies a checkpoint there, under a name.
@@ -116,7 +116,8 @@ func (p *Place) List(ctx context.Context, store string) ([]pebble.DatedBackup, e
 	return objects.Backups(ctx, bucket, store, o.Key)
 }
 
-// Sizer returns what tells how many files and bytes a backup of a store has, those that it shares with others included.
+// Sizer returns a function that returns how many files and bytes a backup of a store has, those that it shares with others
+// included.
 func (p *Place) Sizer(ctx context.Context, store string) (func(pebble.DatedBackup) (files int, bytes int64, err error), error) {
 	if !p.InBucket() {
 		return func(b pebble.DatedBackup) (int, int64, error) { return pebble.SizeOf(p.At, b.Name) }, nil

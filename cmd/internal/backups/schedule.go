@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble/objects"
 )
 
-// ScheduleOptions say what is backed up when.
+// ScheduleOptions set what is backed up when.
 type ScheduleOptions struct {
 	Place Place
 	// Every is how long after the begin of a backup the next one begins.
@@ -45,7 +45,7 @@ const (
 	maxSized = 50
 )
 
-// errDamaged says that a backup was made of a store that is damaged already.
+// errDamaged means that a backup was made of a store that is damaged already.
 var errDamaged = errors.New("the store is damaged already; cassia check names what is missing")
 
 // Run is one try to make a backup.
@@ -71,14 +71,14 @@ type Stored struct {
 	Name    string    `json:"name"`
 	Taken   time.Time `json:"taken"`
 	Damaged bool      `json:"damaged,omitempty"`
-	// Files and Bytes are its size, as its own list says; they are left out as long as that wasn't read.
+	// Files and Bytes are its size, from its own list; they are left out as long as that wasn't read.
 	Files int   `json:"files,omitempty"`
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
-// Status tells how backups stand.
+// Status is the state of scheduled backups.
 type Status struct {
-	// Enabled says whether there is a schedule; without one all else is empty.
+	// Enabled is whether there is a schedule; without one all else is empty.
 	Enabled      bool    `json:"enabled"`
 	To           string  `json:"to,omitempty"`
 	Encrypted    bool    `json:"encrypted,omitempty"`
@@ -116,7 +116,7 @@ func NewSchedule(o ScheduleOptions) *Schedule {
 	return s
 }
 
-// Status tells how backups stand; of no schedule, that there is none.
+// Status returns the state of scheduled backups; without a schedule, Enabled is false.
 func (s *Schedule) Status() Status {
 	if s == nil {
 		return Status{Runs: []Run{}, Stored: []Stored{}}
@@ -237,7 +237,7 @@ func (s *Schedule) measure(ctx context.Context, store string, found []pebble.Dat
 	}
 }
 
-// once makes a backup, and tells how that went. A stop of the process isn't told.
+// once makes a backup, and logs the result. A stop of the process isn't logged.
 func (s *Schedule) once(ctx context.Context) error {
 	begun, since := s.o.Now(), time.Now()
 	s.mu.Lock()

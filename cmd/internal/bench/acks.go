@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// ErrAckLog says that an ack log can't be read.
+// ErrAckLog means that an ack log can't be read.
 var ErrAckLog = errors.New("bench: bad ack log")
 
-// Acks remembers which samples were acknowledged: a bit a sample. It is safe for use by several goroutines.
+// Acks remembers which samples were acknowledged: one bit per sample. It is safe for use by several goroutines.
 type Acks struct {
 	w     Workload
 	mu    sync.Mutex
@@ -91,7 +91,7 @@ type ackLine struct {
 	Steps [][2]int `json:"steps"`
 }
 
-// Write writes the log: what was generated, and which of it was acknowledged.
+// Write writes the log: the workload, and which of its samples were acknowledged.
 func (a *Acks) Write(to io.Writer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

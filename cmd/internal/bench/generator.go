@@ -29,7 +29,7 @@ func (g *Generator) Labels(i, k int) labels.Labels {
 	return g.labelsOf(g.shape(i), target, g.generation(target, k))
 }
 
-// IsHistogram says whether series i has native histograms rather than floats.
+// IsHistogram reports whether series i has native histograms rather than floats.
 func (g *Generator) IsHistogram(i int) bool { return g.shape(i).kind >= kindHistogram }
 
 // odd values are those that a store damages easily.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Report says what a run took.
+// Report is what a run took.
 type Report struct {
 	Samples  int64 `json:"samples"`
 	Requests int64 `json:"requests"`
@@ -29,7 +29,7 @@ type Report struct {
 	DirBytes      int64         `json:"dir_bytes,omitempty"`
 }
 
-// Rate is the samples a second.
+// Rate is the samples per second.
 func (r Report) Rate() float64 { return float64(r.Samples) / max(r.Duration.Seconds(), 1e-9) }
 
 // CPUPerMillion is the server's CPU seconds for a million samples.

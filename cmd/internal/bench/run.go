@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// ErrRefused says that the server won't take a request, however often it is sent.
+// ErrRefused means that the server won't take a request, however often it is sent.
 var ErrRefused = errors.New("bench: the server refused a request")
 
-// Options say where a workload goes, and how.
+// Options set where a workload goes, and how.
 type Options struct {
 	// URL takes remote write.
 	URL string
@@ -31,7 +31,7 @@ type Options struct {
 	RequestSamples int
 	// Speed is how many times faster than the workload's own clock it is sent; 0: as fast as possible.
 	Speed float64
-	// Rate bounds the samples a second; 0: no bound.
+	// Rate bounds the samples per second; 0: no bound.
 	Rate float64
 	// RetryFor is how long a request is tried again before the run fails. Default 1 minute.
 	RetryFor time.Duration
@@ -84,7 +84,7 @@ type run struct {
 	latencies latencies
 }
 
-// Run sends the whole workload and returns what it took. Acks learns what was acknowledged, also when the run
+// Run sends the whole workload and returns what it took. Acks notes acknowledged samples, also when the run
 // ends early because of ctx or of an error.
 func Run(ctx context.Context, g *Generator, acks *Acks, o Options) (Report, error) {
 	r := &run{Options: o.withDefaults(), g: g, acks: acks, began: time.Now()}
@@ -212,7 +212,7 @@ func (r *run) deliver(ctx context.Context, body []byte, headers map[string]strin
 	}
 }
 
-// try sends a request once. If the server says after what time to come again, that is returned with the error.
+// try sends a request once. If the server names a time after which to try again, that is returned with the error.
 func (r *run) try(ctx context.Context, body []byte, headers map[string]string) (time.Duration, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {

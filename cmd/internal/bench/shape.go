@@ -13,7 +13,7 @@ import (
 // SeriesPerTarget is how many series a target has: about what a node exporter and an application show.
 const SeriesPerTarget = 1000
 
-// kind says how a series' values come about.
+// kind is how a series' values are generated.
 type kind uint8
 
 const (

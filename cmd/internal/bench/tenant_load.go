@@ -102,7 +102,7 @@ func (t *timed) report() Latency {
 	return Latency{Requests: t.total, Failed: t.failed, P50: t.quantile(.5), P99: t.quantile(.99), Max: t.max, Example: t.example}
 }
 
-// every calls f at each interval, but never twice at a time: what was due meanwhile is left out.
+// every calls f at each interval, but never twice at a time: calls that were due meanwhile are left out.
 func (c *runningLoad) every(ctx context.Context, after time.Duration, f func()) {
 	if wait(ctx, after) != nil {
 		return

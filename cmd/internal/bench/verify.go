@@ -21,14 +21,14 @@ const maxFindings = 10
 // maxReadSamples is about how many samples are read back at a time.
 const maxReadSamples = 1_000_000
 
-// slack is how many steps after the last acknowledged one are read back too: what was stored without being
+// slack is how many steps after the last acknowledged one are read back too: samples that were stored without being
 // acknowledged must be right as well.
 const slack = 1000
 
 // maxReadBytes bounds an answer of remote read, after and before decompression.
 const maxReadBytes = 1 << 30
 
-// Reader says where to read from.
+// Reader is where to read from.
 type Reader struct {
 	// URL takes remote read.
 	URL string
@@ -50,7 +50,7 @@ type Finding struct {
 	Examples []string
 }
 
-// OK says whether all is as it should be.
+// OK reports whether all is as it should be.
 func (f Finding) OK() bool { return f.Missing == 0 && f.Wrong == 0 }
 
 func (f Finding) String() string {
@@ -64,7 +64,7 @@ func (f *Finding) example(format string, args ...any) {
 	}
 }
 
-// Verify reads back everything of a workload and compares it with what was acknowledged, bit by bit. Acks
+// Verify reads back everything of a workload and compares it with the acknowledged samples, bit by bit. Acks
 // must not change meanwhile (take a Snapshot before the first read); the server may take more samples of the
 // same workload.
 func Verify(ctx context.Context, g *Generator, acks *Acks, from Reader) (Finding, error) {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// ErrWorkload says that a workload's settings don't go together.
+// ErrWorkload means that a workload's settings don't go together.
 var ErrWorkload = errors.New("bench: bad workload")
 
-// Workload describes what is generated. It is all that is needed to compute every sample again.
+// Workload describes generated samples. It is all that is needed to compute every sample again.
 type Workload struct {
 	// Series is how many series exist at one time. They belong to targets of up to SeriesPerTarget each.
 	Series int `json:"series"`
@@ -41,7 +41,7 @@ const (
 	MaxExtraLabels = 30
 )
 
-// Validate says what is wrong with w, as ErrWorkload.
+// Validate returns an ErrWorkload if w is invalid.
 func (w Workload) Validate() error {
 	for _, c := range []struct {
 		ok  bool
@@ -113,7 +113,7 @@ func (w Workload) Step(i int, t int64) (int, bool) {
 	return int(t / w.IntervalMs), true
 }
 
-// late says whether sample k of series i is delivered late.
+// late reports whether sample k of series i is delivered late.
 func (w Workload) late(i, k int) bool {
 	return w.LatePercent > 0 && k < w.Steps &&
 		mix(w.Seed^0x6c617465, uint64(i)<<32|uint64(uint32(k)))%100 < uint64(w.LatePercent)

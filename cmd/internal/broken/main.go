@@ -1,4 +1,4 @@
-// Broken breaks rules of the storage's code one by one, each in a copy of a file, and says which test noticed and how soon:
+// Broken breaks rules of the storage's code one by one, each in a copy of a file, and reports which test noticed and how soon:
 //
 //	go run ./cmd/internal/broken -only clock
 //
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// errUnnoticed says that a rule was broken and all tests passed.
+// errUnnoticed means that a rule was broken and all tests passed.
 var errUnnoticed = errors.New("nobody noticed")
 
 func run(ctx context.Context, dir, only string) error {

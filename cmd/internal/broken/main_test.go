@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every rule is where the table says, and the broken file is Go.
+// Every rule is in its place in the table, and the broken file is Go.
 func TestRulesCanBeBroken(t *testing.T) {
 	for _, r := range rules {
 		path, text, err := r.broken("../../..")

@@ -97,7 +97,7 @@ func WriteBlocks(t *testing.T, dir string, days, series int) (first time.Time, s
 	return first, samples
 }
 
-// FilesOf describes all that is in a directory by path: rights, times of change, and hashes of what is in the files.
+// FilesOf describes all that is in a directory by path: rights, times of change, and hashes of the files.
 func FilesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -42,8 +42,8 @@ func FlagsPage(app *kingpin.ApplicationModel, variables []Variable) string {
 	return b.String()
 }
 
-// toldDefault is a default in words, at the end of a flag's help. What is computed from the machine's memory stands so, too, and
-// therefore doesn't depend on the machine that writes the page.
+// toldDefault is a default in words, at the end of a flag's help. Defaults that are computed from the machine's memory are given
+// so, too, and therefore don't depend on the machine that writes the page.
 var toldDefault = regexp.MustCompile(`\s*Default: (.+?)\.(\s|$)`)
 
 func flagTable(flags []*kingpin.FlagModel) string {

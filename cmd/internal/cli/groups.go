@@ -18,7 +18,8 @@ type FlagGroup struct {
 	Flags []*kingpin.FlagModel
 }
 
-// commandGroups says in which order commands are shown: first what most people use. A name stands for the commands below it, too.
+// commandGroups is the order in which commands are shown: first those that most people use. A name stands for the commands below
+// it, too.
 var commandGroups = []struct {
 	title string
 	names []string

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// What kingpin says of a name that it doesn't know.
+// Kingpin's errors for unknown names.
 var (
 	unknownFlag    = regexp.MustCompile(`^unknown long flag '--(.+)'$`)
 	unknownCommand = regexp.MustCompile(`^expected command but got "(.+)"$`)
@@ -25,7 +25,7 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 		}
 		return suggesting(topic.Error(), nearest(topic.Name, names), app.Name+" help")
 	}
-	context, _ := app.ParseContext(args) // It fails as before; what was recognized stands in it.
+	context, _ := app.ParseContext(args) // It fails as before; the context holds the part that was recognized.
 	flags, commands := app.Model().Flags, app.Model().Commands
 	if context != nil && context.SelectedCommand != nil {
 		command := context.SelectedCommand.Model()
@@ -49,7 +49,7 @@ func Explain(app *kingpin.Application, args []string, err error) error {
 	return fmt.Errorf("%w; see %s", err, see)
 }
 
-// suggesting says what is wrong, what was probably meant (empty: nobody knows), and what shows all there is.
+// suggesting returns an error with the cause, the name that was probably meant (empty: unknown), and the command that lists all.
 func suggesting(what, near, see string) error {
 	if near == "" {
 		return fmt.Errorf("%s; see %s", what, see)
@@ -81,7 +81,7 @@ func flagNames(flags []*kingpin.FlagModel) (names []string) {
 	return names
 }
 
-// nearest returns the name with the least distance from what was written, or else one that ends in it; empty: none is near.
+// nearest returns the name with the least distance from the written one, or else one that ends in it; empty: none is near.
 func nearest(written string, names []string) string {
 	best, least := "", max(2, len(written)/4)+1
 	for _, name := range names {

@@ -36,7 +36,7 @@ usage: {{.App.Name}} <command> [<flags>]
 {{end -}}
 `
 
-// SetUsage gives the application its usage texts. topics is told at the end of the list of commands; empty: nothing is.
+// SetUsage gives the application its usage texts. topics is printed at the end of the list of commands; empty: nothing is.
 func SetUsage(app *kingpin.Application, topics func() string) {
 	app.UsageTemplate(usageTemplate).UsageFuncs(template.FuncMap{
 		"CommandGroups": CommandGroups, "FlagGroups": FlagGroups, "FlagSyntax": flagSyntax, "ArgumentSyntax": argumentSyntax,
@@ -100,7 +100,7 @@ func argumentSyntax(a *kingpin.ArgModel) string {
 	return out
 }
 
-// isCumulative says whether a flag or an argument may be given several times.
+// isCumulative reports whether a flag or an argument may be given several times.
 func isCumulative(v kingpin.Value) bool {
 	c, ok := v.(interface{ IsCumulative() bool })
 	return ok && c.IsCumulative()

@@ -22,12 +22,12 @@ type webLocks struct {
 
 func (l *webLocks) encrypts() bool { return l.TLS.Cert != "" || l.TLS.CertFile != "" }
 
-// mutual says that only clients with a certificate are let in.
+// mutual reports whether only clients with a certificate are let in.
 func (l *webLocks) mutual() bool {
 	return l.encrypts() && l.TLS.ClientAuth == "RequireAndVerifyClientCert"
 }
 
-// checkLocks reads what locks there are, and says which don't fit together.
+// checkLocks reads the locks, and returns an error if they don't fit together.
 func (c *Config) checkLocks() error {
 	if c.WebConfigFile != "" {
 		text, err := os.ReadFile(c.WebConfigFile)
@@ -56,10 +56,10 @@ func (c *Config) AuthRequired() bool { return c.passwords() || c.locks.mutual() 
 
 func (c *Config) passwords() bool { return c.Auth != nil || len(c.locks.Users) > 0 }
 
-// Warnings tells an operator of what will be regretted, a line each.
+// Warnings lists questionable settings for operators, one line each.
 func (c *Config) Warnings() []string { return append(c.lockWarnings(), c.memoryWarnings()...) }
 
-// lockWarnings tell of locks that are missing, where other machines reach the server.
+// lockWarnings lists locks that are missing, where other machines reach the server.
 func (c *Config) lockWarnings() (out []string) {
 	public := c.Public()
 	if len(public) == 0 {

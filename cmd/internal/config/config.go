@@ -14,10 +14,10 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/auth"
 )
 
-// RefuseRollups is what --remote-read.rollups says to have remote read refused where samples are gone.
+// RefuseRollups is the value of --remote-read.rollups with which remote read is refused where samples are gone.
 const RefuseRollups = "refuse"
 
-// SnapOff is what --query.snap says to have windows stay where they are.
+// SnapOff is the value of --query.snap with which windows stay where they are.
 const SnapOff = "off"
 
 // Config holds the flags of cassia serve. Its fields are set once the command line is parsed, and checked
@@ -42,7 +42,7 @@ type Config struct {
 	// CORSOrigin matches the origins whose pages may read answers of the API; Validate sets it.
 	CORSOrigin *regexp.Regexp
 
-	// Engine says what keeps the data.
+	// Engine are the settings of the engine that keeps the data.
 	*Engine
 	// Target is what this process does: all, write, read or downsample.
 	Target       string
@@ -75,7 +75,7 @@ type Config struct {
 	// SelfMonitoring stores the process' own metrics.
 	SelfMonitoring bool
 
-	// OTLP says what becomes of what comes in by OTLP.
+	// OTLP sets how names and attributes of OTLP are translated.
 	OTLP otlp.Translation
 
 	Log promslog.Config
@@ -137,7 +137,7 @@ func Register(cmd *kingpin.CmdClause, memory int64) *Config {
 	return c
 }
 
-// flagError says what is wrong with a flag's value and what to do, in one line.
+// flagError returns the error of a flag's value with the remedy, in one line.
 func flagError(flag, value, problem string) error {
 	return fmt.Errorf("--%s=%s: %s", flag, value, problem)
 }

@@ -22,13 +22,13 @@ const (
 // passwordVariable is an environment variable that may hold the password, instead of a file.
 const passwordVariable = "CASSIA_CASSANDRA_PASSWORD"
 
-// Engine holds the flags that say what keeps the data.
+// Engine holds the flags of the engine that keeps the data.
 type Engine struct {
 	// Kind is EnginePebble or EngineCassandra; Path is Pebble's directory.
 	Kind, Path string
 	// Cassandra is how to reach the cluster, without what other flags decide.
 	Cassandra cassandra.Options
-	// Today is the date as an operator knows it; zero: no flag said it.
+	// Today is the date that the operator gave; zero: no flag gave it.
 	Today time.Time
 
 	hosts        []string
@@ -125,7 +125,7 @@ func (e *Engine) Where() string {
 	return "--storage.path=" + e.Path
 }
 
-// SetRetention tells the cluster how long tables are kept.
+// SetRetention sets how long the cluster's tables are kept.
 func (e *Engine) SetRetention(r Retention) {
 	e.Cassandra.Retention, e.Cassandra.Retention5m, e.Cassandra.Retention1h = r.Raw, r.FiveMinutes, r.OneHour
 }

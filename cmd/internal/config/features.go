@@ -36,7 +36,7 @@ func featureNames() string {
 
 // parseFeatures reads the values of --enable-feature, each a list with commas.
 func parseFeatures(values []string) (f Features, err error) {
-	f.Parser.ExperimentalDurationExpr = true // On in Prometheus, too, whatever its name says.
+	f.Parser.ExperimentalDurationExpr = true // On in Prometheus, too, despite its name.
 	for _, value := range values {
 		for name := range strings.SplitSeq(value, ",") {
 			name = strings.TrimSpace(name)

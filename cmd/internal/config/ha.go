@@ -15,7 +15,7 @@ type HA struct {
 	Tenants                    []string
 	ClusterLabel, ReplicaLabel string
 	Failover                   time.Duration
-	// HeldBytes bounds what is held of replicas that aren't elected; a quarter of it what is of one cluster.
+	// HeldBytes bounds the held samples of replicas that aren't elected; a quarter of it those of one cluster.
 	HeldBytes int64
 	// Clusters bounds the clusters of a tenant.
 	Clusters int
@@ -34,10 +34,10 @@ func haFlags(cmd *kingpin.CmdClause, h *HA) {
 	cmd.Flag("ha.max-clusters", "Maximum number of clusters of replicas that a tenant may have.").Default("100").IntVar(&h.Clusters)
 }
 
-// On says whether a tenant's replicas are told apart.
+// On reports whether a tenant's replicas are distinguished.
 func (h *HA) On(tenant string) bool { return h.Enabled || slices.Contains(h.Tenants, tenant) }
 
-// Any says whether any tenant's are.
+// Any reports whether any tenant's are.
 func (h *HA) Any() bool { return h.Enabled || len(h.Tenants) > 0 }
 
 func (c *Config) checkHA() error {

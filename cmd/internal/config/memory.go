@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/units"
 )
 
-// assumedMemory is what a machine is taken to have that doesn't say, bytes.
+// assumedMemory is the memory that is assumed for a machine that doesn't report it, bytes.
 const assumedMemory = 4 << 30
 
 // Memory returns how many bytes this process may use: the machine's memory, or less where a control group
@@ -27,7 +27,7 @@ func Memory(root fs.FS) int64 {
 		if err != nil {
 			continue
 		}
-		// Version 2 says max where there is no limit, version 1 a number beyond any machine.
+		// Version 2 has max where there is no limit, version 1 a number beyond any machine.
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
 			memory = min(memory, n)
 		}
@@ -93,7 +93,7 @@ func sharesOf(memory int64) shares {
 	}
 }
 
-// memoryWarnings tell of bounds that are beyond the memory, so that the system ends the process before one is reached.
+// memoryWarnings lists bounds that are beyond the memory, so that the system ends the process before one is reached.
 func (c *Config) memoryWarnings() []string {
 	if c.HeadBytes+c.CacheBytes <= c.Memory {
 		return nil

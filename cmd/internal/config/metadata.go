@@ -17,7 +17,7 @@ const MetadataConfigFlag = "metadata.http.config.file"
 type Metadata struct {
 	// Sources have no Client yet.
 	Sources []metadata.Source
-	// HTTPConfigFile says how to log in at them, or is empty.
+	// HTTPConfigFile has the credentials for them, or is empty.
 	HTTPConfigFile string
 
 	sources sourceList

@@ -13,12 +13,12 @@ import (
 // Retention is how long data is kept, by resolution; 0: for ever.
 type Retention struct {
 	Raw, FiveMinutes, OneHour time.Duration
-	// Tenants and Classes are those of the file that says who is kept otherwise.
+	// Tenants and Classes are those of the file of exceptions.
 	Tenants map[string]storage.Keep
 	Classes []storage.Class
 }
 
-// String tells it in words.
+// String describes it.
 func (r Retention) String() string {
 	words := keptWords(storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
 	for _, name := range sortedKeys(r.Tenants) {
@@ -49,7 +49,7 @@ func (r Retention) Into(o *storage.Options) {
 	o.TenantRetention, o.Classes = r.Tenants, r.Classes
 }
 
-// IsForEver says whether nothing ever goes.
+// IsForEver reports whether nothing ever goes.
 func (r Retention) IsForEver() bool {
 	return r.Raw == 0 && r.FiveMinutes == 0 && r.OneHour == 0 && len(r.Tenants) == 0 && len(r.Classes) == 0
 }
@@ -61,7 +61,7 @@ const (
 	oneHourRetention     = 5 * year
 )
 
-// retentionText is what flags said.
+// retentionText is the text of the flags.
 type retentionText struct{ raw, fiveMinutes, oneHour, file string }
 
 func retentionFlags(cmd *kingpin.CmdClause, t *retentionText) {

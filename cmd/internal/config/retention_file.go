@@ -35,7 +35,7 @@ type retentionFile struct {
 	Classes []classText         `yaml:"classes"`
 }
 
-// keptText are durations as Prometheus writes them; what is left out is as with the flags.
+// keptText are durations as Prometheus writes them; one that is left out is that of the flags.
 type keptText struct {
 	Raw         string `yaml:"raw"`
 	FiveMinutes string `yaml:"5m"`
@@ -110,7 +110,7 @@ func (r *Retention) parseFile(text []byte) error {
 	return nil
 }
 
-// yamlError leaves out what YAML's errors say of Go's types.
+// yamlError removes Go's types from YAML's errors.
 func yamlError(err error) error {
 	var te *yaml.TypeError
 	if !errors.As(err, &te) {

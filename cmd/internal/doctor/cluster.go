@@ -12,13 +12,13 @@ import (
 const (
 	// wideMiB is the size of a partition from which reads, repairs and compactions suffer.
 	wideMiB = 100
-	// manyTombstones in nearly every read cost more than what is read; at tooManyTombstones Cassandra's default
+	// manyTombstones in nearly every read cost more than the rows; at tooManyTombstones Cassandra's default
 	// refuses the read (tombstone_failure_threshold).
 	manyTombstones    = 1000
 	tooManyTombstones = 100_000
 )
 
-// ClusterOptions are what the processes were told about the cluster.
+// ClusterOptions are the processes' flags about the cluster.
 type ClusterOptions struct {
 	Keyspace, Consistency string
 	// Partitions is how many the work of sealing is divided into; 0: not known.
@@ -39,7 +39,7 @@ func Cluster(f *cassandra.Facts, o ClusterOptions) []Finding {
 	return append(found, tombstones(f, o)...)
 }
 
-// reachability says which nodes answer, and whether they are of one mind.
+// reachability reports which nodes answer, and whether they agree.
 func reachability(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	var down, schemas, releases, odd []string
 	for _, n := range f.Nodes {
@@ -94,7 +94,7 @@ func countUp(f *cassandra.Facts) (up int) {
 	return up
 }
 
-// commitlog looks at whether what is acknowledged is on a disk. copies is how many there are here.
+// commitlog checks whether acknowledged writes are on a disk. copies is how many there are here.
 func commitlog(f *cassandra.Facts, copies int) []Finding {
 	var periodic, synced []string
 	for _, n := range f.Nodes {
@@ -108,7 +108,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 	slices.Sort(synced)
 	if len(periodic) == 0 {
 		if len(synced) == 0 {
-			return nil // No node told.
+			return nil // No node answered.
 		}
 		return []Finding{ok("commitlog_sync is %s on every node that answers: acknowledged samples are on its disk", strings.Join(slices.Compact(synced), ", "))}
 	}
@@ -121,7 +121,7 @@ func commitlog(f *cassandra.Facts, copies int) []Finding {
 		"in cassandra.yaml of these nodes, which are then restarted one by one:\ncommitlog_sync: group\ncommitlog_sync_group_window: 10ms\nand without the line commitlog_sync_period"}}
 }
 
-// whyOption says what an option of a table is good for.
+// whyOption is the purpose of an option of a table.
 var whyOption = map[string]string{
 	"":                  "requests for it fail",
 	"compaction":        "files of the wrong kind are merged: space comes back late or never, and reads open more files",
@@ -132,7 +132,7 @@ var whyOption = map[string]string{
 	"comment":           "Cassia knows the version of the tables by it",
 }
 
-// schema tells in what the tables differ from what this release makes.
+// schema reports how the tables differ from those of this release.
 func schema(f *cassandra.Facts) (found []Finding) {
 	for _, d := range f.Differences {
 		level := Warning
@@ -206,7 +206,7 @@ func wide(f *cassandra.Facts, o ClusterOptions) (found []Finding) {
 	return found
 }
 
-// morePartitions is how many partitions would bring mib down to half of what is wide: the number that is,
+// morePartitions is how many partitions would bring mib down to half of a wide one: the present number,
 // doubled some times.
 func morePartitions(partitions int, mib float64) string {
 	if partitions == 0 {

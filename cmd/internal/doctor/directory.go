@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// DirectoryFacts are what the operating system says of a directory.
+// DirectoryFacts are the operating system's data about a directory.
 type DirectoryFacts struct {
 	Path string
 	// Bytes are what it takes on the disk, as du counts it; Free and Total those of the file system that it lies in, 0 if not known.
@@ -31,7 +31,7 @@ func LookAtDirectory(path string) (DirectoryFacts, error) {
 	return d, err
 }
 
-// spaceOf says what the parts of an engine's space are; what isn't here is named together.
+// spaceOf describes the parts of an engine's space; others are shown as one.
 var spaceOf = map[string]string{
 	engine.Raw.Name: "samples", engine.R5m.Name: "buckets of 5 minutes", engine.R1h.Name: "buckets of an hour",
 	engine.Stage.Name: unsealed, engine.Pending.Name: unsealed, engine.Defined.Name: unsealed, engine.Held.Name: unsealed,
@@ -43,7 +43,7 @@ const (
 	names    = "names, marks and settings"
 )
 
-// Space tells what a directory's bytes are, the most first.
+// Space lists the parts of a directory's bytes, the greatest first.
 func Space(space map[string]int64) Finding {
 	sums, all := map[string]int64{}, int64(0)
 	for of, n := range space {

@@ -1,5 +1,5 @@
 // Package doctor turns facts about a cluster, a directory and the store in them into findings for an operator:
-// what is so, why it matters, and what to do. It is pure, but for
+// each a condition, its consequence, and the remedy. It is pure, but for
 // LookAtDirectory: others collect the facts.
 //
 //	cassandra.Look ──► Cluster ──┐

@@ -14,7 +14,7 @@ import (
 type Level int
 
 const (
-	// OK says that something was looked at and is as it should be.
+	// OK: the check has passed.
 	OK Level = iota
 	// Note is worth knowing, and may be meant.
 	Note
@@ -41,10 +41,11 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Finding is one thing that an operator should know.
+// Finding is one condition that concerns operators.
 type Finding struct {
 	Level Level `json:"level"`
-	// What is so, Why that matters, and what to Do, with a command or a statement a line. Only What is always there.
+	// What is the condition, Why its consequence, and Do the remedy, with one command or statement per line. Only What is always
+	// there.
 	What string `json:"what"`
 	Why  string `json:"why,omitempty"`
 	Do   string `json:"do,omitempty"`

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// settle is how long a slot waits for stragglers before it is sealed, unless a server was told otherwise.
+	// settle is how long a slot waits for stragglers before it is sealed, unless a server is configured otherwise.
 	settle = 15 * time.Minute
 	// lateSlots is how many slots the sealing may be behind; from lagError on something is wrong.
 	lateSlots = 2
@@ -19,9 +19,9 @@ const (
 	hangs = 10 * time.Minute
 )
 
-// StoreOptions say under which conditions a store is looked at.
+// StoreOptions are the conditions under which a store is examined.
 type StoreOptions struct {
-	// Shared says that any number of processes use it, and that CQL reaches its rows in Keyspace.
+	// Shared: any number of processes use it, and that CQL reaches its rows in Keyspace.
 	Shared   bool
 	Keyspace string
 	// Flags lead commands to it.
@@ -79,13 +79,13 @@ func processes(c *storage.Condition) (found []Finding) {
 	does := map[string]bool{}
 	for _, p := range c.Processes {
 		if p.StartedMS == 0 {
-			continue // a command, such as `cassia downsample`: it tells the others that it reads
+			continue // a command, such as `cassia downsample`: it announces to the others that it reads
 		}
 		name := fmt.Sprintf("%s (%s)", p.Name, p.Target)
 		if p.Alive {
 			alive, versions = append(alive, name), append(versions, p.Version)
 			does[p.Target] = true
-		} else if p.Quiet < hangs && !p.Leaving { // One that was stopped said so.
+		} else if p.Quiet < hangs && !p.Leaving { // One that was stopped is marked as leaving.
 			quiet = append(quiet, fmt.Sprintf("%s since %s", name, about(p.Quiet)))
 		}
 	}
@@ -210,7 +210,7 @@ func unreadable(c *storage.Condition, o StoreOptions) []Finding {
 			"look at the disk itself: smartctl -a, dmesg"}}
 }
 
-// hidden tells what a lowered retention has hidden, as long as it can be taken back.
+// hidden reports windows that a lowered retention has hidden, as long as it can be taken back.
 func hidden(c *storage.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {

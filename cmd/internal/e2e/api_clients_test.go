@@ -124,7 +124,7 @@ func testPromtool(t *testing.T, r apiRig) {
 	from, to := fmt.Sprint(r.to.Add(-10*time.Minute).Unix()), fmt.Sprint(r.to.Unix())
 	for _, c := range []struct {
 		args []string
-		// sorted says that the order of lines means nothing.
+		// sorted: the order of lines means nothing.
 		sorted bool
 	}{
 		{[]string{"instant", "--time=" + to, "URL", "sort(requests_total)"}, false},

@@ -73,7 +73,7 @@ func deviationFor(line, difference string) int {
 	})
 }
 
-// differences says in which ways ours isn't theirs: each begins with "code", "header" or "body".
+// differences lists how ours differs from theirs: each begins with "code", "header" or "body".
 func differences(call apiCall, theirs, ours apiAnswer) (out []string) {
 	if theirs.code != ours.code {
 		out = append(out, fmt.Sprintf("code: %d, not %d: %.300s", ours.code, theirs.code, ours.body))
@@ -115,7 +115,7 @@ func jsonOf(v any) string {
 // ordered are the calls in whose answers the order of series or names means something.
 var ordered = regexp.MustCompile(`sort|topk|bottomk|/labels|/label/`)
 
-// inOrder sorts every list of objects, whose order says nothing.
+// inOrder sorts every list of objects, whose order is arbitrary.
 func inOrder(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

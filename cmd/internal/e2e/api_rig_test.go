@@ -162,7 +162,7 @@ type apiCall struct {
 	method, path string
 	header       http.Header
 	form         string
-	// shape says that only the shape of the answer can be the same.
+	// shape: only the shape of the answer can be the same.
 	shape bool
 }
 

@@ -28,7 +28,7 @@ type bucketed struct {
 	*killed
 	binary, data, to, key string
 	flags                 []string
-	// at is what was acknowledged before each backup began, by its name.
+	// at are the samples acknowledged before each backup began, by its name.
 	at map[string]*killed
 }
 
@@ -56,7 +56,7 @@ func (b *bucketed) backup(ctx context.Context) *exec.Cmd {
 	return b.command(ctx, "backup", "--storage.path="+b.data, "--to="+b.to, "--url="+b.processes[0].URL(), "--keep=2", "--keep-hourly=2")
 }
 
-// backedUp is what a command that succeeded says of a backup's name.
+// backedUp finds a backup's name in the output of a command that succeeded.
 var backedUp = regexp.MustCompile(`(?m)^backup s3://\S*/(\d{8}T\d{6}Z-[0-9a-f]+): `)
 
 // whole makes a backup.
@@ -70,7 +70,7 @@ func (b *bucketed) whole() (took time.Duration) {
 	return time.Since(begun)
 }
 
-// cut begins a backup and kills it. It may have been made all the same: then what was acknowledged before is known of it.
+// cut begins a backup and kills it. It may have been made all the same: then at has its samples.
 func (b *bucketed) cut(after time.Duration) {
 	known := b.known()
 	ctx, cancel := context.WithTimeout(b.ctx, after)
@@ -84,10 +84,10 @@ func (b *bucketed) cut(after time.Duration) {
 	b.at[""] = known
 }
 
-// restored is what a directory says that was made of a backup.
+// restoredName finds a backup's name in the output of its restore.
 var restoredName = regexp.MustCompile(`(?m)^restored (\S+), of `)
 
-// verifyNewest restores the newest backup, and compares it with what was acknowledged before that one began.
+// verifyNewest restores the newest backup, and compares it with the samples acknowledged before that one began.
 func (b *bucketed) verifyNewest() {
 	dir := b.t.TempDir()
 	out, err := b.command(b.ctx, "restore", "--from="+b.to, "--storage.path="+filepath.Join(dir, "data")).CombinedOutput()

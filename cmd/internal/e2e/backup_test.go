@@ -14,7 +14,7 @@ import (
 )
 
 // TestBackupDuringWrites backs a server up under load, some times while it seals, kills it in the end, and compares what
-// each backup restores to with what was acknowledged before that backup began, bit by bit.
+// each backup restores to with the samples acknowledged before that backup began, bit by bit.
 func TestBackupDuringWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary under load: leave -short out")
@@ -34,7 +34,7 @@ func TestBackupDuringWrites(t *testing.T) {
 		return string(out)
 	}
 	const backups = 3
-	var at [backups]*killed // what was acknowledged before each
+	var at [backups]*killed // the samples acknowledged before each
 	var names []string      // of each; two may be of one second
 	backup := func(url string) {
 		out := cassia("backup", "--storage.path="+data, "--to="+folder, "--url="+url)

@@ -92,7 +92,7 @@ type tapered struct {
 	inner http.RoundTripper
 }
 
-// tapering returns the load's client, or one that only knows the first process, which rests so.
+// tapering returns the load's client, or one that uses the first process only, which rests so.
 func (l *load) tapering() *http.Client {
 	client := http.Client{Timeout: time.Minute}
 	if l.client != nil {

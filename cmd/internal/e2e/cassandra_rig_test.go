@@ -17,7 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 )
 
-// patiently does again what a process can't do now, as it says itself: Cassandra may be silent for a while.
+// patiently tries again while a process answers that it can't do something now: Cassandra may be silent for a while.
 func patiently(do func() error) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		err := do()
@@ -27,7 +27,7 @@ func patiently(do func() error) error {
 	}
 }
 
-// busy says whether something is to be tried again that ended so.
+// busy reports whether something is to be tried again that ended so.
 func busy(err error) bool { return err != nil && strings.Contains(err.Error(), ": 503 ") }
 
 // underLoad is held by the one test at a time that sends a load for as long as it takes.

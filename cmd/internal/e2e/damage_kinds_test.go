@@ -20,12 +20,12 @@ import (
 )
 
 // TestEveryKindOfFileIsDamaged turns one byte in each kind of file of a directory, one at a time: the server starts, and its answer is
-// the undamaged store's or warns of what is missing, or it refuses in one line that says what to do; check and doctor notice.
+// the undamaged store's or warns of what is missing, or it refuses in one line with the remedy; check and doctor notice.
 func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Hour)
 	whole := cassiatest.SealedDirectory(t, now)
-	server := startServe(t, "--storage.path="+whole, "--retention.raw=0") // What was sealed is in files, and something is in a log.
+	server := startServe(t, "--storage.path="+whole, "--retention.raw=0") // Sealed rows are in files, and something is in a log.
 	server.Write(t, "up", time.Now(), 1)
 	require.NoError(t, server.stop())
 	kinds := filesByKind(t, whole)
@@ -58,7 +58,7 @@ func TestEveryKindOfFileIsDamaged(t *testing.T) {
 	}
 }
 
-// filesByKind lists the files of a directory that aren't empty: the markers are, which say all by their names.
+// filesByKind lists the files of a directory that aren't empty: the markers are, whose content is their name.
 func filesByKind(t *testing.T, dir string) map[string][]string {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -77,8 +77,8 @@ func filesByKind(t *testing.T, dir string) map[string][]string {
 	return kinds
 }
 
-// answerOf runs the program on the directory data below base and returns what a query answers; warned says that it warns of what is
-// missing, or that the program refused to start in a line that says what to do.
+// answerOf runs the program on the directory data below base and returns what a query answers; warned: it warns of what is
+// missing, or that the program refused to start in a line with the remedy.
 func answerOf(t *testing.T, base string, now time.Time) (answer string, warned bool) {
 	p := promrig.Cassia(builtCassia(t), base, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring")
 	process, err := promrig.StartReady(t.Context(), p)

@@ -46,7 +46,7 @@ func alertRules(t *testing.T, file string) map[string]rulefmt.Rule {
 	return rules
 }
 
-// TestAlertRulesAreSound holds that each alert says what is wrong, what that means, and what to do. That there are the metrics
+// TestAlertRulesAreSound holds that each alert has a summary, the consequence, and the remedy. That there are the metrics
 // that they ask for is TestCassiaOnItsDashboard's.
 func TestAlertRulesAreSound(t *testing.T) {
 	severities, files := map[string]bool{"critical": true, "warning": true, "info": true}, map[string]string{}

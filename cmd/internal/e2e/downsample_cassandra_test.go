@@ -16,7 +16,7 @@ import (
 )
 
 // TestDownsampleBesideServers runs the command on a keyspace that two processes serve: what it seals they answer all
-// the same, and they tell who owns what.
+// the same, and they report who owns which partition.
 func TestDownsampleBesideServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a Cassandra: leave -short out")
@@ -64,7 +64,7 @@ func TestDownsampleBesideServers(t *testing.T) {
 	require.Contains(t, out, "keeps the time to live that it was written with")
 }
 
-// requireOwners holds that a process tells the owner of every partition, and which are its own. Two processes have a half each.
+// requireOwners holds that a process reports the owner of every partition, and which are its own. Two processes have a half each.
 func requireOwners(ctx context.Context, t *testing.T, url, address string, partitions int) {
 	t.Helper()
 	port := address[strings.LastIndex(address, ":"):]

@@ -157,8 +157,8 @@ func (s *stack) exemplarCounts(ctx context.Context, t *testing.T) (out string) {
 	return out
 }
 
-// compareMetadata compares what both know of some metrics. It is for 1.0: a Prometheus 3.15 has a feature
-// metadata-wal-records, which it never hands to its storage, so its requests of 2.0 say "unspecified" of all series.
+// compareMetadata compares both's metadata of some metrics. It is for 1.0: a Prometheus 3.15 has a feature
+// metadata-wal-records, which it never hands to its storage, so its requests of 2.0 have "unspecified" for all series.
 func (s *stack) compareMetadata(ctx context.Context, t *testing.T) {
 	if s.name != "1.0" {
 		return

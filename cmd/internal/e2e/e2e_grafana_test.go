@@ -14,7 +14,7 @@ import (
 )
 
 // compareInGrafana asks Prometheus and Cassia through Grafana's data source, as panels, tables, heat maps, and exemplars over
-// them do: what would be drawn must be the same, and what is wrong told in the same words.
+// them do: the drawings must be the same, and the errors have the same text.
 func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	theirs, ours := newGrafana(t, s.writer.URL()), newGrafana(t, s.cassia.URL())
 	for _, g := range []*grafana{theirs, ours} {
@@ -23,7 +23,7 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	frames := 0
 	same := func(code int, query map[string]any) (drawn string) {
 		want := theirs.send(t, "1s", query)
-		// Prometheus broke off an answer once, which the data source told as "unexpected EOF": that isn't what is compared.
+		// Prometheus broke off an answer once, which the data source reported as "unexpected EOF": that isn't compared.
 		for asked := time.Now(); code == http.StatusOK && want.Error != "" && time.Since(asked) < cassiatest.Patience; {
 			t.Logf("asked Prometheus again, for it answered: %s", want.Error)
 			want = theirs.send(t, "1s", query)
@@ -61,7 +61,7 @@ func (s *stack) compareInGrafana(t *testing.T, began, end time.Time) {
 	t.Logf("through Grafana's data source: the same %d frames", frames)
 }
 
-// framesOf are frames in an order of their own, for of an instant query none is promised, and without what was asked, which
+// framesOf are frames in an order of their own, for that of an instant query isn't defined, and without the query, which
 // stands in the first.
 func framesOf(t *testing.T, frames []json.RawMessage) (texts []string) {
 	for _, f := range frames {

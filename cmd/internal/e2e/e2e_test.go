@@ -31,7 +31,7 @@ const scrapeInterval = 2 * time.Second
 type stack struct {
 	name                 string
 	writer, cassia, back *promrig.Process
-	// written, where it isn't nil, is what is written to: another cassia than the one that is asked, on the
+	// written, where it isn't nil, receives the writes: another cassia than the one that is queried, on the
 	// same data.
 	written *promrig.Process
 	// traced is scraped for exemplars.
@@ -152,7 +152,7 @@ func TestRealPrometheus(t *testing.T) {
 	})
 }
 
-// compareWithPrometheus runs a stack for each protocol of remote write: 2.0 or not. cassias says what to start for one.
+// compareWithPrometheus runs a stack for each protocol of remote write: 2.0 or not. cassias returns the programs to start for one.
 func compareWithPrometheus(t *testing.T, protocols []bool, cassias func(binary string) []promrig.Program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	t.Cleanup(cancel) // the parallel tests below go on when this function has returned

@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// expired are two stores of the same samples of three tenants, a sample a minute: one keeps them, the other has only 5m rollups of
-// four days ago, and only 1h rollups of eight.
+// expired are two stores of the same samples of three tenants, one sample per minute: one keeps them, the other has only 5m
+// rollups of four days ago, and only 1h rollups of eight.
 type expired struct {
 	wholeDir, agedDir string
 	whole, aged       running
@@ -72,7 +72,7 @@ func (x *expired) restart(t *testing.T, feature string, flags ...string) {
 	for _, r := range []running{x.whole, x.aged} {
 		require.Eventually(t, func() bool { code, _ := r.Get(t, "/-/ready"); return code == http.StatusOK }, cassiatest.Patience, 5*time.Millisecond)
 	}
-	// What is past a retention is hidden soon after a start.
+	// Windows past a retention are hidden soon after a start.
 	require.Eventually(t, func() bool {
 		a := x.aged.asks(t, "query", "", url.Values{"query": {"sn_sine"}, "resolution": {"raw"}, "time": {fmt.Sprint(x.zones["5m"].Unix())}})
 		return a.code == http.StatusOK && len(a.series) == 0
@@ -190,7 +190,7 @@ func (r running) over(t *testing.T, tenant, query string, from time.Time, step t
 	})
 }
 
-// compared says how far an answer is from another: points that it lacks, that it has more, and the greatest difference, as a share of
+// compared is how far an answer is from another: points that it lacks, that it has more, and the greatest difference, as a share of
 // the greatest value of the series.
 type compared struct {
 	points, missing, extra int

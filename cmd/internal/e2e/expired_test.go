@@ -87,7 +87,7 @@ func (a expiredAnswers) same(t *testing.T, other expiredAnswers) {
 	}
 }
 
-// answersOn asks both servers, and holds that the answers of the second are as they have to be; told says that it tells infos.
+// answersOn asks both servers, and holds that the answers of the second are as they have to be; told: the second has infos.
 // Those of queries at any time come back, without the tenants' label.
 func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, told bool) expiredAnswers {
 	all := expiredAnswers{}
@@ -109,7 +109,7 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 		}
 		for _, query := range anywhere {
 			if !told && strings.HasPrefix(query, "info(") {
-				continue // Prometheus doesn't know it with remote read.
+				continue // Prometheus doesn't support it with remote read.
 			}
 			query := "max without (__tenant_id__) (" + query + ")"
 			if strings.Contains(query, "rate(nhc") {
@@ -137,7 +137,7 @@ func (x *expired) answersOn(t *testing.T, whole, aged running, tenant string, to
 	return all
 }
 
-// plainJSON asks the plain JSON API: there are as many points as there were, and a note tells what they are.
+// plainJSON asks the plain JSON API: there are as many points as there were, and a note names their resolution.
 func (x *expired) plainJSON(t *testing.T) {
 	for _, zone := range []string{"1h", "5m"} {
 		from := x.zones[zone]

@@ -64,7 +64,7 @@ func (x *expired) federated(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// refused has Prometheus read from a server that makes no samples of buckets: it is told why there is nothing.
+// refused has Prometheus read from a server that makes no samples of buckets: it gets the reason why there is nothing.
 func (x *expired) refused(t *testing.T) {
 	x.restart(t, "", "--remote-read.rollups=refuse")
 	ctx, cancel := context.WithTimeout(t.Context(), cassiatest.ReadyWithin)
@@ -77,7 +77,7 @@ func (x *expired) refused(t *testing.T) {
 }
 
 // Where samples are there, windows are moved by a hundredth of their range at most, with an info, and only where a value doesn't hang on
-// single samples; never in instant queries, and not where the server says so.
+// single samples; never in instant queries, and not where a flag of the server forbids it.
 func TestWindowsMoveByLittle(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now().Truncate(time.Hour)

@@ -115,13 +115,13 @@ func (g *grafana) count(t *testing.T, query string) int {
 	return g.ask(t, query, "", true).series
 }
 
-// allHold says whether every query has an answer.
+// allHold reports whether every query has an answer.
 func (g *grafana) allHold(t *testing.T, queries []string) bool {
 	t.Helper()
 	return !slices.ContainsFunc(queries, func(q string) bool { return g.count(t, q) == 0 })
 }
 
-// askDashboard asks for everything on a dashboard, and tells each of what its panels' queries were answered.
+// askDashboard asks for everything on a dashboard, and calls each with the answers to its panels' queries.
 func askDashboard(t *testing.T, g *grafana, d dashboard, each func(dashboardPanel, dashboardTarget, grafanaAnswer)) {
 	g.choose(t, d)
 	for _, a := range d.Annotations.List {
@@ -170,7 +170,8 @@ func askRules(t *testing.T, g *grafana) {
 		}
 	}
 	caused := map[string]bool{"CassiaRejectsSamples": true, "CassiaTenantAtItsLimit": true}
-	// These tell of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is one in a hundred.
+	// These are signs of a slow machine, which the test's may be: of a few writes, one that waited for two seconds is one in a
+	// hundred.
 	slow := map[string]bool{"CassiaAcknowledgesSlowly": true, "CassiaQueriesWait": true, "CassiaDiskSlow": true, "CassiaWritesStall": true}
 	for name, expr := range rules {
 		if fires := g.count(t, expr) > 0; !records[name] && !slow[name] {

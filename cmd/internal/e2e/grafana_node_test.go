@@ -116,7 +116,7 @@ func TestTwoYearsOnADashboard(t *testing.T) {
 	g := newGrafana(t, r.URL)
 	for _, c := range []struct {
 		span time.Duration
-		// whole says that no point may be missing; resolution is what panels of the least interval are answered from.
+		// whole: no point may be missing; resolution is what panels of the least interval are answered from.
 		whole      bool
 		resolution string
 	}{{time.Hour, false, "raw"}, {6 * time.Hour, false, "raw"}, {14 * day, false, "raw"}, {60 * day, true, "1h"}, {730 * day, true, "1h"}} {

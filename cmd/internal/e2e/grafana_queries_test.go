@@ -103,7 +103,7 @@ type grafanaAnswer struct {
 	resolution               string
 	// notices are what the panel shows in its corner.
 	notices []string
-	// expr is what was asked at last, at this step.
+	// expr is the last query, at this step.
 	expr string
 	step time.Duration
 }

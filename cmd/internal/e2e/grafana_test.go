@@ -157,7 +157,7 @@ func TestDashboardsAreSound(t *testing.T) {
 	}
 }
 
-// readStrictly reads YAML, and refuses what it doesn't know.
+// readStrictly reads YAML, and refuses unknown fields.
 func readStrictly(t *testing.T, file string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(file)

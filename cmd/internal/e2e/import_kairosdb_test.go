@@ -176,7 +176,7 @@ type kairosImport struct {
 	to, args []string
 }
 
-// newKairosImport imports into a directory, or where flags say.
+// newKairosImport imports into a directory, or the destination in flags.
 func newKairosImport(t *testing.T, binary string, hosts []string, keyspace string, to ...string) *kairosImport {
 	dir := t.TempDir()
 	i := &kairosImport{binary: binary, dir: dir, data: filepath.Join(dir, "data"), checkpoint: filepath.Join(dir, "checkpoint"), mapping: filepath.Join(dir, "mapping.yaml")}
@@ -292,7 +292,7 @@ func TestImportKairosDB(t *testing.T) {
 	})
 }
 
-// compare starts Cassia on what was imported, and compares it with what KairosDB said.
+// compare starts Cassia on the imported store, and compares its answers with KairosDB's.
 func (i *kairosImport) compare(ctx context.Context, t *testing.T, want kairosValues) {
 	t.Helper()
 	address, err := promrig.FreeAddress()

@@ -85,7 +85,7 @@ func TestImportOverHTTP(t *testing.T) {
 	defer cancel()
 	binary, dir := builtCassia(t), t.TempDir()
 	servers, blocks := importIntoServers(ctx, t, binary, promrig.Cassia(binary, dir, cassiatest.FreeAddress(t), "--retention.raw=0", "--no-self-monitoring", "--storage.settle=0s"))
-	// The directory is the server's, and the command says how to go on.
+	// The directory is the server's, and the command's error has the remedy.
 	_, errs, status := cassiatest.Command(t, binary, "import", "blocks", "--storage.path="+filepath.Join(dir, "data"), "--retention.raw=0", blocks)
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "another process has it open")
@@ -145,7 +145,7 @@ func importIntoServers(ctx context.Context, t *testing.T, binary string, program
 		_ = cmd.Wait() // It was killed, or it was faster.
 		timer.Stop()
 	}
-	// The server is killed while the command runs, once that has said that it begins.
+	// The server is killed while the command runs, once that has printed that it begins.
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary, append(args, "--verify")...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

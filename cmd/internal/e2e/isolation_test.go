@@ -135,13 +135,13 @@ func (w *isolation) answers(name string) []apiAnswer {
 	return out
 }
 
-// same says that answers are what they were, and have no word of others.
+// same holds that answers are as they were, and have no word of others.
 func (w *isolation) same(before, after []apiAnswer, when string) {
 	w.t.Helper()
 	for i, call := range w.calls {
 		for _, word := range []string{marker("other"), marker("default"), marker("mine2")} {
 			if strings.Contains(call.line, word) {
-				continue // What was asked for may be said again.
+				continue // Words of the request may be repeated.
 			}
 			require.False(w.t, bytes.Contains(after[i].body, []byte(word)), "%s: %s has %q: %.500s", when, call.line, word, after[i].body)
 		}
@@ -152,7 +152,7 @@ func (w *isolation) same(before, after []apiAnswer, when string) {
 	}
 }
 
-// sees says that a tenant finds its own words, for otherwise it would mean nothing that nobody else does.
+// sees holds that a tenant finds its own words, for otherwise it would mean nothing that nobody else does.
 func (w *isolation) sees(name string) {
 	w.t.Helper()
 	for _, line := range []string{
@@ -164,7 +164,7 @@ func (w *isolation) sees(name string) {
 		call, err := w.parseAPICall(line)
 		require.NoError(w.t, err)
 		if line == "GET /api/v1/status/tsdb?limit=1000" && !bytes.Contains(w.ask(call, name, false).body, []byte(marker(name))) {
-			continue // It tells of what isn't sealed.
+			continue // It is about slots that aren't sealed.
 		}
 		require.Eventually(w.t, func() bool { // Metadata are written a little later.
 			return bytes.Contains(w.ask(call, name, false).body, []byte(marker(name)))

@@ -58,7 +58,7 @@ func startKairosDB(ctx context.Context, t *testing.T, hosts []string, keyspace s
 	}
 	p, err := promrig.StartReady(ctx, program)
 	// It gives Cassandra 12 s for each table that it makes, which can't be set, and ends where that isn't enough. Started again,
-	// it takes up what is there.
+	// it goes on with the tables that are there.
 	for errors.Is(err, promrig.ErrExited) && time.Since(began) < kairosWithin {
 		p, err = promrig.StartReady(ctx, program)
 	}

@@ -47,7 +47,7 @@ type load struct {
 	senders  int
 	rate     float64
 	taper    int64        // if positive, after how many acknowledged samples it slows down
-	client   *http.Client // nil: one that only knows the first process
+	client   *http.Client // nil: one that uses the first process only
 	done     chan error
 }
 
@@ -110,7 +110,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	k.stop(0)
 }
 
-// known is k with what is acknowledged now, for a comparison with what there was at this moment.
+// known is k with the samples acknowledged by now, for a comparison with what there was at this moment.
 func (k *killed) known() *killed {
 	then := *k
 	then.loads = nil
@@ -179,10 +179,10 @@ func (k *killed) seal(i int) {
 	require.NoError(k.t, patiently(func() error { return promrig.Post(k.ctx, k.processes[i].URL()+"/-/seal") }))
 }
 
-// verify compares what can be read through a process with what was acknowledged before, by any of them.
+// verify compares what can be read through a process with the samples acknowledged before, by any of them.
 func (k *killed) verify(i int, when string) { k.verifyLoads(i, when, k.loads) }
 
-// verifyOne is verify of one of the loads, drawn: what is lost stays lost, and the last comparison is of all.
+// verifyOne is verify of one of the loads, drawn: a lost sample stays lost, and the last comparison is of all.
 func (k *killed) verifyOne(i int, when string) {
 	one := k.rand.IntN(len(k.loads))
 	k.verifyLoads(i, when, k.loads[one:one+1])

@@ -15,7 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// looks are the commands that say of themselves that they change nothing, with a text that each finds in a store of this
+// looks are the commands that are documented to change nothing, with a text that each finds in a store of this
 // test's.
 func looks(out string) []struct {
 	args []string
@@ -38,7 +38,7 @@ func looks(out string) []struct {
 }
 
 // killedStore makes a directory with sealed days and, from a server that is killed, staged samples in a log that nobody has
-// replayed. It returns a file that says what was acknowledged by the server.
+// replayed. It returns a file that lists the samples that the server acknowledged.
 func killedStore(t *testing.T, binary string) (data, acks string) {
 	home := filepath.Dir(cassiatest.StoreWith(t, 50))
 	data = filepath.Join(home, "data")
@@ -52,7 +52,7 @@ func killedStore(t *testing.T, binary string) (data, acks string) {
 	return data, acks
 }
 
-// verifyAcks starts a server on a directory, and compares what it has with what was acknowledged.
+// verifyAcks starts a server on a directory, and compares what it has with the acknowledged samples.
 func verifyAcks(t *testing.T, binary, data, acks string) {
 	t.Helper()
 	require.Equal(t, "data", filepath.Base(data))
@@ -62,9 +62,9 @@ func verifyAcks(t *testing.T, binary, data, acks string) {
 	require.NoError(t, server.Terminate(cassiatest.ReadyWithin))
 }
 
-// TestLookingCommands runs each command that says that nothing is changed, some at once, on what a killed server has left
-// and on a backup of it: afterwards every file is as it was, to the byte and to when it was changed; and what they told is what an ordinary start
-// finds. The backup can be restored, and has all that was acknowledged.
+// TestLookingCommands runs each command that is documented to change nothing, some at once, on the directory of a killed server
+// and on a backup of it: afterwards every file is as it was, to the byte and to when it was changed; and their output is that of
+// an ordinary start finds. The backup can be restored, and has all that was acknowledged.
 func TestLookingCommands(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary some thirty times: leave -short out")

@@ -15,7 +15,7 @@ import (
 // toRoot is the root of the repository.
 const toRoot = "../../../"
 
-// The info string of a fenced block in the manual says what the block is, and how a test runs it. Readers don't see it.
+// The info string of a fenced block in the manual defines what the block is, and how a test runs it. Readers don't see it.
 //
 //	sh run              commands, run in a folder with a store in ./data, while no server uses it
 //	sh run server       commands, run while a server uses ./data
@@ -50,7 +50,7 @@ func (b block) where(name string) string {
 	return fmt.Sprintf("%s, the block in line %d", name, b.line)
 }
 
-// elsewhere says why blocks of commands aren't run by TestManualRuns, and what runs or checks them instead.
+// elsewhere is the reason why blocks of commands aren't run by TestManualRuns, with the test that runs or checks them instead.
 var elsewhere = map[string]string{
 	"cassandra": "needs a Cassandra cluster: TestRealPrometheusOnCassandra and TestTwoOnCassandraShareWork start cassia serve over one, TestCassandraSettings tries its flags",
 	"clone":     "needs the network: .ci/run builds a checkout with make",
@@ -99,7 +99,7 @@ func blocksOf(text string) (blocks []block) {
 	return blocks
 }
 
-// Every block says what it is, and no commands are in blocks that aren't run, unless there is a reason.
+// Every block has an info string, and no commands are in blocks that aren't run, unless there is a reason.
 func TestManualBlocks(t *testing.T) {
 	reasons, files, commands := map[string]int{}, map[string]int{}, 0
 	for name, text := range cassiatest.ManualPages(t, toRoot) {

@@ -20,8 +20,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/s3/s3test"
 )
 
-// Commands and files of the manual are run and read as their blocks say (see block), page by page, in a folder that has what they
-// name: a store, text and blocks to import, files of rules, certificates.
+// Commands and files of the manual are run and read as the info strings of their blocks define (see block), page by page, in a
+// folder that has what they name: a store, text and blocks to import, files of rules, certificates.
 func TestManualRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers: leave -short out")

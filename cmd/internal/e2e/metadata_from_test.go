@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// TestMetadataFrom has a real Prometheus, which wants a password, write with protocol 2.0: its requests tell no types. Cassia asks it,
-// for the tenant to which it writes, and tells the same as it does.
+// TestMetadataFrom has a real Prometheus, which wants a password, write with protocol 2.0: its requests have no types. Cassia
+// asks it, for the tenant to which it writes, and answers the same as it does.
 func TestMetadataFrom(t *testing.T) {
 	dir := t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte("s3cret"), bcrypt.MinCost)

@@ -87,7 +87,7 @@ func newNodesRig(t *testing.T) *nodesRig {
 	return r
 }
 
-// oneCopy shows what is said of a keyspace that keeps fewer copies than it could, or more than it can.
+// oneCopy holds the findings for a keyspace that keeps fewer copies than it could, or more than it can.
 func (r *nodesRig) oneCopy() {
 	flags := append([]string{"--cassandra.keyspace=single"}, r.flags...)
 	_, stderr, status := cassiatest.Command(r.t, r.binary, append([]string{"serve", "--cassandra.replication=7"}, flags...)...)
@@ -262,7 +262,7 @@ func (r *nodesRig) twoDie() {
 }
 
 // arrives waits until all that Prometheus scraped in a time can be read through the process that it doesn't
-// write to, digit for digit. What was refused meanwhile may have been stored, or not: it isn't looked at.
+// write to, digit for digit. Samples that were refused meanwhile may have been stored, or not: they aren't compared.
 func (r *nodesRig) arrives(writer *promrig.Process, began, end time.Time) {
 	everything := fmt.Sprintf(`{job="prometheus"}[%ds]`, int(end.Sub(began).Seconds()))
 	difference := ""
@@ -326,7 +326,7 @@ func oneSample(url string) func() (*http.Response, error) {
 	}
 }
 
-// refuses wants 503, in time, and a line that says what is missing.
+// refuses wants 503, in time, and a line that names the missing nodes.
 func (r *nodesRig) refuses(what string, ask func() (*http.Response, error)) error {
 	began := time.Now()
 	answer, err := ask()

@@ -54,7 +54,7 @@ func TestOTLPAsPrometheus(t *testing.T) {
 			config := c.config + "remote_write:\n  - url: " + cassia.URL + "/api/v1/write\n    headers: {" + tenant.Header + ": " + relayed + "}\n" +
 				"    protobuf_message: io.prometheus.write.v2.Request\n    send_exemplars: true\n    send_native_histograms: true\n    queue_config: {batch_send_deadline: 50ms}\n"
 			prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), config, "--web.enable-otlp-receiver", "--enable-feature=exemplar-storage", "--log.level=info")
-			// It sends on what is newer than its reading of its log, and is ready before that has begun.
+			// It forwards samples that are newer than its reading of its log, and is ready before that has begun.
 			require.Eventually(t, func() bool {
 				log, err := os.ReadFile(prometheus.Log)
 				return err == nil && bytes.Contains(log, []byte(`"Replaying WAL"`))
@@ -157,8 +157,8 @@ func compareOTLP(t *testing.T, cassia running, prometheus string, before, end ti
 	}, cassiatest.Patience, 50*time.Millisecond)
 }
 
-// compareTypes holds the metadata that Cassia has of what was sent to a real Prometheus that makes labels of types and
-// units: that is where it shows what OTLP told it.
+// compareTypes holds the metadata that Cassia has of the metrics sent to a real Prometheus that makes labels of types and
+// units: this shows the types that it got by OTLP.
 func compareTypes(t *testing.T, cassia running, sent []*metricdata.ResourceMetrics) {
 	prometheus := startPrometheus(t.Context(), t, cassiatest.FreeAddress(t), "", "--web.enable-otlp-receiver", "--enable-feature=type-and-unit-labels")
 	export(t, prometheus.URL(), sent)

@@ -63,7 +63,7 @@ func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
 			why = answer.Status
 		}
 		if err == nil && !over {
-			text, _ := io.ReadAll(io.LimitReader(answer.Body, 500)) // it is only told
+			text, _ := io.ReadAll(io.LimitReader(answer.Body, 500)) // it is only logged
 			answer.Body.Close()
 			why += ": " + string(text)
 		}

@@ -87,7 +87,7 @@ func (r *pausedRig) signal(i int, s syscall.Signal) {
 }
 
 // pausedBeforeTheAnswer sends samples and stops the process a little later: often, the sample is durable by then
-// and nobody knows, so that it is sent to the other process, too.
+// without an answer, so that it is sent to the other process, too.
 func (r *pausedRig) pausedBeforeTheAnswer() {
 	const wanted, tries = 6, 80
 	stored, lost, answered := 0, 0, 0
@@ -216,7 +216,7 @@ func (r *pausedRig) pausedWhileAskedToSeal(victim int) {
 	r.backAgain(victim, "back late")
 }
 
-// ended says whether what was begun came to an end just before it was stopped.
+// ended reports whether the task ended just before the process was stopped.
 func ended(done chan error) bool {
 	select {
 	case <-done:
@@ -236,7 +236,7 @@ func (r *pausedRig) backAgain(victim int, when string) {
 	waitOwned(r.ctx, r.t, pausedPartitions/2, r.processes...)
 }
 
-// killedWhileSealing kills a process that seals everything; the other takes over and seals what is left.
+// killedWhileSealing kills a process that seals everything; the other takes over and seals the rest.
 func (r *pausedRig) killedWhileSealing(victim int) {
 	other := 1 - victim
 	done := r.sealing(victim)

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 )
 
-// ruleGaps tells which evaluations are missing of what rules recorded at an interval, while the process that evaluated was
+// ruleGaps lists which evaluations are missing of what rules recorded at an interval, while the process that evaluated was
 // killed.
 //
 // On a machine that is busy for seconds some may be: Prometheus' manager leaves out what became due while an evaluation

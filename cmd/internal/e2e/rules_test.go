@@ -33,7 +33,7 @@ groups:
     annotations: {summary: 'load is {{ $value }} in {{ $externalLabels.zone }}'}
 `
 
-// webhook notes what an Alertmanager tells.
+// webhook notes the notifications of an Alertmanager.
 type webhook struct {
 	mu    sync.Mutex
 	heard []string
@@ -72,7 +72,7 @@ func (w *webhook) has(parts ...string) bool {
 	return false
 }
 
-// startAlertmanager starts a real one that tells the webhook at once.
+// startAlertmanager starts a real one that notifies the webhook at once.
 func startAlertmanager(ctx context.Context, t *testing.T, w *webhook) *promrig.Process {
 	path, err := promrig.Binary("CASSIA_TEST_ALERTMANAGER", "alertmanager")
 	require.NoError(t, err)

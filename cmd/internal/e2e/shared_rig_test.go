@@ -27,7 +27,7 @@ const (
 	sharedTick     = 500 * time.Millisecond
 	// sharedInterval is how often sharedRules are evaluated.
 	sharedInterval = 2 * time.Second
-	// What newest gives tells when it was evaluated, for newer samples arrive all the time: whoever evaluates it once more,
+	// The value of newest depends on when it was evaluated, for newer samples arrive all the time: whoever evaluates it once more,
 	// later, stores a greater value.
 	sharedRules = `
 groups:
@@ -126,7 +126,7 @@ type sender struct {
 	every, offset, behind time.Duration
 
 	mu    sync.Mutex
-	acked []int64 // times of what was acknowledged
+	acked []int64 // times of acknowledged samples
 	// heard is when something was acknowledged last, or it began to send; zero: it doesn't send. silent is the longest time
 	// between two of these.
 	heard  time.Time
@@ -194,7 +194,7 @@ func (s *sender) run(ctx context.Context, stopping <-chan struct{}, url string) 
 	}
 }
 
-// hear notes what was acknowledged now.
+// hear notes samples that were acknowledged now.
 func (s *sender) hear(times []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

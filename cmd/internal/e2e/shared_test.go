@@ -49,13 +49,13 @@ func TestTwoOnCassandraShareWork(t *testing.T) {
 	deleted.cleanUp()
 }
 
-// sharedRuling is what is recorded by rules.
+// sharedRuling are the samples recorded by rules.
 type sharedRuling struct {
 	*sharedRig
 	// owner evaluates, other doesn't.
 	owner, other int
-	active       time.Time // since when the alert is, as the owner says
-	// seen is what was read of each series, by time.
+	active       time.Time // since when the alert is, as the owner reports it
+	// seen are the values that were read of each series, by time.
 	seen map[string]map[int64]float64
 
 	ruleGaps
@@ -86,7 +86,7 @@ func newSharedRuling(r *sharedRig) *sharedRuling {
 
 func (x *sharedRuling) evaluates(i int) bool { return x.metric(i, "cassia_rules_evaluated_here") == 1 }
 
-// activeAt is since when a process says that the alert is active, once it says that it fires.
+// activeAt is since when the alert is active by a process' answer, once it fires there.
 func (x *sharedRuling) activeAt(i int) (since time.Time) {
 	x.t.Helper()
 	x.wait("the alert fires", func() bool {
@@ -111,7 +111,7 @@ func (x *sharedRuling) activeAt(i int) (since time.Time) {
 	return since
 }
 
-// look reads what is recorded: what was read before has the values it had.
+// look reads the recorded samples: those read before have the values they had.
 func (x *sharedRuling) look() {
 	x.t.Helper()
 	for _, selector := range sharedRecorded {
@@ -147,7 +147,7 @@ func (x *sharedRuling) ownerDies() {
 	x.killed = time.Now()
 }
 
-// takesOver waits until the other process evaluates and has made up for what was missed.
+// takesOver waits until the other process evaluates and has made up for missed evaluations.
 func (x *sharedRuling) takesOver() {
 	x.t.Helper()
 	x.began = x.killed
@@ -173,7 +173,7 @@ func (x *sharedRuling) takesOver() {
 	})
 }
 
-// check holds that nothing is missing of what is recorded, and that the alert is as it was.
+// check holds that no recorded sample is missing, and that the alert is as it was.
 func (x *sharedRuling) check() {
 	for _, selector := range sharedRecorded {
 		samples := x.samples(x.other, selector)
@@ -207,7 +207,7 @@ type sharedPair struct {
 	a, b        *sender
 	stopA       func()
 	lives, dies int
-	// told is a time of b up to which the process that lives on knew b to be.
+	// told is the time of b up to which it is elected, as far as the process that lives on has read.
 	told int64
 }
 
@@ -225,7 +225,7 @@ func newSharedPair(r *sharedRig, dies int) *sharedPair {
 	return p
 }
 
-// status is how the pair stands, as the process says that lives on.
+// status is the pair's, by the process that lives on.
 func (p *sharedPair) status() storage.ReplicaStatus {
 	p.t.Helper()
 	var answer struct{ Data []storage.ReplicaStatus }
@@ -238,7 +238,7 @@ func (p *sharedPair) status() storage.ReplicaStatus {
 	return answer.Data[0]
 }
 
-// elected waits until a replica is elected and what was held of it is stored.
+// elected waits until a replica is elected and its held samples are stored.
 func (p *sharedPair) elected(replica string) {
 	p.t.Helper()
 	p.wait(replica+" is elected", func() bool {
@@ -375,7 +375,7 @@ func (d *sharedDeletes) whileBothWrite() {
 	d.check("deleted from what was sealed")
 }
 
-// check holds that both processes answer with all that is left, and with nothing of what is deleted.
+// check holds that both processes answer with all that is left, and with no deleted sample.
 func (d *sharedDeletes) check(when string) {
 	d.t.Helper()
 	for i := range d.processes {
@@ -401,7 +401,7 @@ func (d *sharedDeletes) check(when string) {
 	}
 }
 
-// cleanUp holds that what is deleted is gone from the rows once it is cleaned up, and nothing else is.
+// cleanUp holds that deleted samples are gone from the rows once it is cleaned up, and nothing else is.
 func (d *sharedDeletes) cleanUp() {
 	gone := (historySeries - d.history) * historySamples
 	for i, live := range d.live {

@@ -17,8 +17,8 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
 )
 
-// TestSnapshotOfAKeyspace saves a keyspace under load as the operator's page says, with the script for it, loads it into
-// another one, and compares what a Cassia reads there with what was acknowledged before, bit by bit.
+// TestSnapshotOfAKeyspace saves a keyspace under load as in the operator's page, with the script for it, loads it into
+// another one, and compares what a Cassia reads there with the samples acknowledged before, bit by bit.
 func TestSnapshotOfAKeyspace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the binary on a real Cassandra: leave -short out")
@@ -60,7 +60,7 @@ func TestSnapshotOfAKeyspace(t *testing.T) {
 	}
 	sealed := make(chan error, 1)
 	saving, done := context.WithCancel(k.ctx)
-	go func() { // What is taken out of the stage meanwhile must be elsewhere.
+	go func() { // Rows that are taken out of the stage meanwhile must be elsewhere.
 		for saving.Err() == nil {
 			if err := promrig.Post(k.ctx, k.processes[0].URL()+"/-/seal"); err != nil {
 				sealed <- err

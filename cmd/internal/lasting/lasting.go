@@ -1,4 +1,4 @@
-// Package lasting tells errors of connections that trying again doesn't mend, and what does.
+// Package lasting recognises errors of connections that trying again doesn't mend, and has their remedy.
 package lasting
 
 import (
@@ -12,18 +12,18 @@ import (
 // Error is an error of a connection that comes again, whenever it is tried, until somebody changes something.
 type Error struct {
 	Err error
-	// Advice says what to change.
+	// Advice is the remedy.
 	Advice string
 }
 
 func (e *Error) Error() string { return e.Err.Error() + "; " + e.Advice }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Lasting tells packages that don't know this one that trying again is of no use.
+// Lasting marks the error, for packages that don't import this one, as one that trying again doesn't mend.
 func (e *Error) Lasting() bool { return true }
 
-// Of returns an Error of err, or nil if the connection may succeed at another time. authority says where an authority that signs
-// certificates is named, as in "ca-file in the URL".
+// Of returns an Error of err, or nil if the connection may succeed at another time. authority names the place where an authority
+// that signs certificates is named, as in "ca-file in the URL".
 func Of(err error, authority string) *Error {
 	var already *Error
 	if err == nil || errors.As(err, &already) {

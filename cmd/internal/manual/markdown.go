@@ -110,7 +110,7 @@ func (p Page) HTML(base string) (string, error) {
 	if err := markdown.Renderer().Render(&b, p.source, root); err != nil {
 		return "", err
 	}
-	// What is wider than the screen can be scrolled, by keyboard, too. In the pages' own text, < is escaped.
+	// Elements that are wider than the screen can be scrolled, by keyboard, too. In the pages' own text, < is escaped.
 	return strings.NewReplacer(
 		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`, "<!-- raw HTML omitted -->\n", "",

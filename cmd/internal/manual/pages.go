@@ -20,7 +20,7 @@ type Page struct {
 	// Topic names the page: its file without .md, and what stands after /manual/ and `cassia help`. That of the contents is empty.
 	Topic string
 	Title string
-	// About says in a few words what is on it; may be empty.
+	// About describes its content in a few words; may be empty.
 	About string
 
 	source []byte

@@ -19,7 +19,7 @@ type Picture struct {
 	Width, Height int
 }
 
-// errNoWebP says that a file isn't WebP in the extended format, which Chromium writes.
+// errNoWebP means that a file isn't WebP in the extended format, which Chromium writes.
 var errNoWebP = errors.New("no WebP image in the extended format")
 
 // FindPicture returns the picture of a name. Its error is fs.ErrNotExist if there is none.

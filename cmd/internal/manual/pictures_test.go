@@ -22,7 +22,8 @@ func shownPictures(t *testing.T, p Page) map[string]string {
 	return names
 }
 
-// Every picture is shown by a page, is what its name says, and all of them together stay small: they are part of the program.
+// Every picture is shown by a page, is large enough, and all of them together stay small: they are part of
+// the program.
 func TestPictures(t *testing.T) {
 	names, err := fs.Glob(pictureFiles, pictures+"/*")
 	require.NoError(t, err)

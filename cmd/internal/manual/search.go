@@ -28,7 +28,7 @@ type section struct {
 type Result struct {
 	Page    Page
 	Heading Heading
-	// Excerpt is a piece of the text around what was looked for, in pieces: those at odd places are the words of the query.
+	// Excerpt is a piece of the text around the match, in pieces: those at odd places are the words of the query.
 	Excerpt []string
 }
 
@@ -106,7 +106,7 @@ const (
 	mostOften = 5
 )
 
-// score says how well a section fits; 0: a word is missing.
+// score is how well a section fits; 0: a word is missing.
 func (s *section) score(words []string, phrase string) (score int) {
 	if len(words) > 1 && strings.Contains(s.lowText, phrase) {
 		score += asPhrase
@@ -127,7 +127,7 @@ func (s *section) score(words []string, phrase string) (score int) {
 	return score
 }
 
-// excerptBefore and excerptLength say which piece of a text is shown, bytes.
+// excerptBefore and excerptLength bound the piece of a text that is shown, bytes.
 const (
 	excerptBefore = 60
 	excerptLength = 220

@@ -23,7 +23,7 @@ type terminal struct {
 	out    strings.Builder
 }
 
-// blocks writes what is below a node, each paragraph with an empty line behind it.
+// blocks writes the blocks below a node, each paragraph with an empty line behind it.
 func (t *terminal) blocks(parent ast.Node, indent string) {
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
 		switch n := n.(type) {

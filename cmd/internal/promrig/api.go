@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrAPI says that the HTTP API answered with an error.
+// ErrAPI means that the HTTP API answered with an error.
 var ErrAPI = errors.New("promrig: error from the HTTP API")
 
 // API is Prometheus' HTTP API of a server.
@@ -166,7 +166,7 @@ func (a Answer) Points() int {
 	return n
 }
 
-// Difference says where other differs from a, or nothing where every digit is the same.
+// Difference describes where other differs from a; "" if every digit is the same.
 func (a Answer) Difference(other Answer) string {
 	if a.Type != other.Type {
 		return fmt.Sprintf("a %s, not a %s", other.Type, a.Type)
@@ -221,7 +221,7 @@ func Post(ctx context.Context, url string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status says enough
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status is enough
 		return fmt.Errorf("%w: POST %s: %s: %s", ErrAPI, url, response.Status, body)
 	}
 	return nil

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// ErrExited says that a program ended by itself.
+// ErrExited means that a program ended by itself.
 var ErrExited = errors.New("promrig: the program exited")
 
-// Program says what to start.
+// Program is a program to start.
 type Program struct {
 	// Name is for messages.
 	Name string
@@ -29,7 +29,7 @@ type Program struct {
 	Args []string
 	// Address is what it listens on; ReadyPath answers 200 once it is ready.
 	Address, ReadyPath string
-	// TLS says that it speaks TLS there. Its certificate isn't verified.
+	// TLS: it speaks TLS there. Its certificate isn't verified.
 	TLS bool
 	// Log is the file that its output is appended to.
 	Log string

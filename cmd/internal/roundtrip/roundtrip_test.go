@@ -104,7 +104,7 @@ func usualNaN(v float64) (float64, bool) {
 // midnight is some days ago.
 func midnight() int64 { return time.Now().UnixMilli()/dayMS*dayMS - 3*dayMS }
 
-// fill writes some of everything that carelessness would lose. old adds what is about 1970 and before.
+// fill writes some of everything that carelessness would lose. old adds samples of about 1970 and before.
 func fill(t *testing.T, s *storage.Store, old bool) {
 	b := s.NewBatch("default")
 	defer b.Release()

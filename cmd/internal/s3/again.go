@@ -77,7 +77,7 @@ func pause(ctx context.Context, breaks int) error {
 	}
 }
 
-// isTriedAgain says whether the client makes a request again after such an answer.
+// isTriedAgain reports whether the client makes a request again after such an answer.
 func isTriedAgain(r minio.ErrorResponse) bool {
 	switch r.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,

@@ -25,8 +25,8 @@ func eachKind(t *testing.T, b *Bucket, check func(err error)) {
 	check(b.Delete(t.Context(), "files/a"))
 }
 
-// TestLastingErrorsEndAtOnce has connections fail in ways that no other try mends: there is one for each request, and the error says what
-// does.
+// TestLastingErrorsEndAtOnce has connections fail in ways that no other try mends: there is one for each request, and the error
+// has the remedy.
 func TestLastingErrorsEndAtOnce(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int64

@@ -84,10 +84,10 @@ func (b *Bucket) Abandoned(ctx context.Context, before time.Time) error {
 	}))
 }
 
-// refused are what servers say of credentials with another status than 401 and 403; the last is Versity's.
+// refused are servers' codes for wrong credentials with another status than 401 and 403; the last is Versity's.
 var refused = map[string]bool{"ExpiredToken": true, "InvalidToken": true, "InvalidAccessKeyId": true, "XAdminUserNotFound": true}
 
-// explain says what an error means and what to do.
+// explain adds to an error its meaning and the remedy.
 func (b *Bucket) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

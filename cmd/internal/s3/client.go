@@ -88,10 +88,10 @@ func (a awsCredentials) RetrieveWithCredContext(*credentials.CredContext) (crede
 // Retrieve implements credentials.Provider.
 func (a awsCredentials) Retrieve() (credentials.Value, error) { return a.RetrieveWithCredContext(nil) }
 
-// IsExpired implements credentials.Provider: the library that has them knows.
+// IsExpired implements credentials.Provider: the library that has them renews them.
 func (a awsCredentials) IsExpired() bool { return true }
 
-// errNoCredentials says that there are none.
+// errNoCredentials means that there are none.
 type errNoCredentials struct{ err error }
 
 func (e errNoCredentials) Error() string {

@@ -69,7 +69,7 @@ func (b *Bucket) putParts(ctx context.Context, key string, part []byte, from io.
 		return b.explain(ctx, err)
 	}
 	defer func() {
-		if err != nil { // As well as can be; Abandoned ends what is left.
+		if err != nil { // Best effort; Abandoned ends the uploads that are left.
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
 			_ = b.core.AbortMultipartUpload(ending, b.location.bucket, key, upload)

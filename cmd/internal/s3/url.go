@@ -21,7 +21,7 @@ import (
 // Scheme begins the URL of a bucket.
 const Scheme = "s3://"
 
-// IsURL says whether a place is a bucket; what isn't is a folder.
+// IsURL reports whether a place is a bucket; what isn't is a folder.
 func IsURL(place string) bool { return strings.HasPrefix(place, Scheme) }
 
 // Name names a bucket for people: its URL without parameters.
@@ -38,7 +38,7 @@ func (l location) String() string {
 	return strings.TrimSuffix(Scheme+l.bucket+"/"+l.prefix, "/")
 }
 
-// location is what a URL says.
+// location is the content of a URL.
 type location struct {
 	bucket, prefix   string // prefix ends in "/", unless it is empty
 	endpoint, region string

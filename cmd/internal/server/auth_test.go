@@ -107,7 +107,7 @@ func TestEveryRouteWantsItsRole(t *testing.T) {
 	}
 }
 
-// TestPasswordsThatThePageAsksFor says that a browser isn't told to ask for one itself when the page's script asks.
+// TestPasswordsThatThePageAsksFor holds that a browser isn't made to ask for one itself when the page's script asks.
 func TestPasswordsThatThePageAsksFor(t *testing.T) {
 	var who string
 	o := testOptions()

@@ -13,10 +13,10 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Authenticator tells who sent a request.
+// Authenticator identifies the user who sent a request.
 type Authenticator interface {
 	// Identify returns the user. Its error wraps auth.ErrUnknown or auth.ErrBusy, or is that of the request's context,
-	// and tells no secret.
+	// and contains no secret.
 	Identify(r *http.Request) (*auth.User, error)
 }
 
@@ -30,11 +30,11 @@ type authorizer struct {
 	bodies     bodies
 }
 
-// Errors of who asks for what. What they wrap says the rest.
+// Errors of who asks for what. The text around them has the rest.
 var (
-	// ErrTenant says that a request names its tenant in a way that can't be: 400.
+	// ErrTenant means that a request names its tenant in a way that can't be: 400.
 	ErrTenant = errors.New("server: tenant")
-	// ErrForbidden says that whoever sent the request may not do that: 403.
+	// ErrForbidden means that whoever sent the request may not do that: 403.
 	ErrForbidden = errors.New("server: forbidden")
 )
 
@@ -178,7 +178,7 @@ func usual(user *auth.User) (string, error) {
 	return user.Tenant(), nil
 }
 
-// mayUse says which tenant of a list a|b the user may not use.
+// mayUse returns an error if there is a tenant in a list a|b the user may not use.
 func mayUse(user *auth.User, list string) error {
 	if user == nil {
 		return nil
@@ -218,10 +218,10 @@ type (
 	admittedKey struct{}
 )
 
-// admitted is what is known of a request that was authorized.
+// admitted is the result of authorizing a request.
 type admitted struct {
 	tenant string
-	// named says that the path or the header name it.
+	// named: the path or the header name it.
 	named bool
 	// user is who asks; nil: nobody asked for that.
 	user *auth.User

@@ -15,15 +15,15 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// tellPath answers with the tenant and the path that it is called for.
-var tellPath = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// answerPath answers with the tenant and the path that it is called for.
+var answerPath = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, tenant.From(r.Context())+" "+r.Method+" "+r.URL.EscapedPath()+" "+r.URL.RawQuery)
 })
 
 func TestTenantInThePath(t *testing.T) {
 	o := testOptions()
-	o.API, o.Write = tellPath, tellPath
-	o.Routes = []Route{{Path: "/federate", Name: "/federate", Role: Read, Tenant: true, Handler: tellPath}}
+	o.API, o.Write = answerPath, answerPath
+	o.Routes = []Route{{Path: "/federate", Name: "/federate", Role: Read, Tenant: true, Handler: answerPath}}
 	h := NewHandler(o)
 	header := func(names ...string) (out []string) {
 		for _, name := range names {

@@ -58,7 +58,7 @@ func (b bodies) bound(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case isForm(r):
 		err = r.ParseForm() // Handlers that look for single values would take half a form for the whole.
 	default:
-		// Handlers know no code for a body that turns out to be too long, and one that comes slowly must not hold what
+		// Handlers have no code for a body that turns out to be too long, and one that comes slowly must not hold what
 		// they claim for a request.
 		err = readWhole(r)
 	}
@@ -83,7 +83,7 @@ func readWhole(r *http.Request) error {
 	return err
 }
 
-// isForm tells whether a request's parameters stand in its body.
+// isForm reports whether a request's parameters stand in its body.
 func isForm(r *http.Request) bool {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch {
 		return false

@@ -10,7 +10,7 @@ import (
 )
 
 // connections is a listener that bounds the open connections. Where there are as many as can be, the one that has
-// waited longest without a request under way makes room for a new one: whoever opens many and says nothing, or says
+// waited longest without a request under way makes room for a new one: a client that opens many and sends nothing, or sends
 // it letter by letter, keeps nobody out.
 type connections struct {
 	net.Listener
@@ -113,7 +113,7 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// marking tells the connections which of them have a request under way.
+// marking notes at the connections whether they have a request under way.
 func marking(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)

@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 )
 
-// Options say what a Handler leads to. What isn't marked as optional must be set.
+// Options are the handlers that a Handler leads to. Fields that aren't marked as optional must be set.
 type Options struct {
 	// API answers all of /api/v1/ that isn't named below.
 	API http.Handler
@@ -24,9 +24,9 @@ type Options struct {
 	Routes []Route
 	// NotFound answers for paths that no row has; optional.
 	NotFound http.HandlerFunc
-	// Auth tells who sends requests; nil: everybody may do everything, and names the tenant.
+	// Auth identifies the users who send requests; nil: everybody may do everything, and names the tenant.
 	Auth Authenticator
-	// ExternalURL is how browsers may know this server beside its address, and Hosts are its further names; both optional.
+	// ExternalURL is a URL by which browsers reach this server beside its address, and Hosts are its further names; both optional.
 	ExternalURL *url.URL
 	Hosts       []string
 	// AuthRequired is set if every request must be authenticated, by Auth or by TLS.
@@ -40,7 +40,7 @@ type Options struct {
 	SealAll  func(context.Context) error
 	// Reload reads files again, for POST /-/reload; nil: that is refused.
 	Reload func() error
-	// Downsampling tells how sealing and rolling up stand, for GET /-/downsample; it becomes JSON.
+	// Downsampling returns the state of sealing and rolling up, for GET /-/downsample; it becomes JSON.
 	Downsampling func(context.Context) any
 
 	Gatherer prometheus.Gatherer

@@ -19,15 +19,15 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// tellTenant answers with the tenant that it is called for.
-var tellTenant = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// answerTenant answers with the tenant that it is called for.
+var answerTenant = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, tenant.From(r.Context()))
 })
 
 func testOptions() Options {
 	registry := prometheus.NewRegistry()
 	return Options{
-		API: tellTenant, Write: tellTenant, Ready: func() error { return nil },
+		API: answerTenant, Write: answerTenant, Ready: func() error { return nil },
 		SealAll:      func(context.Context) error { return nil },
 		Downsampling: func(context.Context) any { return map[string]int{"waiting_slots": 3} },
 		Gatherer:     registry, HTTP: NewMetrics(registry), Logger: slog.New(slog.DiscardHandler),

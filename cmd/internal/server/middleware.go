@@ -72,7 +72,7 @@ func recovering(m *Metrics, log *slog.Logger, h http.Handler) http.Handler {
 	})
 }
 
-// trackingWriter knows whether an answer has begun.
+// trackingWriter notes whether an answer has begun.
 type trackingWriter struct {
 	http.ResponseWriter
 	begun bool

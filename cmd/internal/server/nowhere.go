@@ -2,8 +2,8 @@ package server
 
 import "net/http"
 
-// elsewhere leads requests of which no row of the table knows the path to NotFound. Those whose method is the wrong one are
-// told so by the table, as ever: a row for all other paths would take them, too.
+// elsewhere leads requests whose path is in no row of the table to NotFound. Those whose method is the wrong one are
+// answered by the table, as ever: a row for all other paths would take them, too.
 func (h *handler) elsewhere(mux *http.ServeMux) http.Handler {
 	if h.NotFound == nil {
 		return mux

@@ -10,7 +10,7 @@ import (
 )
 
 // origins keep pages of others, which a user's browser shows, from using what that browser can reach. decisions/022
-// says which requests that concerns.
+// lists the requests that this concerns.
 type origins struct {
 	// foreign finds writes that a page of another origin has the browser send.
 	foreign *http.CrossOriginProtection
@@ -49,7 +49,7 @@ func (o *origins) check(route Route, r *http.Request) error {
 	// A name of an attacker's that leads to this address makes their page one of the same origin. It doesn't make the
 	// browser send passwords, nor accept a certificate. Browsers name the origin of whatever may change something, so what
 	// names none is a program's, which a proxy may have passed on; of what reads they name none.
-	if o.authRequired || r.TLS != nil || o.knows(r.Host) {
+	if o.authRequired || r.TLS != nil || o.isUnforgeable(r.Host) {
 		return nil
 	}
 	if changes && r.Header.Get("Origin") != "" || !changes && throughLoopback(r) {
@@ -58,8 +58,8 @@ func (o *origins) check(route Route, r *http.Request) error {
 	return nil
 }
 
-// knows says whether a host is none that an attacker can have lead here.
-func (o *origins) knows(host string) bool {
+// isUnforgeable reports whether a host is none that an attacker can have lead here.
+func (o *origins) isUnforgeable(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
@@ -76,7 +76,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// throughLoopback says that a request came over a connection that only programs of this machine can make, such as its
+// throughLoopback reports whether a request came over a connection that only programs of this machine can make, such as its
 // browsers.
 func throughLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

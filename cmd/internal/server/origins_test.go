@@ -42,7 +42,7 @@ func withNames(t *testing.T) Options {
 // A page of another origin changes nothing, whatever it has the browser send; what isn't a browser has no origin.
 func TestForeignPagesChangeNothing(t *testing.T) {
 	o := withNames(t)
-	o.Routes = []Route{{Path: "/api/write", Name: "/api/write", Role: Write, Tenant: true, Handler: tellTenant}}
+	o.Routes = []Route{{Path: "/api/write", Name: "/api/write", Role: Write, Tenant: true, Handler: answerTenant}}
 	h := NewHandler(o)
 	const host = "10.0.0.1:9201"
 	changes := map[string]string{

@@ -37,7 +37,7 @@ func (p pace) handler(next http.Handler) http.Handler {
 			// for the end of the client, and stop a long answer.
 			_ = conn.SetReadDeadline(time.Time{})
 		} else {
-			_ = conn.SetReadDeadline(time.Now().Add(p.grace)) // Also for what is left after an early answer.
+			_ = conn.SetReadDeadline(time.Now().Add(p.grace)) // Also for the rest of the body after an early answer.
 			r.Body = &pacedBody{ReadCloser: r.Body, pace: p, conn: conn}
 		}
 		paced := &pacedWriter{ResponseWriter: w, pace: p, conn: conn}

@@ -162,7 +162,7 @@ func TestSlowIsntTooSlow(t *testing.T) {
 	})
 }
 
-// Who doesn't read is cut off, and the handler is told; who reads a little now and then isn't.
+// A client that doesn't read is cut off, and the handler gets an error; one that reads a little now and then isn't.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	var written chan error
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) {

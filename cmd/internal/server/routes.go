@@ -20,7 +20,7 @@ const (
 	Write Role = "write"
 	// Watch sees how the process is doing: its metrics, which name tenants.
 	Watch Role = "metrics"
-	// Admin changes what is stored, or looks at what belongs to all tenants.
+	// Admin changes stored data, or reads data of all tenants.
 	Admin Role = "admin"
 )
 
@@ -31,13 +31,13 @@ type Route struct {
 	// Name stands for the route in metrics; empty: the handler counts its requests itself.
 	Name string
 	Role Role
-	// Tenant says that requests belong to a tenant: it is found in their context, and they may also begin with
+	// Tenant: requests belong to a tenant: it is found in their context, and they may also begin with
 	// /t/{tenant}. Requests of other routes are about the whole process.
 	Tenant  bool
 	Handler http.Handler
-	// OwnBounds says that the handler bounds what it takes itself, as those of Write do.
+	// OwnBounds: the handler bounds what it takes itself, as those of Write do.
 	OwnBounds bool
-	// Changes says that requests of another method than GET, HEAD and OPTIONS change something, as those of Write and Admin
+	// Changes: requests of another method than GET, HEAD and OPTIONS change something, as those of Write and Admin
 	// do: pages of other origins may not send them.
 	Changes bool
 	// Preflight leaves OPTIONS to the handler whoever asks: browsers send it without a password, before they ask.

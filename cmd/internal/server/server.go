@@ -41,7 +41,7 @@ type Server struct {
 }
 
 // Listen opens the addresses, each host:port. webConfig names exporter-toolkit's file, or is empty. The
-// error says what to do.
+// error has the remedy.
 func Listen(addresses []string, webConfig string, h http.Handler, log *slog.Logger) (*Server, error) {
 	s := &Server{webConfig: webConfig, log: log}
 	for _, address := range addresses {

@@ -25,9 +25,9 @@ func TestPortInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, "", tellTenant, quiet)
+	_, err = Listen([]string{"127.0.0.1:0", taken.Addr().String()}, "", answerTenant, quiet)
 	require.EqualError(t, err, "--web.listen-address="+taken.Addr().String()+": another program listens there; stop it, or choose another port")
-	_, err = Listen([]string{"999.0.0.1:1"}, "", tellTenant, quiet)
+	_, err = Listen([]string{"999.0.0.1:1"}, "", answerTenant, quiet)
 	require.ErrorContains(t, err, "--web.listen-address=999.0.0.1:1: ")
 }
 

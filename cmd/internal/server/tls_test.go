@@ -139,7 +139,7 @@ func TestMutualTLS(t *testing.T) {
 	require.Error(t, err, "an unknown authority")
 }
 
-// A certificate that was verified says who it is; one that wasn't doesn't even get as far.
+// A certificate that was verified identifies its user; one that wasn't is refused before.
 func TestCertificateOfAUser(t *testing.T) {
 	servers, clients := newAuthority(t), newAuthority(t)
 	file := filepath.Join(t.TempDir(), "auth.yml")

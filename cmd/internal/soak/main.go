@@ -1,4 +1,4 @@
-// Soak runs the tests that try something else in every run, round after round with other seeds, for as long as it is told:
+// Soak runs the tests that try something else in every run, round after round with other seeds, for a given time:
 //
 //	go run ./cmd/internal/soak -for 1h -seed 7
 //

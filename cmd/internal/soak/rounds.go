@@ -20,7 +20,7 @@ import (
 type soaked struct {
 	// pkg is its package's folder in the repository.
 	pkg, test string
-	// cassandra says that it needs a cluster, which CASSANDRA_HOSTS names.
+	// cassandra: it needs a cluster, which CASSANDRA_HOSTS names.
 	cassandra bool
 }
 
@@ -61,7 +61,7 @@ var all = []soaked{
 	{pkg: "storage/cassandra", test: "TestMetamorphic", cassandra: true},
 }
 
-// maxOutput bounds what is printed of a failed test: its end says what went wrong.
+// maxOutput bounds the output that is printed of a failed test: the cause is at its end.
 const maxOutput = 16 << 10
 
 // soaking is one call of the command.
@@ -141,7 +141,7 @@ func (s *soaking) compile(ctx context.Context, tests []soaked) error {
 	return nil
 }
 
-// one runs a test with a seed. A failure is printed; an error says that nothing more can be run.
+// one runs a test with a seed. A failure is printed; an error means that nothing more can be run.
 func (s *soaking) one(ctx context.Context, t soaked, seed uint64) (passed bool, err error) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, s.binary(t.pkg), "-test.count=1", "-test.run=^"+t.test+"$", "-test.v")

@@ -1,5 +1,5 @@
-// Suite runs `go test` and tells what a person wants to know of it: a line for each package as it ends, with its time; of a
-// failed test what it said, and nothing of what ran beside it; in the end which tests were skipped and why, which took
+// Suite runs `go test` and prints a summary for people: a line for each package as it ends, with its time; of a
+// failed test its output, without that of tests beside it; in the end which tests were skipped and why, which took
 // longest, and how long it all took. `make test` runs it:
 //
 //	go run ./cmd/internal/suite [-skips=fail] [-slowest 10] [-events FILE] -- -p 4 -parallel 8 ./...
@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// run runs go test. A terminal's interrupt reaches all that runs, and what has ended by then is told; SIGTERM is passed on in
-// the same way.
+// run runs go test. A terminal's interrupt reaches all that runs, and tests that have ended by then are reported; SIGTERM is
+// passed on in the same way.
 func run(args []string, events string, end func(*report, time.Duration) bool) (ok bool, err error) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -74,7 +74,7 @@ func run(args []string, events string, end func(*report, time.Duration) bool) (o
 	if err := r.read(from); err != nil {
 		return false, err
 	}
-	failed := cmd.Wait() // It says no more than that something failed.
+	failed := cmd.Wait() // Its only information is that something failed.
 	return end(r, time.Since(began)) && failed == nil, nil
 }
 

@@ -16,13 +16,13 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of what is built
+	ImportPath string // of the package that is built
 	Test       string
 	Elapsed    float64 // seconds
 	Output     string
 }
 
-// name tells a test from those of other packages.
+// name identifies a test among all packages.
 type name struct{ pkg, test string }
 
 // ended is a test with how long it took.
@@ -31,18 +31,18 @@ type ended struct {
 	seconds float64
 }
 
-// report gathers what the tests say and writes what is worth reading.
+// report gathers the tests' output and writes the parts that are worth reading.
 type report struct {
 	out     io.Writer
 	said    map[name][]string
-	built   map[string][]string // what the compiler said, by package
+	built   map[string][]string // the compiler's output, by package
 	passed  int
 	skipped []name
 	failed  []name
 	all     []ended
 }
 
-// maxLines bounds what is printed of a failed test or package: the end says what went wrong.
+// maxLines bounds the output that is printed of a failed test or package: the cause is at its end.
 const maxLines = 80
 
 func newReport(out io.Writer) *report {
@@ -106,7 +106,7 @@ func (r *report) endTest(at name, e *event) {
 	}
 }
 
-// endPackage tells of a package that has ended, and of what failed in it.
+// endPackage prints a package that has ended, and the failed tests in it.
 func (r *report) endPackage(e *event) {
 	at := name{e.Package, ""}
 	if e.Action == "skip" { // It has no tests.
@@ -122,19 +122,19 @@ func (r *report) endPackage(e *event) {
 	}
 	for _, test := range r.failed {
 		if test.pkg == e.Package {
-			r.tell(test, "--- "+test.test)
+			r.print(test, "--- "+test.test)
 		}
 	}
-	r.tell(at, "--- the package")
+	r.print(at, "--- the package")
 	for test := range r.said { // Those that were running when it ended.
 		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) && !slices.Contains(r.skipped, test) {
-			r.tell(test, "--- "+test.test+", which had not ended")
+			r.print(test, "--- "+test.test+", which had not ended")
 		}
 	}
 }
 
-// tell prints what a test said, once.
-func (r *report) tell(at name, title string) {
+// print prints a test's output, once.
+func (r *report) print(at name, title string) {
 	lines := strings.SplitAfter(strings.Join(r.said[at], ""), "\n")
 	if cut := len(lines) - maxLines; cut > 0 {
 		lines = append([]string{fmt.Sprintf("    ... %d lines before\n", cut)}, lines[cut:]...)
@@ -145,7 +145,7 @@ func (r *report) tell(at name, title string) {
 	delete(r.said, at)
 }
 
-// end prints what is said of all packages, and returns whether the run is as it should be.
+// end prints the summary of all packages, and returns whether the run is as it should be.
 func (r *report) end(took time.Duration, slowest int, skipsFail bool) (ok bool) {
 	unexplained := r.skips()
 	slices.SortStableFunc(r.all, func(a, b ended) int { return cmp.Compare(b.seconds, a.seconds) })
@@ -184,11 +184,11 @@ func (r *report) skips() (unexplained int) {
 	return unexplained
 }
 
-// allowed says that a test may be skipped wherever it runs: an engine leaves out cases of the conformance suite that it
+// allowed reports whether a test may be skipped wherever it runs: an engine leaves out cases of the conformance suite that it
 // can't fulfil, and its test must state why.
 func allowed(test name) bool { return strings.HasPrefix(test.test, "TestConformance/") }
 
-// reason returns why a test was skipped, from what it said: the text behind the place in its source.
+// reason returns why a test was skipped, from its output: the text behind the place in its source.
 func reason(said []string) string {
 	for _, line := range said {
 		line = strings.TrimSpace(line)

@@ -19,7 +19,7 @@ func carriesOut(dir string) bool {
 	return within(dir, "storage/engine") || within(dir, "storage/pebble") || within(dir, "storage/cassandra")
 }
 
-// destroys says whether a node is a call of an engine's Drop, or an operation of a mutation that deletes.
+// destroys reports whether a node is a call of an engine's Drop, or an operation of a mutation that deletes.
 func destroys(n ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.CallExpr:

@@ -19,7 +19,7 @@ var spoken = map[string]bool{"auth": true, "cassandra": true, "kairosdb": true, 
 // forDevelopers begin the folders of programs and helpers that only developers run.
 var forDevelopers = []string{"cmd/internal/benchmarks/", "cmd/internal/promrig", "cmd/internal/s3/s3test", "storage/cassandra/cassandratest", "storage/engine/faultengine"}
 
-// TestErrorsAreShownWithoutPackages holds that storage.Plain knows every package whose errors begin with its name.
+// TestErrorsAreShownWithoutPackages holds that storage.Plain removes the name of every package whose errors begin with its name.
 func TestErrorsAreShownWithoutPackages(t *testing.T) {
 	found := 0
 	for _, f := range goFiles(t) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// law says what the packages in a folder may import of our own, besides what lies in the same folder. The
+// law is what the packages in a folder may import of our own, besides what lies in the same folder. The
 // longest folder that matches a package counts.
 type law struct {
 	folder string
@@ -48,7 +48,7 @@ var storageWithoutDrivers = []string{
 // one way.
 var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storetest", "promql/bucketfn/bucketfntest", "cmd/internal/cassiatest"}
 
-// onlyIn says which outside libraries have one home.
+// onlyIn are outside libraries that one folder alone imports.
 var onlyIn = map[string]string{
 	"github.com/cockroachdb/pebble": "storage/pebble",
 	"github.com/gocql/gocql":        "storage/cassandra",
@@ -71,7 +71,7 @@ func lawOf(pkg string) (law, bool) {
 	return best, best.folder != ""
 }
 
-// broken says why a file of package from may not import package to, both relative to the module; empty: it may.
+// broken returns the reason why a file of package from may not import package to, both relative to the module; empty: it may.
 func broken(from, to string, test bool) string {
 	l, ok := lawOf(from)
 	if !ok {

@@ -108,7 +108,7 @@ func TestAnswersHaveTheirLine(t *testing.T) {
 	require.Empty(t, missing, "give each a line in the manual's troubleshooting.md")
 }
 
-// isSearchable says whether a text is long enough to find an error by it, and no other.
+// isSearchable reports whether a text is long enough to find an error by it, and no other.
 func isSearchable(text string) bool { return len(text) >= 12 && strings.Contains(text, " ") }
 
 // errorsInManual is the page of the manual that has all errors.
@@ -132,7 +132,7 @@ var moreForDevelopers = []string{
 	"storage/soak/", "storage/storetest/",
 }
 
-// answers says whether a file may write answers over HTTP; others only name the answers of other servers.
+// answers reports whether a file may write answers over HTTP; others only name the answers of other servers.
 func (f goFile) answers() bool {
 	for _, dir := range []string{"cmd/internal/s3/", "adapter/importer/", "adapter/metadata/", "storage/cassandra/", "cmd/internal/lasting/"} {
 		if strings.HasPrefix(f.path, dir) && !strings.HasPrefix(f.path, "adapter/importer/overhttp/handler") {
@@ -192,7 +192,7 @@ func receiver(d *ast.FuncDecl) string {
 	return of.(*ast.Ident).Name
 }
 
-// kindAt says which argument of a function is the errorType of an answer.
+// kindAt is the index of a function's argument for the errorType of an answer.
 var kindAt = map[string]int{"fail": 3, "refuse": 2}
 
 // called names the function or method that is called.

@@ -109,10 +109,10 @@ type session struct {
 	// User is who asks; "": nobody is asked who it is, and everybody may do everything.
 	User string `json:"user"`
 	Auth bool   `json:"auth"`
-	// Metrics and Admin say which roles they have.
+	// Metrics and Admin are the roles they have.
 	Metrics bool `json:"metrics"`
 	Admin   bool `json:"admin"`
-	// Tenants are those that can be chosen from. AnyTenant says that others can be named.
+	// Tenants are those that can be chosen from. AnyTenant: others can be named.
 	Tenants   []string `json:"tenants"`
 	AnyTenant bool     `json:"any_tenant"`
 	// DefaultTenant is that of requests that name none; "": they must name one.

@@ -25,7 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// fakeStore answers with what tells who asked for what.
+// fakeStore notes what it is asked for, and answers the same each time.
 type fakeStore struct {
 	asked []any
 	err   error
@@ -102,7 +102,7 @@ func testOptions() Options {
 	}
 }
 
-// behindDoor is the whole server with the page's routes and four users: ann and bob read what is their team's, watch may see
+// behindDoor is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch may see
 // metrics, too, and ops is an admin.
 func behindDoor(t *testing.T, o Options) http.Handler {
 	t.Helper()

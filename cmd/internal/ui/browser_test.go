@@ -69,7 +69,7 @@ func TestThePageInABrowser(t *testing.T) {
 	locked := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--auth.file="+users, "--no-self-monitoring", "--backup.to="+filepath.Join(relabel, "backups"))) // Below a file.
 	bare := start(ctx, t, promrig.Cassia(binary, t.TempDir(), address(t), "--no-self-monitoring"))
 	store(ctx, t, open.URL())
-	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of what is in the log.
+	require.NoError(t, open.Terminate(time.Minute)) // Sizes are those of files, which a start writes of the log.
 	program.Args = append(program.Args, "--backup.to="+filepath.Join(home, "backups"), "--backup.every=1h", "--backup.keep-hourly=24")
 	open = start(ctx, t, program)
 	dropped := latencies(time.Now(), time.Now().Add(time.Millisecond), time.Minute)

@@ -33,7 +33,7 @@ func run(t *testing.T, name string, args ...string) {
 	require.NoError(t, err, "%s %v: %s", name, args, out)
 }
 
-// TestThePageIsBuiltFromItsSources builds the page anew and compares every byte with what is committed.
+// TestThePageIsBuiltFromItsSources builds the page anew and compares every byte with the committed one.
 func TestThePageIsBuiltFromItsSources(t *testing.T) {
 	needModules(t)
 	run(t, "node_modules/.bin/tsc", "--noEmit")

@@ -9,7 +9,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// examineEvery is for how long what an examination found is told again, instead of looking anew.
+// examineEvery is for how long the findings of an examination are returned again, instead of examining anew.
 const examineEvery = time.Minute
 
 // examined is the last look of the doctor.
@@ -22,7 +22,7 @@ type examined struct {
 // healthAnswer is how the store is.
 type healthAnswer struct {
 	Engine string `json:"engine"`
-	// Disk is what the directory takes, and what is left; nil: it isn't this machine's.
+	// Disk is the space that the directory takes, and the free space; nil: it isn't on this machine.
 	Disk *disk `json:"disk"`
 	// Space is what these bytes are: rows of a table, by its name, and what the engine has besides; nil: not known.
 	Space    map[string]int64 `json:"space"`
@@ -61,7 +61,8 @@ func (a *api) health(r *http.Request) (any, error) {
 	return out, err
 }
 
-// examine looks, or tells what was found a short time ago. One looks at a time, and who waits gets the same.
+// examine examines the store, or returns the findings of a short time ago. One call examines at a time, and those that wait get
+// the same.
 func (a *api) examine(ctx context.Context) ([]doctor.Finding, time.Time, error) {
 	a.examined.mu.Lock()
 	defer a.examined.mu.Unlock()

@@ -42,7 +42,7 @@ func lead(w http.ResponseWriter, view string, params url.Values) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// found takes over what is looked for.
+// found takes over the search.
 func found(r *http.Request, to url.Values) url.Values {
 	if text := r.URL.Query().Get("search"); text != "" {
 		to.Set("find", text)

@@ -18,7 +18,7 @@ import (
 const manualPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// maxSearch is how much of what is looked for is taken, bytes.
+// maxSearch bounds the text that is searched for, bytes.
 const maxSearch = 200
 
 // manualRoutes lead to the manual. It is the same for everybody, and names nothing that is stored.
@@ -118,7 +118,7 @@ var assetNames = sync.OnceValue(func() map[string]string {
 	return names
 })
 
-// manualTemplate has the page's own style sheet, and what is needed beside it. It needs no script but the one that sets the theme.
+// manualTemplate has the page's own style sheet, and the rules that it lacks. It needs no script but the one that sets the theme.
 var manualTemplate = template.Must(template.New("").Funcs(template.FuncMap{"odd": func(i int) bool { return i%2 == 1 }}).Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>

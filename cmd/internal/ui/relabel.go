@@ -25,15 +25,15 @@ const (
 
 // Relabeling is what the page shows of rules for what comes in, and tries out.
 type Relabeling interface {
-	// Status tells a tenant of the rules that are in force for it.
+	// Status returns the rules that are in force for a tenant.
 	Status(tenant string) relabeling.Status
-	// Try says what rules would have done to what is stored.
+	// Try computes what rules would have done to stored series.
 	Try(context.Context, *relabeling.Table, relabeling.TrialOptions) (*relabeling.Trial, error)
-	// Space tells what a tenant's sealed data take.
+	// Space returns the bytes that a tenant's sealed data take.
 	Space(ctx context.Context, tenant string) ([rollup.OneHour + 1]relabeling.ResolutionSpace, error)
 }
 
-// relabel tells which rules apply to what comes in, and what they have dropped.
+// relabel returns the rules that apply to incoming series, and what they have dropped.
 func (a *api) relabel(r *http.Request) (any, error) {
 	name, err := one(r)
 	if err != nil {
@@ -46,11 +46,11 @@ func (a *api) relabel(r *http.Request) (any, error) {
 type trialRequest struct {
 	// Rules is the text of a file of --write.relabel-file; "": none are tried.
 	Rules string `json:"rules"`
-	// RangeSeconds is how much time is looked at, up to now; 0: an hour. Start and End, RFC 3339, say it exactly.
+	// RangeSeconds is how much time is looked at, up to now; 0: an hour. Start and End, RFC 3339, set it exactly.
 	RangeSeconds float64   `json:"range_seconds"`
 	Start        time.Time `json:"start"`
 	End          time.Time `json:"end"`
-	// Retention is by resolution, raw, 5m and 1h, seconds; 0: for ever. What is left out stays as it is.
+	// Retention is by resolution, raw, 5m and 1h, seconds; 0: for ever. A resolution that is left out stays as it is.
 	Retention map[string]float64 `json:"retention"`
 }
 
@@ -67,7 +67,7 @@ type retentionTrial struct {
 	Then float64 `json:"then"`
 	// DayBytes is what a day takes; 0: it isn't known.
 	DayBytes float64 `json:"day_bytes"`
-	// BytesNow is what is stored, of windows whose size is known.
+	// BytesNow are the stored bytes, of windows whose size is known.
 	BytesNow int64 `json:"bytes_now"`
 	// Windows is how many whole windows queries would see no more, and Bytes what they take.
 	Windows int   `json:"windows"`

@@ -16,7 +16,7 @@ import (
 type Options struct {
 	// Version, Revision, Target and Engine are this process'.
 	Version, Revision, Target, Engine string
-	// Auth says that requests must show who they are from.
+	// Auth: requests must identify their user.
 	Auth bool
 	// SelfTenant has Cassia's own metrics; empty: they aren't kept.
 	SelfTenant string
@@ -25,11 +25,11 @@ type Options struct {
 	Store Store
 	// Relabeling has the rules for what comes in.
 	Relabeling Relabeling
-	// Work tells how sealing and rolling up stand. What it says may name series of any tenant.
+	// Work returns the state of sealing and rolling up. It may name series of any tenant.
 	Work func(context.Context) downsample.Status
-	// Evaluator tells which process evaluates rules.
+	// Evaluator returns which process evaluates rules.
 	Evaluator func(context.Context) (Evaluator, error)
-	// Limits tells what tenants may use and do use.
+	// Limits returns the limits of tenants and their use.
 	Limits func(tenants []string) any
 	// Examine looks at the store as cassia doctor does, and Disk at the directory; Disk is optional. Both may take seconds.
 	Examine func(context.Context) []doctor.Finding
@@ -51,7 +51,7 @@ type Store interface {
 type Evaluator struct {
 	// Name is the process'; "": none does.
 	Name string `json:"name"`
-	// Here says that it is this one, Rules that this one has rule files, Shared that others may evaluate them.
+	// Here: it is this one. Rules: this one has rule files. Shared: others may evaluate them.
 	Here   bool `json:"here"`
 	Rules  bool `json:"rules"`
 	Shared bool `json:"shared"`

@@ -10,7 +10,7 @@ import (
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
-// Bounds of what is asked.
+// Bounds of requests.
 const (
 	usualEntries = 50
 	maxEntries   = 1000
@@ -99,7 +99,7 @@ type churnAnswer struct {
 	// Unsealed is how many series have samples that aren't sealed.
 	Unsealed int           `json:"unsealed"`
 	Windows  []churnWindow `json:"windows"`
-	// Cut says that older windows were left out, for there are too many series to look at.
+	// Cut: older windows were left out, for there are too many series to look at.
 	Cut bool `json:"cut"`
 }
 

@@ -12,7 +12,7 @@ import (
 // maxTenants bounds the tenants that are listed: those with the most series.
 const maxTenants = 500
 
-// tenantsAnswer is a list of what tells tenants their limits.
+// tenantsAnswer lists the limits of tenants.
 type tenantsAnswer struct {
 	Tenants any `json:"tenants"`
 	// All is how many there are.

@@ -12,7 +12,7 @@ import (
 // windowsAnswer is what a tenant has sealed.
 type windowsAnswer struct {
 	Windows []window `json:"windows"`
-	// Cut says that there are more of them, older ones.
+	// Cut: there are more of them, older ones.
 	Cut bool `json:"cut"`
 	// Kept is how long samples and rollups are kept, Longest how long those of the class that is kept the longest.
 	Kept    kept `json:"kept"`
@@ -75,7 +75,7 @@ func (a *api) windows(r *http.Request) (any, error) {
 // workAnswer is how sealing and rolling up stand, with what belongs to no tenant.
 type workAnswer struct {
 	downsample.Status
-	// Whole says that nothing was left out.
+	// Whole: nothing was left out.
 	Whole bool `json:"whole"`
 }
 

@@ -1,4 +1,4 @@
-// Package bucketfntest helps tests of functions over buckets: it generates series, and compares what is computed from
+// Package bucketfntest helps tests of functions over buckets: it generates series, and compares the values computed from
 // buckets with Prometheus' own functions over the samples.
 package bucketfntest
 

@@ -12,8 +12,8 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// answerable says whether Evaluate has to answer a window with these buckets, each of which may be mixed with
-// others only where the function says what comes of it.
+// answerable reports whether Evaluate has to answer a window with these buckets, each of which may be mixed with
+// others only where the function defines the result.
 func answerable(name string, b *rollup.Buckets, a, to int64) bool {
 	floats, hists := 0, 0
 	for i := range b.End {

@@ -143,7 +143,7 @@ func (g *SeriesGenerator) histogram() {
 		}
 	case g.Kind == "gauge histograms":
 		h.CounterResetHint = histogram.GaugeType
-	case g.Kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender says
+	case g.Kind == "hinted histograms": // Prometheus' storage compares buckets, whatever the sender's hint
 		h.CounterResetHint = histogram.CounterResetHint(r.IntN(3))
 	case g.Kind == "histograms with resets" && r.IntN(6) == 0:
 		h.Sum = []float64{math.NaN(), math.Inf(1), math.Inf(-1)}[r.IntN(3)]

@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// ErrUnavailable says that no Cassandra can be started here, and what is missing.
+// ErrUnavailable means that no Cassandra can be started here; the text around it names what is missing.
 var ErrUnavailable = errors.New("cassandratest: can't start Cassandra")
 
-// ErrCommand says that docker/cassandra/local failed, with what it wrote.
+// ErrCommand means that docker/cassandra/local failed, with what it wrote.
 var ErrCommand = errors.New("cassandratest: docker/cassandra/local")
 
-// Options say how nodes are set up. The zero value is right for most tests.
+// Options set how nodes are set up. The zero value is right for most tests.
 type Options struct {
-	// CommitLog says when a write is on disk: "group" (the default) and "batch" before it is answered, "periodic"
+	// CommitLog is when a write is on disk: "group" (the default) and "batch" before it is answered, "periodic"
 	// up to 10 s after it.
 	CommitLog string
 	// Password has clients log in, as Username with Password.
@@ -95,7 +95,7 @@ func StartCluster(t testing.TB, nodes int, o Options) *Cluster {
 	return c
 }
 
-// Start starts nodes with their data below dir and waits until all of them know each other and take CQL. Whoever
+// Start starts nodes with their data below dir and waits until all of them see each other and take CQL. Whoever
 // calls it calls Wipe in the end; should this process be killed before, the nodes end and the data go, too. The
 // working directory must lie in the repository. It returns ErrUnavailable or ErrCommand.
 func Start(dir string, nodes int, o Options) (*Cluster, error) {
@@ -211,7 +211,7 @@ func (c *Cluster) CPUSeconds() (float64, error) {
 	return strconv.ParseFloat(strings.TrimSpace(out), 64)
 }
 
-// DiskBytes is the room that a keyspace's files take on all nodes, without what is in memory and commit logs only:
+// DiskBytes is the room that a keyspace's files take on all nodes, without memtables and commit logs:
 // flush first.
 func (c *Cluster) DiskBytes(keyspace string) (int64, error) {
 	out, err := c.run("disk", keyspace)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answers says whether a node answers the smallest request of CQL's protocol: OPTIONS, to which it says SUPPORTED.
+// answers reports whether a node answers the smallest request of CQL's protocol: OPTIONS, with SUPPORTED.
 func answers(address string) bool {
 	const options, supported = 0x05, 0x06
 	connection, err := net.DialTimeout("tcp", address, 5*time.Second)
@@ -37,7 +37,7 @@ func requireAnswers(t *testing.T, address string) {
 	require.Eventually(t, func() bool { return answers(address) }, answersWithin, 50*time.Millisecond, address)
 }
 
-// answersWithin bounds what is waited for.
+// answersWithin bounds waiting.
 const answersWithin = 3 * time.Minute
 
 func TestClusterEndsWithItsOwner(t *testing.T) {

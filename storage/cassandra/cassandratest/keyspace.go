@@ -19,12 +19,12 @@ func OwnKeyspace(t testing.TB, hosts []string) string {
 	return name
 }
 
-// KeepVariable says, with any value, that keyspaces stay on the node of docker/cassandra/with-node until that is removed with
-// all its data. It is for a node that is used for one run of the tests: dropping a keyspace is what costs such a node most,
-// for with each of its tables Cassandra flushes all tables of the node.
+// KeepVariable names an environment variable; if it is set, keyspaces stay on the node of docker/cassandra/with-node until that
+// is removed with all its data. It is for a node that is used for one run of the tests: dropping a keyspace is what costs such a
+// node most, for with each of its tables Cassandra flushes all tables of the node.
 const KeepVariable = "CASSANDRA_KEEP"
 
-// DropKeyspace drops a keyspace of tests, if it exists, unless it stays as KeepVariable says.
+// DropKeyspace drops a keyspace of tests, if it exists, unless KeepVariable is set.
 func DropKeyspace(hosts []string, name string) error {
 	if os.Getenv(KeepVariable) != "" && os.Getenv(SharedDirVariable) != "" {
 		return nil

@@ -18,7 +18,7 @@ func query(hosts []string, statements ...string) error {
 	config.ProtoVersion, config.NumConns = 4, 1
 	config.Timeout, config.ConnectTimeout = queryTimeout, queryTimeout
 	config.Logger = nowhere{} // errors are returned
-	// A node that asks for no password is told none.
+	// A node that asks for no password gets none.
 	config.Authenticator = gocql.PasswordAuthenticator{Username: Username, Password: Password}
 	session, err := config.CreateSession()
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Cluster) awaitLogin() error {
 	}
 }
 
-// nowhere is a gocql.StdLogger that says nothing.
+// nowhere is a gocql.StdLogger that discards everything.
 type nowhere struct{}
 
 func (nowhere) Print(...any)          {}

@@ -1,5 +1,5 @@
 // Package kairosdb reads what KairosDB has written into a keyspace of Cassandra, to move it elsewhere. It writes nothing.
-// It is told by KairosDB 1.3's classes and by what a running one writes; see the tests of cmd/internal/e2e.
+// It is that of KairosDB 1.3's classes and of the rows that a running one writes; see the tests of cmd/internal/e2e.
 //
 //	string_index        metric_names → names of metrics
 //	row_key_time_index  metric → times of its rows           (from KairosDB 1.2 on)
@@ -39,5 +39,5 @@
 //	kairos_legacy, float    a byte that is 1, and 4 bytes IEEE 754; or any other, and 8 bytes
 //
 // Values of other types (kairos_string, kairos_complex, whatever a plug-in brings) are no numbers: only the times of
-// such points are told.
+// such points are reported.
 package kairosdb

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/cassandra"
 )
 
-// ErrNotKairosDB says that a keyspace has no data of KairosDB's.
+// ErrNotKairosDB means that a keyspace has no data of KairosDB's.
 var ErrNotKairosDB = fmt.Errorf("kairosdb: the keyspace isn't KairosDB's")
 
 // metricNames is the row of string_index that lists metrics.
@@ -25,7 +25,7 @@ const maxMetrics = 10_000_000
 type Keyspace struct {
 	session *gocql.Session
 	layout  layout
-	// legacy and current say which of the two forms of indices there are.
+	// legacy and current are whether the two forms of indices exist.
 	legacy, current bool
 	strings         bool
 }
@@ -120,7 +120,7 @@ func (k *Keyspace) measure(ctx context.Context) error {
 // WidthMS returns how much time a row holds, milliseconds.
 func (k *Keyspace) WidthMS() int64 { return k.layout.widthMS }
 
-// Describe says in a few words how the keyspace is kept.
+// Describe returns a short description of how the keyspace is stored.
 func (k *Keyspace) Describe() string {
 	form := "row_keys"
 	switch {

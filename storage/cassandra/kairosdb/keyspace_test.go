@@ -88,7 +88,7 @@ func everything(t *testing.T, k *Keyspace, metric string, minMS, maxMS int64) (a
 	return all, damaged
 }
 
-// TestReader reads rows of all forms that a keyspace can have after years, and what is damaged in it.
+// TestReader reads rows of all forms that a keyspace can have after years, and damaged ones.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	hosts := cassandratest.Hosts(t)

@@ -25,7 +25,7 @@ type layout struct {
 	widthMS int64
 }
 
-// parseLayout reads what the table spec says: row_time_unit and row_width. Both may be missing.
+// parseLayout reads row_time_unit and row_width of the table spec. Both may be missing.
 func parseLayout(spec map[string]string) (layout, error) {
 	l := layout{unit: unitLegacy, widthMS: DefaultWidthMS}
 	if text, ok := spec["row_time_unit"]; ok {
@@ -125,7 +125,7 @@ func valueOf(typ string, column, value []byte) (v float64, exact bool, err error
 	return 0, false, fmt.Errorf("%w: %s %x: it must be 1 and 4 bytes, or another byte and 8", ErrCorrupt, typ, value)
 }
 
-// float converts an integer, and says whether nothing was lost.
+// float converts an integer, and reports whether nothing was lost.
 func float(n int64) (float64, bool) {
 	v := float64(n)
 	// 2^63 is what the greatest integers become, and too great to be converted back.

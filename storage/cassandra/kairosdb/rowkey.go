@@ -35,7 +35,7 @@ type Row struct {
 	Key []byte
 }
 
-// IsNumber says whether the row's points are numbers.
+// IsNumber reports whether the row's points are numbers.
 func (r *Row) IsNumber() bool {
 	return r.Type == TypeLong || r.Type == TypeDouble || r.Type == TypeLegacy
 }

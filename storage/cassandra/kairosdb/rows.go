@@ -118,7 +118,7 @@ func timeOfKey(metric string, key []byte) (int64, bool) {
 	return int64(at), true
 }
 
-// rowsAt returns all rows of a metric and a row time, sorted, and what is wrong with entries of the index.
+// rowsAt returns all rows of a metric and a row time, sorted, and the errors of damaged entries of the index.
 func (k *Keyspace) rowsAt(ctx context.Context, metric string, atMS int64) (all []Row, damaged []error, err error) {
 	if k.current {
 		if all, err = k.currentRows(ctx, metric, atMS); err != nil {

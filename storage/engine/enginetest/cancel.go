@@ -14,7 +14,7 @@ import (
 )
 
 // testTakenBackAfterCancel cancels a Put at some instant of it, then deletes the row, and looks. Whoever cancels
-// doesn't know whether the row is written; the delete, once it has returned nil, settles that it isn't.
+// can't be sure whether the row is written; the delete, once it has returned nil, settles that it isn't.
 func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 	const writers, rounds = 4, 150
 	row := func(round int) engine.Key { return engine.Key{id(5), engine.Int(int64(round))} }
@@ -45,7 +45,7 @@ func testTakenBackAfterCancel(t *testing.T, e engine.Engine) {
 		})
 	}
 	running.Wait()
-	// Time for what was cancelled and is still on its way.
+	// Time for cancelled writes that are still on their way.
 	write(t, e, engine.Low, plainKey(engine.Low.Partition), put(plainKey(engine.Low.Clustering), "last"))
 	for w := range writers {
 		left := scanPartition(t, e, engine.Stage, engine.Key{engine.Int(-2), engine.Int(int64(w))})

@@ -13,7 +13,7 @@ import (
 // that doesn't converge names one content and one timestamp for ever, and doesn't come back after a delete.
 type generator struct {
 	rng     *rand.Rand
-	special []string // the verbs between operations that the engine under test knows
+	special []string // the verbs between operations that the engine under test supports
 	steps   []step
 	deleted map[string]bool
 }
@@ -106,7 +106,7 @@ func (g *generator) mutation(table *engine.Table, partition engine.Key) step {
 	return s
 }
 
-// name tells a row from all others.
+// name identifies a row.
 func (g *generator) name(s step) string {
 	return s.table.Name + " " + formatKey(s.key) + " " + formatKey(s.from)
 }

@@ -22,11 +22,11 @@ type Subject struct {
 	Open Opener
 	// Reopen closes and opens again; nil: never.
 	Reopen Reopener
-	// Crash loses power and opens again what is left; nil: never. Each call may go another way.
+	// Crash loses power and opens the engine again with what survived; nil: never. Each call may go another way.
 	Crash func(t testing.TB, e engine.Engine, rng *rand.Rand) engine.Engine
 	// Compact makes the engine tidy up; nil: never.
 	Compact func(t testing.TB, e engine.Engine)
-	// NoDrop says that rows expire by themselves: histories have no drops.
+	// NoDrop: rows expire by themselves, so histories have no drops.
 	NoDrop bool
 }
 
@@ -137,7 +137,7 @@ func (r *run) collect(s step) {
 	b.Mutations = append(b.Mutations, engine.Mutation{Op: op, Clustering: s.from, To: s.to, Timestamp: s.timestamp, Value: s.value})
 }
 
-// answer is an error as text. What engines say in detail may differ; that they agree on success may not.
+// answer is an error as text. The texts of engines' errors may differ, but all must agree on success.
 func answer(err error) string {
 	if err != nil {
 		return "error"

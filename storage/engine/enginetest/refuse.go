@@ -61,7 +61,7 @@ func refused() map[string]struct {
 	}
 }
 
-// plainBatch writes a plain row, if it isn't told what else.
+// plainBatch writes a plain row, unless other mutations are given.
 func plainBatch(table *engine.Table, mutations ...engine.Mutation) engine.Batch {
 	if len(mutations) == 0 {
 		mutations = []engine.Mutation{put(plainKey(table.Clustering), "v")}

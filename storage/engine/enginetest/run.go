@@ -22,7 +22,7 @@ func Without(name, reason string) Option {
 	return func(s *suite) { s.without[name] = reason }
 }
 
-// WithReopen says how to close an engine and open it again; without it nothing is said about durability.
+// WithReopen sets how an engine is closed and opened again; without it durability isn't tested.
 func WithReopen(reopen Reopener) Option {
 	return func(s *suite) { s.reopen = reopen }
 }

@@ -45,8 +45,8 @@ func versioned(v engine.Versioned) bool {
 	return ok
 }
 
-// testVersionsAtOnce scans while others write, also such as are cancelled: as long as the version is the same, what was scanned is
-// what a scan finds, and has all that was written by then.
+// testVersionsAtOnce scans while others write, also such as are cancelled: as long as the version is the same, the rows that were
+// scanned are what a scan finds, and has all that was written by then.
 func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	v, ok := e.(engine.Versioned)
 	if !ok || !versioned(v) {
@@ -86,7 +86,7 @@ func testVersionsAtOnce(t *testing.T, e engine.Engine) {
 	running.Wait()
 }
 
-// testVersionHolds remembers what it scans for as long as the version says so.
+// testVersionHolds caches what it scans as long as the version is the same.
 func testVersionHolds(t *testing.T, e engine.Engine, v engine.Versioned, partition engine.Key, written *atomic.Int64) bool {
 	before, ok := v.Version(engine.Windows, partition)
 	if !ok { // A write is under way.

@@ -79,7 +79,7 @@ func testCompareAndSetAtOnce(t *testing.T, e engine.Engine) {
 	require.LessOrEqual(t, sum, workers*counts+int(unknown.Load()))
 }
 
-// countUp counts up that many times, and in unknown how often it can't tell whether it did.
+// countUp counts up that many times, and counts in unknown how often the outcome is unknown.
 func countUp(e engine.Engine, partition, key engine.Key, times int, unknown *atomic.Int64) error {
 	var old []byte
 	for done := 0; done < times; {

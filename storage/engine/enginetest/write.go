@@ -140,7 +140,7 @@ func testDeleteRange(t *testing.T, e engine.Engine) {
 	}
 }
 
-// testDeleteMindsTimestamps deletes rows that were written later than the delete says.
+// testDeleteMindsTimestamps deletes rows that were written later than the delete's timestamp.
 func testDeleteMindsTimestamps(t *testing.T, e engine.Engine) {
 	table, partition := engine.Stage, plainKey(engine.Stage.Partition)
 	rows := []row{{engine.Key{id(5), engine.Int(1)}, "one"}, {engine.Key{id(5), engine.Int(2)}, "two"}}

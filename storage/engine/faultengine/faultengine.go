@@ -1,5 +1,5 @@
 // Package faultengine wraps an engine, for tests, so that its calls go wrong by rule. A rule is a function
-// from what is about to happen to what shall become of it:
+// from an operation to the action that is taken with it:
 //
 //	e := faultengine.Wrap(inner, func(op faultengine.Op) faultengine.Action {
 //		if op.Kind == faultengine.Write && op.Table == engine.Pending && op.N == 3 {
@@ -8,7 +8,7 @@
 //		return faultengine.Pass()
 //	})
 //
-// Nothing depends on time: what is withheld is applied when ApplyWithheld is called, what waits goes on
+// Nothing depends on time: withheld writes are applied when ApplyWithheld is called, a waiting operation goes on
 // when its channel is closed.
 package faultengine
 
@@ -26,7 +26,7 @@ import (
 // ErrFault is the error of faults that name no other.
 var ErrFault = fmt.Errorf("faultengine: a fault by rule: %w", engine.ErrUnavailable)
 
-// Kind says which of the engine's methods an Op is of.
+// Kind is which of the engine's methods an Op calls.
 type Kind uint8
 
 // The kinds of operations.
@@ -37,7 +37,7 @@ const (
 	CompareAndSet
 )
 
-// Op is what is about to happen. It must not be kept or changed.
+// Op is an operation that is about to be done. It must not be kept or changed.
 type Op struct {
 	Kind  Kind
 	Table *engine.Table
@@ -79,7 +79,7 @@ func FailAfter(rows int, err error) Action {
 	return Action{outcome: fail, err: orFault(err), rows: rows}
 }
 
-// Lose does what was asked, and returns err (nil: ErrFault) all the same. Of a Scan all rows come first.
+// Lose does the operation, and returns err (nil: ErrFault) all the same. Of a Scan all rows come first.
 func Lose(err error) Action { return Action{outcome: lose, err: orFault(err)} }
 
 // Withhold returns err (nil: ErrFault) at once, and leaves the operation to ApplyWithheld. A Scan fails.
@@ -131,7 +131,7 @@ func (e *Engine) Withheld() int {
 	return len(e.withheld)
 }
 
-// ApplyWithheld applies what was withheld, oldest first, and returns the first error. No rule is asked.
+// ApplyWithheld applies withheld writes, oldest first, and returns the first error. No rule is consulted.
 func (e *Engine) ApplyWithheld(ctx context.Context) error {
 	e.mu.Lock()
 	withheld := e.withheld
@@ -152,7 +152,7 @@ func (e *Engine) withhold(apply func(context.Context) error) {
 	e.withheld = append(e.withheld, apply)
 }
 
-// decide asks the rule, and waits if it says so.
+// decide calls the rule, and waits if its action is to wait.
 func (e *Engine) decide(ctx context.Context, op Op) (Action, error) {
 	e.mu.Lock()
 	c := count{kind: op.Kind, table: op.Table.ID}
@@ -271,7 +271,7 @@ func (e *Engine) CompareAndSet(ctx context.Context, t *engine.Table, partition, 
 	return ok, found, nil
 }
 
-// apply does what an action says with an operation.
+// apply carries out an action on an operation.
 func (e *Engine) apply(ctx context.Context, a Action, do func(context.Context) error) error {
 	switch a.outcome {
 	case pass, lose:
@@ -285,7 +285,7 @@ func (e *Engine) apply(ctx context.Context, a Action, do func(context.Context) e
 	return a.err
 }
 
-// Version implements engine.Versioned, where the engine does: what is lost or withheld counts when it is applied.
+// Version implements engine.Versioned, where the engine does: a lost or withheld write counts when it is applied.
 func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64, ok bool) {
 	v, is := e.inner.(engine.Versioned)
 	if !is {
@@ -294,7 +294,7 @@ func (e *Engine) Version(t *engine.Table, partition engine.Key) (version uint64,
 	return v.Version(t, partition)
 }
 
-// Close implements engine.Engine. What is withheld is never applied.
+// Close implements engine.Engine. Withheld writes are never applied.
 func (e *Engine) Close() error { return e.inner.Close() }
 
 func cloneBatch(b *engine.Batch) engine.Batch {

@@ -9,7 +9,7 @@ import (
 // NewExpiring returns an empty engine on which rows go by themselves, by the clock now, as they do on Cassandra:
 //
 //   - Drop does nothing.
-//   - A row that is past its time vanishes. Its timestamp counts on: what is written with the same is void.
+//   - A row that is past its time vanishes. Its timestamp counts on: a write with the same timestamp is void.
 //   - Of two puts with one timestamp the one that expires wins over the one that doesn't, and the later one over the
 //     earlier one; the value decides last.
 func NewExpiring(now func() time.Time) *Engine {
@@ -18,15 +18,15 @@ func NewExpiring(now func() time.Time) *Engine {
 	return e
 }
 
-// ExpiresRows says whether rows vanish by themselves.
+// ExpiresRows reports whether rows vanish by themselves.
 func (e *Engine) ExpiresRows() bool { return e.now != nil }
 
-// expired says whether a row is past its time.
+// expired reports whether a row is past its time.
 func (e *Engine) expired(r row) bool {
 	return e.now != nil && r.expires != 0 && r.expires <= e.now().Unix()
 }
 
-// outlives says whether a row wins over another of the same timestamp because of when they expire; same says that it is
+// outlives reports whether a row wins over another of the same timestamp because of when they expire; same reports that it is
 // at one time, or that nothing ever does.
 func (r row) outlives(other row) (wins, same bool) {
 	switch {
@@ -39,7 +39,7 @@ func (r row) outlives(other row) (wins, same bool) {
 	}
 }
 
-// All returns the rows that are there, a batch a partition, in order of tables and keys.
+// All returns the rows that are there, one batch per partition, in order of tables and keys.
 func (e *Engine) All() (batches []engine.Batch) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -106,7 +106,7 @@ func (p *partition) apply(m engine.Mutation) {
 	}
 }
 
-// wins says whether a row stands after both were written, in whatever order.
+// wins reports whether a row stands after both were written, in whatever order.
 func (r row) wins(other row) bool {
 	switch {
 	case r.timestamp != other.timestamp:
@@ -144,7 +144,7 @@ func findPartition(partitions []*partition, key engine.Key) (int, bool) {
 	return sort.Find(len(partitions), func(i int) int { return engine.Compare(key, partitions[i].key) })
 }
 
-// Forget forgets what was deleted, as Cassandra does after a while: what is written from now on stands, though its
+// Forget forgets deletes, as Cassandra does after a while: rows that are written from now on stand, though their
 // timestamp be earlier than that of a delete before.
 func (e *Engine) Forget() {
 	e.mu.Lock()

@@ -14,11 +14,11 @@ import (
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
-// Options say how backups are made and restored.
+// Options set how backups are made and restored.
 type Options struct {
 	// Key encrypts and decrypts; nil: nothing is encrypted.
 	Key *Key
-	// Keep says which backups of the same store and key stay after one was made.
+	// Keep selects which backups of the same store and key stay after one was made.
 	Keep pebble.Keep
 	// Workers is how many files are copied at the same time.
 	Workers int
@@ -54,9 +54,9 @@ type backup struct {
 }
 
 // Backup copies a checkpoint, which nobody changes, into a bucket under a name. Files whose content is there already aren't
-// uploaded again. When Backup returns without an error the backup is there, whole, and its source was verified: what is damaged stands
+// uploaded again. When Backup returns without an error the backup is complete, and its source was verified: damaged files are named
 // in its statistics. When it returns an error before the backup was made, there is none, unless the bucket stored the
-// manifest and the answer was lost. An error that is a RetentionError says that the backup was made.
+// manifest and the answer was lost. An error that is a RetentionError means that the backup was made.
 func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Options) (pebble.BackupStats, error) {
 	if !backupName.MatchString(name) {
 		return pebble.BackupStats{}, fmt.Errorf("objects: %q is no name of a backup", name)
@@ -84,7 +84,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 		return b.stats, fmt.Errorf("storing the manifest: %w", err)
 	}
 	if len(m.Damaged) > 0 {
-		return b.stats, nil // What is older may be needed.
+		return b.stats, nil // Older backups may be needed.
 	}
 	if err := b.retain(ctx); err != nil {
 		return b.stats, &RetentionError{Err: err}
@@ -92,7 +92,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	return b.stats, nil
 }
 
-// RetentionError says that a backup was made, and that removing older ones ended with an error.
+// RetentionError means that a backup was made, and that removing older ones ended with an error.
 type RetentionError struct{ Err error }
 
 func (e *RetentionError) Error() string {
@@ -187,7 +187,7 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (looked time.Time, er
 	return looked, fmt.Errorf("objects: files were removed from the bucket while they were backed up, %d times", maxLooks)
 }
 
-// isThere says whether a file's object is there and may be used.
+// isThere reports whether a file's object is there and may be used.
 func (b *backup) isThere(f file) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -62,7 +62,7 @@ func TestSizeOfEncryptedObjects(t *testing.T) {
 	}
 }
 
-// What is stored with a key tells nothing: neither contents, nor their hashes, nor names of files.
+// Objects that are stored with a key reveal nothing: neither contents, nor their hashes, nor names of files.
 func TestEncryptedObjectsTellNothing(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Key = testKey(t, newIdentity(t))
@@ -89,7 +89,7 @@ func TestEncryptedObjectsTellNothing(t *testing.T) {
 	}
 }
 
-// Whoever can write to the bucket, and knows the recipient, can't make a manifest.
+// A party that can write to the bucket, and has the recipient, can't make a manifest.
 func TestForgedManifest(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Key = testKey(t, newIdentity(t))
@@ -154,7 +154,7 @@ func flipped(content []byte, at int) []byte {
 	return out
 }
 
-// Two stores may share a prefix: each keeps as many as it was told to, and none is restored for another.
+// Two stores may share a prefix: each keeps as many as are configured, and none is restored for another.
 func TestBackupsOfSeveralStores(t *testing.T) {
 	b, o := newMemory(), DefaultOptions()
 	o.Keep = pebble.Keep{Last: 2}
@@ -179,7 +179,7 @@ func TestBackupOfADamagedStore(t *testing.T) {
 	name := names(3)
 	_, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"f": "whole"}), name[0], o)
 	require.NoError(t, err)
-	for _, name := range name[1:] { // The second knows the damaged file from the first.
+	for _, name := range name[1:] { // The second finds the damaged file in the first.
 		stats, err := Backup(t.Context(), b, checkpoint(t, "s", map[string]string{"000001.sst": "no file of rows"}), name, o)
 		require.NoError(t, err)
 		require.NotEmpty(t, stats.Damaged)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrNotFound says that there is no object of a name.
+// ErrNotFound means that there is no object of a name.
 var ErrNotFound = errors.New("objects: no such object")
 
 // Bucket holds objects by name. Its methods may be called concurrently. They try again what may succeed at another time, within

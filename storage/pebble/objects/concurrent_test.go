@@ -105,7 +105,7 @@ func (p *process) Delete(ctx context.Context, name string) error {
 	return p.step(func() error { return p.memory.Delete(ctx, name) })
 }
 
-// TestConcurrentBackups has processes back one store up at the same time, which remove what is old, are killed, and lose answers.
+// TestConcurrentBackups has processes back one store up at the same time, which remove old ones, are killed, and lose answers.
 // Whatever manifest there is at any time has all of its files.
 func TestConcurrentBackups(t *testing.T) {
 	r := &race{memory: newMemory(), rand: rand.New(rand.NewPCG(soak.Seed(t), 1)), grace: time.Hour}

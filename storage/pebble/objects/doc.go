@@ -12,7 +12,8 @@
 // # Why a backup is whole or absent
 //
 // A file's object is named after its content and a random number, is stored at once or not at all, and never changes. The manifest is
-// stored after all objects that it refers to. Without it there is no backup; what was uploaded for it is used by the next one.
+// stored after all objects that it refers to. Without it there is no backup; objects that were uploaded for it are used by the
+// next one.
 //
 // # Why backups may run at the same time
 //
@@ -26,6 +27,6 @@
 // A backup reads the lists right before it stores its manifest, which must be stored within less than Options.Grace. So every
 // manifest that refers to a file in a list that is old enough is there when the manifests are read, and none comes later.
 //
-// The age of a list is measured by the clock of the bucket and by that of the process that removes; both must say that it is old
+// The age of a list is measured by the clock of the bucket and by that of the process that removes; by both it must be old
 // enough.
 package objects

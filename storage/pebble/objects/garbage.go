@@ -70,7 +70,7 @@ func (b *backup) retain(ctx context.Context) error {
 	return b.sweep(ctx)
 }
 
-// sweep removes old garbage, and notes what has become garbage. What is old is decided before the manifests are read: no manifest
+// sweep removes old garbage, and notes what has become garbage. Its age is determined before the manifests are read: no manifest
 // that refers to it can be stored later. A list stays until all of its files are gone.
 func (b *backup) sweep(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
@@ -134,7 +134,8 @@ func (b *backup) note(ctx context.Context, unused map[string]bool) error {
 	return putRecord(ctx, b.bucket, b.folder("garbage")+g.Noted.Format(nameLayout)+"-"+random()+garbageSuffix, g, b.Key)
 }
 
-// used returns the files that manifests of the set refer to. Its error says which of them can't be read: then nothing may be removed.
+// used returns the files that manifests of the set refer to. Its error names the one that can't be read: then nothing may be
+// removed.
 func (b *backup) used(ctx context.Context) (map[string]bool, error) {
 	all, err := list(ctx, b.bucket, b.folder("backups"))
 	if err != nil {
@@ -159,7 +160,7 @@ func (b *backup) used(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// bucketNow returns what the bucket's clock says: it is when an object is stored.
+// bucketNow returns the time of the bucket's clock: when an object is stored.
 func (b *backup) bucketNow(ctx context.Context) (time.Time, error) {
 	name := b.folder("clock") + b.stats.Name
 	if err := putRecord(ctx, b.bucket, name, struct{}{}, nil); err != nil {

@@ -15,7 +15,7 @@ import (
 	"filippo.io/age"
 )
 
-// ErrKey says that a backup is encrypted, and the key for it wasn't given.
+// ErrKey means that a backup is encrypted, and the key for it wasn't given.
 var ErrKey = errors.New("objects: the backup is encrypted with another key")
 
 // plainSet is the set of backups that aren't encrypted, and encryptedSets begins the names of the others.
@@ -24,8 +24,8 @@ const (
 	encryptedSets = "age-"
 )
 
-// Key encrypts what is stored in a bucket, in the age format; nil: nothing is encrypted. What it names and authenticates is
-// keyed by a secret that is derived from the identity, which the recipient alone doesn't tell.
+// Key encrypts objects in a bucket, in the age format; nil: nothing is encrypted. What it names and authenticates is
+// keyed by a secret that is derived from the identity, which can't be derived from the recipient.
 type Key struct {
 	identity  age.Identity
 	recipient age.Recipient
@@ -92,7 +92,7 @@ func (k *Key) sum(purpose string, content []byte) string {
 	return k.mac(purpose, content)
 }
 
-// hash names a file after the SHA-256 of its content. With a key, it tells nobody without the key what the content is.
+// hash names a file after the SHA-256 of its content. With a key, the name doesn't reveal the content to anyone without the key.
 func (k *Key) hash(sha256 string) string {
 	if k == nil {
 		return sha256
@@ -111,10 +111,10 @@ func (k *Key) encrypt(from io.Reader) (io.Reader, error) {
 	return r, nil
 }
 
-// errDecrypt says that something wasn't encrypted to the key, or was changed or cut.
+// errDecrypt means that something wasn't encrypted to the key, or was changed or cut.
 var errDecrypt = errors.New("objects: decrypting")
 
-// decrypt returns what was encrypted. Its errors, and those of the reader, are errDecrypt, unless from's are.
+// decrypt returns the plaintext. Its errors, and those of the reader, are errDecrypt, unless from's are.
 func (k *Key) decrypt(from io.Reader) (io.Reader, error) {
 	if k == nil {
 		return from, nil

@@ -30,7 +30,7 @@ type manifest struct {
 	Store   string    `json:"store"`
 	Taken   time.Time `json:"taken"`
 	Files   []file    `json:"files"`
-	// Damaged names what was damaged already in the source.
+	// Damaged names the files that were damaged already in the source.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
@@ -42,7 +42,7 @@ type file struct {
 	SHA256  string `json:"sha256"`
 	// Object is the last part of the name of the object that has it.
 	Object string `json:"object"`
-	// Verified says that every block had its checksum when the file was uploaded; only sorted files have blocks.
+	// Verified: every block had its checksum when the file was uploaded; only sorted files have blocks.
 	Verified bool `json:"verified,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func setOf(store string, k *Key) set {
 	return set{store, k.set()}
 }
 
-// listed is a backup as the names of objects tell of it.
+// listed is a backup, as far as the names of objects describe it.
 type listed struct {
 	set
 	pebble.DatedBackup
@@ -120,7 +120,7 @@ func (s set) manifest(backup string, damaged bool) string {
 	return name + manifestSuffix
 }
 
-// readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest that isn't what was stored.
+// readManifest reads and checks one. Its error is pebble.ErrBackup for a manifest whose content isn't the one that was stored.
 func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, err error) {
 	if l.key != k.set() {
 		return m, fmt.Errorf("%w: %s, of set %s", ErrKey, l.Name, l.key)
@@ -145,7 +145,7 @@ func readManifest(ctx context.Context, b Bucket, l listed, k *Key) (m manifest, 
 	return m, nil
 }
 
-// isName says whether a name has no path.
+// isName reports whether a name has no path.
 func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
@@ -157,7 +157,7 @@ func random() string {
 	return hex.EncodeToString(b[:])
 }
 
-// isGone says that an error is of an object that isn't there.
+// isGone reports whether an error means that an object isn't there.
 func isGone(err error) bool { return errors.Is(err, ErrNotFound) }
 
 // Backups lists the backups of a store under a key, the oldest first.

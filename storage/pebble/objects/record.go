@@ -33,7 +33,7 @@ func putRecord(ctx context.Context, b Bucket, name string, content any, k *Key) 
 	return b.Put(ctx, name, from, k.size(int64(len(text))))
 }
 
-// getRecord reads a record. Its error is pebble.ErrBackup where the object isn't what was stored.
+// getRecord reads a record. Its error is pebble.ErrBackup if the object's content isn't the one that was stored.
 func getRecord(ctx context.Context, b Bucket, name string, into any, k *Key) error {
 	in, err := b.Get(ctx, name)
 	if err != nil {

@@ -139,7 +139,7 @@ func download(ctx context.Context, b Bucket, folder string, f file, write func(i
 		err = write(io.TeeReader(io.LimitReader(plain, f.Size+1), sum))
 	}
 	switch {
-	case read.err != nil: // Not what was read: reading.
+	case read.err != nil: // Reading failed, not the content.
 		return read.err
 	case errors.Is(err, errDecrypt) || err == nil && hex.EncodeToString(sum.Sum(nil)) != f.SHA256:
 		return fmt.Errorf("%w: %s isn't the file %s that was backed up", pebble.ErrBackup, folder+f.Object, f.Name)

@@ -12,7 +12,7 @@ import (
 )
 
 // Spares returns the backups of a bucket, of whichever store, that the key reads, the newest first: pebble.Mend takes files from them.
-// One whose manifest isn't what was stored is left out. Where all are of other keys, the error is ErrKey.
+// One whose manifest is damaged is left out. Where all are of other keys, the error is ErrKey.
 func Spares(ctx context.Context, bucket Bucket, k *Key) iter.Seq2[pebble.Spare, error] {
 	return func(yield func(pebble.Spare, error) bool) {
 		all, err := list(ctx, bucket, "backups/")

@@ -7,7 +7,7 @@
 // compaction of its blocks, VictoriaMetrics' the merging of its parts, Cassia's its sealing, and all the load's
 // acknowledgement: Cassia's samples are synced to disk then, the others' are not. -rate slows it down.
 //
-// -shape names a load; what -series, -hours, -interval and -churn say counts more. -queries=false measures what it takes in CPU, disk
+// -shape names a load; -series, -hours, -interval and -churn take precedence. -queries=false measures what it takes in CPU, disk
 // and memory only, without a restart in between: sealing that goes on aside is counted whenever it comes.
 package main
 
@@ -36,7 +36,7 @@ type settings struct {
 	senders, repeat                         int
 	verify, queries                         bool
 	rest                                    time.Duration
-	// rate bounds the samples a second; 0: as fast as the server takes them. empty says that there is no load.
+	// rate bounds the samples per second; 0: as fast as the server takes them. empty: there is no load.
 	rate  float64
 	empty bool
 }
@@ -58,7 +58,7 @@ var shapes = map[string]shape{
 	// Every target lives for 20 samples: 512,000 series in all, of which 20,000 are there at a time.
 	"churn":   {20_000, 512. / 240, 15 * time.Second, 12, 0},
 	"million": {1_000_000, 0.1, 15 * time.Second, 0, 0},
-	// Five minutes of 50,000 samples a second.
+	// Five minutes of 50,000 samples per second.
 	"steady": {20_000, 3.125, 15 * time.Second, 0, 50_000},
 	// No load: what a server takes by itself.
 	"empty": {1, 0.1, 15 * time.Second, 0, 0},
@@ -113,7 +113,7 @@ func main() {
 	}
 }
 
-// load says in words what is sent.
+// load describes the load.
 func (s settings) load() string {
 	if s.empty {
 		return "no load"

@@ -81,7 +81,7 @@ func measure(ctx context.Context, sys system, dir string, g *bench.Generator, s 
 	if err := settle(ctx, process.PID()); err != nil {
 		return nil, err
 	}
-	// Only now is what was written twice gone, once in a log and once in its final place.
+	// Only now are samples that were written twice gone, once in a log and once in its final place.
 	if final, _, err := sys.disk(dir); err != nil {
 		return nil, err
 	} else if final > 0 {

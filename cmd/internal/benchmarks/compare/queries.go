@@ -23,7 +23,7 @@ func (q query) ask(ctx context.Context, api promrig.API) (promrig.Answer, error)
 	return api.QueryRange(ctx, q.text, q.start, q.end, q.step)
 }
 
-// when says the time range of a query in words.
+// when describes the time range of a query.
 func (q query) when() string {
 	if q.step == 0 {
 		return "instant"

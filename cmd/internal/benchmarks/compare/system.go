@@ -17,7 +17,7 @@ type system interface {
 	program(dir, address string) (promrig.Program, error)
 	// finish brings everything into its final form.
 	finish(ctx context.Context, url string) error
-	// exact says that it answers PromQL as Prometheus does, and what remote read asks.
+	// exact reports whether it answers PromQL as Prometheus does, and remote read.
 	exact() bool
 	// disk is the bytes of the data in its final form (0: not known any more), and of all that lies on disk.
 	disk(dir string) (final, all int64, err error)
@@ -35,7 +35,7 @@ func (p prometheus) program(dir, address string) (promrig.Program, error) {
 		"--query.max-samples=500000000")
 }
 
-// finish takes a snapshot: that writes what is still in the head into a block, as compaction will later.
+// finish takes a snapshot: that writes the head into a block, as compaction will later.
 func (prometheus) finish(ctx context.Context, url string) error {
 	return promrig.Post(ctx, url+"/api/v1/admin/tsdb/snapshot")
 }
@@ -61,7 +61,7 @@ func (victoria) name() string { return "victoriametrics" }
 // exact is false: MetricsQL has rates and look-back of its own, and there is no remote read.
 func (victoria) exact() bool { return false }
 
-// program lets queries see what is there, and has them compute what they answer each time, as the others do.
+// program lets queries see all samples, and has them compute what they answer each time, as the others do.
 func (v victoria) program(dir, address string) (promrig.Program, error) {
 	return promrig.Program{
 		Name: "victoriametrics", Path: v.path, Address: address, ReadyPath: "/health", Log: filepath.Join(dir, "victoriametrics.log"),

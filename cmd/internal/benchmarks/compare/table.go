@@ -103,7 +103,7 @@ func short(d time.Duration) string {
 	return text
 }
 
-// disagreements says which queries the systems answered differently. Sums may differ in their last digits,
+// disagreements lists the queries that the systems answered differently. Sums may differ in their last digits,
 // since each adds up the series in an order of its own.
 func disagreements(results []*result) []string {
 	results = slices.DeleteFunc(slices.Clone(results), func(r *result) bool { return !r.exact })

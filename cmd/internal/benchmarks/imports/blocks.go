@@ -41,7 +41,7 @@ func writeBlocks(ctx context.Context, w bench.Workload, days int, dir string) er
 
 // writeBlock writes one day.
 func writeBlock(ctx context.Context, g *bench.Generator, all []labels.Labels, day, steps int, dir string) (err error) {
-	// The writer takes what is up to half of this older than the newest sample: a whole day.
+	// The writer takes samples that are up to half of this older than the newest one: a whole day.
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, 3*dayMS)
 	if err != nil {
 		return err

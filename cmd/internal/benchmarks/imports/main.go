@@ -171,7 +171,7 @@ func (s settings) command(ctx context.Context, killAfter time.Duration, args ...
 	return took, cpu, text.String(), nil
 }
 
-// sent sends samples by remote write, and seals what is left of them.
+// sent sends samples by remote write, and seals the rest of them.
 func (s settings) sent(ctx context.Context, w bench.Workload) (c cost, err error) {
 	c = cost{what: "remote write and sealing", samples: w.Samples()}
 	data := filepath.Join(s.dir, "sent")

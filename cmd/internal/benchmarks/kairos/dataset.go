@@ -27,7 +27,7 @@ type dataset struct {
 	*bench.Generator
 	// tags are each series' labels but for the metric's name, sorted by name.
 	tags [][]labels.Label
-	// whole says of each series whether all of its values are integers, which KairosDB stores as such.
+	// whole is, for each series, whether all of its values are integers, which KairosDB stores as such.
 	whole []bool
 }
 

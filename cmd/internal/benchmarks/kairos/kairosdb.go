@@ -37,7 +37,7 @@ func (kairosdb) endpoint() (string, map[string]string) {
 	return "/api/v1/datapoints", map[string]string{"Content-Type": "application/gzip"}
 }
 
-// encode writes JSON by hand, since KairosDB tells integers and floats by whether there is a point in the number.
+// encode writes JSON by hand, since KairosDB takes a number with a point for a float, and one without for an integer.
 func (kairosdb) encode(d *dataset, p part) ([]byte, error) {
 	var text []byte
 	for n, i := range p.series {

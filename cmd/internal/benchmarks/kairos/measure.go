@@ -64,7 +64,7 @@ func (r *rig) start(ctx context.Context) error {
 
 // stop ends it.
 func (r *rig) stop() {
-	// An error here is Java's exit code, which always says that there was a signal, or late: all is measured.
+	// An error here is Java's exit code, which is always that of a signal, or late: all is measured.
 	_ = r.process.Terminate(time.Minute)
 }
 

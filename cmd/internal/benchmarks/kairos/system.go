@@ -23,7 +23,7 @@ type system interface {
 	endpoint() (path string, headers map[string]string)
 	// finish brings everything that was acknowledged into its final form.
 	finish(ctx context.Context, url string) error
-	// count is how many samples of the data set it knows.
+	// count is how many samples of the data set it has.
 	count(ctx context.Context, url string, d *dataset) (int64, error)
 	// query sums up all samples of a zone in each bucket of the data set's span.
 	query(ctx context.Context, url string, d *dataset) (sums, error)
@@ -47,7 +47,7 @@ func (s sums) points() int {
 	return n
 }
 
-// difference says where the others differ by more than the order of adding up explains.
+// difference returns an error where the others differ by more than the order of adding up explains.
 func (s sums) difference(other sums) error {
 	if len(s) != len(other) || s.points() != other.points() {
 		return fmt.Errorf("the answers differ: %d zones and %d points, and %d and %d", len(s), s.points(), len(other), other.points())
@@ -63,7 +63,7 @@ func (s sums) difference(other sums) error {
 	return nil
 }
 
-// maxAnswer bounds what is read of an answer, bytes.
+// maxAnswer bounds an answer, bytes.
 const maxAnswer = 64 << 20
 
 // post sends a body and returns the answer, or an error for any status but 2xx.

@@ -73,9 +73,9 @@ func (a answer) points() (n int) {
 	return n
 }
 
-// difference tells how an answer differs from the one wanted.
+// difference is how an answer differs from the one wanted.
 type difference struct {
-	// shape says which series or point is missing or too many; empty: none.
+	// shape names the series or point that is missing or too many; empty: none.
 	shape string
 	// relative is the largest difference of two values, as a share of the larger; usual is what 99 of 100 stay below.
 	relative, usual float64

@@ -33,17 +33,17 @@ type taken struct {
 // compared is what Cassia's answer took, and how it compares with Prometheus'.
 type compared struct {
 	taken
-	// from is what it was answered from, as Cassia says itself.
+	// from is what it was answered from, as Cassia reports itself.
 	from string
 	difference
 }
 
-// exact says whether Cassia claims that the answer is that of raw samples.
+// exact reports whether Cassia claims that the answer is that of raw samples.
 func (c compared) exact() bool {
 	return !strings.Contains(c.from, "snapped") && !strings.Contains(c.from, "widened") && !strings.Contains(c.from, "approximate")
 }
 
-// wrong says how an answer differs that shouldn't.
+// wrong describes how an answer differs that shouldn't.
 func (c compared) wrong() string {
 	switch {
 	case c.shape != "":

@@ -39,7 +39,7 @@ func TestGetAsksForTheRange(t *testing.T) {
 	require.ErrorContains(t, err, "no such thing")
 }
 
-// TestFilledByOtherFlags isn't measured as if it were what was asked for.
+// TestFilledByOtherFlags: a folder that was filled with other flags isn't measured.
 func TestFilledByOtherFlags(t *testing.T) {
 	dir := t.TempDir()
 	want := filled{small, costs{Write: 1, Seal: 2}}

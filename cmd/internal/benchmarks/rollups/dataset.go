@@ -159,7 +159,7 @@ func (s *state) count(random *rand.Rand, daytime float64, stepsOfDay int) {
 	s.total += int64(s.mean * daytime * 2 * random.Float64())
 }
 
-// filled says what a folder holds.
+// filled describes a folder's content.
 type filled struct {
 	Dataset dataset
 	Costs   costs

@@ -10,7 +10,7 @@ type question struct {
 	text       string
 	start, end time.Time
 	step       time.Duration
-	// what says what is special about it; empty: nothing.
+	// what names its special property; empty: none.
 	what string
 }
 

@@ -34,7 +34,7 @@ func (s cassiaServer) program(address string) (promrig.Program, error) {
 }
 
 // cpuOf returns the CPU time that a process' threads have used so far, by the scheduler's own account: /proc/…/stat
-// counts in hundredths of a second, which is too coarse for what is measured here. A thread that has ended is no
+// counts in hundredths of a second, which is too coarse here. A thread that has ended is no
 // longer counted; Go's runtime keeps its threads. (Linux)
 func cpuOf(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

@@ -21,7 +21,7 @@ const (
 	rollBuild   = "storage.(*sealer).build"
 )
 
-// own is what sealing's own code took of CPU, all of it and what is there for rollups.
+// own is the CPU time of sealing's own code, all of it and the part for rollups.
 type own struct{ all, rollups time.Duration }
 
 var errProfile = errors.New("rollups: the CPU profile doesn't show the sealer")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fillTable tells what the samples take of disk, and took of CPU.
+// fillTable is a table of the disk space and the CPU time of the samples.
 func fillTable(d dataset, k disk, c costs, sealing own) string {
 	var b strings.Builder
 	n := float64(d.samples())
@@ -35,7 +35,7 @@ func fillTable(d dataset, k disk, c costs, sealing own) string {
 	return b.String()
 }
 
-// queryTable tells what the questions took, with Cassia asked for a resolution.
+// queryTable is a table of what the questions took, with Cassia asked for a resolution.
 func queryTable(resolution string, results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Cassia with resolution=%s:\n\n", resolution)

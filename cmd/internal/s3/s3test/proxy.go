@@ -20,7 +20,7 @@ const (
 	None         Fault = iota
 	Unavailable        // 503 is answered, and the server asked nothing
 	CutRequest         // the connection ends in the middle of the request, and the server gets none of it
-	LoseResponse       // the server does what is asked, and the connection ends instead of an answer
+	LoseResponse       // the server handles the request, and the connection ends instead of an answer
 	CutResponse        // the connection ends in the middle of the answer
 )
 
