@@ -2,19 +2,13 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -26,9 +20,9 @@ var ErrInspect = errors.New("storage: can't show that")
 func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 	say := func(format string, args ...any) { out(fmt.Sprintf(format, args...)) }
 	list := s.period.All()
-	say("created %s, %s", instant(s.created.UnixMilli()), list[0])
+	say("created %s, %s", format.Instant(s.created.UnixMilli()), list[0])
 	for _, p := range list[1:] {
-		say("after %s, %s", instant(p.FromMS), p)
+		say("after %s, %s", format.Instant(p.FromMS), p)
 	}
 	staged := map[int64]int{}
 	for p := range s.period.Partitions() {
@@ -50,7 +44,7 @@ func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 	}
 	slices.Sort(slots)
 	for _, slot := range slots {
-		say("slot %d, from %s to %s: staged in %d partitions", slot, instant(s.period.SlotStart(slot)), instant(s.period.SlotEnd(slot)), staged[slot])
+		say("slot %d, from %s to %s: staged in %d partitions", slot, format.Instant(s.period.SlotStart(slot)), format.Instant(s.period.SlotEnd(slot)), staged[slot])
 	}
 	tenants, err := s.Tenants(ctx)
 	if err != nil {
@@ -71,7 +65,7 @@ func (s *Store) Overview(ctx context.Context, out func(line string)) error {
 				marks++
 			}
 			if marks > 0 {
-				say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w, instant(s.period.WindowEnd(w)), marks)
+				say("  %s window %d, until %s: %d seals", format.ResolutionOf(w), w, format.Instant(s.period.WindowEnd(w)), marks)
 			}
 		}
 	}
@@ -112,7 +106,7 @@ func (s *Store) Inspect(ctx context.Context, table string, fields map[string]str
 		if err != nil {
 			return err
 		}
-		words, err := s.words(t, partition, row)
+		words, err := format.Describe(t, partition, row)
 		if err != nil {
 			words = "CORRUPT: " + err.Error()
 		}
@@ -171,142 +165,3 @@ func keyText(fields []engine.Field, key engine.Key) string {
 	}
 	return strings.Join(parts, " ")
 }
-
-// words tells what a row's value says.
-func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (string, error) {
-	switch t {
-	case engine.Stage:
-		return blobWords(row.Value)
-	case engine.Low:
-		v, n := binary.Varint(row.Value)
-		if n <= 0 {
-			return "", errors.New("not a number")
-		}
-		return strconv.FormatInt(v, 10), nil
-	case engine.Raw, engine.R5m, engine.R1h:
-		return rawWords(partition, row)
-	case engine.Metadata:
-		m, err := parseMetadata(row.Value)
-		return fmt.Sprintf("type %s, unit %q, help %q", m.Type, m.Unit, m.Help), err
-	case engine.Store:
-		return string(row.Value), nil
-	case engine.Windows:
-		return parseListing(row.Value).words(), nil
-	case engine.Shards:
-		n, err := format.ParseShards(row.Value)
-		return fmt.Sprintf("%d shards", n), err
-	case engine.Deletes:
-		return deletionWords(row.Clustering[0].Text, row.Value)
-	case engine.Defined:
-		if row.Clustering[1].Int < 0 {
-			run, err := parseWorkedOff(row)
-			return fmt.Sprintf("seq %d to %d are sealed", run.first, run.last), err
-		}
-		return blobWords(row.Value)
-	case engine.Tails:
-		v, n := binary.Varint(row.Value)
-		if n <= 0 {
-			return "", errors.New("not a number")
-		}
-		return fmt.Sprintf("seq %d", v), nil
-	case engine.Held:
-		return heldWords(row.Value)
-	case engine.Lease, engine.Processes, engine.Chosen:
-		return string(row.Value), nil
-	}
-	return "-", nil
-}
-
-func rawWords(partition engine.Key, row engine.Row) (string, error) {
-	if row.Clustering[0].Int == format.KindLabels {
-		var builder labels.ScratchBuilder
-		ls, err := format.ParseLabels(row.Value, partition[3].Text, &builder)
-		return ls.String(), err
-	}
-	if row.Clustering[0].Int == format.KindExemplars {
-		return exemplarWords(row.Value)
-	}
-	var samples chunk.Samples
-	raw, err := format.DecodeRawChunk(row.Value, nil, &samples)
-	if err != nil {
-		return "", err
-	}
-	if samples.Len() == 0 {
-		return fmt.Sprintf("%d bytes, all of it was deleted", len(row.Value)), nil
-	}
-	minT, maxT := format.TimeBounds(&samples)
-	words := fmt.Sprintf("%d bytes, %d floats, %d histograms, from %s to %s", len(row.Value), len(samples.T), len(samples.H), instant(minT), instant(maxT))
-	if n := raw.Exempt.Count(); n > 0 {
-		words += fmt.Sprintf(", exempt from %d deletes", n)
-	}
-	if n := len(samples.V); n > 0 {
-		words += fmt.Sprintf(", first %v, last %v", samples.V[0], samples.V[n-1])
-	}
-	return words, nil
-}
-
-// blobWords tells what a blob holds.
-func blobWords(b []byte) (string, error) {
-	var r format.BlobReader
-	if err := r.Open(b); err != nil {
-		return "", err
-	}
-	c := &blobCounts{minT: math.MaxInt64, maxT: math.MinInt64}
-	if err := r.Walk(c); err != nil {
-		return "", err
-	}
-	words := fmt.Sprintf("%d bytes, epoch %d, %d series defined, %d floats, %d histograms", len(b), r.Epoch, c.series, c.floats, c.histograms)
-	if c.exemplars > 0 {
-		words += fmt.Sprintf(", %d exemplars", c.exemplars)
-	}
-	if c.floats+c.histograms+c.exemplars > 0 {
-		words += fmt.Sprintf(", from %s to %s", instant(c.minT), instant(c.maxT))
-	}
-	return words, nil
-}
-
-// blobCounts counts the records of a blob.
-type blobCounts struct {
-	series, floats, histograms, exemplars int
-	minT, maxT                            int64
-}
-
-func (c *blobCounts) Define(uint32, string, labels.Labels) error { c.series++; return nil }
-
-func (c *blobCounts) Float(_ uint32, t, _ int64, _ uint64) error {
-	c.floats++
-	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
-	return nil
-}
-
-func (c *blobCounts) Histogram(_ uint32, t int64, _ []byte) error {
-	c.histograms++
-	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
-	return nil
-}
-
-func (c *blobCounts) Exemplar(_ uint32, t int64, _ []byte) error {
-	c.exemplars++
-	c.minT, c.maxT = min(c.minT, t), max(c.maxT, t)
-	return nil
-}
-
-// exemplarWords tells what a row of exemplars holds.
-func exemplarWords(b []byte) (string, error) {
-	list, _, err := format.DecodeRawExemplars(b, nil)
-	words := fmt.Sprintf("%d bytes, %d exemplars", len(b), len(list))
-	var builder labels.ScratchBuilder
-	for i, e := range list {
-		if i == 0 || i == len(list)-1 {
-			x, err := format.ParseExemplar(e.T, e.Data, &builder)
-			if err != nil {
-				return "", err
-			}
-			words += fmt.Sprintf(", %s %v at %s", x.Labels, x.Value, instant(e.T))
-		}
-	}
-	return words, err
-}
-
-// instant writes a timestamp for people, in UTC.
-func instant(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z") }

@@ -131,7 +131,7 @@ func (c *checker) unlisted(tenant string) error {
 	for _, w := range found {
 		if !c.s.allDropped(horizons, w) {
 			c.report("windows: %s window %d of tenant %q, until %s, has rows and isn't listed, so nobody finds them: an earlier release has dropped it",
-				format.ResolutionOf(w), w, tenant, instant(c.s.period.WindowEnd(w)))
+				format.ResolutionOf(w), w, tenant, format.Instant(c.s.period.WindowEnd(w)))
 		}
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/storetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -120,7 +121,7 @@ func TestAllKindsOfMetrics(t *testing.T) {
 	require.Eventually(t, func() bool { // Metadata are written a little later.
 		found, err := r.store.Metadata(t.Context(), Tenant, "c_total", 0)
 		require.NoError(t, err)
-		return len(found) == 1 && found["c_total"][0] == storage.Metadata{Type: "counter", Help: "Counts."}
+		return len(found) == 1 && found["c_total"][0] == format.Metadata{Type: "counter", Help: "Counts."}
 	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, 26.0, testutil.ToFloat64(r.metrics.samples), "two rounds of 10 samples, and three of their own")
 }
