@@ -14,17 +14,13 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func newStore(t *testing.T) *storage.Store {
-	eng := storetest.Pebble(t)
-	opts := storage.DefaultOptions()
-	opts.Now = func() time.Time { return testNow }
-	store := storetest.Open(t, eng, opts)
-	return store
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow))
 }
 
 // counting counts the batches that are committed.

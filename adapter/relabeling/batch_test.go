@@ -18,7 +18,7 @@ import (
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // rig is a store with rules over what comes in.
@@ -31,7 +31,7 @@ type rig struct {
 
 func newRig(t testing.TB, rules string) *rig {
 	r := &rig{t: t, live: NewLive(prometheus.NewRegistry()), now: time.Now().UnixMilli()}
-	r.store = storetest.Open(t, storetest.Pebble(t), storage.DefaultOptions())
+	r.store = storagetest.Open(t, storagetest.Pebble(t))
 	r.live.ForgetWith(r.store.ForgetAliases)
 	r.set(rules)
 	return r

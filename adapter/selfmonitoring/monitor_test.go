@@ -26,7 +26,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -44,11 +44,8 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, registry: prometheus.NewRegistry()}
-	so := storage.DefaultOptions()
-	so.Now = func() time.Time { return testNow }
-	r.limiter = tenant.NewLimiter(so.Now, nil)
-	so.Limiter = r.limiter
-	r.store = storetest.Open(t, memory.New(), so)
+	r.limiter = tenant.NewLimiter(func() time.Time { return testNow }, nil)
+	r.store = storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) { o.Limiter = r.limiter })
 	o := DefaultOptions()
 	o.Instance, o.Gatherer, o.Logger = "host:9201", r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
 	o.Metadata = r.store.NoteMetadata
