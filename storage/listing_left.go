@@ -23,6 +23,8 @@ const (
 	// nothing expires.
 	lookBack        = 400 * 24 * time.Hour
 	lookBackForever = 5 * 365 * 24 * time.Hour
+	// leftWorkers is how many windows are looked at at once.
+	leftWorkers = 16
 )
 
 // unlistedRows returns the windows of a tenant that have rows and aren't listed, in order.
@@ -32,7 +34,7 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 		return nil, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(examineWorkers)
+	g.SetLimit(leftWorkers)
 	var mu sync.Mutex
 	var found []int64
 	now := s.opts.Now()
