@@ -18,18 +18,14 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 var testNow = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func newStore(t *testing.T) *storage.Store {
-	eng := storetest.Pebble(t)
-	opts := storage.DefaultOptions()
-	opts.Now = func() time.Time { return testNow }
-	store := storetest.Open(t, eng, opts)
-	return store
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow))
 }
 
 // counting counts the batches that are committed.
@@ -164,11 +160,10 @@ func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	const burst = BatchBytes/SampleBytes + 5
 	limits, err := tenant.ParseLimits([]byte(fmt.Sprintf("tenants: {a: {samples_per_second: 1, samples_burst: %d}}", burst)))
 	require.NoError(t, err)
-	opts := storage.DefaultOptions()
-	opts.Now = func() time.Time { return testNow }
-	opts.Limiter = tenant.NewLimiter(opts.Now, nil)
-	opts.Limiter.Set(limits)
-	s := storetest.Open(t, storetest.Pebble(t), opts)
+	s := storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), func(o *storage.Options) {
+		o.Limiter = tenant.NewLimiter(o.Now, nil)
+		o.Limiter.Set(limits)
+	})
 	in := NewIntake(t.Context(), "a", func(tenant string) Batch { return s.NewBatch(tenant) })
 	for i := range burst + 1 {
 		require.NoError(t, in.Float(labels.FromStrings("__name__", "m"), testNow.UnixMilli()-int64(i), 0, 1))

@@ -1,7 +1,6 @@
 package downsample
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 func TestShareIsEvenAndStable(t *testing.T) {
@@ -64,11 +64,7 @@ func TestLeases(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	clock := func() time.Time { return now }
 	start := func(name string) *leases {
-		o := storage.DefaultOptions()
-		o.Shared, o.Self, o.Partitions = true, storage.Process{Name: name, Target: "all"}, 8
-		s, err := storage.Open(context.Background(), eng, o)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		s := storagetest.Open(t, eng, storagetest.Shared(name, "all"), func(o *storage.Options) { o.Partitions = 8 })
 		return newLeases(s, clock)
 	}
 	owned := func(all ...*leases) (n []int) {

@@ -19,6 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // TestMain makes sure that no test leaves a goroutine behind.
@@ -63,10 +64,8 @@ func (r *rig) open(change func(*storage.Options, *Options)) {
 	if change != nil {
 		change(&so, &o)
 	}
+	r.store = storagetest.Start(r.t, r.eng, func(into *storage.Options) { *into = so })
 	var err error
-	r.store, err = storage.Open(r.t.Context(), r.eng, so)
-	require.NoError(r.t, err)
-	require.NoError(r.t, r.store.WaitReady(r.t.Context()))
 	r.loop, err = New(r.store, o)
 	require.NoError(r.t, err)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/rollup"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 const testDay = 24 * time.Hour
@@ -29,16 +29,16 @@ var keptJobs = map[string]storage.Keep{
 func mixedStore(t *testing.T) (*storage.Store, time.Time) {
 	now := time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
 	clock := now.Add(-5 * testDay)
-	o := storage.DefaultOptions()
-	o.Now, o.Partitions = func() time.Time { return clock }, 1
-	o.Retention, o.Retention5m, o.Retention1h = keptJobs["web"].Raw, keptJobs["web"].FiveMinutes, keptJobs["web"].OneHour
-	o.AddClasses = true
-	for _, job := range []string{"ci", "audit", "brief"} {
-		o.Classes = append(o.Classes, storage.Class{
-			Name: job, Keep: keptJobs[job], Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}},
-		})
-	}
-	store := storetest.Open(t, memory.New(), o)
+	store := storagetest.Open(t, memory.New(), func(o *storage.Options) {
+		o.Now, o.Partitions = func() time.Time { return clock }, 1
+		o.Retention, o.Retention5m, o.Retention1h = keptJobs["web"].Raw, keptJobs["web"].FiveMinutes, keptJobs["web"].OneHour
+		o.AddClasses = true
+		for _, job := range []string{"ci", "audit", "brief"} {
+			o.Classes = append(o.Classes, storage.Class{
+				Name: job, Keep: keptJobs[job], Match: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "job", job)}},
+			})
+		}
+	})
 	value := 0.0
 	for clock.Before(now) {
 		from := clock.UnixMilli()

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -42,12 +42,8 @@ func newAgedStores(t *testing.T) *agedStores {
 		bursty.AppendFloat(at.UnixMilli(), 0, burst)
 	}
 	open := func(change func(*storage.Options)) *storage.Store {
-		o := storage.DefaultOptions()
 		clock := begin.Add(time.Hour)
-		o.Now = func() time.Time { return clock }
-		o.Retention = 0
-		change(&o)
-		store := storetest.Open(t, memory.New(), o)
+		store := storagetest.Open(t, memory.New(), storagetest.Clock(func() time.Time { return clock }), storagetest.Forever, change)
 		clock = a.now
 		for _, name := range []string{"default", "ta", "tb"} {
 			_, err := store.Import(t.Context(), name, []storage.ImportedSeries{

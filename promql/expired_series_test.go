@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // boundedSeries is a series of which it is known how far answers may be off once its samples have expired.
@@ -64,10 +64,9 @@ func newBoundedStores(t *testing.T, r *rand.Rand) *boundedStores {
 	}
 	open := func(raw, five time.Duration) *storage.Store {
 		clock := now.Add(-10*24*time.Hour + time.Hour)
-		o := storage.DefaultOptions()
-		o.Now = func() time.Time { return clock }
-		o.Retention, o.Retention5m = raw, five
-		store := storetest.Open(t, memory.New(), o)
+		store := storagetest.Open(t, memory.New(), func(o *storage.Options) {
+			o.Now, o.Retention, o.Retention5m = func() time.Time { return clock }, raw, five
+		})
 		clock = now
 		for tenant, list := range imported {
 			for i := range list {

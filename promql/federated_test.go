@@ -12,7 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -114,10 +114,7 @@ func limitedStore(t *testing.T, file string) (*storage.Store, *tenant.Limiter) {
 	require.NoError(t, err)
 	limiter := tenant.NewLimiter(time.Now, nil)
 	limiter.Set(table)
-	o := storage.DefaultOptions()
-	o.Retention, o.Limiter = 0, limiter
-	store := storetest.Open(t, memory.New(), o)
-	return store, limiter
+	return storagetest.Open(t, memory.New(), storagetest.Forever, func(o *storage.Options) { o.Limiter = limiter }), limiter
 }
 
 func TestLimitsOfAQuery(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
-	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -25,16 +24,9 @@ var longQueries = []string{
 }
 
 func longStore(t *testing.T) *storage.Store {
-	o := storage.DefaultOptions()
-	o.Retention = 0
-	store := storetest.Open(t, memory.New(), o)
-	b := store.NewBatch(tenant.Default)
-	s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "long"))
-	require.NoError(t, err)
-	for at := range int64(8 * 24 * 60) {
-		require.NoError(t, b.Float(s, at*60_000, 0, float64(at)))
-	}
-	require.NoError(t, b.Commit(t.Context()))
+	store := readyStore(t)
+	samples := storagetest.Samples(0, 60_000, 8*24*60, func(i int) float64 { return float64(i) })
+	storagetest.Write(t, store, tenant.Default, labels.FromStrings(labels.MetricName, "long"), samples...)
 	return store
 }
 

@@ -9,9 +9,8 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 func TestNamesOfRollups(t *testing.T) {
@@ -31,26 +30,15 @@ func TestNamesOfRollups(t *testing.T) {
 
 func TestRollupsAreReadByName(t *testing.T) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return now }
-	store := storetest.Open(t, memory.New(), o)
-	b := store.NewBatch("default")
-	define := func(name, job string) *storage.Series {
-		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, name, "job", job))
-		require.NoError(t, err)
-		return s
-	}
-	temperature, taken, reads := define("temperature", "api"), define("temperature_count", "real"), define("disk_reads", "api")
-	load := define("load", "api")
+	store := storagetest.Open(t, memory.New(), storagetest.At(now))
 	begin := now.Add(-24 * time.Hour).UnixMilli()
-	for i := range int64(24 * 60) { // 1 … 60 in each hour
-		at := begin + (i+1)*60_000
-		require.NoError(t, b.Float(temperature, at, 0, float64(i%60+1)))
-		require.NoError(t, b.Float(reads, at, 0, 2))
-		require.NoError(t, b.Float(load, at, 0, 1))
+	write := func(name, job string, samples ...storagetest.Sample) {
+		storagetest.Write(t, store, "default", labels.FromStrings(labels.MetricName, name, "job", job), samples...)
 	}
-	require.NoError(t, b.Float(taken, begin+1, 0, 7))
-	require.NoError(t, b.Commit(t.Context()))
+	write("temperature", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(i int) float64 { return float64(i%60 + 1) })...) // 1 … 60 in each hour
+	write("disk_reads", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 2 })...)
+	write("load", "api", storagetest.Samples(begin+60_000, 60_000, 24*60, func(int) float64 { return 1 })...)
+	write("temperature_count", "real", storagetest.Sample{T: begin + 1, V: 7})
 	require.NoError(t, store.SealAll(t.Context()))
 
 	for _, planned := range []bool{true, false} {

@@ -14,14 +14,12 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // benchStore has 1,000 counters, as many gauges and 100 native histograms, 6 hours at 15 s, sealed.
 func benchStore(b *testing.B) *storage.Store {
-	o := storage.DefaultOptions()
-	o.Retention = 0
-	store := storetest.Open(b, memory.New(), o)
+	store := storagetest.Open(b, memory.New(), storagetest.Forever)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		batch := store.NewBatch("default")

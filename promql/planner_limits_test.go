@@ -20,17 +20,12 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // sampled returns a store with a sampler's metrics, sealed.
-func sampled(t *testing.T, eng engine.Engine, set func(*storage.Options)) *storage.Store {
-	o := storage.DefaultOptions()
-	o.Retention = 0
-	if set != nil {
-		set(&o)
-	}
-	store := storetest.Open(t, eng, o)
+func sampled(t *testing.T, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
+	store := storagetest.Open(t, eng, append(change, storagetest.Forever)...)
 	s := sampler{t: t, rnd: rand.New(rand.NewPCG(3, 4)), store: store}
 	s.fill()
 	require.NoError(t, store.SealAll(t.Context()))

@@ -18,25 +18,21 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 func readyStore(t *testing.T) *storage.Store {
-	o := storage.DefaultOptions()
-	o.Retention = 0
-	return storetest.Open(t, memory.New(), o)
+	return storagetest.Open(t, memory.New(), storagetest.Forever)
 }
 
 // put writes one float a timestamp, whose value is the timestamp.
 func put(t *testing.T, store *storage.Store, tenant string, ls labels.Labels, at ...int64) {
-	b := store.NewBatch(tenant)
-	s, err := b.Define(nil, ls)
-	require.NoError(t, err)
-	for _, ts := range at {
-		require.NoError(t, b.Float(s, ts, 0, float64(ts)))
+	samples := make([]storagetest.Sample, len(at))
+	for i, ts := range at {
+		samples[i] = storagetest.Sample{T: ts, V: float64(ts)}
 	}
-	require.NoError(t, b.Commit(t.Context()))
+	storagetest.Write(t, store, tenant, ls, samples...)
 }
 
 func name(s string) *labels.Matcher {

@@ -13,7 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // Who reads samples, or chunks of them, gets what is made of buckets where samples are gone, or an error, as the reading says, and is
@@ -68,10 +68,9 @@ func TestSeriesAreListedWhereRawIsGone(t *testing.T) {
 	now := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-10 * 24 * time.Hour)
 	clock := begin.Add(time.Hour)
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return clock }
-	o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
-	store := storetest.Open(t, memory.New(), o)
+	store := storagetest.Open(t, memory.New(), storagetest.Clock(func() time.Time { return clock }), func(o *storage.Options) {
+		o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
+	})
 	clock = now
 	series := func(name string, from, to time.Time) storage.ImportedSeries {
 		samples := &chunk.Samples{}

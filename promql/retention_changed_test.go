@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // keptStore is a store that is restarted with other retentions.
@@ -25,13 +26,9 @@ type keptStore struct {
 }
 
 func (s *keptStore) open(raw, fiveMinutes time.Duration) {
-	o := storage.DefaultOptions()
-	o.Partitions, o.Retention, o.Retention5m = 1, raw, fiveMinutes
-	o.Now = func() time.Time { return s.now }
-	store, err := storage.Open(s.t.Context(), s.eng, o)
-	require.NoError(s.t, err)
-	require.NoError(s.t, store.WaitReady(s.t.Context()))
-	s.Store = store
+	s.Store = storagetest.Start(s.t, s.eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
+		o.Partitions, o.Retention, o.Retention5m = 1, raw, fiveMinutes
+	})
 }
 
 func (s *keptStore) restart(raw, fiveMinutes time.Duration) {

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // The samples that rollups are made of lie in (rolledFrom, rolledTo]; those after rolledSealed are never sealed
@@ -257,11 +257,9 @@ type rolledStore struct {
 
 func openRolled(t *testing.T, eng engine.Engine, retention, fiveMinutes time.Duration) *rolledStore {
 	s := &rolledStore{now: time.UnixMilli(rolledTo)}
-	o := storage.DefaultOptions()
-	o.Partitions, o.Retention, o.Retention5m = 2, retention, fiveMinutes
-	o.Now = func() time.Time { return s.now }
-	store := storetest.Open(t, eng, o)
-	s.Store = store
+	s.Store = storagetest.Open(t, eng, storagetest.Clock(func() time.Time { return s.now }), func(o *storage.Options) {
+		o.Partitions, o.Retention, o.Retention5m = 2, retention, fiveMinutes
+	})
 	return s
 }
 

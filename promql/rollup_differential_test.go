@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/soak"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // Generated queries over generated series, in every mode and at every age of the data, each compared with Prometheus'
@@ -61,7 +61,7 @@ func TestRollupsAnswerAsRawSamplesDo(t *testing.T) {
 }
 
 func openPebble(t *testing.T) engine.Engine {
-	eng := storetest.Pebble(t)
+	eng := storagetest.Pebble(t)
 	return eng
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cassia-db/cassia/promql/resolution"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // expiringStore has a counter, a sample every 15 s for four days, of which raw samples are kept for one and 5m
@@ -21,22 +21,14 @@ func expiringStore(t *testing.T) (*storage.Store, time.Time) {
 	now := time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)
 	begin := now.Add(-4 * 24 * time.Hour)
 	clock := begin
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return clock }
-	o.Retention, o.Retention5m = 24*time.Hour, 48*time.Hour
-	store := storetest.Open(t, memory.New(), o)
+	store := storagetest.Open(t, memory.New(), func(o *storage.Options) {
+		o.Now, o.Retention, o.Retention5m = func() time.Time { return clock }, 24*time.Hour, 48*time.Hour
+	})
 	ls := labels.FromStrings(labels.MetricName, "requests_total", "job", "api")
-	i := 0
-	for clock.Before(now) {
+	for n := 0; clock.Before(now); n += 480 {
 		clock = clock.Add(2 * time.Hour)
-		b := store.NewBatch("default")
-		s, err := b.Define(nil, ls)
-		require.NoError(t, err)
-		for range 480 {
-			i++
-			require.NoError(t, b.Float(s, begin.UnixMilli()+int64(i)*15_000, 0, float64(i)))
-		}
-		require.NoError(t, b.Commit(t.Context()))
+		from := begin.UnixMilli() + int64(n+1)*15_000
+		storagetest.Write(t, store, "default", ls, storagetest.Samples(from, 15_000, 480, func(i int) float64 { return float64(n + i + 1) })...)
 	}
 	require.NoError(t, store.SealAll(t.Context()))
 	return store, now

@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // What the generated queries of TestRollupsAnswerAsRawSamplesDo found once, as small as it gets.
@@ -79,13 +80,9 @@ func TestRollupsOfASealThatWasCutShort(t *testing.T) {
 	store := openRolled(t, eng, 0, 0)
 	ls := labels.FromStrings(labels.MetricName, "requests_total")
 	write := func(at ...int64) {
-		b := store.NewBatch("default")
-		s, err := b.Define(nil, ls)
-		require.NoError(t, err)
 		for _, at := range at {
-			require.NoError(t, b.Float(s, at, 0, float64(at-someDay)))
+			storagetest.Write(t, store.Store, "default", ls, storagetest.Sample{T: at, V: float64(at - someDay)})
 		}
-		require.NoError(t, b.Commit(t.Context()))
 	}
 	for at := someDay + minute; at <= someDay+22*hour; at += minute {
 		write(at)

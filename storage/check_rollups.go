@@ -222,7 +222,7 @@ func (c *checker) day(tenant, metric string, id format.SeriesID, start int64) er
 	if err != nil {
 		return err
 	}
-	x := newSealer(c.ctx, c.s, Work{Slot: first})
+	x := newRoller(newRowWriter(c.ctx, c.s, Work{Slot: first}), tenant, first)
 	r := rollupTask{collected: &collected{series: series}} // Of no class that matters: none has lost rows.
 	chunks, err := c.s.rollups(c.ctx, rollup.FiveMinutes, w, series, shards, start, start+format.DayMS-1)
 	if err != nil {

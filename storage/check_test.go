@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -77,37 +76,4 @@ func TestCheckNamesDamage(t *testing.T) {
 			require.Empty(t, ts.problems())
 		})
 	}
-}
-
-func TestInspect(t *testing.T) {
-	ts := openTestStore(t, nil)
-	ls := labels.FromStrings(labels.MetricName, "up", "job", "a")
-	ts.write("default", ls, sample{ts.now.UnixMilli(), 1}, sample{ts.now.UnixMilli() + 15_000, 2})
-	show := func(table string, fields map[string]string) string {
-		var lines []string
-		require.NoError(t, ts.Inspect(t.Context(), table, fields, func(s string) { lines = append(lines, s) }))
-		return strings.Join(lines, "\n")
-	}
-	slot := ts.period.SlotOf(ts.now.UnixMilli())
-	partition := int(ts.head.tenants["default"].byID.find(format.SeriesIDOf(ls)).part)
-	require.Contains(t, show("stage", map[string]string{"slot": fmt.Sprint(slot), "partition": fmt.Sprint(partition)}), "1 series defined, 1 floats")
-	require.NoError(t, ts.SealAll(t.Context()))
-	window := ts.period.RawWindowOfSlot(slot)
-	key := map[string]string{"window": fmt.Sprint(window), "class": "0", "tenant": "default", "metric": "up", "shard": "0"}
-	require.Contains(t, show("raw", key), `{__name__="up", job="a"}`)
-	require.Contains(t, show("raw", key), "1 floats, 0 histograms, from 2026-05-01T12:00:00Z to 2026-05-01T12:00:00Z, first 1, last 1")
-	key["kind"] = "1"
-	require.NotContains(t, show("raw", key), "job")
-	require.Contains(t, show("store", map[string]string{"name": "store"}), `"format":1`)
-	require.Contains(t, show("catalog", map[string]string{"window": fmt.Sprint(window), "resolution": "0", "tenant": "default", "kind": "0", "label": "", "salt": "0"}), `value="up": -`)
-
-	for table, say := range map[string]string{"raw": "window=… is missing", "nothing": "there is no table"} {
-		require.ErrorContains(t, ts.Inspect(t.Context(), table, nil, nil), say)
-	}
-	require.ErrorContains(t, ts.Inspect(t.Context(), "store", map[string]string{"name": "store", "nam": "x"}, nil), `no field "nam"`)
-	require.ErrorContains(t, ts.Inspect(t.Context(), "stage", map[string]string{"slot": "x"}, nil), "no integer")
-
-	var lines []string
-	require.NoError(t, ts.Overview(t.Context(), func(s string) { lines = append(lines, s) }))
-	require.Contains(t, strings.Join(lines, "\n"), `tenant "default"`)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 const (
@@ -17,8 +16,6 @@ const (
 	// that may be theirs; passOverFar is that where the engine is far away.
 	passOver    = 32
 	passOverFar = 1000
-	// piece1h is for how many series the 5m chunks of a day are read together.
-	piece1h = 512
 )
 
 // chunkList are the versions of the raw chunks of some series in some slots; nil: they weren't listed.
@@ -147,33 +144,6 @@ func (s *Store) scanFor(ctx context.Context, r engine.Range, take func(engine.Ro
 		}
 	}
 	return nil
-}
-
-// make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
-func (x *sealer) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, b *rollup.Buckets) error {
-	day := x.into[rollup.OneHour]
-	chunks := map[format.SeriesID][]rollupChunk{}
-	for metric, series := range byMetric(rolls) {
-		of := metricChunks{x.into[rollup.FiveMinutes].window, series[0].tenant.name, metric, fine.of(metric), day.start, day.end - 1}
-		if err := x.s.fineChunks(ctx, of, series, chunks); err != nil {
-			return err
-		}
-	}
-	for i := range rolls {
-		if err := x.make1h(&rolls[i], chunks[rolls[i].series.id], b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func byMetric(rolls []rollupTask) map[string][]*Series {
-	metrics := map[string][]*Series{}
-	for i := range rolls {
-		s := rolls[i].series
-		metrics[s.metric] = append(metrics[s.metric], s)
-	}
-	return metrics
 }
 
 // places yields all partitions that a metric may have in a window, where it has so many shards.

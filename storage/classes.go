@@ -263,3 +263,8 @@ func (c *classes) longestOfAll() Keep {
 	}
 	return keep
 }
+
+// RetentionOf is how long a tenant's series are kept: those in no class, and those in one that is kept the longest.
+func (s *Store) RetentionOf(tenant string) (usual, longest Keep) {
+	return s.classes.keep(tenant, classDefault), s.classes.longest(tenant)
+}

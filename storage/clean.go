@@ -197,7 +197,7 @@ type cleaner struct {
 	// rows is how many there were of the batch when explain looked, and explained are the series that it has written labels of.
 	rows      int
 	explained map[string]bool
-	others    *[]statedKeep // see sealer
+	others    *[]statedKeep // see rowWriter
 	horizons  *tenantHorizons
 	// slots are those of which rows of raw were rewritten, and whether they have marks that live as long.
 	slots map[int64]bool
@@ -225,8 +225,8 @@ func (c *cleaner) explain(ctx context.Context, id string, ls labels.Labels) erro
 	res := format.ResolutionOf(c.window)
 	c.put(format.LabelsKey(res, id), c.s.explains(c.window, c.expires), format.AppendLabels(nil, ls))
 	c.rows = len(c.batch.Mutations)
-	x := sealer{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}, sealedRows: &sealedRows{}}
-	x.names(&Series{labels: ls, tenantMetric: &tenantMetric{&headTenant{name: c.tenant}, c.batch.Partition[3].Text}}, destination{window: c.window})
+	x := rowWriter{s: c.s, ctx: ctx, others: c.others, horizons: map[string]*tenantHorizons{c.tenant: c.horizons}}
+	x.names(&Series{labels: ls, tenantMetric: &tenantMetric{&headTenant{name: c.tenant}, c.batch.Partition[3].Text}}, c.window)
 	if len(x.catalog) == 0 {
 		return nil
 	}

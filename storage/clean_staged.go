@@ -35,23 +35,24 @@ func (s *Store) stagedIn(ctx context.Context, ds format.Tombstones) (found []Wor
 
 // markStaged marks as sealed before what is staged of a window, in slots that deletes touch. A seal of it that failed
 // may have left chunks, which name no delete and are cleaned now as others are: the next seal, which would write them
-// once more in their place, has to find them. Invariant: see sealer.subtract.
+// once more in their place, has to find them. Invariant: see slotSealer.subtract.
 func (s *Store) markStaged(ctx context.Context, tenant string, window int64, staged []Work, ds format.Tombstones) error {
 	for _, w := range staged {
 		in := ds.InSlot(s.period, w.Slot)
 		if len(in) == 0 || s.period.WindowOfSlot(rollup.Raw, w.Slot) != window {
 			continue
 		}
-		x := newSealer(ctx, s, w)
-		for _, at := range x.into {
+		for _, at := range s.destinationsOf(w.Slot) {
 			if err := s.listWindow(ctx, tenant, at.window); err != nil {
 				return err
 			}
 		}
 		// Another id than the delete's, which says that the rollups were made anew for it; and always the same.
 		id := sha256.Sum256([]byte(in[0].ID))
-		if err := x.mark(tenant, string(id[:engine.IDLen])); err != nil {
-			return err
+		for res := rollup.OneHour + 1; res > 0; res-- { // Whoever finds the mark of raw finds its rollups'.
+			if err := s.mark(ctx, tenant, res-1, []markAt{{w.Slot, w.Partition, string(id[:engine.IDLen])}}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

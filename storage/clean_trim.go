@@ -115,7 +115,7 @@ func newTrim(ctx context.Context, s *Store, tenant string, window int64, ds form
 
 // slot adds the deletes of which a slot has no marks. Those that are only announced get marks, and nothing is taken out for them.
 func (t *trim) slot(marks map[markAt]bool, slot int64) {
-	start := newSealer(t.ctx, t.s, Work{Slot: slot}).into[t.res].start
+	start := t.s.destinationsOf(slot)[t.res].start
 	for _, d := range t.deletes.InSlot(t.s.period, slot) {
 		at := markOf(slot, d)
 		if marks[at] {
@@ -338,15 +338,15 @@ func (t *trim) hours(metric string, at format.ClassShard, series map[string]dele
 	for m := range t.missing {
 		if day := t.s.period.DayOf(m.slot); !days[day] {
 			days[day] = true
-			x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+			x := newRoller(newRowWriter(t.ctx, t.s, Work{Slot: m.slot}), t.tenant, m.slot)
 			x.dueIn = dueIn
-			if err := x.destine(t.tenant, metric, list); err != nil {
+			if err := x.destine(metric, list); err != nil {
 				return err
 			}
 			for i := range list {
-				x.tasks = append(x.tasks, rollupTask{collected: &list[i]})
+				x.series = append(x.series, &list[i])
 			}
-			if err := x.makeAll1h(); err != nil {
+			if err := x.run(); err != nil {
 				return err
 			}
 		}
@@ -364,12 +364,12 @@ func (t *trim) mark() error {
 		}
 	}
 	for m := range t.missing {
-		x := newSealer(t.ctx, t.s, Work{Slot: m.slot})
+		into := t.s.destinationsOf(m.slot)
 		for res := rollup.OneHour; res >= t.res; res-- {
-			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, x.into[res], m.slot, m.partition, m.id)}); err != nil {
+			if err := t.s.eng.Write(t.ctx, []engine.Batch{t.s.markRow(t.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
 				return fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, t.tenant, err)
 			}
-			if err := t.s.stayListed(t.ctx, t.tenant, x.into[res].window); err != nil {
+			if err := t.s.stayListed(t.ctx, t.tenant, into[res].window); err != nil {
 				return err
 			}
 		}

@@ -81,7 +81,7 @@ func (s *Store) Delete(ctx context.Context, tenant string, start, end int64, mat
 	if err := s.carryOut(ctx, tenant, d); err != nil {
 		return err
 	}
-	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers), "from", instant(d.Start), "to", instant(d.End))
+	s.opts.Logger.Info("deleted series", "tenant", tenant, "matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End))
 	s.metrics.deletes.Inc()
 	if s.opts.seams.still {
 		return nil

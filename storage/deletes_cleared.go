@@ -19,20 +19,3 @@ func (s *Store) clear(ctx context.Context, tenant string, before int64, others f
 	}
 	return nil
 }
-
-// deletionWords tells what a row of table delete says.
-func deletionWords(id string, value []byte) (string, error) {
-	if id == format.ClearanceID {
-		c, err := format.ParseClearance(value)
-		return fmt.Sprintf("those asked for before %s are cleaned, but for %d", instant(c.Before), c.Standing.Count()), err
-	}
-	d, err := format.ParseTombstone(id, value)
-	if err != nil {
-		return "", err
-	}
-	words := fmt.Sprintf("%v, from %s to %s, asked for at %s", d.Matchers, instant(d.Start), instant(d.End), instant(d.When))
-	if d.Announced {
-		words += ", announced, not in force"
-	}
-	return words, nil
-}

@@ -167,10 +167,10 @@ func TestBucketsBesideADeleteAndASealCutShort(t *testing.T) {
 	}
 	require.NoError(t, ts.SealAll(t.Context()))
 	slot := ts.period.SlotOf(at.Add(time.Minute).UnixMilli())
-	x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
+	into := ts.destinationsOf(slot)
 	id := newID()
 	for _, res := range rollup.Resolutions {
-		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{ts.markRow("default", x.into[res], slot, 0, id)}))
+		require.NoError(t, ts.eng.Write(t.Context(), []engine.Batch{ts.markRow("default", into[res], slot, 0, id)}))
 	}
 	require.NoError(t, ts.Delete(t.Context(), "default", at.Add(time.Hour).UnixMilli()+1, format.MaxTime, equal("job", "api")))
 	ts.vanish(slot, "batch")

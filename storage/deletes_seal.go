@@ -102,6 +102,6 @@ func (g *generation) hasAny(rows map[stageRow]bool) bool {
 }
 
 // deletesOf returns the deletes that chunks of a series name.
-func (x *sealer) deletesOf(s *Series) format.Tombstones {
+func (x *slotSealer) deletesOf(s *Series) format.Tombstones {
 	return x.deletes[s.tenant.name].OfSeries(s.labels)
 }

@@ -81,7 +81,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 	case s.opts.Shared:
 		// Others may have seen it, and made rollups of what is left: they would miss what comes back.
 		s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not", "tenant", tenant,
-			"matchers", fmt.Sprint(d.Matchers), "from", instant(d.Start), "to", instant(d.End), "err", err)
+			"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
 		return fmt.Errorf("storage: writing a delete: %w", err)
 	}
 	return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
@@ -163,7 +163,7 @@ func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) 
 		return because
 	}
 	s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not: it could neither be written nor taken back", "tenant", tenant,
-		"matchers", fmt.Sprint(d.Matchers), "from", instant(d.Start), "to", instant(d.End), "err", err)
+		"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
 	s.deletes.mu.Lock()
 	s.deletes.exact = false // What is there is read from now on.
 	s.deletes.mu.Unlock()

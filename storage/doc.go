@@ -18,7 +18,7 @@
 //	stage ─► Seal ─► raw: labels and chunks ─► r5m ────► r1h ───► sealed: a mark ─► stage rows deleted, generations released
 //	              └► catalog: names            per slot  per day
 //
-// seal.go, seal_pass.go, sealer.go, roll.go, destroy.go
+// seal.go, seal_pass.go, sealer.go, roller.go, destroy.go
 //
 // # The way of a query
 //

@@ -12,7 +12,7 @@ import (
 
 // exemplars adds the rows of a series' exemplars, but for those that are sealed already. They stand beside the
 // series' labels, which the caller adds.
-func (x *sealer) exemplars(c *collected) error {
+func (x *slotSealer) exemplars(c *collected, sealedBefore bool) error {
 	var list []format.Exemplar
 	for st := range c.chunks.all() {
 		if x := st.exemplars(); x != nil {
@@ -24,7 +24,7 @@ func (x *sealer) exemplars(c *collected) error {
 	}
 	list = format.KeepExemplars(list)
 	named := x.deletesOf(c.series).IDs()
-	if x.resealed {
+	if sealedBefore {
 		have, err := x.sealedExemplars(c.series, &named)
 		if err != nil {
 			return err
@@ -40,7 +40,7 @@ func (x *sealer) exemplars(c *collected) error {
 		}
 		value := format.AppendRawChunk(nil, format.RawChunk{Exempt: named, Data: format.AppendExemplars(nil, list[:n])})
 		sum := sha256.Sum256(value)
-		x.put(c, rollup.Raw, at.end*1000, format.ExemplarsKey(c.series.id.String(), at.start, string(sum[:engine.IDLen])), value)
+		x.put(c, rollup.Raw, at.window, at.end*1000, format.ExemplarsKey(c.series.id.String(), at.start, string(sum[:engine.IDLen])), value)
 		x.stats.Exemplars += n
 		list = list[n:]
 	}
@@ -48,7 +48,7 @@ func (x *sealer) exemplars(c *collected) error {
 }
 
 // sealedExemplars reads what isn't deleted of the slot's sealed exemplars of a series, and the deletes that they name.
-func (x *sealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (have []format.Exemplar, err error) {
+func (x *slotSealer) sealedExemplars(s *Series, named *format.TombstoneIDs) (have []format.Exemplar, err error) {
 	if err := x.ask(s); err != nil {
 		return nil, err
 	}

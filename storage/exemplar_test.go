@@ -276,9 +276,4 @@ func TestCorruptExemplarsAreNamed(t *testing.T) {
 	got, err = ts.Exemplars(t.Context(), "ann", at, at, matchName("m"))
 	require.NoError(t, err)
 	require.Len(t, got[0].Exemplars, 1)
-
-	var lines []string
-	fields := map[string]string{"window": fmt.Sprint(partition[0].Int), "class": "0", "tenant": "ann", "metric": "m", "shard": "0", "kind": "2"}
-	require.NoError(t, ts.Inspect(t.Context(), "raw", fields, func(s string) { lines = append(lines, s) }))
-	require.Contains(t, strings.Join(lines, "\n"), `1 exemplars, {trace_id="a"} 1 at`)
 }

@@ -33,19 +33,17 @@ var goldenRows = map[string]goldenRow{
 	"delete-v2-announced": deleteGolden,
 	"delete-v2-held":      deleteGolden,
 	"delete-v3-cleared": {
-		func(value []byte) (string, error) { return deletionWords(format.ClearanceID, value) },
+		describe(engine.Deletes, engine.Key{engine.Text(format.ClearanceID)}),
 		func(value []byte) ([]byte, error) {
 			c, err := format.ParseClearance(value)
 			return format.AppendClearance(nil, c), err
 		},
 	},
 	"worked-off-v1": {
-		func(value []byte) (string, error) {
-			return (&Store{}).words(engine.Defined, nil, workedOffGolden(value))
-		},
+		describe(engine.Defined, format.SealedRunKey(goldenID, 7)),
 		func(value []byte) ([]byte, error) {
-			run, err := parseWorkedOff(workedOffGolden(value))
-			return appendWorkedOff(run.last), err
+			run, err := format.ParseSealedRun(engine.Row{Clustering: format.SealedRunKey(goldenID, 7), Value: value})
+			return format.AppendSealedRun(run.Last), err
 		},
 	},
 	"retentions-v1": {
@@ -62,8 +60,8 @@ var goldenRows = map[string]goldenRow{
 			return json.Marshal(k)
 		},
 	},
-	"held-v1": {words: heldWords},
-	"held-v2": {heldWords, func(value []byte) ([]byte, error) {
+	"held-v1": {words: describe(engine.Held, nil)},
+	"held-v2": {describe(engine.Held, nil), func(value []byte) ([]byte, error) {
 		v, err := format.ParseHeld(value)
 		if err != nil {
 			return nil, err
@@ -74,7 +72,7 @@ var goldenRows = map[string]goldenRow{
 }
 
 var deleteGolden = goldenRow{
-	func(value []byte) (string, error) { return deletionWords(goldenID, value) },
+	describe(engine.Deletes, engine.Key{engine.Text(goldenID)}),
 	func(value []byte) ([]byte, error) {
 		d, err := format.ParseTombstone(goldenID, value)
 		if err != nil {
@@ -84,8 +82,11 @@ var deleteGolden = goldenRow{
 	},
 }
 
-func workedOffGolden(value []byte) engine.Row {
-	return engine.Row{Clustering: workedOffKey(goldenID, 7), Value: value}
+// describe returns what describes the value of a row with this key.
+func describe(t *engine.Table, key engine.Key) func(value []byte) (string, error) {
+	return func(value []byte) (string, error) {
+		return format.Describe(t, nil, engine.Row{Clustering: key, Value: value})
+	}
 }
 
 // TestGoldenRows holds that rows which any release wrote say what they said, and that the current versions' bytes
@@ -133,7 +134,7 @@ func goldenValues() map[string][]byte {
 	retentions, _ := json.Marshal(statedKeep{All: statedLife{2592000000, 31536000000, 0}, Leaving: true,
 		Tenants: map[string]statedLife{"brief": {RawMS: 86400000}}, Classes: map[string]statedLife{"debug": {604800000, 604800000, 604800000}}})
 	values["retentions-v1"] = retentions
-	values["worked-off-v1"] = appendWorkedOff(300)
+	values["worked-off-v1"] = format.AppendSealedRun(300)
 	b := &heldBuilder{fresh: reach{now: 1777636800000, limit: 1777636830000, t: -format.MaxTime}}
 	tenant := &headTenant{name: "t"}
 	for i, at := range []int64{1777636799000, 1777636801000, 1777636900000} {

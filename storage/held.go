@@ -107,17 +107,3 @@ func (s *Store) readHeld(ctx context.Context, at clusterName, h *heldRow) (value
 	}
 	return nil, false, nil
 }
-
-// heldWords tells what a held row has.
-func heldWords(value []byte) (string, error) {
-	v, err := format.ParseHeld(value)
-	if err != nil {
-		return "", err
-	}
-	blob, err := v.Unpack()
-	if err != nil {
-		return "", err
-	}
-	words, err := blobWords(blob)
-	return fmt.Sprintf("%d bytes, %d samples: %s", len(value), v.Samples, words), err
-}

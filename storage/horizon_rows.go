@@ -202,7 +202,7 @@ func (s *Store) missingIn(ctx context.Context, tenant string, t *tenantHorizons,
 // an earlier release has unlisted it while its rows stood on. Expire lists it again then.
 func (s *Store) standsNow(ctx context.Context, tenant string, window int64) (bool, error) {
 	l, err := s.listingOf(ctx, tenantWindow{tenant, window})
-	if err != nil || l.counts() {
+	if err != nil || l.Counts() {
 		return true, err
 	}
 	return s.hasRows(ctx, tenant, window)

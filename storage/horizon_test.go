@@ -286,9 +286,13 @@ func TestLoweringIsTold(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, hidden, 1)
 	require.WithinDuration(t, ts.now.Add(5*day), hidden[0].Goes, time.Hour)
-	cond, err := Examine(t.Context(), ts.eng, ExamineOptions{Retention: day, Now: ts.opts.Now})
+	view, err := OpenView(t.Context(), ts.eng, ts.opts)
 	require.NoError(t, err)
-	require.Len(t, cond.Hidden, 1)
+	_, _, err = view.Clock(t.Context())
+	require.NoError(t, err)
+	fromOutside, err := view.HiddenByLowering(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, hidden, fromOutside)
 	// Taken back.
 	ts.opts.Retention = 0
 	ts.reopen()

@@ -198,8 +198,7 @@ func (d *importDay) byAge() (fresh, late []*importedDay, err error) {
 
 // seal writes the rows of series that are of one age, but for the marks.
 func (d *importDay) seal(list []*importedDay) error {
-	base := d.sealer(d.s.period.SlotOf(d.start+1), nil)
-	pieces, err := d.spread(base, list)
+	pieces, err := d.spread(d.roller(d.ctx), list)
 	if err != nil {
 		return err
 	}
@@ -229,19 +228,21 @@ func (d *importDay) seal(list []*importedDay) error {
 	return err
 }
 
-// sealer returns a sealer of a slot, which writes with others. Its partition doesn't matter: marks are written apart.
-func (d *importDay) sealer(slot int64, rows *sealedRows) *sealer {
-	y := newSealer(d.ctx, d.s, Work{Slot: slot})
-	y.sealedRows, y.rawExpired, y.resealed, y.namesFirst, y.begun = rows, d.late, true, true, d.begun
-	y.deletes = map[string]format.Tombstones{d.tenant.name: d.deletes.InSlot(d.s.period, slot)}
-	return y
+// roller returns one that makes the day's rollups. The slot and partition that its errors name don't matter.
+func (d *importDay) roller(ctx context.Context) *roller {
+	slot := d.s.period.SlotOf(d.start + 1)
+	w := newRowWriter(ctx, d.s, Work{Slot: slot})
+	w.namesFirst, w.begun = true, d.begun
+	x := newRoller(w, d.tenant.name, slot)
+	x.rawExpired, x.resealed = d.late, true
+	return x
 }
 
 // spread cuts series into pieces of a metric, in the order of classes and shards, and makes sure that there are as
 // many shards as all series of a metric need that this and earlier imports brought.
-func (d *importDay) spread(base *sealer, list []*importedDay) (pieces [][]*importedDay, err error) {
+func (d *importDay) spread(into *roller, list []*importedDay) (pieces [][]*importedDay, err error) {
 	slices.SortFunc(list, func(a, b *importedDay) int { return strings.Compare(a.series.metric, b.series.metric) })
-	period := d.s.period.OfSlot(base.work.Slot)
+	period := d.s.period.OfSlot(into.day.slot)
 	perDay := format.DayMS / period.SlotMS
 	for from := 0; from < len(list); {
 		metric, to := list[from].series.metric, from
@@ -252,10 +253,10 @@ func (d *importDay) spread(base *sealer, list []*importedDay) (pieces [][]*impor
 		n := max(to-from, d.head.seriesCount(d.tenant, metric))/period.Partitions + 1
 		bytes = bytes * int64(n) / int64(to-from) / perDay
 		for res := range rollup.Resolution(resolutions) {
-			if err := base.recallShards(res, d.tenant.name, metric); err != nil {
+			if err := into.recallShards(res, metric); err != nil {
 				return nil, err
 			}
-			shards, err := base.shardsFor(res, d.tenant.name, metric, n, bytes)
+			shards, err := into.shardsFor(into.day.slot, res, metric, n, bytes)
 			if err != nil {
 				return nil, err
 			}
@@ -275,12 +276,12 @@ func (d *importDay) spread(base *sealer, list []*importedDay) (pieces [][]*impor
 }
 
 // recallShards makes sure that this process knows how many shards a metric got before it was started.
-func (x *sealer) recallShards(res rollup.Resolution, tenant, metric string) error {
-	of := shardedMetric{x.into[res].window, tenant, metric}
+func (x *roller) recallShards(res rollup.Resolution, metric string) error {
+	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	if x.s.shards.has(of) {
 		return nil
 	}
-	n, err := x.s.readShards(x.ctx, of.window, tenant, metric)
+	n, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
 	if err != nil {
 		return err
 	}

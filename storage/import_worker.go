@@ -2,44 +2,32 @@ package storage
 
 import (
 	"context"
-	"maps"
 
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// importWorker seals pieces of a day, with a sealer a slot; these write together.
+// importWorker seals pieces of a day, with a sealer for each slot; these write together.
 type importWorker struct {
 	*importDay
-	ctx   context.Context
-	rows  *sealedRows
-	base  *sealer // for what concerns the day
-	slots map[int64]*sealer
-	stats ImportStats
-	// brought are the samples of all pieces; done are the series whose rollups are to be made, bytes what these weigh.
-	brought int
-	done    []*importedDay
-	bytes   int
+	roller *roller
+	slots  map[int64]*slotSealer
+	stats  ImportStats
+	// brought are the samples of all pieces; bytes is what the series weigh whose rollups are to be made.
+	brought, bytes int
 }
 
 func newImportWorker(ctx context.Context, d *importDay) *importWorker {
-	w := &importWorker{importDay: d, ctx: ctx, rows: &sealedRows{}, slots: map[int64]*sealer{}}
-	w.base = w.sealer(d.s.period.SlotOf(d.start + 1))
-	return w
-}
-
-func (w *importWorker) sealer(slot int64) *sealer {
-	y := w.importDay.sealer(slot, w.rows)
-	y.ctx = w.ctx
-	return y
+	return &importWorker{importDay: d, roller: d.roller(ctx), slots: map[int64]*slotSealer{}}
 }
 
 // slot returns the sealer of a slot.
-func (w *importWorker) slot(slot int64) *sealer {
+func (w *importWorker) slot(slot int64) *slotSealer {
 	y := w.slots[slot]
 	if y == nil {
-		y = w.sealer(slot)
+		deletes := map[string]format.Tombstones{w.tenant.name: w.deletes.InSlot(w.s.period, slot)}
+		y = &slotSealer{rowWriter: w.roller.rowWriter, rolledSlot: w.roller.in(slot), stats: &SealStats{}, deletes: deletes}
 		w.slots[slot] = y
 	}
 	return y
@@ -57,20 +45,22 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			t, _ := format.TimeBounds(&rest)
 			y := w.slot(w.s.period.SlotOf(t))
 			var part chunk.Samples
-			part, rest = cutSamples(rest, w.s.period.SlotEnd(y.work.Slot))
-			if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.id)); err != nil {
+			part, rest = cutSamples(rest, y.into[rollup.Raw].end)
+			if w.late {
+				y.expired(&c.collected, &part)
+			} else if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.id)); err != nil {
 				return err
 			}
 		}
-		w.done = append(w.done, c)
-		if w.rows.bytes >= importBytes {
-			w.bytes += w.rows.bytes
-			if err := w.base.write(); err != nil {
+		w.roller.series = append(w.roller.series, &c.collected)
+		if w.roller.bytes >= importBytes {
+			w.bytes += w.roller.bytes
+			if err := w.roller.write(); err != nil {
 				return err
 			}
 		}
 	}
-	if w.bytes+w.rows.bytes >= importBytes || len(w.done) >= importPiece {
+	if w.bytes+w.roller.bytes >= importBytes || len(w.roller.series) >= importPiece {
 		return w.roll()
 	}
 	return nil
@@ -94,58 +84,10 @@ func (w *importWorker) count() {
 	w.s.metrics.sealedChunks.Add(float64(w.stats.Chunks))
 }
 
-// roll writes the chunks that are left, then the 5m rollups of all slots, and then the 1h rollups of the day, which
-// are made once.
+// roll writes the chunks that are left, and the rollups.
 func (w *importWorker) roll() error {
-	if err := w.base.write(); err != nil {
-		return err
-	}
-	if len(w.done) == 0 {
-		return nil
-	}
-	listed, err := w.listDone()
-	if err != nil {
-		return err
-	}
-	hiding, raw, err := w.base.beforeFine(w.tenant.name)
-	if err != nil {
-		return err
-	}
-	for _, y := range w.slots {
-		y.listed = listed
-	}
-	if err := make5mOfDay(w.slots, hiding, raw); err != nil {
-		return err
-	}
-	if err := w.base.write(); err != nil {
-		return err
-	}
-	for _, c := range w.done {
-		w.base.tasks = append(w.base.tasks, rollupTask{collected: &c.collected})
-	}
-	err = w.base.makeAll1h()
-	clear(w.base.tasks)
-	clear(w.done)
-	w.base.tasks, w.done, w.bytes = w.base.tasks[:0], w.done[:0], 0
-	return err
-}
-
-// listDone lists the chunks of the series whose rollups are to be made.
-func (w *importWorker) listDone() (chunkList, error) {
-	all := chunkList{}
-	for from := 0; from < len(w.done); {
-		to := from + 1
-		for to < len(w.done) && w.done[to].series.metric == w.done[from].series.metric {
-			to++
-		}
-		l, err := w.list(w.done[from:to])
-		if l == nil || err != nil {
-			return nil, err
-		}
-		maps.Copy(all, l)
-		from = to
-	}
-	return all, nil
+	w.bytes = 0
+	return w.roller.run()
 }
 
 // list lists the day's chunks of some series of a metric.
@@ -153,8 +95,8 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 	if w.late {
 		return nil, nil
 	}
-	metric, window := piece[0].series.metric, w.base.into[rollup.Raw].window
-	shards, err := w.s.readShards(w.ctx, window, w.tenant.name, metric)
+	metric, window := piece[0].series.metric, w.roller.day.into[rollup.Raw].window
+	shards, err := w.s.readShards(w.roller.ctx, window, w.tenant.name, metric)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +105,6 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 		series[i] = c.series
 	}
 	found := chunkList{}
-	err = w.s.listChunks(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
+	err = w.s.listChunks(w.roller.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
 	return found, err
 }

@@ -31,8 +31,7 @@ func (p *sealPass) assertSealed() {
 		if !w.waits() {
 			continue
 		}
-		x := newSealer(p.ctx, p.s, w.Work)
-		x.deletes = p.deletesIn(w.Slot)
+		x := &slotSealer{rowWriter: newRowWriter(p.ctx, p.s, w.Work), rolledSlot: newRolledSlot(p.ctx, p.s, w.Slot), deletes: p.deletesIn(w.Slot)}
 		for tenant, list := range collect(w.gens) {
 			for i := range list {
 				series := []stagedSeries{{list[i], w}}
@@ -45,7 +44,7 @@ func (p *sealPass) assertSealed() {
 }
 
 // assertSealed returns false if rows can't be read.
-func (x *sealer) assertSealed(c *collected) bool {
+func (x *slotSealer) assertSealed(c *collected) bool {
 	var samples, sealed chunk.Samples
 	for st := range c.chunks.all() {
 		if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
@@ -62,7 +61,7 @@ func (x *sealer) assertSealed(c *collected) bool {
 	both.AppendAll(&samples)
 	both.Normalize()
 	if !sealed.Covers(&both) {
-		panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.work.Slot, c.series.labels, c.series.tenant.name))
+		panic(fmt.Sprintf("invariant: slot %d of %s of tenant %q was sealed and isn't whole", x.slot, c.series.labels, c.series.tenant.name))
 	}
 	return true
 }

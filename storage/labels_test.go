@@ -69,7 +69,7 @@ func TestNamesAndValuesAgreeWithAModel(t *testing.T) {
 
 func TestNamesAndValuesOfARange(t *testing.T) {
 	ts := openTestStore(t, nil)
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	today := ts.period.SlotOf(ts.now.UnixMilli())
 	daysAgo := func(n int64) int64 { return today - n*12 }
 	for n, name := range []string{"a", "b", "c"} {

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"sync"
@@ -24,74 +23,6 @@ import (
 // A closing window counts as listed. Invariant: a window with marks is listed. If the unlister's second look misses a
 // mark, that mark was written after the window was closing; so its writer, who looks after it, finds the window closing or
 // unlisted, and lists it in the next generation.
-
-// listingState says whether a window is listed. At one generation the greatest wins.
-type listingState byte
-
-const (
-	// listedFirst is what releases wrote that deleted the row with the timestamp that it was written with, 1. It has no
-	// generation.
-	listedFirst listingState = 1
-	unlisted    listingState = 2
-	closing     listingState = 3
-	listed      listingState = 4
-)
-
-// firstGeneration is that of a window that has no row: above the deletes of earlier releases.
-const firstGeneration = 2
-
-// listing is a row of table windows:
-//
-//	+--------+------------+
-//	| state  | generation |
-//	| 1 byte | uvarint    |
-//	+--------+------------+
-type listing struct {
-	state      listingState
-	generation int64
-}
-
-// parseListing reads a row. One that can't be read counts as listed: its rows are looked for.
-func parseListing(value []byte) listing {
-	if len(value) == 1 && listingState(value[0]) == listedFirst {
-		return listing{listedFirst, 1}
-	}
-	if len(value) > 1 {
-		n, w := binary.Uvarint(value[1:])
-		state := listingState(value[0])
-		if w == len(value)-1 && n >= firstGeneration && n < math.MaxInt64/2 && state >= unlisted && state <= listed {
-			return listing{state, int64(n)}
-		}
-	}
-	return listing{closing, 1}
-}
-
-func appendListing(l listing) []byte {
-	return binary.AppendUvarint([]byte{byte(l.state)}, uint64(l.generation))
-}
-
-// counts says whether the window may have rows.
-func (l listing) counts() bool { return l.state != unlisted && l.state != 0 }
-
-// stands says whether the window is listed and nobody is about to unlist it. An earlier release, which may run beside this
-// one, would delete a row of the first generation.
-func (l listing) stands() bool { return l.state == listed }
-
-func (l listing) words() string {
-	switch l.state {
-	case unlisted:
-		return fmt.Sprintf("not listed, generation %d", l.generation)
-	case closing:
-		return fmt.Sprintf("listed, closing, generation %d", l.generation)
-	default:
-		return fmt.Sprintf("listed, generation %d", l.generation)
-	}
-}
-
-// next returns the row that follows with another state.
-func (l listing) next(state listingState) listing {
-	return listing{state, max(l.generation+1, firstGeneration)}
-}
 
 // tenantWindow names a window of a tenant.
 type tenantWindow struct {
@@ -144,20 +75,20 @@ func (l *windowList) lock(tenant string) (unlock func()) {
 }
 
 // listingOf reads the row of a window; one that isn't there has no state.
-func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l listing, err error) {
+func (s *Store) listingOf(ctx context.Context, at tenantWindow) (l format.Listing, err error) {
 	key := engine.Key{engine.Int(at.window)}
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, From: key, To: key}) {
 		if err != nil {
 			return l, fmt.Errorf("storage: looking whether window %d of %q is listed: %w", at.window, at.tenant, err)
 		}
-		l = parseListing(row.Value)
+		l = format.ParseListing(row.Value)
 	}
 	return l, nil
 }
 
-func listingRow(at tenantWindow, l listing) engine.Batch {
+func listingRow(at tenantWindow, l format.Listing) engine.Batch {
 	return engine.Batch{Table: engine.Windows, Partition: engine.Key{engine.Text(at.tenant)}, Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Int(at.window)}, Timestamp: l.generation, Value: appendListing(l),
+		Clustering: engine.Key{engine.Int(at.window)}, Timestamp: l.Generation, Value: format.AppendListing(l),
 	}}}
 }
 
@@ -181,8 +112,8 @@ func (s *Store) list(ctx context.Context, at tenantWindow, until int64) error {
 	rows := []engine.Batch{{Table: engine.Tenants, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(at.tenant)}, Timestamp: 1, Value: []byte{1},
 	}}}}
-	if !l.stands() {
-		rows = append(rows, listingRow(at, l.next(listed)))
+	if !l.Stands() {
+		rows = append(rows, listingRow(at, l.Next(format.Listed)))
 	}
 	if err := s.eng.Write(ctx, rows); err != nil {
 		return fmt.Errorf("storage: listing window %d of %q: %w", at.window, at.tenant, err)
@@ -219,17 +150,17 @@ func (s *Store) unlist(ctx context.Context, tenant string, window int64) (done b
 		return false, err
 	}
 	s.windows.forget(at)
-	if !l.counts() {
+	if !l.Counts() {
 		return false, nil
 	}
-	close := l.next(closing)
+	close := l.Next(format.Closing)
 	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close)}); err != nil {
 		return false, fmt.Errorf("storage: closing window %d of %q: %w", window, tenant, err)
 	}
 	if rows, err := s.hasRows(ctx, tenant, window); err != nil || rows {
 		return false, err
 	}
-	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close.next(unlisted))}); err != nil {
+	if err := s.eng.Write(ctx, []engine.Batch{listingRow(at, close.Next(format.Unlisted))}); err != nil {
 		return false, fmt.Errorf("storage: unlisting window %d of %q: %w", window, tenant, err)
 	}
 	return true, nil
@@ -273,7 +204,7 @@ func (s *Store) scanWindows(ctx context.Context, rows engine.Range) (windows []i
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing windows of %q: %w", rows.Partition[0].Text, err)
 		}
-		if parseListing(row.Value).counts() {
+		if format.ParseListing(row.Value).Counts() {
 			windows = append(windows, row.Clustering[0].Int)
 		}
 	}

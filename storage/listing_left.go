@@ -23,6 +23,8 @@ const (
 	// nothing expires.
 	lookBack        = 400 * 24 * time.Hour
 	lookBackForever = 5 * 365 * 24 * time.Hour
+	// leftWorkers is how many windows are looked at at once.
+	leftWorkers = 16
 )
 
 // unlistedRows returns the windows of a tenant that have rows and aren't listed, in order.
@@ -32,7 +34,7 @@ func (s *Store) unlistedRows(ctx context.Context, tenant string) ([]int64, error
 		return nil, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(examineWorkers)
+	g.SetLimit(leftWorkers)
 	var mu sync.Mutex
 	var found []int64
 	now := s.opts.Now()
@@ -131,7 +133,7 @@ func (c *checker) unlisted(tenant string) error {
 	for _, w := range found {
 		if !c.s.allDropped(horizons, w) {
 			c.report("windows: %s window %d of tenant %q, until %s, has rows and isn't listed, so nobody finds them: an earlier release has dropped it",
-				format.ResolutionOf(w), w, tenant, instant(c.s.period.WindowEnd(w)))
+				format.ResolutionOf(w), w, tenant, format.Instant(c.s.period.WindowEnd(w)))
 		}
 	}
 	return nil

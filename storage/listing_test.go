@@ -281,15 +281,3 @@ func TestUnlistedWindowsTakeNoTime(t *testing.T) {
 		require.False(t, is(window))
 	}
 }
-
-func TestListingRows(t *testing.T) {
-	for _, l := range []listing{{unlisted, 2}, {closing, 300}, {listed, 1 << 40}} {
-		require.Equal(t, l, parseListing(appendListing(l)))
-	}
-	require.Equal(t, listing{listedFirst, 1}, parseListing([]byte{1}))
-	for _, damaged := range [][]byte{nil, {}, {9}, {4}, {4, 0x80}, {4, 2, 0}, {77, 2}} {
-		require.True(t, parseListing(damaged).counts(), "%v", damaged)
-	}
-	require.Less(t, string(appendListing(listing{unlisted, 7})), string(appendListing(listing{closing, 7})))
-	require.Less(t, string(appendListing(listing{closing, 7})), string(appendListing(listing{listed, 7})))
-}

@@ -63,12 +63,12 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 	slot := ts.period.SlotOf(ts.now.UnixMilli())
 	series := &Series{labels: jobLabels("web"), tenantMetric: &tenantMetric{&headTenant{name: "default"}, jobLabels("web").Get("__name__")}}
 	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
-		x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
+		x, at := newRowWriter(t.Context(), ts.Store, Work{Slot: slot}), ts.destinationsOf(slot)[rollup.Raw]
 		c := &collected{series: series}
-		x.label(c, rollup.Raw)
+		x.label(c, rollup.Raw, at.window)
 		ts.classes.others.Store(&others)
-		x.put(c, rollup.Raw, 1, format.ChunkKey(series.id.String(), 0, series.id.String()), []byte{1})
-		x.names(series, x.into[rollup.Raw])
+		x.put(c, rollup.Raw, at.window, 1, format.ChunkKey(series.id.String(), 0, series.id.String()), []byte{1})
+		x.names(series, at.window)
 		rows := x.puts
 		require.Len(t, rows, 2)
 		require.Equal(t, rows[0].Expires, rows[1].Expires)

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -16,14 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// Metadata is what senders say of a metric.
-type Metadata struct {
-	// Type is a name such as counter; Unit and Help may be empty.
-	Type, Unit, Help string
-}
-
 const (
-	metadataVersion = 1
 	// maxMetadataText bounds unit and help, bytes; longer ones are cut.
 	maxMetadataText = 4 << 10
 	// maxMetadataSeen bounds what the keeper remembers as written; when full it forgets all.
@@ -35,8 +27,6 @@ const (
 	// metadataWindows is how many windows back Metadata looks.
 	metadataWindows = 8
 )
-
-var errBadMetadata = errors.New("storage: malformed metadata")
 
 // metadataKeeper writes what senders say of metrics, once a window.
 type metadataKeeper struct {
@@ -54,7 +44,7 @@ type noted struct {
 	hash           uint64
 	window         int64
 	tenant, metric string
-	Metadata
+	format.Metadata
 }
 
 func newMetadataKeeper(s *Store) *metadataKeeper {
@@ -93,7 +83,7 @@ func (s *Store) NoteMetadata(tenant string, metric []byte, typ string, unit, hel
 	k.seen[hash] = struct{}{}
 	k.queue = append(k.queue, noted{
 		hash: hash, window: window, tenant: tenant, metric: string(metric),
-		Metadata: Metadata{Type: typ, Unit: strings.ToValidUTF8(string(unit), "\uFFFD"), Help: strings.ToValidUTF8(string(help), "\uFFFD")},
+		Metadata: format.Metadata{Type: typ, Unit: strings.ToValidUTF8(string(unit), "\uFFFD"), Help: strings.ToValidUTF8(string(help), "\uFFFD")},
 	})
 	select {
 	case k.wake <- struct{}{}:
@@ -152,17 +142,9 @@ func (k *metadataKeeper) writeGroup(batch []noted) error {
 	return k.s.eng.Write(ctx, rows)
 }
 
-// metadataRow makes the row of what was noted:
-//
-//	+---------+----------+------+----------+------+----------+------+
-//	| version | type len | type | unit len | unit | help len | help |
-//	| 1 byte  | uvarint  |      | uvarint  |      | uvarint  |      |
-//	+---------+----------+------+----------+------+----------+------+
+// metadataRow makes the row of what was noted.
 func (s *Store) metadataRow(n noted) engine.Batch {
-	value := []byte{metadataVersion}
-	for _, text := range []string{n.Type, n.Unit, n.Help} {
-		value = format.AppendString(value, text)
-	}
+	value := format.AppendMetadata(nil, n.Metadata)
 	sum := sha256.Sum256(value)
 	expires := s.expires(n.window, n.tenant)
 	return engine.Batch{
@@ -174,25 +156,10 @@ func (s *Store) metadataRow(n noted) engine.Batch {
 	}
 }
 
-func parseMetadata(b []byte) (m Metadata, err error) {
-	if len(b) == 0 || b[0] != metadataVersion {
-		return m, fmt.Errorf("%w: unknown version", errBadMetadata)
-	}
-	b = b[1:]
-	for _, field := range []*string{&m.Type, &m.Unit, &m.Help} {
-		var text []byte
-		if text, b, err = format.CutString(b); err != nil {
-			return m, fmt.Errorf("%w: truncated", errBadMetadata)
-		}
-		*field = string(text)
-	}
-	return m, nil
-}
-
 // Metadata returns what was said of a tenant's metrics in the last days, of each the latest first; metric
 // "" asks for all. limit bounds how many metrics; 0: all. What can't be read is left out: see WithWarnings.
-func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]Metadata, error) {
-	out := map[string][]Metadata{}
+func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) (map[string][]format.Metadata, error) {
+	out := map[string][]format.Metadata{}
 	r := engine.Range{Table: engine.Metadata}
 	warn := func(err error) {
 		if w := warningsOf(ctx); w != nil {
@@ -220,7 +187,7 @@ func (s *Store) Metadata(ctx context.Context, tenant, metric string, limit int) 
 			if limit > 0 && len(out) >= limit && out[name] == nil {
 				continue
 			}
-			m, err := parseMetadata(row.Value)
+			m, err := format.ParseMetadata(row.Value)
 			if err != nil {
 				err = fmt.Errorf("storage: left out the corrupt metadata row of window %d, tenant %q, metric %q: %w", window, tenant, name, err)
 				s.corrupt(engine.Metadata, err)

@@ -37,11 +37,10 @@ func (e neverWritten) CompareAndSet(_ context.Context, t *engine.Table, _, _ eng
 
 // told is all that tools tell of a store.
 type told struct {
-	Samples  map[string][]sample
-	Check    CheckStats
-	Overview []string
-	Kept     []WindowInfo
-	Changes  []HorizonChange
+	Samples map[string][]sample
+	Check   CheckStats
+	Kept    []WindowInfo
+	Changes []HorizonChange
 }
 
 func (ts *testStore) told() (found told) {
@@ -51,7 +50,6 @@ func (ts *testStore) told() (found told) {
 	found.Samples = ts.all("ann")
 	found.Check, err = ts.Check(ctx, func(problem string) { ts.t.Error(problem) })
 	require.NoError(ts.t, err)
-	require.NoError(ts.t, ts.Overview(ctx, func(line string) { found.Overview = append(found.Overview, line) }))
 	found.Kept, err = ts.WindowInfos(ctx)
 	require.NoError(ts.t, err)
 	found.Changes, err = ts.HorizonChanges(ctx)
@@ -146,7 +144,6 @@ func TestLookAtStore(t *testing.T) {
 			after := ts.told()
 			require.Equal(t, after.Samples, found.Samples, name)
 			require.Equal(t, after.Check, found.Check, name)
-			require.Equal(t, after.Overview, found.Overview, name)
 			require.Len(t, found.Kept, len(after.Kept), name)
 			require.Len(t, found.Changes, len(after.Changes), name)
 			require.NotEmpty(t, found.Samples, name)

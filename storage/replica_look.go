@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 const (
@@ -148,7 +150,7 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 	})
 	if done {
 		c.r.s.opts.Logger.Warn("the elected replica is too far behind, another one will be elected",
-			"tenant", c.at.tenant, "cluster", c.at.cluster, "replica", ch.elected(), "watermark", instant(watermark))
+			"tenant", c.at.tenant, "cluster", c.at.cluster, "replica", ch.elected(), "watermark", format.Instant(watermark))
 	}
 	return err
 }

@@ -27,17 +27,17 @@ func (s *Store) metricsIn(ctx context.Context, tenant string, window int64) (nam
 	return names, nil
 }
 
-// metricsToRoll lists the metrics of which sealers make rollups in a raw window: all where these are lacking, and otherwise
-// those that a delete may be about, also where only rollups are left of them.
-func (s *Store) metricsToRoll(ctx context.Context, tenant string, window int64, sealers map[int64]*sealer) ([]string, error) {
+// metrics lists the metrics of which rollups are made: all where these are lacking, and otherwise those that a delete may be about,
+// also where only rollups are left of them.
+func (x *windowRoller) metrics() ([]string, error) {
 	var all []string
-	for _, w := range s.windowsToRoll(window, sealers) {
-		names, err := s.metricsIn(ctx, tenant, w)
+	for _, w := range x.windows() {
+		names, err := x.s.metricsIn(x.ctx, x.tenant, w)
 		if err != nil {
 			return nil, err
 		}
 		for _, metric := range names {
-			if anyOf(sealers, func(x *sealer) bool { return !x.forDue && w == window || len(x.due.OfMetric(metric)) > 0 }) {
+			if x.anySlot(func(in *rolledSlot) bool { return !in.forDue && w == x.window || len(in.due.OfMetric(metric)) > 0 }) {
 				all = append(all, metric)
 			}
 		}
@@ -46,9 +46,9 @@ func (s *Store) metricsToRoll(ctx context.Context, tenant string, window int64, 
 	return slices.Compact(all), nil
 }
 
-// seriesToRoll lists the series of a metric of which sealers make rollups in a raw window, in the order of ids.
-func (s *Store) seriesToRoll(ctx context.Context, tenant string, window int64, metric string, sealers map[int64]*sealer) ([]collected, error) {
-	list, err := s.seriesIn(ctx, tenant, window, metric)
+// seriesOf lists the series of a metric of which rollups are made, in the order of ids.
+func (x *windowRoller) seriesOf(metric string) ([]collected, error) {
+	list, err := x.s.seriesIn(x.ctx, x.tenant, x.window, metric)
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +56,14 @@ func (s *Store) seriesToRoll(ctx context.Context, tenant string, window int64, m
 	for i := range list {
 		known[list[i].series.id] = true
 	}
-	for _, w := range s.windowsToRoll(window, sealers)[1:] {
-		rolled, err := s.seriesIn(ctx, tenant, w, metric)
+	for _, w := range x.windows()[1:] {
+		rolled, err := x.s.seriesIn(x.ctx, x.tenant, w, metric)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range rolled {
-			due := func(x *sealer) bool { return len(x.due.OfSeries(c.series.labels)) > 0 }
-			if !known[c.series.id] && anyOf(sealers, due) {
+			due := func(in *rolledSlot) bool { return len(in.due.OfSeries(c.series.labels)) > 0 }
+			if !known[c.series.id] && x.anySlot(due) {
 				known[c.series.id] = true
 				list = append(list, c)
 			}
@@ -73,28 +73,28 @@ func (s *Store) seriesToRoll(ctx context.Context, tenant string, window int64, m
 	return list, nil
 }
 
-func anyOf(sealers map[int64]*sealer, is func(*sealer) bool) bool {
-	for _, x := range sealers {
-		if is(x) {
+func (x *windowRoller) anySlot(is func(*rolledSlot) bool) bool {
+	for _, in := range x.slots {
+		if is(in) {
 			return true
 		}
 	}
 	return false
 }
 
-// windowsToRoll lists a raw window, and the windows of rollups that may know series which deletes are about and whose samples
+// windows lists the raw window, and the windows of rollups that may know series which deletes are about and whose samples
 // are gone: of other classes than those whose samples stand, or as rows vanish by themselves.
-func (s *Store) windowsToRoll(window int64, sealers map[int64]*sealer) []int64 {
-	windows := []int64{window}
-	if s.classes.count() == 1 && !s.expiring {
+func (x *windowRoller) windows() []int64 {
+	windows := []int64{x.window}
+	if x.s.classes.count() == 1 && !x.s.expiring {
 		return windows
 	}
-	for _, x := range sealers {
-		if len(x.due) == 0 {
+	for _, in := range x.slots {
+		if len(in.due) == 0 {
 			continue
 		}
 		for _, res := range rollup.Resolutions {
-			if w := x.into[res].window; !slices.Contains(windows, w) {
+			if w := in.into[res].window; !slices.Contains(windows, w) {
 				windows = append(windows, w)
 			}
 		}

@@ -10,19 +10,19 @@ import (
 
 // keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
 // others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's.
-func (x *sealer) keepVanished(r *rollupTask, shards int64, made *rollup.Buckets) error {
-	if !x.s.expiring || !x.isGone(rollup.Raw, r.series.tenant.name, r.class) {
+func (x *roller) keepVanished(in *rolledSlot, r *rollupTask, shards int64, made *rollup.Buckets) error {
+	if !x.s.expiring || !x.isGone(rollup.Raw, r.class) {
 		return nil
 	}
-	kept, version, err := x.stored(rollup.FiveMinutes, r)
+	kept, version, err := x.stored(in.fineRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}
 	r.version = max(r.version, version+1)
 	width := rollup.FiveMinutes.Width()
-	due := x.due.OfSeries(r.series.labels)
+	due := in.due.OfSeries(r.series.labels)
 	due.HideBuckets(kept, 0, width)
-	there, err := x.beforeDue(r, shards, due, made)
+	there, err := in.beforeDue(r, shards, due, made)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (x *sealer) keepVanished(r *rollupTask, shards int64, made *rollup.Buckets)
 
 // beforeDue returns the 5m buckets that a series' samples made before deletes came that rollups don't know of yet; made is
 // what they make now.
-func (x *sealer) beforeDue(r *rollupTask, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
+func (x *rolledSlot) beforeDue(r *rollupTask, shards int64, due format.Tombstones, made *rollup.Buckets) (*rollup.Buckets, error) {
 	if len(due) == 0 {
 		return made, nil
 	}
@@ -59,11 +59,11 @@ func (x *sealer) beforeDue(r *rollupTask, shards int64, due format.Tombstones, m
 
 // keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these vanish by
 // themselves and others of the day were written with a longer time to live.
-func (x *sealer) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
-	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.series.tenant.name, r.class) {
+func (x *roller) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
+	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.class) {
 		return nil
 	}
-	kept, version, err := x.stored(rollup.OneHour, r)
+	kept, version, err := x.stored(x.hourRollup(), r)
 	if err != nil || version == 0 {
 		return err
 	}
@@ -81,26 +81,4 @@ func (x *sealer) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 	r.version = max(r.version, version+1)
 	r.chunk = appendOrEmpty(&all, rollup.OneHour, r.version)
 	return nil
-}
-
-// stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
-// buckets.
-func (x *sealer) stored(res rollup.Resolution, r *rollupTask) (*rollup.Buckets, uint64, error) {
-	at, tenant := x.into[res], r.series.tenant.name
-	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
-	if err != nil {
-		return nil, 0, err
-	}
-	found, err := x.s.rollups(x.ctx, res, at.window, r.series, shards, at.start, at.start)
-	if err != nil || len(found) == 0 {
-		return nil, 0, err
-	}
-	var b rollup.Buckets
-	if err := rollup.Decode(found[0].data, rollup.AllColumns, &b); err != nil {
-		x.s.corrupt(format.TableOf(res), &CorruptRowError{
-			Table: format.TableOf(res), Window: at.window, Tenant: tenant, Metric: r.series.metric, Series: r.series.id.String(), Start: at.start, Err: err,
-		})
-		b.Reset()
-	}
-	return &b, max(found[0].version, 1), nil
 }

@@ -82,137 +82,158 @@ func (s *Store) unrolledOf(ctx context.Context, tenant string, window int64, del
 	return missing, nil
 }
 
-// rollWindow makes the rollups of what was sealed in a raw window without them: by an earlier release. It
-// returns how many series it worked off, each counted once a slot. It may be repeated, and run beside seals.
-// between is called between pieces of the work.
+// windowRoller makes the rollups of what was sealed in a raw window without them: by an earlier release, or before a delete.
+type windowRoller struct {
+	*rowWriter
+	tenant string
+	window int64
+	slots  map[int64]*rolledSlot
+	// deleted are all deletes of the tenant.
+	deleted format.Tombstones
+	// between is called between pieces of the work.
+	between func()
+}
+
+// rollWindow makes the rollups that a raw window lacks. It returns how many series it worked off, each counted once a slot. It
+// may be repeated, and run beside seals. between is called between pieces of the work.
 func (s *Store) rollWindow(ctx context.Context, tenant string, window int64, between func()) (series int, err error) {
 	missing, err := s.unrolled(ctx, tenant, window)
 	if err != nil || len(missing) == 0 {
 		return 0, err
 	}
-	sealers := map[int64]*sealer{}
-	deleted, err := s.deletesOf(ctx, tenant)
+	x := &windowRoller{
+		rowWriter: newRowWriter(ctx, s, Work{Slot: missing[0].slot, Partition: missing[0].partition}),
+		tenant:    tenant, window: window, slots: map[int64]*rolledSlot{}, between: between,
+	}
+	if x.deleted, err = s.deletesOf(ctx, tenant); err != nil {
+		return 0, err
+	}
+	x.lack(missing)
+	if err := x.listWindows(); err != nil {
+		return 0, err
+	}
+	names, err := x.metrics()
 	if err != nil {
 		return 0, err
 	}
-	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
-	for _, m := range missing {
-		if sealers[m.slot] == nil {
-			sealers[m.slot] = newSealer(ctx, s, Work{Slot: m.slot, Partition: m.partition})
-		}
-		if x := sealers[m.slot]; deleted.Has(m.id) {
-			x.due = append(x.due, deleted.Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
-		} else {
-			whole[m.slot] = true
-		}
-	}
-	for slot, x := range sealers {
-		x.forDue = !whole[slot]
-	}
-	for _, slot := range slices.Sorted(maps.Keys(sealers)) {
-		for _, res := range rollup.Resolutions {
-			if err := s.listWindow(ctx, tenant, sealers[slot].into[res].window); err != nil {
-				return series, err
-			}
-		}
-	}
-	names, err := s.metricsToRoll(ctx, tenant, window, sealers)
-	if err != nil {
-		return series, err
-	}
 	for _, metric := range names {
-		n, err := s.rollMetric(ctx, tenant, window, metric, sealers, between)
+		n, err := x.metric(metric)
 		series += n
 		if err != nil {
 			return series, err
 		}
 	}
 	for _, m := range missing {
-		for _, res := range rollup.Resolutions {
-			row := s.markRow(tenant, sealers[m.slot].into[res], m.slot, m.partition, m.id)
-			if err := s.eng.Write(ctx, []engine.Batch{row}); err != nil {
-				return series, fmt.Errorf("storage: marking slot %d of %q as rolled up: %w", m.slot, tenant, err)
-			}
-			if err := s.stayListed(ctx, tenant, sealers[m.slot].into[res].window); err != nil {
-				return series, err
-			}
-		}
-		if !deleted.Has(m.id) {
-			continue
-		}
-		// So that the marks of the resolutions are alike again.
-		if err := s.eng.Write(ctx, []engine.Batch{s.markRow(tenant, sealers[m.slot].into[rollup.Raw], m.slot, m.partition, m.id)}); err != nil {
-			return series, fmt.Errorf("storage: marking slot %d of %q as cleared of what was deleted: %w", m.slot, tenant, err)
-		}
-		if err := s.stayListed(ctx, tenant, window); err != nil {
+		if err := x.mark(m); err != nil {
 			return series, err
 		}
 	}
 	return series, nil
 }
 
-// rollMetric makes the rollups of one metric in the slots of sealers, and of their days.
-func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, metric string, sealers map[int64]*sealer, between func()) (series int, err error) {
-	list, err := s.seriesToRoll(ctx, tenant, window, metric, sealers)
+// lack notes which slots lack rollups, and for which deletes.
+func (x *windowRoller) lack(missing []markAt) {
+	whole := map[int64]bool{} // slots whose rollups are missing for other reasons
+	for _, m := range missing {
+		in := x.slots[m.slot]
+		if in == nil {
+			in = newRolledSlot(x.ctx, x.s, m.slot)
+			x.slots[m.slot] = in
+		}
+		if x.deleted.Has(m.id) {
+			in.due = append(in.due, x.deleted.Where(func(d *format.Tombstone) bool { return d.ID == m.id })...)
+		} else {
+			whole[m.slot] = true
+		}
+	}
+	for slot, in := range x.slots {
+		in.forDue = !whole[slot]
+	}
+}
+
+func (x *windowRoller) listWindows() error {
+	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
+		for _, res := range rollup.Resolutions {
+			if err := x.s.listWindow(x.ctx, x.tenant, x.slots[slot].into[res].window); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mark says that a slot has the rollups that it lacked.
+func (x *windowRoller) mark(m markAt) error {
+	into := x.slots[m.slot].into
+	list := rollup.Resolutions[:]
+	if x.deleted.Has(m.id) {
+		list = append(slices.Clone(list), rollup.Raw) // So that the marks of the resolutions are alike again.
+	}
+	for _, res := range list {
+		if err := x.s.eng.Write(x.ctx, []engine.Batch{x.s.markRow(x.tenant, into[res], m.slot, m.partition, m.id)}); err != nil {
+			return fmt.Errorf("storage: marking slot %d of %q as rolled up: %w", m.slot, x.tenant, err)
+		}
+		if err := x.s.stayListed(x.ctx, x.tenant, into[res].window); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metric makes the rollups of one metric in the window's slots, and of their days.
+func (x *windowRoller) metric(metric string) (series int, err error) {
+	list, err := x.seriesOf(metric)
 	if err != nil {
 		return 0, err
 	}
-	slots := slices.Sorted(maps.Keys(sealers))
+	days := map[int64][]*rolledSlot{}
+	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
+		day := x.s.period.DayOf(slot)
+		days[day] = append(days[day], x.slots[slot])
+	}
 	for part := range slices.Chunk(list, rollSeries) {
-		ofDay := map[*collected]bool{}
-		var dueOfDay format.Tombstones
-		dueIn := map[int64]format.Tombstones{}
-		for i, slot := range slots {
-			x := sealers[slot]
-			dueIn[slot] = x.due
-			x.tasks = x.tasks[:0]
-			if err := x.destine(tenant, metric, part); err != nil {
+		for _, day := range slices.Sorted(maps.Keys(days)) {
+			if err := x.day(metric, days[day], part); err != nil {
 				return series, err
 			}
-			for j := range part {
-				if c := &part[j]; !x.forDue || len(x.due.OfSeries(c.series.labels)) > 0 {
-					x.tasks = append(x.tasks, rollupTask{collected: c})
-					ofDay[c] = true
-				}
-			}
-			if err := x.rollFine(); err != nil {
-				return series, err
-			}
-			dueOfDay = append(dueOfDay, x.due.Where(func(d *format.Tombstone) bool { return !dueOfDay.Has(d.ID) })...)
-			lastOfDay := i+1 == len(slots) || s.period.DayOf(slots[i+1]) != s.period.DayOf(slot)
-			if lastOfDay {
-				x.dueIn = dueIn
-				if err := x.rollDay(part, ofDay, dueOfDay); err != nil {
-					return series, err
-				}
-				clear(ofDay)
-				dueOfDay = nil
-			}
-			series += len(part)
-			between()
+			series += len(part) * len(days[day])
+			x.between()
 		}
 	}
 	return series, nil
 }
 
-// rollDay makes the 1h rollups of a day of some series, of which slots' rollups were made, and applies what these didn't know.
-func (x *sealer) rollDay(part []collected, of map[*collected]bool, due format.Tombstones) error {
-	x.tasks = x.tasks[:0]
-	for j := range part {
-		if of[&part[j]] {
-			x.tasks = append(x.tasks, rollupTask{collected: &part[j]})
+// day makes the rollups of some series of a metric in slots of a day.
+func (x *windowRoller) day(metric string, slots []*rolledSlot, part []collected) error {
+	r := newRoller(x.rowWriter, x.tenant, slots[0].slot)
+	if err := r.destine(metric, part); err != nil {
+		return err
+	}
+	r.forDue, r.dueIn = true, map[int64]format.Tombstones{}
+	for _, in := range slots {
+		r.slots[in.slot], r.dueIn[in.slot] = in, in.due
+		r.due = append(r.due, in.due.Where(func(d *format.Tombstone) bool { return !r.due.Has(d.ID) })...)
+		r.forDue = r.forDue && in.forDue
+	}
+	for i := range part {
+		c, some := &part[i], false
+		for _, in := range slots {
+			if !in.forDue || len(in.due.OfSeries(c.series.labels)) > 0 {
+				in.tasks, some = append(in.tasks, rollupTask{collected: c}), true
+			}
+		}
+		if some {
+			r.series = append(r.series, c)
 		}
 	}
-	defer func(ofSlot format.Tombstones) { x.due = ofSlot }(x.due)
-	x.due = due
-	return x.makeAll1h()
+	return r.run()
 }
 
 // destine finds the shards in which the rollups of a metric's series go.
-func (x *sealer) destine(tenant, metric string, list []collected) error {
-	perPartition := len(list)/x.s.period.OfSlot(x.work.Slot).Partitions + 1
+func (x *roller) destine(metric string, list []collected) error {
+	perPartition := len(list)/x.s.period.OfSlot(x.day.slot).Partitions + 1
 	for _, res := range rollup.Resolutions {
-		n, err := x.shardsFor(res, tenant, metric, perPartition, int64(perPartition)*format.RollupBytes)
+		n, err := x.shardsFor(x.day.slot, res, metric, perPartition, int64(perPartition)*format.RollupBytes)
 		if err != nil {
 			return err
 		}

@@ -230,41 +230,31 @@ type stagedSeries struct {
 //	series ─► chunks of all slots ─► … ─► 5m of all slots ─► 1h of the day, once ─► … ─► marks
 type tenantPass struct {
 	*sealPass
-	tenant     string
-	list       []stagedSeries
-	rawExpired bool
-	rows       *sealedRows
-	base       *sealer // for what concerns the day
-	slots      map[int64]*sealer
+	list   []stagedSeries
+	slots  map[int64]*slotSealer
+	roller *roller
 	// resealed are the slot partitions that were sealed before.
 	resealed map[slotPartitionAt]bool
-	// done are the series whose rollups are to be made, in one of their slots.
-	done []*stagedSeries
 }
 
 func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
-	t := &tenantPass{sealPass: p, tenant: tenant, list: list, rawExpired: late, rows: &sealedRows{}, slots: map[int64]*sealer{}, resealed: map[slotPartitionAt]bool{}}
 	slices.SortFunc(list, func(a, b stagedSeries) int {
 		return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]), cmp.Compare(a.work.Slot, b.work.Slot))
 	})
+	w := newRowWriter(p.ctx, p.s, list[0].work.Work)
+	w.begun = p.begun
+	t := &tenantPass{sealPass: p, list: list, roller: newRoller(w, tenant, list[0].work.Slot), slots: map[int64]*slotSealer{}, resealed: map[slotPartitionAt]bool{}}
+	t.roller.rawExpired = late
 	for i := range list {
-		if w := list[i].work; t.slots[w.Slot] == nil {
-			t.slots[w.Slot] = t.sealer(w.Work)
+		if slot := list[i].work.Slot; t.slots[slot] == nil {
+			t.slots[slot] = &slotSealer{rowWriter: w, rolledSlot: t.roller.in(slot), deletes: t.deletesIn(slot)}
 		}
 	}
-	t.base = t.sealer(list[0].work.Work)
 	return t
 }
 
-// sealer returns one of a slot, which writes with the others.
-func (t *tenantPass) sealer(w Work) *sealer {
-	x := newSealer(t.ctx, t.s, w)
-	x.sealedRows, x.rawExpired, x.begun, x.now, x.deletes = t.rows, t.rawExpired, t.begun, t.begun.UnixMilli(), t.deletesIn(w.Slot)
-	return x
-}
-
 func (t *tenantPass) run() error {
-	if t.rawExpired {
+	if t.roller.rawExpired {
 		t.s.filling.Lock()
 		defer t.s.filling.Unlock()
 		if err := t.trimBefore(); err != nil {
@@ -275,13 +265,14 @@ func (t *tenantPass) run() error {
 		return err
 	}
 	for res := t.finest(); res <= rollup.OneHour; res++ {
-		if err := t.s.listWindow(t.ctx, t.tenant, t.base.into[res].window); err != nil {
+		if err := t.s.listWindow(t.ctx, t.roller.tenant, t.roller.day.into[res].window); err != nil {
 			return err
 		}
 	}
 	if err := t.spread(); err != nil {
 		return err
 	}
+	t.roller.resealed = len(t.resealed) > 0
 	before := map[*sealedWork]int{}
 	for i := range t.list {
 		before[t.list[i].work] = t.list[i].work.stats.Samples
@@ -299,7 +290,7 @@ func (t *tenantPass) run() error {
 
 // finest is the resolution of the finest rows that are written.
 func (t *tenantPass) finest() rollup.Resolution {
-	if t.rawExpired {
+	if t.roller.rawExpired {
 		return rollup.FiveMinutes
 	}
 	return rollup.Raw
@@ -311,7 +302,7 @@ func (t *tenantPass) trimBefore() error {
 	for slot := range t.slots {
 		slots[slot] = true
 	}
-	return t.s.trimBefore(t.ctx, t.tenant, slots, t.deletes[t.tenant].Where(func(d *format.Tombstone) bool {
+	return t.s.trimBefore(t.ctx, t.roller.tenant, slots, t.deletes[t.roller.tenant].Where(func(d *format.Tombstone) bool {
 		return slices.ContainsFunc(t.list, func(c stagedSeries) bool {
 			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.labels, d.Matchers)
 		})
@@ -323,7 +314,7 @@ func (t *tenantPass) sealedBefore() error {
 	for slot, x := range t.slots {
 		at := engine.Key{engine.Int(slot)}
 		for row, err := range t.s.eng.Scan(t.ctx, engine.Range{
-			Table: engine.Sealed, Partition: format.SealedPartition(x.into[rollup.Raw].window, t.tenant), From: at, To: at, KeysOnly: true,
+			Table: engine.Sealed, Partition: format.SealedPartition(x.into[rollup.Raw].window, t.roller.tenant), From: at, To: at, KeysOnly: true,
 		}) {
 			if err != nil {
 				return err
@@ -349,9 +340,11 @@ func (t *tenantPass) seal() error {
 		}
 		samples.Normalize()
 		x := t.slots[c.work.Slot]
-		x.stats, x.resealed = &c.work.stats, t.resealed[c.work.at()]
+		x.stats = &c.work.stats
 		before := len(x.tasks)
-		if err := x.series(&c.collected, &samples, x.resealed); err != nil {
+		if t.roller.rawExpired {
+			x.expired(&c.collected, &samples)
+		} else if err := x.series(&c.collected, &samples, t.resealed[c.work.at()]); err != nil {
 			return err
 		}
 		rolled = rolled || len(x.tasks) > before
@@ -359,16 +352,16 @@ func (t *tenantPass) seal() error {
 			continue
 		}
 		if rolled {
-			t.done = append(t.done, c)
+			t.roller.series = append(t.roller.series, &c.collected)
 		}
 		rolled = false
 		if metricEnds := i+1 == len(t.list) || t.list[i+1].series.metric != c.series.metric; t.isFull(metricEnds) {
-			if err := t.roll(); err != nil {
+			if err := t.roller.run(); err != nil {
 				return err
 			}
 		}
 	}
-	return t.roll()
+	return t.roller.run()
 }
 
 // isFull says whether there is enough to write. Where a metric ends less is enough: what is written next lies behind it then.
@@ -377,68 +370,7 @@ func (t *tenantPass) isFull(metricEnds bool) bool {
 	if metricEnds {
 		piece.bytes, piece.series = piece.bytes*3/4, piece.series*3/4
 	}
-	return t.rows.bytes >= piece.bytes || len(t.done) >= piece.series
-}
-
-// roll writes the rows that are left, then the 5m rollups of all slots, and then the 1h rollups of the day.
-func (t *tenantPass) roll() error {
-	if err := t.base.write(); err != nil {
-		return err
-	}
-	if len(t.done) == 0 {
-		return nil
-	}
-	hiding, raw, err := t.base.beforeFine(t.tenant)
-	if err != nil {
-		return err
-	}
-	listed, err := t.listed(raw)
-	if err != nil {
-		return err
-	}
-	for _, x := range t.slots {
-		x.resealed, x.listed = len(t.resealed) > 0, listed
-	}
-	if err := make5mOfDay(t.slots, hiding, raw); err != nil {
-		return err
-	}
-	if err := t.base.write(); err != nil {
-		return err
-	}
-	for _, c := range t.done {
-		t.base.tasks = append(t.base.tasks, rollupTask{collected: &c.collected})
-	}
-	t.base.resealed = len(t.resealed) > 0
-	err = t.base.makeAll1h()
-	clear(t.base.tasks)
-	clear(t.done)
-	t.base.tasks, t.done = t.base.tasks[:0], t.done[:0]
-	return err
-}
-
-// listed lists the chunks that rollups of the series depend on; nil where they don't depend on any.
-func (t *tenantPass) listed(shards metricShards) (chunkList, error) {
-	if t.rawExpired {
-		return nil, nil
-	}
-	first, last := t.base.into[rollup.Raw].start, t.base.into[rollup.Raw].start
-	for _, x := range t.slots {
-		first, last = min(first, x.into[rollup.Raw].start), max(last, x.into[rollup.Raw].start)
-	}
-	all := chunkList{}
-	for from := 0; from < len(t.done); {
-		metric, to := t.done[from].series.metric, from
-		var series []*Series
-		for ; to < len(t.done) && t.done[to].series.metric == metric; to++ {
-			series = append(series, t.done[to].series)
-		}
-		of := metricChunks{t.base.into[rollup.Raw].window, t.tenant, metric, shards.of(metric), first, last}
-		if err := t.s.listChunks(t.ctx, of, series, all); err != nil {
-			return nil, err
-		}
-		from = to
-	}
-	return all, nil
+	return t.roller.bytes >= piece.bytes || len(t.roller.series) >= piece.series
 }
 
 // mark says that the slots were sealed once more, the rollups' windows first: whoever finds the mark of raw finds its rollups.
@@ -449,7 +381,7 @@ func (t *tenantPass) mark() error {
 	}
 	marks := newMarks(cells)
 	for res := rollup.OneHour + 1; res > t.finest(); res-- {
-		if err := t.s.mark(t.ctx, t.tenant, res-1, marks); err != nil {
+		if err := t.s.mark(t.ctx, t.roller.tenant, res-1, marks); err != nil {
 			return err
 		}
 	}
@@ -460,11 +392,7 @@ func (t *tenantPass) mark() error {
 func (s *Store) mark(ctx context.Context, tenant string, res rollup.Resolution, marks []markAt) error {
 	var all engine.Batch
 	for _, m := range marks {
-		at := destination{window: s.period.WindowOfSlot(res, m.slot), end: s.period.SlotEnd(m.slot)}
-		if res == rollup.OneHour {
-			at.end = s.period.DayOf(m.slot) + format.DayMS
-		}
-		row := s.markRow(tenant, at, m.slot, m.partition, m.id)
+		row := s.markRow(tenant, s.destinationsOf(m.slot)[res], m.slot, m.partition, m.id)
 		all.Table, all.Partition = row.Table, row.Partition
 		all.Mutations = append(all.Mutations, row.Mutations...)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-// rowWriter writes sealed windows as rows, without stage and head, so that a test can have many of them
+// rowFixture writes sealed windows as rows, without stage and head, so that a test can have many of them
 // quickly, or damaged ones.
-type rowWriter struct {
+type rowFixture struct {
 	t       testing.TB
 	s       *Store
 	tenant  string
@@ -27,12 +27,12 @@ type rowWriter struct {
 	shards int64
 }
 
-func newRowWriter(t testing.TB, s *Store, tenant string) *rowWriter {
-	return &rowWriter{t: t, s: s, tenant: tenant, known: map[string]bool{}}
+func newRowFixture(t testing.TB, s *Store, tenant string) *rowFixture {
+	return &rowFixture{t: t, s: s, tenant: tenant, known: map[string]bool{}}
 }
 
 // put adds a row to the next write.
-func (w *rowWriter) put(table *engine.Table, partition, clustering engine.Key, value []byte) {
+func (w *rowFixture) put(table *engine.Table, partition, clustering engine.Key, value []byte) {
 	last := len(w.batches) - 1
 	same := last >= 0 && w.batches[last].Table == table && len(w.batches[last].Mutations) < 100
 	for i := 0; same && i < len(partition); i++ {
@@ -48,13 +48,13 @@ func (w *rowWriter) put(table *engine.Table, partition, clustering engine.Key, v
 	}
 }
 
-func (w *rowWriter) flush() {
+func (w *rowFixture) flush() {
 	require.NoError(w.t, w.s.eng.Write(w.t.Context(), w.batches))
 	w.batches, w.size = nil, 0
 }
 
 // partition is where rows of a series are.
-func (w *rowWriter) partition(window int64, ls labels.Labels) engine.Key {
+func (w *rowFixture) partition(window int64, ls labels.Labels) engine.Key {
 	shard := int64(0)
 	if w.shards > 1 {
 		id := format.SeriesIDOf(ls)
@@ -64,7 +64,7 @@ func (w *rowWriter) partition(window int64, ls labels.Labels) engine.Key {
 }
 
 // labels writes what makes a series known in a window, once.
-func (w *rowWriter) labels(window int64, ls labels.Labels) {
+func (w *rowFixture) labels(window int64, ls labels.Labels) {
 	id := format.SeriesIDOf(ls)
 	once := func(table *engine.Table, partition, clustering engine.Key, value []byte) {
 		name := []byte(table.Name)
@@ -90,19 +90,19 @@ func (w *rowWriter) labels(window int64, ls labels.Labels) {
 }
 
 // chunk writes samples of a series as a chunk of a slot.
-func (w *rowWriter) chunk(slot int64, ls labels.Labels, samples *chunk.Samples) {
+func (w *rowFixture) chunk(slot int64, ls labels.Labels, samples *chunk.Samples) {
 	w.labels(w.s.period.RawWindowOfSlot(slot), ls)
 	w.chunkBytes(slot, ls, chunk.AppendChunk(nil, samples))
 }
 
-func (w *rowWriter) chunkBytes(slot int64, ls labels.Labels, value []byte) {
+func (w *rowFixture) chunkBytes(slot int64, ls labels.Labels, value []byte) {
 	id, version := format.SeriesIDOf(ls), sha256.Sum256(value)
 	key := format.ChunkKey(id.String(), w.s.period.SlotStart(slot), string(version[:engine.IDLen]))
 	w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), ls), key, value)
 }
 
 // mark makes what was written of a slot visible.
-func (w *rowWriter) mark(slot int64) {
+func (w *rowFixture) mark(slot int64) {
 	w.flush()
 	require.NoError(w.t, w.s.listWindow(w.t.Context(), w.tenant, w.s.period.RawWindowOfSlot(slot)))
 	w.put(engine.Sealed, format.SealedPartition(w.s.period.RawWindowOfSlot(slot), w.tenant),

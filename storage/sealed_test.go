@@ -22,29 +22,29 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 	samples := &chunk.Samples{T: []int64{0}, V: []float64{1}}
 	for _, c := range []struct {
 		name   string
-		damage func(w *rowWriter, slot int64)
+		damage func(w *rowFixture, slot int64)
 		table  string
 		says   string
 		series int
 		metric string
 	}{
-		{"labels that are cut", func(w *rowWriter, slot int64) {
+		{"labels that are cut", func(w *rowFixture, slot int64) {
 			id := format.SeriesIDOf(bad)
 			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), append(format.AppendLabels(nil, labels.EmptyLabels()), 9, 'k'))
 		}, "raw", "malformed labels", 1, "up"},
-		{"labels of another series", func(w *rowWriter, slot int64) {
+		{"labels of another series", func(w *rowFixture, slot int64) {
 			id := format.SeriesIDOf(bad)
 			w.put(engine.Raw, w.partition(w.s.period.RawWindowOfSlot(slot), bad), format.RawLabelsKey(id.String()), format.AppendLabels(nil, good))
 		}, "raw", "another series", 1, "up"},
-		{"a chunk with a changed byte", func(w *rowWriter, slot int64) {
+		{"a chunk with a changed byte", func(w *rowFixture, slot int64) {
 			value := chunk.AppendChunk(nil, samples)
 			value[len(value)/2] ^= 1
 			w.chunkBytes(slot, good, value)
 		}, "raw", "chunk: corrupt", 1, "up"},
-		{"an empty chunk", func(w *rowWriter, slot int64) {
+		{"an empty chunk", func(w *rowFixture, slot int64) {
 			w.chunkBytes(slot, good, nil)
 		}, "raw", "chunk: corrupt", 1, "up"},
-		{"a number of shards", func(w *rowWriter, slot int64) {
+		{"a number of shards", func(w *rowFixture, slot int64) {
 			w.put(engine.Shards, format.ShardsPartition(w.s.period.RawWindowOfSlot(slot), "default"), engine.Key{engine.Text("up")}, []byte{0xff})
 		}, "shards", "not a number of shards", 1, "up"},
 	} {
@@ -52,7 +52,7 @@ func TestCorruptRowsAreNamedAndLeftOut(t *testing.T) {
 			ts := openUncheckedStore(t)
 			slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
 			samples.T[0] = ts.period.SlotEnd(slot)
-			w := newRowWriter(t, ts.Store, "default")
+			w := newRowFixture(t, ts.Store, "default")
 			w.chunk(slot, good, samples)
 			c.damage(w, slot)
 			w.mark(slot)
@@ -93,7 +93,7 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 	h := func(t int64, threshold float64) chunk.Histogram {
 		return chunk.Histogram{T: t, Float: &histogram.FloatHistogram{ZeroThreshold: threshold, ZeroCount: 1, Count: 1}}
 	}
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	w.chunk(slot, bad, &chunk.Samples{H: []chunk.Histogram{h(at-2, 1), h(at-1, math.NaN()), h(at, math.NaN())}})
 	w.chunk(slot, good, &chunk.Samples{H: []chunk.Histogram{h(at, 1)}})
 	w.mark(slot)
@@ -118,7 +118,7 @@ func TestHistogramsOfEarlierVersions(t *testing.T) {
 
 func TestMarksMakeRowsVisible(t *testing.T) {
 	ts := openTestStore(t, nil)
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	slot := ts.period.SlotOf(ts.now.UnixMilli()) - 2
 	q := Query{Tenant: "default", MaxT: 1 << 52}
 	count := func() int {
@@ -144,7 +144,7 @@ func TestMarksMakeRowsVisible(t *testing.T) {
 
 func TestRetentionAndFutureAreHidden(t *testing.T) {
 	ts := openTestStore(t, nil)
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	ls := labels.FromStrings(labels.MetricName, "up")
 	horizon, ahead := ts.now.Add(-ts.opts.Retention).UnixMilli(), ts.now.Add(MaxAhead).UnixMilli()
 	for _, at := range []int64{horizon - 1, horizon, horizon + 1, ahead, ahead + 1} {
@@ -156,7 +156,7 @@ func TestRetentionAndFutureAreHidden(t *testing.T) {
 
 func TestTimesAroundZero(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention = 0 })
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	ls := labels.FromStrings(labels.MetricName, "up")
 	day := ts.period.All()[0].RawWindowMS
 	times := []int64{-day - 1, -day, -day + 1, -1, 0, 1, day, day + 1}

@@ -18,7 +18,7 @@ func benchWindow(b *testing.B, ts *testStore, metrics, n int) int64 {
 	p := ts.period
 	day := p.RawWindowAt(ts.now.UnixMilli()) - 1
 	start := day * p.All()[0].RawWindowMS
-	w := newRowWriter(b, ts.Store, "default")
+	w := newRowFixture(b, ts.Store, "default")
 	series := make([]labels.Labels, n)
 	values := make([]float64, n)
 	for i := range series {

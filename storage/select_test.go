@@ -64,7 +64,7 @@ func newReadModel(t *testing.T, ts *testStore, shards int64, r *rand.Rand) *read
 		m.samples = append(m.samples, map[int64]float64{})
 	}
 	p := ts.period
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	w.shards = shards
 	newest := p.SlotOf(ts.now.UnixMilli())
 	for slot := newest - 40; slot <= newest-2; slot++ {
@@ -207,7 +207,7 @@ func requireModel(t *testing.T, ts *testStore, m *readModel, q Query) {
 // manySeries seals one slot of n series with as many samples as their number tells.
 func manySeries(t testing.TB, ts *testStore, n int) (slot int64, ls []labels.Labels) {
 	slot = ts.period.SlotOf(ts.now.UnixMilli()) - 3
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	for i := range n {
 		ls = append(ls, labels.FromStrings(labels.MetricName, "many", "n", fmt.Sprint(i)))
 		var samples chunk.Samples
@@ -371,7 +371,7 @@ func TestNothingIsMissedWhileSealing(t *testing.T) {
 func TestAWindowWithoutMatchesDoesntSplitASeries(t *testing.T) {
 	for _, metrics := range [][]string{{"up"}, {"down", "up", "zeta"}} {
 		ts := openTestStore(t, nil)
-		w := newRowWriter(t, ts.Store, "default")
+		w := newRowFixture(t, ts.Store, "default")
 		newest := ts.period.SlotOf(ts.now.UnixMilli())
 		for day, instance := range []string{"a", "b", "a"} {
 			slot := newest - int64(3-day)*12

@@ -49,10 +49,10 @@ func TestBucketsBesideDeletesAreWhatSamplesMake(t *testing.T) {
 				ask("late samples, sealed")
 				rollUpAll(t, ts, r, true)
 				ask("worked off in part")
-				w := newRowWriter(t, ts.Store, "default") // A seal that was cut short before it marked raw rows has marked rollups.
+				w := newRowFixture(t, ts.Store, "default") // A seal that was cut short before it marked raw rows has marked rollups.
 				slot := newest - 3 - r.Int64N(30)
-				x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
-				for _, at := range x.into[1:] {
+				into := ts.destinationsOf(slot)
+				for _, at := range into[1:] {
 					require.NoError(t, ts.listWindow(t.Context(), "default", at.window))
 					row := ts.markRow("default", at, slot, 0, newID())
 					w.batches = append(w.batches, row)
@@ -87,7 +87,7 @@ func rollUpAll(t *testing.T, ts *testStore, r *rand.Rand, some bool) {
 
 // writeHistograms adds chunks of histograms to some series of some slots.
 func writeHistograms(t *testing.T, ts *testStore, m *readModel, r *rand.Rand) {
-	w := newRowWriter(t, ts.Store, "default")
+	w := newRowFixture(t, ts.Store, "default")
 	newest := ts.period.SlotOf(ts.now.UnixMilli())
 	for slot := newest - 30; slot <= newest-5; slot += 1 + r.Int64N(3) {
 		for i := 0; i < len(m.labels); i += 7 {

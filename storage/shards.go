@@ -98,7 +98,7 @@ func (t *tenantPass) spread() error {
 			shards := int64(1)
 			for slot, n := range series {
 				of := len(partitions[slot])
-				needed, err := t.slots[slot].shardsFor(res, t.tenant, metric, (n+of-1)/of, bytes[slot]/int64(of))
+				needed, err := t.roller.shardsFor(slot, res, metric, (n+of-1)/of, bytes[slot]/int64(of))
 				if err != nil {
 					return err
 				}
@@ -115,16 +115,15 @@ func (t *tenantPass) spread() error {
 }
 
 // shardsFor makes sure that a metric has the shards it needs in the window of a resolution.
-func (x *sealer) shardsFor(res rollup.Resolution, tenant, metric string, series int, bytes int64) (int64, error) {
-	at := x.into[res]
-	of := shardedMetric{at.window, tenant, metric}
+func (x *roller) shardsFor(slot int64, res rollup.Resolution, metric string, series int, bytes int64) (int64, error) {
+	of := shardedMetric{x.day.into[res].window, x.tenant, metric}
 	known := x.s.shards.get(of)
-	n := x.s.period.OfSlot(x.work.Slot).ShardsFor(res, series, bytes)
+	n := x.s.period.OfSlot(slot).ShardsFor(res, series, bytes)
 	if n <= known {
 		return known, nil
 	}
 	// A greater number of an earlier release has a lesser timestamp.
-	before, err := x.s.readShards(x.ctx, at.window, tenant, metric)
+	before, err := x.s.readShards(x.ctx, of.window, of.tenant, metric)
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -36,6 +37,16 @@ type Work struct {
 	Partition int
 	Slot      int64
 	pending   []pendingRow
+}
+
+// Pending returns how many pending rows name the slot, and in which hour the first of them arrived; zero: none does.
+func (w Work) Pending() (rows int, since time.Time) {
+	for i, p := range w.pending {
+		if at := time.UnixMilli(p.hour * format.HourMS); i == 0 || at.Before(since) {
+			since = at
+		}
+	}
+	return len(w.pending), since
 }
 
 func (w Work) at() slotPartitionAt { return slotPartitionAt{w.Slot, w.Partition} }

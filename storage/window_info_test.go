@@ -88,9 +88,13 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			}
 			require.NoError(t, short.processes.beat(t.Context()), "it hears of the other one")
 			require.Equal(t, 60*day, short.classes.keep("brief", classDefault).Raw)
-			c, err := Examine(t.Context(), r.eng, ExamineOptions{Now: r.now})
+			o := DefaultOptions()
+			o.Now = r.now
+			view, err := OpenView(t.Context(), r.eng, o)
 			require.NoError(t, err)
-			require.Equal(t, []string{"raw 2160h0m0s, 5m for ever, 1h for ever, tenants otherwise: 1", "raw 240h0m0s, 5m for ever, 1h for ever, tenants otherwise: 1"}, c.Keeps)
+			keeps, err := view.Keeps(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []string{"raw 2160h0m0s, 5m for ever, 1h for ever, tenants otherwise: 1", "raw 240h0m0s, 5m for ever, 1h for ever, tenants otherwise: 1"}, keeps)
 			at := r.now()
 			require.NoError(t, short.write(at, 1))
 			require.NoError(t, short.write(at.Add(-30*day), 1), "old for one, not for the other")

@@ -3,7 +3,6 @@ package storage
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -25,8 +24,7 @@ import (
 
 const (
 	// workedOffLife is for how long that is known: for longer than Sweep looks back.
-	workedOffLife    = 120 * 24 * time.Hour
-	workedOffVersion = 1
+	workedOffLife = 120 * 24 * time.Hour
 	// backAfter is how long after it was deleted a row may be back at the earliest; half of what engines remember.
 	backAfter = 30 * time.Minute
 )
@@ -38,11 +36,6 @@ type seqRun struct{ first, last int64 }
 
 func (w workedOff) has(seq int64) bool {
 	return slices.ContainsFunc(w, func(r seqRun) bool { return seq >= r.first && seq <= r.last })
-}
-
-// workedOffKey is the key of a run among the definitions of its slot and partition, whose numbers are positive.
-func workedOffKey(writer string, first int64) engine.Key {
-	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
 }
 
 // noteWorkedOff says that rows are sealed.
@@ -62,36 +55,12 @@ func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []stageRow) erro
 		last := rows[j-1].seq
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
 			// Of two that begin alike the longer one wins.
-			Clustering: workedOffKey(rows[i].writer, rows[i].seq), Timestamp: last, Expires: expires,
-			Value: appendWorkedOff(last),
+			Clustering: format.SealedRunKey(rows[i].writer, rows[i].seq), Timestamp: last, Expires: expires,
+			Value: format.AppendSealedRun(last),
 		})
 		i = j
 	}
 	return s.writeInPieces(ctx, batch)
-}
-
-// appendWorkedOff returns a run's value; its first number is in the key:
-//
-//	+---------+---------+
-//	| version | last    |
-//	| 1 byte:1| uvarint |
-//	+---------+---------+
-func appendWorkedOff(last int64) []byte {
-	return binary.AppendUvarint([]byte{workedOffVersion}, uint64(last))
-}
-
-// parseWorkedOff is the inverse of appendWorkedOff, and of workedOffKey.
-func parseWorkedOff(row engine.Row) (seqRun, error) {
-	run := seqRun{first: -1 - row.Clustering[1].Int}
-	if len(row.Value) < 2 || row.Value[0] != workedOffVersion {
-		return run, fmt.Errorf("%w: %d bytes, or an unknown version", format.ErrMalformedBlob, len(row.Value))
-	}
-	last, n := binary.Uvarint(row.Value[1:])
-	if n != len(row.Value)-1 || last > format.MaxTime || int64(last) < run.first {
-		return run, fmt.Errorf("%w: no last number", format.ErrMalformedBlob)
-	}
-	run.last = int64(last)
-	return run, nil
 }
 
 // workedOffOf reads which rows of a writer are sealed.
@@ -103,12 +72,12 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading what is sealed of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
-		run, err := parseWorkedOff(row)
+		run, err := format.ParseSealedRun(row)
 		if err != nil {
 			s.corrupt(engine.Defined, fmt.Errorf("storage: what is sealed of slot %d, partition %d, writer %x: %w", w.Slot, w.Partition, writer, err))
 			continue
 		}
-		runs = append(runs, run)
+		runs = append(runs, seqRun{run.First, run.Last})
 	}
 	return runs, nil
 }

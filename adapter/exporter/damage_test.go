@@ -3,7 +3,6 @@ package exporter
 import (
 	"bytes"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,15 +10,13 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // An export leaves out chunks that can't be read, names each, and has all others.
 func TestExportOfDamagedChunks(t *testing.T) {
 	eng := memory.New()
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return testNow }
-	s := storetest.Open(t, eng, o)
+	s := storagetest.Open(t, eng, storagetest.At(testNow))
 	const perSlot, slots = 10, 3
 	fill(t, s, "default", func(f *filler) {
 		ref := f.series("__name__", "m")

@@ -11,7 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // Of times whose samples have expired, as many are made of rollups, in text and in blocks; or none, if so asked.
@@ -22,9 +22,9 @@ func TestExportOfExpiredSamples(t *testing.T) {
 		samples.AppendFloat(nowMS-10*dayMS+int64(i+1)*60_000, 0, float64(3*i))
 	}
 	clock := testNow.Add(-10 * day)
-	o := storage.DefaultOptions()
-	o.Retention, o.Retention5m, o.Now = 2*day, 6*day, func() time.Time { return clock }
-	s := storetest.Open(t, memory.New(), o)
+	s := storagetest.Open(t, memory.New(), func(o *storage.Options) {
+		o.Retention, o.Retention5m, o.Now = 2*day, 6*day, func() time.Time { return clock }
+	})
 	clock = testNow
 	_, err := s.Import(t.Context(), "default", []storage.ImportedSeries{{Labels: labels.FromStrings("__name__", "c"), Samples: &samples}})
 	require.NoError(t, err)
@@ -68,13 +68,10 @@ func TestExportBesideAGap(t *testing.T) {
 	clock := time.UnixMilli(midnight - 30*dayMS + 1)
 	eng := memory.NewExpiring(func() time.Time { return clock })
 	open := func(raw time.Duration) *storage.Store {
-		o := storage.DefaultOptions()
-		o.Retention, o.Now = raw, func() time.Time { return clock }
-		o.Elapsed = func() time.Duration { return time.Duration(clock.UnixNano()) }
-		s, err := storage.Open(t.Context(), eng, o)
-		require.NoError(t, err)
-		require.NoError(t, s.WaitReady(t.Context()))
-		return s
+		return storagetest.Start(t, eng, func(o *storage.Options) {
+			o.Retention, o.Now = raw, func() time.Time { return clock }
+			o.Elapsed = func() time.Duration { return time.Duration(clock.UnixNano()) }
+		})
 	}
 	series := labels.FromStrings("__name__", "c")
 	each := func(ago int64, f func(at int64)) { // the minutes of the day that began so many days ago

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // openMetrics writes OpenMetrics' text, version 1.0: https://prometheus.io/docs/specs/om/open_metrics_spec/
@@ -54,7 +54,7 @@ func (o *openMetrics) metric(ctx context.Context, w *lines, name string) error {
 
 // metadata finds the metadata of a metric, under its name or, for a counter, without the suffix that OpenMetrics takes off
 // in names of families.
-func (o *openMetrics) metadata(ctx context.Context, name string) (family string, m *storage.Metadata, err error) {
+func (o *openMetrics) metadata(ctx context.Context, name string) (family string, m *format.Metadata, err error) {
 	trimmed, counter := strings.CutSuffix(name, "_total")
 	names := []string{name}
 	if counter && trimmed != "" {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,12 +30,7 @@ const (
 )
 
 func newStore(t testing.TB) *storage.Store {
-	eng := storetest.Pebble(t)
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return testNow }
-	o.Retention = 0
-	s := storetest.Open(t, eng, o)
-	return s
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.At(testNow), storagetest.Forever)
 }
 
 // held is what a store holds, or an export has: by series, samples as text that compares bit by bit.

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // floatsOf is what a tenant has without histograms and start timestamps, each value as change leaves it.
@@ -72,7 +73,7 @@ func TestOpenMetrics(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	mixed(t, s)
-	for metric, m := range map[string]storage.Metadata{
+	for metric, m := range map[string]format.Metadata{
 		"requests_total": {Type: "counter", Help: "How many \\ there \"were\"\nin all."}, "started": {Type: "counter"},
 		"strange": {Type: "gauge", Unit: "s", Help: "é"}, "old": {Type: "histogram", Help: "No TYPE for it."},
 	} {

@@ -20,22 +20,14 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func openStore(t *testing.T, change func(*storage.Options)) *storage.Store {
-	o := storage.DefaultOptions()
-	o.Partitions, o.Now = 2, func() time.Time { return now }
-	if change != nil {
-		change(&o)
-	}
-	s := storetest.Open(t, memory.New(), o)
-	t.Cleanup(func() {
-		_, err := s.Check(context.Background(), func(problem string) { t.Error(problem) })
-		require.NoError(t, err)
-	})
+	s := storagetest.Open(t, memory.New(), storagetest.At(now), func(o *storage.Options) { o.Partitions = 2 }, change)
+	storagetest.CheckAtEnd(t, s)
 	return s
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -69,18 +69,12 @@ type rigOptions struct {
 }
 
 func newRig(t testing.TB, ro rigOptions) *rig {
-	var eng engine.Engine = storetest.Pebble(t)
+	var eng engine.Engine = storagetest.Pebble(t)
 	if ro.rule != nil {
 		eng = faultengine.Wrap(eng, ro.rule)
 	}
-	so := storage.DefaultOptions()
-	so.Now = func() time.Time { return testNow }
-	if ro.storage != nil {
-		ro.storage(&so)
-	}
-	store := storetest.Open(t, eng, so)
 	o := DefaultOptions()
-	o.Now = so.Now
+	store := storagetest.Open(t, eng, storagetest.At(testNow), ro.storage, func(so *storage.Options) { o.Now = so.Now })
 	o.Tenant = func(_ context.Context, asked string) (string, error) {
 		switch {
 		case asked == "secret":

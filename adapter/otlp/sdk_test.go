@@ -23,7 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -35,16 +35,12 @@ type server struct {
 	told map[string][3]string
 }
 
-func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options), storeOptions func(*storage.Options)) *server {
-	var eng engine.Engine = storetest.Pebble(t)
+func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*Options), stored ...func(*storage.Options)) *server {
+	var eng engine.Engine = storagetest.Pebble(t)
 	if rule != nil {
 		eng = faultengine.Wrap(eng, rule)
 	}
-	so := storage.DefaultOptions()
-	if storeOptions != nil {
-		storeOptions(&so)
-	}
-	store := storetest.Open(t, eng, so)
+	store := storagetest.Open(t, eng, stored...)
 	s := &server{store: store, told: map[string][3]string{}}
 	opts := DefaultOptions()
 	opts.Metadata = func(_, family, kind, unit, help string) { s.told[family] = [3]string{kind, unit, help} }

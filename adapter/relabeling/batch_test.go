@@ -19,7 +19,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/pebble"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // rig is a store with rules over what comes in.
@@ -32,8 +32,8 @@ type rig struct {
 }
 
 func newRig(t testing.TB, rules string) *rig {
-	r := &rig{t: t, eng: storetest.Pebble(t), live: NewLive(prometheus.NewRegistry()), now: time.Now().UnixMilli()}
-	r.store = storetest.Open(t, r.eng, storage.DefaultOptions())
+	r := &rig{t: t, eng: storagetest.Pebble(t), live: NewLive(prometheus.NewRegistry()), now: time.Now().UnixMilli()}
+	r.store = storagetest.Open(t, r.eng)
 	r.live.ForgetWith(r.store.ForgetAliases)
 	r.set(rules)
 	return r

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -262,12 +263,12 @@ type ResolutionSpace struct {
 	// DayBytes is what a day takes, of the windows whose size is known; 0: it isn't known of any.
 	DayBytes float64
 	// Windows are those that are sealed.
-	Windows []storage.SurveyedWindow
+	Windows []inspect.SurveyedWindow
 }
 
 // Space returns the bytes that a tenant's sealed data take, by resolution: raw, 5m and 1h.
 func Space(ctx context.Context, s *storage.Store, tenant string) (space [rollup.OneHour + 1]ResolutionSpace, err error) {
-	list, _, err := s.Survey(ctx, tenant)
+	list, _, err := inspect.Survey(ctx, s.View(), tenant)
 	if err != nil {
 		return space, err
 	}

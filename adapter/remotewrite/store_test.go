@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -39,17 +39,12 @@ type server struct {
 	store *storage.Store
 }
 
-func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change func(*storage.Options)) *server {
-	var eng engine.Engine = storetest.Pebble(t)
+func newServer(t testing.TB, rule func(faultengine.Op) faultengine.Action, change ...func(*storage.Options)) *server {
+	var eng engine.Engine = storagetest.Pebble(t)
 	if rule != nil {
 		eng = faultengine.Wrap(eng, rule)
 	}
-	opts := storage.DefaultOptions()
-	opts.Now = func() time.Time { return testNow }
-	if change != nil {
-		change(&opts)
-	}
-	store := storetest.Open(t, eng, opts)
+	store := storagetest.Open(t, eng, append([]func(*storage.Options){storagetest.At(testNow)}, change...)...)
 	h, err := Handler(store, DefaultOptions())
 	require.NoError(t, err)
 	return &server{Handler: h, store: store}

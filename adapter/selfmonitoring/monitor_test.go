@@ -25,7 +25,8 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -43,11 +44,8 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, registry: prometheus.NewRegistry()}
-	so := storage.DefaultOptions()
-	so.Now = func() time.Time { return testNow }
-	r.limiter = tenant.NewLimiter(so.Now, nil)
-	so.Limiter = r.limiter
-	r.store = storetest.Open(t, memory.New(), so)
+	r.limiter = tenant.NewLimiter(func() time.Time { return testNow }, nil)
+	r.store = storagetest.Open(t, memory.New(), storagetest.At(testNow), func(o *storage.Options) { o.Limiter = r.limiter })
 	o := DefaultOptions()
 	o.Instance, o.Gatherer, o.Logger = "host:9201", r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
 	o.Metadata = r.store.NoteMetadata
@@ -120,7 +118,7 @@ func TestAllKindsOfMetrics(t *testing.T) {
 	require.Eventually(t, func() bool { // Metadata are written a little later.
 		found, err := r.store.Metadata(t.Context(), Tenant, "c_total", 0)
 		require.NoError(t, err)
-		return len(found) == 1 && found["c_total"][0] == storage.Metadata{Type: "counter", Help: "Counts."}
+		return len(found) == 1 && found["c_total"][0] == format.Metadata{Type: "counter", Help: "Counts."}
 	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, 26.0, testutil.ToFloat64(r.metrics.samples), "two rounds of 10 samples, and three of their own")
 }

@@ -39,12 +39,11 @@ func TestPrometheusSuiteOnCassandra(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, eng.Close()) })
 		engines = append(engines, eng)
 	}
-	o := storage.DefaultOptions()
-	o.Shared, o.Slot, o.Partitions = true, 24*time.Hour, 1
+	daily := func(o *storage.Options) { o.Shared, o.Slot, o.Partitions = true, 24*time.Hour, 1 }
 	seed := soak.Seed(t)
 	chance := rand.New(rand.NewPCG(seed, 0))
 	sealed := func() bool { return chance.IntN(8) == 0 }
-	here, there := newSuiteStore(t, sealed, o, memory.New()), newSuiteStore(t, sealed, o, engines...)
+	here, there := newSuiteStore(t, sealed, daily, memory.New()), newSuiteStore(t, sealed, daily, engines...)
 	parts := 0
 	runSuite(t, func(t testing.TB) promstorage.Storage {
 		if chance.IntN(6) > 0 && soak.Times(t, 1) == 1 {

@@ -7,6 +7,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/inspect"
 )
 
 func addCheck(app *kingpin.Application) subcommand {
@@ -45,9 +46,9 @@ func addInspect(app *kingpin.Application) subcommand {
 		line := func(s string) { fmt.Println(s) }
 		return o.withStore(ctx, func(s *storage.Store) error {
 			if *table == "" {
-				return s.Overview(ctx, line)
+				return inspect.Overview(ctx, s.View(), line)
 			}
-			return s.Inspect(ctx, *table, *fields, line)
+			return inspect.Rows(ctx, s.View().Engine(), *table, *fields, line)
 		})
 	}}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/promql"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // countedSamples asks for how many samples there are, minute by minute, for which no rollups answer, and for the warnings.
@@ -23,12 +23,8 @@ func countedSamples(t *testing.T, dir string, now time.Time) (n int, told []stri
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, eng.Close()) }()
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return now }
-	s, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
+	s := storagetest.Start(t, eng, storagetest.At(now))
 	defer func() { require.NoError(t, s.Close()) }()
-	require.NoError(t, s.WaitReady(t.Context()))
 	evaluator := promql.NewEngine(promql.DefaultOptions())
 	defer func() { require.NoError(t, evaluator.Close()) }()
 	q, err := evaluator.NewInstantQuery(t.Context(), promql.NewQueryable(s), promengine.NewPrometheusQueryOpts(false, 0),

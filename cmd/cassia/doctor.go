@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -123,7 +124,7 @@ func (x *examination) cluster(ctx context.Context) {
 }
 
 // sharedStore looks at the store in a keyspace, if there is one.
-func (x *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cassandra.Options) *storage.Condition {
+func (x *examination) sharedStore(ctx context.Context, f *cassandra.Facts, o cassandra.Options) *inspect.Condition {
 	if f.Replication == nil {
 		return nil
 	}
@@ -164,8 +165,8 @@ func (x *examination) noStoreYet() doctor.Finding {
 }
 
 // store looks at the store in an engine; nil: it can't be read.
-func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *storage.Condition {
-	c, err := storage.Examine(ctx, eng, storage.ExamineOptions{
+func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(context.Context) error) *inspect.Condition {
+	c, err := inspect.Examine(ctx, eng, inspect.ExamineOptions{
 		Retention: x.retention.Raw, Retention5m: x.retention.FiveMinutes, Retention1h: x.retention.OneHour,
 		TenantRetention: x.retention.Tenants, Classes: x.retention.Classes, Listen: listen, Files: x.files, Now: x.now,
 	})
@@ -183,7 +184,7 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 		x.add(unopened(err))
 		return nil
 	}
-	if space, err := storage.SpaceOf(ctx, eng); err != nil {
+	if space, err := inspect.Space(ctx, eng); err != nil {
 		x.add(unopened(err))
 	} else if space != nil {
 		x.add(doctor.Space(space))

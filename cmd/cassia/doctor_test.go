@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // examine runs the command's work with flags, at some time.
@@ -53,19 +54,12 @@ func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func(
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	c.Cassandra.Retention = retention
-	o := storage.DefaultOptions()
-	eng, err := openEngine(t.Context(), c, openOptions{log: o.Logger})
+	eng, err := openEngine(t.Context(), c, openOptions{log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, storage.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
-	s, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
-	b := s.NewBatch("default")
-	up := labels.FromStrings("__name__", "up")
-	series, err := b.Define([]byte(up.String()), up)
-	require.NoError(t, err)
-	require.NoError(t, b.Float(series, time.Now().UnixMilli(), 0, 1))
-	require.NoError(t, b.Commit(context.Background()))
-	require.NoError(t, s.WaitReady(t.Context()))
+	s := storagetest.Start(t, eng, func(o *storage.Options) {
+		o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, storage.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
+	})
+	storagetest.Write(t, s, "default", labels.FromStrings("__name__", "up"), storagetest.Sample{T: time.Now().UnixMilli(), V: 1})
 	return func() {
 		require.NoError(t, s.Close())
 		require.NoError(t, eng.Close())

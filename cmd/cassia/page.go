@@ -10,13 +10,15 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/cmd/internal/ui"
 	"github.com/cassia-db/cassia/promql"
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/inspect"
 )
 
 // page leads to the web page and what it asks.
 func (p *process) page(evaluator *promql.Engine) []server.Route {
 	o := ui.Options{
 		Version: buildVersion().Cassia, Revision: buildVersion().Revision, Target: p.c.Target, Engine: string(p.c.Kind),
-		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: p.store, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
+		Auth: p.c.Auth != nil, Ready: p.store.Ready, Store: inspected{p.store}, Work: p.loop.Status, Limits: p.limitsOf(evaluator), Examine: p.examine,
 		Relabeling: relabelings{p}, Evaluator: p.evaluator,
 	}
 	if p.c.SelfMonitoring {
@@ -63,4 +65,17 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 	e.Here = lease.Owner == p.store.Writer()
 	e.Since = time.UnixMilli(lease.SinceMS).UTC()
 	return e, nil
+}
+
+// inspected is the store with what the page asks package inspect for.
+type inspected struct{ *storage.Store }
+
+// Survey is that of package inspect.
+func (s inspected) Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error) {
+	return inspect.Survey(ctx, s.View(), tenant)
+}
+
+// Space is that of package inspect.
+func (s inspected) Space(ctx context.Context) (map[string]int64, error) {
+	return inspect.Space(ctx, s.View().Engine())
 }

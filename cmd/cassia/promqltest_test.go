@@ -25,7 +25,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -39,8 +39,8 @@ func TestPrometheusSuite(t *testing.T) {
 	}
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
-			eng := storetest.Pebble(t)
-			runSuite(t, newSuiteStore(t, func() bool { return sealed }, storage.DefaultOptions(), eng).newTenant)
+			eng := storagetest.Pebble(t)
+			runSuite(t, newSuiteStore(t, func() bool { return sealed }, nil, eng).newTenant)
 		})
 	}
 }
@@ -71,13 +71,12 @@ type suiteStore struct {
 }
 
 // newSuiteStore opens a store on each of the engines.
-func newSuiteStore(t *testing.T, sealed func() bool, o storage.Options, engines ...engine.Engine) *suiteStore {
-	s := &suiteStore{sealed: sealed, partitions: o.Partitions}
-	o.Retention = 0
+func newSuiteStore(t *testing.T, sealed func() bool, change func(*storage.Options), engines ...engine.Engine) *suiteStore {
+	s := &suiteStore{sealed: sealed}
 	for _, eng := range engines {
-		store := storetest.Open(t, eng, o)
-		s.stores = append(s.stores, store)
+		s.stores = append(s.stores, storagetest.Open(t, eng, change, storagetest.Forever))
 	}
+	s.partitions = s.stores[0].Partitions()
 	var err error
 	s.write, err = remotewrite.Handler(s.stores[0], remotewrite.DefaultOptions())
 	require.NoError(t, err)

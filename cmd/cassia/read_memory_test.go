@@ -22,9 +22,8 @@ import (
 
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/promql/api"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // heapWatcher takes a streamed answer and measures the heap every megabyte, while its writer waits.
@@ -69,18 +68,13 @@ func TestAStreamedReadDoesntHoldItsAnswer(t *testing.T) {
 	}
 	const series, samples = 6000, 240
 	eng := memory.New()
-	so := storage.DefaultOptions()
-	so.Retention = 0
-	store := storetest.Open(t, eng, so)
+	store := storagetest.Open(t, eng, storagetest.Forever)
 	random := rand.New(rand.NewPCG(1, 2))
 	for first := 0; first < series; first += 1000 {
 		b := store.NewBatch("default")
 		for i := first; i < first+1000; i++ {
-			s, err := b.Define(nil, labels.FromStrings("__name__", "big", "i", fmt.Sprint(i)))
-			require.NoError(t, err)
-			for k := range int64(samples) {
-				require.NoError(t, b.Float(s, 1+k*15_000, 0, random.Float64()))
-			}
+			ls := labels.FromStrings("__name__", "big", "i", fmt.Sprint(i))
+			storagetest.Add(t, b, ls, storagetest.Samples(1, 15_000, samples, func(int) float64 { return random.Float64() })...)
 		}
 		require.NoError(t, b.Commit(t.Context()))
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -40,17 +41,12 @@ type rulesProcess struct {
 // startRulesProcess starts one. ahead is by how much its clock is ahead, for whom it hears.
 func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead *atomic.Int64) *rulesProcess {
 	p := &rulesProcess{t: t, registry: prometheus.NewRegistry()}
-	so := storage.DefaultOptions()
-	so.Shared, so.Self = true, storage.Process{Name: name, Target: "all"}
-	var err error
-	p.store, err = storage.Open(t.Context(), faultengine.Wrap(eng, func(faultengine.Op) faultengine.Action {
+	p.store = storagetest.Start(t, faultengine.Wrap(eng, func(faultengine.Op) faultengine.Action {
 		if p.dead.Load() {
 			return faultengine.Fail(nil)
 		}
 		return faultengine.Pass()
-	}), so)
-	require.NoError(t, err)
-	require.NoError(t, p.store.WaitReady(t.Context()))
+	}), storagetest.Shared(name, "all"))
 	eo := promql.DefaultOptions()
 	evaluator := promql.NewEngine(eo)
 	o := ruler.DefaultOptions()
@@ -59,6 +55,7 @@ func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead
 	o.Appendable = adapter.NewAppendable(func(tenant string) adapter.Batch { return p.store.NewBatch(tenant) })
 	o.Shared, o.Look, o.Settle, o.Registerer = true, 20*time.Millisecond, 0, p.registry
 	o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	var err error
 	p.ruler, err = ruler.New(p.store, o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

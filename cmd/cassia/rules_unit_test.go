@@ -27,7 +27,7 @@ import (
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -118,16 +118,15 @@ func newRuleRig(t *testing.T, f ruleTests, test ruleTest) *ruleRig {
 	const of = "team-a"
 	r := &ruleRig{t: t, test: test, every: time.Duration(f.Every), start: time.Unix(test.Start, 0).UTC(), ctx: tenant.Into(t.Context(), of)}
 	r.now = r.start
-	so := storage.DefaultOptions()
-	so.Retention, so.Now = 0, func() time.Time { return r.now }
-	r.store = storetest.Open(t, memory.New(), so)
+	now := func() time.Time { return r.now }
+	r.store = storagetest.Open(t, memory.New(), storagetest.Clock(now), storagetest.Forever)
 	eo := promql.DefaultOptions()
 	r.engine, r.queries, r.parser = promql.NewEngine(eo), promql.NewQueryable(r.store), promql.NewParser(eo.Parser)
 	t.Cleanup(func() { require.NoError(t, r.engine.Close()) })
 	r.into = adapter.NewAppendable(func(tenant string) adapter.Batch { return r.store.NewBatch(tenant) })
 	o := ruler.DefaultOptions()
 	o.Interval, o.ExternalLabels, o.ExternalURL = time.Duration(test.Interval), labels.FromMap(test.External), &url.URL{}
-	o.Engine, o.Queryable, o.Appendable, o.Parser, o.Now = r.engine, r.queries, r.into, r.parser, so.Now
+	o.Engine, o.Queryable, o.Appendable, o.Parser, o.Now = r.engine, r.queries, r.into, r.parser, now
 	for _, file := range f.RuleFiles {
 		o.Sources = append(o.Sources, ruler.Source{Tenant: of, Glob: filepath.Join("testdata/rules", file)})
 	}

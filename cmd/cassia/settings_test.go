@@ -22,6 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // Keyspaces of the tests of settings.
@@ -143,12 +144,8 @@ func testClocks(t *testing.T, eng openedEngine) {
 
 // requireClocks wants what the clocks that are good enough wrote, and nothing of the others.
 func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
-	so := storage.DefaultOptions()
-	so.Shared, so.Self = true, storage.Process{Name: "reader", Target: "read"}
-	s, err := storage.Open(t.Context(), eng, so)
-	require.NoError(t, err)
+	s := storagetest.Start(t, eng, storagetest.Shared("reader", "read"))
 	defer func() { require.NoError(t, s.Close()) }()
-	require.NoError(t, s.WaitReady(t.Context()))
 	names, err := s.LabelValues(t.Context(), "__name__", storage.Query{Tenant: "default", MinT: at.Add(-time.Hour).UnixMilli(), MaxT: at.Add(time.Hour).UnixMilli()})
 	require.NoError(t, err)
 	require.Equal(t, []string{"clock_ahead", "clock_right"}, names)

@@ -28,7 +28,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -39,21 +39,16 @@ type rig struct {
 
 // newRig returns the API over a store in memory, with two series of 300 samples each, a second apart.
 func newRig(t *testing.T, change func(*Options)) rig {
-	so := storage.DefaultOptions()
-	so.Retention = 0
-	return newRigOver(t, so, change)
+	return newRigOver(t, storagetest.Forever, change)
 }
 
-func newRigOver(t *testing.T, so storage.Options, change func(*Options)) rig {
-	store := storetest.Open(t, memory.New(), so)
+func newRigOver(t *testing.T, stored func(*storage.Options), change func(*Options)) rig {
+	store := storagetest.Open(t, memory.New(), stored)
 	for _, who := range []string{"default", "other"} {
 		b := store.NewBatch(who)
 		for i := range 2 {
-			s, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "m", "i", fmt.Sprint(i), "tenant", who))
-			require.NoError(t, err)
-			for ts := range int64(300) {
-				require.NoError(t, b.Float(s, ts*1000, 0, float64(ts)))
-			}
+			ls := labels.FromStrings(model.MetricNameLabel, "m", "i", fmt.Sprint(i), "tenant", who)
+			storagetest.Add(t, b, ls, storagetest.Samples(0, 1000, 300, func(i int) float64 { return float64(i) })...)
 		}
 		require.NoError(t, b.Commit(t.Context()))
 	}
@@ -323,9 +318,7 @@ func TestEveryRouteIsInTheManual(t *testing.T) {
 }
 
 func TestAQueryThatNeedsTooMuchFails(t *testing.T) {
-	so := storage.DefaultOptions()
-	so.Retention, so.QueryBytes = 0, 100
-	r := newRigOver(t, so, nil)
+	r := newRigOver(t, func(o *storage.Options) { o.Retention, o.QueryBytes = 0, 100 }, nil)
 	require.NoError(t, r.store.SealAll(t.Context()))
 	w := r.get(Prefix + "/query_range?query=m&start=1&end=299&step=1")
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code, "%s", w.Body)

@@ -49,9 +49,7 @@ func TestQueryExemplars(t *testing.T) {
 }
 
 func TestQueryExemplarsThatNeedsTooMuch(t *testing.T) {
-	so := storage.DefaultOptions()
-	so.Retention, so.QueryBytes = 0, 20
-	r := newRigOver(t, so, nil)
+	r := newRigOver(t, func(o *storage.Options) { o.Retention, o.QueryBytes = 0, 20 }, nil)
 	b := r.store.NewBatch("default")
 	s, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "m"))
 	require.NoError(t, err)

@@ -11,18 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/promql"
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // Exemplars and metadata that can't be read are left out of answers that have no place for warnings, and reported in a header.
 func TestNotesOfDamage(t *testing.T) {
-	eng, so := memory.New(), storage.DefaultOptions()
-	store, err := storage.Open(t.Context(), eng, so)
-	require.NoError(t, err)
-	require.NoError(t, store.WaitReady(t.Context()))
+	eng := memory.New()
+	store := storagetest.Start(t, eng)
 	b := store.NewBatch("default")
 	at := time.Now().Add(-time.Minute).UnixMilli()
 	s, err := b.Define(nil, labels.FromStrings(model.MetricNameLabel, "damaged"))
@@ -48,7 +45,7 @@ func TestNotesOfDamage(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, corrupted)
-	again := storetest.Open(t, eng, so)
+	again := storagetest.Open(t, eng)
 	r := newRig(t, func(o *Options) {
 		o.Exemplars = promql.NewExemplars(again)
 		o.Metadata = func(ctx context.Context, tenant, metric string, limit int) (map[string][]MetricMetadata, error) {

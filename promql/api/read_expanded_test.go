@@ -24,13 +24,13 @@ import (
 func TestRemoteReadWhereRawIsGone(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		for _, accepted := range []prompb.ReadRequest_ResponseType{prompb.ReadRequest_SAMPLES, prompb.ReadRequest_STREAMED_XOR_CHUNKS} {
-			so := storage.DefaultOptions()
 			var seconds atomic.Int64
 			seconds.Store(400)
-			so.Now = func() time.Time { return time.Unix(seconds.Load(), 0) }
-			so.Retention, so.Retention5m, so.Retention1h = 6*time.Hour, 0, 0
+			stored := func(so *storage.Options) {
+				so.Now, so.Retention = func() time.Time { return time.Unix(seconds.Load(), 0) }, 6*time.Hour
+			}
 			registry := prometheus.NewRegistry()
-			r := newRigOver(t, so, func(o *Options) { o.RefuseRollups, o.Registerer, o.Gatherer = refuse, registry, registry })
+			r := newRigOver(t, stored, func(o *Options) { o.RefuseRollups, o.Registerer, o.Gatherer = refuse, registry, registry })
 			now := time.Unix(seconds.Add(60*3600), 0)
 			at := now.Add(-36 * time.Hour).Truncate(time.Hour)
 			var samples chunk.Samples

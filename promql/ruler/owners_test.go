@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 const ownersRules = `
@@ -130,17 +131,12 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 	var passed atomic.Int64
 	now := func() time.Time { return began.Add(time.Duration(passed.Load())) }
 	var mute atomic.Bool
-	o := storage.DefaultOptions()
-	o.Shared, o.Now = true, now
-	store, err := storage.Open(t.Context(), faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+	store := storagetest.Open(t, faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if mute.Load() && op.Kind == faultengine.Write && op.Table == engine.Processes {
 			return faultengine.Fail(nil)
 		}
 		return faultengine.Pass()
-	}), o)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, store.Close()) }()
-	require.NoError(t, store.WaitReady(t.Context()))
+	}), storagetest.Clock(now), storagetest.Shared("", ""))
 	owner := newOwner(store, now)
 	mine, err := owner.look(t.Context())
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine/memory"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -49,14 +49,12 @@ func newRig(t *testing.T) *rig {
 
 func newRigIn(t *testing.T, dir string, clock func() time.Time) *rig {
 	r := &rig{t: t, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), dir: dir, clock: clock}
-	so := storage.DefaultOptions()
-	so.Now = func() time.Time {
+	r.store = storagetest.Open(t, memory.New(), storagetest.Clock(func() time.Time {
 		if r.clock != nil {
 			return r.clock()
 		}
 		return r.now
-	}
-	r.store = storetest.Open(t, memory.New(), so)
+	}))
 	return r
 }
 

@@ -13,6 +13,11 @@
 //	delete    the tenant         Tombstone of a delete; Clearance
 //	held      HeldPartition      HeldValue
 //	shards    ShardsPartition    ShardsRow
+//	windows   the tenant         Listing
+//	metadata  window, tenant     Metadata
+//	defined   StagePartition     blob of definitions; SealedRun
+//
+// Describe returns what any row holds, for people.
 //
 // Every Append function appends to a slice and can't fail. Every Parse function takes any bytes, without a panic, and
 // returns an error such as ErrMalformedTombstone, or chunk.ErrCorrupt, for those that it can't read. An encoding that begins

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
 )
 
 func TestExemplarRoundTrip(t *testing.T) {
@@ -37,6 +39,9 @@ func TestExemplarsGolden(t *testing.T) {
 	}
 	row := AppendExemplars(nil, list)
 	require.Equal(t, "010908400fffffffffffff8ad8c7b6bc6715bfd00000000000000874726163655f696403616263", fmt.Sprintf("%x", row[:len(row)-4]))
+	words, err := Describe(engine.Raw, nil, engine.Row{Clustering: ExemplarsKey("", 0, ""), Value: AppendRawChunk(nil, RawChunk{Data: row})})
+	require.NoError(t, err)
+	require.Contains(t, words, `2 exemplars, {} -1 at 1969-12-31T23:59:59.995Z, {trace_id="abc"} 0.25 at`)
 	got, err := parseExemplars(row, nil)
 	require.NoError(t, err)
 	require.Equal(t, list, got)

@@ -28,7 +28,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -41,10 +41,7 @@ type receiver struct {
 }
 
 func newReceiver(t *testing.T, rule func(faultengine.Op) faultengine.Action) *receiver {
-	eng := storetest.Pebble(t)
-	opts := storage.DefaultOptions()
-	opts.Now = func() time.Time { return now }
-	store := storetest.Open(t, faultengine.Wrap(eng, rule), opts)
+	store := storagetest.Open(t, faultengine.Wrap(storagetest.Pebble(t), rule), storagetest.At(now))
 	h, err := remotewrite.Handler(store, remotewrite.DefaultOptions())
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)

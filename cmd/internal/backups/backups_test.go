@@ -25,6 +25,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/soak"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 func TestMain(m *testing.M) {
@@ -58,8 +59,7 @@ func newStore(t *testing.T) *store {
 	var err error
 	x.eng, err = pebble.Open(x.dir, pebble.DefaultOptions())
 	require.NoError(t, err)
-	x.s, err = storage.Open(t.Context(), x.eng, storage.DefaultOptions())
-	require.NoError(t, err)
+	x.s = storagetest.Start(t, x.eng)
 	t.Cleanup(func() { require.NoError(t, errors.Join(x.s.Close(), x.eng.Close())) })
 	return x
 }
@@ -67,14 +67,8 @@ func newStore(t *testing.T) *store {
 // write stores samples of a new series.
 func (x *store) write() {
 	x.n++
-	b := x.s.NewBatch("default")
-	defer b.Release()
-	ref, err := b.Define(nil, labels.FromStrings("__name__", "up", "n", fmt.Sprint(x.n)))
-	require.NoError(x.t, err)
-	for i := range 1000 {
-		require.NoError(x.t, b.Float(ref, time.Now().Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, rand.Float64()))
-	}
-	require.NoError(x.t, b.Commit(x.t.Context()))
+	samples := storagetest.Samples(time.Now().UnixMilli(), -60_000, 1000, func(int) float64 { return rand.Float64() })
+	storagetest.Write(x.t, x.s, "default", labels.FromStrings("__name__", "up", "n", fmt.Sprint(x.n)), samples...)
 	require.NoError(x.t, x.s.SealAll(x.t.Context()))
 }
 

@@ -57,7 +57,7 @@ var rules = []rule{
 	},
 	{
 		"a repeated import makes rollups anew of what is there", "storage/sealer.go",
-		"	x.tasks = append(x.tasks, r)\n	return nil\n", "	if !known {\n		x.rolls = append(x.rolls, r)\n	}\n	return nil\n", histories + "|TestImportThatFailsAnywhere",
+		"	x.tasks = append(x.tasks, r)\n	return nil\n", "	if !known {\n		x.tasks = append(x.tasks, r)\n	}\n	return nil\n", histories + "|TestImportThatFailsAnywhere",
 	},
 	{
 		"a chunk names the deletes that it is exempt from", "storage/sealer.go",
@@ -84,7 +84,7 @@ var rules = []rule{
 		"		if listed {\n			var err error", "		if false {\n			var err error", "TestDeleteOf.*",
 	},
 	{
-		"a trimmed rollup has a higher version", "storage/roll.go",
+		"a trimmed rollup has a higher version", "storage/roll_make.go",
 		"	r.chunk, r.version = nil, version+1", "	r.chunk, r.version = nil, version", histories + "|TestDeleteOf.*|Test.*Class.*",
 	},
 	{
@@ -137,8 +137,8 @@ var rules = []rule{
 		"	if err := t.mark(); err != nil {\n		return err\n	}\n	return t.seal()", "TestPassBreaksOffAnywhere|TestConcurrent|TestSharedConcurrent",
 	},
 	{
-		"a pass makes buckets of an hour when all slots' finer ones are durable", "storage/seal_pass.go",
-		"	if err := t.base.write(); err != nil {\n		return err\n	}\n	for _, c := range t.done", "	for _, c := range t.done", histories,
+		"a pass makes buckets of an hour when all slots' finer ones are durable", "storage/roller.go",
+		"	if err := x.write(); err != nil {\n		return err\n	}\n	err := x.makeAll1h()", "	err := x.makeAll1h()", histories,
 	},
 	{
 		"rollups of a pass know of chunks that others wrote", "storage/chunk_list.go",

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // StoreWith makes a directory with a sample a minute of a series, for some hours until now.
@@ -24,16 +24,9 @@ func StoreWith(t *testing.T, hours int) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	eng, err := pebble.Open(dir, pebble.DefaultOptions())
 	require.NoError(t, err)
-	s, err := storage.Open(t.Context(), eng, storage.DefaultOptions())
-	require.NoError(t, err)
-	b := s.NewBatch("default")
-	ref, err := b.Define(nil, labels.FromStrings("__name__", "up", "job", "a"))
-	require.NoError(t, err)
-	for i := range hours * 60 {
-		require.NoError(t, b.Float(ref, time.Now().Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, 1))
-	}
-	require.NoError(t, b.Commit(t.Context()))
-	b.Release()
+	s := storagetest.Start(t, eng)
+	samples := storagetest.Samples(time.Now().UnixMilli(), -60_000, hours*60, func(int) float64 { return 1 })
+	storagetest.Write(t, s, "default", labels.FromStrings("__name__", "up", "job", "a"), samples...)
 	require.NoError(t, s.Close())
 	require.NoError(t, eng.Close())
 	return dir
@@ -46,23 +39,14 @@ func SealedDirectory(t *testing.T, now time.Time) string {
 	po.BlockBytes = 4 << 10 // Pebble tries every bit of a damaged block.
 	eng, err := pebble.Open(dir, po)
 	require.NoError(t, err)
-	o := storage.DefaultOptions()
-	o.Now = func() time.Time { return now }
-	s, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
+	s := storagetest.Start(t, eng, storagetest.At(now))
 	rng := rand.New(rand.NewPCG(1, 1))
 	b := s.NewBatch("default")
 	for m := range 8 {
 		ls := labels.FromStrings("__name__", fmt.Sprintf("metric_%d", m), "job", fmt.Sprint(m))
-		ref, err := b.Define([]byte(ls.String()), ls)
-		require.NoError(t, err)
-		for i := range 3 * 24 * 60 {
-			require.NoError(t, b.Float(ref, now.Add(-time.Duration(i)*time.Minute).UnixMilli(), 0, rng.Float64()))
-		}
+		storagetest.Add(t, b, ls, storagetest.Samples(now.UnixMilli(), -60_000, 3*24*60, func(int) float64 { return rng.Float64() })...)
 	}
 	require.NoError(t, b.Commit(t.Context()))
-	b.Release()
-	require.NoError(t, s.WaitReady(t.Context()))
 	require.NoError(t, s.SealAll(t.Context()))
 	require.NoError(t, eng.Compact(t.Context()))
 	require.NoError(t, s.Close())

@@ -4,6 +4,6 @@
 //
 //	cassandra.Look ──► Cluster ──┐
 //	                   Clocks  ──┤
-//	storage.Examine ─► Store   ──┼──► Sort ──► Write, WriteJSON
+//	inspect.Examine ─► Store   ──┼──► Sort ──► Write, WriteJSON
 //	file system ─────► Directory ┘
 package doctor

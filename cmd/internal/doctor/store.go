@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/inspect"
 )
 
 const (
@@ -30,7 +30,7 @@ type StoreOptions struct {
 }
 
 // Store looks at processes, waiting work, expired windows and damage.
-func Store(c *storage.Condition, o StoreOptions) (found []Finding) {
+func Store(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	found = append(found, periods(c, o))
 	found = append(found, clock(c, o)...)
 	found = append(found, hidden(c)...)
@@ -44,7 +44,7 @@ func Store(c *storage.Condition, o StoreOptions) (found []Finding) {
 	return append(found, expired(c)...)
 }
 
-func periods(c *storage.Condition, o StoreOptions) Finding {
+func periods(c *inspect.Condition, o StoreOptions) Finding {
 	last := c.Periods[len(c.Periods)-1]
 	text := fmt.Sprintf("the store was created %s, %s with sealed data: %s", c.Created.UTC().Format(time.DateOnly), plural(c.Tenants, "tenant"), last)
 	if from := time.UnixMilli(last.FromMS); len(c.Periods) > 1 && from.After(o.Now) {
@@ -54,7 +54,7 @@ func periods(c *storage.Condition, o StoreOptions) Finding {
 }
 
 // clock looks at whether what the store has seen of time explains the machine's clock, or a process isn't believed.
-func clock(c *storage.Condition, o StoreOptions) (found []Finding) {
+func clock(c *inspect.Condition, o StoreOptions) (found []Finding) {
 	if c.ClockDoubted && !o.Shared {
 		off, way := o.Now.Sub(c.ClockSeen), "ahead of"
 		if off < 0 {
@@ -74,7 +74,7 @@ func clock(c *storage.Condition, o StoreOptions) (found []Finding) {
 }
 
 // processes looks at who is there, and whether all that must be done is done by someone.
-func processes(c *storage.Condition) (found []Finding) {
+func processes(c *inspect.Condition) (found []Finding) {
 	var alive, quiet, versions []string
 	does := map[string]bool{}
 	for _, p := range c.Processes {
@@ -114,7 +114,7 @@ func processes(c *storage.Condition) (found []Finding) {
 }
 
 // leases looks for partitions that nobody works off.
-func leases(c *storage.Condition) []Finding {
+func leases(c *inspect.Condition) []Finding {
 	alive := map[string]bool{}
 	workers := 0
 	for _, p := range c.Processes {
@@ -141,7 +141,7 @@ func leases(c *storage.Condition) []Finding {
 }
 
 // waiting looks at what should have been sealed by now.
-func waiting(c *storage.Condition, o StoreOptions) []Finding {
+func waiting(c *inspect.Condition, o StoreOptions) []Finding {
 	due, slots := 0, map[int64]bool{}
 	var lag time.Duration
 	slot := time.Duration(c.Periods[len(c.Periods)-1].SlotMS) * time.Millisecond
@@ -174,7 +174,7 @@ func waiting(c *storage.Condition, o StoreOptions) []Finding {
 }
 
 // damaged names what can't be read.
-func damaged(c *storage.Condition, o StoreOptions) []Finding {
+func damaged(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.DamagedRows == 0 {
 		text := fmt.Sprintf("%s of slots that are over: none is damaged", plural(c.Verified, "staged blob"))
 		if c.Unverified {
@@ -196,7 +196,7 @@ func damaged(c *storage.Condition, o StoreOptions) []Finding {
 }
 
 // unreadable names what of the files is damaged, where a directory is looked at.
-func unreadable(c *storage.Condition, o StoreOptions) []Finding {
+func unreadable(c *inspect.Condition, o StoreOptions) []Finding {
 	if c.Unreadable == 0 && c.Files == 0 {
 		return nil
 	}
@@ -211,7 +211,7 @@ func unreadable(c *storage.Condition, o StoreOptions) []Finding {
 }
 
 // hidden reports windows that a lowered retention has hidden, as long as it can be taken back.
-func hidden(c *storage.Condition) (found []Finding) {
+func hidden(c *inspect.Condition) (found []Finding) {
 	const most = 10
 	for i, h := range c.Hidden {
 		if i == most {
@@ -233,7 +233,7 @@ func hidden(c *storage.Condition) (found []Finding) {
 }
 
 // expired looks for windows that should have gone.
-func expired(c *storage.Condition) (found []Finding) {
+func expired(c *inspect.Condition) (found []Finding) {
 	undropped, leftover := map[int64]bool{}, map[int64]bool{}
 	var since time.Time
 	for _, e := range c.Expired {

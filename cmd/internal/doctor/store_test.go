@@ -10,26 +10,27 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // condition is that of a healthy store with two processes; change spoils it.
-func condition(change func(*storage.Condition)) *storage.Condition {
-	c := &storage.Condition{
+func condition(change func(*inspect.Condition)) *inspect.Condition {
+	c := &inspect.Condition{
 		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]storage.Lease, 4),
 		Periods: []format.Period{{SlotMS: 2 * 3600 * 1000, RawWindowMS: 24 * 3600 * 1000, Partitions: 4}},
 	}
 	for i := range 2 {
-		c.Processes = append(c.Processes, storage.ProcessSeen{Alive: true, Process: storage.Process{
+		c.Processes = append(c.Processes, inspect.ProcessSeen{Alive: true, Process: storage.Process{
 			Name: fmt.Sprintf("host%d:9201", i), Target: "all", Version: "1.0", Writer: fmt.Sprint(i), StartedMS: 1,
 		}})
 	}
 	for i := range c.Leases {
 		c.Leases[i].Owner = fmt.Sprint(i % 2)
 	}
-	c.Waiting = []storage.WaitingSlot{waits(1, -2*time.Hour)}
+	c.Waiting = []inspect.WaitingSlot{waits(1, -2*time.Hour)}
 	if change != nil {
 		change(c)
 	}
@@ -37,70 +38,70 @@ func condition(change func(*storage.Condition)) *storage.Condition {
 }
 
 // waits is a slot that has been over for so long.
-func waits(slot int64, over time.Duration) storage.WaitingSlot {
-	return storage.WaitingSlot{Slot: slot, End: noon.Add(-over), Since: noon.Add(-over)}
+func waits(slot int64, over time.Duration) inspect.WaitingSlot {
+	return inspect.WaitingSlot{Slot: slot, End: noon.Add(-over), Since: noon.Add(-over)}
 }
 
 func TestStore(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*storage.Condition)
+		change func(*inspect.Condition)
 		level  Level
 		what   string
 		do     string
 	}{
 		{name: "healthy"},
-		{name: "a slot settles", change: func(c *storage.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) }},
-		{name: "a slot is due", change: func(c *storage.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) }},
-		{name: "behind", change: func(c *storage.Condition) {
+		{name: "a slot settles", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 10*time.Minute)) }},
+		{name: "a slot is due", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, time.Hour)) }},
+		{name: "behind", change: func(c *inspect.Condition) {
 			c.Waiting = append(c.Waiting, waits(0, 5*time.Hour), waits(0, 3*time.Hour))
 		},
 			level: Warning, what: "3 slots, counted once a partition, hold samples that aren't sealed; 2 of them (1 slot) are due, the oldest for 5 h", do: "cassia_downsample_lag_seconds"},
-		{name: "far behind", change: func(c *storage.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest for 2 d"},
-		{name: "late data that just came", change: func(c *storage.Condition) {
-			c.Waiting = append(c.Waiting, storage.WaitingSlot{End: noon.Add(-90 * 24 * time.Hour), Since: noon.Add(-30 * time.Minute)})
+		{name: "far behind", change: func(c *inspect.Condition) { c.Waiting = append(c.Waiting, waits(0, 50*time.Hour)) }, level: Error, what: "the oldest for 2 d"},
+		{name: "late data that just came", change: func(c *inspect.Condition) {
+			c.Waiting = append(c.Waiting, inspect.WaitingSlot{End: noon.Add(-90 * 24 * time.Hour), Since: noon.Add(-30 * time.Minute)})
 		}},
-		{name: "damage doesn't count as lag", change: func(c *storage.Condition) {
+		{name: "damage doesn't count as lag", change: func(c *inspect.Condition) {
 			w := waits(0, 90*time.Hour)
 			w.Blobs, w.Damaged = 2, 2
 			c.Waiting = append(c.Waiting, w)
 		}},
-		{name: "damage", change: func(c *storage.Condition) {
+		{name: "damage", change: func(c *inspect.Condition) {
 			c.DamagedRows = 1
-			c.Damaged = []storage.DamagedRow{{Slot: 7, Partition: 3, Writer: "ab", Seq: 5, Err: errors.New("checksum")}}
+			c.Damaged = []inspect.DamagedRow{{Slot: 7, Partition: 3, Writer: "ab", Seq: 5, Err: errors.New("checksum")}}
 		}, level: Error, what: "1 staged blob can't be read: stage: slot 7, partition 3, writer ab, seq 5: checksum",
 			do: "DELETE FROM ks.stage WHERE slot = 7 AND partition = 3 AND writer = 0xab AND seq = 5;"},
-		{name: "nobody is there", change: func(c *storage.Condition) { c.Processes = nil }, level: Warning, what: "no process is heard of", do: "cassia serve"},
-		{name: "nobody seals", change: func(c *storage.Condition) { c.Processes[0].Target, c.Processes[1].Target = "read", "write" },
+		{name: "nobody is there", change: func(c *inspect.Condition) { c.Processes = nil }, level: Warning, what: "no process is heard of", do: "cassia serve"},
+		{name: "nobody seals", change: func(c *inspect.Condition) { c.Processes[0].Target, c.Processes[1].Target = "read", "write" },
 			level: Warning, what: "no process with --target=downsample", do: "cassia serve --target=downsample"},
-		{name: "roles apart", change: func(c *storage.Condition) {
+		{name: "roles apart", change: func(c *inspect.Condition) {
 			c.Processes = append(c.Processes, c.Processes[0])
 			c.Processes[0].Target, c.Processes[1].Target, c.Processes[2].Target = "read", "downsample", "write"
 			for i := range c.Leases {
 				c.Leases[i].Owner = "1"
 			}
 		}},
-		{name: "one hangs", change: func(c *storage.Condition) {
-			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
+		{name: "one hangs", change: func(c *inspect.Condition) {
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}, level: Note, what: "not heard of any more: host9 (all) since 60.0 s"},
-		{name: "a command has ended", change: func(c *storage.Condition) {
-			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "a command", Target: "read"}})
+		{name: "a command has ended", change: func(c *inspect.Condition) {
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "a command", Target: "read"}})
 		}},
-		{name: "one was stopped", change: func(c *storage.Condition) {
-			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1, Leaving: true}})
+		{name: "one was stopped", change: func(c *inspect.Condition) {
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1, Leaving: true}})
 		}},
-		{name: "one has ended", change: func(c *storage.Condition) {
-			c.Processes = append(c.Processes, storage.ProcessSeen{Quiet: time.Hour, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
+		{name: "one has ended", change: func(c *inspect.Condition) {
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Hour, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}},
-		{name: "an owner is dead", change: func(c *storage.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no living owner: 2", do: "leases"},
-		{name: "a lease is free", change: func(c *storage.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},
-		{name: "retentions", change: func(c *storage.Condition) { c.Keeps = []string{"raw 240h", "raw 720h"} }, level: Note, what: "different retentions: raw 240h; raw 720h", do: "the same --retention"},
-		{name: "versions", change: func(c *storage.Condition) { c.Processes[1].Version = "1.1" }, level: Note, what: "different versions: 1.0, 1.1"},
-		{name: "not dropped", change: func(c *storage.Condition) {
-			c.Expired = []storage.ExpiredWindow{{Tenant: "a", Window: 3, Until: noon.Add(-24 * time.Hour), Listed: true, Rows: true}}
+		{name: "an owner is dead", change: func(c *inspect.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no living owner: 2", do: "leases"},
+		{name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},
+		{name: "retentions", change: func(c *inspect.Condition) { c.Keeps = []string{"raw 240h", "raw 720h"} }, level: Note, what: "different retentions: raw 240h; raw 720h", do: "the same --retention"},
+		{name: "versions", change: func(c *inspect.Condition) { c.Processes[1].Version = "1.1" }, level: Note, what: "different versions: 1.0, 1.1"},
+		{name: "not dropped", change: func(c *inspect.Condition) {
+			c.Expired = []inspect.ExpiredWindow{{Tenant: "a", Window: 3, Until: noon.Add(-24 * time.Hour), Listed: true, Rows: true}}
 		}, level: Warning, what: "1 window past their retention are not dropped, the oldest since 2026-04-30", do: "--retention.raw"},
-		{name: "leftovers", change: func(c *storage.Condition) {
-			c.Expired = []storage.ExpiredWindow{{Tenant: "a", Window: 3, Rows: true}, {Tenant: "b", Window: 3, Rows: true}}
+		{name: "leftovers", change: func(c *inspect.Condition) {
+			c.Expired = []inspect.ExpiredWindow{{Tenant: "a", Window: 3, Rows: true}, {Tenant: "b", Window: 3, Rows: true}}
 		}, level: Note, what: "1 window past their retention still have rows"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,7 +115,7 @@ func TestStore(t *testing.T) {
 }
 
 func TestStoreOfADirectory(t *testing.T) {
-	c := condition(func(c *storage.Condition) {
+	c := condition(func(c *inspect.Condition) {
 		c.Processes, c.Leases = nil, nil
 		c.Waiting = append(c.Waiting, waits(0, 50*time.Hour))
 	})
@@ -124,7 +125,7 @@ func TestStoreOfADirectory(t *testing.T) {
 }
 
 func TestStoreWithDamagedFiles(t *testing.T) {
-	c := condition(func(c *storage.Condition) { c.Files, c.FileBytes = 3, 4096 })
+	c := condition(func(c *inspect.Condition) { c.Files, c.FileBytes = 3, 4096 })
 	healthy := ok("3 files, 4096 bytes: every block is as it was written")
 	require.Equal(t, []Finding{healthy}, unreadable(c, StoreOptions{}))
 	c.Unreadable, c.Problems = 7, []string{"a", "b", "c", "d", "e", "f", "g"}
@@ -136,7 +137,7 @@ func TestStoreWithDamagedFiles(t *testing.T) {
 
 func TestStoreWithALoweredRetention(t *testing.T) {
 	day := func(n int) time.Time { return noon.AddDate(0, 0, n) }
-	c := condition(func(c *storage.Condition) {
+	c := condition(func(c *inspect.Condition) {
 		for range 12 {
 			c.Hidden = append(c.Hidden, storage.HorizonChange{
 				Tenant: "a", Class: "audit", Resolution: rollup.Raw, From: day(-60), To: day(-30), Was: 90 * 24 * time.Hour, Goes: day(5),
@@ -154,11 +155,11 @@ func TestStoreWithALoweredRetention(t *testing.T) {
 }
 
 func TestClockThatIsNotBelieved(t *testing.T) {
-	got := worst(t, Store(condition(func(c *storage.Condition) { c.Processes[0].Doubted = true }), StoreOptions{Shared: true, Now: noon}))
+	got := worst(t, Store(condition(func(c *inspect.Condition) { c.Processes[0].Doubted = true }), StoreOptions{Shared: true, Now: noon}))
 	require.Equal(t, Error, got.Level)
 	require.Contains(t, got.What, "isn't believed")
 
-	c := condition(func(c *storage.Condition) {
+	c := condition(func(c *inspect.Condition) {
 		c.Processes, c.Leases, c.ClockDoubted, c.ClockSeen = nil, nil, true, noon.Add(-60*24*time.Hour)
 	})
 	got = worst(t, Store(c, StoreOptions{Now: noon}))
@@ -170,7 +171,7 @@ func TestClockThatIsNotBelieved(t *testing.T) {
 }
 
 func TestPeriodToCome(t *testing.T) {
-	c := condition(func(c *storage.Condition) {
+	c := condition(func(c *inspect.Condition) {
 		next := c.Periods[0]
 		next.Partitions, next.FromMS = 64, noon.Add(36*time.Hour).UnixMilli()
 		c.Periods = append(c.Periods, next)

@@ -20,6 +20,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // writeHours sends a sample a minute of some series over hours, the last of which ends before the slot of now.
@@ -128,10 +129,7 @@ func removeRollups(t *testing.T, directory string) {
 	t.Helper()
 	eng, err := pebble.Open(directory, pebble.DefaultOptions())
 	require.NoError(t, err)
-	o := storage.DefaultOptions()
-	o.Slot, o.Retention = 0, 0
-	s, err := storage.Open(t.Context(), eng, o)
-	require.NoError(t, err)
+	s := storagetest.Start(t, eng, func(o *storage.Options) { o.Slot, o.Retention = 0, 0 })
 	kept, err := s.WindowInfos(t.Context())
 	require.NoError(t, err)
 	removed := 0

@@ -26,17 +26,13 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
-	"github.com/cassia-db/cassia/storage/storetest"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 const dayMS = int64(24 * time.Hour / time.Millisecond)
 
 func newStore(t *testing.T) *storage.Store {
-	eng := storetest.Pebble(t)
-	o := storage.DefaultOptions()
-	o.Retention = 0
-	s := storetest.Open(t, eng, o)
-	return s
+	return storagetest.Open(t, storagetest.Pebble(t), storagetest.Forever)
 }
 
 // held is what a store has: by series, samples as text that compares bit by bit.

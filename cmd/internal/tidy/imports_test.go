@@ -21,7 +21,7 @@ type law struct {
 var laws = []law{
 	{folder: "cmd", may: []string{"adapter", "promql", "downsample", "storage"}},
 	{folder: "cmd/internal/cassiatest", may: []string{"cmd/internal/promrig", "storage"}},
-	{folder: "adapter", may: storageWithoutDrivers, apart: true},
+	{folder: "adapter", may: append([]string{"storage/inspect"}, storageWithoutDrivers...), apart: true},
 	{folder: "promql", may: append([]string{"=promql/bucketfn", "promql/resolution"}, storageWithoutDrivers...)},
 	{folder: "promql/bucketfn", may: []string{"storage/chunk", "storage/rollup"}},
 	{folder: "promql/bucketfn/bucketfntest", may: []string{"=promql/bucketfn", "storage/chunk", "storage/rollup"}},
@@ -33,10 +33,11 @@ var laws = []law{
 	{folder: "storage/cassandra", may: []string{"storage/engine"}},
 	{folder: "storage/chunk"},
 	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/rollup"}},
+	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},
-	{folder: "storage/storetest", may: []string{"=storage", "storage/engine", "storage/pebble"}},
+	{folder: "storage/storagetest", may: []string{"=storage", "storage/engine", "storage/pebble"}},
 }
 
 // "=storage" means the package itself and nothing below it.
@@ -46,7 +47,7 @@ var storageWithoutDrivers = []string{
 
 // forTests may also be used by the tests of any house: they need a real engine under them, a store over it, and draw their seeds in
 // one way.
-var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storetest", "promql/bucketfn/bucketfntest", "cmd/internal/cassiatest"}
+var forTests = []string{"storage/pebble", "storage/cassandra", "storage/soak", "storage/storagetest", "promql/bucketfn/bucketfntest", "cmd/internal/cassiatest"}
 
 // onlyIn are outside libraries that one folder alone imports.
 var onlyIn = map[string]string{
@@ -153,8 +154,8 @@ func TestLawOfImports(t *testing.T) {
 		{"storage/engine", "storage", false, false},
 		{"storage/engine/enginetest", "storage/engine", false, true},
 		{"storage/pebble", "storage", false, false},
-		{"adapter/remotewrite", "storage/storetest", true, true},
-		{"adapter/remotewrite", "storage/storetest", false, false},
+		{"adapter/remotewrite", "storage/storagetest", true, true},
+		{"adapter/remotewrite", "storage/storagetest", false, false},
 		{"storage/pebble", "storage/cassandra", false, false},
 		{"storage/pebble", "storage/engine/enginetest", true, true},
 		{"storage/chunk", "storage", false, false},

@@ -129,7 +129,7 @@ func productionFiles(t *testing.T) []goFile {
 // moreForDevelopers begin further folders of programs and helpers that only developers run.
 var moreForDevelopers = []string{
 	"cmd/internal/broken/", "cmd/internal/soak/", "cmd/internal/suite/", "cmd/internal/tidy/", "storage/engine/enginetest/", "storage/engine/memory/",
-	"storage/soak/", "storage/storetest/",
+	"storage/soak/", "storage/storagetest/",
 }
 
 // answers reports whether a file may write answers over HTTP; others only name the answers of other servers.

@@ -22,6 +22,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -45,9 +46,9 @@ func (f *fakeStore) Churn(_ context.Context, tenant string, windows int) ([]stor
 	return []storage.WindowSeries{{Window: 20776, Series: 7, Added: -1, Gone: -1}}, true, f.err
 }
 
-func (f *fakeStore) Survey(_ context.Context, tenant string) ([]storage.SurveyedWindow, bool, error) {
+func (f *fakeStore) Survey(_ context.Context, tenant string) ([]inspect.SurveyedWindow, bool, error) {
 	f.asked = append(f.asked, tenant)
-	return []storage.SurveyedWindow{{WindowInfo: storage.WindowInfo{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1}}, false, f.err
+	return []inspect.SurveyedWindow{{WindowInfo: storage.WindowInfo{Tenant: tenant, Resolution: rollup.FiveMinutes}, Slots: 3, Of: 84, Bytes: -1}}, false, f.err
 }
 
 func (f *fakeStore) Space(context.Context) (map[string]int64, error) {
@@ -78,7 +79,7 @@ func (f fakeRelabeling) Try(_ context.Context, t *relabeling.Table, o relabeling
 }
 
 func (f fakeRelabeling) Space(context.Context, string) (space [3]relabeling.ResolutionSpace, err error) {
-	space[0] = relabeling.ResolutionSpace{DayBytes: 10, Windows: []storage.SurveyedWindow{
+	space[0] = relabeling.ResolutionSpace{DayBytes: 10, Windows: []inspect.SurveyedWindow{
 		{WindowInfo: storage.WindowInfo{End: time.Now().Add(-50 * time.Hour)}, Bytes: 7}, {WindowInfo: storage.WindowInfo{End: time.Now()}, Bytes: 4}, {Bytes: -1},
 	}}
 	return space, f.err

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/adapter/relabeling"
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/inspect"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -182,7 +182,7 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 }
 
 // count adds a window; what ends before hidden would be seen no more.
-func (t *retentionTrial) count(w storage.SurveyedWindow, hidden time.Time) {
+func (t *retentionTrial) count(w inspect.SurveyedWindow, hidden time.Time) {
 	bytes := max(0, w.Bytes)
 	t.BytesNow += bytes
 	if !hidden.IsZero() && !w.End.After(hidden) {

@@ -10,6 +10,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/inspect"
 )
 
 // Options are what the page's own endpoints answer from. What isn't marked as optional must be set.
@@ -36,12 +37,12 @@ type Options struct {
 	Disk    func() (doctor.DirectoryFacts, error)
 }
 
-// Store is the part of storage.Store that the page shows.
+// Store is the part of storage.Store, and of what package inspect finds in it, that the page shows.
 type Store interface {
 	KnownTenants(context.Context) ([]string, error)
 	CountSeries(context.Context, storage.SeriesQuery) (storage.SeriesCounts, error)
 	Churn(ctx context.Context, tenant string, windows int) (list []storage.WindowSeries, cut bool, err error)
-	Survey(ctx context.Context, tenant string) (list []storage.SurveyedWindow, cut bool, err error)
+	Survey(ctx context.Context, tenant string) (list []inspect.SurveyedWindow, cut bool, err error)
 	Space(context.Context) (map[string]int64, error)
 	RetentionOf(tenant string) (usual, longest storage.Keep)
 	ActiveSeries(tenant string) int

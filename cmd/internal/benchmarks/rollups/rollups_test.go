@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/pebble"
+	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
 // small is a few days that two of Prometheus' blocks meet in.
@@ -143,12 +143,8 @@ func inCassia(t *testing.T, dir string) map[string]samples {
 	t.Helper()
 	found := map[string]samples{}
 	require.NoError(t, withEngine(dir, func(e *pebble.Engine) error {
-		o := storage.DefaultOptions()
-		o.Retention = 0
-		store, err := storage.Open(context.Background(), e, o)
-		require.NoError(t, err)
+		store := storagetest.Start(t, e, storagetest.Forever)
 		defer func() { require.NoError(t, store.Close()) }()
-		require.NoError(t, store.WaitReady(t.Context()))
 		stats, err := store.Check(t.Context(), func(problem string) { t.Error(problem) })
 		require.NoError(t, err)
 		require.EqualValues(t, small.samples(), stats.Samples)

@@ -1,16 +1,18 @@
-package storage
+package inspect
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
 
 // SurveyedWindow is a window of a tenant, as an operator looks at it.
 type SurveyedWindow struct {
-	WindowInfo
+	storage.WindowInfo
 	// Slots is how many slots of it are sealed, of Of; Seals is how often, counted once a partition, and Again how many of
 	// those sealed a slot that was sealed before: what came late.
 	Slots, Of, Seals, Again int
@@ -28,12 +30,12 @@ type measurer interface {
 }
 
 // Survey lists a tenant's windows, of each resolution the newest; cut says that there are more. It reads the marks, and no data.
-func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindow, cut bool, err error) {
-	all, err := s.windowInfosOf(ctx, tenant)
+func Survey(ctx context.Context, v storage.View, tenant string) (list []SurveyedWindow, cut bool, err error) {
+	all, err := v.WindowInfos(ctx, tenant)
 	if err != nil {
 		return nil, false, err
 	}
-	deleted, err := s.deletesOf(ctx, tenant)
+	deleted, err := v.Deletes(ctx, tenant)
 	if err != nil {
 		return nil, false, err
 	}
@@ -43,11 +45,12 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 			cut = true
 			continue
 		}
-		w := SurveyedWindow{WindowInfo: k, Of: int((k.End.UnixMilli() - k.Start.UnixMilli()) / s.period.OfRawWindow(s.period.RawWindowAt(k.End.UnixMilli())).SlotMS)}
-		if err := s.countSeals(ctx, tenant, deleted, &w); err != nil {
+		period := v.Period().OfRawWindow(v.Period().RawWindowAt(k.End.UnixMilli()))
+		w := SurveyedWindow{WindowInfo: k, Of: int((k.End.UnixMilli() - k.Start.UnixMilli()) / period.SlotMS)}
+		if err := w.countSeals(ctx, v.Engine(), deleted); err != nil {
 			return nil, false, err
 		}
-		if w.Bytes, err = s.bytesOf(ctx, tenant, k.Window); err != nil {
+		if w.Bytes, err = bytesOf(ctx, v, tenant, k.Window); err != nil {
 			return nil, false, err
 		}
 		list = append(list, w)
@@ -57,35 +60,31 @@ func (s *Store) Survey(ctx context.Context, tenant string) (list []SurveyedWindo
 }
 
 // countSeals counts the marks of a window, but for those that say that a delete was applied.
-func (s *Store) countSeals(ctx context.Context, tenant string, deleted format.Tombstones, w *SurveyedWindow) error {
-	marks, err := s.marksIn(ctx, tenant, w.Window)
-	if err != nil {
-		return err
-	}
-	type place struct {
-		slot      int64
-		partition int
-	}
-	slots, places := map[int64]bool{}, map[place]bool{}
-	for m := range marks {
-		slots[m.slot] = true
-		if deleted.Has(m.id) {
-			continue
+func (w *SurveyedWindow) countSeals(ctx context.Context, eng engine.Engine, deleted format.Tombstones) error {
+	type sealed struct{ slot, partition int64 }
+	slots, places := map[int64]bool{}, map[sealed]bool{}
+	for row, err := range eng.Scan(ctx, engine.Range{Table: engine.Sealed, Partition: format.SealedPartition(w.Window, w.Tenant), KeysOnly: true}) {
+		if err != nil {
+			return fmt.Errorf("inspect: reading the marks of window %d of %q: %w", w.Window, w.Tenant, err)
 		}
-		w.Seals++
-		places[place{m.slot, m.partition}] = true
+		slot, partition, id := row.Clustering[0].Int, row.Clustering[1].Int, row.Clustering[2].Text
+		slots[slot] = true
+		if !deleted.Has(id) {
+			w.Seals++
+			places[sealed{slot, partition}] = true
+		}
 	}
 	w.Slots, w.Again = len(slots), w.Seals-len(places)
 	return nil
 }
 
 // bytesOf returns about what a tenant's rows of a window take.
-func (s *Store) bytesOf(ctx context.Context, tenant string, window int64) (total int64, err error) {
-	m, ok := engine.As[measurer](s.eng)
+func bytesOf(ctx context.Context, v storage.View, tenant string, window int64) (total int64, err error) {
+	m, ok := engine.As[measurer](v.Engine())
 	if !ok {
 		return -1, nil
 	}
-	for class := range s.classes.count() {
+	for class := range v.Classes() {
 		n, err := m.Usage(ctx, format.TableOf(format.ResolutionOf(window)), engine.Key{engine.Int(window), engine.Int(class), engine.Text(tenant)})
 		if err != nil {
 			return 0, err
@@ -96,9 +95,9 @@ func (s *Store) bytesOf(ctx context.Context, tenant string, window int64) (total
 	return total + int64(n), err
 }
 
-// SpaceOf returns what an engine's directory takes on the disk, as du counts it, by what it is: the rows of a table, by its name, and what
+// Space returns what an engine's directory takes on the disk, as du counts it, by what it is: the rows of a table, by its name, and what
 // the engine itself has besides. nil: it has no directory.
-func SpaceOf(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
+func Space(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
 	e, ok := engine.As[interface {
 		Space(ctx context.Context) (map[string]uint64, error)
 	}](eng)
@@ -114,12 +113,4 @@ func SpaceOf(ctx context.Context, eng engine.Engine) (map[string]int64, error) {
 		out[of] = int64(n)
 	}
 	return out, nil
-}
-
-// Space is SpaceOf the store's engine.
-func (s *Store) Space(ctx context.Context) (map[string]int64, error) { return SpaceOf(ctx, s.eng) }
-
-// RetentionOf is how long a tenant's series are kept: those in no class, and those in one that is kept the longest.
-func (s *Store) RetentionOf(tenant string) (usual, longest Keep) {
-	return s.classes.keep(tenant, classDefault), s.classes.longest(tenant)
 }

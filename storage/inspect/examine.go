@@ -1,20 +1,19 @@
-package storage
+package inspect
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 const (
@@ -28,7 +27,7 @@ const (
 	leftoverWindows = 60
 	leftoverTenants = 20
 	// beatSlack is how old a beat may look that was just written.
-	beatSlack = beatInterval + time.Second
+	beatSlack = storage.BeatInterval + time.Second
 )
 
 // ExamineOptions configure Examine.
@@ -36,8 +35,8 @@ type ExamineOptions struct {
 	// Retention is how long raw samples are kept, Retention5m and Retention1h how long rollups are; 0: for ever.
 	Retention, Retention5m, Retention1h time.Duration
 	// TenantRetention and Classes are those of Options.
-	TenantRetention map[string]Keep
-	Classes         []Class
+	TenantRetention map[string]storage.Keep
+	Classes         []storage.Class
 	// Listen is called between two looks at the processes; it waits for at least two beats. nil: there is one
 	// look, and no process is known to live.
 	Listen func(ctx context.Context) error
@@ -58,7 +57,7 @@ type Condition struct {
 	// Keeps says how long processes keep what, in words, where they are configured otherwise than others: the longest holds.
 	Keeps []string
 	// Leases are by partition.
-	Leases []Lease
+	Leases []storage.Lease
 	// Waiting are the slots with unsealed samples, oldest first.
 	Waiting []WaitingSlot
 	// ClockSeen is what time it was when the store was last told that time passes, zero where it doesn't say. ClockDoubted
@@ -70,7 +69,7 @@ type Condition struct {
 	// Expired are the windows past their retention and its grace that are still there.
 	Expired []ExpiredWindow
 	// Hidden is what is hidden because the retention was lowered, and may still be shown.
-	Hidden []HorizonChange
+	Hidden []storage.HorizonChange
 	// Verified is how many staged blobs were read; Unverified says that there were more to read.
 	Verified   int
 	Unverified bool
@@ -104,7 +103,7 @@ func (c *Condition) goOn(err error) error {
 
 // ProcessSeen is a process that told of itself within the last hours.
 type ProcessSeen struct {
-	Process
+	storage.Process
 	// Alive says that it was heard of between two looks.
 	Alive bool
 	// Quiet is how long ago its last beat was, by its clock and ours.
@@ -153,28 +152,21 @@ func (d *DamagedRow) String() string {
 
 // Examine looks at a store in the engine without opening it: nothing is written, nobody hears of it, and no head
 // is built. It reads some rows of each slot that may wait, the blobs of those that are over up to a bound, and
-// the small tables. It returns ErrNoStore and ErrNewerFormat as Open does.
+// the small tables. It returns ErrNoStore and ErrNewerFormat as storage.Open does.
 func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Condition, error) {
-	eng = engine.ReadOnly(eng)
-	have, _, err := readSettings(ctx, eng)
+	opts := storage.DefaultOptions()
+	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
+	opts.TenantRetention, opts.Classes, opts.Now = o.TenantRetention, o.Classes, o.Now
+	v, err := storage.OpenView(ctx, eng, opts)
 	if err != nil {
 		return nil, err
 	}
-	opts := DefaultOptions()
-	opts.Retention, opts.Retention5m, opts.Retention1h = o.Retention, o.Retention5m, o.Retention1h
-	opts.TenantRetention, opts.Classes = o.TenantRetention, o.Classes
-	opts.Now, opts.Logger = o.Now, slog.New(slog.DiscardHandler)
-	s := &Store{
-		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
-	}
-	s.metrics = newMetrics(s, nil)
-	x := &examiner{s: s, c: &Condition{Created: s.created, Periods: s.Periods()}}
-	before, err := s.Processes(ctx)
+	x := &examiner{View: v, now: o.Now, c: &Condition{Created: v.Created(), Periods: slices.Clone(v.Period().All())}}
+	before, err := v.Processes(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err
 	}
-	x.c.Leases, err = s.Leases(ctx)
+	x.c.Leases, err = v.Leases(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err
 	}
@@ -182,17 +174,19 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	if o.Files {
 		files = x.files
 	}
-	for _, look := range []func(context.Context) error{x.kept, x.waiting, x.verify, x.expired, x.clock, x.hidden, files} {
+	for _, look := range []func(context.Context) error{x.kept, x.clock, x.waiting, x.verify, x.expired, x.hidden, files} {
 		if err := x.c.goOn(look(ctx)); err != nil {
 			return nil, err
 		}
 	}
-	return x.c, x.processes(ctx, before, o.Listen)
+	return x.c, x.seen(ctx, before, o.Listen)
 }
 
 // files verifies the engine's files, where they are this process'.
 func (x *examiner) files(ctx context.Context) (err error) {
-	if v, ok := engine.As[verifier](x.s.eng); ok {
+	if v, ok := engine.As[interface {
+		VerifyFiles(ctx context.Context, report func(problem string)) (files int, bytes int64, err error)
+	}](x.Engine()); ok {
 		x.c.Files, x.c.FileBytes, err = v.VerifyFiles(ctx, x.c.unreadable)
 	}
 	return err
@@ -200,7 +194,7 @@ func (x *examiner) files(ctx context.Context) (err error) {
 
 // knownFiles tells what the engine has met of damage.
 func (x *examiner) knownFiles(context.Context) error {
-	if e, ok := engine.As[interface{ DamagedFiles() []string }](x.s.eng); ok {
+	if e, ok := engine.As[interface{ DamagedFiles() []string }](x.Engine()); ok {
 		for _, problem := range e.DamagedFiles() {
 			x.c.unreadable(problem)
 		}
@@ -209,30 +203,22 @@ func (x *examiner) knownFiles(context.Context) error {
 }
 
 // clock looks at what a store on one machine has seen of time.
-func (x *examiner) clock(ctx context.Context) error {
-	beat, found, err := x.s.readClock(ctx)
-	if err != nil || !found {
-		return err
-	}
-	x.s.clock.kept = time.Duration(beat.SeenMS) * time.Millisecond
-	if _, ok := engine.As[engine.Clock](x.s.eng); ok {
-		return nil
-	}
-	x.c.ClockSeen = time.UnixMilli(beat.ClockMS)
-	x.c.ClockDoubted = beat.Doubt != nil || x.s.opts.Now().Sub(x.c.ClockSeen).Abs() > maxLeap
-	return nil
+func (x *examiner) clock(ctx context.Context) (err error) {
+	x.c.ClockSeen, x.c.ClockDoubted, err = x.Clock(ctx)
+	return err
 }
 
 // hidden looks for what a lowered retention hides.
 func (x *examiner) hidden(ctx context.Context) (err error) {
-	x.c.Hidden, err = x.s.HiddenByLowering(ctx)
+	x.c.Hidden, err = x.HiddenByLowering(ctx)
 	return err
 }
 
-// examiner fills in a Condition. s serves as its reader: nothing of it runs.
+// examiner fills in a Condition.
 type examiner struct {
-	s *Store
-	c *Condition
+	storage.View
+	c   *Condition
+	now func() time.Time
 }
 
 // waiting finds the slots whose stage isn't empty.
@@ -240,20 +226,21 @@ func (x *examiner) waiting(ctx context.Context) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(examineWorkers)
-	for p := range x.s.period.Partitions() {
+	for p := range x.Period().Partitions() {
 		g.Go(func() error {
-			work, err := x.s.Waiting(ctx, p)
+			work, err := x.Waiting(ctx, p)
 			if err != nil {
 				return err
 			}
 			for _, w := range work {
-				empty, err := x.s.empty(ctx, engine.Stage, format.StagePartition(w.Slot, p))
+				found, err := hasRows(ctx, x.Engine(), engine.Stage, format.StagePartition(w.Slot, p))
 				if err != nil {
 					return err
 				}
+				pending, _ := w.Pending()
 				mu.Lock()
-				x.c.PendingRows += len(w.pending)
-				if !empty {
+				x.c.PendingRows += pending
+				if found {
 					x.c.Waiting = append(x.c.Waiting, x.waitingSlot(w))
 				}
 				mu.Unlock()
@@ -268,24 +255,21 @@ func (x *examiner) waiting(ctx context.Context) error {
 	return err
 }
 
-func (x *examiner) waitingSlot(w Work) WaitingSlot {
-	end := time.UnixMilli(x.s.period.SlotEnd(w.Slot))
+func (x *examiner) waitingSlot(w storage.Work) WaitingSlot {
+	end := time.UnixMilli(x.Period().SlotEnd(w.Slot))
 	found := WaitingSlot{Partition: w.Partition, Slot: w.Slot, End: end, Since: end}
-	if len(w.pending) > 0 {
-		arrived := slices.MinFunc(w.pending, func(a, b pendingRow) int { return cmp.Compare(a.hour, b.hour) })
-		if since := time.UnixMilli(arrived.hour * format.HourMS); since.After(end) {
-			found.Since = since
-		}
+	if _, since := w.Pending(); since.After(end) {
+		found.Since = since
 	}
 	return found
 }
 
 // errEnough ends verifying.
-var errEnough = errors.New("storage: enough blobs were verified")
+var errEnough = errors.New("inspect: enough blobs were verified")
 
 // verify reads the blobs of the slots that are over, those first that have waited longest.
 func (x *examiner) verify(ctx context.Context) error {
-	now, bytes := x.s.opts.Now(), 0
+	now, bytes := x.now(), 0
 	for i := range x.c.Waiting {
 		w := &x.c.Waiting[i]
 		if w.End.After(now) {
@@ -304,10 +288,11 @@ func (x *examiner) verify(ctx context.Context) error {
 }
 
 func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) error {
-	// What can't be read at all is found in the files.
-	for row, err := range x.s.eng.Scan(ctx, x.s.stageRange(Work{Slot: w.Slot, Partition: w.Partition}, func() {})) {
+	rows := engine.Range{Table: engine.Stage, Partition: format.StagePartition(w.Slot, w.Partition)}
+	rows.Damaged = func(engine.Damage) {} // What can't be read at all is found in the files.
+	for row, err := range x.Engine().Scan(ctx, rows) {
 		if err != nil {
-			return fmt.Errorf("storage: reading the stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
+			return fmt.Errorf("inspect: reading the stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
 		if *bytes >= verifiedBytes {
 			return errEnough
@@ -319,9 +304,9 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 		if err := reader.Open(row.Value); err != nil {
 			w.Damaged++
 			x.c.DamagedRows++
-			if r := stageRowOf(row); len(x.c.Damaged) < maxDamagedNamed {
+			if key := row.Clustering; len(x.c.Damaged) < maxDamagedNamed {
 				x.c.Damaged = append(x.c.Damaged, DamagedRow{
-					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", r.writer), Seq: r.seq, Err: err,
+					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", key[0].Text), Seq: key[1].Int, Err: err,
 				})
 			}
 		}
@@ -332,90 +317,65 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 // expired finds the windows of raw rows that should have gone. Of those that aren't listed any more, the last ones are
 // looked at: they have rows if they were written with a longer retention.
 func (x *examiner) expired(ctx context.Context) error {
-	tenants, err := x.s.Tenants(ctx)
+	tenants, err := x.Tenants(ctx)
 	if err != nil {
 		return err
 	}
 	x.c.Tenants = len(tenants)
 	for i, tenant := range tenants {
-		t, err := x.s.horizonsOf(ctx, tenant)
-		if err != nil {
+		if err := x.expiredOf(ctx, tenant, i < leftoverTenants); err != nil {
 			return err
-		}
-		newest, ok := x.newestDue(t, tenant)
-		if !ok {
-			continue
-		}
-		listed, err := x.s.windowsOf(ctx, tenant, -allWindows, newest)
-		if err != nil {
-			return err
-		}
-		windows := slices.Clone(listed)
-		for w := newest - leftoverWindows + 1; w <= newest && i < leftoverTenants; w++ {
-			if !slices.Contains(listed, w) {
-				windows = append(windows, w)
-			}
-		}
-		slices.Sort(windows)
-		for _, w := range windows {
-			rows, err := x.s.hasRows(ctx, tenant, w)
-			if err != nil {
-				return err
-			}
-			if e := (ExpiredWindow{
-				Tenant: tenant, Window: w, Until: time.Unix(x.s.expires(w, tenant), 0), Listed: slices.Contains(listed, w), Rows: rows,
-			}); e.Listed || e.Rows {
-				x.c.Expired = append(x.c.Expired, e)
-			}
 		}
 	}
 	return nil
 }
 
-// dueSlack is how long after its week is over a window may still be there.
-const dueSlack = 24 * time.Hour
-
-// newestDue returns the newest raw window that should have gone by now: it is dropped, or it has been past the retention of
-// every class for a week, and isn't waiting for the end of the week after it was hidden.
-func (x *examiner) newestDue(t *tenantHorizons, tenant string) (window int64, ok bool) {
-	to := int64(format.MaxTime)
-	for class := range x.s.classes.count() {
-		due := t.dropped(class, rollup.Raw)
-		if kept := x.s.classes.keep(tenant, class).Raw; kept != 0 {
-			outlived := x.s.startOf(x.s.period.WindowAt(rollup.Raw, x.s.wanted(kept+expireGrace)+1))
-			if h := t.of(class, rollup.Raw); h != nil {
-				for _, step := range h.Steps {
-					if x.s.seenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
-						outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
-						break
-					}
-				}
-			}
-			due = max(due, outlived)
-		}
-		to = min(to, due)
+func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool) error {
+	newest, ok, err := x.DueWindow(ctx, tenant)
+	if err != nil || !ok {
+		return err
 	}
-	return x.s.period.WindowAt(rollup.Raw, to), to > never
+	listed, err := x.Windows(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	windows := slices.DeleteFunc(slices.Clone(listed), func(w int64) bool { return w > newest })
+	for w := newest - leftoverWindows + 1; w <= newest && leftovers; w++ {
+		if !slices.Contains(listed, w) {
+			windows = append(windows, w)
+		}
+	}
+	slices.Sort(windows)
+	for _, w := range windows {
+		rows, err := x.HasRows(ctx, tenant, w)
+		if err != nil {
+			return err
+		}
+		if e := (ExpiredWindow{Tenant: tenant, Window: w, Until: x.Expires(w, tenant), Listed: slices.Contains(listed, w), Rows: rows}); e.Listed || e.Rows {
+			x.c.Expired = append(x.c.Expired, e)
+		}
+	}
+	return nil
 }
 
-// processes listens for who is there.
-func (x *examiner) processes(ctx context.Context, before []Process, listen func(context.Context) error) error {
-	after, looked := before, x.s.opts.Now()
+// seen listens for who is there.
+func (x *examiner) seen(ctx context.Context, before []storage.Process, listen func(context.Context) error) error {
+	after, looked := before, x.now()
 	if len(before) > 0 && listen != nil {
 		var err error
-		if before, err = x.s.Processes(ctx); err != nil { // What came before took its time.
+		if before, err = x.Processes(ctx); err != nil { // What came before took its time.
 			return err
 		}
 		if err := listen(ctx); err != nil {
 			return err
 		}
-		if after, err = x.s.Processes(ctx); err != nil {
+		if after, err = x.Processes(ctx); err != nil {
 			return err
 		}
 	}
-	now := x.s.opts.Now()
+	now := x.now()
 	for _, p := range after {
-		i := slices.IndexFunc(before, func(b Process) bool { return b.Writer == p.Writer })
+		i := slices.IndexFunc(before, func(b storage.Process) bool { return b.Writer == p.Writer })
 		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
 			// Its clock said ClockMS at a moment between the first look, or beatSlack ago, and now. One beat may have been
@@ -432,17 +392,7 @@ func (x *examiner) processes(ctx context.Context, before []Process, listen func(
 }
 
 // kept reads how long processes keep what, which holds for what should be hidden and gone, too.
-func (x *examiner) kept(ctx context.Context) error {
-	stated, err := x.s.statedByOthers(ctx)
-	if err != nil || len(stated) == 0 {
-		return err
-	}
-	x.s.classes.others.Store(&stated)
-	for i := range stated {
-		if words := stated[i].words(); len(stated) > 1 && !slices.Contains(x.c.Keeps, words) {
-			x.c.Keeps = append(x.c.Keeps, words)
-		}
-	}
-	slices.Sort(x.c.Keeps)
-	return nil
+func (x *examiner) kept(ctx context.Context) (err error) {
+	x.c.Keeps, err = x.View.Keeps(ctx)
+	return err
 }

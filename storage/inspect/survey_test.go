@@ -1,27 +1,26 @@
-package storage
+package inspect
 
 import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 func TestSurvey(t *testing.T) {
-	ts := openTestStore(t, func(o *Options) {
+	r := newRig(t, func(o *storage.Options) {
 		o.Partitions, o.Retention, o.Retention5m, o.Retention1h = 1, 10*24*time.Hour, 20*24*time.Hour, 0
 	})
-	up := labels.FromStrings(labels.MetricName, "up")
 	for range 3 {
-		ts.write("ann", up, sample{ts.now.UnixMilli(), 1})
-		ts.write("ann", up, sample{ts.now.Add(-3 * time.Hour).UnixMilli(), 1})
-		ts.now = ts.now.Add(24 * time.Hour)
-		require.NoError(t, ts.SealAll(t.Context()))
+		r.write("ann", "up", r.now, 1)
+		r.write("ann", "up", r.now.Add(-3*time.Hour), 1)
+		r.now = r.now.Add(24 * time.Hour)
+		require.NoError(t, r.SealAll(t.Context()))
 	}
-	list, cut, err := ts.Survey(t.Context(), "ann")
+	list, cut, err := Survey(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	require.False(t, cut)
 	slots := 0
@@ -39,10 +38,10 @@ func TestSurvey(t *testing.T) {
 	}
 	require.Equal(t, 6, slots)
 
-	at := ts.now.Add(-3 * 24 * time.Hour)
-	ts.write("ann", up, sample{at.Add(-time.Minute).UnixMilli(), 2})
-	require.NoError(t, ts.SealAll(t.Context()))
-	list, _, err = ts.Survey(t.Context(), "ann")
+	at := r.now.Add(-3 * 24 * time.Hour)
+	r.write("ann", "up", at.Add(-time.Minute), 2)
+	require.NoError(t, r.SealAll(t.Context()))
+	list, _, err = Survey(t.Context(), r.View(), "ann")
 	require.NoError(t, err)
 	again := 0
 	for _, w := range list {
@@ -52,10 +51,10 @@ func TestSurvey(t *testing.T) {
 	}
 	require.Equal(t, 1, again, "what came late was sealed once more")
 
-	usual, longest := ts.RetentionOf("ann")
+	usual, longest := r.RetentionOf("ann")
 	require.Equal(t, 10*24*time.Hour, usual.Raw)
 	require.Equal(t, usual, longest)
-	none, _, err := ts.Survey(t.Context(), "bob")
+	none, _, err := Survey(t.Context(), r.View(), "bob")
 	require.NoError(t, err)
 	require.Empty(t, none)
 }

@@ -1,0 +1,47 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Metadata is what was said of a metric.
+type Metadata struct {
+	// Type is a name such as counter; Unit and Help may be empty.
+	Type, Unit, Help string
+}
+
+const metadataVersion = 1
+
+// ErrMalformedMetadata is returned for metadata that can't be read.
+var ErrMalformedMetadata = errors.New("format: malformed metadata")
+
+// AppendMetadata appends the value of a row of metadata:
+//
+//	+---------+----------+------+----------+------+----------+------+
+//	| version | type len | type | unit len | unit | help len | help |
+//	| 1 byte  | uvarint  |      | uvarint  |      | uvarint  |      |
+//	+---------+----------+------+----------+------+----------+------+
+func AppendMetadata(dst []byte, m Metadata) []byte {
+	dst = append(dst, metadataVersion)
+	for _, text := range []string{m.Type, m.Unit, m.Help} {
+		dst = AppendString(dst, text)
+	}
+	return dst
+}
+
+// ParseMetadata is the inverse of AppendMetadata.
+func ParseMetadata(b []byte) (m Metadata, err error) {
+	if len(b) == 0 || b[0] != metadataVersion {
+		return m, fmt.Errorf("%w: unknown version", ErrMalformedMetadata)
+	}
+	b = b[1:]
+	for _, field := range []*string{&m.Type, &m.Unit, &m.Help} {
+		var text []byte
+		if text, b, err = CutString(b); err != nil {
+			return m, fmt.Errorf("%w: truncated", ErrMalformedMetadata)
+		}
+		*field = string(text)
+	}
+	return m, nil
+}

@@ -1,0 +1,46 @@
+package format
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+// SealedRun is a row of table defined that names sealed blobs of a stream, from a first number to a last one. It stands among
+// the definitions of its slot and partition, whose numbers are positive.
+type SealedRun struct{ First, Last int64 }
+
+const sealedRunVersion = 1
+
+// SealedRunKey is the key of a run.
+func SealedRunKey(writer string, first int64) engine.Key {
+	return engine.Key{engine.Text(writer), engine.Int(-1 - first)}
+}
+
+// IsSealedRun reports whether a row of table defined has the key of a run.
+func IsSealedRun(row engine.Row) bool { return row.Clustering[1].Int < 0 }
+
+// AppendSealedRun returns a run's value; its first number is in the key:
+//
+//	+---------+---------+
+//	| version | last    |
+//	| 1 byte:1| uvarint |
+//	+---------+---------+
+func AppendSealedRun(last int64) []byte {
+	return binary.AppendUvarint([]byte{sealedRunVersion}, uint64(last))
+}
+
+// ParseSealedRun is the inverse of AppendSealedRun, and of SealedRunKey.
+func ParseSealedRun(row engine.Row) (SealedRun, error) {
+	run := SealedRun{First: -1 - row.Clustering[1].Int}
+	if len(row.Value) < 2 || row.Value[0] != sealedRunVersion {
+		return run, fmt.Errorf("%w: %d bytes, or an unknown version", ErrMalformedBlob, len(row.Value))
+	}
+	last, n := binary.Uvarint(row.Value[1:])
+	if n != len(row.Value)-1 || last > MaxTime || int64(last) < run.First {
+		return run, fmt.Errorf("%w: no last number", ErrMalformedBlob)
+	}
+	run.Last = int64(last)
+	return run, nil
+}

@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// rollupTimestamp makes the highest version win, and keeps rows of one time together.
+func rollupTimestamp(endMS int64, version uint64) int64 {
+	return endMS*1000 + int64(min(version, 1<<30))
+}
+
+// appendRollup encodes buckets. Where histograms make them larger than a row may be, these must be answered
+// from samples.
+func appendRollup(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
+	if len(b.End) == 0 {
+		return nil
+	}
+	value := rollup.AppendChunk(nil, b, res.Width(), version)
+	if len(value) <= engine.MaxValue/2 {
+		return value
+	}
+	for i := range b.Flags {
+		if b.Flags[i]&rollup.HasHistograms != 0 {
+			b.Flags[i] = b.Flags[i]&^rollup.HasHistograms | rollup.NotSimple
+			// What is left is what the floats of the bucket make, and there are none.
+			b.Count[i], b.FirstT[i], b.LastT[i], b.Resets[i], b.Changes[i] = 0, 0, 0, 0, 0
+			if b.FirstST != nil {
+				b.FirstST[i], b.LastST[i] = 0, 0
+			}
+		}
+	}
+	b.Histograms = nil
+	return rollup.AppendChunk(nil, b, res.Width(), version)
+}
+
+// appendOrEmpty encodes buckets, or that there are none any more.
+func appendOrEmpty(b *rollup.Buckets, res rollup.Resolution, version uint64) []byte {
+	if value := appendRollup(b, res, version); value != nil {
+		return value
+	}
+	return rollup.AppendEmpty(nil, version)
+}
+
+// rollupChunk is a rollup chunk as it is stored.
+type rollupChunk struct {
+	class   int64
+	start   int64
+	version uint64
+	data    []byte
+}
+
+// rollups reads the rollup chunks of a series in a window that start from one time to another, in order. Where
+// a metric's shards have become more, or the series was in another class, there may be two of a start: that with
+// the higher version counts.
+func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
+	found, err := s.rollupRows(ctx, res, window, series, shards, from, to)
+	return bestOfEach(found), err
+}
+
+// rollupRows reads all of them, of one start that with the highest version first.
+func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
+	var found []rollupChunk
+	id := series.id.String()
+	for at := range s.placesOf(series.id, shards) {
+		for row, err := range s.eng.Scan(ctx, engine.Range{
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.tenant.name, series.metric, at),
+			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
+		}) {
+			if err != nil {
+				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.metric, series.tenant.name,
+					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
+			}
+			found = append(found, rollupChunkOf(at, row))
+		}
+	}
+	sortRollups(found)
+	return found, nil
+}
+
+func rollupChunkOf(at format.ClassShard, row engine.Row) rollupChunk {
+	info, err := rollup.Header(row.Value)
+	if err != nil {
+		info.Version = 0 // Any other is better; Decode names it.
+	}
+	return rollupChunk{class: at.Class(), start: row.Clustering[2].Int, version: info.Version, data: slices.Clone(row.Value)}
+}
+
+// sortRollups sorts chunks by start, of one start that with the highest version first.
+func sortRollups(list []rollupChunk) {
+	slices.SortStableFunc(list, func(a, b rollupChunk) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.version, a.version))
+	})
+}
+
+// bestOfEach sorts chunks, and keeps of each start the one that counts.
+func bestOfEach(list []rollupChunk) []rollupChunk {
+	sortRollups(list)
+	return slices.CompactFunc(list, func(a, b rollupChunk) bool { return a.start == b.start })
+}

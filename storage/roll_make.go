@@ -1,0 +1,222 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// rollupTask is a series whose rollups follow from what was sealed of it.
+//
+//	chunks of the slot ──► the slot's 5m chunk ──► with the day's other 5m chunks: the day's 1h chunk
+//
+// Each is computed from what is read back after the step before was durable, whole buckets at a time, so of
+// two sealers at once the later one sees all. Its version says how much it saw, and the highest wins: a 5m
+// chunk's is how many chunks it was computed from, a 1h chunk's the sum of its 5m chunks'.
+type rollupTask struct {
+	*collected
+	// own are the versions of the chunks that this seal has written, and exempt the deletes that they name.
+	own    []string
+	exempt format.TombstoneIDs
+	// chunk is the rollup to write next: at first the slot's 5m chunk as it is if there are no other chunks.
+	// nil: there is none.
+	chunk   []byte
+	version uint64
+}
+
+// make5m sets the 5m chunk of a series from all of the slot's sealed chunks.
+func (x *roller) make5m(in *rolledSlot, r *rollupTask, shards int64, b *rollup.Buckets) error {
+	to := in.fineRollup()
+	if x.rawExpired {
+		return x.fill(to, r, b)
+	}
+	found, err := x.versionsOf(in, r.series, shards)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && r.chunk == nil {
+		return x.fill(to, r, b) // If there is a rollup, its samples are gone.
+	}
+	for _, own := range r.own {
+		if !slices.Contains(found, own) {
+			return x.fill(to, r, b) // Its window has expired just now.
+		}
+	}
+	hiding := in.hiding.OfSeries(r.series.labels)
+	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
+	asIs := len(found) == len(r.own) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0
+	var samples chunk.Samples
+	if !asIs {
+		if version, err = in.readVisible(r.series, shards, hiding, &samples); err != nil {
+			return err
+		}
+	}
+	if lost, err := x.lost(to, r, version); err != nil || lost {
+		return cmp.Or(err, x.fill(to, r, b))
+	}
+	r.version = version
+	if asIs {
+		return nil
+	}
+	samples.Normalize()
+	b.Reset()
+	if samples.Len() > 0 {
+		rollup.AppendEvery(b, &samples, rollup.FiveMinutes.Width())
+	}
+	if err := x.keepVanished(in, r, shards, b); err != nil {
+		return err
+	}
+	if r.chunk = appendRollup(b, rollup.FiveMinutes, r.version); r.chunk == nil && r.version > uint64(len(found)) {
+		r.chunk = rollup.AppendEmpty(nil, r.version) // All of it was deleted.
+	}
+	return nil
+}
+
+// versionsOf lists the slot's sealed chunks of a series.
+func (x *roller) versionsOf(in *rolledSlot, s *Series, shards int64) (found []string, err error) {
+	if x.listed != nil {
+		return x.listed[chunkAt{in.into[rollup.Raw].start, s.id}], nil
+	}
+	err = in.eachSealed(s, shards, true, func(row engine.Row) error {
+		found = append(found, string([]byte(row.Clustering[3].Text)))
+		return nil
+	})
+	return found, err
+}
+
+// lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
+// of its class are there: it was in another one before. version is how much is there.
+func (x *roller) lost(to rollupOf, r *rollupTask, version uint64) (bool, error) {
+	tenant, gone := r.series.tenant.name, uint64(0)
+	if x.s.classes.count() == 1 {
+		return false, nil
+	}
+	for class := range x.s.classes.count() {
+		if class != r.class && x.isGone(to.res-1, class) {
+			gone |= 1 << class
+		}
+	}
+	if gone == 0 && !x.resealed {
+		return false, nil
+	}
+	shards, err := x.s.readShards(x.ctx, to.at.window, tenant, r.series.metric)
+	if err != nil {
+		return false, err
+	}
+	rows, err := x.s.rollupRows(x.ctx, to.res, to.at.window, r.series, shards, to.at.start, to.at.start)
+	return slices.ContainsFunc(rows, func(c rollupChunk) bool {
+		return gone&(1<<c.class) != 0 || c.version > version
+	}), err
+}
+
+// fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
+// gone, and that was more than what there is now.
+func (x *roller) fill(to rollupOf, r *rollupTask, b *rollup.Buckets) error {
+	due := to.due.OfSeries(r.series.labels)
+	if r.chunk == nil && len(due) == 0 {
+		return nil
+	}
+	kept, version, err := x.stored(to, r)
+	if err != nil || version == 0 {
+		r.version = max(r.version, 1)
+		return err
+	}
+	*b = *kept
+	changed := due.HideBuckets(b, 0, to.res.Width())
+	if r.chunk != nil && !to.forDue {
+		var add, all rollup.Buckets
+		if err := rollup.Decode(r.chunk, rollup.AllColumns, &add); err != nil {
+			return err
+		}
+		before := b.Len()
+		rollup.Merge(&all, b, &add, rollup.AllColumns)
+		changed, b = changed || all.Len() > before, &all
+	}
+	r.chunk, r.version = nil, version+1
+	if changed {
+		r.chunk = appendOrEmpty(b, to.res, r.version)
+	}
+	return nil
+}
+
+// make1hOf sets the 1h chunks of series, which are of one tenant, from all of their 5m chunks of the day.
+func (x *roller) make1hOf(ctx context.Context, rolls []rollupTask, fine metricShards, b *rollup.Buckets) error {
+	day := x.day.into[rollup.OneHour]
+	chunks := map[format.SeriesID][]rollupChunk{}
+	for metric, series := range byMetric(rolls) {
+		of := metricChunks{x.day.into[rollup.FiveMinutes].window, series[0].tenant.name, metric, fine.of(metric), day.start, day.end - 1}
+		if err := x.s.fineChunks(ctx, of, series, chunks); err != nil {
+			return err
+		}
+	}
+	for i := range rolls {
+		if err := x.make1h(&rolls[i], chunks[rolls[i].series.id], b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func byMetric(rolls []rollupTask) map[string][]*Series {
+	metrics := map[string][]*Series{}
+	for i := range rolls {
+		s := rolls[i].series
+		metrics[s.metric] = append(metrics[s.metric], s)
+	}
+	return metrics
+}
+
+// make1h sets the 1h chunk of a series from all 5m chunks of the day.
+func (x *roller) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) error {
+	b.Reset()
+	r.version = 0
+	for _, c := range chunks {
+		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
+			x.s.corrupt(engine.R5m, &CorruptRowError{
+				Table: engine.R5m, Window: x.day.into[rollup.FiveMinutes].window, Tenant: r.series.tenant.name,
+				Metric: r.series.metric, Series: r.series.id.String(), Start: c.start, Err: err,
+			})
+			continue
+		}
+		r.version += c.version
+	}
+	var hours rollup.Buckets
+	rollup.Coarsen(&hours, b, rollup.OneHour.Width())
+	if r.chunk = appendRollup(&hours, rollup.OneHour, r.version); r.chunk == nil && r.version > 0 {
+		r.chunk = rollup.AppendEmpty(nil, r.version)
+	}
+	if len(chunks) == 0 {
+		return x.fill(x.hourRollup(), r, b)
+	}
+	if lost, err := x.lost(x.hourRollup(), r, r.version); err != nil || lost {
+		return cmp.Or(err, x.fill(x.hourRollup(), r, b))
+	}
+	return x.keepHours(r, chunks, &hours)
+}
+
+// stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
+// buckets.
+func (x *roller) stored(to rollupOf, r *rollupTask) (*rollup.Buckets, uint64, error) {
+	at, tenant := to.at, r.series.tenant.name
+	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
+	if err != nil {
+		return nil, 0, err
+	}
+	found, err := x.s.rollups(x.ctx, to.res, at.window, r.series, shards, at.start, at.start)
+	if err != nil || len(found) == 0 {
+		return nil, 0, err
+	}
+	var b rollup.Buckets
+	if err := rollup.Decode(found[0].data, rollup.AllColumns, &b); err != nil {
+		x.s.corrupt(format.TableOf(to.res), &CorruptRowError{
+			Table: format.TableOf(to.res), Window: at.window, Tenant: tenant, Metric: r.series.metric, Series: r.series.id.String(), Start: at.start, Err: err,
+		})
+		b.Reset()
+	}
+	return &b, max(found[0].version, 1), nil
+}

@@ -1,0 +1,275 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// piece1h is for how many series the 5m chunks of a day are read together.
+const piece1h = 512
+
+// roller makes rollups of a tenant's series in slots of one day, from what is sealed of them:
+//
+//	what waits is written ─► 5m of the tasks of all slots ─► durable ─► 1h of the day, once for each series
+//
+// Seals, imports, the making of what lacks rollups, and deletes that trim buckets run it.
+type roller struct {
+	*rowWriter
+	tenant string
+	slots  map[int64]*rolledSlot
+	// series are those whose 1h chunks are made.
+	series []*collected
+	day    *sealedSlot // a slot of the day
+
+	// rawExpired says that the window of raw rows has expired: there are only rollups to fill up.
+	rawExpired bool
+	// resealed says that slots were sealed before.
+	resealed bool
+	// due are deletes that the day's 1h chunks don't know of yet; forDue says that these are made anew only for them. dueIn are
+	// those of the day's slots.
+	due    format.Tombstones
+	forDue bool
+	dueIn  map[int64]format.Tombstones
+	// listed are the chunks that 5m rollups depend on; nil: each series' are read.
+	listed chunkList
+	hours  []rollupTask // to work in
+}
+
+func newRoller(w *rowWriter, tenant string, slot int64) *roller {
+	return &roller{rowWriter: w, tenant: tenant, slots: map[int64]*rolledSlot{}, day: newSealedSlot(w.ctx, w.s, slot)}
+}
+
+// in returns a slot of the day.
+func (x *roller) in(slot int64) *rolledSlot {
+	in := x.slots[slot]
+	if in == nil {
+		in = newRolledSlot(x.ctx, x.s, slot)
+		x.slots[slot] = in
+	}
+	return in
+}
+
+// rolledSlot is a slot of which rollups are made.
+type rolledSlot struct {
+	*sealedSlot
+	tasks []rollupTask
+	// due are deletes that the slot's rollups don't know of yet; forDue says that rollups are made anew only for these.
+	due    format.Tombstones
+	forDue bool
+	// hiding are the deletes that the rollups must apply; they are read last.
+	hiding format.Tombstones
+}
+
+func newRolledSlot(ctx context.Context, s *Store, slot int64) *rolledSlot {
+	return &rolledSlot{sealedSlot: newSealedSlot(ctx, s, slot)}
+}
+
+// rollupOf is where a rollup chunk of a series is, and the deletes that it doesn't know of yet.
+type rollupOf struct {
+	res    rollup.Resolution
+	at     destination
+	due    format.Tombstones
+	forDue bool
+}
+
+func (x *rolledSlot) fineRollup() rollupOf {
+	return rollupOf{rollup.FiveMinutes, x.into[rollup.FiveMinutes], x.due, x.forDue}
+}
+
+func (x *roller) hourRollup() rollupOf {
+	return rollupOf{rollup.OneHour, x.day.into[rollup.OneHour], x.due, x.forDue}
+}
+
+// isGone says whether the rows of a class may be gone from the window that holds the day.
+func (x *roller) isGone(res rollup.Resolution, class int64) bool {
+	return x.s.isGone(res, x.day.slot, x.tenant, class)
+}
+
+// run writes what waits to be written, and makes the rollups of all tasks and series, which it forgets.
+func (x *roller) run() error {
+	if err := x.write(); err != nil {
+		return err
+	}
+	if len(x.series) == 0 {
+		return nil
+	}
+	if err := x.makeAll5m(); err != nil {
+		return err
+	}
+	if err := x.write(); err != nil {
+		return err
+	}
+	err := x.makeAll1h()
+	clear(x.series)
+	x.series = x.series[:0]
+	return err
+}
+
+// makeAll5m makes the 5m chunks of all slots, and adds them to what is written next.
+func (x *roller) makeAll5m() error {
+	if !x.hasTasks() {
+		return nil
+	}
+	// After the chunks are durable: whoever deletes from now on sees them when it makes rollups anew.
+	hiding, err := x.s.deletesOf(x.ctx, x.tenant)
+	if err != nil {
+		return err
+	}
+	// Likewise: whoever wrote to a shard that isn't listed yet will see them.
+	raw, err := x.s.shardsIn(x.ctx, x.day.into[rollup.Raw].window, x.tenant)
+	if err != nil {
+		return err
+	}
+	if err := x.list(raw); err != nil {
+		return err
+	}
+	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
+		in := x.slots[slot]
+		in.hiding = hiding.InSlot(x.s.period, slot)
+		err := x.sideBySide(len(in.tasks), func(_ context.Context, i int, b *rollup.Buckets) error {
+			return x.make5m(in, &in.tasks[i], raw.of(in.tasks[i].series.metric), b)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return x.put5m()
+}
+
+func (x *roller) hasTasks() bool {
+	for _, in := range x.slots {
+		if len(in.tasks) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// list lists the chunks that rollups of the series depend on, if they depend on any.
+func (x *roller) list(raw metricShards) error {
+	x.listed = nil
+	if x.rawExpired {
+		return nil
+	}
+	first, last := int64(format.MaxTime), int64(-format.MaxTime)
+	for _, in := range x.slots {
+		first, last = min(first, in.into[rollup.Raw].start), max(last, in.into[rollup.Raw].start)
+	}
+	x.listed = chunkList{}
+	for from := 0; from < len(x.series); {
+		metric, to := x.series[from].series.metric, from
+		var series []*Series
+		for ; to < len(x.series) && x.series[to].series.metric == metric; to++ {
+			series = append(series, x.series[to].series)
+		}
+		of := metricChunks{x.day.into[rollup.Raw].window, x.tenant, metric, raw.of(metric), first, last}
+		if err := x.s.listChunks(x.ctx, of, series, x.listed); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// put5m adds the 5m chunks to what is written next: series by series, as they are stored, so that each is labeled once.
+func (x *roller) put5m() error {
+	type place struct {
+		in *rolledSlot
+		r  *rollupTask
+	}
+	var all []place
+	at := map[*Series]int{} // the order of series, which is that of each slot's
+	for _, slot := range slices.Sorted(maps.Keys(x.slots)) {
+		in := x.slots[slot]
+		for i := range in.tasks {
+			r := &in.tasks[i]
+			if _, ok := at[r.series]; !ok {
+				at[r.series] = len(at)
+			}
+			all = append(all, place{in, r})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(at[a.r.series], at[b.r.series]) })
+	for _, p := range all {
+		if err := x.putRollup(p.in.fineRollup(), p.r); err != nil {
+			return err
+		}
+	}
+	for _, in := range x.slots {
+		clear(in.tasks)
+		in.tasks = in.tasks[:0]
+	}
+	return nil
+}
+
+// putRollup adds a chunk to what is written next, which it writes when it is enough.
+func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
+	if r.chunk == nil {
+		return nil
+	}
+	x.label(r.collected, to.res, to.at.window)
+	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.id.String(), to.at.start), r.chunk)
+	if x.bytes >= x.s.sealPiece().rollups {
+		return x.write()
+	}
+	return nil
+}
+
+// makeAll1h makes and writes the 1h chunks of the series.
+func (x *roller) makeAll1h() error {
+	fine, err := x.s.shardsIn(x.ctx, x.day.into[rollup.FiveMinutes].window, x.tenant)
+	if err != nil {
+		return err
+	}
+	for _, c := range x.series {
+		x.hours = append(x.hours, rollupTask{collected: c})
+	}
+	defer func() {
+		clear(x.hours)
+		x.hours = x.hours[:0]
+	}()
+	pieces := slices.Collect(slices.Chunk(x.hours, piece1h))
+	err = x.sideBySide(len(pieces), func(ctx context.Context, i int, b *rollup.Buckets) error {
+		return x.make1hOf(ctx, pieces[i], fine, b)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range x.hours {
+		if err := x.putRollup(x.hourRollup(), &x.hours[i]); err != nil {
+			return err
+		}
+	}
+	return x.write()
+}
+
+// sideBySide calls f n times, side by side where the engine is far away, with buckets to work in.
+func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, b *rollup.Buckets) error) error {
+	workers := 1
+	if x.s.opts.Shared {
+		workers = x.s.opts.seams.workers(readWorkers)
+	}
+	g, ctx := errgroup.WithContext(x.ctx)
+	for w := range workers {
+		g.Go(func() error {
+			var b rollup.Buckets
+			for i := w; i < n; i += workers {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := f(ctx, i, &b); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}

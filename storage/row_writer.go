@@ -1,0 +1,209 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// rowWriter collects sealed rows of series, with the labels and names that explain them, and writes them together. Who makes chunks
+// and who makes rollups share one.
+type rowWriter struct {
+	s     *Store
+	ctx   context.Context
+	begun time.Time // when what reads the samples began
+	work  Work      // what errors name: one of the slots
+	// namesFirst says that rows which come in part may be looked for by their names: the slot has its mark already.
+	namesFirst bool
+	// others are what other processes kept when it began, and horizons those that it found first: what explains a row lives as long as the
+	// row, though another process is heard of, or a retention is changed, between the two.
+	others   *[]statedKeep
+	horizons map[string]*tenantHorizons
+
+	// What the next write holds.
+	rows    []rowBatch
+	puts    []engine.Mutation // those of rows, one batch after the other
+	bytes   int
+	catalog []engine.Batch
+	named   map[catalogName]bool     // what is among catalog
+	written []seriesLabels           // what is among rows
+	places  map[writtenOf]*writtenOf // where labels were written, which series share
+}
+
+// seriesLabels is a series' labels row in a window and shard.
+type seriesLabels struct {
+	series *Series
+	res    rollup.Resolution
+	where  writtenLabels
+}
+
+func newRowWriter(ctx context.Context, s *Store, w Work) *rowWriter {
+	return &rowWriter{s: s, ctx: ctx, work: w, begun: s.opts.Now(), others: s.classes.others.Load()}
+}
+
+// horizonsOf returns the horizons of a tenant, the same at every call; nil: they aren't known.
+func (x *rowWriter) horizonsOf(tenant string) *tenantHorizons {
+	if !x.s.expiring {
+		return nil
+	}
+	t, known := x.horizons[tenant]
+	if !known {
+		if x.horizons == nil {
+			x.horizons = map[string]*tenantHorizons{}
+		}
+		t = x.s.horizonMemory.get(tenant)
+		x.horizons[tenant] = t
+	}
+	return t
+}
+
+// expires returns when rows of a series vanish.
+func (x *rowWriter) expires(c *collected, window int64) int64 {
+	name := c.series.tenant.name
+	return x.s.expiresAfter(window, x.s.lives(x.horizonsOf(name), x.others, name, c.class))
+}
+
+// label adds the labels row of a series, and its names, where this process hasn't written them yet.
+func (x *rowWriter) label(c *collected, res rollup.Resolution, window int64) {
+	s := c.series
+	where := writtenLabels{window: window, at: c.at(res), some: true}
+	if x.s.expiring {
+		where.life = x.s.lifeOf(window, x.expires(c, window))
+	}
+	if s.writtenAt(res) == where {
+		return
+	}
+	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
+		return
+	}
+	x.put(c, res, window, x.s.explains(window, x.expires(c, window)), format.LabelsKey(res, s.id.String()), format.AppendLabels(make([]byte, 0, format.LabelsSize(s.labels)), s.labels))
+	x.names(s, window)
+	x.written = append(x.written, seriesLabels{s, res, where})
+}
+
+// put adds a row of a series to what is written next.
+func (x *rowWriter) put(c *collected, res rollup.Resolution, window, timestamp int64, key engine.Key, value []byte) {
+	s, at := c.series, c.at(res)
+	n := len(x.rows)
+	if n == 0 || !x.rows[n-1].of(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
+		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.tenant.name, s.metric, at),
+		}, from: len(x.puts)})
+	}
+	b := &x.rows[len(x.rows)-1]
+	x.puts = append(x.puts, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: x.expires(c, window), Value: value})
+	b.bytes += len(value) + 128
+	x.bytes += len(value) + 64
+}
+
+// rowBatch is a batch of rows of a metric, which gets its mutations when it is written.
+type rowBatch struct {
+	engine.Batch
+	from   int     // of its first row among all that are written with it
+	series *Series // one of the metric's
+	at     format.ClassShard
+	bytes  int
+}
+
+func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassShard) bool {
+	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.tenant == s.tenant && b.series.metric == s.metric
+}
+
+// names adds the catalog rows of a series that this process hasn't written in this window yet.
+func (x *rowWriter) names(s *Series, window int64) {
+	expires := x.s.expiresAfter(window, x.s.livesLongest(x.horizonsOf(s.tenant.name), x.others, s.tenant.name))
+	timestamp := x.s.explains(window, expires)
+	add := func(kind int64, label, value string, row []byte) {
+		name := x.s.catalog.name(window, x.s.lifeOf(window, expires), s.tenant.name, kind, label, value)
+		if x.named[name] || x.s.catalog.has(name) {
+			return
+		}
+		if x.named == nil {
+			x.named = map[catalogName]bool{}
+		}
+		x.named[name] = true
+		x.catalog = append(x.catalog, engine.Batch{
+			Table: engine.Catalog, Partition: format.CatalogPartition(window, s.tenant.name, kind, label),
+			Mutations: []engine.Mutation{{
+				Clustering: engine.Key{engine.Text(value)}, Timestamp: timestamp, Expires: expires, Value: row,
+			}},
+		})
+		x.bytes += len(label) + len(value) + 128
+	}
+	s.labels.Range(func(l labels.Label) {
+		if l.Name == labels.MetricName {
+			add(format.CatalogMetric, "", l.Value, []byte{1})
+		}
+		add(format.CatalogLabel, "", l.Name, []byte{1})
+		add(format.CatalogValue, l.Name, l.Value, []byte{1})
+	})
+}
+
+// inTime says that the deletes which the seal knows of are all that are about what it has read. Those that were made since
+// then stand for deleteRests; when they are gone, nothing may be written that they have deleted.
+func (x *rowWriter) inTime() error {
+	if took := Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
+		return fmt.Errorf("%w: sealing slot %d, partition %d was begun %v ago; it begins anew", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
+	}
+	return nil
+}
+
+// write writes the rows that were added.
+func (x *rowWriter) write() error {
+	if err := x.inTime(); err != nil {
+		return err
+	}
+	if len(x.rows) == 0 && len(x.catalog) == 0 {
+		return nil
+	}
+	batches := x.catalog
+	if x.namesFirst && len(batches) > 0 {
+		if err := x.s.eng.Write(x.ctx, batches); err != nil {
+			return fmt.Errorf("storage: writing names of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
+		}
+		batches = nil
+	}
+	for i, to := len(x.rows)-1, len(x.puts); i >= 0; i-- {
+		b := &x.rows[i]
+		b.Mutations, to = x.puts[b.from:to:to], b.from
+	}
+	for i := range x.rows {
+		batches = append(batches, x.rows[i].Batch)
+	}
+	if err := x.s.eng.Write(x.ctx, batches); err != nil {
+		return fmt.Errorf("storage: writing sealed rows of slot %d, partition %d: %w", x.work.Slot, x.work.Partition, err)
+	}
+	for _, w := range x.written {
+		x.noteLabels(w)
+	}
+	x.s.catalog.add(x.named)
+	clear(x.named)
+	clear(x.rows)
+	clear(x.puts)
+	x.rows, x.puts, x.catalog, x.bytes, x.written = x.rows[:0], x.puts[:0], nil, 0, x.written[:0]
+	return nil
+}
+
+// noteLabels remembers where a series' labels row was written.
+func (x *rowWriter) noteLabels(w seriesLabels) {
+	var at writtenOf
+	if w.series.written != nil {
+		at = *w.series.written
+	}
+	at[w.res] = w.where
+	shared := x.places[at]
+	if shared == nil {
+		if x.places == nil {
+			x.places = map[writtenOf]*writtenOf{}
+		}
+		shared = &at
+		x.places[at] = shared
+	}
+	w.series.written = shared
+}

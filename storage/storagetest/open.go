@@ -1,0 +1,74 @@
+// Package storagetest opens stores for the tests of other packages, and fills them. It is the one place that says what a store
+// under test needs; tests of package storage, which can't import it, have testStore.
+package storagetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/pebble"
+)
+
+// Open returns a store over an engine that can be asked for all that is there. It has the default options, changed by change
+// from left to right, nil for nothing, and is closed when the test ends.
+func Open(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
+	t.Helper()
+	s := Start(t, eng, change...)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// Start is Open for tests that close the store themselves, to open it again.
+func Start(t testing.TB, eng engine.Engine, change ...func(*storage.Options)) *storage.Store {
+	t.Helper()
+	o := storage.DefaultOptions()
+	for _, f := range change {
+		if f != nil {
+			f(&o)
+		}
+	}
+	s, err := storage.Open(context.Background(), eng, o)
+	require.NoError(t, err)
+	require.NoError(t, s.WaitReady(context.Background()))
+	return s
+}
+
+// CheckAtEnd verifies all that is stored when the test ends, before the store is closed.
+func CheckAtEnd(t testing.TB, s *storage.Store) {
+	t.Cleanup(func() {
+		_, err := s.Check(context.Background(), func(problem string) { t.Error(problem) })
+		require.NoError(t, err)
+	})
+}
+
+// Forever keeps samples of any age.
+func Forever(o *storage.Options) { o.Retention = 0 }
+
+// Clock lets the store go by a clock.
+func Clock(now func() time.Time) func(*storage.Options) {
+	return func(o *storage.Options) { o.Now = now }
+}
+
+// At stops the store's clock at a time.
+func At(now time.Time) func(*storage.Options) {
+	return Clock(func() time.Time { return now })
+}
+
+// Shared makes the store one of several over an engine. name and target are those of its process.
+func Shared(name, target string) func(*storage.Options) {
+	return func(o *storage.Options) { o.Shared, o.Self = true, storage.Process{Name: name, Target: target} }
+}
+
+// Pebble returns an engine in a directory of its own. It is closed when the test ends, after the stores over it.
+func Pebble(t testing.TB) *pebble.Engine {
+	t.Helper()
+	eng, err := pebble.Open(t.TempDir(), pebble.DefaultOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, eng.Close()) })
+	return eng
+}

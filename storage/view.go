@@ -1,0 +1,162 @@
+package storage
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// BeatInterval is how often a process says that it is there.
+const BeatInterval = beatInterval
+
+// dueSlack is how long after its week is over a window may still be there.
+const dueSlack = 24 * time.Hour
+
+// View reads what stands around the samples of a store: settings, tenants, windows, processes, what waits. It changes
+// nothing, and is what package inspect goes by.
+type View struct{ s *Store }
+
+// View returns the view of an open store.
+func (s *Store) View() View { return View{s} }
+
+// OpenView returns the view of a store that isn't opened: nothing is written, no process hears of it, and no head is built. Of
+// the options the retentions, the classes and the clock count. It returns ErrNoStore and ErrNewerFormat as Open does.
+func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error) {
+	eng = engine.ReadOnly(eng)
+	have, _, err := readSettings(ctx, eng)
+	if err != nil {
+		return View{}, err
+	}
+	opts.Logger = slog.New(slog.DiscardHandler)
+	s := &Store{
+		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
+		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
+	}
+	s.metrics = newMetrics(s, nil)
+	return View{s}, nil
+}
+
+// Engine has the rows.
+func (v View) Engine() engine.Engine { return v.s.eng }
+
+// Created returns when the store was created.
+func (v View) Created() time.Time { return v.s.created }
+
+// Period returns the periods, as they were read last.
+func (v View) Period() *format.Periods { return v.s.period }
+
+// Classes returns how many classes there may be rows in, with the default one.
+func (v View) Classes() int64 { return v.s.classes.count() }
+
+// Tenants is Store.Tenants.
+func (v View) Tenants(ctx context.Context) ([]string, error) { return v.s.Tenants(ctx) }
+
+// Windows lists the windows in which a tenant may have rows, in order.
+func (v View) Windows(ctx context.Context, tenant string) ([]int64, error) {
+	return v.s.windowsOf(ctx, tenant, -allWindows, allWindows)
+}
+
+// WindowInfos lists those of a tenant, by resolution and time.
+func (v View) WindowInfos(ctx context.Context, tenant string) ([]WindowInfo, error) {
+	return v.s.windowInfosOf(ctx, tenant)
+}
+
+// HasRows reports whether a window of a tenant has marks, or names of metrics.
+func (v View) HasRows(ctx context.Context, tenant string, window int64) (bool, error) {
+	return v.s.hasRows(ctx, tenant, window)
+}
+
+// Expires returns when the rows of a window may go, by what is configured; the time 0: never.
+func (v View) Expires(window int64, tenant string) time.Time {
+	return time.Unix(v.s.expires(window, tenant), 0)
+}
+
+// DueWindow returns a tenant's newest raw window that should have gone by now: it is dropped, or it has been past the
+// retention of every class for a week, and isn't waiting for the end of the week after it was hidden.
+func (v View) DueWindow(ctx context.Context, tenant string) (window int64, ok bool, err error) {
+	t, err := v.s.horizonsOf(ctx, tenant)
+	if err != nil {
+		return 0, false, err
+	}
+	to := int64(format.MaxTime)
+	for class := range v.s.classes.count() {
+		to = min(to, v.s.dueUntil(t, tenant, class))
+	}
+	return v.s.period.WindowAt(rollup.Raw, to), to > never, nil
+}
+
+// dueUntil returns until when raw rows of a class should have gone.
+func (s *Store) dueUntil(t *tenantHorizons, tenant string, class int64) int64 {
+	due, kept := t.dropped(class, rollup.Raw), s.classes.keep(tenant, class).Raw
+	if kept == 0 {
+		return due
+	}
+	outlived := s.startOf(s.period.WindowAt(rollup.Raw, s.wanted(kept+expireGrace)+1))
+	if h := t.of(class, rollup.Raw); h != nil {
+		for _, step := range h.Steps {
+			if s.seenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
+				outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
+				break
+			}
+		}
+	}
+	return max(due, outlived)
+}
+
+// Deletes returns a tenant's deletes.
+func (v View) Deletes(ctx context.Context, tenant string) (format.Tombstones, error) {
+	return v.s.deletesOf(ctx, tenant)
+}
+
+// HiddenByLowering is Store.HiddenByLowering.
+func (v View) HiddenByLowering(ctx context.Context) ([]HorizonChange, error) {
+	return v.s.HiddenByLowering(ctx)
+}
+
+// Waiting is Store.Waiting.
+func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {
+	return v.s.Waiting(ctx, partition)
+}
+
+// Processes is Store.Processes.
+func (v View) Processes(ctx context.Context) ([]Process, error) { return v.s.Processes(ctx) }
+
+// Leases is Store.Leases.
+func (v View) Leases(ctx context.Context) ([]Lease, error) { return v.s.Leases(ctx) }
+
+// Keeps reads how long the processes keep what, and goes by the longest of them from then on. It returns that in words where
+// some are configured otherwise than others.
+func (v View) Keeps(ctx context.Context) (words []string, err error) {
+	stated, err := v.s.statedByOthers(ctx)
+	if err != nil || len(stated) == 0 {
+		return nil, err
+	}
+	v.s.classes.others.Store(&stated)
+	for i := range stated {
+		if len(stated) > 1 {
+			words = append(words, stated[i].words())
+		}
+	}
+	slices.Sort(words)
+	return slices.Compact(words), nil
+}
+
+// Clock reads what time it was when the store was last told that time passes, and goes by it from then on; zero where it doesn't
+// say. doubted: the clock was not believed then, or wouldn't be now. On a cluster both are unset.
+func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
+	beat, found, err := v.s.readClock(ctx)
+	if err != nil || !found {
+		return seen, false, err
+	}
+	v.s.clock.kept = time.Duration(beat.SeenMS) * time.Millisecond
+	if _, ok := engine.As[engine.Clock](v.s.eng); ok {
+		return seen, false, nil
+	}
+	seen = time.UnixMilli(beat.ClockMS)
+	return seen, beat.Doubt != nil || v.s.opts.Now().Sub(seen).Abs() > maxLeap, nil
+}
