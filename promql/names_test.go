@@ -70,14 +70,14 @@ func TestRollupsAreReadByName(t *testing.T) {
 		}
 		hourly := func(v float64) []float64 { return []float64{v, v, v, v, v, v, v} }
 		for query, want := range map[string]map[string][]float64{
-			"temperature_max":                         {`{__name__="temperature_max", job="api"}`: hourly(60)},
-			"temperature_min":                         {`{__name__="temperature_min", job="api"}`: hourly(1)},
-			"temperature_sum":                         {`{__name__="temperature_sum", job="api"}`: hourly(1830)},
-			"temperature_avg":                         {`{__name__="temperature_avg", job="api"}`: hourly(30.5)},
-			"temperature_count":                       {}, // a series has that name, at another time
-			"load_count":                              {`{__name__="load_count", job="api"}`: hourly(60)},
-			"disk_reads_sum":                          {`{__name__="disk_reads_sum", job="api"}`: hourly(120)},
-			"disk_reads_max":                          {},
+			"temperature_max":   {`{__name__="temperature_max", job="api"}`: hourly(60)},
+			"temperature_min":   {`{__name__="temperature_min", job="api"}`: hourly(1)},
+			"temperature_sum":   {`{__name__="temperature_sum", job="api"}`: hourly(1830)},
+			"temperature_avg":   {`{__name__="temperature_avg", job="api"}`: hourly(30.5)},
+			"temperature_count": {}, // a series has that name, at another time
+			"load_count":        {`{__name__="load_count", job="api"}`: hourly(60)},
+			"disk_reads_sum":    {`{__name__="disk_reads_sum", job="api"}`: hourly(120)},
+			"disk_reads_max":    {},
 			"sum(max_over_time(temperature_max[2h]))": {"{}": hourly(60)},
 			`temperature_max{job="other"}`:            {},
 			`{__name__=~"temperature_m.*"}`:           {},
