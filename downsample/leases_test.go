@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 func TestShareIsEvenAndStable(t *testing.T) {
@@ -42,7 +43,7 @@ func TestShareIsEvenAndStable(t *testing.T) {
 func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
 	t.Helper()
 	beats := func() map[string]int64 {
-		list, err := s.Processes(t.Context())
+		list, err := s.Member().Processes(t.Context())
 		require.NoError(t, err)
 		last := map[string]int64{}
 		for _, p := range list {
@@ -65,7 +66,7 @@ func TestLeases(t *testing.T) {
 	clock := func() time.Time { return now }
 	start := func(name string) *leases {
 		o := storage.DefaultOptions()
-		o.Shared, o.Self, o.Partitions = true, storage.Process{Name: name, Target: "all"}, 8
+		o.Shared, o.Self, o.Partitions = true, membership.Process{Name: name, Target: "all"}, 8
 		s, err := storage.Open(context.Background(), eng, o)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -100,7 +101,7 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, 8, n[0]+n[1]+n[2])
 	require.InDelta(t, 2.5, n[2], 1)
 	require.NoError(t, c.store.Close())
-	now = now.Add(storage.LivenessTimeout - time.Second)
+	now = now.Add(membership.LivenessTimeout - time.Second)
 	awaitBeats(t, a.store, a.self, b.self)
 	owned(a, b)
 	now = now.Add(2 * time.Second)
@@ -108,7 +109,7 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, []int{4, 4}, owned(a, b))
 
 	require.NoError(t, b.free(t.Context()))
-	leases, err := a.store.Leases(t.Context())
+	leases, err := a.store.Member().Leases(t.Context(), a.store.Partitions())
 	require.NoError(t, err)
 	for _, l := range leases {
 		require.NotEqual(t, b.self, l.Owner)

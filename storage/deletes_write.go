@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // errDeleting says that held samples wait for a delete that may be about them.
@@ -34,7 +35,7 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone
 	if err := s.sealOf(ctx, tenant, d); err != nil {
 		return fmt.Errorf("storage: sealing what is to be deleted: %w", err)
 	}
-	if err := s.believed(); err != nil { // Sealing may have taken long.
+	if err := s.clock.MayRemove(); err != nil { // Sealing may have taken long.
 		return fmt.Errorf("storage: nothing is deleted: %w", err)
 	}
 	return s.writeDelete(ctx, tenant, d)
@@ -50,7 +51,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), membership.CommitTimeout)
 	defer cancel()
 	begun := s.opts.Now()
 	// Whoever finds the delete's tenant listed looks for it; so this comes first.
@@ -94,7 +95,7 @@ func (s *Store) mayComeInForce(ctx context.Context, tenant string, begun time.Ti
 		return nil
 	}
 	err := s.eachChoice(ctx, tenant, func(_ string, ch *election) error {
-		if ch.Taking != "" && ch.Taking != s.Writer() {
+		if ch.Taking != "" && ch.Taking != s.member.Writer() {
 			return errTaking
 		}
 		return nil
@@ -107,7 +108,7 @@ func (s *Store) mayComeInForce(ctx context.Context, tenant string, begun time.Ti
 
 // inTime says that a delete is written within the time that others wait for one that is announced.
 func (s *Store) inTime(begun time.Time) error {
-	if took := Elapsed(begun, s.opts.Now()); s.opts.Shared && took > commitTimeout {
+	if took := membership.Elapsed(begun, s.opts.Now()); s.opts.Shared && took > membership.CommitTimeout {
 		return fmt.Errorf("%w: it took %v", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	return nil
@@ -128,7 +129,7 @@ func (m *deletes) mayCome(d *format.Tombstone, now time.Time) bool {
 		}
 		m.seen[d.ID], since = now, now
 	}
-	return Elapsed(since, now) <= 2*commitTimeout
+	return membership.Elapsed(since, now) <= 2*membership.CommitTimeout
 }
 
 // putDelete writes the row of a delete, announced or in force.
@@ -156,7 +157,7 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Tombston
 
 // cancelDelete takes back a delete that nobody has seen in force, so that it doesn't take effect.
 func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	err := s.removeDelete(ctx, tenant, d)
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -28,7 +29,7 @@ const (
 	leftoverWindows = 60
 	leftoverTenants = 20
 	// beatSlack is how old a beat may look that was just written.
-	beatSlack = beatInterval + time.Second
+	beatSlack = membership.BeatInterval + time.Second
 )
 
 // ExamineOptions configure Examine.
@@ -58,7 +59,7 @@ type Condition struct {
 	// Keeps says how long processes keep what, in words, where they are configured otherwise than others: the longest holds.
 	Keeps []string
 	// Leases are by partition.
-	Leases []Lease
+	Leases []membership.Lease
 	// Waiting are the slots with unsealed samples, oldest first.
 	Waiting []WaitingSlot
 	// ClockSeen is what time it was when the store was last told that time passes, zero where it doesn't say. ClockDoubted
@@ -104,7 +105,7 @@ func (c *Condition) goOn(err error) error {
 
 // ProcessSeen is a process that told of itself within the last hours.
 type ProcessSeen struct {
-	Process
+	membership.Process
 	// Alive says that it was heard of between two looks.
 	Alive bool
 	// Quiet is how long ago its last beat was, by its clock and ours.
@@ -168,13 +169,14 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
+	s.join()
 	s.metrics = newMetrics(s, nil)
 	x := &examiner{s: s, c: &Condition{Created: s.created, Periods: s.Periods()}}
-	before, err := s.Processes(ctx)
+	before, err := s.member.Processes(ctx)
 	if err := x.c.goOn(err); err != nil {
 		return nil, err
 	}
-	x.c.Leases, err = s.Leases(ctx)
+	x.c.Leases, err = s.member.Leases(ctx, s.period.Partitions())
 	if err := x.c.goOn(err); err != nil {
 		return nil, err
 	}
@@ -210,16 +212,14 @@ func (x *examiner) knownFiles(context.Context) error {
 
 // clock looks at what a store on one machine has seen of time.
 func (x *examiner) clock(ctx context.Context) error {
-	beat, found, err := x.s.readClock(ctx)
-	if err != nil || !found {
+	last, doubted, err := x.s.clock.Recall(ctx)
+	if err != nil || last.IsZero() {
 		return err
 	}
-	x.s.clock.kept = time.Duration(beat.SeenMS) * time.Millisecond
 	if _, ok := engine.As[engine.Clock](x.s.eng); ok {
 		return nil
 	}
-	x.c.ClockSeen = time.UnixMilli(beat.ClockMS)
-	x.c.ClockDoubted = beat.Doubt != nil || x.s.opts.Now().Sub(x.c.ClockSeen).Abs() > maxLeap
+	x.c.ClockSeen, x.c.ClockDoubted = last, doubted
 	return nil
 }
 
@@ -385,7 +385,7 @@ func (x *examiner) newestDue(t *tenantHorizons, tenant string) (window int64, ok
 			outlived := x.s.startOf(x.s.period.WindowAt(rollup.Raw, x.s.wanted(kept+expireGrace)+1))
 			if h := t.of(class, rollup.Raw); h != nil {
 				for _, step := range h.Steps {
-					if x.s.seenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
+					if x.s.clock.SeenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
 						outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
 						break
 					}
@@ -399,23 +399,23 @@ func (x *examiner) newestDue(t *tenantHorizons, tenant string) (window int64, ok
 }
 
 // processes listens for who is there.
-func (x *examiner) processes(ctx context.Context, before []Process, listen func(context.Context) error) error {
+func (x *examiner) processes(ctx context.Context, before []membership.Process, listen func(context.Context) error) error {
 	after, looked := before, x.s.opts.Now()
 	if len(before) > 0 && listen != nil {
 		var err error
-		if before, err = x.s.Processes(ctx); err != nil { // What came before took its time.
+		if before, err = x.s.member.Processes(ctx); err != nil { // What came before took its time.
 			return err
 		}
 		if err := listen(ctx); err != nil {
 			return err
 		}
-		if after, err = x.s.Processes(ctx); err != nil {
+		if after, err = x.s.member.Processes(ctx); err != nil {
 			return err
 		}
 	}
 	now := x.s.opts.Now()
 	for _, p := range after {
-		i := slices.IndexFunc(before, func(b Process) bool { return b.Writer == p.Writer })
+		i := slices.IndexFunc(before, func(b membership.Process) bool { return b.Writer == p.Writer })
 		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
 			// Its clock said ClockMS at a moment between the first look, or beatSlack ago, and now. One beat may have been

@@ -12,6 +12,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // readOnly is an engine that nothing may change.
@@ -128,7 +129,7 @@ func TestExamineProcesses(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	start := func(name string, ahead time.Duration) *Store {
 		o := DefaultOptions()
-		o.Shared, o.Self = true, Process{Name: name, Target: "all"}
+		o.Shared, o.Self = true, membership.Process{Name: name, Target: "all"}
 		o.seams.still = true
 		o.Now = func() time.Time { return now.Add(ahead) }
 		s, err := Open(t.Context(), eng, o)
@@ -140,26 +141,26 @@ func TestExamineProcesses(t *testing.T) {
 	right, fast, slow := start("right", 0), start("fast", 5*time.Second), start("slow", -time.Hour)
 	start("dead", 0)
 	killed := start("killed", 0)
-	lease, err := right.Leases(t.Context())
+	lease, err := right.member.Leases(t.Context(), right.Partitions())
 	require.NoError(t, err)
-	_, ok, err := right.Take(t.Context(), 7, lease[7], right.Writer())
+	_, ok, err := right.member.Take(t.Context(), 7, lease[7], right.member.Writer())
 	require.NoError(t, err)
 	require.True(t, ok)
 
 	c, err := Examine(t.Context(), readOnly{eng}, ExamineOptions{Now: func() time.Time { return now }, Listen: func(ctx context.Context) error {
-		require.NoError(t, killed.processes.beat(ctx)) // Its last one.
+		require.NoError(t, killed.member.Beat(ctx)) // Its last one.
 		now = now.Add(2 * time.Second)
-		require.NoError(t, right.processes.beat(ctx))
-		require.NoError(t, slow.processes.beat(ctx))
+		require.NoError(t, right.member.Beat(ctx))
+		require.NoError(t, slow.member.Beat(ctx))
 		now = now.Add(2 * time.Second)
 		for _, s := range []*Store{right, fast, slow} {
-			require.NoError(t, s.processes.beat(ctx))
+			require.NoError(t, s.member.Beat(ctx))
 		}
 		now = now.Add(2 * time.Second)
 		return nil
 	}})
 	require.NoError(t, err)
-	require.Equal(t, right.Writer(), c.Leases[7].Owner)
+	require.Equal(t, right.member.Writer(), c.Leases[7].Owner)
 	require.Empty(t, c.Leases[6].Owner)
 	byName := map[string]ProcessSeen{}
 	for _, p := range c.Processes {

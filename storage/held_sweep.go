@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // sweep finds held rows that no process looks after: of processes that have ended, or of writes that failed and were
@@ -22,7 +23,7 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	if len(c.seen) == 0 && !c.heardSince(c.r.believed().Add(-sweepSilentEvery)) {
 		every = max(every, sweepSilentEvery) // Nobody is there to be held of.
 	}
-	if !first && Elapsed(c.swept, now) < every {
+	if !first && membership.Elapsed(c.swept, now) < every {
 		return nil
 	}
 	c.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // takeoverBytes is how many bytes of held samples go in one commit.
@@ -207,7 +208,7 @@ func (t *takeover) commit(ctx context.Context) error {
 	b, done := t.batch, t.done
 	t.batch, t.done = nil, nil
 	n := len(b.entries)
-	if took := Elapsed(t.begun, t.c.r.now()); took > deleteRests/2 {
+	if took := membership.Elapsed(t.begun, t.c.r.now()); took > deleteRests/2 {
 		b.Release()
 		return fmt.Errorf("%w: it took %v to read held samples, deletes may be unknown", engine.ErrUnavailable, took.Round(time.Second))
 	}
@@ -224,9 +225,9 @@ func (t *takeover) commit(ctx context.Context) error {
 
 // renew says that the taking goes on, where that is due.
 func (t *takeover) renew(ctx context.Context) error {
-	c, self := t.c, t.c.r.s.Writer()
+	c, self := t.c, t.c.r.s.member.Writer()
 	c.mu.Lock()
-	due := t.ch.Taking == self && Elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
+	due := t.ch.Taking == self && membership.Elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
 	c.mu.Unlock()
 	if !due {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // cluster is what a process knows of the replicas of a cluster.
@@ -62,7 +63,7 @@ func (c *cluster) hear(replica string) bool {
 	defer c.mu.Unlock()
 	if _, ok := c.heard[replica]; !ok && len(c.heard) >= maxReplicas {
 		for name, at := range c.heard {
-			if Elapsed(at, now) > forgetReplica {
+			if membership.Elapsed(at, now) > forgetReplica {
 				delete(c.heard, name)
 			}
 		}
@@ -140,7 +141,7 @@ func (c *cluster) current() (*election, bool) {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.election, c.election != nil && Elapsed(c.known, now) <= c.r.fresh()
+	return c.election, c.election != nil && membership.Elapsed(c.known, now) <= c.r.fresh()
 }
 
 // refresh reads the row. It returns false if there is none.
@@ -306,7 +307,7 @@ func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) && Elapsed(c.renewed, now) < c.r.fresh()
+	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) && membership.Elapsed(c.renewed, now) < c.r.fresh()
 }
 
 // acknowledged notes which samples of the elected replica became durable, from minT on and with which reach, unless

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // CommitOf is Commit for samples that a replica of a cluster sent, which Check has let in, of series without the
@@ -140,7 +141,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *hel
 		}}}
 	}
 	started := c.r.now()
-	if err := c.r.s.mayWrite(); err != nil {
+	if err := c.r.s.member.MayWrite(); err != nil {
 		c.forget(size)
 		return err
 	}
@@ -151,7 +152,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *hel
 	c.mu.Lock()
 	c.held = append(c.held, rows...)
 	c.mu.Unlock()
-	if late := Elapsed(started, c.r.now()); late > commitTimeout {
+	if late := membership.Elapsed(started, c.r.now()); late > membership.CommitTimeout {
 		return fmt.Errorf("%w: holding samples took %v", engine.ErrUnavailable, late)
 	}
 	return nil

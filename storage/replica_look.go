@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 const (
@@ -52,7 +54,7 @@ func (c *cluster) look(ctx context.Context) error {
 		}
 		ch, _ = c.current()
 	}
-	if c.r.s.believed() != nil { // It elects nobody, and nothing that is held goes.
+	if c.r.s.clock.MayRemove() != nil { // It elects nobody, and nothing that is held goes.
 		return c.tell(ctx, ch)
 	}
 	if err := c.sweep(ctx, ch); err != nil {
@@ -157,9 +159,9 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 // over what a process was about to store that isn't heard either.
 func (c *cluster) elect(ctx context.Context, ch *election) error {
 	c.mu.Lock()
-	silence := Elapsed(c.beatAt, c.r.now())
+	silence := membership.Elapsed(c.beatAt, c.r.now())
 	c.mu.Unlock()
-	self := c.r.s.Writer()
+	self := c.r.s.member.Writer()
 	if silence <= c.r.opts.Failover || ch.Taking == self {
 		return nil
 	}
@@ -198,7 +200,7 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 
 // take stores what was held of the replica that this process has elected, and says so when nothing is left.
 func (c *cluster) take(ctx context.Context, ch *election) error {
-	if ch.Taking != c.r.s.Writer() {
+	if ch.Taking != c.r.s.member.Writer() {
 		return nil
 	}
 	t := newTakeover(c, ch)

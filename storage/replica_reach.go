@@ -3,6 +3,8 @@ package storage
 import (
 	"math"
 	"time"
+
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // reach is how far some samples show that their replica has gone on: the greatest timestamp that is no more than a
@@ -23,10 +25,10 @@ func (r *Replicas) reach() reach {
 // isn't believed, what is expected, if that is earlier.
 func (r *Replicas) believed() time.Time {
 	if !r.s.opts.Shared {
-		earlier, _ := r.s.times()
+		earlier, _ := r.s.clock.Times()
 		return earlier
 	}
-	off, _ := r.s.clockOff()
+	off, _ := r.s.clock.Off()
 	return r.now().Add(-max(off, 0))
 }
 
@@ -66,7 +68,7 @@ func (c *cluster) candidate(watermark int64, silence time.Duration) (replica str
 	for i := range c.held {
 		h := &c.held[i]
 		heard, ok := c.heard[h.replica]
-		live := ok && Elapsed(heard, now) <= failover
+		live := ok && membership.Elapsed(heard, now) <= failover
 		reach := h.reach
 		if !live && silence > 2*failover+MaxAhead {
 			reach = h.maxT // Nobody goes on: what is ahead is stored as well.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // retireCluster is after which time without a sound of a cluster its election is retired.
@@ -40,7 +41,7 @@ func (c *cluster) revive(ctx context.Context) error {
 // retire has all processes forget a cluster that none has heard for long and of which nothing is held.
 func (c *cluster) retire(ctx context.Context, ch *election) error {
 	c.mu.Lock()
-	idle := len(c.held) == 0 && Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
+	idle := len(c.held) == 0 && membership.Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
 	c.mu.Unlock()
 	if !idle || ch.Taking != "" || c.heardSince(c.r.believed().Add(-retireCluster)) {
 		return nil

@@ -118,7 +118,7 @@ func TestHeldWhileForgotten(t *testing.T) {
 	p.pass(time.Minute)
 	p.now = p.now.Add(retireCluster + time.Hour)
 	for _, process := range p.processes {
-		require.NoError(t, process.store.processes.beat(t.Context()))
+		require.NoError(t, process.store.member.Beat(t.Context()))
 		require.NoError(t, process.replicas.readElections(t.Context())) // Fresh, and not retired yet.
 	}
 	at := p.now

@@ -237,7 +237,7 @@ func (p *pairs) passAnyhow(d time.Duration) {
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {
-			_ = process.store.processes.beat(p.t.Context()) // The next one may.
+			_ = process.store.member.Beat(p.t.Context()) // The next one may.
 			process.replicas.Look(p.t.Context())
 		}
 	}

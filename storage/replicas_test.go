@@ -82,7 +82,7 @@ func (p *pairs) pass(d time.Duration) {
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {
-			require.NoError(p.t, process.store.processes.beat(p.t.Context()))
+			require.NoError(p.t, process.store.member.Beat(p.t.Context()))
 			process.replicas.Look(p.t.Context())
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // examine runs the command's work with flags, at some time.
@@ -56,7 +57,7 @@ func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func(
 	o := storage.DefaultOptions()
 	eng, err := openEngine(t.Context(), c, openOptions{log: o.Logger})
 	require.NoError(t, err)
-	o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, storage.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
+	o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, membership.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
 	s, err := storage.Open(t.Context(), eng, o)
 	require.NoError(t, err)
 	b := s.NewBatch("default")

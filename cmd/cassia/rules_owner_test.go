@@ -23,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -41,7 +42,7 @@ type rulesProcess struct {
 func startRulesProcess(t *testing.T, eng engine.Engine, name, glob string, ahead *atomic.Int64) *rulesProcess {
 	p := &rulesProcess{t: t, registry: prometheus.NewRegistry()}
 	so := storage.DefaultOptions()
-	so.Shared, so.Self = true, storage.Process{Name: name, Target: "all"}
+	so.Shared, so.Self = true, membership.Process{Name: name, Target: "all"}
 	var err error
 	p.store, err = storage.Open(t.Context(), faultengine.Wrap(eng, func(faultengine.Op) faultengine.Action {
 		if p.dead.Load() {
@@ -139,7 +140,7 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	a.dead.Store(true)
 	died := time.Now().UnixMilli()
 	wait("some evaluations nobody makes", func() bool { return time.Now().UnixMilli() > died+3000 })
-	ahead.Store(int64(storage.LivenessTimeout))
+	ahead.Store(int64(membership.LivenessTimeout))
 	wait("b takes over", b.evaluates)
 	wait("b has evaluated", func() bool { n := b.ticks(); return n[len(n)-1] > died+4000 })
 	noGap := func() {

@@ -22,6 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // Keyspaces of the tests of settings.
@@ -109,7 +110,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 	} {
 		var log bytes.Buffer
 		so := storage.DefaultOptions()
-		so.Shared, so.Self = true, storage.Process{Name: name, Target: "all"}
+		so.Shared, so.Self = true, membership.Process{Name: name, Target: "all"}
 		so.Now = func() time.Time { return time.Now().Add(c.off) }
 		so.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		s, err := storage.Open(t.Context(), eng, so)
@@ -144,7 +145,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 // requireClocks wants what the clocks that are good enough wrote, and nothing of the others.
 func requireClocks(t *testing.T, eng openedEngine, at time.Time) {
 	so := storage.DefaultOptions()
-	so.Shared, so.Self = true, storage.Process{Name: "reader", Target: "read"}
+	so.Shared, so.Self = true, membership.Process{Name: "reader", Target: "read"}
 	s, err := storage.Open(t.Context(), eng, so)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()

@@ -16,6 +16,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // TestTwoOnCassandraShareWork has two processes on one keyspace evaluate rules, take the samples of a pair of replicas, one
@@ -132,7 +133,7 @@ func (x *sharedRuling) oneEvaluates() {
 	const evaluated = "prometheus_rule_group_iterations_total"
 	require.Positive(x.t, x.metric(x.owner, evaluated))
 	if x.metric(x.other, evaluated) > 0 {
-		require.Greater(x.t, x.silence(), storage.LivenessTimeout/4, "two processes evaluate")
+		require.Greater(x.t, x.silence(), membership.LivenessTimeout/4, "two processes evaluate")
 		x.t.Logf("the rules passed over: there was no answer for %s", x.silence())
 	}
 }
