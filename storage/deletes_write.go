@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -22,7 +23,7 @@ var errTaking = fmt.Errorf("%w: samples that were held of a replica are being st
 func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone) (err error) {
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
-	if d.Held, err = s.heldCuts(ctx, tenant); err != nil {
+	if d.Held, err = s.heldRows().Cuts(ctx, tenant); err != nil {
 		return err
 	}
 	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
@@ -94,14 +95,12 @@ func (s *Store) mayComeInForce(ctx context.Context, tenant string, begun time.Ti
 	if !s.opts.Shared {
 		return nil
 	}
-	err := s.eachChoice(ctx, tenant, func(_ string, ch *election) error {
-		if ch.Taking != "" && ch.Taking != s.member.Writer() {
-			return errTaking
-		}
-		return nil
-	})
+	takers, err := s.heldRows().Takers(ctx, tenant)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(takers, func(writer string) bool { return writer != s.member.Writer() }) {
+		return errTaking
 	}
 	return s.inTime(begun)
 }

@@ -233,7 +233,7 @@ func (p *pairs) requireDeleted(all []*modelDelete) {
 
 // passAnyhow is pass where the engine may fail.
 func (p *pairs) passAnyhow(d time.Duration) {
-	step := p.processes[0].replicas.interval()
+	step := p.step
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {

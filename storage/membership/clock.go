@@ -202,6 +202,17 @@ func (c *CheckedClock) Times() (earlier, later time.Time) {
 	}
 }
 
+// Earliest returns what the time is by this machine's clock, or by that of the engine where that is behind; on one machine, where
+// it isn't believed, what is expected, if that is earlier.
+func (c *CheckedClock) Earliest() time.Time {
+	if c.alone {
+		earlier, _ := c.Times()
+		return earlier
+	}
+	off, _ := c.Off()
+	return c.o.Now().Add(-max(off, 0))
+}
+
 // EngineTime returns what the time is by the engine's clock, where it has one, and otherwise the earlier of Times.
 func (c *CheckedClock) EngineTime() time.Time {
 	if c.theirs == nil {

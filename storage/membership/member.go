@@ -109,6 +109,9 @@ func (m *Member) Close() {
 	}
 }
 
+// Alone says that no other process may use the engine.
+func (m *Member) Alone() bool { return m.beats == nil }
+
 // Writer is this process' name in the stage, hexadecimal.
 func (m *Member) Writer() string { return hex.EncodeToString([]byte(m.o.Writer)) }
 

@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"bytes"
@@ -47,9 +47,9 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 		return nil
 	}
 	for era := ch.Low; era <= ch.heldEpoch(); era++ {
-		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true, Limit: 1}) {
+		for _, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true, Limit: 1}) {
 			if err != nil {
-				return fmt.Errorf("storage: looking for held rows: %w", err)
+				return fmt.Errorf("ha: looking for held rows: %w", err)
 			}
 			return nil // The sweep will look after it.
 		}
@@ -63,14 +63,14 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 		return &next
 	})
 	if done {
-		c.r.s.opts.Logger.Info("a cluster of replicas is forgotten until it is heard again",
-			"tenant", c.at.tenant, "cluster", c.at.cluster, "heard", time.UnixMilli(ch.HeardMS).UTC())
+		c.r.env.Logger.Info("a cluster of replicas is forgotten until it is heard again",
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "heard", time.UnixMilli(ch.HeardMS).UTC())
 	}
 	return err
 }
 
 // forgetRetired forgets the clusters that are retired, and those that were named and never had a sample stored.
-func (r *Replicas) forgetRetired() {
+func (r *Tracker) forgetRetired() {
 	since := r.now().Add(-forgetCluster)
 	r.mu.Lock()
 	defer r.mu.Unlock()
