@@ -8,6 +8,8 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/ha"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -43,8 +45,8 @@ func Status(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, storage.ErrQueryTooLarge):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, ErrBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, storage.ErrNotReady),
-		errors.Is(err, storage.ErrClock), errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrClosed),
+	case errors.Is(err, ErrBusy), errors.Is(err, storage.ErrOverloaded), errors.Is(err, storage.ErrNotReady), errors.Is(err, ha.ErrHeldFull),
+		errors.Is(err, membership.ErrClock), errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable
 	}

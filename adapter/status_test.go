@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 func TestStatus(t *testing.T) {
@@ -26,7 +27,7 @@ func TestStatus(t *testing.T) {
 		ErrBusy:                  http.StatusServiceUnavailable,
 		storage.ErrOverloaded:    http.StatusServiceUnavailable,
 		storage.ErrNotReady:      http.StatusServiceUnavailable,
-		storage.ErrClock:         http.StatusServiceUnavailable,
+		membership.ErrClock:      http.StatusServiceUnavailable,
 		engine.ErrUnavailable:    http.StatusServiceUnavailable,
 		engine.ErrClosed:         http.StatusServiceUnavailable,
 		context.Canceled:         http.StatusServiceUnavailable,

@@ -11,6 +11,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // leases divides the partitions among the processes that downsample. Each of them computes the same even
@@ -22,7 +23,7 @@ import (
 type leases struct {
 	store *storage.Store
 	self  string
-	heard *storage.Liveness
+	heard *membership.Liveness
 	owned map[int]bool
 }
 
@@ -30,19 +31,19 @@ type leases struct {
 const leaseInterval = 2 * time.Second
 
 func newLeases(store *storage.Store, now func() time.Time) *leases {
-	return &leases{store: store, self: store.Writer(), heard: storage.NewLiveness(store, now), owned: map[int]bool{}}
+	return &leases{store: store, self: store.Member().Writer(), heard: membership.NewLiveness(store.Member(), now), owned: map[int]bool{}}
 }
 
 // look takes and frees leases that are due. It returns whether anything is owned that wasn't before.
 func (l *leases) look(ctx context.Context) (more bool, err error) {
-	if l.store.MayRemove() != nil { // The others see it, and don't count on this process.
+	if l.store.Member().MayRemove() != nil { // The others see it, and don't count on this process.
 		return false, l.giveUp(ctx)
 	}
 	workers, err := l.workers(ctx)
 	if err != nil {
 		return false, err
 	}
-	all, err := l.store.Leases(ctx)
+	all, err := l.store.Member().Leases(ctx, l.store.Partitions())
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +64,7 @@ func (l *leases) look(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		delete(l.owned, p)
-		_, ok, err := l.store.Take(ctx, p, lease, owner)
+		_, ok, err := l.store.Member().Take(ctx, p, lease, owner)
 		if err != nil {
 			return more, err
 		}
@@ -93,7 +94,7 @@ func (l *leases) workers(ctx context.Context) ([]string, error) {
 
 // free announces that this process leaves, and gives up all leases, so that others needn't wait for LivenessTimeout.
 func (l *leases) free(ctx context.Context) error {
-	if err := l.store.Leave(ctx); err != nil {
+	if err := l.store.Member().Leave(ctx); err != nil {
 		return err
 	}
 	return l.giveUp(ctx)
@@ -101,7 +102,7 @@ func (l *leases) free(ctx context.Context) error {
 
 // giveUp frees all leases of this process.
 func (l *leases) giveUp(ctx context.Context) error {
-	all, err := l.store.Leases(ctx)
+	all, err := l.store.Member().Leases(ctx, l.store.Partitions())
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (l *leases) giveUp(ctx context.Context) error {
 		if lease.Owner != l.self {
 			continue
 		}
-		if _, _, err := l.store.Take(ctx, p, lease, ""); err != nil {
+		if _, _, err := l.store.Member().Take(ctx, p, lease, ""); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -42,7 +43,7 @@ func TestShareIsEvenAndStable(t *testing.T) {
 func awaitBeats(t *testing.T, s *storage.Store, writers ...string) {
 	t.Helper()
 	beats := func() map[string]int64 {
-		list, err := s.Processes(t.Context())
+		list, err := s.Member().Processes(t.Context())
 		require.NoError(t, err)
 		last := map[string]int64{}
 		for _, p := range list {
@@ -96,7 +97,7 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, 8, n[0]+n[1]+n[2])
 	require.InDelta(t, 2.5, n[2], 1)
 	require.NoError(t, c.store.Close())
-	now = now.Add(storage.LivenessTimeout - time.Second)
+	now = now.Add(membership.LivenessTimeout - time.Second)
 	awaitBeats(t, a.store, a.self, b.self)
 	owned(a, b)
 	now = now.Add(2 * time.Second)
@@ -104,7 +105,7 @@ func TestLeases(t *testing.T) {
 	require.Equal(t, []int{4, 4}, owned(a, b))
 
 	require.NoError(t, b.free(t.Context()))
-	leases, err := a.store.Leases(t.Context())
+	leases, err := a.store.Member().Leases(t.Context(), a.store.Partitions())
 	require.NoError(t, err)
 	for _, l := range leases {
 		require.NotEqual(t, b.self, l.Owner)

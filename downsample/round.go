@@ -33,7 +33,7 @@ func (l *Loop) Round(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	began := l.opts.Now()
-	doubt := l.store.MayRemove()
+	doubt := l.store.Member().MayRemove()
 	l.progress.task("believing the clock", doubt, began) // The store logs it.
 	whole := l.seal(ctx, began, l.list(ctx))
 	if doubt != nil { // Nothing goes, and no mark moves.

@@ -121,7 +121,7 @@ func (l *Loop) Status(ctx context.Context) Status {
 
 // owners fills in who owns the partitions.
 func (l *Loop) owners(ctx context.Context, s *Status) {
-	leases, err := l.store.Leases(ctx)
+	leases, err := l.store.Member().Leases(ctx, l.store.Partitions())
 	if err != nil {
 		s.Tasks = append(s.Tasks, TaskStatus{Task: "reading the leases", Failures: 1, LastError: err.Error(), LastErrorAt: l.opts.Now().UTC()})
 		return

@@ -53,7 +53,7 @@ const queuedBytes = 64
 // NewBatch starts a batch for a tenant.
 func (s *Store) NewBatch(tenant string) *Batch {
 	b := s.batches.Get().(*Batch)
-	_, now := s.times()
+	_, now := s.clock.Times()
 	known := s.horizonMemory.get(tenant)
 	b.tenant, b.bounds = s.head.tenantOrNone(tenant), s.opts.labelBounds(tenant)
 	b.oldest, b.newest = b.oldest[:0], now.Add(MaxAhead).UnixMilli()

@@ -22,7 +22,7 @@ const deleteRests = 48 * time.Hour
 
 // WorkOffDeletes makes the rollups anew that a tenant's deletes touch, as far as there are samples.
 func (s *Store) WorkOffDeletes(ctx context.Context, tenant string) error {
-	if err := s.maySeal(); err != nil {
+	if err := s.member.MayWrite(); err != nil {
 		return err
 	}
 	all, err := s.deletesOf(ctx, tenant)
@@ -72,7 +72,7 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	if err := s.believed(); err != nil {
+	if err := s.clock.MayRemove(); err != nil {
 		return err
 	}
 	s.deletes.cleaning.Lock()

@@ -11,7 +11,7 @@ import (
 // no head can still have what it deletes: heads let go of what is sealed when nothing of the slot is left in the stage.
 // And one stays as long as anything is held of replicas that it is about.
 func (s *Store) dropDeletes(ctx context.Context, tenant string, all format.Tombstones) error {
-	if err := s.believed(); err != nil { // Cleaning may have taken long.
+	if err := s.clock.MayRemove(); err != nil { // Cleaning may have taken long.
 		return err
 	}
 	none := !s.opts.Shared && s.deletes.taking.TryLock() // No delete is under way.

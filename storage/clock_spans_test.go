@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,45 +13,6 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
 )
-
-// Whatever is added to spans is in them, they are in order and apart, and there are few of them.
-func TestTimeSpansHoldWhatWasAdded(t *testing.T) {
-	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		var spans timeSpans
-		var added []timeSpan
-		for range 30 {
-			from := rng.Int64N(400*format.DayMS) - 200*format.DayMS
-			span := timeSpan{from, from + rng.Int64N(format.DayMS)}
-			before := slices.Clone(spans)
-			next := spans.with(span)
-			require.Equal(t, before, spans, "those that were given stay as they are: they may be being written")
-			spans, added = next, append(added, span)
-			require.LessOrEqual(t, len(spans), maxStagedSpans)
-			for i := range spans {
-				require.LessOrEqual(t, spans[i].From, spans[i].To)
-				require.True(t, i == 0 || spans[i].From-spans[i-1].To > maxLeap.Milliseconds())
-			}
-			for _, a := range added {
-				require.True(t, spans.cover(a))
-				require.Equal(t, spans, spans.with(a))
-			}
-		}
-	}
-}
-
-func TestStepsOfTimeSpans(t *testing.T) {
-	hour := func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) }
-	spans := timeSpans{{-2 * format.HourMS, -format.HourMS}, {5 * format.HourMS, 7*format.HourMS - 1}, {6 * format.HourMS, 7 * format.HourMS}, {100 * format.HourMS, 100 * format.HourMS}}
-	require.Equal(t, []int64{-2, -1, 5, 6, 7, 100}, slices.Collect(spans.steps(-2, hour)))
-	require.Equal(t, []int64{1, 5, 6, 7, 100}, slices.Collect(spans.steps(1, hour)))
-	require.Equal(t, []int64{6, 7, 100}, slices.Collect(spans.steps(6, hour)))
-	require.Equal(t, []int64{200}, slices.Collect(spans.steps(200, hour)), "the mark's own is always among them")
-	for n := range spans.steps(-2, hour) {
-		require.Equal(t, int64(-2), n)
-		break
-	}
-}
 
 // What was acknowledged is found by the next process, however far the clock was off when it was taken, and however far it is now.
 func TestStagedIsFoundUnderAnyClock(t *testing.T) {
@@ -74,14 +33,14 @@ func TestStagedIsFoundUnderAnyClock(t *testing.T) {
 				take(r.now())
 				m.set(taken)
 				r.pass(time.Minute)
-				_ = m.believed()
+				_ = m.clock.MayRemove()
 				take(m.opts.Now())
 				take(r.now().Add(-time.Minute / 2))
 				take(r.now().Add(-90 * day))
 				r.pass(wait)
-				_ = m.believed()
+				_ = m.clock.MayRemove()
 				m.set(looked)
-				_ = m.believed()
+				_ = m.clock.MayRemove()
 				m.stop()
 				m = r.start(looked, keepAll)
 				require.Equal(t, want, m.samples(), "taken %v off, looked for %v off, after %v", taken, looked, wait)

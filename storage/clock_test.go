@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -124,12 +123,12 @@ func (m *clockMachine) removals() map[string]error {
 	errs["delete"] = m.Delete(ctx, "t", -format.MaxTime, format.MaxTime, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "none"))
 	errs["clean"] = m.CleanTombstones(ctx, "t")
 	_, errs["import"] = m.Import(ctx, "t", nil)
-	lease, err := m.Leases(ctx)
+	lease, err := m.member.Leases(ctx, m.Partitions())
 	require.NoError(m.r.t, err)
-	_, _, errs["take"] = m.Take(ctx, 0, lease[0], m.Writer())
-	rules, err := m.RulesLease(ctx)
+	_, _, errs["take"] = m.member.Take(ctx, 0, lease[0], m.member.Writer())
+	rules, err := m.member.RulesLease(ctx)
 	require.NoError(m.r.t, err)
-	_, _, errs["rules"] = m.TakeRules(ctx, rules, m.Writer())
+	_, _, errs["rules"] = m.member.TakeRules(ctx, rules, m.member.Writer())
 	if m.opts.Shared {
 		errs["seal"] = m.SealAll(ctx)
 		_, errs["roll"] = m.RollUp(ctx, Unrolled{Tenant: "t"}, func() {})
@@ -140,9 +139,9 @@ func (m *clockMachine) removals() map[string]error {
 
 func (m *clockMachine) refuses() {
 	m.r.t.Helper()
-	require.ErrorIs(m.r.t, m.believed(), ErrClock)
+	require.ErrorIs(m.r.t, m.clock.MayRemove(), membership.ErrClock)
 	for what, err := range m.removals() {
-		require.ErrorIs(m.r.t, err, ErrClock, what)
+		require.ErrorIs(m.r.t, err, membership.ErrClock, what)
 	}
 }
 
@@ -164,16 +163,16 @@ func TestWrongClockBesideARightOne(t *testing.T) {
 				require.NoError(t, right.write(r.now().Add(-time.Duration(i)*24*time.Hour), float64(i)))
 			}
 			before := right.marks()
-			require.ErrorIs(t, wrong.write(r.now(), 1), ErrClock, "also where the sample is new by the clock: its sender sends it again")
+			require.ErrorIs(t, wrong.write(r.now(), 1), membership.ErrClock, "also where the sample is new by the clock: its sender sends it again")
 			wrong.refuses()
-			require.ErrorIs(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...), ErrClock)
+			require.ErrorIs(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...), membership.ErrClock)
 			require.Equal(t, 20, right.visible())
 			require.Equal(t, before, right.marks())
 			require.NoError(t, right.SealAll(t.Context()))
 			require.Equal(t, 20, right.visible(), "nothing was discarded while it was sealed")
 
 			wrong.set(0)
-			require.NoError(t, wrong.processes.beat(t.Context()))
+			require.NoError(t, wrong.member.Beat(t.Context()))
 			wrong.may()
 			require.NoError(t, wrong.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 			require.Zero(t, right.visible())
@@ -190,11 +189,11 @@ func TestClockThatLeapsBetweenBeats(t *testing.T) {
 	m.may()
 	m.set(60 * 24 * time.Hour)
 	m.refuses()
-	p, err := m.Processes(t.Context())
+	p, err := m.member.Processes(t.Context())
 	require.NoError(t, err)
 	require.True(t, p[0].Downsamples() || p[0].Target == "", "it was told before")
-	require.NoError(t, m.processes.beat(t.Context()))
-	p, err = m.Processes(t.Context())
+	require.NoError(t, m.member.Beat(t.Context()))
+	p, err = m.member.Processes(t.Context())
 	require.NoError(t, err)
 	require.True(t, p[0].Doubted, "others take its work")
 	m.set(0)
@@ -247,7 +246,7 @@ func TestClockIsBehindOnOneMachine(t *testing.T) {
 	m := r.start(0)
 	require.NoError(t, m.write(r.now(), 1))
 	r.pass(2 * time.Hour)
-	m.seenMS()
+	m.clock.SeenMS()
 	m.stop()
 	for i, off := range []time.Duration{-60 * 24 * time.Hour, time.Unix(0, 0).Sub(clockStart)} {
 		m = r.start(off)
@@ -287,11 +286,11 @@ func TestClockOfAMachine(t *testing.T) {
 			r := alone(t)
 			m := r.start(0)
 			r.pass(c.ran)
-			seen := m.seenMS()
+			seen := m.clock.SeenMS()
 			require.Equal(t, c.ran.Milliseconds(), seen)
 			m.stop()
 			m = r.start(c.off)
-			require.Equal(t, seen, m.seenMS(), "nobody has seen that time")
+			require.Equal(t, seen, m.clock.SeenMS(), "nobody has seen that time")
 			if c.rest == 0 {
 				m.may()
 				return
@@ -299,14 +298,14 @@ func TestClockOfAMachine(t *testing.T) {
 			m.refuses()
 			r.pass(c.rest / 2)
 			m.refuses()
-			m.seenMS()
+			m.clock.SeenMS()
 			m.stop()
 			m = r.start(c.off) // The doubt goes on.
 			r.pass(c.rest/2 - 2*time.Minute)
 			m.refuses()
 			r.pass(4 * time.Minute)
 			m.may()
-			m.seenMS()
+			m.clock.SeenMS()
 			m.stop()
 			r.start(c.off).may()
 		})
@@ -318,7 +317,7 @@ func TestClockThatIsNotEven(t *testing.T) {
 	r := alone(t)
 	m := r.start(0)
 	r.pass(400 * 24 * time.Hour)
-	m.seenMS()
+	m.clock.SeenMS()
 	for i := range 100 {
 		m.set(time.Duration(60+30*(i%2)) * 24 * time.Hour)
 		m.refuses()
@@ -330,7 +329,7 @@ func TestClockThatIsNotEven(t *testing.T) {
 		return func(o *Options) { o.Today = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC) }
 	}
 	m = r.start(60*24*time.Hour, today(r.now()))
-	require.ErrorContains(t, m.believed(), "--storage.today="+r.now().Add(60*24*time.Hour).Format(time.DateOnly))
+	require.ErrorContains(t, m.clock.MayRemove(), "--storage.today="+r.now().Add(60*24*time.Hour).Format(time.DateOnly))
 	m.stop()
 	m = r.start(60*24*time.Hour, today(r.now().Add(60*24*time.Hour)))
 	m.may()
@@ -345,18 +344,18 @@ func TestLateSamplesOfAClockThatWasSetRight(t *testing.T) {
 	m := r.start(0, keepAll)
 	m.set(-365 * 24 * time.Hour)
 	r.pass(time.Minute)
-	require.ErrorIs(t, m.believed(), ErrClock)
+	require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
 	r.pass(36 * time.Hour)
-	require.NoError(t, m.believed())
+	require.NoError(t, m.clock.MayRemove())
 	m.set(0)
-	require.ErrorIs(t, m.believed(), ErrClock)
+	require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
 	require.NoError(t, m.write(r.now().Add(-180*24*time.Hour), 1))
 	require.Equal(t, 1, m.visible())
 	r.pass(2 * time.Minute)
-	m.seenMS()
+	m.clock.SeenMS()
 	m.stop()
 	m = r.start(0, keepAll)
-	require.ErrorIs(t, m.believed(), ErrClock)
+	require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
 	require.Equal(t, 1, m.visible())
 }
 
@@ -372,7 +371,7 @@ func TestDeleteByAClockThatIsBehind(t *testing.T) {
 		}
 		m.set(-60 * 24 * time.Hour)
 		r.pass(time.Minute)
-		require.ErrorIs(t, m.believed(), ErrClock)
+		require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
 		r.pass(3 * 24 * time.Hour)
 		require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 		m.set(0)
@@ -392,7 +391,7 @@ func TestClockOfAnOlderStore(t *testing.T) {
 	require.NoError(t, m.Advance(t.Context(), 0))
 	m.stop() // Nothing has asked for what it has seen.
 	m = r.start(0)
-	require.InDelta(t, 100*24*time.Hour.Milliseconds(), m.seenMS(), float64(format.DayMS))
+	require.InDelta(t, 100*24*time.Hour.Milliseconds(), m.clock.SeenMS(), float64(format.DayMS))
 	m.may()
 	m.stop()
 	r.start(60 * 24 * time.Hour).refuses()
@@ -410,7 +409,7 @@ func TestTimeSeenByProcesses(t *testing.T) {
 			if m == nil {
 				m = r.start(60 * 24 * time.Hour)
 			}
-			seen := m.seenMS()
+			seen := m.clock.SeenMS()
 			require.GreaterOrEqual(t, seen, last)
 			last = seen
 			require.LessOrEqual(t, seen, int64(i+1)*(37*time.Minute).Milliseconds()+3)
@@ -420,7 +419,7 @@ func TestTimeSeenByProcesses(t *testing.T) {
 	a.stop()
 	b.stop()
 	r.pass(24 * time.Hour)
-	require.LessOrEqual(t, r.start(0).seenMS(), last+60_000, "nobody was there")
+	require.LessOrEqual(t, r.start(0).clock.SeenMS(), last+60_000, "nobody was there")
 }
 
 // A clock that leaps costs no looking through all the slots between.
@@ -442,57 +441,4 @@ func TestWaitingSkipsALeap(t *testing.T) {
 	require.Contains(t, ends, clockStart.UTC().Truncate(2*time.Hour).Local())
 	require.WithinDuration(t, now, ends[len(ends)-1], 26*time.Hour)
 	m.set(0)
-}
-
-// A row that can't be read is told of when the store opens, which goes on without it.
-func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
-	r := alone(t)
-	r.start(0).stop()
-	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition(), Mutations: []engine.Mutation{{
-		Clustering: clockKey(), Timestamp: 31539600001, Value: []byte(`{`),
-	}}}}))
-	told := prometheus.NewRegistry()
-	m := r.start(0, func(o *Options) { o.Registerer = told })
-	require.Equal(t, 1.0, testutil.ToFloat64(m.metrics.corrupt.WithLabelValues(engine.Processes.Name)))
-	n, err := testutil.GatherAndCount(told, "cassia_store_corrupt_rows_total")
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-}
-
-// The row's bytes stay what they are, and what makes no sense is written anew.
-func TestClockRowIsStable(t *testing.T) {
-	r := alone(t)
-	m := r.start(0)
-	r.pass(365 * 24 * time.Hour)
-	m.seenMS()
-	m.set(60 * 24 * time.Hour)
-	require.ErrorIs(t, m.believed(), ErrClock)
-	r.pass(time.Hour)
-	m.seenMS()
-	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000},` +
-		`"spans":[{"from_ms":1777464000000,"to_ms":1777636800000}]}`
-	row := func() (value string) {
-		for row, err := range r.eng.Scan(t.Context(), engine.Range{Table: engine.Processes, Partition: engine.Key{engine.Int(1)}}) {
-			require.NoError(t, err)
-			require.Empty(t, value, "there is one")
-			value = string(row.Value)
-		}
-		return value
-	}
-	require.Equal(t, want, row())
-	for _, bad := range []string{``, `{`, `{"seen_ms":-1}`, `{"seen_ms":9223372036854775807}`, `{"seen_ms":1,"doubt":{"since_ms":2}}`,
-		`{"spans":[{"from_ms":2,"to_ms":1}]}`, `{"spans":[{"from_ms":0,"to_ms":5},{"from_ms":5,"to_ms":6}]}`, `{"spans":[{"from_ms":0,"to_ms":9007199254740993}]}`} {
-		_, err := parseClock([]byte(bad))
-		require.Error(t, err, bad)
-	}
-	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition(), Mutations: []engine.Mutation{{
-		Clustering: clockKey(), Timestamp: 31539600001, Value: []byte(`{`),
-	}}}}))
-	m.set(0)
-	r.pass(time.Hour)
-	m.may()
-	m.seenMS()
-	require.NotContains(t, row(), "doubt")
-	m.stop()
-	r.start(0).may()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 const (
@@ -21,8 +22,6 @@ const (
 	// stageTimestamp is the write timestamp of stage and pending rows: their keys name one content, and
 	// are deleted with the timestamp they were written with.
 	stageTimestamp = 1
-	// commitTimeout bounds how long a commit tries. It is generous: whoever waits has a deadline of its own.
-	commitTimeout = 30 * time.Second
 )
 
 // committer makes batches durable, one commit after the other. What arrives while one is under way goes
@@ -42,7 +41,7 @@ type committer struct {
 	// gens are the generations that the commit under way adds to.
 	gens  []*generation
 	rows  []engine.Batch
-	spans []timeSpan
+	spans []membership.TimeSpan
 	// touched and sink serve touch.
 	touched []*headChunk
 	sink    uint32
@@ -128,7 +127,7 @@ func (c *committer) take() (group []*Batch) {
 
 // commit makes a group durable and then visible. The caller holds the commit lock.
 func (c *committer) commit(group []*Batch) error {
-	if err := c.s.mayWrite(); err != nil {
+	if err := c.s.member.MayWrite(); err != nil {
 		c.s.metrics.commitErrors.Inc()
 		return err
 	}
@@ -144,7 +143,7 @@ func (c *committer) commit(group []*Batch) error {
 	if c.s.opts.Shared {
 		c.rows = c.streamPositions(c.rows)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	started := c.s.opts.Now()
 	err := c.keepSlots(ctx)
@@ -155,7 +154,7 @@ func (c *committer) commit(group []*Batch) error {
 		err = c.writePending(ctx)
 	}
 	if err == nil && c.s.opts.Shared {
-		err = c.s.mayAcknowledge(started)
+		err = c.s.member.MayAcknowledge(started)
 	}
 	if err != nil {
 		c.fail()
@@ -272,10 +271,10 @@ func (c *committer) keepSlots(ctx context.Context) error {
 			return err
 		}
 		if g.slot.slot >= lowest {
-			c.spans = append(c.spans, timeSpan{c.s.period.SlotStart(g.slot.slot) + 1, c.s.period.SlotEnd(g.slot.slot)})
+			c.spans = append(c.spans, membership.TimeSpan{From: c.s.period.SlotStart(g.slot.slot) + 1, To: c.s.period.SlotEnd(g.slot.slot)})
 		}
 	}
-	return c.s.keepSpans(ctx, c.spans)
+	return c.s.clock.KeepSpans(ctx, c.spans)
 }
 
 // writePending writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
@@ -285,7 +284,7 @@ func (c *committer) keepSlots(ctx context.Context) error {
 func (c *committer) writePending(ctx context.Context) error {
 	now := func() int64 { return c.s.opts.Now().UnixMilli() }
 	arrival := func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
-		earlier, _ := c.s.times()
+		earlier, _ := c.s.clock.Times()
 		return format.FloorDiv(earlier.UnixMilli(), format.HourMS)
 	}
 	type oldStream struct {
@@ -316,9 +315,9 @@ func (c *committer) writePending(ctx context.Context) error {
 		for _, o := range old {
 			at := max(hour, o.minHour)
 			rows = append(rows, o.g.builder.pending(o.g.slot, at))
-			c.spans = append(c.spans, timeSpan{at * format.HourMS, (at + 1) * format.HourMS})
+			c.spans = append(c.spans, membership.TimeSpan{From: at * format.HourMS, To: (at + 1) * format.HourMS})
 		}
-		if err := c.s.keepSpans(ctx, c.spans); err != nil {
+		if err := c.s.clock.KeepSpans(ctx, c.spans); err != nil {
 			return err
 		}
 		if err := c.s.eng.Write(ctx, rows); err != nil {
@@ -334,7 +333,7 @@ func (c *committer) writePending(ctx context.Context) error {
 // streamPositions appends the rows that tell other processes how far the streams of this commit go.
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
-	expires := c.s.opts.Now().Add(tailLife).Unix()
+	expires := c.s.opts.Now().Add(membership.TailLife).Unix()
 	for gens := range slices.Chunk(c.gens, piece) {
 		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.s.writer)}}
 		for _, g := range gens {

@@ -22,7 +22,7 @@ import (
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
 // lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
 func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*generation, rows []stageRow) error {
-	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > youngMS {
+	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > format.YoungMS {
 		return nil
 	}
 	gone := make(map[stageRow]bool, len(rows))

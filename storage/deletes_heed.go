@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // loadTombstones returns the deletes that a query must apply, when the head has all that other processes had acknowledged and
@@ -32,7 +33,7 @@ func (s *Store) loadTombstones(ctx context.Context, tenant string) (format.Tombs
 	defer m.learning.Unlock()
 	for _, d := range s.newTo(found) {
 		err := s.sealOf(ctx, tenant, d)
-		if errors.Is(err, ErrClock) || errors.Is(err, engine.ErrReadOnly) {
+		if errors.Is(err, membership.ErrClock) || errors.Is(err, engine.ErrReadOnly) {
 			err = s.rereadOf(ctx, tenant, d)
 		}
 		if err != nil {

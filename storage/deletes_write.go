@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // errDeleting says that held samples wait for a delete that may be about them.
@@ -21,7 +23,7 @@ var errTaking = fmt.Errorf("%w: samples that were held of a replica are being st
 func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone) (err error) {
 	s.deletes.taking.Lock()
 	defer s.deletes.taking.Unlock()
-	if d.Held, err = s.heldCuts(ctx, tenant); err != nil {
+	if d.Held, err = s.heldRows().Cuts(ctx, tenant); err != nil {
 		return err
 	}
 	if len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes+format.MaxHeldCutBytes {
@@ -34,7 +36,7 @@ func (s *Store) carryOut(ctx context.Context, tenant string, d *format.Tombstone
 	if err := s.sealOf(ctx, tenant, d); err != nil {
 		return fmt.Errorf("storage: sealing what is to be deleted: %w", err)
 	}
-	if err := s.believed(); err != nil { // Sealing may have taken long.
+	if err := s.clock.MayRemove(); err != nil { // Sealing may have taken long.
 		return fmt.Errorf("storage: nothing is deleted: %w", err)
 	}
 	return s.writeDelete(ctx, tenant, d)
@@ -50,7 +52,7 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), membership.CommitTimeout)
 	defer cancel()
 	begun := s.opts.Now()
 	// Whoever finds the delete's tenant listed looks for it; so this comes first.
@@ -93,21 +95,19 @@ func (s *Store) mayComeInForce(ctx context.Context, tenant string, begun time.Ti
 	if !s.opts.Shared {
 		return nil
 	}
-	err := s.eachChoice(ctx, tenant, func(_ string, ch *election) error {
-		if ch.Taking != "" && ch.Taking != s.Writer() {
-			return errTaking
-		}
-		return nil
-	})
+	takers, err := s.heldRows().Takers(ctx, tenant)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(takers, func(writer string) bool { return writer != s.member.Writer() }) {
+		return errTaking
 	}
 	return s.inTime(begun)
 }
 
 // inTime says that a delete is written within the time that others wait for one that is announced.
 func (s *Store) inTime(begun time.Time) error {
-	if took := Elapsed(begun, s.opts.Now()); s.opts.Shared && took > commitTimeout {
+	if took := membership.Elapsed(begun, s.opts.Now()); s.opts.Shared && took > membership.CommitTimeout {
 		return fmt.Errorf("%w: it took %v", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	return nil
@@ -128,7 +128,7 @@ func (m *deletes) mayCome(d *format.Tombstone, now time.Time) bool {
 		}
 		m.seen[d.ID], since = now, now
 	}
-	return Elapsed(since, now) <= 2*commitTimeout
+	return membership.Elapsed(since, now) <= 2*membership.CommitTimeout
 }
 
 // putDelete writes the row of a delete, announced or in force.
@@ -156,7 +156,7 @@ func (s *Store) putDelete(ctx context.Context, tenant string, d *format.Tombston
 
 // cancelDelete takes back a delete that nobody has seen in force, so that it doesn't take effect.
 func (s *Store) cancelDelete(tenant string, d *format.Tombstone, because error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	err := s.removeDelete(ctx, tenant, d)
 	if err == nil {

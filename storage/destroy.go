@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/ha"
 )
 
 // Here is all that makes rows go, and nowhere else: a test of the source says so. What each of it needs to know before:
@@ -171,27 +172,27 @@ func rowsDeleted(t *engine.Table, partition engine.Key, rows []stageRow) engine.
 
 // deleteHeld deletes held rows: ranges of numbers where they follow each other in the order given, which is that
 // of their writing, and none of the same replica lies between.
-func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) error {
-	byEra := map[int64][]heldRow{}
+func (s *Store) deleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.HeldID) error {
+	byEra := map[int64][]ha.HeldID{}
 	for _, h := range rows {
-		byEra[h.epoch] = append(byEra[h.epoch], h)
+		byEra[h.Epoch] = append(byEra[h.Epoch], h)
 	}
 	var batches []engine.Batch
 	for era, list := range byEra {
-		slices.SortFunc(list, func(a, b heldRow) int {
-			return cmp.Or(cmp.Compare(a.replica, b.replica), cmp.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
+		slices.SortFunc(list, func(a, b ha.HeldID) int {
+			return cmp.Or(cmp.Compare(a.Replica, b.Replica), cmp.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))
 		})
 		const piece = 500
 		for part := range slices.Chunk(list, piece) {
-			b := engine.Batch{Table: engine.Held, Partition: format.HeldPartition(at.tenant, at.cluster, era)}
+			b := engine.Batch{Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, era)}
 			for i := 0; i < len(part); {
 				last := i
-				for last+1 < len(part) && part[last+1].replica == part[i].replica && part[last+1].writer == part[i].writer && part[last+1].seq == part[last].seq+1 {
+				for last+1 < len(part) && part[last+1].Replica == part[i].Replica && part[last+1].Writer == part[i].Writer && part[last+1].Seq == part[last].Seq+1 {
 					last++
 				}
-				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].key(), Timestamp: stageTimestamp}
+				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].Key(), Timestamp: ha.HeldTimestamp}
 				if last > i {
-					m.Op, m.To = engine.DeleteRange, part[last].key()
+					m.Op, m.To = engine.DeleteRange, part[last].Key()
 				}
 				b.Mutations = append(b.Mutations, m)
 				i = last + 1

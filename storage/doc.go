@@ -37,12 +37,12 @@
 //
 // # The way of a sample of a pair of replicas
 //
-//	CommitOf ─► election ─┬─► the elected replica's: committer, as any sample
-//	                      ├─► after its term began, of another: held
-//	                      └─► covered: dropped
+//	Tracker.Commit ─► election ─┬─► the elected replica's: committer, as any sample
+//	                            ├─► after its term began, of another: held
+//	                            └─► covered: dropped
 //	the elected replica isn't heard ─► another is elected ─► its process takes over what is held: committer
 //
-// replicas.go, replica_commit.go, replica_election.go, replica_look.go, held_takeover.go
+// package ha: commit.go, election.go, look.go, takeover.go; batch_split.go, held_writer.go
 //
 // # Several processes
 //
@@ -55,7 +55,8 @@
 //	Seal      ─► defined: the definitions in sealed blobs of other processes, for blobs that depend on them
 //	Forget    ◄─ stage: what other processes have sealed is released from the head
 //
-// decisions/005 says why that loses nothing and misses nothing.
+// decisions/005 says why that loses nothing and misses nothing. Package membership has the processes, leases and liveness, and
+// whether a clock is believed.
 //
 // # Words
 //
@@ -86,6 +87,7 @@
 //     with the engine's, or on one machine with seen time (decisions/016).
 //   - Election: whose samples of a cluster of replicas are stored. Term: the time from which a replica is the elected one.
 //     Disposition: whether a replica's sample is stored, held or dropped. Held epoch: a partition of held rows.
+//   - Member: a process as one of those that use the engine at the same time, or as the only one.
 //   - Liveness: which processes were heard of within LivenessTimeout.
 //
 // # Rules that everything here keeps
@@ -103,6 +105,11 @@
 //   - Every queue, cache and answer has a limit in bytes (I6).
 //   - What is corrupt is named by its row, or where rows can't be read by metric and time, counted and left out (I8). What
 //     removes data ends there with an error instead. Check finds all of it (decisions/020).
+//
+// # Packages below
+//
+//   - membership: which processes use the store, what they state, leases, and whether a clock is believed → engine, format.
+//   - ha: elections among replicas, held samples, takeovers → membership, engine, format.
 //
 // FORMAT.md describes what is stored, byte by byte; package format has ids, periods, windows, keys and the codecs of rows,
 // packages chunk and rollup those of what is sealed. decisions/ holds what was decided against the obvious.

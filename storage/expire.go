@@ -60,7 +60,7 @@ func (m *dropMemory) add(d dropped) {
 // Expire brings the horizons of all tenants to where their retention says, and drops what has been hidden for a week. It
 // returns how many windows went, or parts of windows that others keep. No seal runs meanwhile.
 func (s *Store) Expire(ctx context.Context) (parts int, err error) {
-	if err := s.believed(); err != nil {
+	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
 	}
 	tenants, err := s.everyTenant(ctx)
@@ -89,7 +89,7 @@ func (s *Store) Expire(ctx context.Context) (parts int, err error) {
 		s.sealMu[i].Lock()
 		defer s.sealMu[i].Unlock()
 	}
-	if err := s.believed(); err != nil { // Rollups may have taken long.
+	if err := s.clock.MayRemove(); err != nil { // Rollups may have taken long.
 		return 0, err
 	}
 	// A seal may have brought a window rows of a tenant that keeps them longer.

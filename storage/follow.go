@@ -6,25 +6,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 const (
-	// tailLife is how long a row of table tails stands. A follower that slept for half of it reads the
-	// whole stage again.
-	tailLife = time.Hour
 	// followInterval is how often a follower looks for itself, so that a query finds little to read.
 	followInterval = time.Second
 	// followWorkers is how many streams are read at once.
 	followWorkers = 16
 	// gapLife is how long a missing number of a stream is looked for. A commit that takes longer than
-	// commitTimeout isn't acknowledged, so what is missing longer is sealed, or never was.
-	gapLife = 2 * commitTimeout
+	// membership.CommitTimeout isn't acknowledged, so what is missing longer is sealed, or never was.
+	gapLife = 2 * membership.CommitTimeout
 )
 
 // follower brings what other processes stage into the head, so that queries see it.
@@ -163,7 +160,7 @@ func (f *follower) pass(ctx context.Context) error {
 			}
 		}
 	}
-	if slept > tailLife/2 {
+	if slept > membership.TailLife/2 {
 		if err := f.wholeStage(ctx); err != nil {
 			return err
 		}
@@ -178,7 +175,7 @@ func (f *follower) pass(ctx context.Context) error {
 	if err := f.follow(ctx, tails, begun); err != nil {
 		return err
 	}
-	if took := Elapsed(begun, f.s.opts.Now()); took > tailLife/2 { // Tails may have expired before they were read.
+	if took := membership.Elapsed(begun, f.s.opts.Now()); took > membership.TailLife/2 { // Tails may have expired before they were read.
 		return fmt.Errorf("%w: following other processes took %v", engine.ErrUnavailable, took.Round(time.Second))
 	}
 	f.begin(begun)
@@ -196,7 +193,7 @@ func (f *follower) begin(at time.Time) {
 func (f *follower) slept() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Elapsed(f.begun, f.s.opts.Now())
+	return membership.Elapsed(f.begun, f.s.opts.Now())
 }
 
 // wholeStage reads every slot that may wait anew; streams that are known are read on from where they were.
@@ -209,17 +206,9 @@ func (f *follower) wholeStage(ctx context.Context) error {
 	return nil
 }
 
-func (f *follower) listWriters(ctx context.Context) error {
-	f.writers = f.writers[:0]
-	for row, err := range f.s.eng.Scan(ctx, engine.Range{Table: engine.Processes, Partition: processesPartition(), KeysOnly: true}) {
-		if err != nil {
-			return fmt.Errorf("storage: listing the processes: %w", err)
-		}
-		if w := row.Clustering[0].Text; w != f.s.writer {
-			f.writers = append(f.writers, strings.Clone(w))
-		}
-	}
-	return nil
+func (f *follower) listWriters(ctx context.Context) (err error) {
+	f.writers, err = f.s.member.AppendWriters(ctx, f.writers[:0])
+	return err
 }
 
 func (f *follower) slot(slot int64, partition int) *followedSlot {
@@ -376,7 +365,7 @@ func (f *follower) forget(partition int) {
 		for _, st := range c.streams {
 			st.epochs = nil
 		}
-		return now.Sub(c.touched) > 2*tailLife
+		return now.Sub(c.touched) > 2*membership.TailLife
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
 func (s *Store) Forget(ctx context.Context, partition int) error {
-	_, now := s.times()
+	_, now := s.clock.Times()
 	for _, slot := range s.head.slots(partition) {
 		w := Work{Partition: partition, Slot: slot}
 		if s.period.SlotEnd(slot) > now.UnixMilli() {

@@ -135,17 +135,18 @@ func goldenValues() map[string][]byte {
 		Tenants: map[string]statedLife{"brief": {RawMS: 86400000}}, Classes: map[string]statedLife{"debug": {604800000, 604800000, 604800000}}})
 	values["retentions-v1"] = retentions
 	values["worked-off-v1"] = format.AppendSealedRun(300)
-	b := &heldBuilder{fresh: reach{now: 1777636800000, limit: 1777636830000, t: -format.MaxTime}}
-	tenant := &headTenant{name: "t"}
-	for i, at := range []int64{1777636799000, 1777636801000, 1777636900000} {
-		b.add(&entry{series: &Series{tenantMetric: &tenantMetric{tenant: tenant}, labels: labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))}, t: at, v: 0x3ff0000000000000})
+	held := format.HeldValue{MinT: 1777636799000, MaxT: 1777636900000, Reach: 1777636801000, Samples: 3}
+	var w format.BlobWriter
+	w.Reset(0, 0)
+	for i, at := range []int64{held.MinT, held.Reach, held.MaxT} {
+		w.Define("t", labels.FromStrings("__name__", "m", "i", string(rune('a'+i))))
+		w.Float(uint32(i+1), at, 0, 0x3ff0000000000000)
 	}
-	b.cut()
-	values["held-v2"] = b.values[0]
+	values["held-v2"] = format.AppendHeld(nil, held, w.Finish())
 	// Version 1 didn't say how far the samples reach.
-	old := binary.AppendVarint([]byte{1, 0, 0, 0, 0}, b.about[0].MinT)
-	old = binary.AppendUvarint(binary.AppendUvarint(old, uint64(b.about[0].MaxT-b.about[0].MinT)), uint64(b.about[0].Samples))
-	old = append(old, snappy.Encode(nil, b.w.Finish())...)
+	old := binary.AppendVarint([]byte{1, 0, 0, 0, 0}, held.MinT)
+	old = binary.AppendUvarint(binary.AppendUvarint(old, uint64(held.MaxT-held.MinT)), uint64(held.Samples))
+	old = append(old, snappy.Encode(nil, w.Finish())...)
 	binary.LittleEndian.PutUint32(old[1:], crc32.Checksum(old[5:], crc32.MakeTable(crc32.Castagnoli)))
 	values["held-v1"] = old
 	return values

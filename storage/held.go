@@ -2,108 +2,25 @@ package storage
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/ha"
 )
 
-// heldRow is a held row that this process looks after.
-type heldRow struct {
-	epoch      int64
-	replica    string
-	writer     string
-	seq        int64
-	minT, maxT int64
-	reach      int64
-	samples    int
-	bytes      int64
-}
+// heldRows reads what is held of replicas.
+func (s *Store) heldRows() ha.Rows { return ha.Rows{Engine: s.eng, Corrupt: s.corrupt} }
 
-func (h *heldRow) key() engine.Key {
-	return format.HeldKey(h.replica, h.writer, h.seq)
-}
-
-// heldBuilder makes held values of samples.
-type heldBuilder struct {
-	w      format.BlobWriter
-	refs   map[*Series]uint32
-	now    format.HeldValue
-	some   bool  // now has anything
-	fresh  reach // without samples
-	reach  reach // of now
-	values [][]byte
-	about  []format.HeldValue
-}
-
-func (b *heldBuilder) begin() {
-	b.refs = map[*Series]uint32{}
-	b.w.Reset(0, 0)
-	b.now, b.some = format.HeldValue{}, false
-}
-
-// ref returns the number of a series in the blob, which defines it if need be.
-func (b *heldBuilder) ref(s *Series) uint32 {
-	ref := b.refs[s]
-	if ref == 0 {
-		ref = uint32(len(b.refs)) + 1
-		b.refs[s] = ref
-		b.w.Define(s.tenant.name, s.labels)
+// withHeld returns the ids of the deletes that are about rows that are held still.
+func (s *Store) withHeld(ctx context.Context, tenant string, ds format.Tombstones) (map[string]bool, error) {
+	ids := map[string]bool{}
+	if ds = ds.Where(func(d *format.Tombstone) bool { return len(d.Held) > 0 }); len(ds) == 0 {
+		return ids, nil
 	}
-	return ref
-}
-
-func (b *heldBuilder) add(e *entry) {
-	b.room(e.t)
-	b.now.Samples++
-	b.reach.add(e.t)
-	if ref := b.ref(e.series); e.hist != nil {
-		b.w.Histogram(ref, e.t, e.hist)
-	} else {
-		b.w.Float(ref, e.t, e.st, e.v)
-	}
-}
-
-// addExemplar adds an exemplar, which doesn't count as a sample.
-func (b *heldBuilder) addExemplar(e *exemplarEntry) {
-	b.room(e.t)
-	b.w.Exemplar(b.ref(e.series), e.t, e.data)
-}
-
-// room makes room for one more, at t.
-func (b *heldBuilder) room(t int64) {
-	if b.refs == nil {
-		b.begin()
-	} else if b.w.Len() >= format.HeldFull {
-		b.cut()
-		b.begin()
-	}
-	if !b.some {
-		b.now.MinT, b.now.MaxT, b.some, b.reach = t, t, true, b.fresh
-	}
-	b.now.MinT, b.now.MaxT = min(b.now.MinT, t), max(b.now.MaxT, t)
-}
-
-// cut ends a value.
-func (b *heldBuilder) cut() {
-	if !b.some {
-		return
-	}
-	b.now.Reach = b.reach.ms()
-	b.values = append(b.values, format.AppendHeld(nil, b.now, b.w.Finish()))
-	b.about = append(b.about, b.now)
-	b.now, b.some = format.HeldValue{}, false
-}
-
-// readHeld reads one held row; ok is false when it is gone.
-func (s *Store) readHeld(ctx context.Context, at clusterName, h *heldRow) (value []byte, ok bool, err error) {
-	key := h.key()
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.tenant, at.cluster, h.epoch), From: key, To: key, Limit: 1}) {
-		if err != nil {
-			return nil, false, fmt.Errorf("storage: reading a held row: %w", err)
+	return ids, s.heldRows().EachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
+		for _, d := range ds {
+			if d.CoversHeld(cluster, writer, seq) {
+				ids[d.ID] = true
+			}
 		}
-		return slices.Clone(row.Value), true, nil
-	}
-	return nil, false, nil
+	})
 }

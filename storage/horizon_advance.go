@@ -50,7 +50,7 @@ func (s *Store) advance(ctx context.Context, tenant string, x *expiry) (*tenantH
 // aim hides what is past the retention of each class, whole windows of it, and shows again what isn't any more. Samples are
 // hidden when their rollups are there, which answer from then on: roll makes them, and returns up to where it has.
 func (s *Store) aim(ctx context.Context, tenant string, before *tenantHorizons, next *horizonRow, roll func(hidden, target int64) int64) {
-	seen := s.seenMS()
+	seen := s.clock.SeenMS()
 	for class := range s.classes.count() {
 		keep := s.classes.keep(tenant, class)
 		for res := rollup.Raw; res <= rollup.OneHour; res++ {
@@ -97,7 +97,7 @@ func (s *Store) rollHidden(ctx context.Context, tenant string, hidden, target in
 // dropDue notes what may be dropped from now on. Raw never goes before its rollups are there: where they can't be made,
 // what is newer stays, too.
 func (s *Store) dropDue(ctx context.Context, tenant string, next *horizonRow, rolled map[tenantWindow]bool) error {
-	seen := s.seenMS()
+	seen := s.clock.SeenMS()
 	var failed error
 	for i := range next.Horizons {
 		h := &next.Horizons[i]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -76,7 +77,7 @@ func (t *tenantHorizons) lacking(class int64, res rollup.Resolution) int64 {
 // changed them.
 func (s *Store) horizonsOf(ctx context.Context, tenant string) (*tenantHorizons, error) {
 	known := s.horizonMemory.get(tenant)
-	if known != nil && known.looked && (!s.opts.Shared || Elapsed(known.read, s.opts.Now()) < horizonsFresh) {
+	if known != nil && known.looked && (!s.opts.Shared || membership.Elapsed(known.read, s.opts.Now()) < horizonsFresh) {
 		return known, nil
 	}
 	return s.readHorizons(ctx, tenant, known)
@@ -216,7 +217,7 @@ var errHorizonsChanged = errors.New("storage: another process has changed the ho
 
 // changeHorizons stores the horizons of a tenant in place of those that were read, and returns them.
 func (s *Store) changeHorizons(ctx context.Context, tenant string, before *tenantHorizons, next horizonRow) (*tenantHorizons, error) {
-	if err := s.believed(); err != nil {
+	if err := s.clock.MayRemove(); err != nil {
 		return nil, err
 	}
 	value, err := json.Marshal(next)

@@ -119,7 +119,7 @@ func (s *Store) hiddenIn(tenant string, h *horizon, step hidingStep) (c HorizonC
 		Tenant: tenant, Class: s.classes.nameOf(h.Class), Resolution: h.Resolution, Samples: -1,
 		Was: time.Duration(step.Was.KeptMS) * time.Millisecond, Is: time.Duration(h.KeptMS) * time.Millisecond,
 		From: s.instantOf(step.Was.HiddenMS), To: s.instantOf(step.ToMS), Gone: s.instantOf(h.LackingMS),
-		Goes: s.opts.Now().UTC().Add(expireGrace - time.Duration(s.seenMS()-step.SeenMS)*time.Millisecond),
+		Goes: s.opts.Now().UTC().Add(expireGrace - time.Duration(s.clock.SeenMS()-step.SeenMS)*time.Millisecond),
 	}, true
 }
 
@@ -143,7 +143,7 @@ func (s *Store) changes(ctx context.Context, tenant string, before, next *horizo
 		if !c.Shown {
 			c.Goes = s.opts.Now().UTC().Add(expireGrace)
 			if since, ok := h.hiddenSince(h.HiddenMS); ok {
-				c.Goes = c.Goes.Add(-time.Duration(s.seenMS()-since) * time.Millisecond)
+				c.Goes = c.Goes.Add(-time.Duration(s.clock.SeenMS()-since) * time.Millisecond)
 			}
 			if n, err := s.aboutSamples(ctx, tenant, h.Class, h.Resolution, was.HiddenMS, h.HiddenMS); err == nil {
 				c.Samples = n

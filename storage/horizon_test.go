@@ -15,6 +15,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -339,7 +340,7 @@ func TestHorizonsWaitForTheClock(t *testing.T) {
 	require.NoError(t, err)
 	ts.now = ts.now.Add(30 * day)
 	_, err = expire()
-	require.ErrorIs(t, err, ErrClock)
+	require.ErrorIs(t, err, membership.ErrClock)
 	pass(30 * day) // It is believed by now, but a leap isn't time that has passed.
 	for range 3 {
 		pass(time.Hour)

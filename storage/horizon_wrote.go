@@ -138,7 +138,7 @@ func (h *horizon) lackVanished(outlived func(keptMS int64) int64) {
 // outlived returns up to where rows have vanished that were kept so long. They vanish by the engine's clock, also for a process whose
 // own differs from it.
 func (s *Store) outlived(res rollup.Resolution) func(keptMS int64) int64 {
-	now := s.engineTime()
+	now := s.clock.EngineTime()
 	return func(keptMS int64) int64 {
 		if keptMS == 0 {
 			return s.startOf(s.period.WindowAt(res, never+1))
@@ -299,7 +299,7 @@ func (s *Store) noteKept(ctx context.Context, tenant string) (*tenantHorizons, e
 		next := before.clone()
 		for i := range next.Horizons {
 			if h := &next.Horizons[i]; longerKept(s.keptMS(tenant, h), h.KeptMS) {
-				h.keep(s.keptMS(tenant, h), s.seenMS(), s.writtenUntilNow(ctx, tenant, h))
+				h.keep(s.keptMS(tenant, h), s.clock.SeenMS(), s.writtenUntilNow(ctx, tenant, h))
 			}
 		}
 		switch after, err := s.changeHorizons(ctx, tenant, before, next); {

@@ -60,7 +60,7 @@ func TestRaisingIsTold(t *testing.T) {
 			require.NoError(t, m.SealAll(t.Context()))
 			for range 5 {
 				r.pass(day)
-				require.NoError(t, m.processes.beat(t.Context()))
+				require.NoError(t, m.member.Beat(t.Context()))
 				_, err := m.Expire(t.Context())
 				require.NoError(t, err)
 			}
@@ -70,7 +70,7 @@ func TestRaisingIsTold(t *testing.T) {
 			log.Reset()
 
 			m = r.start(0, keep(90*day))
-			require.NoError(t, m.processes.beat(t.Context()))
+			require.NoError(t, m.member.Beat(t.Context()))
 			require.NoError(t, m.write(r.now(), 2))
 			require.NoError(t, first(m))
 			_, err := m.Expire(t.Context())
@@ -86,7 +86,7 @@ func TestRaisingIsTold(t *testing.T) {
 			log.Reset()
 			r.pass(100 * day)
 			m = r.start(0, keep(91*day))
-			require.NoError(t, m.processes.beat(t.Context()))
+			require.NoError(t, m.member.Beat(t.Context()))
 			_, err = m.Expire(t.Context())
 			require.NoError(t, err)
 			require.NotContains(t, log.String(), "a lower retention", log.String())

@@ -14,7 +14,7 @@ func (s *Store) wanted(kept time.Duration) int64 {
 	if kept == 0 {
 		return never
 	}
-	now, _ := s.times()
+	now, _ := s.clock.Times()
 	return now.Add(-kept).UnixMilli()
 }
 

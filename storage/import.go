@@ -116,7 +116,7 @@ func (i *imports) release(now time.Time) {
 // sealed later, as late data. Of what is too old for raw rows only rollups are made, whole buckets of them: so the
 // samples of a series and slot should come in one call. The limits of tenants don't count.
 func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries) (stats ImportStats, err error) {
-	if err := s.believed(); err != nil {
+	if err := s.clock.MayRemove(); err != nil {
 		return stats, err
 	}
 	s.imports.mu.Lock()

@@ -45,7 +45,7 @@ const importBytes = 2 << 20
 
 // run seals the day. Meanwhile nobody else in this process seals what it is about.
 func (d *importDay) run(ctx context.Context) (err error) {
-	if err := d.s.believed(); err != nil {
+	if err := d.s.clock.MayRemove(); err != nil {
 		return err
 	}
 	d.ctx = ctx

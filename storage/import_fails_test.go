@@ -13,6 +13,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -153,7 +154,7 @@ func TestDeleteOfAnImportAheadThatFailed(t *testing.T) {
 		failed = err != nil
 		m.set(-60 * 24 * time.Hour)
 		r.pass(time.Minute)
-		require.ErrorIs(t, m.believed(), ErrClock)
+		require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
 		r.pass(3 * 24 * time.Hour)
 		require.NoError(t, m.Delete(t.Context(), "t", -format.MaxTime, format.MaxTime, ofMetric()...))
 		m.set(0)

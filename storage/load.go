@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // load reads the stage rows of a slot that want asks for into a generation that belongs to no slot partition, or
@@ -111,7 +112,7 @@ func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
 	if ok {
 		return now.Sub(since) <= gapLife
 	}
-	maps.DeleteFunc(u.since, func(_ damagedRow, since time.Time) bool { return now.Sub(since).Abs() > tailLife })
+	maps.DeleteFunc(u.since, func(_ damagedRow, since time.Time) bool { return now.Sub(since).Abs() > membership.TailLife })
 	if u.since == nil {
 		u.since = map[damagedRow]time.Time{}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 const (
@@ -130,7 +131,7 @@ func (k *metadataKeeper) write() {
 }
 
 func (k *metadataKeeper) writeGroup(batch []noted) error {
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
 	rows := make([]engine.Batch, len(batch))
 	for i, n := range batch {

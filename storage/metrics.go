@@ -50,13 +50,13 @@ func newMetrics(s *Store, r prometheus.Registerer) *metrics {
 		func() float64 { return float64(s.opts.HeadBytes) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_doubted", Help: "Whether this machine's clock isn't believed (1): then nothing is removed."},
 		func() float64 {
-			if _, doubted := s.clockOff(); doubted {
+			if _, doubted := s.clock.Off(); doubted {
 				return 1
 			}
 			return 0
 		})
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "cassia_store_clock_ahead_seconds", Help: "By how much this machine's clock is ahead of the cluster's, or on one machine of what the store has seen of time."},
-		func() float64 { off, _ := s.clockOff(); return off.Seconds() })
+		func() float64 { off, _ := s.clock.Off(); return off.Seconds() })
 	s.cache.register(f)
 	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_store_samples_total",

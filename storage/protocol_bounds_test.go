@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // blockedStage is an engine whose blobs wait for a word, and that counts them.
@@ -82,7 +83,7 @@ func TestCommitsGiveUp(t *testing.T) {
 		stage.block()
 		begin := time.Now()
 		require.ErrorContains(t, ts.tryWrite("ann", upLabels, sample{ts.now.UnixMilli(), 1}), "deadline")
-		require.Equal(t, commitTimeout, time.Since(begin), "by the test's own clock")
+		require.Equal(t, membership.CommitTimeout, time.Since(begin), "by the test's own clock")
 		stage.letPass()
 		require.NoError(t, ts.tryWrite("ann", upLabels, sample{ts.now.UnixMilli(), 2}))
 		require.Equal(t, []sample{{ts.now.UnixMilli(), 2}}, ts.all("ann")[upLabels.String()])

@@ -396,7 +396,7 @@ func (e *stepEngine) Scan(ctx context.Context, r engine.Range) iter.Seq2[engine.
 			return
 		}
 		e.pages(ctx, r, yield)
-		if r.Table == engine.Processes && engine.Compare(r.Partition, statedPartition()) == 0 {
+		if r.Table == engine.Processes && engine.Compare(r.Partition, engine.Key{engine.Int(2)}) == 0 { // What processes state.
 			e.opening.Store(false)
 		}
 	}

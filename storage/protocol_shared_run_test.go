@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // sharedRun carries out a history of several processes over one engine, each with a clock, faults and a
@@ -356,7 +357,7 @@ func (s *sharedRun) nested(r, other *protocolRun, op string) error {
 
 // beat is what a process does by itself every other second.
 func (s *sharedRun) beat(r *protocolRun, kind string) {
-	if r.silent || r.store == nil || kind != "write" && kind != "bulk" || r.now.Load()-r.beaten < beatInterval.Milliseconds() {
+	if r.silent || r.store == nil || kind != "write" && kind != "bulk" || r.now.Load()-r.beaten < membership.BeatInterval.Milliseconds() {
 		return
 	}
 	s.beatNow(r)
@@ -364,7 +365,7 @@ func (s *sharedRun) beat(r *protocolRun, kind string) {
 
 func (s *sharedRun) beatNow(r *protocolRun) {
 	begun := r.now.Load() // Time may pass within.
-	if err := r.store.processes.beat(context.Background()); err != nil {
+	if err := r.store.member.Beat(context.Background()); err != nil {
 		r.tolerate("beating", err)
 		return
 	}

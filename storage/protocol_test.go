@@ -181,7 +181,7 @@ func (r *protocolRun) rest(ctx context.Context) {
 		if err != nil {
 			r.fail("%v", err)
 		}
-		if now-s.period.SlotEnd(slot) > youngMS {
+		if now-s.period.SlotEnd(slot) > format.YoungMS {
 			r.fail("the mark of partition %d stands at slot %d, which is older than two days", p, slot)
 		}
 		if hour < format.FloorDiv(now, format.HourMS)-hourLag {

@@ -97,9 +97,9 @@ func (ts *testStore) refusesWrites() {
 	require.ErrorIs(ts.t, ts.LogRetentionChange(ctx), engine.ErrReadOnly)
 	_, err = ts.SetPeriod(ctx, format.Period{Partitions: 2 * ts.Partitions()}, time.Time{})
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
-	leases, err := ts.Leases(ctx)
+	leases, err := ts.member.Leases(ctx, ts.Partitions())
 	require.NoError(ts.t, err)
-	_, _, err = ts.Take(ctx, 0, leases[0], "somebody")
+	_, _, err = ts.member.Take(ctx, 0, leases[0], "somebody")
 	require.ErrorIs(ts.t, err, engine.ErrReadOnly)
 	require.ErrorIs(ts.t, MarkRestored(ctx, engine.ReadOnly(ts.eng), ts.opts.Now()), engine.ErrReadOnly)
 }
@@ -135,7 +135,7 @@ func TestLookAtStore(t *testing.T) {
 			found := look.told()
 			look.refusesWrites()
 			time.Sleep(10 * time.Minute) // of the bubble
-			require.NoError(t, look.keepSeen(t.Context()))
+			require.NoError(t, look.clock.KeepSeen(t.Context()))
 			require.NoError(t, look.Store.Close())
 			require.Equal(t, before, inner.All(), name)
 
@@ -179,7 +179,7 @@ func TestLookAtSharedStore(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		require.Equal(t, ts.Periods(), look.Periods())
-		processes, err := look.Processes(t.Context())
+		processes, err := look.member.Processes(t.Context())
 		require.NoError(t, err)
 		require.Len(t, processes, 1)
 		require.NoError(t, look.Store.Close())

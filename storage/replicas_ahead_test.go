@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/ha"
 )
 
 // TestSamplesAheadCoverNothing has replicas be elected whose clock or one of whose series is ahead, and then fall
@@ -26,7 +27,7 @@ func TestSamplesAheadCoverNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, func(o *ReplicaOptions) { o.Failover = 3 * time.Second })
+			p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, func(o *ha.Options) { o.Failover = 3 * time.Second })
 			begun, i := p.now, 0
 			play := func(seconds int, a, b bool) {
 				for range seconds {

@@ -233,11 +233,11 @@ func (p *pairs) requireDeleted(all []*modelDelete) {
 
 // passAnyhow is pass where the engine may fail.
 func (p *pairs) passAnyhow(d time.Duration) {
-	step := p.processes[0].replicas.interval()
+	step := p.step
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {
-			_ = process.store.processes.beat(p.t.Context()) // The next one may.
+			_ = process.store.member.Beat(p.t.Context()) // The next one may.
 			process.replicas.Look(p.t.Context())
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/ha"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -22,16 +23,17 @@ type pairs struct {
 	t         testing.TB
 	eng       engine.Engine
 	now       time.Time
-	change    func(*ReplicaOptions)
+	change    func(*ha.Options)
 	processes []*pairProcess
+	step      time.Duration // between two looks
 }
 
 type pairProcess struct {
 	store    *Store
-	replicas *Replicas
+	replicas *ha.Tracker
 }
 
-func newPairs(t testing.TB, eng engine.Engine, processes int, change func(*ReplicaOptions)) *pairs {
+func newPairs(t testing.TB, eng engine.Engine, processes int, change func(*ha.Options)) *pairs {
 	p := &pairs{t: t, eng: eng, now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), change: change}
 	for range processes {
 		p.processes = append(p.processes, p.start())
@@ -51,12 +53,13 @@ func (p *pairs) start() *pairProcess {
 	store, err := Open(p.t.Context(), p.eng, opts)
 	require.NoError(p.t, err)
 	require.NoError(p.t, store.WaitReady(p.t.Context()))
-	ro := DefaultReplicaOptions()
-	ro.still = true
+	ro := ha.DefaultOptions()
+	ro.Still = true
 	if p.change != nil {
 		p.change(&ro)
 	}
-	replicas, err := NewReplicas(p.t.Context(), store, ro)
+	p.step = ro.Failover / 6
+	replicas, err := NewTracker(p.t.Context(), store, ro)
 	require.NoError(p.t, err)
 	return &pairProcess{store, replicas}
 }
@@ -70,19 +73,17 @@ func (p *pairs) stop(process *pairProcess) {
 
 // crash ends a process without a word, and starts another in its place.
 func (p *pairs) crash(i int) {
-	p.processes[i].replicas.cancel()
-	p.processes[i].replicas.running.Wait()
 	require.NoError(p.t, p.processes[i].store.Close())
 	p.processes[i] = p.start()
 }
 
 // pass has some time pass, in which every process looks as often as it does by itself.
 func (p *pairs) pass(d time.Duration) {
-	step := p.processes[0].replicas.interval()
+	step := p.step
 	for ; d > 0; d -= step {
 		p.now = p.now.Add(min(d, step))
 		for _, process := range p.processes {
-			require.NoError(p.t, process.store.processes.beat(p.t.Context()))
+			require.NoError(p.t, process.store.member.Beat(p.t.Context()))
 			process.replicas.Look(p.t.Context())
 		}
 	}
@@ -109,7 +110,7 @@ func (p *pairs) sendAt(process int, replica string, v float64, times map[string]
 		require.NoError(p.t, err)
 		require.NoError(p.t, b.Float(s, at.UnixMilli(), 0, v))
 	}
-	return b.CommitOf(p.t.Context(), to.replicas, "c", replica)
+	return to.replicas.Commit(p.t.Context(), b, ha.ClusterName{Tenant: "default", Cluster: "c"}, replica)
 }
 
 // samples returns what a process finds of a series, in the order of time.

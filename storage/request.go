@@ -79,7 +79,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	if q.LabelsOnly {
 		q.Resolution = rollup.OneHour
 	}
-	_, now := s.times()
+	_, now := s.clock.Times()
 	r := &request{
 		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: hidden, gaps: gaps, classes: q.Classes,
 		use:  s.opts.Limiter.Use(ctx, q.Tenant),

@@ -66,7 +66,7 @@ func (s *Store) lives(t *tenantHorizons, others *[]statedKeep, tenant string, cl
 	}
 	for res, kept := range map[rollup.Resolution]*time.Duration{rollup.Raw: &keep.Raw, rollup.FiveMinutes: &keep.FiveMinutes, rollup.OneHour: &keep.OneHour} {
 		if h := t.of(class, res); h != nil {
-			*kept = time.Duration(h.living(kept.Milliseconds(), s.seenKept)) * time.Millisecond
+			*kept = time.Duration(h.living(kept.Milliseconds(), s.clock.SeenKept)) * time.Millisecond
 		}
 	}
 	return keep

@@ -289,7 +289,7 @@ func (s *Store) RollUp(ctx context.Context, u Unrolled, between func()) (series 
 	if err := s.Ready(); err != nil {
 		return 0, err
 	}
-	if err := s.maySeal(); err != nil {
+	if err := s.member.MayWrite(); err != nil {
 		return 0, err
 	}
 	return s.rollWindow(ctx, u.Tenant, u.Window, between)

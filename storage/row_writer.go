@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -148,7 +149,7 @@ func (x *rowWriter) names(s *Series, window int64) {
 // inTime says that the deletes which the seal knows of are all that are about what it has read. Those that were made since
 // then stand for deleteRests; when they are gone, nothing may be written that they have deleted.
 func (x *rowWriter) inTime() error {
-	if took := Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
+	if took := membership.Elapsed(x.begun, x.s.opts.Now()); took > deleteRests/2 {
 		return fmt.Errorf("%w: sealing slot %d, partition %d was begun %v ago; it begins anew", engine.ErrUnavailable, x.work.Slot, x.work.Partition, took.Round(time.Second))
 	}
 	return nil

@@ -80,7 +80,7 @@ func (s *Store) sealTogether(ctx context.Context, list []Work) ([]SealStats, err
 	if err := s.Ready(); err != nil {
 		return stats, fmt.Errorf("%w: %w", errNotRebuilt, err)
 	}
-	if err := s.maySeal(); err != nil {
+	if err := s.member.MayWrite(); err != nil {
 		return stats, err
 	}
 	defer s.lockSeals(list)()

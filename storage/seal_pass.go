@@ -190,7 +190,7 @@ func (p *sealPass) delete() error {
 			return err
 		}
 	}
-	if err := p.s.maySeal(); err != nil { // What was written meanwhile may live too short.
+	if err := p.s.member.MayWrite(); err != nil { // What was written meanwhile may live too short.
 		return err
 	}
 	for _, w := range p.works {

@@ -277,7 +277,7 @@ func (s *Store) Periods() []format.Period { return slices.Clone(s.period.All()) 
 // is; from the first end of a window on that is not before from and more than a day ahead. It returns the
 // period that was added, or an error that wraps ErrBadPeriod if there can't be such a one.
 func (s *Store) SetPeriod(ctx context.Context, want format.Period, from time.Time) (format.Period, error) {
-	if err := s.believed(); err != nil {
+	if err := s.clock.MayRemove(); err != nil {
 		return format.Period{}, err
 	}
 	have, before, err := readSettings(ctx, s.eng)

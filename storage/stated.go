@@ -29,11 +29,6 @@ type statedLife struct {
 	OneHourMS     int64 `json:"1h_ms"`
 }
 
-// statedKeeps is the list of table processes that has how long each keeps what.
-const statedKeeps = 2
-
-func statedPartition() engine.Key { return engine.Key{engine.Int(statedKeeps)} }
-
 func statedOf(k Keep) statedLife {
 	return statedLife{k.Raw.Milliseconds(), k.FiveMinutes.Milliseconds(), k.OneHour.Milliseconds()}
 }
@@ -98,74 +93,37 @@ func (c *classes) longestStated(others *[]statedKeep, keep Keep, tenant string, 
 	return keep
 }
 
-// state tells the others how long this process keeps what, unless it only looks, and takes over what they tell.
-func (p *processes) state(ctx context.Context, self *Process, now time.Time) error {
-	if !p.s.opts.ReadOnly {
-		if err := p.tellKeep(ctx, self, now); err != nil {
-			return err
-		}
-	}
-	others, err := p.s.statedByOthers(ctx)
+// state returns what this process tells the others of what it keeps.
+func (s *Store) state(leaving bool) ([]byte, error) {
+	mine := s.classes.stated()
+	mine.Leaving = leaving
+	return json.Marshal(mine)
+}
+
+// learnStated takes over what the others tell.
+func (s *Store) learnStated(ctx context.Context) error {
+	others, err := s.statedByOthers(ctx)
 	if err != nil {
 		return err
 	}
-	p.s.classes.others.Store(&others)
+	s.classes.others.Store(&others)
 	return nil
-}
-
-// tellKeep tells the others how long this process keeps what.
-func (p *processes) tellKeep(ctx context.Context, self *Process, now time.Time) error {
-	mine := p.s.classes.stated()
-	mine.Leaving = self.Leaving
-	value, err := json.Marshal(mine)
-	if err != nil {
-		return err
-	}
-	err = p.s.eng.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: statedPartition(), Mutations: []engine.Mutation{{
-		Clustering: engine.Key{engine.Text(p.s.writer)}, Timestamp: self.Beat, Expires: now.Add(processLife).Unix(), Value: value,
-	}}}})
-	if err != nil {
-		return fmt.Errorf("storage: telling how long this process keeps what: %w", err)
-	}
-	return nil
-}
-
-// end tells the others that this process' retention doesn't count any more, if that takes no time: what isn't told is over when
-// its row is.
-func (p *processes) end() {
-	if !p.s.opts.Shared || p.s.opts.ReadOnly {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), beatInterval)
-	defer cancel()
-	p.mu.Lock()
-	p.beats++
-	self := Process{Beat: p.beats, Leaving: true}
-	p.mu.Unlock()
-	if err := p.tellKeep(ctx, &self, p.s.opts.Now()); err != nil {
-		p.s.opts.Logger.Info("the others weren't told that this process ends; for two hours they keep what it keeps", "err", err)
-	}
 }
 
 // statedByOthers reads how long the other processes keep what.
 func (s *Store) statedByOthers(ctx context.Context) (list []statedKeep, err error) {
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Processes, Partition: statedPartition()}) {
-		if err != nil {
-			return nil, fmt.Errorf("storage: reading how long others keep what: %w", err)
-		}
-		writer := row.Clustering[0].Text
-		if writer == s.writer {
-			continue
-		}
+	err = s.member.EachStatement(ctx, func(writer string, value []byte) {
 		var k statedKeep
-		if err := json.Unmarshal(row.Value, &k); err != nil {
+		if err := json.Unmarshal(value, &k); err != nil {
 			s.corrupt(engine.Processes, fmt.Errorf("storage: how long process %x keeps what can't be read: %w", writer, err))
-			continue
+			return
 		}
-		if k.Leaving || slices.ContainsFunc(list, k.equal) {
-			continue
+		if !k.Leaving && !slices.ContainsFunc(list, k.equal) {
+			list = append(list, k)
 		}
-		list = append(list, k)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("storage: reading how long others keep what: %w", err)
 	}
 	return list, nil
 }

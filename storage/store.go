@@ -14,6 +14,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -103,7 +104,7 @@ type Options struct {
 	// Follow makes a shared store keep what others stage in its head, for queries. Default true.
 	Follow bool
 	// Self tells other processes who this one is; for people only.
-	Self Process
+	Self membership.Process
 	// Limiter holds tenants to their limits; nil: they have none.
 	Limiter *tenant.Limiter
 	// Now is the clock.
@@ -215,12 +216,13 @@ type Store struct {
 	// noted is what was logged of raised retentions besides what Expire logs.
 	noted expiry
 	// expiring says that the engine's rows vanish by themselves, at the time that they were written with.
-	expiring  bool
-	deletes   deletes
-	lowest    []lowest // one a partition
-	follower  *follower
-	processes *processes
-	clock     clock
+	expiring bool
+	deletes  deletes
+	lowest   []lowest // one a partition
+	follower *follower
+	// member is this process among those that use the engine; clock is the member's.
+	member *membership.Member
+	clock  *membership.CheckedClock
 	// damage is what the rebuild of the head could not read.
 	damage damage
 	// gaps is what queries could not read.
@@ -265,16 +267,12 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
-	s.follower, s.processes = newFollower(s), &processes{s: s}
+	s.follower = newFollower(s)
+	s.join()
 	registry := prometheus.NewRegistry() // What is read below counts already; a store that fails to open registers nothing.
 	s.metrics = newMetrics(s, registry)
-	if err := s.openClock(ctx); err != nil {
+	if err := s.member.Open(ctx); err != nil {
 		return nil, err
-	}
-	if opts.Shared {
-		if err := s.processes.beat(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if opts.Registerer != nil {
 		opts.Registerer.MustRegister(registry)
@@ -292,13 +290,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 		defer close(s.rebuilt)
 		s.rebuildErr = s.rebuild(s.background)
 	})
-	switch {
-	case opts.seams.still:
-	case opts.Shared: // To look at it needs the others' periods and the engine's clock, too.
-		s.running.Go(func() { s.processes.run(s.background) })
-	case !opts.ReadOnly:
-		s.running.Go(func() { s.runClock(s.background) })
-	}
 	return s, nil
 }
 
@@ -328,7 +319,7 @@ func (s *Store) Close() error {
 	s.committer.close()
 	<-s.metadata.done
 	s.running.Wait()
-	s.processes.end()
+	s.member.Close()
 	return nil
 }
 

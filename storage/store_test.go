@@ -66,7 +66,7 @@ func (ts *testStore) check() CheckStats {
 
 // reopen closes the store, which has run all the time until now, and opens it again on the same files.
 func (ts *testStore) reopen() {
-	require.NoError(ts.t, ts.keepSeen(ts.t.Context()))
+	require.NoError(ts.t, ts.clock.KeepSeen(ts.t.Context()))
 	ts.close()
 	ts.open()
 }

@@ -8,11 +8,9 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
-
-// BeatInterval is how often a process says that it is there.
-const BeatInterval = beatInterval
 
 // dueSlack is how long after its week is over a window may still be there.
 const dueSlack = 24 * time.Hour
@@ -37,6 +35,7 @@ func OpenView(ctx context.Context, eng engine.Engine, opts Options) (View, error
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
 		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
+	s.join()
 	s.metrics = newMetrics(s, nil)
 	return View{s}, nil
 }
@@ -99,7 +98,7 @@ func (s *Store) dueUntil(t *tenantHorizons, tenant string, class int64) int64 {
 	outlived := s.startOf(s.period.WindowAt(rollup.Raw, s.wanted(kept+expireGrace)+1))
 	if h := t.of(class, rollup.Raw); h != nil {
 		for _, step := range h.Steps {
-			if s.seenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
+			if s.clock.SeenMS()-step.SeenMS < (expireGrace + dueSlack).Milliseconds() {
 				outlived = min(outlived, h.stepped(slices.Index(h.Steps, step)))
 				break
 			}
@@ -123,11 +122,15 @@ func (v View) Waiting(ctx context.Context, partition int) ([]Work, error) {
 	return v.s.Waiting(ctx, partition)
 }
 
-// Processes is Store.Processes.
-func (v View) Processes(ctx context.Context) ([]Process, error) { return v.s.Processes(ctx) }
+// Processes returns the processes that have stated themselves within the last hours.
+func (v View) Processes(ctx context.Context) ([]membership.Process, error) {
+	return v.s.member.Processes(ctx)
+}
 
-// Leases is Store.Leases.
-func (v View) Leases(ctx context.Context) ([]Lease, error) { return v.s.Leases(ctx) }
+// Leases returns the leases of all partitions.
+func (v View) Leases(ctx context.Context) ([]membership.Lease, error) {
+	return v.s.member.Leases(ctx, v.s.period.Partitions())
+}
 
 // Keeps reads how long the processes keep what, and goes by the longest of them from then on. It returns that in words where
 // some are configured otherwise than others.
@@ -149,14 +152,9 @@ func (v View) Keeps(ctx context.Context) (words []string, err error) {
 // Clock reads what time it was when the store was last told that time passes, and goes by it from then on; zero where it doesn't
 // say. doubted: the clock was not believed then, or wouldn't be now. On a cluster both are unset.
 func (v View) Clock(ctx context.Context) (seen time.Time, doubted bool, err error) {
-	beat, found, err := v.s.readClock(ctx)
-	if err != nil || !found {
+	last, doubted, err := v.s.clock.Recall(ctx)
+	if _, ok := engine.As[engine.Clock](v.s.eng); ok || err != nil || last.IsZero() {
 		return seen, false, err
 	}
-	v.s.clock.kept = time.Duration(beat.SeenMS) * time.Millisecond
-	if _, ok := engine.As[engine.Clock](v.s.eng); ok {
-		return seen, false, nil
-	}
-	seen = time.UnixMilli(beat.ClockMS)
-	return seen, beat.Doubt != nil || v.s.opts.Now().Sub(seen).Abs() > maxLeap, nil
+	return last, doubted, nil
 }

@@ -24,13 +24,8 @@ const (
 	lowHour = "hour"
 )
 
-const (
-	// youngMS is the age until which a slot is always listed. A slot's border between "no pending row
-	// needed" and "pending row needed" is a day; clocks may differ by less than the day between.
-	youngMS = 2 * format.DayMS
-	// hourLag is by how many hours the mark of pending stays behind the clock.
-	hourLag = 25
-)
+// hourLag is by how many hours the mark of pending stays behind the clock.
+const hourLag = 25
 
 // Work is a slot of a partition whose stage holds, or may hold, samples.
 type Work struct {
@@ -70,7 +65,7 @@ func (s *Store) Waiting(ctx context.Context, partition int) ([]Work, error) {
 		return nil, err
 	}
 	bySlot := map[int64][]pendingRow{}
-	for slot := range s.stagedTimes().steps(lowest, s.period.SlotOf) {
+	for slot := range s.clock.StagedTimes().Steps(lowest, s.period.SlotOf) {
 		if partition < s.period.OfSlot(slot).Partitions {
 			bySlot[slot] = nil
 		}
@@ -97,7 +92,7 @@ func (s *Store) partitionOf(series *Series, slot int64) int {
 // Settled says whether a slot ended at least settle before now, milliseconds.
 func (s *Store) Settled(slot, settleMS int64) bool {
 	end := s.period.SlotEnd(slot)
-	return end+settleMS < s.opts.Now().UnixMilli() && !s.settling(end, settleMS)
+	return end+settleMS < s.opts.Now().UnixMilli() && !s.clock.Settling(end, settleMS)
 }
 
 // SlotEnd returns when a slot ends, milliseconds.
@@ -106,7 +101,7 @@ func (s *Store) SlotEnd(slot int64) int64 { return s.period.SlotEnd(slot) }
 // marks reads a partition's marks; where there are none, all work is younger than the store.
 func (s *Store) marks(ctx context.Context, partition int) (slot, hour int64, err error) {
 	born := s.created.UnixMilli()
-	slot, hour = s.period.SlotOf(born-youngMS), format.FloorDiv(born, format.HourMS)-hourLag
+	slot, hour = s.period.SlotOf(born-format.YoungMS), format.FloorDiv(born, format.HourMS)-hourLag
 	rows := engine.Range{Table: engine.Low, Partition: lowPartition(partition)}
 	// Where the marks can't be read, what this process knows of them stands, or that there are none: then it looks
 	// everywhere, which takes long and misses nothing.
@@ -179,7 +174,7 @@ const pendingWorkers = 16
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
 	// At the mark is what arrived before it by the clock.
-	hours := slices.Collect(s.stagedTimes().steps(hour, func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) }))
+	hours := slices.Collect(s.clock.StagedTimes().Steps(hour, func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) }))
 	byHour := make([][]pendingRow, len(hours))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(1)
@@ -209,9 +204,9 @@ func (s *Store) pendingOf(ctx context.Context, partition int, hour int64) (rows 
 }
 
 // Advance moves a partition's marks past what is sealed: the mark of slots only over those that are older
-// than youngMS and whose stage is empty, the mark of hours only over empty ones more than a day old.
+// than format.YoungMS and whose stage is empty, the mark of hours only over empty ones more than a day old.
 func (s *Store) Advance(ctx context.Context, partition int) error {
-	if err := s.believed(); err != nil {
+	if err := s.clock.MayRemove(); err != nil {
 		return err
 	}
 	slot, hour, err := s.marks(ctx, partition)
@@ -220,7 +215,7 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 	}
 	now := s.opts.Now().UnixMilli()
 	newSlot, newHour := slot, hour
-	for now-s.period.SlotEnd(newSlot) > youngMS {
+	for now-s.period.SlotEnd(newSlot) > format.YoungMS {
 		if partition >= s.period.OfSlot(newSlot).Partitions {
 			newSlot++
 			continue
@@ -258,7 +253,7 @@ func (s *Store) Advance(ctx context.Context, partition int) error {
 		return nil
 	}
 	// Before the marks are written: a commit that still sees the old ones decides by the clock, by which
-	// the slots between are older than youngMS.
+	// the slots between are older than format.YoungMS.
 	s.lowest[partition].set(newSlot, newHour)
 	return s.eng.Write(ctx, []engine.Batch{{Table: engine.Low, Partition: lowPartition(partition), Mutations: rows}})
 }
@@ -270,7 +265,7 @@ const sweepMS = 60 * format.DayMS
 // longer than deletes are remembered. It was sealed before, so nothing waits for it, and it only takes room.
 // It returns in how many slots there was something.
 func (s *Store) Sweep(ctx context.Context, partition int) (found int, err error) {
-	if err := s.believed(); err != nil {
+	if err := s.clock.MayRemove(); err != nil {
 		return 0, err
 	}
 	low, _, err := s.marks(ctx, partition)

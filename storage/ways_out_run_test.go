@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -228,7 +229,7 @@ func (p *waysProcess) end(cut bool, percent int) {
 		if p.eng.dead.Store(true); p.r.disk != nil {
 			p.r.disk.powerCut(percent)
 		}
-	} else if err := p.keepSeen(context.Background()); err != nil {
+	} else if err := p.clock.KeepSeen(context.Background()); err != nil {
 		p.r.fail("noting the time: %v", err)
 	}
 	if err := p.Close(); err != nil {
@@ -255,7 +256,7 @@ func (p *waysProcess) mustDoubt() bool {
 		return true
 	}
 	return p.r.passed.get()-p.since < 55*time.Minute &&
-		!slices.ContainsFunc(p.trusted, func(t time.Duration) bool { return (p.off.get() - t).Abs() <= maxLeap })
+		!slices.ContainsFunc(p.trusted, func(t time.Duration) bool { return (p.off.get() - t).Abs() <= membership.MaxLeap })
 }
 
 // removed judges the error of what removes, and returns whether it did.
@@ -263,9 +264,9 @@ func (p *waysProcess) removed(what string, err error, faulty bool) bool {
 	switch {
 	case err == nil && p.mustDoubt():
 		p.r.fail("%s by a clock that is off by %v", what, p.off.get())
-	case err != nil && !faulty && !errors.Is(err, ErrClock):
+	case err != nil && !faulty && !errors.Is(err, membership.ErrClock):
 		p.r.fail("%s: %v", what, err)
-	case errors.Is(err, ErrClock) && p.off.get() == 0 && p.opts.Shared:
+	case errors.Is(err, membership.ErrClock) && p.off.get() == 0 && p.opts.Shared:
 		p.r.fail("%s: %v", what, err)
 	}
 	return err == nil
@@ -286,7 +287,7 @@ func (p *waysProcess) bound(res rollup.Resolution) int64 {
 // expire advances horizons, and tells the model.
 func (p *waysProcess) expire(faulty bool) {
 	_, err := p.Expire(context.Background())
-	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, ErrClock) {
+	if ok := p.removed("expiring", err, faulty); ok || !errors.Is(err, membership.ErrClock) {
 		for res := range p.r.model.horizons {
 			hidden := int64(never)
 			if kept := p.opts.keep().Of(rollup.Resolution(res)); kept != 0 {
@@ -311,7 +312,7 @@ func (r *waysRun) hear() {
 	for range 2 {
 		for _, p := range r.procs {
 			if p.Store != nil && p.opts.Shared {
-				if err := p.processes.beat(context.Background()); err != nil {
+				if err := p.member.Beat(context.Background()); err != nil {
 					r.fail("beating: %v", err)
 				}
 			}
@@ -329,24 +330,24 @@ func (p *waysProcess) round(faulty bool) {
 		}
 		work = slices.DeleteFunc(work, func(w Work) bool { return !p.Settled(w.Slot, protocolSettle.Milliseconds()) })
 		p.sealPasses(work, func(works []Work) {
-			if _, err := p.SealTogether(ctx, works); err != nil && !faulty && !errors.Is(err, ErrClock) {
+			if _, err := p.SealTogether(ctx, works); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 				p.r.fail("sealing: %v", err)
 			}
 		})
-		if err := p.Advance(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
+		if err := p.Advance(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 			p.r.fail("moving marks: %v", err)
 		}
 		if p.r.slow {
 			continue
 		}
-		if _, err := p.Sweep(ctx, partition); err != nil && !faulty && !errors.Is(err, ErrClock) {
+		if _, err := p.Sweep(ctx, partition); err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 			p.r.fail("sweeping: %v", err)
 		}
 	}
 	p.rollUp(faulty)
 	p.LetGo()
 	p.expire(faulty)
-	if err := p.keepSeen(ctx); err != nil && !faulty {
+	if err := p.clock.KeepSeen(ctx); err != nil && !faulty {
 		p.r.fail("noting the time: %v", err)
 	}
 }
@@ -358,7 +359,7 @@ func (p *waysProcess) rollUp(faulty bool) {
 	for i := 0; i < len(windows) && err == nil; i++ {
 		_, err = p.RollUp(ctx, windows[i], func() {})
 	}
-	if err != nil && !faulty && !errors.Is(err, ErrClock) {
+	if err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 		p.r.fail("making rollups: %v", err)
 	}
 }
@@ -386,7 +387,7 @@ func (r *waysRun) quiet() {
 			return
 		}
 		err := p.CleanTombstones(context.Background(), "t")
-		if err != nil && !errors.Is(err, ErrClock) {
+		if err != nil && !errors.Is(err, membership.ErrClock) {
 			r.fail("cleaning: %v", err)
 		}
 		cleaned = cleaned && err == nil

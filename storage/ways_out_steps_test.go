@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -118,7 +119,7 @@ func length(words []string, i int) time.Duration {
 
 // setClock sets how far the process' clock is off.
 func (p *waysProcess) setClock(off time.Duration) {
-	if (off - p.off.get()).Abs() > maxLeap { // Or it is believed where it was.
+	if (off - p.off.get()).Abs() > membership.MaxLeap { // Or it is believed where it was.
 		ran := p.r.passed.get() - p.since
 		if ran >= 420*day/30 { // Longer than any clock here is doubted.
 			p.trusted = nil
@@ -155,7 +156,7 @@ func (p *waysProcess) step(words []string) {
 		p.delete(words)
 	case "seal":
 		err := p.SealAll(ctx)
-		if err != nil && !faulty && !errors.Is(err, ErrClock) {
+		if err != nil && !faulty && !errors.Is(err, membership.ErrClock) {
 			p.r.fail("sealing: %v", err)
 		}
 		if err == nil {
@@ -168,7 +169,7 @@ func (p *waysProcess) step(words []string) {
 	case "clean":
 		p.removed("cleaning", p.CleanTombstones(ctx, "t"), faulty)
 	case "workoff":
-		if err := p.WorkOffDeletes(ctx, "t"); err != nil && !errors.Is(err, ErrClock) {
+		if err := p.WorkOffDeletes(ctx, "t"); err != nil && !errors.Is(err, membership.ErrClock) {
 			p.r.fail("making rollups anew: %v", err)
 		}
 	case "restart":
@@ -229,7 +230,7 @@ func (p *waysProcess) write(words []string) {
 	for _, t := range times {
 		told[t] = p.told(rollup.Raw, t)
 	}
-	if err = b.Commit(context.Background()); err != nil && !errors.Is(err, ErrClock) {
+	if err = b.Commit(context.Background()); err != nil && !errors.Is(err, membership.ErrClock) {
 		p.r.fail("committing: %v", err)
 	}
 	for _, t := range times { // Into history that is rollups only, it is only told that it isn't shown.
@@ -268,7 +269,7 @@ func (p *waysProcess) importSamples(series int64, times []int64, v float64) bool
 	if ok && stats.RollupsOnly == len(times) {
 		p.r.model.rolledUp(series, times)
 	}
-	if errors.Is(err, ErrClock) {
+	if errors.Is(err, membership.ErrClock) {
 		return ok
 	}
 	p.r.model.put(series, times, v, f)
@@ -304,7 +305,7 @@ func (p *waysProcess) delete(words []string) {
 	p.faults.deleting(cancel)
 	err := p.Delete(ctx, "t", start, end, matchers...)
 	switch done := p.removed("deleting", err, p.faults.drawn() || ctx.Err() != nil); {
-	case done, !errors.Is(err, ErrClock):
+	case done, !errors.Is(err, membership.ErrClock):
 		p.r.model.delete(series, start, end, done)
 	}
 }

@@ -109,5 +109,5 @@ func (s *Store) goes(t *tenantHorizons, tenant string, class int64, k *WindowInf
 	if !ok {
 		return hidden, now.Add(expireGrace)
 	}
-	return hidden, now.Add(expireGrace - time.Duration(s.seenMS()-since)*time.Millisecond)
+	return hidden, now.Add(expireGrace - time.Duration(s.clock.SeenMS()-since)*time.Millisecond)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -65,7 +66,7 @@ func TestKeptTellsWhatExpires(t *testing.T) {
 func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 	for name, ends := range map[string]func(*clockRig, *clockMachine){
 		"in order": func(_ *clockRig, m *clockMachine) { m.stop() },
-		"killed":   func(r *clockRig, _ *clockMachine) { r.pass(processLife + time.Minute) },
+		"killed":   func(r *clockRig, _ *clockMachine) { r.pass(membership.ProcessLife + time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &clockRig{t: t, shared: true}
@@ -78,7 +79,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 				for ; d > 0; d -= 12 * time.Hour {
 					r.pass(12 * time.Hour)
 					for _, m := range append(all, all...) { // As if they had gone on telling: twice, so that each hears of all.
-						require.NoError(t, m.processes.beat(t.Context()))
+						require.NoError(t, m.member.Beat(t.Context()))
 					}
 					for _, m := range all {
 						_, err := m.Expire(t.Context())
@@ -86,7 +87,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 					}
 				}
 			}
-			require.NoError(t, short.processes.beat(t.Context()), "it hears of the other one")
+			require.NoError(t, short.member.Beat(t.Context()), "it hears of the other one")
 			require.Equal(t, 60*day, short.classes.keep("brief", classDefault).Raw)
 			o := DefaultOptions()
 			o.Now = r.now
@@ -107,7 +108,7 @@ func TestTheLongestRetentionOfSeveralProcessesHolds(t *testing.T) {
 			pass(day, short)
 			require.Zero(t, short.visible(), "nobody promises more any longer")
 			again := r.start(0, keep(90*day, 0))
-			require.NoError(t, short.processes.beat(t.Context()))
+			require.NoError(t, short.member.Beat(t.Context()))
 			pass(day, short, again)
 			require.Equal(t, 2, again.visible(), "and somebody does again")
 		})

@@ -111,7 +111,7 @@ func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *stream, r 
 		return false, nil
 	}
 	// A process whose clock is behind takes what others have sealed for new, else.
-	if _, later := f.s.times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.slot) < backAfter.Milliseconds() {
+	if _, later := f.s.clock.Times(); later.UnixMilli()-f.s.period.SlotStart(c.decoder.slot) < backAfter.Milliseconds() {
 		return false, nil
 	}
 	if !st.asked {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
+	replicas "github.com/cassia-db/cassia/storage/ha"
 )
 
 // HA makes one of the replicas of a cluster, which send the same series with a label that names the replica: that label
-// is left out, and storage.Replicas choose whose samples are stored.
+// is left out, and a Tracker chooses whose samples are stored.
 type HA struct {
-	Replicas *storage.Replicas
+	Replicas *replicas.Tracker
 	// ClusterLabel and ReplicaLabel are the labels that name them. A series without one of them goes the normal way.
 	ClusterLabel, ReplicaLabel string
 	// On reports whether it is on for a tenant.
@@ -148,11 +149,9 @@ func (b *haBatch) Lookup(alias []byte) (*storage.Series, bool) {
 func (b *haBatch) Define(alias []byte, ls labels.Labels) (*storage.Series, error) {
 	p := b.now
 	if p.err != nil {
-		var bad *storage.LabelError
+		var bad *replicas.NameError
 		if errors.As(p.err, &bad) {
-			told := *bad
-			told.Series = ls.String()
-			return nil, &told
+			return nil, &storage.LabelError{Reason: bad.Reason, Detail: bad.Detail, Series: ls.String()}
 		}
 		return nil, p.err
 	}
@@ -189,7 +188,7 @@ func (b *haBatch) Commit(ctx context.Context) error {
 		case p.replica == "":
 			first = p.batch.Commit(ctx)
 		default:
-			first = p.stored.CommitOf(ctx, b.ha.Replicas, p.cluster, p.replica)
+			first = b.ha.Replicas.Commit(ctx, p.stored, replicas.ClusterName{Tenant: b.tenant, Cluster: p.cluster}, p.replica)
 		}
 	}
 	return first

@@ -11,17 +11,18 @@ import (
 
 	"github.com/cassia-db/cassia/adapter"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ha"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
 // newHAServer is a server that distinguishes replicas.
-func newHAServer(t *testing.T, change func(*storage.ReplicaOptions)) *server {
+func newHAServer(t *testing.T, change func(*ha.Options)) *server {
 	s := newServer(t, nil, nil)
-	o := storage.DefaultReplicaOptions()
+	o := ha.DefaultOptions()
 	if change != nil {
 		change(&o)
 	}
-	replicas, err := storage.NewReplicas(t.Context(), s.store, o)
+	replicas, err := storage.NewTracker(t.Context(), s.store, o)
 	require.NoError(t, err)
 	t.Cleanup(replicas.Close)
 	opts := DefaultOptions()
@@ -98,7 +99,7 @@ func (b *renaming) Float(ref *storage.Series, t, st int64, v float64) error {
 // count as written.
 func TestRulesOverReplicas(t *testing.T) {
 	s := newHAServer(t, nil)
-	replicas, err := storage.NewReplicas(t.Context(), s.store, storage.DefaultReplicaOptions())
+	replicas, err := storage.NewTracker(t.Context(), s.store, ha.DefaultOptions())
 	require.NoError(t, err)
 	t.Cleanup(replicas.Close)
 	opts := DefaultOptions()
@@ -119,11 +120,11 @@ func TestRulesOverReplicas(t *testing.T) {
 }
 
 func TestTooManyClustersOfReplicas(t *testing.T) {
-	s := newHAServer(t, func(o *storage.ReplicaOptions) { o.Clusters = 1 })
+	s := newHAServer(t, func(o *ha.Options) { o.Clusters = 1 })
 	good, bad := haSeries("m", "c", "a", 1), haSeries("m", "d", "a", 2)
 	w := post(s, contentV1, marshalV1(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{good, bad}}))
 	require.Equal(t, http.StatusBadRequest, w.Code)
-	require.Contains(t, w.Body.String(), storage.ReasonTooManyClusters)
+	require.Contains(t, w.Body.String(), ha.ReasonTooManyClusters)
 	require.Len(t, s.stored(t, tenant.Default), 1)
 }
 

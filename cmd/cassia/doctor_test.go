@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -57,7 +58,7 @@ func storeBy(t *testing.T, retention time.Duration, flags ...string) (stop func(
 	eng, err := openEngine(t.Context(), c, openOptions{log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	s := storagetest.Start(t, eng, func(o *storage.Options) {
-		o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, storage.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
+		o.Shared, o.Self, o.Retention = c.Kind == config.EngineCassandra, membership.Process{Name: "a test", Target: "all", StartedMS: 1}, retention
 	})
 	storagetest.Write(t, s, "default", labels.FromStrings("__name__", "up"), storagetest.Sample{T: time.Now().UnixMilli(), V: 1})
 	return func() {

@@ -8,6 +8,7 @@ import (
 	"github.com/cassia-db/cassia/adapter/remotewrite"
 	"github.com/cassia-db/cassia/cmd/internal/server"
 	"github.com/cassia-db/cassia/storage"
+	replicas "github.com/cassia-db/cassia/storage/ha"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -18,24 +19,24 @@ func (p *process) startReplicas(ctx context.Context) (ha *remotewrite.HA, stop f
 	if !c.Any() || !p.does("write") {
 		return nil, func() {}, nil
 	}
-	o := storage.DefaultReplicaOptions()
+	o := replicas.DefaultOptions()
 	o.Failover = c.Failover
 	o.Bytes = c.HeldBytes
 	o.ClusterBytes = max(1, c.HeldBytes/4)
 	o.Clusters = c.Clusters
 	o.Registerer = p.registry
-	replicas, err := storage.NewReplicas(ctx, p.store, o)
+	tracker, err := storage.NewTracker(ctx, p.store, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &remotewrite.HA{Replicas: replicas, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.On}, replicas.Close, nil
+	return &remotewrite.HA{Replicas: tracker, ClusterLabel: c.ClusterLabel, ReplicaLabel: c.ReplicaLabel, On: c.On}, tracker.Close, nil
 }
 
 // haRoute answers with how the clusters of replicas stand that a tenant has.
 func haRoute(ha *remotewrite.HA) server.Route {
 	return server.Route{Path: "GET /api/v1/status/ha", Name: "/api/v1/status/ha", Role: server.Read, Tenant: true,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			clusters := []storage.ReplicaStatus{}
+			clusters := []replicas.ClusterStatus{}
 			if ha != nil {
 				clusters = ha.Replicas.Status(tenant.From(r.Context()))
 			}

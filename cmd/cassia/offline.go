@@ -12,6 +12,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/config"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -72,7 +73,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	so.QueryBytes = cmp.Or(o.queryBytes, so.QueryBytes)
 	if o.Kind == config.EngineCassandra {
 		so.Shared = true
-		so.Self = storage.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
+		so.Self = membership.Process{Name: "a command", Target: "read", Version: buildVersion().Cassia}
 	}
 	s, err := storage.Open(ctx, eng, so)
 	if err != nil {

@@ -57,12 +57,12 @@ func (p *process) evaluator(ctx context.Context) (ui.Evaluator, error) {
 		}
 		return e, nil
 	}
-	lease, err := p.store.RulesLease(ctx)
+	lease, err := p.store.Member().RulesLease(ctx)
 	if err != nil || lease.Owner == "" {
 		return e, err
 	}
 	e.Name = lease.Name
-	e.Here = lease.Owner == p.store.Writer()
+	e.Here = lease.Owner == p.store.Member().Writer()
 	e.Since = time.UnixMilli(lease.SinceMS).UTC()
 	return e, nil
 }

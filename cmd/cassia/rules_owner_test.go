@@ -23,6 +23,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -136,7 +137,7 @@ func TestOneOfTwoProcessesEvaluatesRules(t *testing.T) {
 	a.dead.Store(true)
 	died := time.Now().UnixMilli()
 	wait("some evaluations nobody makes", func() bool { return time.Now().UnixMilli() > died+3000 })
-	ahead.Store(int64(storage.LivenessTimeout))
+	ahead.Store(int64(membership.LivenessTimeout))
 	wait("b takes over", b.evaluates)
 	wait("b has evaluated", func() bool { n := b.ticks(); return n[len(n)-1] > died+4000 })
 	noGap := func() {

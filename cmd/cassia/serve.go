@@ -28,6 +28,7 @@ import (
 	"github.com/cassia-db/cassia/downsample"
 	"github.com/cassia-db/cassia/promql/ruler"
 	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -174,7 +175,7 @@ func (p *process) storageOptions(cacheBytes int64) storage.Options {
 	so.QueryBytes = p.c.QueryBytes
 	so.Shared = p.shared()
 	so.Follow = p.does("read")
-	so.Self = storage.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
+	so.Self = membership.Process{Name: p.c.ExternalURL.Host, Target: p.c.Target, Version: buildVersion().Cassia, StartedMS: p.started.UnixMilli()}
 	so.Limiter = p.limiter
 	so.Elapsed = elapsed
 	so.Today = p.c.Today

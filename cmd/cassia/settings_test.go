@@ -22,6 +22,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/cassandra"
 	"github.com/cassia-db/cassia/storage/cassandra/cassandratest"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -110,7 +111,7 @@ func testClocks(t *testing.T, eng openedEngine) {
 	} {
 		var log bytes.Buffer
 		so := storage.DefaultOptions()
-		so.Shared, so.Self = true, storage.Process{Name: name, Target: "all"}
+		so.Shared, so.Self = true, membership.Process{Name: name, Target: "all"}
 		so.Now = func() time.Time { return time.Now().Add(c.off) }
 		so.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		s, err := storage.Open(t.Context(), eng, so)

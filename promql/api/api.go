@@ -24,6 +24,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
 
@@ -210,7 +211,7 @@ func statusOf[K any](_ K, err error) (code int, override bool) {
 	switch {
 	case errors.As(err, &limit):
 		return limit.Status, true
-	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable), errors.Is(err, storage.ErrClock):
+	case errors.Is(err, tsdb.ErrNotReady), errors.Is(err, storage.ErrNotReady), errors.Is(err, promql.ErrTooManyQueries), errors.Is(err, engine.ErrUnavailable), errors.Is(err, membership.ErrClock):
 		return http.StatusServiceUnavailable, true
 	case errors.Is(err, storage.ErrQueryTooLarge), errors.Is(err, storage.ErrTooManyDeletes):
 		return http.StatusUnprocessableEntity, true

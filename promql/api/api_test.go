@@ -28,6 +28,7 @@ import (
 	"github.com/cassia-db/cassia/promql"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 	"github.com/cassia-db/cassia/storage/tenant"
 )
@@ -331,7 +332,7 @@ func TestStatusOfErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		fmt.Errorf("expanding series: %w", storage.ErrQueryTooLarge): 422,
 		fmt.Errorf("x: %w", storage.ErrNotReady):                     503,
-		fmt.Errorf("x: %w", storage.ErrClock):                        503,
+		fmt.Errorf("x: %w", membership.ErrClock):                     503,
 		fmt.Errorf("x: %w", promql.ErrTooManyQueries):                503,
 	} {
 		code, override := statusOf(0, err)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/faultengine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
@@ -107,7 +107,7 @@ func TestPausedOwner(t *testing.T) {
 			r.now = first.Add(time.Minute)
 			if pausedWithin {
 				p.r.owner.confirm(r.now, true)
-				r.appending = func() { r.now = first.Add(time.Minute + storage.LivenessTimeout) }
+				r.appending = func() { r.now = first.Add(time.Minute + membership.LivenessTimeout) }
 			}
 			p.evaluate()
 			r.now = first.Add(time.Minute)
@@ -142,12 +142,12 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, mine)
 	mute.Store(true)
-	for range storage.LivenessTimeout/time.Second - 1 {
+	for range membership.LivenessTimeout/time.Second - 1 {
 		passed.Add(int64(time.Second))
 		_, err = owner.look(t.Context())
 	}
 	require.ErrorIs(t, err, errUnheard)
-	passed.Store(int64(storage.LivenessTimeout))
+	passed.Store(int64(membership.LivenessTimeout))
 	require.False(t, owner.confirmed())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 	leftoverWindows = 60
 	leftoverTenants = 20
 	// beatSlack is how old a beat may look that was just written.
-	beatSlack = storage.BeatInterval + time.Second
+	beatSlack = membership.BeatInterval + time.Second
 )
 
 // ExamineOptions configure Examine.
@@ -57,7 +58,7 @@ type Condition struct {
 	// Keeps says how long processes keep what, in words, where they are configured otherwise than others: the longest holds.
 	Keeps []string
 	// Leases are by partition.
-	Leases []storage.Lease
+	Leases []membership.Lease
 	// Waiting are the slots with unsealed samples, oldest first.
 	Waiting []WaitingSlot
 	// ClockSeen is what time it was when the store was last told that time passes, zero where it doesn't say. ClockDoubted
@@ -103,7 +104,7 @@ func (c *Condition) goOn(err error) error {
 
 // ProcessSeen is a process that told of itself within the last hours.
 type ProcessSeen struct {
-	storage.Process
+	membership.Process
 	// Alive says that it was heard of between two looks.
 	Alive bool
 	// Quiet is how long ago its last beat was, by its clock and ours.
@@ -359,7 +360,7 @@ func (x *examiner) expiredOf(ctx context.Context, tenant string, leftovers bool)
 }
 
 // seen listens for who is there.
-func (x *examiner) seen(ctx context.Context, before []storage.Process, listen func(context.Context) error) error {
+func (x *examiner) seen(ctx context.Context, before []membership.Process, listen func(context.Context) error) error {
 	after, looked := before, x.now()
 	if len(before) > 0 && listen != nil {
 		var err error
@@ -375,7 +376,7 @@ func (x *examiner) seen(ctx context.Context, before []storage.Process, listen fu
 	}
 	now := x.now()
 	for _, p := range after {
-		i := slices.IndexFunc(before, func(b storage.Process) bool { return b.Writer == p.Writer })
+		i := slices.IndexFunc(before, func(b membership.Process) bool { return b.Writer == p.Writer })
 		seen := ProcessSeen{Process: p, Alive: i < 0 || before[i].Beat != p.Beat, Quiet: now.Sub(time.UnixMilli(p.ClockMS))}
 		if seen.Alive {
 			// Its clock said ClockMS at a moment between the first look, or beatSlack ago, and now. One beat may have been

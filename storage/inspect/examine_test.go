@@ -17,6 +17,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/engine/memory"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/pebble"
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
@@ -206,7 +207,7 @@ type processRows struct {
 func (p *processRows) beat(name string, clock time.Time) {
 	p.t.Helper()
 	p.beats[name]++
-	row, err := json.Marshal(storage.Process{Name: name, Target: "all", ClockMS: clock.UnixMilli(), Beat: p.beats[name]})
+	row, err := json.Marshal(membership.Process{Name: name, Target: "all", ClockMS: clock.UnixMilli(), Beat: p.beats[name]})
 	require.NoError(p.t, err)
 	require.NoError(p.t, p.eng.Write(p.t.Context(), []engine.Batch{{Table: engine.Processes, Partition: engine.Key{engine.Int(0)}, Mutations: []engine.Mutation{{
 		Clustering: engine.Key{engine.Text(fmt.Sprintf("%-16s", name))}, Timestamp: p.beats[name], Value: row,
@@ -217,9 +218,9 @@ func TestExamineProcesses(t *testing.T) {
 	eng := memory.New()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	s := storagetest.Open(t, eng, storagetest.At(now))
-	lease, err := s.Leases(t.Context())
+	lease, err := s.Member().Leases(t.Context(), s.Partitions())
 	require.NoError(t, err)
-	_, ok, err := s.Take(t.Context(), 7, lease[7], "right")
+	_, ok, err := s.Member().Take(t.Context(), 7, lease[7], "right")
 	require.NoError(t, err)
 	require.True(t, ok)
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/pebble"
 )
 
@@ -61,7 +62,7 @@ func At(now time.Time) func(*storage.Options) {
 
 // Shared makes the store one of several over an engine. name and target are those of its process.
 func Shared(name, target string) func(*storage.Options) {
-	return func(o *storage.Options) { o.Shared, o.Self = true, storage.Process{Name: name, Target: target} }
+	return func(o *storage.Options) { o.Shared, o.Self = true, membership.Process{Name: name, Target: target} }
 }
 
 // Pebble returns an engine in a directory of its own. It is closed when the test ends, after the stores over it.

@@ -15,28 +15,28 @@ const histories = "TestProtocolRegressions|TestWaysOut|TestProtocol"
 var rules = []rule{
 	{
 		"a delete asks whether the clock is believed", "storage/deletes.go",
-		"	if err := s.believed(); err != nil {\n		return fmt.Errorf(\"storage: nothing is deleted: %w\", err)\n	}\n	d, err", "	d, err",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return fmt.Errorf(\"storage: nothing is deleted: %w\", err)\n	}\n	d, err", "	d, err",
 		histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"what expires asks whether the clock is believed", "storage/expire.go",
-		"	if err := s.believed(); err != nil {\n		return 0, err\n	}\n	tenants", "	tenants", histories + "|TestClock.*|TestWrongClock.*",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	tenants", "	tenants", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"marks move by a believed clock only", "storage/waiting.go",
-		"	if err := s.believed(); err != nil {\n		return err\n	}\n	slot, hour", "	slot, hour", histories + "|TestClock.*|TestWrongClock.*",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return err\n	}\n	slot, hour", "	slot, hour", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
 		"what comes back is swept by a believed clock only", "storage/waiting.go",
-		"	if err := s.believed(); err != nil {\n		return 0, err\n	}\n	low", "	low", histories + "|TestClock.*|TestWrongClock.*",
+		"	if err := s.clock.MayRemove(); err != nil {\n		return 0, err\n	}\n	low", "	low", histories + "|TestClock.*|TestWrongClock.*",
 	},
 	{
-		"a doubted clock has to run evenly", "storage/clock.go",
+		"a doubted clock has to run evenly", "storage/membership/clock.go",
 		"func (d *doubt) rest() time.Duration { return max(minDoubt,", "func (d *doubt) rest() time.Duration { return min(time.Minute,",
 		histories + "|TestClock.*",
 	},
 	{
-		"times at which something is staged are kept before the acknowledgement", "storage/clock_spans.go",
+		"times at which something is staged are kept before the acknowledgement", "storage/membership/clock_spans.go",
 		"	if c.alone {\n		for", "	if false {\n		for", histories + "|TestStagedIsFound.*",
 	},
 	{
@@ -165,7 +165,7 @@ var rules = []rule{
 		"			if marks[at] {\n				return errTrimmed", "			if marks[at] && false {\n				return errTrimmed", "TestImportWhileAnotherProcessCleans",
 	},
 	{
-		"a doubted clock of several stages nothing", "storage/clock_spans.go",
+		"a doubted clock of several stages nothing", "storage/membership/clock_spans.go",
 		"		if c.doubt == nil {\n			until", "		if true {\n			until", "TestClockFarAhead.*",
 	},
 }

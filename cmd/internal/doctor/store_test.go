@@ -11,6 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/inspect"
+	"github.com/cassia-db/cassia/storage/membership"
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
@@ -19,11 +20,11 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 // condition is that of a healthy store with two processes; change spoils it.
 func condition(change func(*inspect.Condition)) *inspect.Condition {
 	c := &inspect.Condition{
-		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]storage.Lease, 4),
+		Created: noon.Add(-240 * time.Hour), Tenants: 1, Leases: make([]membership.Lease, 4),
 		Periods: []format.Period{{SlotMS: 2 * 3600 * 1000, RawWindowMS: 24 * 3600 * 1000, Partitions: 4}},
 	}
 	for i := range 2 {
-		c.Processes = append(c.Processes, inspect.ProcessSeen{Alive: true, Process: storage.Process{
+		c.Processes = append(c.Processes, inspect.ProcessSeen{Alive: true, Process: membership.Process{
 			Name: fmt.Sprintf("host%d:9201", i), Target: "all", Version: "1.0", Writer: fmt.Sprint(i), StartedMS: 1,
 		}})
 	}
@@ -82,16 +83,16 @@ func TestStore(t *testing.T) {
 			}
 		}},
 		{name: "one hangs", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}, level: Note, what: "not heard of any more: host9 (all) since 60.0 s"},
 		{name: "a command has ended", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "a command", Target: "read"}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "a command", Target: "read"}})
 		}},
 		{name: "one was stopped", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1, Leaving: true}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Minute, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1, Leaving: true}})
 		}},
 		{name: "one has ended", change: func(c *inspect.Condition) {
-			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Hour, Process: storage.Process{Name: "host9", Target: "all", StartedMS: 1}})
+			c.Processes = append(c.Processes, inspect.ProcessSeen{Quiet: time.Hour, Process: membership.Process{Name: "host9", Target: "all", StartedMS: 1}})
 		}},
 		{name: "an owner is dead", change: func(c *inspect.Condition) { c.Leases[2].Owner = "9" }, level: Warning, what: "1 of 4 partitions have no living owner: 2", do: "leases"},
 		{name: "a lease is free", change: func(c *inspect.Condition) { c.Leases[2].Owner = "" }, level: Warning, what: "no living owner: 2"},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ha"
 )
 
 // startCounter serves a counter that rises by one a second, with the time of each scrape: so the value of every sample
@@ -52,20 +52,20 @@ type prometheusPair struct {
 }
 
 // status is how the pair stands.
-func (p *prometheusPair) status() storage.ReplicaStatus {
+func (p *prometheusPair) status() ha.ClusterStatus {
 	p.t.Helper()
-	var answer struct{ Data []storage.ReplicaStatus }
+	var answer struct{ Data []ha.ClusterStatus }
 	_, body := cassiatest.Server{URL: p.cassia.URL()}.Get(p.t, "/api/v1/status/ha")
 	require.NoError(p.t, json.Unmarshal([]byte(body), &answer))
 	if len(answer.Data) == 0 {
-		return storage.ReplicaStatus{}
+		return ha.ClusterStatus{}
 	}
 	require.Len(p.t, answer.Data, 1)
 	return answer.Data[0]
 }
 
 // wait waits until the pair stands in some way.
-func (p *prometheusPair) wait(why string, condition func(storage.ReplicaStatus) bool) {
+func (p *prometheusPair) wait(why string, condition func(ha.ClusterStatus) bool) {
 	p.t.Helper()
 	for began := time.Now(); !condition(p.status()); time.Sleep(100 * time.Millisecond) {
 		require.Less(p.t, time.Since(began), cassiatest.Patience, why)
@@ -75,7 +75,7 @@ func (p *prometheusPair) wait(why string, condition func(storage.ReplicaStatus) 
 // elects waits until a replica is elected, and goes on for some samples.
 func (p *prometheusPair) elects(replica string) {
 	p.t.Helper()
-	p.wait(replica+" isn't elected", func(s storage.ReplicaStatus) bool { return s.Elected == replica && s.State == "settled" })
+	p.wait(replica+" isn't elected", func(s ha.ClusterStatus) bool { return s.Elected == replica && s.State == "settled" })
 	p.goesOn()
 }
 
@@ -83,15 +83,15 @@ func (p *prometheusPair) elects(replica string) {
 func (p *prometheusPair) goesOn() {
 	p.t.Helper()
 	since := time.Now()
-	p.wait("no samples come", func(s storage.ReplicaStatus) bool { return s.Watermark.After(since.Add(4 * time.Second)) })
+	p.wait("no samples come", func(s ha.ClusterStatus) bool { return s.Watermark.After(since.Add(4 * time.Second)) })
 }
 
 // hears waits until a replica is heard from now on.
 func (p *prometheusPair) hears(replica string) {
 	p.t.Helper()
 	since := time.Now()
-	p.wait(replica+" isn't heard", func(s storage.ReplicaStatus) bool {
-		return slices.ContainsFunc(s.Replicas, func(r storage.ReplicaHeard) bool { return r.Replica == replica && r.Heard.After(since) })
+	p.wait(replica+" isn't heard", func(s ha.ClusterStatus) bool {
+		return slices.ContainsFunc(s.Replicas, func(r ha.ReplicaHeard) bool { return r.Replica == replica && r.Heard.After(since) })
 	})
 }
 
@@ -135,7 +135,7 @@ func TestPairOfPrometheus(t *testing.T) {
 	own := map[string][]stamped{"b": p.samples(b, "work_total")}
 	b.Kill()
 	p.elects("a")
-	p.wait("what was held isn't stored", func(s storage.ReplicaStatus) bool { return s.Held.Rows == 0 })
+	p.wait("what was held isn't stored", func(s ha.ClusterStatus) bool { return s.Held.Rows == 0 })
 
 	stored := p.samples(cassia, `work_total{cluster="pair"}`)
 	end := stored[len(stored)-1].at

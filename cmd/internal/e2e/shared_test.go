@@ -15,7 +15,8 @@ import (
 
 	"github.com/cassia-db/cassia/cmd/internal/cassiatest"
 	"github.com/cassia-db/cassia/cmd/internal/promrig"
-	"github.com/cassia-db/cassia/storage"
+	"github.com/cassia-db/cassia/storage/ha"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // TestTwoOnCassandraShareWork has two processes on one keyspace evaluate rules, take the samples of a pair of replicas, one
@@ -132,7 +133,7 @@ func (x *sharedRuling) oneEvaluates() {
 	const evaluated = "prometheus_rule_group_iterations_total"
 	require.Positive(x.t, x.metric(x.owner, evaluated))
 	if x.metric(x.other, evaluated) > 0 {
-		require.Greater(x.t, x.silence(), storage.LivenessTimeout/4, "two processes evaluate")
+		require.Greater(x.t, x.silence(), membership.LivenessTimeout/4, "two processes evaluate")
 		x.t.Logf("the rules passed over: there was no answer for %s", x.silence())
 	}
 }
@@ -226,14 +227,14 @@ func newSharedPair(r *sharedRig, dies int) *sharedPair {
 }
 
 // status is the pair's, by the process that lives on.
-func (p *sharedPair) status() storage.ReplicaStatus {
+func (p *sharedPair) status() ha.ClusterStatus {
 	p.t.Helper()
-	var answer struct{ Data []storage.ReplicaStatus }
+	var answer struct{ Data []ha.ClusterStatus }
 	_, body := cassiatest.Server{URL: p.processes[p.lives].URL()}.Get(p.t, "/api/v1/status/ha")
 	require.NoError(p.t, json.Unmarshal([]byte(body), &answer))
 	require.LessOrEqual(p.t, len(answer.Data), 1)
 	if len(answer.Data) == 0 {
-		return storage.ReplicaStatus{}
+		return ha.ClusterStatus{}
 	}
 	return answer.Data[0]
 }
@@ -257,7 +258,7 @@ func (p *sharedPair) replicaDies() {
 		p.stopA = p.send(p.a, p.lives)
 		p.wait("a is back and b goes on", func() bool { return p.a.last() > back.UnixMilli() && p.b.last() > back.Add(2*sharedTick).UnixMilli() })
 		p.told = p.b.last()
-		var now storage.ReplicaStatus
+		var now ha.ClusterStatus
 		p.wait("it is known how far b is", func() bool {
 			now = p.status()
 			return now.Elected != "b" || now.Watermark.UnixMilli() >= p.told

@@ -46,7 +46,7 @@ var sharedNames = map[string]shared{
 	"Options":     {why: "what a package is told when it starts: every package may have its own"},
 	"Plan":        {"adapter/importer downsample", "what there is to do: of an import, of downsampling"},
 	"Point":       {"adapter/importer/kairosdb storage/cassandra/kairosdb", "of KairosDB, as it is stored and as it is imported"},
-	"Process":     {"cmd/internal/promrig storage", "a program that tests start, and what processes over one store tell of themselves"},
+	"Process":     {"cmd/internal/promrig storage/membership", "a program that tests start, and what processes over one store tell of themselves"},
 	"Progress":    {"adapter/exporter adapter/importer", "how far something has come: an export, an import"},
 	"Range":       {"downsample storage/engine", "of times that a plan looks at, and of keys"},
 	"Report":      {"adapter/importer cmd/internal/bench promql", "what something has done: an import, a load, queries"},

@@ -10,7 +10,7 @@ var unseenErrors = map[string][]string{
 	},
 	"it says what of a row can't be read, behind \"left out the corrupt\" or \"stored bytes are damaged\", which have their lines": {
 		"chunk.ErrCorrupt", "rollup.ErrCorrupt", "format.ErrMalformedBlob", "storage.errBadTail", "format.ErrMalformedLabels", "format.ErrMalformedExemplar",
-		"storage.errMalformedElection", "format.ErrMalformedTombstone", "storage.errBadMetadata", "format.ErrMalformedHeld", "storage.errLeansOnCorrupt", "storage.errOtherSeries",
+		"ha.errMalformedElection", "format.ErrMalformedTombstone", "storage.errBadMetadata", "format.ErrMalformedHeld", "storage.errLeansOnCorrupt", "storage.errOtherSeries",
 		"format.ErrMalformedShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
@@ -37,6 +37,7 @@ var saidOf = map[string]string{
 	"engine.ErrLocked":                 "another process has it open", // By which every command replaces it.
 	"engine.ErrTooLarge":               "500 `too large`",
 	"engine.ErrUnavailable":            "503 `unavailable`",
+	"ha.NameError":                     "## Reasons of refused samples",
 	"jsonapi.ErrForbidden":             "403 `forbidden`",
 	"jsonapi.ErrUnprocessable":         "422 `too much`",
 	"lasting.Error":                    "certificate signed by unknown authority",

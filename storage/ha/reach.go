@@ -1,8 +1,10 @@
-package storage
+package ha
 
 import (
 	"math"
 	"time"
+
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // reach is how far some samples show that their replica has gone on: the greatest timestamp that is no more than a
@@ -14,21 +16,13 @@ type reach struct {
 	ahead      bool
 }
 
-func (r *Replicas) reach() reach {
+func (r *Tracker) reach() reach {
 	now := r.believed()
 	return reach{now: now.UnixMilli(), limit: now.Add(r.margin()).UnixMilli(), t: math.MinInt64}
 }
 
-// believed is the time by this machine's clock, or by that of the engine where that is behind; on one machine, where it
-// isn't believed, what is expected, if that is earlier.
-func (r *Replicas) believed() time.Time {
-	if !r.s.opts.Shared {
-		earlier, _ := r.s.times()
-		return earlier
-	}
-	off, _ := r.s.clockOff()
-	return r.now().Add(-max(off, 0))
-}
+// believed is the time by this machine's clock, or an earlier one that is expected.
+func (r *Tracker) believed() time.Time { return r.env.Member.Clock.Earliest() }
 
 func (x *reach) add(t int64) {
 	if t > x.limit {
@@ -46,15 +40,6 @@ func (x *reach) ms() int64 {
 	return x.t
 }
 
-// reach returns how far the samples of a batch show that their replica has gone on.
-func (b *Batch) reach(r *Replicas) int64 {
-	x := r.reach()
-	for i := range b.entries {
-		x.add(b.entries[i].t)
-	}
-	return x.ms()
-}
-
 // candidate returns the replica that is to be elected where nobody has heard the elected one for as long as silence: one
 // that sends to this process, and of those the one that has gone on the furthest. Where none does, one of which
 // something is held that nothing covers, but later: another process may hear one that sends.
@@ -65,17 +50,17 @@ func (c *cluster) candidate(watermark int64, silence time.Duration) (replica str
 	best, bestLive := int64(math.MinInt64), false
 	for i := range c.held {
 		h := &c.held[i]
-		heard, ok := c.heard[h.replica]
-		live := ok && Elapsed(heard, now) <= failover
+		heard, ok := c.heard[h.Replica]
+		live := ok && membership.Elapsed(heard, now) <= failover
 		reach := h.reach
-		if !live && silence > 2*failover+MaxAhead {
+		if !live && silence > 2*failover+c.r.env.MaxAhead {
 			reach = h.maxT // Nobody goes on: what is ahead is stored as well.
 		}
 		if reach <= watermark || !live && silence <= 2*failover || bestLive && !live {
 			continue
 		}
 		if live && !bestLive || reach > best {
-			replica, best, bestLive, found = h.replica, reach, live, true
+			replica, best, bestLive, found = h.Replica, reach, live, true
 		}
 	}
 	return replica, found

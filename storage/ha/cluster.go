@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"bytes"
@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // cluster is what a process knows of the replicas of a cluster.
 type cluster struct {
-	r  *Replicas
-	at clusterName
+	r  *Tracker
+	at ClusterName
 	// change is held by whoever changes the row: one at a time in a process.
 	change chan struct{}
 	// looking is held by a look.
@@ -48,7 +49,7 @@ type cluster struct {
 	seen     map[string]bool // rows of others that the last sweep found
 }
 
-func newCluster(r *Replicas, at clusterName) *cluster {
+func newCluster(r *Tracker, at ClusterName) *cluster {
 	return &cluster{
 		r: r, at: at, change: make(chan struct{}, 1), heard: map[string]time.Time{},
 		acked: math.MinInt64, oldest: math.MaxInt64, seen: map[string]bool{},
@@ -62,7 +63,7 @@ func (c *cluster) hear(replica string) bool {
 	defer c.mu.Unlock()
 	if _, ok := c.heard[replica]; !ok && len(c.heard) >= maxReplicas {
 		for name, at := range c.heard {
-			if Elapsed(at, now) > forgetReplica {
+			if membership.Elapsed(at, now) > forgetReplica {
 				delete(c.heard, name)
 			}
 		}
@@ -100,7 +101,7 @@ func (c *cluster) adopt(row []byte, begun time.Time) {
 	defer c.mu.Unlock()
 	if err != nil {
 		c.row, c.election, c.right = row, nil, time.Time{} // Whoever changes it writes it anew.
-		c.r.s.corrupt(engine.Chosen, fmt.Errorf("the choice of cluster %q of tenant %q: %w", c.at.cluster, c.at.tenant, err))
+		c.r.env.Corrupt(engine.Chosen, fmt.Errorf("the choice of cluster %q of tenant %q: %w", c.at.Cluster, c.at.Tenant, err))
 		return
 	}
 	before := c.election
@@ -140,16 +141,16 @@ func (c *cluster) current() (*election, bool) {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.election, c.election != nil && Elapsed(c.known, now) <= c.r.fresh()
+	return c.election, c.election != nil && membership.Elapsed(c.known, now) <= c.r.fresh()
 }
 
 // refresh reads the row. It returns false if there is none.
 func (c *cluster) refresh(ctx context.Context) (bool, error) {
 	begun := c.r.now()
 	key := choiceKey(c.at)
-	for row, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: choicePartition(c.at), From: key, To: key, Limit: 1}) {
+	for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: choicePartition(c.at), From: key, To: key, Limit: 1}) {
 		if err != nil {
-			return false, fmt.Errorf("storage: reading the choice of a replica: %w", err)
+			return false, fmt.Errorf("ha: reading the choice of a replica: %w", err)
 		}
 		c.adopt(row.Value, begun)
 		return true, nil
@@ -185,20 +186,20 @@ func (c *cluster) update(ctx context.Context, change func(now *election) *electi
 			return begun, false, err
 		}
 		begun = c.r.now()
-		ok, found, err := c.r.s.eng.CompareAndSet(ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value)
+		ok, found, err := c.r.env.Engine.CompareAndSet(ctx, engine.Chosen, choicePartition(c.at), choiceKey(c.at), row, value)
 		if err != nil {
 			// It may have been written. Nothing is taken on what was known before.
 			c.mu.Lock()
 			c.known = time.Time{}
 			c.mu.Unlock()
-			return begun, false, fmt.Errorf("storage: changing the choice of a replica: %w", err)
+			return begun, false, fmt.Errorf("ha: changing the choice of a replica: %w", err)
 		}
 		if ok {
 			c.adopt(value, begun)
 			return begun, true, nil
 		}
 		if found == nil {
-			return begun, false, errors.New("storage: the choice of a replica has vanished")
+			return begun, false, errors.New("ha: the choice of a replica has vanished")
 		}
 		c.adopt(found, begun)
 	}
@@ -256,8 +257,8 @@ func (c *cluster) create(ctx context.Context, replica string, oldest int64) erro
 	})
 	if done {
 		c.grant(begun, 1)
-		c.r.s.opts.Logger.Info("a cluster of replicas is heard for the first time",
-			"tenant", c.at.tenant, "cluster", c.at.cluster, "replica", replica)
+		c.r.env.Logger.Info("a cluster of replicas is heard for the first time",
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", replica)
 	}
 	return err
 }
@@ -306,7 +307,7 @@ func (c *cluster) hasRight(epoch int64) bool {
 	now := c.r.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) && Elapsed(c.renewed, now) < c.r.fresh()
+	return c.election != nil && c.election.Epoch == epoch && now.Before(c.right) && membership.Elapsed(c.renewed, now) < c.r.fresh()
 }
 
 // acknowledged notes which samples of the elected replica became durable, from minT on and with which reach, unless

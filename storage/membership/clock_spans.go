@@ -1,4 +1,4 @@
-package storage
+package membership
 
 import (
 	"context"
@@ -14,23 +14,23 @@ const (
 	spanSlack = format.DayMS / 2
 )
 
-// timeSpan is a span of time, both ends within it, milliseconds.
-type timeSpan struct {
+// TimeSpan is a span of time, both ends within it, milliseconds.
+type TimeSpan struct {
 	From int64 `json:"from_ms"`
 	To   int64 `json:"to_ms"`
 }
 
-// timeSpans are in the order of time, and lie further than maxLeap apart. A clock that leaps makes a new one; a clock
+// TimeSpans are in the order of time, and lie further than MaxLeap apart. A clock that leaps makes a new one; a clock
 // that runs on makes the last one longer.
-type timeSpans []timeSpan
+type TimeSpans []TimeSpan
 
 // with returns the spans with one more.
-func (s timeSpans) with(span timeSpan) timeSpans {
-	if slices.ContainsFunc(s, func(have timeSpan) bool { return have.From <= span.From && span.To <= have.To }) {
+func (s TimeSpans) with(span TimeSpan) TimeSpans {
+	if slices.ContainsFunc(s, func(have TimeSpan) bool { return have.From <= span.From && span.To <= have.To }) {
 		return s
 	}
 	all := append(slices.Clone(s), span)
-	slices.SortFunc(all, func(a, b timeSpan) int {
+	slices.SortFunc(all, func(a, b TimeSpan) int {
 		if a.From < b.From {
 			return -1
 		}
@@ -38,7 +38,7 @@ func (s timeSpans) with(span timeSpan) timeSpans {
 	})
 	merged := all[:1]
 	for _, next := range all[1:] {
-		if last := &merged[len(merged)-1]; next.From-last.To <= maxLeap.Milliseconds() {
+		if last := &merged[len(merged)-1]; next.From-last.To <= MaxLeap.Milliseconds() {
 			last.To = max(last.To, next.To)
 		} else {
 			merged = append(merged, next)
@@ -58,30 +58,28 @@ func (s timeSpans) with(span timeSpan) timeSpans {
 }
 
 // cover says whether all that lies in a span is found where the spans, and spanSlack around them, are looked through.
-func (s timeSpans) cover(span timeSpan) bool {
-	return slices.ContainsFunc(s, func(have timeSpan) bool {
+func (s TimeSpans) cover(span TimeSpan) bool {
+	return slices.ContainsFunc(s, func(have TimeSpan) bool {
 		return have.From-spanSlack <= span.From && span.To <= have.To+spanSlack
 	})
 }
 
 // assumedSpans are those of a store whose row tells of none: it is new, or was in use by an earlier release. It has staged
 // something at any time since it was created, but for those that a doubted clock has skipped.
-func (s *Store) assumedSpans() timeSpans {
-	c := &s.clock
+func (c *CheckedClock) assumedSpans() TimeSpans {
 	now, expected := c.read.UnixMilli(), c.expected.UnixMilli()
-	born := s.created.UnixMilli() - youngMS
+	born := c.o.Created.UnixMilli() - format.YoungMS
 	if d := c.doubt; d != nil && d.by > 0 && d.clock.UnixMilli() > expected {
 		leapt := d.clock.UnixMilli()
-		return timeSpans{}.with(timeSpan{min(born, expected), expected}).with(timeSpan{leapt - youngMS, max(leapt, now)})
+		return TimeSpans{}.with(TimeSpan{min(born, expected), expected}).with(TimeSpan{leapt - format.YoungMS, max(leapt, now)})
 	}
 	until := max(now, expected)
-	return timeSpans{{min(born, until), until}}
+	return TimeSpans{{min(born, until), until}}
 }
 
-// keepSpans makes sure that the next process finds what is staged at these times: of samples the times of their slots, of
+// KeepSpans makes sure that the next process finds what is staged at these times: of samples the times of their slots, of
 // pending rows the hours of arrival.
-func (s *Store) keepSpans(ctx context.Context, spans []timeSpan) error {
-	c := &s.clock
+func (c *CheckedClock) KeepSpans(ctx context.Context, spans []TimeSpan) error {
 	c.mu.Lock()
 	due := false
 	if c.alone {
@@ -94,28 +92,27 @@ func (s *Store) keepSpans(ctx context.Context, spans []timeSpan) error {
 	if !due {
 		return nil
 	}
-	return s.keepSeen(ctx)
+	return c.KeepSeen(ctx)
 }
 
 // spansDue says whether there is a span that the next process wouldn't look through. It needs the lock.
-func (c *clock) spansDue() bool {
-	return slices.ContainsFunc(c.staged, func(span timeSpan) bool { return !c.stagedKept.cover(span) })
+func (c *CheckedClock) spansDue() bool {
+	return slices.ContainsFunc(c.staged, func(span TimeSpan) bool { return !c.stagedKept.cover(span) })
 }
 
-// stagedTimes returns the times at which something may be staged, in order. Where several processes stage, that is any
+// StagedTimes returns the times at which something may be staged, in order. Where several processes stage, that is any
 // time up to a day from now: another clock may run ahead by less. A doubted clock doesn't count, as it stages nothing: a process whose
 // clock says 2099 must not look through 73 years.
-func (s *Store) stagedTimes() timeSpans {
-	c := &s.clock
+func (c *CheckedClock) StagedTimes() TimeSpans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := s.look()
+	now := c.look()
 	if !c.alone || len(c.staged) == 0 {
 		until := c.expected.UnixMilli()
 		if c.doubt == nil {
 			until = max(until, now.UnixMilli())
 		}
-		return timeSpans{{-format.MaxTime, until + format.DayMS}}
+		return TimeSpans{{-format.MaxTime, until + format.DayMS}}
 	}
 	around := slices.Clone(c.staged)
 	for i := range around {
@@ -125,8 +122,8 @@ func (s *Store) stagedTimes() timeSpans {
 	return around
 }
 
-// steps yields the numbers of slots, or of hours, that spans touch, in order, from the lowest on, which is among them.
-func (s timeSpans) steps(lowest int64, number func(ms int64) int64) func(yield func(int64) bool) {
+// Steps yields the numbers of slots, or of hours, that spans touch, in order, from the lowest on, which is among them.
+func (s TimeSpans) Steps(lowest int64, number func(ms int64) int64) func(yield func(int64) bool) {
 	return func(yield func(int64) bool) {
 		if !yield(lowest) {
 			return

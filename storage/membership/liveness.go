@@ -1,4 +1,4 @@
-package storage
+package membership
 
 import (
 	"context"
@@ -8,11 +8,11 @@ import (
 // LivenessTimeout is how long a process may not be heard of before others take its leases: several beats.
 const LivenessTimeout = 10 * time.Second
 
-// Liveness tells which processes are alive: those whose beat was seen to change within Silence, by this process' clock. No
+// Liveness tells which processes are alive: those whose beat was seen to change within LivenessTimeout, by this process' clock. No
 // two clocks are compared. It is for one goroutine.
 type Liveness struct {
-	store *Store
-	now   func() time.Time
+	member *Member
+	now    func() time.Time
 	// at is when a process' beat was last seen to change.
 	at map[string]seenBeat
 }
@@ -23,20 +23,20 @@ type seenBeat struct {
 }
 
 // NewLiveness returns one that has heard of nobody yet.
-func NewLiveness(store *Store, now func() time.Time) *Liveness {
-	return &Liveness{store: store, now: now, at: map[string]seenBeat{}}
+func NewLiveness(member *Member, now func() time.Time) *Liveness {
+	return &Liveness{member: member, now: now, at: map[string]seenBeat{}}
 }
 
 // Others lists the other processes that are heard of. One that is seen for the first time counts as alive.
 func (h *Liveness) Others(ctx context.Context) (alive []Process, err error) {
-	processes, err := h.store.Processes(ctx)
+	processes, err := h.member.Processes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now, there := h.now(), map[string]bool{}
 	for _, p := range processes {
 		there[p.Writer] = true
-		if p.Writer == h.store.Writer() {
+		if p.Writer == h.member.Writer() {
 			continue
 		}
 		last, known := h.at[p.Writer]

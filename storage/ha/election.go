@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"cmp"
@@ -57,7 +57,7 @@ const (
 	heldEpochBeats = 32
 )
 
-var errMalformedElection = errors.New("storage: malformed choice of a replica")
+var errMalformedElection = errors.New("ha: malformed choice of a replica")
 
 // firstElection elects the replica that is heard first. Its time begins a margin before its oldest sample: what other
 // replicas have from there on is covered.
@@ -88,37 +88,37 @@ func (c *election) settled() bool { return c.Taking == "" && !c.Leaving }
 // heldEpoch is where held rows go now.
 func (c *election) heldEpoch() int64 { return c.Beat / heldEpochBeats }
 
-// disposition is what becomes of a sample.
-type disposition uint8
+// Disposition is what becomes of a sample.
+type Disposition uint8
 
 const (
-	dispositionStore disposition = iota // it is stored
-	dispositionHold                     // it is held until the election is clear
-	dispositionDrop                     // it is covered by another replica's
+	Store Disposition = iota // it is stored
+	Hold                     // it is held until the election is clear
+	Drop                     // it is covered by another replica's
 )
 
 // disposition says what becomes of a replica's sample at t. What the elected replica brings of the margin before its span is
 // held too: the one before it may have lacked it.
-func (c *election) disposition(replica string, t int64, margin time.Duration) disposition {
+func (c *election) disposition(replica string, t int64, margin time.Duration) Disposition {
 	last := len(c.Terms) - 1
 	if t > c.Terms[last].FromMS {
 		if replica == c.Terms[last].Replica && c.settled() {
-			return dispositionStore
+			return Store
 		}
-		return dispositionHold
+		return Hold
 	}
 	if last > 0 && replica == c.Terms[last].Replica && t > c.Terms[last].FromMS-margin.Milliseconds() {
-		return dispositionHold
+		return Hold
 	}
 	for i := last - 1; i >= 0; i-- {
 		if t > c.Terms[i].FromMS {
 			if replica == c.Terms[i].Replica {
-				return dispositionStore
+				return Store
 			}
-			return dispositionDrop
+			return Drop
 		}
 	}
-	return dispositionStore // Nobody is known to cover it.
+	return Store // Nobody is known to cover it.
 }
 
 // covered says whether what a replica holds up to t needn't be kept any longer: the elected replica has gone on

@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // sweep finds held rows that no process looks after: of processes that have ended, or of writes that failed and were
@@ -22,28 +23,28 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 	if len(c.seen) == 0 && !c.heardSince(c.r.believed().Add(-sweepSilentEvery)) {
 		every = max(every, sweepSilentEvery) // Nobody is there to be held of.
 	}
-	if !first && Elapsed(c.swept, now) < every {
+	if !first && membership.Elapsed(c.swept, now) < every {
 		return nil
 	}
 	c.mu.Lock()
-	mine := make(map[heldAt]bool, len(c.held))
+	mine := make(map[HeldID]bool, len(c.held))
 	for i := range c.held {
-		mine[c.held[i].where()] = true
+		mine[c.held[i].HeldID] = true
 	}
 	c.mu.Unlock()
 	seen, low := map[string]bool{}, ch.heldEpoch()
-	var orphans []heldRow
+	var orphans []HeldID
 	for era := ch.heldEpoch(); era >= ch.Low; era-- {
-		for row, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true}) {
+		for row, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true}) {
 			if err != nil {
-				return fmt.Errorf("storage: looking for held rows: %w", err)
+				return fmt.Errorf("ha: looking for held rows: %w", err)
 			}
-			h := heldRow{epoch: era, replica: strings.Clone(row.Clustering[0].Text), writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int}
+			h := HeldID{Epoch: era, Replica: strings.Clone(row.Clustering[0].Text), Writer: strings.Clone(row.Clustering[1].Text), Seq: row.Clustering[2].Int}
 			low = era
-			name := fmt.Sprint(h.where())
+			name := fmt.Sprint(h)
 			switch {
-			case mine[h.where()]:
-			case c.seen[name], first && !c.r.s.opts.Shared && h.writer != c.r.s.writer:
+			case mine[h]:
+			case c.seen[name], first && c.r.env.Member.Alone() && h.Writer != c.r.env.Writer:
 				orphans = append(orphans, h)
 			default:
 				seen[name] = true
@@ -71,11 +72,11 @@ func (c *cluster) sweep(ctx context.Context, ch *election) error {
 }
 
 // adoptRows has this process look after rows.
-func (c *cluster) adoptRows(ctx context.Context, rows []heldRow) error {
-	slices.SortFunc(rows, func(a, b heldRow) int { return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seq, b.seq)) })
+func (c *cluster) adoptRows(ctx context.Context, rows []HeldID) error {
+	slices.SortFunc(rows, func(a, b HeldID) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq)) })
 	for i := range rows {
-		h := &rows[i]
-		value, ok, err := c.r.s.readHeld(ctx, c.at, h)
+		h := heldRow{HeldID: rows[i]}
+		value, ok, err := c.r.readHeld(ctx, c.at, &h.HeldID)
 		if err != nil {
 			return err
 		}
@@ -84,8 +85,7 @@ func (c *cluster) adoptRows(ctx context.Context, rows []heldRow) error {
 		}
 		about, err := format.ParseHeld(value)
 		if err != nil {
-			c.r.s.corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
-				c.at.cluster, c.at.tenant, h.epoch, h.replica, h.writer, h.seq, err))
+			c.corruptHeld(&h.HeldID, err)
 			continue // It stays, for a person to look at, until its era is left behind.
 		}
 		h.minT, h.maxT, h.reach, h.samples, h.bytes = about.MinT, about.MaxT, about.Reach, about.Samples, int64(len(value))
@@ -94,11 +94,17 @@ func (c *cluster) adoptRows(ctx context.Context, rows []heldRow) error {
 		c.r.mu.Unlock()
 		c.mu.Lock()
 		c.bytes += h.bytes
-		c.held = append(c.held, *h)
+		c.held = append(c.held, h)
 		c.mu.Unlock()
 	}
 	if len(rows) > 0 {
-		c.r.s.opts.Logger.Info("held samples of a process that ended are looked after", "tenant", c.at.tenant, "cluster", c.at.cluster, "rows", len(rows))
+		c.r.env.Logger.Info("held samples of a process that ended are looked after", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "rows", len(rows))
 	}
 	return nil
+}
+
+// corruptHeld tells of a held row that can't be read.
+func (c *cluster) corruptHeld(h *HeldID, err error) {
+	c.r.env.Corrupt(engine.Held, fmt.Errorf("a held row of cluster %q of tenant %q: era %d, replica %q, writer %x, seq %d: %w",
+		c.at.Cluster, c.at.Tenant, h.Epoch, h.Replica, h.Writer, h.Seq, err))
 }

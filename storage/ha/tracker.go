@@ -1,9 +1,10 @@
-package storage
+package ha
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -13,18 +14,30 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 var (
 	// ErrHeldFull says that too many bytes of replicas that aren't elected are held. Nothing was taken; try again
 	// later.
-	ErrHeldFull = fmt.Errorf("%w: too much is held of replicas that aren't elected", ErrOverloaded)
+	ErrHeldFull = errors.New("ha: too many writes are waiting: too much is held of replicas that aren't elected")
 	// errChosenAnew says that another replica was elected during a write. It is to be tried again.
 	errChosenAnew = fmt.Errorf("%w: another replica was elected meanwhile", engine.ErrUnavailable)
 )
 
-// Reasons of LabelErrors that replicas have.
+// NameError says why samples of a replica can't be taken.
+type NameError struct {
+	// Reason is a short constant for counters: one of those below.
+	Reason string
+	// Detail names what is wrong, and the limit where one was broken.
+	Detail string
+}
+
+func (e *NameError) Error() string { return e.Reason + ": " + e.Detail }
+
+// Reasons of NameErrors.
 const (
+	ReasonInvalidUTF8         = "invalid_utf8"
 	ReasonReplicaLabelTooLong = "ha_label_too_long"
 	ReasonTooManyClusters     = "too_many_ha_clusters"
 	ReasonTooManyReplicas     = "too_many_ha_replicas"
@@ -47,8 +60,8 @@ const (
 	replicaWorkers = 32
 )
 
-// ReplicaOptions configure Replicas.
-type ReplicaOptions struct {
+// Options configure a Tracker.
+type Options struct {
 	// Failover is how long the elected replica may not be heard before another is elected: longer than the time
 	// between two requests of a replica. Default 30 s.
 	Failover time.Duration
@@ -56,57 +69,81 @@ type ReplicaOptions struct {
 	ClusterBytes, Bytes int64
 	// Clusters bounds the clusters of a tenant. Default 100.
 	Clusters int
-	// still keeps it from looking by itself, for tests.
-	still bool
+	// Still keeps it from looking by itself, for tests.
+	Still bool
 	// Registerer gets the metrics; nil: none are kept anywhere.
 	Registerer prometheus.Registerer
 }
 
-// DefaultReplicaOptions returns the documented defaults.
-func DefaultReplicaOptions() ReplicaOptions {
-	return ReplicaOptions{Failover: 30 * time.Second, ClusterBytes: 256 << 20, Bytes: 1 << 30, Clusters: 100}
+// DefaultOptions returns the documented defaults.
+func DefaultOptions() Options {
+	return Options{Failover: 30 * time.Second, ClusterBytes: 256 << 20, Bytes: 1 << 30, Clusters: 100}
 }
 
-// Replicas makes one of several replicas that send the same series: of each cluster of a tenant one replica is elected,
+// Tracker makes one of several replicas that send the same series: of each cluster of a tenant one replica is elected,
 // whose samples are stored; those of the others are held, durably, until it is clear that they aren't needed.
 //
-//	CommitOf ─► election ─┬─► elected: stage, as any sample
-//	               ▲    └─► others:  held ─┬─► deleted, when the elected has gone on for a while since
-//	               │                       └─► stage, when theirs is elected
+//	Commit ─► election ─┬─► elected: stage, as any sample
+//	             ▲    └─► others:  held ─┬─► deleted, when the elected has gone on for a while since
+//	             │                       └─► stage, when theirs is elected
 //	  chosen: one row a cluster, compare-and-set by all processes
 //
 // decisions/014 says why that loses nothing, and how many samples may be stored twice.
-type Replicas struct {
-	s       *Store
-	opts    ReplicaOptions
-	metrics *replicaMetrics
+type Tracker struct {
+	env     Env
+	opts    Options
+	metrics *metrics
 
 	mu       sync.Mutex
-	clusters map[clusterName]*cluster
+	clusters map[ClusterName]*cluster
 	bytes    int64 // held by this process, of all clusters
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-type clusterName struct{ tenant, cluster string }
+// ClusterName names a cluster of replicas of a tenant.
+type ClusterName struct{ Tenant, Cluster string }
 
-// NewReplicas reads the elections, and begins to look after them. Close it before the store.
-func NewReplicas(ctx context.Context, s *Store, opts ReplicaOptions) (*Replicas, error) {
+// Env is what a tracker needs of the store whose samples it decides about.
+type Env struct {
+	Engine engine.Engine
+	Member *membership.Member
+	// Writer is this process' name in the stage.
+	Writer string
+	Host   Host
+	// Now is the clock. MaxAhead is how far in the future a sample may lie.
+	Now      func() time.Time
+	MaxAhead time.Duration
+	// Corrupt is called for rows that can't be read.
+	Corrupt func(*engine.Table, error)
+	Logger  *slog.Logger
+}
+
+// Host stores and deletes what is held.
+type Host interface {
+	// HeldWriter returns what stores held samples of a tenant, which was done nothing with yet.
+	HeldWriter(tenant string) HeldWriter
+	// DeleteHeld deletes held rows.
+	DeleteHeld(ctx context.Context, at ClusterName, rows []HeldID) error
+}
+
+// New reads the elections, and begins to look after them. Close it before the store.
+func New(ctx context.Context, env Env, opts Options) (*Tracker, error) {
 	switch {
 	case opts.Failover < time.Second:
-		return nil, errors.New("storage: a replica can't be replaced within less than a second")
+		return nil, errors.New("ha: a replica can't be replaced within less than a second")
 	case opts.ClusterBytes <= 0 || opts.Bytes <= 0 || opts.Clusters <= 0:
-		return nil, errors.New("storage: a limit of replicas is not positive")
+		return nil, errors.New("ha: a limit of replicas is not positive")
 	}
-	r := &Replicas{s: s, opts: opts, clusters: map[clusterName]*cluster{}}
+	r := &Tracker{env: env, opts: opts, clusters: map[ClusterName]*cluster{}}
 	if err := r.readElections(ctx); err != nil {
 		return nil, err
 	}
-	r.metrics = newReplicaMetrics(r, opts.Registerer)
+	r.metrics = newMetrics(r, opts.Registerer)
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r.cancel = cancel
-	if !opts.still {
+	if !opts.Still {
 		r.running.Go(func() { r.run(background) })
 	}
 	return r, nil
@@ -114,7 +151,7 @@ func NewReplicas(ctx context.Context, s *Store, opts ReplicaOptions) (*Replicas,
 
 // Close stops looking after the elections, and tells the others how far samples were acknowledged. What is held stays
 // for the next process. Nothing may be committed any more.
-func (r *Replicas) Close() {
+func (r *Tracker) Close() {
 	r.cancel()
 	r.running.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), replicaTimeout)
@@ -122,29 +159,29 @@ func (r *Replicas) Close() {
 	for _, c := range r.all() {
 		if ch, known := c.current(); known {
 			if err := c.tell(ctx, ch); err != nil {
-				r.s.opts.Logger.Warn("how far the elected replica has gone on isn't told", "tenant", c.at.tenant, "cluster", c.at.cluster, "err", err)
+				r.env.Logger.Warn("how far the elected replica has gone on isn't told", "tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
 		}
 	}
 }
 
-func (r *Replicas) now() time.Time { return r.s.opts.Now() }
+func (r *Tracker) now() time.Time { return r.env.Now() }
 
 // fresh is how old the knowledge of a election may be that samples are taken by, and how long a beat gives the right to
 // store the elected replica's: half of the time after which others may elect another.
-func (r *Replicas) fresh() time.Duration { return r.opts.Failover / 2 }
+func (r *Tracker) fresh() time.Duration { return r.opts.Failover / 2 }
 
 // margin is by how much the elected replica must have gone on before what is held of others goes, and how far behind
 // the watermark its series may be for their samples to be taken from the next one.
-func (r *Replicas) margin() time.Duration { return r.opts.Failover }
+func (r *Tracker) margin() time.Duration { return r.opts.Failover }
 
 // lag is how far the elected replica may be behind another one.
-func (r *Replicas) lag() time.Duration { return max(4*r.opts.Failover, 2*time.Minute) }
+func (r *Tracker) lag() time.Duration { return max(4*r.opts.Failover, 2*time.Minute) }
 
 // interval is the time between two looks.
-func (r *Replicas) interval() time.Duration { return r.opts.Failover / 6 }
+func (r *Tracker) interval() time.Duration { return r.opts.Failover / 6 }
 
-func (r *Replicas) run(ctx context.Context) {
+func (r *Tracker) run(ctx context.Context) {
 	ticker := time.NewTicker(r.interval())
 	defer ticker.Stop()
 	for {
@@ -158,9 +195,9 @@ func (r *Replicas) run(ctx context.Context) {
 }
 
 // Look does what is due for every cluster. Errors are logged; the next look tries again.
-func (r *Replicas) Look(ctx context.Context) {
+func (r *Tracker) Look(ctx context.Context) {
 	if err := r.readElections(ctx); err != nil && ctx.Err() == nil {
-		r.s.opts.Logger.Warn("the choices of replicas can't be read; the next look may", "err", err)
+		r.env.Logger.Warn("the choices of replicas can't be read; the next look may", "err", err)
 	}
 	r.forgetRetired()
 	var g errgroup.Group
@@ -168,8 +205,8 @@ func (r *Replicas) Look(ctx context.Context) {
 	for _, c := range r.all() {
 		g.Go(func() error {
 			if err := c.look(ctx); err != nil && ctx.Err() == nil {
-				r.s.opts.Logger.Warn("looking after the replicas of a cluster; it is tried again",
-					"tenant", c.at.tenant, "cluster", c.at.cluster, "err", err)
+				r.env.Logger.Warn("looking after the replicas of a cluster; it is tried again",
+					"tenant", c.at.Tenant, "cluster", c.at.Cluster, "err", err)
 			}
 			return nil
 		})
@@ -177,32 +214,32 @@ func (r *Replicas) Look(ctx context.Context) {
 	_ = g.Wait() // No function returns an error.
 }
 
-func choicePartition(at clusterName) engine.Key {
-	hash := xxhash.Sum64String(at.tenant + "\x00" + at.cluster)
+func choicePartition(at ClusterName) engine.Key {
+	hash := xxhash.Sum64String(at.Tenant + "\x00" + at.Cluster)
 	return engine.Key{engine.Int(int64(hash % electionBuckets))}
 }
 
-func choiceKey(at clusterName) engine.Key {
-	return engine.Key{engine.Text(at.tenant), engine.Text(at.cluster)}
+func choiceKey(at ClusterName) engine.Key {
+	return engine.Key{engine.Text(at.Tenant), engine.Text(at.Cluster)}
 }
 
 // readElections reads the elections of all clusters.
-func (r *Replicas) readElections(ctx context.Context) error {
+func (r *Tracker) readElections(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	for bucket := range int64(electionBuckets) {
 		begun := r.now()
-		for row, err := range r.s.eng.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}}) {
+		for row, err := range r.env.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}}) {
 			if err != nil {
-				return fmt.Errorf("storage: reading the choices of replicas: %w", err)
+				return fmt.Errorf("ha: reading the choices of replicas: %w", err)
 			}
-			at := clusterName{row.Clustering[0].Text, row.Clustering[1].Text}
+			at := ClusterName{row.Clustering[0].Text, row.Clustering[1].Text}
 			c := r.known(at)
 			if c == nil && isRetired(row.Value) {
 				continue
 			}
 			if c == nil {
-				at = clusterName{string([]byte(at.tenant)), string([]byte(at.cluster))}
+				at = ClusterName{string([]byte(at.Tenant)), string([]byte(at.Cluster))}
 				c = r.add(at)
 			}
 			c.adopt(row.Value, begun)
@@ -211,13 +248,13 @@ func (r *Replicas) readElections(ctx context.Context) error {
 	return nil
 }
 
-func (r *Replicas) known(at clusterName) *cluster {
+func (r *Tracker) known(at ClusterName) *cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.clusters[at]
 }
 
-func (r *Replicas) add(at clusterName) *cluster {
+func (r *Tracker) add(at ClusterName) *cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clusters[at]
@@ -228,35 +265,35 @@ func (r *Replicas) add(at clusterName) *cluster {
 	return c
 }
 
-// Check says, with a *LabelError, why samples of a replica can't be taken.
-func (r *Replicas) Check(tenant, clusterLabel, replica string) error {
+// Check says, with a *NameError, why samples of a replica can't be taken.
+func (r *Tracker) Check(tenant, clusterLabel, replica string) error {
 	if !utf8.ValidString(clusterLabel) || !utf8.ValidString(replica) {
-		return &LabelError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
+		return &NameError{Reason: ReasonInvalidUTF8, Detail: "the name of its cluster or replica isn't valid UTF-8"}
 	}
 	if len(clusterLabel) > maxReplicaLabel || len(replica) > maxReplicaLabel {
-		return &LabelError{Reason: ReasonReplicaLabelTooLong, Detail: fmt.Sprintf("the name of a cluster or replica has more than %d bytes", maxReplicaLabel)}
+		return &NameError{Reason: ReasonReplicaLabelTooLong, Detail: fmt.Sprintf("the name of a cluster or replica has more than %d bytes", maxReplicaLabel)}
 	}
-	at := clusterName{tenant, clusterLabel}
+	at := ClusterName{tenant, clusterLabel}
 	c := r.known(at)
 	if c == nil {
 		if r.heardClusters(tenant) >= r.opts.Clusters {
-			return &LabelError{Reason: ReasonTooManyClusters, Detail: fmt.Sprintf("there are %d clusters of replicas already", r.opts.Clusters)}
+			return &NameError{Reason: ReasonTooManyClusters, Detail: fmt.Sprintf("there are %d clusters of replicas already", r.opts.Clusters)}
 		}
-		c = r.add(clusterName{string([]byte(tenant)), string([]byte(clusterLabel))})
+		c = r.add(ClusterName{string([]byte(tenant)), string([]byte(clusterLabel))})
 	}
 	if !c.hear(replica) {
-		return &LabelError{Reason: ReasonTooManyReplicas, Detail: fmt.Sprintf("the cluster has %d replicas already", maxReplicas)}
+		return &NameError{Reason: ReasonTooManyReplicas, Detail: fmt.Sprintf("the cluster has %d replicas already", maxReplicas)}
 	}
 	return nil
 }
 
 // heardClusters returns how many clusters of a tenant were heard of late.
-func (r *Replicas) heardClusters(tenant string) (n int) {
+func (r *Tracker) heardClusters(tenant string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	since := r.now().Add(-forgetCluster)
 	for at, c := range r.clusters {
-		if at.tenant == tenant && c.heardSince(since) {
+		if at.Tenant == tenant && c.heardSince(since) {
 			n++
 		}
 	}
@@ -264,7 +301,7 @@ func (r *Replicas) heardClusters(tenant string) (n int) {
 }
 
 // claim takes room for held bytes, or none when it isn't there.
-func (r *Replicas) claim(n int64) bool {
+func (r *Tracker) claim(n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.bytes+n > r.opts.Bytes {
@@ -274,7 +311,7 @@ func (r *Replicas) claim(n int64) bool {
 	return true
 }
 
-func (r *Replicas) give(n int64) {
+func (r *Tracker) give(n int64) {
 	r.mu.Lock()
 	r.bytes -= n
 	r.mu.Unlock()

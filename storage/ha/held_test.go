@@ -1,10 +1,9 @@
-package storage
+package ha
 
 import (
 	"math"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/format"
@@ -13,8 +12,7 @@ import (
 // TestHeldReach has rows say how far they reach: not by what is ahead, unless all is.
 func TestHeldReach(t *testing.T) {
 	const now, limit = 1_000_000, 1_030_000
-	tenant := &headTenant{name: "t"}
-	series := &Series{tenantMetric: &tenantMetric{tenant: tenant}, labels: labels.FromStrings("__name__", "m")}
+	series := &namedSeries{"m"}
 	for name, c := range map[string]struct {
 		times []int64
 		want  int64
@@ -25,11 +23,11 @@ func TestHeldReach(t *testing.T) {
 		"all ahead":      {[]int64{1_030_001, 1_600_000}, now},
 		"exemplars":      {nil, math.MinInt64},
 	} {
-		b := &heldBuilder{fresh: reach{now: now, limit: limit, t: math.MinInt64}}
+		b := &HeldBuilder{tenant: "t", fresh: reach{now: now, limit: limit, t: math.MinInt64}}
 		for _, at := range c.times {
-			b.add(&entry{series: series, t: at})
+			b.Float(series, at, 0, 0)
 		}
-		b.addExemplar(&exemplarEntry{series: series, t: 980_000, data: []byte{0}})
+		b.Exemplar(series, 980_000, []byte{0})
 		b.cut()
 		v, err := format.ParseHeld(b.values[0])
 		require.NoError(t, err, name)

@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 // retireCluster is after which time without a sound of a cluster its election is retired.
@@ -40,15 +41,15 @@ func (c *cluster) revive(ctx context.Context) error {
 // retire has all processes forget a cluster that none has heard for long and of which nothing is held.
 func (c *cluster) retire(ctx context.Context, ch *election) error {
 	c.mu.Lock()
-	idle := len(c.held) == 0 && Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
+	idle := len(c.held) == 0 && membership.Elapsed(c.beatAt, c.r.now()) > c.r.opts.Failover
 	c.mu.Unlock()
 	if !idle || ch.Taking != "" || c.heardSince(c.r.believed().Add(-retireCluster)) {
 		return nil
 	}
 	for era := ch.Low; era <= ch.heldEpoch(); era++ {
-		for _, err := range c.r.s.eng.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, era), KeysOnly: true, Limit: 1}) {
+		for _, err := range c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, era), KeysOnly: true, Limit: 1}) {
 			if err != nil {
-				return fmt.Errorf("storage: looking for held rows: %w", err)
+				return fmt.Errorf("ha: looking for held rows: %w", err)
 			}
 			return nil // The sweep will look after it.
 		}
@@ -62,14 +63,14 @@ func (c *cluster) retire(ctx context.Context, ch *election) error {
 		return &next
 	})
 	if done {
-		c.r.s.opts.Logger.Info("a cluster of replicas is forgotten until it is heard again",
-			"tenant", c.at.tenant, "cluster", c.at.cluster, "heard", time.UnixMilli(ch.HeardMS).UTC())
+		c.r.env.Logger.Info("a cluster of replicas is forgotten until it is heard again",
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "heard", time.UnixMilli(ch.HeardMS).UTC())
 	}
 	return err
 }
 
 // forgetRetired forgets the clusters that are retired, and those that were named and never had a sample stored.
-func (r *Replicas) forgetRetired() {
+func (r *Tracker) forgetRetired() {
 	since := r.now().Add(-forgetCluster)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -21,26 +20,21 @@ func TestClustersAreForgotten(t *testing.T) {
 	t.Parallel()
 	var registries []*prometheus.Registry
 	var reads atomic.Int64
-	p := newPairs(t, faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
+	p := newRig(t, faultengine.Wrap(memory.New(), func(op faultengine.Op) faultengine.Action {
 		if op.Kind == faultengine.Scan && op.Table == engine.Held {
 			reads.Add(1)
 		}
 		return faultengine.Pass()
-	}), 1, func(o *ReplicaOptions) {
+	}), 1, func(o *Options) {
 		registries = append(registries, prometheus.NewRegistry())
 		o.Clusters, o.Registerer = 2000, registries[len(registries)-1]
 	})
 	const clusters = 600
 	for i := range clusters {
 		name := fmt.Sprint("gone-", i)
-		require.NoError(t, p.processes[0].replicas.Check("default", name, "a"))
-		b := p.processes[0].store.NewBatch("default")
-		s, err := b.Define(nil, labels.FromStrings(labels.MetricName, "m", "cluster", name))
-		require.NoError(t, err)
-		require.NoError(t, b.Float(s, p.now.UnixMilli(), 0, 1))
-		require.NoError(t, b.CommitOf(t.Context(), p.processes[0].replicas, name, "a"))
+		require.NoError(t, p.send(0, name, "a", p.now, 1))
 	}
-	require.NoError(t, p.processes[0].replicas.Check("default", "never", "a"))
+	require.NoError(t, p.trackers[0].Check("default", "never", "a"))
 	metrics := func() (lines int, known float64) {
 		families, err := registries[0].Gather()
 		require.NoError(t, err)
@@ -66,44 +60,44 @@ func TestClustersAreForgotten(t *testing.T) {
 	lines, known = metrics()
 	require.Less(t, lines, 20)
 	require.Zero(t, known)
-	require.Empty(t, p.processes[0].replicas.all())
-	require.Empty(t, p.processes[0].replicas.Status("default"))
+	require.Empty(t, p.trackers[0].all())
+	require.Empty(t, p.trackers[0].Status("default"))
 	require.Zero(t, reads.Load())
-	p.crash(0)
-	require.Empty(t, p.processes[0].replicas.all(), "nor does a process that begins")
+	p.start(0)
+	require.Empty(t, p.trackers[0].all(), "nor does a process that begins")
 }
 
 // TestForgottenClusterGoesOn has a cluster be forgotten and be heard again, by a replica that isn't the elected one: it is
 // elected, and what was stored before isn't stored twice.
 func TestForgottenClusterGoesOn(t *testing.T) {
 	t.Parallel()
-	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
+	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
 	begun := p.now
 	for i := range 10 {
-		require.NoError(t, p.send(i%2, "a", p.now, float64(i), "m"))
-		require.NoError(t, p.send(i%2, "b", p.now.Add(3*time.Second), 100+float64(i), "m"))
+		require.NoError(t, p.send(i%2, "c", "a", p.now, float64(i)))
+		require.NoError(t, p.send(i%2, "c", "b", p.now.Add(3*time.Second), 100+float64(i)))
 		p.pass(10 * time.Second)
 	}
 	p.now = p.now.Add(10 * time.Minute)
 	p.pass(time.Minute) // b is elected, and what was held of its end is stored.
-	stored := p.values(0, "m")
+	stored := p.values()
 	p.now = p.now.Add(retireCluster)
 	p.pass(15 * time.Minute)
-	for _, process := range p.processes {
-		require.Empty(t, process.replicas.all())
+	for _, tracker := range p.trackers {
+		require.Empty(t, tracker.all())
 	}
-	require.NoError(t, p.send(0, "b", begun.Add(33*time.Second), 103, "m")) // It is late, and covered by a's.
-	require.Equal(t, stored, p.values(0, "m"))
+	require.NoError(t, p.send(0, "c", "b", begun.Add(33*time.Second), 103)) // It is late, and covered by a's.
+	require.Equal(t, stored, p.values())
 	want := stored
 	for i := range 12 {
 		v := 200 + float64(i)
-		require.NoError(t, p.send(i%2, "a", p.now, v, "m"))
+		require.NoError(t, p.send(i%2, "c", "a", p.now, v))
 		want = append(want, v)
 		p.pass(10 * time.Second)
 	}
-	for process := range 2 {
-		require.Equal(t, want, p.values(process, "m"))
-		st := p.processes[process].replicas.Status("default")
+	require.Equal(t, want, p.values())
+	for _, tracker := range p.trackers {
+		st := tracker.Status("default")
 		require.Len(t, st, 1)
 		require.Equal(t, "a", st[0].Elected)
 	}
@@ -113,24 +107,24 @@ func TestForgottenClusterGoesOn(t *testing.T) {
 // just before.
 func TestHeldWhileForgotten(t *testing.T) {
 	t.Parallel()
-	p := newPairs(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
-	require.NoError(t, p.send(0, "a", p.now, 1, "m"))
+	p := newRig(t, faultengine.Wrap(memory.New(), passAll), 2, nil)
+	require.NoError(t, p.send(0, "c", "a", p.now, 1))
 	p.pass(time.Minute)
 	p.now = p.now.Add(retireCluster + time.Hour)
-	for _, process := range p.processes {
-		require.NoError(t, process.store.processes.beat(t.Context()))
-		require.NoError(t, process.replicas.readElections(t.Context())) // Fresh, and not retired yet.
+	for i, tracker := range p.trackers {
+		require.NoError(t, p.members[i].Beat(t.Context()))
+		require.NoError(t, tracker.readElections(t.Context())) // Fresh, and not retired yet.
 	}
 	at := p.now
-	require.NoError(t, p.processes[1].replicas.Check("default", "c", "b"))
-	c := p.processes[0].replicas.known(clusterName{"default", "c"})
+	require.NoError(t, p.trackers[1].Check("default", "c", "b"))
+	c := p.trackers[0].known(ClusterName{"default", "c"})
 	ch, _ := c.current()
 	require.NoError(t, c.retire(t.Context(), ch))
 	ch, _ = c.current()
 	require.True(t, ch.Retired)
-	require.NoError(t, p.send(1, "b", at, 2, "m"))
-	require.Equal(t, 1, p.heldRows())
+	require.NoError(t, p.send(1, "c", "b", at, 2))
+	require.Equal(t, 1, p.heldRows("c"))
 	p.pass(10 * time.Minute)
-	require.Equal(t, []float64{1, 2}, p.values(0, "m"))
-	require.Zero(t, p.heldRows())
+	require.Equal(t, []float64{1, 2}, p.values())
+	require.Zero(t, p.heldRows("c"))
 }

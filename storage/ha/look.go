@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
 )
 
 const (
@@ -54,7 +55,7 @@ func (c *cluster) look(ctx context.Context) error {
 		}
 		ch, _ = c.current()
 	}
-	if c.r.s.believed() != nil { // It elects nobody, and nothing that is held goes.
+	if c.r.env.Member.MayRemove() != nil { // It elects nobody, and nothing that is held goes.
 		return c.tell(ctx, ch)
 	}
 	if err := c.sweep(ctx, ch); err != nil {
@@ -112,7 +113,7 @@ func (c *cluster) furthest(elected string) int64 {
 	defer c.mu.Unlock()
 	t := int64(math.MinInt64)
 	for i := range c.held {
-		if h := &c.held[i]; h.replica != elected {
+		if h := &c.held[i]; h.Replica != elected {
 			t = max(t, h.reach)
 		}
 	}
@@ -149,8 +150,8 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 		return &next
 	})
 	if done {
-		c.r.s.opts.Logger.Warn("the elected replica is too far behind, another one will be elected",
-			"tenant", c.at.tenant, "cluster", c.at.cluster, "replica", ch.elected(), "watermark", format.Instant(watermark))
+		c.r.env.Logger.Warn("the elected replica is too far behind, another one will be elected",
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(), "watermark", format.Instant(watermark))
 	}
 	return err
 }
@@ -159,9 +160,9 @@ func (c *cluster) leave(ctx context.Context, ch *election) error {
 // over what a process was about to store that isn't heard either.
 func (c *cluster) elect(ctx context.Context, ch *election) error {
 	c.mu.Lock()
-	silence := Elapsed(c.beatAt, c.r.now())
+	silence := membership.Elapsed(c.beatAt, c.r.now())
 	c.mu.Unlock()
-	self := c.r.s.Writer()
+	self := c.r.env.Member.Writer()
 	if silence <= c.r.opts.Failover || ch.Taking == self {
 		return nil
 	}
@@ -192,7 +193,7 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 	})
 	if done {
 		c.r.metrics.elected.Inc()
-		c.r.s.opts.Logger.Info("another replica was elected", "tenant", c.at.tenant, "cluster", c.at.cluster,
+		c.r.env.Logger.Info("another replica was elected", "tenant", c.at.Tenant, "cluster", c.at.Cluster,
 			"replica", replica, "before", ch.elected(), "heard", time.UnixMilli(ch.HeardMS).UTC())
 	}
 	return err
@@ -200,7 +201,7 @@ func (c *cluster) elect(ctx context.Context, ch *election) error {
 
 // take stores what was held of the replica that this process has elected, and says so when nothing is left.
 func (c *cluster) take(ctx context.Context, ch *election) error {
-	if ch.Taking != c.r.s.Writer() {
+	if ch.Taking != c.r.env.Member.Writer() {
 		return nil
 	}
 	t := newTakeover(c, ch)
@@ -223,8 +224,8 @@ func (c *cluster) take(ctx context.Context, ch *election) error {
 	})
 	if done {
 		c.grant(begun, ch.Epoch)
-		c.r.s.opts.Logger.Info("what was held of the elected replica is stored",
-			"tenant", c.at.tenant, "cluster", c.at.cluster, "replica", ch.elected(), "rows", t.rows, "samples", t.samples)
+		c.r.env.Logger.Info("what was held of the elected replica is stored",
+			"tenant", c.at.Tenant, "cluster", c.at.Cluster, "replica", ch.elected(), "rows", t.rows, "samples", t.samples)
 	}
 	return err
 }
@@ -236,11 +237,11 @@ func (c *cluster) resolve(ctx context.Context, ch *election) error {
 	c.mu.Lock()
 	for _, h := range c.held {
 		switch {
-		case h.replica == ch.elected():
+		case h.Replica == ch.elected():
 			if ch.settled() {
 				store = append(store, h)
 			}
-		case !ch.covered(h.replica, h.maxT, watermark, c.r.margin()):
+		case !ch.covered(h.Replica, h.maxT, watermark, c.r.margin()):
 		case h.minT <= ch.Terms[0].FromMS:
 			store = append(store, h)
 		default:
@@ -254,27 +255,27 @@ func (c *cluster) resolve(ctx context.Context, ch *election) error {
 		}
 	}
 	if len(gone) > 0 {
-		if err := c.r.s.deleteHeld(ctx, c.at, gone); err != nil {
+		if err := c.r.env.Host.DeleteHeld(ctx, c.at, idsOf(gone)); err != nil {
 			return err
 		}
 		for i := range gone {
 			c.r.metrics.dropped.Add(float64(gone[i].samples))
 		}
-		c.release(gone)
+		c.release(idsOf(gone))
 	}
 	return nil
 }
 
 // release forgets rows that are deleted.
-func (c *cluster) release(rows []heldRow) {
-	gone := make(map[heldAt]bool, len(rows))
-	for i := range rows {
-		gone[rows[i].where()] = true
+func (c *cluster) release(rows []HeldID) {
+	gone := make(map[HeldID]bool, len(rows))
+	for _, h := range rows {
+		gone[h] = true
 	}
 	size := int64(0)
 	c.mu.Lock()
 	c.held = slices.DeleteFunc(c.held, func(h heldRow) bool {
-		if gone[h.where()] {
+		if gone[h.HeldID] {
 			size += h.bytes
 			return true
 		}

@@ -1,4 +1,4 @@
-package storage
+package membership
 
 import (
 	"context"
@@ -29,25 +29,25 @@ type Lease struct {
 	row []byte // as it was read
 }
 
-// Leases reads who works off what, by partition. One that nobody ever took is free.
-func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
-	return s.leases(ctx, leasePartitions, s.period.Partitions())
+// Leases reads who works off which of n partitions. One that nobody ever took is free.
+func (m *Member) Leases(ctx context.Context, n int) ([]Lease, error) {
+	return m.leases(ctx, leasePartitions, n)
 }
 
 // RulesLease reads who evaluates rules. It is free if nobody ever did.
-func (s *Store) RulesLease(ctx context.Context) (Lease, error) {
-	leases, err := s.leases(ctx, leaseRules, 1)
+func (m *Member) RulesLease(ctx context.Context) (Lease, error) {
+	leases, err := m.leases(ctx, leaseRules, 1)
 	if err != nil {
 		return Lease{}, err
 	}
 	return leases[0], nil
 }
 
-func (s *Store) leases(ctx context.Context, name string, n int) ([]Lease, error) {
+func (m *Member) leases(ctx context.Context, name string, n int) ([]Lease, error) {
 	leases := make([]Lease, n)
-	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Lease, Partition: engine.Key{engine.Text(name)}}) {
+	for row, err := range m.o.Engine.Scan(ctx, engine.Range{Table: engine.Lease, Partition: engine.Key{engine.Text(name)}}) {
 		if err != nil {
-			return nil, fmt.Errorf("storage: reading the leases: %w", err)
+			return nil, fmt.Errorf("membership: reading the leases: %w", err)
 		}
 		p := row.Clustering[0].Int
 		if p < 0 || p >= int64(len(leases)) {
@@ -55,7 +55,7 @@ func (s *Store) leases(ctx context.Context, name string, n int) ([]Lease, error)
 		}
 		lease := &leases[p]
 		if err := json.Unmarshal(row.Value, lease); err != nil {
-			s.corrupt(engine.Lease, fmt.Errorf("storage: lease %d of %s is malformed: %w", p, name, err))
+			m.o.Corrupt(engine.Lease, fmt.Errorf("membership: lease %d of %s is malformed: %w", p, name, err))
 			*lease = Lease{} // Whoever takes it writes it anew.
 		}
 		lease.row = slices.Clone(row.Value)
@@ -65,31 +65,31 @@ func (s *Store) leases(ctx context.Context, name string, n int) ([]Lease, error)
 
 // Take makes owner the owner of a partition's lease, or nobody if it is "", unless the lease has changed
 // since it was read. After an error it may have been taken or not.
-func (s *Store) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
-	return s.take(ctx, leasePartitions, partition, lease, owner)
+func (m *Member) Take(ctx context.Context, partition int, lease Lease, owner string) (Lease, bool, error) {
+	return m.take(ctx, leasePartitions, partition, lease, owner)
 }
 
 // TakeRules makes owner the one who evaluates rules, as Take does.
-func (s *Store) TakeRules(ctx context.Context, lease Lease, owner string) (Lease, bool, error) {
-	return s.take(ctx, leaseRules, 0, lease, owner)
+func (m *Member) TakeRules(ctx context.Context, lease Lease, owner string) (Lease, bool, error) {
+	return m.take(ctx, leaseRules, 0, lease, owner)
 }
 
-func (s *Store) take(ctx context.Context, name string, item int, lease Lease, owner string) (Lease, bool, error) {
-	next := Lease{Owner: owner, SinceMS: s.opts.Now().UnixMilli()}
+func (m *Member) take(ctx context.Context, name string, item int, lease Lease, owner string) (Lease, bool, error) {
+	next := Lease{Owner: owner, SinceMS: m.o.Now().UnixMilli()}
 	if owner != "" {
-		if err := s.believed(); err != nil {
+		if err := m.MayRemove(); err != nil {
 			return lease, false, err
 		}
-		next.Name = s.opts.Self.Name
+		next.Name = m.o.Self.Name
 	}
 	row, err := json.Marshal(next)
 	if err != nil {
 		return lease, false, err
 	}
 	next.row = row
-	ok, _, err := s.eng.CompareAndSet(ctx, engine.Lease, engine.Key{engine.Text(name)}, engine.Key{engine.Int(int64(item))}, lease.row, row)
+	ok, _, err := m.o.Engine.CompareAndSet(ctx, engine.Lease, engine.Key{engine.Text(name)}, engine.Key{engine.Int(int64(item))}, lease.row, row)
 	if err != nil {
-		return lease, false, fmt.Errorf("storage: taking lease %d of %s: %w", item, name, err)
+		return lease, false, fmt.Errorf("membership: taking lease %d of %s: %w", item, name, err)
 	}
 	return next, ok, nil
 }

@@ -1,4 +1,4 @@
-package storage
+package ha
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// ReplicaStatus tells how a cluster of replicas stands, as this process knows it.
-type ReplicaStatus struct {
+// ClusterStatus tells how a cluster of replicas stands, as this process knows it.
+type ClusterStatus struct {
 	Cluster string `json:"cluster"`
 	// Elected is the replica whose samples are stored, since when, and when it was last heard by any process.
 	Elected string    `json:"elected"`
@@ -46,21 +46,21 @@ type HeldStatus struct {
 }
 
 // Status tells how a tenant's clusters of replicas stand, in the order of their names.
-func (r *Replicas) Status(tenant string) []ReplicaStatus {
-	list := []ReplicaStatus{}
+func (r *Tracker) Status(tenant string) []ClusterStatus {
+	list := []ClusterStatus{}
 	for _, c := range r.all() {
-		if c.at.tenant == tenant {
+		if c.at.Tenant == tenant {
 			if st, ok := c.status(); ok {
 				list = append(list, st)
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b ReplicaStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(list, func(a, b ClusterStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return list
 }
 
 // all lists the clusters that are known.
-func (r *Replicas) all() []*cluster {
+func (r *Tracker) all() []*cluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make([]*cluster, 0, len(r.clusters))
@@ -70,16 +70,16 @@ func (r *Replicas) all() []*cluster {
 	return list
 }
 
-func (c *cluster) status() (ReplicaStatus, bool) {
+func (c *cluster) status() (ClusterStatus, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch := c.election
 	if ch == nil {
-		return ReplicaStatus{}, false
+		return ClusterStatus{}, false
 	}
 	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-	out := ReplicaStatus{
-		Cluster: c.at.cluster, Elected: ch.elected(), Since: at(ch.SinceMS), Heard: at(ch.HeardMS),
+	out := ClusterStatus{
+		Cluster: c.at.Cluster, Elected: ch.elected(), Since: at(ch.SinceMS), Heard: at(ch.HeardMS),
 		Watermark: at(max(ch.WatermarkMS, c.acked)), Elections: ch.Epoch, State: "settled",
 		Held: HeldStatus{Rows: len(c.held), Bytes: c.bytes},
 	}
@@ -99,23 +99,23 @@ func (c *cluster) status() (ReplicaStatus, bool) {
 	return out, true
 }
 
-// replicaMetrics are what an operator sees of Replicas.
-type replicaMetrics struct {
+// metrics are what an operator sees of a Tracker.
+type metrics struct {
 	samples *prometheus.CounterVec
 	elected prometheus.Counter
 	dropped prometheus.Counter
 }
 
-func newReplicaMetrics(r *Replicas, reg prometheus.Registerer) *replicaMetrics {
+func newMetrics(r *Tracker, reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	if reg != nil {
-		reg.MustRegister(&replicaCollector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
+		reg.MustRegister(&collector{r: r, silence: prometheus.NewDesc("cassia_ha_elected_silence_seconds",
 			"Time since any process said that it hears the elected replica: of the clusters that were heard within a day, at most 500.", []string{"tenant", "cluster"}, nil),
 			clusters: prometheus.NewDesc("cassia_ha_clusters", "Clusters of replicas that are known, by whether the elected replica was heard within the failover timeout.", []string{"state"}, nil),
 			rows:     prometheus.NewDesc("cassia_ha_held_rows", "Rows that this process holds of replicas that aren't elected.", nil, nil),
 			bytes:    prometheus.NewDesc("cassia_ha_held_bytes", "Bytes that this process holds of replicas that aren't elected.", nil, nil)})
 	}
-	return &replicaMetrics{
+	return &metrics{
 		samples: f.NewCounterVec(prometheus.CounterOpts{Name: "cassia_ha_samples_total",
 			Help: "Samples of replicas: stored, for theirs is elected; held; covered by those of another when they came; taken from what was held."}, []string{"result"}),
 		elected: f.NewCounter(prometheus.CounterOpts{Name: "cassia_ha_elections_total",
@@ -125,9 +125,9 @@ func newReplicaMetrics(r *Replicas, reg prometheus.Registerer) *replicaMetrics {
 	}
 }
 
-// replicaCollector makes gauges of what Replicas know.
-type replicaCollector struct {
-	r                              *Replicas
+// collector makes gauges of what a Tracker knows.
+type collector struct {
+	r                              *Tracker
 	silence, clusters, rows, bytes *prometheus.Desc
 }
 
@@ -135,7 +135,7 @@ type replicaCollector struct {
 const maxSilences = 500
 
 // Describe implements prometheus.Collector.
-func (m *replicaCollector) Describe(out chan<- *prometheus.Desc) {
+func (m *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- m.silence
 	out <- m.clusters
 	out <- m.rows
@@ -143,9 +143,9 @@ func (m *replicaCollector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (m *replicaCollector) Collect(out chan<- prometheus.Metric) {
+func (m *collector) Collect(out chan<- prometheus.Metric) {
 	type silent struct {
-		at      clusterName
+		at      ClusterName
 		silence time.Duration
 	}
 	var list []silent
@@ -169,12 +169,12 @@ func (m *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	if len(list) > maxSilences {
 		slices.SortFunc(list, func(a, b silent) int {
-			return cmp.Or(cmp.Compare(a.silence, b.silence), cmp.Compare(a.at.tenant, b.at.tenant), cmp.Compare(a.at.cluster, b.at.cluster))
+			return cmp.Or(cmp.Compare(a.silence, b.silence), cmp.Compare(a.at.Tenant, b.at.Tenant), cmp.Compare(a.at.Cluster, b.at.Cluster))
 		})
 		list = list[:maxSilences]
 	}
 	for _, s := range list {
-		out <- prometheus.MustNewConstMetric(m.silence, prometheus.GaugeValue, s.silence.Seconds(), s.at.tenant, s.at.cluster)
+		out <- prometheus.MustNewConstMetric(m.silence, prometheus.GaugeValue, s.silence.Seconds(), s.at.Tenant, s.at.Cluster)
 	}
 	out <- prometheus.MustNewConstMetric(m.clusters, prometheus.GaugeValue, float64(heard), "heard")
 	out <- prometheus.MustNewConstMetric(m.clusters, prometheus.GaugeValue, float64(known-heard), "silent")

@@ -1,0 +1,68 @@
+package storage
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/membership"
+)
+
+// The only row of the list of table processes that holds what the store has seen of time.
+var (
+	clockPartition = engine.Key{engine.Int(1)}
+	clockKey       = engine.Key{engine.Text(strings.Repeat("\x00", engine.IDLen))}
+)
+
+// A row that can't be read is told of when the store opens, which goes on without it.
+func TestMalformedClockRowIsToldAtOpening(t *testing.T) {
+	r := alone(t)
+	r.start(0).stop()
+	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition, Mutations: []engine.Mutation{{
+		Clustering: clockKey, Timestamp: 31539600001, Value: []byte(`{`),
+	}}}}))
+	told := prometheus.NewRegistry()
+	m := r.start(0, func(o *Options) { o.Registerer = told })
+	require.Equal(t, 1.0, testutil.ToFloat64(m.metrics.corrupt.WithLabelValues(engine.Processes.Name)))
+	n, err := testutil.GatherAndCount(told, "cassia_store_corrupt_rows_total")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// The row's bytes stay what they are, and what makes no sense is written anew.
+func TestClockRowIsStable(t *testing.T) {
+	r := alone(t)
+	m := r.start(0)
+	r.pass(365 * 24 * time.Hour)
+	m.clock.SeenMS()
+	m.set(60 * 24 * time.Hour)
+	require.ErrorIs(t, m.clock.MayRemove(), membership.ErrClock)
+	r.pass(time.Hour)
+	m.clock.SeenMS()
+	const want = `{"seen_ms":31539600000,"clock_ms":1809176400000,"doubt":{"by_ms":5184000000,"since_ms":31536000000,"clock_ms":1814356800000},` +
+		`"spans":[{"from_ms":1777464000000,"to_ms":1777636800000}]}`
+	row := func() (value string) {
+		for row, err := range r.eng.Scan(t.Context(), engine.Range{Table: engine.Processes, Partition: clockPartition}) {
+			require.NoError(t, err)
+			require.Empty(t, value, "there is one")
+			value = string(row.Value)
+		}
+		return value
+	}
+	require.Equal(t, want, row())
+	require.NoError(t, r.eng.Write(t.Context(), []engine.Batch{{Table: engine.Processes, Partition: clockPartition, Mutations: []engine.Mutation{{
+		Clustering: clockKey, Timestamp: 31539600001, Value: []byte(`{`),
+	}}}}))
+	m.set(0)
+	r.pass(time.Hour)
+	m.may()
+	m.clock.SeenMS()
+	require.NotContains(t, row(), "doubt")
+	m.stop()
+	r.start(0).may()
+}

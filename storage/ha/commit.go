@@ -1,0 +1,162 @@
+package ha
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
+)
+
+// ReplicaBatch is the samples of one request, of one tenant and replica, of series without the label of the replica.
+type ReplicaBatch interface {
+	// Extent returns what the batch has; limit is that of Extent.Newest.
+	Extent(limit int64) Extent
+	// Split leaves in the batch what is to be stored, adds to held what is to be held, and returns how many samples of the others
+	// there were. of is called for the times of samples and of exemplars.
+	Split(of func(t int64) Disposition, held *HeldBuilder) (dropped int)
+	// Commit returns nil once every sample is durable and visible to queries. It releases the batch in any case.
+	Commit(ctx context.Context) error
+	// Release gives up the batch.
+	Release()
+}
+
+// Extent is how much a batch has, and of which times, milliseconds.
+type Extent struct {
+	Samples, Exemplars int
+	// MinT and MaxT are the least and the greatest time of samples and exemplars; math.MaxInt64 and math.MinInt64 if there are none.
+	MinT, MaxT int64
+	// Newest is the greatest time of samples up to the limit, math.MinInt64 if there are none; Ahead says that there are samples
+	// beyond it.
+	Newest int64
+	Ahead  bool
+}
+
+// Commit is the batch's Commit for samples that a replica of a cluster sent, which Check has let in. It returns nil once every
+// sample is durable: stored, if the replica is the elected one; held, if it isn't; or covered by the samples of another that are
+// stored. Only what is stored is visible to queries. Besides the batch's errors there is ErrHeldFull. The batch is released in any
+// case.
+func (r *Tracker) Commit(ctx context.Context, b ReplicaBatch, at ClusterName, replica string) error {
+	has := b.Extent(math.MaxInt64)
+	if has.Samples+has.Exemplars == 0 {
+		b.Release()
+		return nil
+	}
+	c := r.known(at)
+	if c == nil {
+		b.Release()
+		return fmt.Errorf("ha: cluster %q wasn't checked", at.Cluster)
+	}
+	ch, err := c.route(ctx, replica, has.MinT, has.MaxT)
+	if err != nil {
+		b.Release()
+		return err
+	}
+	stored := has.Samples
+	if ch.elected() != replica || !ch.settled() || has.MinT <= ch.last().FromMS {
+		stored, err = c.divide(ctx, b, ch, replica)
+		if err != nil || stored == 0 {
+			b.Release()
+			return err
+		}
+	}
+	reach := r.reach()
+	has = b.Extent(reach.limit)
+	reach.t, reach.ahead = has.Newest, has.Ahead
+	if err := b.Commit(ctx); err != nil {
+		return err
+	}
+	r.metrics.samples.WithLabelValues("stored").Add(float64(stored))
+	if ch.elected() != replica || has.MaxT <= ch.last().FromMS {
+		return nil
+	}
+	return c.acknowledged(ctx, ch.Epoch, has.MinT, reach.ms())
+}
+
+// divide holds what is to be held of a batch, and returns how many samples and exemplars are left in it, which are to be stored.
+func (c *cluster) divide(ctx context.Context, b ReplicaBatch, ch *election, replica string) (stored int, err error) {
+	held := &HeldBuilder{tenant: c.at.Tenant, fresh: c.r.reach()}
+	margin := c.r.margin()
+	dropped := b.Split(func(t int64) Disposition { return ch.disposition(replica, t, margin) }, held)
+	held.cut()
+	if err := c.hold(ctx, ch, replica, held); err != nil {
+		return 0, err
+	}
+	c.r.metrics.samples.WithLabelValues("held").Add(float64(held.samples()))
+	c.r.metrics.samples.WithLabelValues("covered").Add(float64(dropped))
+	has := b.Extent(math.MaxInt64)
+	return has.Samples + has.Exemplars, nil
+}
+
+// hold makes what a replica sent durable, apart from what is stored.
+func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *HeldBuilder) error {
+	if len(b.values) == 0 {
+		return nil
+	}
+	size := int64(0)
+	for _, v := range b.values {
+		size += int64(len(v))
+	}
+	rows, ok := c.claim(ch, replica, b, size)
+	if !ok {
+		return ErrHeldFull
+	}
+	batches := make([]engine.Batch, len(rows))
+	for i := range rows {
+		batches[i] = engine.Batch{Table: engine.Held, Partition: format.HeldPartition(c.at.Tenant, c.at.Cluster, rows[i].Epoch), Mutations: []engine.Mutation{{
+			Clustering: rows[i].Key(), Timestamp: HeldTimestamp, Value: b.values[i],
+		}}}
+	}
+	started := c.r.now()
+	if err := c.r.env.Member.MayWrite(); err != nil {
+		c.forget(size)
+		return err
+	}
+	if err := c.r.env.Engine.Write(ctx, batches); err != nil {
+		c.forget(size) // A sweep finds them if they are there.
+		return fmt.Errorf("ha: holding samples of a replica: %w", err)
+	}
+	c.mu.Lock()
+	c.held = append(c.held, rows...)
+	c.mu.Unlock()
+	if late := membership.Elapsed(started, c.r.now()); late > membership.CommitTimeout {
+		return fmt.Errorf("%w: holding samples took %v", engine.ErrUnavailable, late)
+	}
+	return nil
+}
+
+// claim takes room and numbers for rows to be held.
+func (c *cluster) claim(ch *election, replica string, b *HeldBuilder, size int64) ([]heldRow, bool) {
+	if !c.r.claim(size) {
+		return nil, false
+	}
+	c.mu.Lock()
+	if c.bytes+size > c.r.opts.ClusterBytes {
+		c.mu.Unlock()
+		c.r.give(size)
+		return nil, false
+	}
+	defer c.mu.Unlock()
+	c.bytes += size
+	rows := make([]heldRow, len(b.values))
+	replica = strings.Clone(replica)
+	for i, about := range b.about {
+		c.seq++
+		rows[i] = heldRow{
+			HeldID: HeldID{Epoch: ch.heldEpoch(), Replica: replica, Writer: c.r.env.Writer, Seq: c.seq},
+			minT:   about.MinT, maxT: about.MaxT, reach: about.Reach, samples: about.Samples, bytes: int64(len(b.values[i])),
+		}
+	}
+	return rows, true
+}
+
+// forget gives back the room of rows.
+func (c *cluster) forget(size int64) {
+	c.mu.Lock()
+	c.bytes -= size
+	c.mu.Unlock()
+	c.r.give(size)
+}

@@ -1,0 +1,145 @@
+package ha
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// HeldTimestamp is the write timestamp of held rows: their keys name one content, and are deleted with the timestamp that they
+// were written with.
+const HeldTimestamp = 1
+
+// HeldID names a held row of a cluster.
+type HeldID struct {
+	Epoch           int64
+	Replica, Writer string
+	Seq             int64
+}
+
+// Key is the row's clustering key.
+func (h *HeldID) Key() engine.Key { return format.HeldKey(h.Replica, h.Writer, h.Seq) }
+
+// heldRow is a held row that this process looks after.
+type heldRow struct {
+	HeldID
+	minT, maxT int64
+	reach      int64
+	samples    int
+	bytes      int64
+}
+
+func idsOf(rows []heldRow) []HeldID {
+	ids := make([]HeldID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].HeldID
+	}
+	return ids
+}
+
+// LabeledSeries is one of those that a batch has samples of. Its identity is that of the series.
+type LabeledSeries interface{ Labels() labels.Labels }
+
+// HeldBuilder makes held values of the samples of a tenant.
+type HeldBuilder struct {
+	tenant string
+	w      format.BlobWriter
+	refs   map[LabeledSeries]uint32
+	now    format.HeldValue
+	some   bool  // now has anything
+	fresh  reach // without samples
+	reach  reach // of now
+	values [][]byte
+	about  []format.HeldValue
+}
+
+func (b *HeldBuilder) begin() {
+	b.refs = map[LabeledSeries]uint32{}
+	b.w.Reset(0, 0)
+	b.now, b.some = format.HeldValue{}, false
+}
+
+// ref returns the number of a series in the blob, which defines it if need be.
+func (b *HeldBuilder) ref(s LabeledSeries) uint32 {
+	ref := b.refs[s]
+	if ref == 0 {
+		ref = uint32(len(b.refs)) + 1
+		b.refs[s] = ref
+		b.w.Define(b.tenant, s.Labels())
+	}
+	return ref
+}
+
+// Float adds a sample.
+func (b *HeldBuilder) Float(s LabeledSeries, t, st int64, v uint64) {
+	b.sample(t)
+	b.w.Float(b.ref(s), t, st, v)
+}
+
+// Histogram adds a sample in its encoded form.
+func (b *HeldBuilder) Histogram(s LabeledSeries, t int64, encoded []byte) {
+	b.sample(t)
+	b.w.Histogram(b.ref(s), t, encoded)
+}
+
+func (b *HeldBuilder) sample(t int64) {
+	b.room(t)
+	b.now.Samples++
+	b.reach.add(t)
+}
+
+// Exemplar adds an exemplar in its encoded form, which doesn't count as a sample.
+func (b *HeldBuilder) Exemplar(s LabeledSeries, t int64, encoded []byte) {
+	b.room(t)
+	b.w.Exemplar(b.ref(s), t, encoded)
+}
+
+// room makes room for one more, at t.
+func (b *HeldBuilder) room(t int64) {
+	if b.refs == nil {
+		b.begin()
+	} else if b.w.Len() >= format.HeldFull {
+		b.cut()
+		b.begin()
+	}
+	if !b.some {
+		b.now.MinT, b.now.MaxT, b.some, b.reach = t, t, true, b.fresh
+	}
+	b.now.MinT, b.now.MaxT = min(b.now.MinT, t), max(b.now.MaxT, t)
+}
+
+// cut ends a value.
+func (b *HeldBuilder) cut() {
+	if !b.some {
+		return
+	}
+	b.now.Reach = b.reach.ms()
+	b.values = append(b.values, format.AppendHeld(nil, b.now, b.w.Finish()))
+	b.about = append(b.about, b.now)
+	b.now, b.some = format.HeldValue{}, false
+}
+
+// readHeld reads one held row; ok is false when it is gone.
+func (r *Tracker) readHeld(ctx context.Context, at ClusterName, h *HeldID) (value []byte, ok bool, err error) {
+	key := h.Key()
+	for row, err := range r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(at.Tenant, at.Cluster, h.Epoch), From: key, To: key, Limit: 1}) {
+		if err != nil {
+			return nil, false, fmt.Errorf("ha: reading a held row: %w", err)
+		}
+		return slices.Clone(row.Value), true, nil
+	}
+	return nil, false, nil
+}
+
+// samples returns how many samples the values hold.
+func (b *HeldBuilder) samples() (n int) {
+	for i := range b.about {
+		n += b.about[i].Samples
+	}
+	return n
+}

@@ -1,0 +1,79 @@
+package ha
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// Rows reads elections and held rows for whoever takes no part.
+type Rows struct {
+	Engine engine.Engine
+	// Corrupt is called for rows that can't be read.
+	Corrupt func(*engine.Table, error)
+}
+
+// eachElection calls f for the clusters of a tenant, until it returns an error.
+func (r Rows) eachElection(ctx context.Context, tenant string, f func(cluster string, ch *election) error) error {
+	key := engine.Key{engine.Text(tenant)}
+	for bucket := range int64(electionBuckets) {
+		for row, err := range r.Engine.Scan(ctx, engine.Range{Table: engine.Chosen, Partition: engine.Key{engine.Int(bucket)}, From: key, To: key}) {
+			if err != nil {
+				return fmt.Errorf("ha: reading the choices of replicas: %w", err)
+			}
+			cluster := strings.Clone(row.Clustering[1].Text)
+			ch, err := parseElection(row.Value)
+			if err != nil {
+				r.Corrupt(engine.Chosen, fmt.Errorf("cluster %q of tenant %q: %w", cluster, tenant, err))
+				continue // Nobody can store what is held of it, either.
+			}
+			if err := f(cluster, &ch); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// EachHeld calls f for the held rows of a tenant.
+func (r Rows) EachHeld(ctx context.Context, tenant string, f func(cluster, writer string, seq int64)) error {
+	return r.eachElection(ctx, tenant, func(cluster string, ch *election) error {
+		for era := ch.Low; era <= ch.heldEpoch(); era++ {
+			for row, err := range r.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(tenant, cluster, era), KeysOnly: true}) {
+				if err != nil {
+					return fmt.Errorf("ha: listing held rows: %w", err)
+				}
+				f(cluster, row.Clustering[1].Text, row.Clustering[2].Int)
+			}
+		}
+		return nil
+	})
+}
+
+// Cuts returns how far what is held of a tenant's replicas goes.
+func (r Rows) Cuts(ctx context.Context, tenant string) (cuts []format.HeldCut, err error) {
+	err = r.EachHeld(ctx, tenant, func(cluster, writer string, seq int64) {
+		i := slices.IndexFunc(cuts, func(c format.HeldCut) bool { return c.Cluster == cluster && c.Writer == writer })
+		if i < 0 {
+			cuts = append(cuts, format.HeldCut{Cluster: cluster, Writer: strings.Clone(writer), Seq: seq})
+			return
+		}
+		cuts[i].Seq = max(cuts[i].Seq, seq)
+	})
+	return cuts, err
+}
+
+// Takers returns the processes that store what was held of a tenant's replicas, by their writers in hexadecimal.
+func (r Rows) Takers(ctx context.Context, tenant string) (writers []string, err error) {
+	err = r.eachElection(ctx, tenant, func(_ string, ch *election) error {
+		if ch.Taking != "" {
+			writers = append(writers, ch.Taking)
+		}
+		return nil
+	})
+	return writers, err
+}

@@ -1,0 +1,203 @@
+package ha
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
+)
+
+// HeldWriter stores samples that were held of a tenant.
+type HeldWriter interface {
+	// Prepare reads which deletes there are, and waits until the store knows what it has of late. No delete comes in force in
+	// this process until release is called. It may be called again after that.
+	Prepare(ctx context.Context) (release func(), err error)
+	// Add adds the samples of a held row that are to be stored, but for those that are deleted. After an error the row stays; it
+	// is tried again.
+	Add(ctx context.Context, row HeldSamples) (Added, error)
+	// Commit makes what was added durable and visible to queries, and returns how many samples that were.
+	Commit(ctx context.Context) (samples int, err error)
+}
+
+// HeldSamples are a held row's.
+type HeldSamples struct {
+	Cluster, Writer string
+	Seq             int64
+	Value           *format.HeldValue
+	// Of returns what becomes of a sample at t. Hold means that it is stored if it is newer than what the store had of the series up
+	// to FromMS, before anything was added, and if that is known of all times within MarginMS before; exemplars aren't.
+	Of               func(t int64) Disposition
+	FromMS, MarginMS int64
+}
+
+// Added is what became of a held row.
+type Added struct {
+	Samples int
+	// Full says that enough was added for a commit.
+	Full bool
+	// Malformed is why the row can't be read.
+	Malformed error
+}
+
+// takeover stores held samples. Up to the watermark at which the replica was elected, a series' samples are stored where
+// they are newer than what the store has of it: the one before may have been further with one series than with
+// another. What it had is read once for each series, before anything is stored.
+type takeover struct {
+	c  *cluster
+	ch *election
+	// settled is the election as it will be.
+	settled election
+	into    HeldWriter
+
+	// added says that something was, which isn't committed.
+	added bool
+	done  []HeldID // whose samples were added, or that have none
+	reach int64    // of what was stored
+	// rows and samples were stored.
+	rows, samples int
+}
+
+func newTakeover(c *cluster, ch *election) *takeover {
+	t := &takeover{c: c, ch: ch, settled: *ch, into: c.r.env.Host.HeldWriter(c.at.Tenant), reach: math.MinInt64}
+	t.settled.Taking, t.settled.Leaving = "", false
+	return t
+}
+
+// pass stores all held rows of the elected replica, whoever wrote them, and returns how many there were.
+func (t *takeover) pass(ctx context.Context) (n int, err error) {
+	release, err := t.into.Prepare(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	replica := engine.Key{engine.Text(t.ch.elected())}
+	current, _ := t.c.current()
+	for era := t.ch.Low; current != nil && era <= current.heldEpoch(); era++ {
+		for row, err := range t.c.r.env.Engine.Scan(ctx, engine.Range{Table: engine.Held, Partition: format.HeldPartition(t.c.at.Tenant, t.c.at.Cluster, era), From: replica, To: replica}) {
+			if err != nil {
+				return n, fmt.Errorf("ha: reading held rows: %w", err)
+			}
+			h := HeldID{Epoch: era, Replica: t.ch.elected(), Writer: strings.Clone(row.Clustering[1].Text), Seq: row.Clustering[2].Int}
+			ok, err := t.add(ctx, h, row.Value)
+			if err != nil {
+				return n, err
+			}
+			if ok {
+				n++
+			}
+		}
+	}
+	return n, t.commit(ctx)
+}
+
+// store stores what is due of rows that this process looks after.
+func (t *takeover) store(ctx context.Context, rows []heldRow) error {
+	release, err := t.into.Prepare(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for _, h := range idsOf(rows) {
+		value, ok, err := t.c.r.readHeld(ctx, t.c.at, &h)
+		if err != nil {
+			return err
+		}
+		if !ok { // Another process has stored it.
+			t.c.release([]HeldID{h})
+			continue
+		}
+		if ok, err = t.add(ctx, h, value); err != nil {
+			return err
+		}
+		if !ok {
+			t.c.release([]HeldID{h})
+		}
+	}
+	return t.commit(ctx)
+}
+
+// add adds a row's samples, and commits them where there are many. It returns false for a row that is corrupt, which stays.
+func (t *takeover) add(ctx context.Context, h HeldID, value []byte) (ok bool, err error) {
+	about, err := format.ParseHeld(value)
+	if err != nil {
+		t.c.corruptHeld(&h, err)
+		return false, nil
+	}
+	t.added = true
+	elected, margin := t.settled.elected(), t.c.r.margin()
+	added, err := t.into.Add(ctx, HeldSamples{
+		Cluster: t.c.at.Cluster, Writer: h.Writer, Seq: h.Seq, Value: &about,
+		Of: func(at int64) Disposition {
+			becomes := t.settled.disposition(h.Replica, at, margin)
+			if becomes == Hold && h.Replica != elected {
+				return Drop
+			}
+			return becomes
+		},
+		FromMS: t.settled.last().FromMS, MarginMS: margin.Milliseconds(),
+	})
+	if err != nil {
+		return false, err
+	}
+	if added.Malformed != nil {
+		t.c.corruptHeld(&h, added.Malformed)
+		return false, nil
+	}
+	t.rows++
+	t.samples += added.Samples
+	if added.Samples > 0 {
+		t.reach = max(t.reach, about.Reach)
+	}
+	t.done = append(t.done, h)
+	if !added.Full {
+		return true, nil
+	}
+	return true, t.commit(ctx)
+}
+
+// commit makes what was added durable and then deletes the rows that its samples were held in. If this process ends before
+// that, they are stored once more, where they are already.
+func (t *takeover) commit(ctx context.Context) error {
+	if !t.added {
+		return nil
+	}
+	done := t.done
+	t.added, t.done = false, nil
+	n, err := t.into.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	t.c.r.metrics.samples.WithLabelValues("taken").Add(float64(n))
+	if err := t.c.r.env.Host.DeleteHeld(ctx, t.c.at, done); err != nil {
+		return err
+	}
+	t.c.release(done)
+	return t.renew(ctx)
+}
+
+// renew says that the taking goes on, where that is due.
+func (t *takeover) renew(ctx context.Context) error {
+	c, self := t.c, t.c.r.env.Member.Writer()
+	c.mu.Lock()
+	due := t.ch.Taking == self && membership.Elapsed(c.beatAt, c.r.now()) > c.r.fresh()/2
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	_, done, err := c.update(ctx, func(now *election) *election {
+		if now == nil || now.Epoch != t.ch.Epoch || now.Taking != self {
+			return nil
+		}
+		next := *now
+		next.Beat++
+		return &next
+	})
+	if err == nil && !done {
+		return errChosenAnew
+	}
+	return err
+}

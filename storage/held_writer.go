@@ -1,0 +1,243 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/chunk"
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/ha"
+	"github.com/cassia-db/cassia/storage/membership"
+)
+
+// NewTracker reads whose samples of each cluster of replicas are stored, and begins to look after that. Close it before the store.
+func NewTracker(ctx context.Context, s *Store, o ha.Options) (*ha.Tracker, error) {
+	return ha.New(ctx, ha.Env{
+		Engine: s.eng, Member: s.member, Writer: s.writer, Host: heldHost{s},
+		Now: s.opts.Now, MaxAhead: MaxAhead, Corrupt: s.corrupt, Logger: s.opts.Logger,
+	}, o)
+}
+
+// heldHost is the store for a tracker.
+type heldHost struct{ s *Store }
+
+func (h heldHost) HeldWriter(tenant string) ha.HeldWriter {
+	return &heldWriter{s: h.s, tenant: tenant, ends: map[*Series]int64{}}
+}
+
+func (h heldHost) DeleteHeld(ctx context.Context, at ha.ClusterName, rows []ha.HeldID) error {
+	return h.s.deleteHeld(ctx, at, rows)
+}
+
+// takeoverBytes is how many bytes of held samples go in one commit.
+const takeoverBytes = 4 << 20
+
+// heldWriter stores samples that were held.
+type heldWriter struct {
+	s      *Store
+	tenant string
+	// deletes are those that there were at begun, which was before any held row was read.
+	deletes format.Tombstones
+	begun   time.Time
+	// whole says that this process knows all of what is stored of late.
+	whole bool
+	// ends are the newest timestamps that the head had of series when it was first asked, see ha.HeldSamples.Of.
+	ends  map[*Series]int64
+	batch *Batch // nil: nothing was added
+}
+
+// Prepare reads the deletes, and waits until the head is whole. No delete comes in force in this process until release is
+// called.
+func (w *heldWriter) Prepare(ctx context.Context) (release func(), err error) {
+	s := w.s
+	if !s.deletes.taking.TryRLock() {
+		return nil, errDeleting // The next look tries again.
+	}
+	w.begun = s.opts.Now()
+	if w.deletes, err = s.deletesToName(ctx, w.tenant); err == nil {
+		err = w.catchUp(ctx)
+	}
+	if err != nil {
+		s.deletes.taking.RUnlock()
+		return nil, err
+	}
+	return s.deletes.taking.RUnlock, nil
+}
+
+// catchUp waits until the head is whole.
+func (w *heldWriter) catchUp(ctx context.Context) error {
+	if err := w.s.Ready(); errors.Is(err, ErrNotReady) {
+		return err // The next look tries again.
+	} else if err != nil {
+		return nil
+	}
+	err := w.s.catchUp(ctx)
+	if errors.Is(err, ErrNoQueries) {
+		return nil
+	}
+	w.whole = err == nil
+	return err
+}
+
+// hiding returns the deletes that are about a held row. One that may come in force at any moment is waited for.
+func (w *heldWriter) hiding(row *ha.HeldSamples) (format.Tombstones, error) {
+	hiding := w.deletes.Where(func(d *format.Tombstone) bool { return d.CoversHeld(row.Cluster, row.Writer, row.Seq) })
+	for _, d := range hiding {
+		if w.s.deletes.mayCome(d, w.s.opts.Now()) {
+			return nil, errDeleting
+		}
+	}
+	return hiding.InForce(), nil
+}
+
+// Add adds the samples of a held row that are to be stored to the batch.
+func (w *heldWriter) Add(_ context.Context, row ha.HeldSamples) (added ha.Added, err error) {
+	if w.batch == nil {
+		w.batch = w.s.NewBatch(w.tenant)
+		w.batch.free = true
+		w.batch.newest = math.MaxInt64 // It was let in when it was held, by a clock that may have been ahead of this one.
+	}
+	hiding, err := w.hiding(&row)
+	if err != nil {
+		return added, err
+	}
+	sink := heldSink{w: w, row: &row, hiding: hiding}
+	blob, err := row.Value.Unpack()
+	var reader format.BlobReader
+	if err == nil {
+		err = reader.Open(blob)
+	}
+	if err == nil {
+		err = reader.Walk(&sink)
+	}
+	return ha.Added{Samples: sink.taken, Full: w.batch.bytes >= takeoverBytes, Malformed: err}, nil
+}
+
+// Commit makes the batch durable.
+func (w *heldWriter) Commit(ctx context.Context) (samples int, err error) {
+	b := w.batch
+	if b == nil {
+		return 0, nil
+	}
+	w.batch = nil
+	if took := membership.Elapsed(w.begun, w.s.opts.Now()); took > deleteRests/2 {
+		b.Release()
+		return 0, fmt.Errorf("%w: it took %v to read held samples, deletes may be unknown", engine.ErrUnavailable, took.Round(time.Second))
+	}
+	n := b.Len()
+	return n, b.Commit(ctx)
+}
+
+// heldSink puts the samples of a held row into the batch that are to be stored.
+type heldSink struct {
+	w      *heldWriter
+	row    *ha.HeldSamples
+	hiding format.Tombstones // that are about the row
+	// series are those of the blob by number, from 1; nil: it can't be stored. hidden are the deletes of each.
+	series []*Series
+	hidden []format.Tombstones
+	taken  int
+}
+
+func (k *heldSink) Define(_ uint32, _ string, ls labels.Labels) error {
+	series, err := k.w.batch.Define(nil, ls)
+	var bad *LabelError
+	if errors.As(err, &bad) {
+		series, err = nil, nil // Limits have become tighter.
+	}
+	k.series, k.hidden = append(k.series, series), append(k.hidden, k.hiding.OfSeries(ls))
+	return err
+}
+
+func (k *heldSink) of(ref uint32) (*Series, error) {
+	if ref == 0 || int(ref) > len(k.series) {
+		return nil, fmt.Errorf("%w: series number %d", format.ErrMalformedHeld, ref)
+	}
+	return k.series[ref-1], nil
+}
+
+// becomes returns what becomes of a sample or an exemplar.
+func (k *heldSink) becomes(ref uint32, s *Series, at int64) ha.Disposition {
+	if s == nil || k.w.batch.checkTime(s, at) != nil || k.hidden[ref-1].Hides(at) {
+		return ha.Drop
+	}
+	return k.row.Of(at)
+}
+
+// wants says whether a sample is to be stored.
+func (k *heldSink) wants(ref uint32, s *Series, at int64) bool {
+	becomes := k.becomes(ref, s, at)
+	stored := becomes == ha.Store || becomes == ha.Hold && k.w.whole && at > k.w.end(s, k.row)
+	if stored {
+		k.taken++
+	}
+	return stored
+}
+
+func (k *heldSink) Float(ref uint32, at, st int64, v uint64) error {
+	s, err := k.of(ref)
+	if err == nil && k.wants(ref, s, at) {
+		err = k.w.batch.Float(s, at, st, math.Float64frombits(v))
+	}
+	return err
+}
+
+func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
+	s, err := k.of(ref)
+	if err == nil && k.wants(ref, s, at) {
+		k.w.batch.encodedHistogram(s, at, encoded)
+	}
+	return err
+}
+
+// Exemplar takes those that lie in a span of the replica: where it isn't known which series lack samples of the
+// margin, exemplars are left out.
+func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
+	s, err := k.of(ref)
+	if err == nil && k.becomes(ref, s, at) == ha.Store {
+		k.w.batch.encodedExemplar(s, at, encoded)
+	}
+	return err
+}
+
+// end returns the newest timestamp before the span that the head had of a series when it was first asked.
+func (w *heldWriter) end(s *Series, row *ha.HeldSamples) int64 {
+	if end, ok := w.ends[s]; ok {
+		return end
+	}
+	from := row.FromMS
+	end := int64(math.MinInt64)
+	var samples chunk.Samples
+	p := &w.s.head.parts[s.part]
+	p.mu.RLock()
+	for st := range s.chunks.all() {
+		switch {
+		case !st.nonEmpty || st.minT > from:
+		case st.maxT <= from:
+			end = max(end, st.maxT)
+		default:
+			if err := st.read(from-row.MarginMS, from, &samples); err != nil {
+				end = from // It can't be known.
+			}
+		}
+	}
+	p.mu.RUnlock()
+	for _, at := range samples.T {
+		if at <= from {
+			end = max(end, at)
+		}
+	}
+	for _, h := range samples.H {
+		if h.T <= from {
+			end = max(end, h.T)
+		}
+	}
+	w.ends[s] = end
+	return end
+}

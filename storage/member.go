@@ -1,0 +1,70 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/membership"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// ErrNoQueries says that the store was opened without Follow.
+var ErrNoQueries = errors.New("storage: this process answers no queries; ask another one")
+
+// join makes this process a member of those that use the engine, which has said nothing to the others yet.
+func (s *Store) join() {
+	o := &s.opts
+	s.member = membership.New(membership.Options{
+		Engine: s.eng, Writer: s.writer, Self: o.Self, Shared: o.Shared, ReadOnly: o.ReadOnly,
+		Now: o.Now, Elapsed: o.Elapsed, Today: o.Today, Created: s.created, LastKnown: s.lastKnown,
+		State: s.state, Learn: s.learnStated, Refresh: s.refreshPeriods, Corrupt: s.corrupt, Logger: o.Logger,
+		Still: o.seams.still, Believing: o.seams.believing,
+	})
+	s.clock = s.member.Clock
+}
+
+// Member returns this process as one of those that use the store.
+func (s *Store) Member() *membership.Member { return s.member }
+
+// catchUp makes visible what other processes have acknowledged.
+func (s *Store) catchUp(ctx context.Context) error {
+	if !s.opts.Shared {
+		return nil
+	}
+	if !s.opts.Follow {
+		return ErrNoQueries
+	}
+	return s.follower.catchUp(ctx)
+}
+
+// lastKnown returns a time at which the store surely was in use, milliseconds: as late a one as rows tell of.
+func (s *Store) lastKnown(ctx context.Context) (int64, error) {
+	last, now := s.created.UnixMilli(), s.opts.Now().UnixMilli()
+	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Low, Partition: lowPartition(0)}) {
+		if err != nil {
+			return 0, fmt.Errorf("storage: reading the marks of partition 0: %w", err)
+		}
+		if hour, n := binary.Varint(row.Value); n > 0 && row.Clustering[0].Text == lowHour {
+			last = max(last, (hour+hourLag)*format.HourMS)
+		}
+	}
+	tenants, err := s.Tenants(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, tenant := range tenants {
+		windows, err := s.windowsOf(ctx, tenant, format.FirstWindow(rollup.Raw), s.period.WindowAt(rollup.Raw, now))
+		if err != nil {
+			return 0, err
+		}
+		if n := len(windows); n > 0 {
+			start, _ := s.period.WindowSpan(windows[n-1])
+			last = max(last, start)
+		}
+	}
+	return last, nil
+}

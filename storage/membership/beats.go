@@ -1,0 +1,172 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/engine"
+)
+
+const (
+	// BeatInterval is how often a process says that it is there.
+	BeatInterval = 2 * time.Second
+	// periodBeats is after how many beats the settings are read anew. Whoever hasn't for maxSilence doesn't
+	// acknowledge, so that nobody misses the beginning of a period: see format.Periods.
+	periodBeats = 15
+	// ProcessLife is how long a process' row stands after its last beat; its tails are gone before.
+	ProcessLife = 2 * TailLife
+	// maxSilence is how long after its last durable beat a process may acknowledge.
+	maxSilence = TailLife / 4
+	// maxClockOff is by how much this clock may differ from the engine's. Protocol: less than a day between
+	// any two processes (decisions/005).
+	maxClockOff = 6 * time.Hour
+)
+
+// beats keeps this process' row in table processes, where there are others.
+type beats struct {
+	o     *Options
+	clock *CheckedClock
+
+	mu      sync.Mutex
+	n       int64
+	last    time.Time // when the last durable beat was begun
+	leaving bool
+}
+
+// run beats until ctx ends.
+func (b *beats) run(ctx context.Context) {
+	ticker := time.NewTicker(BeatInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := b.beat(ctx); err != nil && ctx.Err() == nil {
+			b.o.Logger.Warn("this process could not tell the others that it is there; the next beat may", "err", err)
+		}
+	}
+}
+
+// beat writes the process' row, unless it only looks, and looks at the settings and at the engine's clock.
+func (b *beats) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, CommitTimeout)
+	defer cancel()
+	now := b.o.Now()
+	_, doubted := b.clock.Off()
+	b.mu.Lock()
+	b.n++
+	self := b.o.Self
+	self.Beat, self.Leaving, self.Doubted = b.n, b.leaving, doubted
+	b.mu.Unlock()
+	self.ClockMS = now.UnixMilli()
+	if !b.o.ReadOnly {
+		value, err := json.Marshal(self)
+		if err != nil {
+			return err
+		}
+		if err := b.write(ctx, processList, self.Beat, now, value); err != nil {
+			return fmt.Errorf("membership: writing this process' row: %w", err)
+		}
+	}
+	if self.Beat == 1 || self.Leaving || self.Beat%periodBeats == 0 || b.o.Still {
+		if err := b.state(ctx, &self, now); err != nil {
+			return err
+		}
+	}
+	if self.Beat%periodBeats == 0 {
+		if err := b.o.Refresh(ctx); err != nil {
+			return err
+		}
+	}
+	if clock := b.clock.theirs; clock != nil {
+		theirs, err := clock.Clock(ctx)
+		if err != nil {
+			return fmt.Errorf("membership: asking for the engine's clock: %w", err)
+		}
+		b.clock.compared(theirs)
+	}
+	b.mu.Lock()
+	b.last = now
+	b.mu.Unlock()
+	return b.clock.KeepSeen(ctx)
+}
+
+// write writes a row of this process.
+func (b *beats) write(ctx context.Context, list, beat int64, now time.Time, value []byte) error {
+	return b.o.Engine.Write(ctx, []engine.Batch{{Table: engine.Processes, Partition: listPartition(list), Mutations: []engine.Mutation{{
+		Clustering: engine.Key{engine.Text(b.o.Writer)}, Timestamp: beat, Expires: now.Add(ProcessLife).Unix(), Value: value,
+	}}}})
+}
+
+// state tells the others what this process states, unless it only looks, and takes over what they state.
+func (b *beats) state(ctx context.Context, self *Process, now time.Time) error {
+	if !b.o.ReadOnly {
+		if err := b.tellStatement(ctx, self, now); err != nil {
+			return err
+		}
+	}
+	return b.o.Learn(ctx)
+}
+
+func (b *beats) tellStatement(ctx context.Context, self *Process, now time.Time) error {
+	value, err := b.o.State(self.Leaving)
+	if err != nil {
+		return err
+	}
+	if err := b.write(ctx, statementList, self.Beat, now, value); err != nil {
+		return fmt.Errorf("membership: telling how long this process keeps what: %w", err)
+	}
+	return nil
+}
+
+// end tells the others that what this process has stated doesn't count any more, if that takes no time: what isn't told is over
+// when its row is.
+func (b *beats) end() {
+	if b.o.ReadOnly {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), BeatInterval)
+	defer cancel()
+	b.mu.Lock()
+	b.n++
+	self := Process{Beat: b.n, Leaving: true}
+	b.mu.Unlock()
+	if err := b.tellStatement(ctx, &self, b.o.Now()); err != nil {
+		b.o.Logger.Info("the others weren't told that this process ends; for two hours they keep what it keeps", "err", err)
+	}
+}
+
+// leave tells the others that this process takes no more work.
+func (b *beats) leave(ctx context.Context) error {
+	b.mu.Lock()
+	b.leaving = true
+	b.mu.Unlock()
+	return b.beat(ctx)
+}
+
+// unheard is how long it is since this process told the others durably that it is there.
+func (b *beats) unheard() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Elapsed(b.last, b.o.Now())
+}
+
+// mayAcknowledge is MayAcknowledge where there are others.
+func (b *beats) mayAcknowledge(started time.Time) error {
+	if err := b.clock.MayRemove(); err != nil {
+		return err
+	}
+	unheard, took := b.unheard(), Elapsed(started, b.o.Now())
+	switch {
+	case unheard > maxSilence:
+		return fmt.Errorf("%w: this process was not heard of for %v", engine.ErrUnavailable, unheard.Round(time.Second))
+	case took > CommitTimeout:
+		return fmt.Errorf("%w: the write took longer than %v", engine.ErrUnavailable, CommitTimeout)
+	}
+	return nil
+}
