@@ -13,10 +13,6 @@ import (
 )
 
 const (
-	// passOver is how many rows of others a scan for some series passes over, one after the other, before it begins anew at the next row
-	// that may be theirs; passOverFar is that where the engine is far away.
-	passOver    = 32
-	passOverFar = 1000
 	// piece1h is for how many series the 5m chunks of a day are read together.
 	piece1h = 512
 )
@@ -124,10 +120,7 @@ func (s *Store) byPlace(series []*Series, shards int64) map[format.ClassShard][]
 // scanFor scans rows in order. take returns nil for a row that it takes, and for another one the next key that may be of a row to take,
 // which comes after it: with many others between, the scan goes on there.
 func (s *Store) scanFor(ctx context.Context, r engine.Range, take func(engine.Row) (next engine.Key)) error {
-	most := passOver
-	if s.opts.Shared {
-		most = passOverFar
-	}
+	most := s.distance().passOver
 	for again := true; again; {
 		again = false
 		others := 0

@@ -94,10 +94,7 @@ func (x *sealer) each(f func(*rollupTask, *rollup.Buckets) error) error {
 
 // sideBySide calls f n times, side by side where the engine is far away, with buckets to work in.
 func (x *sealer) sideBySide(n int, f func(ctx context.Context, i int, b *rollup.Buckets) error) error {
-	workers := 1
-	if x.s.opts.Shared {
-		workers = x.s.opts.seams.workers(readWorkers)
-	}
+	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
 	for w := range workers {
 		g.Go(func() error {
@@ -141,7 +138,7 @@ func (x *sealer) putRollup(res rollup.Resolution, r *rollupTask) error {
 	at := x.into[res]
 	x.label(r.collected, res)
 	x.put(r.collected, res, rollupTimestamp(at.end, r.version), format.RollupKey(r.series.id.String(), at.start), r.chunk)
-	if x.bytes >= x.s.sealPiece().rollups {
+	if x.bytes >= x.s.distance().piece.rollups {
 		return x.write()
 	}
 	return nil
