@@ -11,13 +11,6 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
-const (
-	// passOver is how many rows of others a scan for some series passes over, one after the other, before it begins anew at the next row
-	// that may be theirs; passOverFar is that where the engine is far away.
-	passOver    = 32
-	passOverFar = 1000
-)
-
 // chunkList are the versions of the raw chunks of some series in some slots; nil: they weren't listed.
 type chunkList map[chunkAt][]string
 
@@ -121,10 +114,7 @@ func (s *Store) byPlace(series []*Series, shards int64) map[format.ClassShard][]
 // scanFor scans rows in order. take returns nil for a row that it takes, and for another one the next key that may be of a row to take,
 // which comes after it: with many others between, the scan goes on there.
 func (s *Store) scanFor(ctx context.Context, r engine.Range, take func(engine.Row) (next engine.Key)) error {
-	most := passOver
-	if s.opts.Shared {
-		most = passOverFar
-	}
+	most := s.distance().passOver
 	for again := true; again; {
 		again = false
 		others := 0

@@ -82,11 +82,9 @@ func (s *Store) CleanTombstones(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
-	var staged []Work
-	if !s.opts.Shared { // Where several processes share an engine, the deletes stay as long as anything is staged.
-		if staged, err = s.stagedIn(ctx, all); err != nil {
-			return err
-		}
+	staged, err := s.peers.toMark(ctx, all)
+	if err != nil {
+		return err
 	}
 	err = s.eachDeletedWindow(ctx, tenant, rollup.Raw, all, func(window int64, ds format.Tombstones) error {
 		if err := s.markStaged(ctx, tenant, window, staged, ds); err != nil {

@@ -153,7 +153,7 @@ func (c *committer) commit(group []*Batch) error {
 	if err == nil {
 		err = c.writePending(ctx)
 	}
-	if err == nil && c.s.opts.Shared {
+	if err == nil {
 		err = c.s.member.MayAcknowledge(started)
 	}
 	if err != nil {

@@ -107,7 +107,7 @@ func (s *Store) newDeletion(ctx context.Context, tenant string, start, end int64
 		return nil, fmt.Errorf("%w: a selector must have a matcher", ErrBadDelete)
 	case len(format.AppendTombstone(nil, d)) > format.MaxTombstoneBytes:
 		return nil, fmt.Errorf("%w: its matchers are longer than %d bytes", ErrBadDelete, format.MaxTombstoneBytes)
-	case s.opts.Shared && !s.opts.Follow:
+	case s.follower.mode == followsNothing:
 		return nil, fmt.Errorf("%w: this process doesn't follow what others write", ErrBadDelete)
 	case d.Start > d.End:
 		return nil, nil
@@ -208,11 +208,7 @@ func (s *Store) deletesOf(ctx context.Context, tenant string) (format.Tombstones
 
 // deletesToName reads the deletes of a tenant, those that are announced included: what is sealed now names all.
 func (s *Store) deletesToName(ctx context.Context, tenant string) (format.Tombstones, error) {
-	if s.opts.Shared {
-		return s.readDeletes(ctx, tenant)
-	}
-	all, err := s.allDeletes(ctx)
-	return all[tenant], err
+	return s.peers.named(ctx, tenant)
 }
 
 // allDeletes reads the deletes of all tenants that have any, those that are announced included.
@@ -241,22 +237,6 @@ func (s *Store) allDeletes(ctx context.Context) (map[string]format.Tombstones, e
 	return all, nil
 }
 
-// loadDeletes makes a store that is alone remember all deletes, before anything asks for them.
-func (s *Store) loadDeletes(ctx context.Context) error {
-	if s.opts.Shared {
-		return nil
-	}
-	all, err := s.allDeletes(ctx)
-	if err != nil {
-		return err
-	}
-	m := &s.deletes
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.known, m.exact = all, true
-	return nil
-}
-
 // deleters lists the tenants that may have deletes.
 func (s *Store) deleters(ctx context.Context) (names []string, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: engine.Tenants, Partition: engine.Key{engine.Int(deletersList)}, KeysOnly: true}) {
@@ -271,8 +251,8 @@ func (s *Store) deleters(ctx context.Context) (names []string, err error) {
 // readDeletes reads the deletes of a tenant that stand.
 func (s *Store) readDeletes(ctx context.Context, tenant string) (format.Tombstones, error) {
 	found, _, err := s.scanDeletes(ctx, tenant)
-	if err == nil && s.opts.Shared {
-		s.rememberDeletes(tenant, found)
+	if err == nil {
+		s.peers.found(tenant, found)
 	}
 	return found, err
 }

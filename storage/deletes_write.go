@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -66,13 +65,13 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 	announced.Announced = true
 	err = s.putDelete(ctx, tenant, &announced)
 	if err == nil {
-		err = s.mayComeInForce(ctx, tenant, begun)
+		err = s.peers.mayComeInForce(ctx, tenant, begun)
 	}
 	if err != nil {
 		return s.cancelDelete(tenant, d, fmt.Errorf("storage: announcing a delete: %w", err))
 	}
 	if err = s.putDelete(ctx, tenant, d); err == nil {
-		err = s.inTime(begun)
+		err = s.peers.inTime(begun)
 	}
 	switch {
 	case err == nil:
@@ -80,37 +79,12 @@ func (s *Store) writeDelete(ctx context.Context, tenant string, d *format.Tombst
 		defer s.deletes.mu.Unlock()
 		s.deletes.apply(d)
 		return nil
-	case s.opts.Shared:
-		// Others may have seen it, and made rollups of what is left: they would miss what comes back.
+	case !s.peers.mayCancel():
 		s.opts.Logger.Error("a delete may take effect later, on what there was when it was asked for, or not", "tenant", tenant,
 			"matchers", fmt.Sprint(d.Matchers), "from", format.Instant(d.Start), "to", format.Instant(d.End), "err", err)
 		return fmt.Errorf("storage: writing a delete: %w", err)
 	}
 	return s.cancelDelete(tenant, d, fmt.Errorf("storage: writing a delete: %w", err))
-}
-
-// mayComeInForce says why a delete that is announced mustn't come in force: another process, which may not have seen it,
-// stores what was held of a replica. Whoever begins that later finds it announced, and waits.
-func (s *Store) mayComeInForce(ctx context.Context, tenant string, begun time.Time) error {
-	if !s.opts.Shared {
-		return nil
-	}
-	takers, err := s.heldRows().Takers(ctx, tenant)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(takers, func(writer string) bool { return writer != s.member.Writer() }) {
-		return errTaking
-	}
-	return s.inTime(begun)
-}
-
-// inTime says that a delete is written within the time that others wait for one that is announced.
-func (s *Store) inTime(begun time.Time) error {
-	if took := membership.Elapsed(begun, s.opts.Now()); s.opts.Shared && took > membership.CommitTimeout {
-		return fmt.Errorf("%w: it took %v", engine.ErrUnavailable, took.Round(time.Second))
-	}
-	return nil
 }
 
 // mayCome says whether a delete that is announced may come in force at any moment.

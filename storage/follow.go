@@ -31,7 +31,8 @@ const (
 // The rows of a commit become visible in any order, and its tails may come before all of them. So a number
 // that is skipped is looked for again, for as long as its commit may still be acknowledged.
 type follower struct {
-	s *Store
+	s    *Store
+	mode followMode
 
 	mu   sync.Mutex
 	next *pendingPass // that the next pass will end
@@ -43,6 +44,15 @@ type follower struct {
 	// begun is when the last whole pass began, or the rebuild before it, under mu.
 	begun time.Time
 }
+
+// followMode is what a follower does when the head is rebuilt.
+type followMode uint8
+
+const (
+	followsNobody  followMode = iota // the process is alone: nobody else stages
+	followsOthers                    // it reads what they stage
+	followsNothing                   // others answer queries: neither is the head rebuilt
+)
 
 type followedPartition struct {
 	mu    sync.Mutex
@@ -77,12 +87,26 @@ type pendingPass struct {
 }
 
 func newFollower(s *Store) *follower {
-	return &follower{s: s, wake: make(chan struct{}, 1), parts: make([]followedPartition, format.MaxPartitions)}
+	mode := followsNobody
+	switch {
+	case s.opts.Shared && s.opts.Follow:
+		mode = followsOthers
+	case s.opts.Shared:
+		mode = followsNothing
+	}
+	return &follower{s: s, mode: mode, wake: make(chan struct{}, 1), parts: make([]followedPartition, format.MaxPartitions)}
 }
 
 // catchUp returns once all that other processes had acknowledged when it was called is in the head. Callers
-// that come while a pass is under way share the next one.
+// that come while a pass is under way share the next one. It returns ErrNoQueries where nothing is followed.
 func (f *follower) catchUp(ctx context.Context) error {
+	switch f.mode {
+	case followsNobody:
+		return nil
+	case followsNothing:
+		return ErrNoQueries
+	case followsOthers:
+	}
 	f.mu.Lock()
 	t := f.next
 	if t == nil {
@@ -99,6 +123,17 @@ func (f *follower) catchUp(ctx context.Context) error {
 		return t.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// start begins to follow, until ctx ends, when the head is rebuilt.
+func (f *follower) start(ctx context.Context) {
+	if f.mode == followsOthers {
+		f.s.running.Go(func() { f.run(ctx) })
+		return
+	}
+	for i := range f.parts {
+		clear(f.parts[i].slots) // What is read is read; nobody else writes.
 	}
 }
 
@@ -255,7 +290,7 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 		}
 		st := c.stream(r.writer)
 		st.damaged, missed = st.damaged || missed, false
-		if err := f.take(ctx, c, st, r, row.Value, begun, !f.s.opts.Shared); err != nil {
+		if err := f.take(ctx, c, st, r, row.Value, begun, f.mode == followsNobody); err != nil {
 			return err
 		}
 		st.prune()
@@ -340,15 +375,12 @@ func (d *blobDecoder) firstDead() *streamRef {
 }
 
 // done lets go of all streams.
-func (f *follower) done() {
-	for i := range f.parts {
-		clear(f.parts[i].slots)
-	}
-}
-
 // forget lets go of what the streams of slots define that the head has nothing of: they are sealed. How far
 // they were read stays known until their tails are gone, or they would be read again and again.
 func (f *follower) forget(partition int) {
+	if f.mode == followsNobody {
+		return
+	}
 	has := map[int64]bool{}
 	for _, slot := range f.s.head.slots(partition) {
 		has[slot] = true

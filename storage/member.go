@@ -24,22 +24,14 @@ func (s *Store) join() {
 		State: s.state, Learn: s.learnStated, Refresh: s.refreshPeriods, Corrupt: s.corrupt, Logger: o.Logger,
 		Still: o.seams.still, Believing: o.seams.believing,
 	})
-	s.clock = s.member.Clock
+	s.clock, s.follower, s.peers = s.member.Clock, newFollower(s), s.newDeletePeers()
 }
 
 // Member returns this process as one of those that use the store.
 func (s *Store) Member() *membership.Member { return s.member }
 
 // catchUp makes visible what other processes have acknowledged.
-func (s *Store) catchUp(ctx context.Context) error {
-	if !s.opts.Shared {
-		return nil
-	}
-	if !s.opts.Follow {
-		return ErrNoQueries
-	}
-	return s.follower.catchUp(ctx)
-}
+func (s *Store) catchUp(ctx context.Context) error { return s.follower.catchUp(ctx) }
 
 // lastKnown returns a time at which the store surely was in use, milliseconds: as late a one as rows tell of.
 func (s *Store) lastKnown(ctx context.Context) (int64, error) {

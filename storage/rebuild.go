@@ -11,11 +11,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// rebuildWorkers is how many partitions are read at once; of a shared engine, which is somewhere else,
-// sharedWorkers.
 const (
-	rebuildWorkers = 2
-	sharedWorkers  = 16
 	// retryRebuild is how long a rebuild that met an engine which was away waits to try again, at first;
 	// maxRetryRebuild at most.
 	retryRebuild    = time.Second
@@ -27,12 +23,12 @@ func (s *Store) rebuild(ctx context.Context) error {
 	if err := s.recallHorizons(ctx); err != nil && ctx.Err() == nil { // Whoever needs them reads them.
 		s.opts.Logger.Warn("what is gone of each tenant isn't known yet", "err", err)
 	}
-	if s.opts.Shared && !s.opts.Follow {
+	if s.follower.mode == followsNothing {
 		return nil // Others answer queries.
 	}
 	begin := time.Now()
 	s.follower.begin(s.opts.Now())
-	if err := s.loadDeletes(ctx); err != nil {
+	if err := s.peers.load(ctx); err != nil {
 		return err
 	}
 	err := s.rebuildAll(ctx)
@@ -50,25 +46,16 @@ func (s *Store) rebuild(ctx context.Context) error {
 		}
 		return fmt.Errorf("storage: rebuilding the head: %w", err)
 	}
-	if !s.opts.Shared {
-		s.follower.done() // What is read is read; nobody else writes.
-	}
 	s.metrics.rebuildSeconds.Set(time.Since(begin).Seconds())
 	s.opts.Logger.Info("the head is rebuilt from the stage", "series", s.head.series.Load(), "bytes", s.head.bytes.Load(), "took", time.Since(begin).Round(time.Millisecond))
-	if s.opts.Shared {
-		s.running.Go(func() { s.follower.run(ctx) })
-	}
+	s.follower.start(ctx)
 	return nil
 }
 
 // rebuildAll reads the stage of every partition.
 func (s *Store) rebuildAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	workers := rebuildWorkers
-	if s.opts.Shared {
-		workers = sharedWorkers
-	}
-	g.SetLimit(s.opts.seams.workers(workers))
+	g.SetLimit(s.opts.seams.workers(s.distance().rebuildWorkers))
 	for p := range s.period.Partitions() {
 		g.Go(func() error { return s.rebuildPartition(ctx, p) })
 	}

@@ -216,7 +216,7 @@ func (x *roller) putRollup(to rollupOf, r *rollupTask) error {
 	}
 	x.label(r.collected, to.res, to.at.window)
 	x.put(r.collected, to.res, to.at.window, rollupTimestamp(to.at.end, r.version), format.RollupKey(r.series.id.String(), to.at.start), r.chunk)
-	if x.bytes >= x.s.sealPiece().rollups {
+	if x.bytes >= x.s.distance().piece.rollups {
 		return x.write()
 	}
 	return nil
@@ -252,10 +252,7 @@ func (x *roller) makeAll1h() error {
 
 // sideBySide calls f n times, side by side where the engine is far away, with buckets to work in.
 func (x *roller) sideBySide(n int, f func(ctx context.Context, i int, b *rollup.Buckets) error) error {
-	workers := 1
-	if x.s.opts.Shared {
-		workers = x.s.opts.seams.workers(readWorkers)
-	}
+	workers := x.s.opts.seams.workers(x.s.distance().rollWorkers)
 	g, ctx := errgroup.WithContext(x.ctx)
 	for w := range workers {
 		g.Go(func() error {

@@ -12,24 +12,6 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
-// sealPiece is how much a pass writes at once: rows of about so many bytes, of so many series, and of their rollups so many bytes.
-type sealPiece struct{ bytes, series, rollups int }
-
-// Engines on this machine make sorted files of what is written at once, so that larger pieces make larger and fewer of them; others
-// send every piece over a network.
-var (
-	nearPiece = sealPiece{4 << 20, 1 << 14, 8 << 20}
-	farPiece  = sealPiece{2 << 20, 1 << 12, 2 << 20}
-)
-
-// sealPiece is the store's.
-func (s *Store) sealPiece() sealPiece {
-	if s.opts.Shared {
-		return farPiece
-	}
-	return nearPiece
-}
-
 // SealStats says what a seal did.
 type SealStats struct {
 	// Done says that nothing is left to do.
@@ -313,7 +295,5 @@ func (s *Store) release(w Work, gens []*generation) {
 	if c != nil {
 		s.head.drop(c, gens)
 	}
-	if s.opts.Shared {
-		s.follower.forget(w.Partition)
-	}
+	s.follower.forget(w.Partition)
 }

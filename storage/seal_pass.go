@@ -366,7 +366,7 @@ func (t *tenantPass) seal() error {
 
 // isFull says whether there is enough to write. Where a metric ends less is enough: what is written next lies behind it then.
 func (t *tenantPass) isFull(metricEnds bool) bool {
-	piece := t.s.sealPiece()
+	piece := t.s.distance().piece
 	if metricEnds {
 		piece.bytes, piece.series = piece.bytes*3/4, piece.series*3/4
 	}

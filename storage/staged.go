@@ -51,9 +51,7 @@ func (s *Store) Staged(ctx context.Context, partition int, settleMS int64) ([]St
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Staged) int { return cmp.Compare(a.SinceMS, b.SinceMS) })
-	if s.opts.Shared {
-		s.follower.forget(partition) // As a seal of any of the empty slots would.
-	}
+	s.follower.forget(partition) // As a seal of any of the empty slots would.
 	return found, nil
 }
 

@@ -218,6 +218,7 @@ type Store struct {
 	// expiring says that the engine's rows vanish by themselves, at the time that they were written with.
 	expiring bool
 	deletes  deletes
+	peers    deletePeers
 	lowest   []lowest // one a partition
 	follower *follower
 	// member is this process among those that use the engine; clock is the member's.
@@ -267,7 +268,6 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	if opts.seams.writer != "" {
 		s.writer = opts.seams.writer
 	}
-	s.follower = newFollower(s)
 	s.join()
 	registry := prometheus.NewRegistry() // What is read below counts already; a store that fails to open registers nothing.
 	s.metrics = newMetrics(s, registry)

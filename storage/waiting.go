@@ -167,20 +167,13 @@ func (s *Store) old(slot int64, partition int) bool {
 	return s.opts.Now().UnixMilli()-s.period.SlotEnd(slot) > format.DayMS || known && slot < low
 }
 
-// pendingWorkers is how many hours of pending are read at once: each is a partition of the engine's, some 50
-// of them nearly empty, so that over a network it is the way there and back that takes time.
-const pendingWorkers = 16
-
 // pending reads the pending rows of a partition from an hour of arrival on.
 func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendingRow, error) {
 	// At the mark is what arrived before it by the clock.
 	hours := slices.Collect(s.clock.StagedTimes().Steps(hour, func(ms int64) int64 { return format.FloorDiv(ms, format.HourMS) }))
 	byHour := make([][]pendingRow, len(hours))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(1)
-	if s.opts.Shared {
-		g.SetLimit(s.opts.seams.workers(pendingWorkers))
-	}
+	g.SetLimit(s.opts.seams.workers(s.distance().pendingWorkers))
 	for i := range byHour {
 		g.Go(func() (err error) {
 			byHour[i], err = s.pendingOf(ctx, partition, hours[i])

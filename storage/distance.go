@@ -1,0 +1,31 @@
+package storage
+
+// distance is how work is cut for an engine on this machine, or for one that is somewhere else, where it is the way there and back
+// that takes time. A shared engine is far away.
+type distance struct {
+	// rebuildWorkers is how many partitions are read at once while the head is rebuilt. pendingWorkers is how many hours of pending
+	// are read at once: each is a partition of the engine's, some 50 of them nearly empty. rollWorkers is how many series are rolled
+	// up at once.
+	rebuildWorkers, pendingWorkers, rollWorkers int
+	// passOver is how many rows of others a scan for some series passes over, one after the other, before it begins anew at the
+	// next row that may be theirs.
+	passOver int
+	piece    sealPiece
+}
+
+// sealPiece is how much a pass writes at once: rows of about so many bytes, of so many series, and of their rollups so many bytes.
+// Engines on this machine make sorted files of what is written at once, so that larger pieces make larger and fewer of them; others
+// send every piece over a network.
+type sealPiece struct{ bytes, series, rollups int }
+
+var (
+	near = distance{rebuildWorkers: 2, pendingWorkers: 1, rollWorkers: 1, passOver: 32, piece: sealPiece{4 << 20, 1 << 14, 8 << 20}}
+	far  = distance{rebuildWorkers: 16, pendingWorkers: 16, rollWorkers: readWorkers, passOver: 1000, piece: sealPiece{2 << 20, 1 << 12, 2 << 20}}
+)
+
+func (s *Store) distance() *distance {
+	if s.opts.Shared {
+		return &far
+	}
+	return &near
+}
