@@ -29,7 +29,7 @@ const (
 //
 //	batches ─► queue ─► blobs ─► engine.Write ─► (pending rows) ─► head ─► acknowledged
 type committer struct {
-	s *Store
+	env commitEnv
 
 	mu     sync.Mutex
 	wake   sync.Cond
@@ -47,8 +47,48 @@ type committer struct {
 	sink    uint32
 }
 
-func newCommitter(s *Store) *committer {
-	c := &committer{s: s, done: make(chan struct{})}
+// commitEnv is what a committer needs of its store.
+type commitEnv struct {
+	head   *head
+	period *format.Periods
+	// writer is this process' name in the stage; shared says that others follow its streams.
+	writer string
+	shared bool
+	// headBytes and queueBytes are limits; see Options.
+	headBytes, queueBytes int64
+	now                   func() time.Time
+	metrics               *metrics
+	builders              *sync.Pool
+	// lock is held by a commit, and by whoever closes generations.
+	lock *sync.Mutex
+	// write makes rows durable.
+	write func(context.Context, []engine.Batch) error
+	// mayWrite says why nothing should be written, and mayAcknowledge why what was begun then, and is durable, mustn't be acknowledged.
+	mayWrite       func() error
+	mayAcknowledge func(begun time.Time) error
+	// lowestMarks are those of a partition: the oldest slot, and hour of arrival, that is looked at. isOld says whether blobs of a slot
+	// must stand alone, and arrival is the hour in which pending rows are looked for.
+	lowestMarks func(ctx context.Context, partition int) (slot, hour int64, err error)
+	isOld       func(slot int64, partition int) bool
+	arrival     func() int64
+	// keepSpans makes sure that the next process looks for what is staged in these times.
+	keepSpans func(context.Context, []membership.TimeSpan) error
+}
+
+func (s *Store) commitEnv() commitEnv {
+	return commitEnv{
+		head: s.head, period: s.period, writer: s.writer, shared: s.opts.Shared, headBytes: s.opts.HeadBytes, queueBytes: s.opts.QueueBytes,
+		now: s.opts.Now, metrics: s.metrics, builders: &s.builders, lock: &s.commitMu, write: s.eng.Write,
+		mayWrite: s.member.MayWrite, mayAcknowledge: s.member.MayAcknowledge, lowestMarks: s.lowestMarks, isOld: s.old, keepSpans: s.clock.KeepSpans,
+		arrival: func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
+			earlier, _ := s.clock.Times()
+			return format.FloorDiv(earlier.UnixMilli(), format.HourMS)
+		},
+	}
+}
+
+func newCommitter(env commitEnv) *committer {
+	c := &committer{env: env, done: make(chan struct{})}
 	c.wake.L = &c.mu
 	return c
 }
@@ -61,16 +101,16 @@ func (c *committer) enqueue(b *Batch) error {
 		return engine.ErrClosed
 	}
 	if !b.free {
-		if err := c.s.head.refusesSamples(b.tenant, c.s.opts.HeadBytes); err != nil {
+		if err := c.env.head.refusesSamples(b.tenant, c.env.headBytes); err != nil {
 			return err
 		}
 	}
-	if c.queued > 0 && c.queued+b.bytes > c.s.opts.QueueBytes {
+	if c.queued > 0 && c.queued+b.bytes > c.env.queueBytes {
 		return ErrOverloaded
 	}
 	c.queue = append(c.queue, b)
 	c.queued += b.bytes
-	c.s.metrics.queueBytes.Set(float64(c.queued))
+	c.env.metrics.queueBytes.Set(float64(c.queued))
 	c.wake.Signal()
 	return nil
 }
@@ -83,12 +123,12 @@ func (c *committer) run() {
 		if group == nil {
 			return
 		}
-		c.s.commitMu.Lock()
+		c.env.lock.Lock()
 		err := c.commit(group)
 		if errors.Is(err, errGrewOld) {
 			err = c.commit(group)
 		}
-		c.s.commitMu.Unlock()
+		c.env.lock.Unlock()
 		for _, b := range group {
 			b.finish(err)
 		}
@@ -121,14 +161,14 @@ func (c *committer) take() (group []*Batch) {
 	group = slices.Clone(c.queue[:n])
 	c.queue = slices.Delete(c.queue, 0, n)
 	c.queued -= bytes
-	c.s.metrics.queueBytes.Set(float64(c.queued))
+	c.env.metrics.queueBytes.Set(float64(c.queued))
 	return group
 }
 
 // commit makes a group durable and then visible. The caller holds the commit lock.
 func (c *committer) commit(group []*Batch) error {
-	if err := c.s.member.MayWrite(); err != nil {
-		c.s.metrics.commitErrors.Inc()
+	if err := c.env.mayWrite(); err != nil {
+		c.env.metrics.commitErrors.Inc()
 		return err
 	}
 	begin := time.Now()
@@ -140,39 +180,39 @@ func (c *committer) commit(group []*Batch) error {
 	for _, g := range c.gens {
 		c.rows = g.builder.batches(c.rows, g.slot)
 	}
-	if c.s.opts.Shared {
+	if c.env.shared {
 		c.rows = c.streamPositions(c.rows)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), membership.CommitTimeout)
 	defer cancel()
-	started := c.s.opts.Now()
+	started := c.env.now()
 	err := c.keepSlots(ctx)
 	if err == nil {
-		err = c.s.eng.Write(ctx, c.rows)
+		err = c.env.write(ctx, c.rows)
 	}
 	if err == nil {
 		err = c.writePending(ctx)
 	}
 	if err == nil {
-		err = c.s.member.MayAcknowledge(started)
+		err = c.env.mayAcknowledge(started)
 	}
 	if err != nil {
 		c.fail()
-		c.s.metrics.commitErrors.Inc()
+		c.env.metrics.commitErrors.Inc()
 		return err
 	}
 	c.publish()
-	c.s.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
+	c.env.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
 	return nil
 }
 
 // stage adds a batch's samples to the blobs of their streams.
 func (c *committer) stage(b *Batch) {
 	c.touch(b)
-	life := &c.s.head.life
+	life := &c.env.head.life
 	life.RLock()
 	defer life.RUnlock()
-	period := c.s.period
+	period := c.env.period
 	from, to, slot := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
 	for i := range b.entries {
 		e := &b.entries[i]
@@ -183,7 +223,7 @@ func (c *committer) stage(b *Batch) {
 		s := e.series
 		if s.dead {
 			life.RUnlock()
-			s = c.s.head.reinsert(s)
+			s = c.env.head.reinsert(s)
 			life.RLock()
 			e.series = s
 		}
@@ -192,7 +232,7 @@ func (c *committer) stage(b *Batch) {
 			st = c.headChunkFor(s, slot)
 		}
 		if e.hist == nil && st.repeats(e.t, e.st, e.v) {
-			c.s.metrics.repeats.Inc()
+			c.env.metrics.repeats.Inc()
 			continue
 		}
 		st.gen.builder.add(st, e)
@@ -201,7 +241,7 @@ func (c *committer) stage(b *Batch) {
 		e := &b.exemplars[i]
 		if e.series.dead {
 			life.RUnlock()
-			s := c.s.head.reinsert(e.series)
+			s := c.env.head.reinsert(e.series)
 			life.RLock()
 			e.series = s
 		}
@@ -229,23 +269,23 @@ func (c *committer) touch(b *Batch) {
 
 // headChunkFor finds or makes the series' head chunk in the open generation of the slot, and makes it current.
 func (c *committer) headChunkFor(s *Series, slot int64) *headChunk {
-	p := &c.s.head.parts[s.part]
+	p := &c.env.head.parts[s.part]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	partition := c.s.partitionOf(s, slot)
+	partition := c.env.period.PartitionOf(slot, s.sum, int(s.part))
 	cell := p.slotPartition(slot, partition)
 	if cell.open == nil {
-		cell.open = &generation{slot: cell, start: c.s.period.SlotStart(slot), epoch: cell.seq + 1}
+		cell.open = &generation{slot: cell, start: c.env.period.SlotStart(slot), epoch: cell.seq + 1}
 	}
 	g := cell.open
 	if g.builder == nil {
-		g.builder = c.s.builders.Get().(*streamBuilder)
-		g.builder.reset(g, c.s.old(slot, partition))
+		g.builder = c.env.builders.Get().(*streamBuilder)
+		g.builder.reset(g, c.env.isOld(slot, partition))
 		c.gens = append(c.gens, g)
 	}
 	st, isNew := g.headChunkOf(s)
 	if isNew {
-		c.s.head.grew(st, headChunkBytes)
+		c.env.head.grew(st, headChunkBytes)
 	}
 	s.cur = st
 	return st
@@ -258,7 +298,7 @@ var errGrewOld = fmt.Errorf("%w: a slot came of age during the write", engine.Er
 // keepSlots makes sure that the next process looks for what is staged, from the low mark on, whether its commit succeeds
 // or not: what is found at one start must be found at the next.
 func (c *committer) keepSlots(ctx context.Context) error {
-	if c.s.opts.Shared {
+	if c.env.shared {
 		return nil
 	}
 	c.spans = c.spans[:0]
@@ -266,15 +306,15 @@ func (c *committer) keepSlots(ctx context.Context) error {
 		if len(g.builder.blobs) == 0 {
 			continue
 		}
-		lowest, _, err := c.s.lowestMarks(ctx, g.slot.partition)
+		lowest, _, err := c.env.lowestMarks(ctx, g.slot.partition)
 		if err != nil {
 			return err
 		}
 		if g.slot.slot >= lowest {
-			c.spans = append(c.spans, membership.TimeSpan{From: c.s.period.SlotStart(g.slot.slot) + 1, To: c.s.period.SlotEnd(g.slot.slot)})
+			c.spans = append(c.spans, membership.TimeSpan{From: c.env.period.SlotStart(g.slot.slot) + 1, To: c.env.period.SlotEnd(g.slot.slot)})
 		}
 	}
-	return c.s.clock.KeepSpans(ctx, c.spans)
+	return c.env.keepSpans(ctx, c.spans)
 }
 
 // writePending writes pending rows for the blobs whose slots ended more than a day ago, or lie below the mark,
@@ -282,11 +322,6 @@ func (c *committer) keepSlots(ctx context.Context) error {
 // that has no blob. The clock is read again until the rows lie in an hour that isn't long over, where
 // sealers still look.
 func (c *committer) writePending(ctx context.Context) error {
-	now := func() int64 { return c.s.opts.Now().UnixMilli() }
-	arrival := func() int64 { // Not where a clock that isn't believed leads: once it is right, nobody looks there.
-		earlier, _ := c.s.clock.Times()
-		return format.FloorDiv(earlier.UnixMilli(), format.HourMS)
-	}
 	type oldStream struct {
 		g       *generation
 		minHour int64
@@ -296,11 +331,11 @@ func (c *committer) writePending(ctx context.Context) error {
 		if len(g.builder.blobs) == 0 {
 			continue
 		}
-		slot, hour, err := c.s.lowestMarks(ctx, g.slot.partition)
+		slot, hour, err := c.env.lowestMarks(ctx, g.slot.partition)
 		if err != nil {
 			return err
 		}
-		if now()-c.s.period.SlotEnd(g.slot.slot) <= format.DayMS && g.slot.slot >= slot {
+		if c.env.now().UnixMilli()-c.env.period.SlotEnd(g.slot.slot) <= format.DayMS && g.slot.slot >= slot {
 			continue
 		}
 		if g.builder.dependsOnEarlier() {
@@ -309,7 +344,7 @@ func (c *committer) writePending(ctx context.Context) error {
 		old = append(old, oldStream{g, hour})
 	}
 	for len(old) > 0 {
-		hour := arrival()
+		hour := c.env.arrival()
 		rows := make([]engine.Batch, 0, len(old))
 		c.spans = c.spans[:0]
 		for _, o := range old {
@@ -317,13 +352,13 @@ func (c *committer) writePending(ctx context.Context) error {
 			rows = append(rows, o.g.builder.pending(o.g.slot, at))
 			c.spans = append(c.spans, membership.TimeSpan{From: at * format.HourMS, To: (at + 1) * format.HourMS})
 		}
-		if err := c.s.clock.KeepSpans(ctx, c.spans); err != nil {
+		if err := c.env.keepSpans(ctx, c.spans); err != nil {
 			return err
 		}
-		if err := c.s.eng.Write(ctx, rows); err != nil {
+		if err := c.env.write(ctx, rows); err != nil {
 			return err
 		}
-		if arrival() <= hour+1 {
+		if c.env.arrival() <= hour+1 {
 			return nil
 		}
 	}
@@ -333,9 +368,9 @@ func (c *committer) writePending(ctx context.Context) error {
 // streamPositions appends the rows that tell other processes how far the streams of this commit go.
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
-	expires := c.s.opts.Now().Add(membership.TailLife).Unix()
+	expires := c.env.now().Add(membership.TailLife).Unix()
 	for gens := range slices.Chunk(c.gens, piece) {
-		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.s.writer)}}
+		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.env.writer)}}
 		for _, g := range gens {
 			if len(g.builder.blobs) == 0 {
 				continue
@@ -355,7 +390,7 @@ func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 
 // publish makes what is durable visible to queries.
 func (c *committer) publish() {
-	h, now := c.s.head, c.s.opts.Now()
+	h, now := c.env.head, c.env.now()
 	for _, g := range c.gens {
 		b := g.builder
 		p := h.part(g.slot.partition)
@@ -378,14 +413,14 @@ func (c *committer) publish() {
 			h.grew(it.strand, it.strand.appendExemplar(it.entry.t, it.entry.data))
 		}
 		for i := range b.blobs {
-			g.rows.add(stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
+			g.rows.add(stageRow{writer: c.env.writer, seq: b.firstSeq + int64(i)})
 		}
 		g.touched = now
 		p.mu.Unlock()
-		c.s.metrics.stagedBytes.Add(float64(b.bytes()))
+		c.env.metrics.stagedBytes.Add(float64(b.bytes()))
 		g.builder = nil
 		b.forget()
-		c.s.builders.Put(b)
+		c.env.builders.Put(b)
 	}
 }
 
@@ -394,7 +429,7 @@ func (c *committer) publish() {
 // and while the engine is away many may fail.
 func (c *committer) fail() {
 	for _, g := range c.gens {
-		p := c.s.head.part(g.slot.partition)
+		p := c.env.head.part(g.slot.partition)
 		p.mu.Lock()
 		if !g.rows.isEmpty() {
 			g.slot.closeGeneration()
@@ -403,10 +438,10 @@ func (c *committer) fail() {
 		}
 		p.mu.Unlock()
 		if g.rows.isEmpty() {
-			c.s.head.drop(g.slot, []*generation{g})
+			c.env.head.drop(g.slot, []*generation{g})
 		}
 		g.builder.forget()
-		c.s.builders.Put(g.builder)
+		c.env.builders.Put(g.builder)
 		g.builder = nil
 	}
 }

@@ -46,12 +46,12 @@ func (s *Store) CountSeries(ctx context.Context, q SeriesQuery) (SeriesCounts, e
 	if err != nil {
 		return SeriesCounts{}, err
 	}
-	w, err := r.marks(ctx, q.Window, 0, 0)
+	w, err := windowFinder{r}.marks(ctx, q.Window, 0, 0)
 	if err != nil || w.version == 0 || s.period.WindowEnd(q.Window) <= r.minT {
 		return SeriesCounts{}, err
 	}
 	key := cacheKey{kind: cachedCounts, window: q.Window, tenant: q.Tenant, text: fmt.Sprintf("%s\x00%s\x00%d", q.Metric, q.Label, q.Limit)}
-	v, err := s.cache.get(ctx, key, w.version, func() (cached, error) { return r.countSealed(ctx, w, q) })
+	v, err := s.cache.get(ctx, key, w.version, func() (cached, error) { return r.catalog().countSealed(ctx, w, q) })
 	if err != nil {
 		return SeriesCounts{}, err
 	}
@@ -87,7 +87,7 @@ func (c cachedSeriesCounts) bytes() (n int64) {
 	return n
 }
 
-func (r *request) countSealed(ctx context.Context, w sealedWindow, q SeriesQuery) (cached, error) {
+func (r catalogReader) countSealed(ctx context.Context, w sealedWindow, q SeriesQuery) (cached, error) {
 	metrics, err := r.allMetrics(ctx, w)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (r *request) countSealed(ctx context.Context, w sealedWindow, q SeriesQuery
 }
 
 // eachLabelsRow yields the rows of labels of a metric's series in a window.
-func (r *request) eachLabelsRow(ctx context.Context, window int64, m sealedMetric, keysOnly bool, row func(engine.Row) error) error {
+func (r catalogReader) eachLabelsRow(ctx context.Context, window int64, m sealedMetric, keysOnly bool, row func(engine.Row) error) error {
 	for at := range r.s.places(m.shards) {
 		err := r.scan(ctx, engine.Range{
 			Table: format.TableOf(format.ResolutionOf(window)), Partition: format.SeriesPartition(window, r.tenant, m.name, at),
@@ -206,7 +206,7 @@ func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []W
 	if err != nil {
 		return nil, false, err
 	}
-	found, err := r.windows(ctx, rollup.Raw)
+	found, err := windowFinder{r}.windows(ctx, rollup.Raw)
 	if err != nil {
 		return nil, false, err
 	}
@@ -218,7 +218,7 @@ func (s *Store) Churn(ctx context.Context, tenant string, windows int) (list []W
 			cut, found, sets = true, found[i+1:], sets[i+1:]
 			break
 		}
-		if sets[i], err = r.setOf(ctx, found[i]); err != nil {
+		if sets[i], err = r.catalog().setOf(ctx, found[i]); err != nil {
 			return nil, false, err
 		}
 		read += len(sets[i].ids)
@@ -251,7 +251,7 @@ const idBytes = 24
 
 func (w *windowSet) bytes() int64 { return int64(len(w.ids)) * idBytes }
 
-func (r *request) setOf(ctx context.Context, w sealedWindow) (*windowSet, error) {
+func (r catalogReader) setOf(ctx context.Context, w sealedWindow) (*windowSet, error) {
 	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedIDs, window: w.window, tenant: r.tenant}, w.version, func() (cached, error) {
 		metrics, err := r.allMetrics(ctx, w)
 		if err != nil {

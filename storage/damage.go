@@ -1,11 +1,6 @@
 package storage
 
-import (
-	"cmp"
-	"slices"
-	"strings"
-	"sync"
-)
+import "sync"
 
 // damage remembers the stage rows that can't be read, so that queries over their slots can say what they
 // lack, and each is counted once.
@@ -44,24 +39,4 @@ func (d *damage) add(at damagedRow, err error) bool {
 		d.rows[at] = err
 	}
 	return true
-}
-
-// tellDamage warns of damaged rows that may hold samples of the request. Whose they are isn't known.
-func (r *request) tellDamage() {
-	d := &r.s.damage
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var found []damagedRow
-	for at := range d.rows {
-		if r.s.period.SlotStart(at.slot) < r.maxT && r.s.period.SlotEnd(at.slot) >= r.minT {
-			found = append(found, at)
-		}
-	}
-	slices.SortFunc(found, func(a, b damagedRow) int {
-		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition),
-			strings.Compare(a.row.writer, b.row.writer), cmp.Compare(a.row.seq, b.row.seq))
-	})
-	for _, at := range found {
-		r.tell(d.rows[at])
-	}
 }

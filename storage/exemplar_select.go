@@ -58,15 +58,16 @@ func (f *exemplarFinder) find(ctx context.Context) error {
 	if err := f.open(); err != nil {
 		return err
 	}
-	windows, err := f.r.windows(ctx, rollup.Raw)
+	windows, err := windowFinder{f.r}.windows(ctx, rollup.Raw)
 	if err != nil {
 		return err
 	}
-	list, err := f.r.windowMetrics(ctx, withSlots(windows))
+	find := seriesFinder{f.r}
+	list, err := find.windowMetrics(ctx, withSlots(windows))
 	if err != nil {
 		return err
 	}
-	return f.r.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) error {
+	return find.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) error {
 		byPlace := map[format.ClassShard][]uint32{}
 		for _, p := range positions {
 			place := format.ClassShard(0)

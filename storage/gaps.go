@@ -183,14 +183,14 @@ func (e *DamagedRowsError) anything() *DamagedRowsError {
 const maxTold = 50
 
 // missed counts, logs and tells of rows of a scan that can't be read.
-func (r *request) missed(rows *engine.Range, d engine.Damage) {
+func (r *queryReader) missed(rows *engine.Range, d engine.Damage) {
 	e := r.s.gapOf(rows, d)
 	r.s.noteGap(e)
 	r.tellGap(e)
 }
 
 // tellGap tells of each once.
-func (r *request) tellGap(e *DamagedRowsError) {
+func (r *queryReader) tellGap(e *DamagedRowsError) {
 	what := e.What()
 	r.warnMu.Lock()
 	if r.told == nil {
@@ -208,26 +208,6 @@ func (r *request) tellGap(e *DamagedRowsError) {
 		r.tell(e.anything())
 	default:
 		r.tell(e)
-	}
-}
-
-// tellKeptGaps tells of what is missing in the cache and may concern the request.
-func (r *request) tellKeptGaps() {
-	g := &r.s.gaps
-	g.mu.Lock()
-	kept := g.kept
-	g.mu.Unlock()
-	if len(kept) == 0 {
-		return
-	}
-	name, one := r.oneMetric()
-	for _, e := range kept {
-		if e.Tenant != "" && e.Tenant != r.tenant || one && e.Metric != "" && e.Metric != name {
-			continue
-		}
-		if e.From.IsZero() || e.From.UnixMilli() < r.maxT && e.To.UnixMilli() >= r.minT {
-			r.tellGap(e)
-		}
 	}
 }
 

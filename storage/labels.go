@@ -73,14 +73,14 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	for _, open := range s.selectOpen(q.Tenant, q.Matchers, r.minT, r.maxT) {
 		search.ofOpen(t, open.labels)
 	}
-	windows, err := r.windowsOfNames(ctx)
+	windows, err := windowFinder{r}.windowsOfNames(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(q.Matchers) == 0 {
-		err = r.catalogTexts(ctx, windows, search, t)
+		err = t.ofCatalogs(ctx, windows, search)
 	} else {
-		err = r.matchingTexts(ctx, windows, search, t)
+		err = t.ofMatching(ctx, windows, search)
 	}
 	if err != nil {
 		return nil, err
@@ -88,20 +88,20 @@ func (s *Store) texts(ctx context.Context, q Query, search textSearch) ([]string
 	return t.sorted(q.Limit)
 }
 
-// catalogTexts adds what the catalogs of the windows list.
-func (r *request) catalogTexts(ctx context.Context, windows []sealedWindow, search textSearch, t *textSet) error {
+// ofCatalogs adds what the catalogs of the windows list.
+func (t *textSet) ofCatalogs(ctx context.Context, windows []sealedWindow, search textSearch) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readWorkers)
 	for _, w := range windows {
 		g.Go(func() error {
 			if search.catalog == format.CatalogMetric { // The same entry serves selectors.
-				metrics, err := r.allMetrics(ctx, w)
+				metrics, err := t.r.catalog().allMetrics(ctx, w)
 				for _, m := range metrics {
 					t.add(m.name)
 				}
 				return err
 			}
-			list, err := r.catalogList(ctx, w, search)
+			list, err := search.list(ctx, &t.r.queryReader, w)
 			if err == nil {
 				t.add(list...)
 			}
@@ -124,7 +124,8 @@ func (l textList) bytes() (n int64) {
 // textBytes is what a text takes besides its characters.
 const textBytes = 16
 
-func (r *request) catalogList(ctx context.Context, w sealedWindow, search textSearch) (textList, error) {
+// list returns what the catalog of a window lists.
+func (search *textSearch) list(ctx context.Context, r *queryReader, w sealedWindow) (textList, error) {
 	key := cacheKey{kind: search.kind, window: w.window, tenant: r.tenant, text: search.label}
 	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
 		list, size := textList{}, r.newBudget()
@@ -142,13 +143,14 @@ func (r *request) catalogList(ctx context.Context, w sealedWindow, search textSe
 	return v.(textList), nil
 }
 
-// matchingTexts adds what the sealed series that match have.
-func (r *request) matchingTexts(ctx context.Context, windows []sealedWindow, search textSearch, t *textSet) error {
-	list, err := r.windowMetrics(ctx, windows)
+// ofMatching adds what the sealed series that match have.
+func (t *textSet) ofMatching(ctx context.Context, windows []sealedWindow, search textSearch) error {
+	find := seriesFinder{t.r}
+	list, err := find.windowMetrics(ctx, windows)
 	if err != nil {
 		return err
 	}
-	return r.eachMatch(ctx, list, func(_ int, m *metricSeries, positions []uint32) error {
+	return find.eachMatch(ctx, list, func(_ int, m *metricSeries, positions []uint32) error {
 		t.add(search.ofSealed(m, positions)...)
 		return nil
 	})

@@ -2,8 +2,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/tenant"
@@ -79,15 +77,4 @@ func (s *Store) ActiveSeries(tenant string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byID.len()
-}
-
-// shorten leaves of a request for labels the range that the tenant may ask for, and tells so.
-func (r *request) shorten() {
-	longest := r.use.Longest()
-	if longest == 0 || r.maxT-r.minT <= longest.Milliseconds() {
-		return
-	}
-	r.minT = r.maxT - longest.Milliseconds()
-	r.tell(fmt.Errorf("limit %s of tenant %q: only what there was from %s on is listed",
-		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
 }

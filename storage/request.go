@@ -1,14 +1,19 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -41,28 +46,28 @@ func (e *CorruptRowError) Error() string {
 
 func (e *CorruptRowError) Unwrap() error { return e.Err }
 
-// request is what one query carries through the read path.
-type request struct {
-	s        *Store
-	tenant   string
-	matchers []*labels.Matcher
-	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
-	// rows may have vanished, in a query for buckets: there it goes slot by slot what is made of samples.
-	hidden  []Horizons
-	gaps    []classGap
-	classes uint64
-	// minT and maxT are what the query may see of what it asked for, milliseconds; empty if minT > maxT.
-	minT, maxT int64
-	// deletes are those that touch that range.
-	deletes format.Tombstones
-	// uncleaned are, in a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
-	uncleaned map[int64]format.Tombstones
+// queryReader reads rows for a query, within its budget. What can't be read is named, counted, told to the query's caller, and left
+// out.
+type queryReader struct {
+	s      *Store
+	tenant string
 
 	budget budget
 	use    *tenant.Use
 	warnMu sync.Mutex
 	warn   func(error)
 	told   map[string]bool // the gaps that warn was told of
+}
+
+// request is what one query carries through the read path. Each step takes what the one before it has found:
+//
+//	windowFinder ─► windows with their slots ─► seriesFinder ─► series with their places ─► selection ─► chunks
+//
+// They read catalogs and labels by a catalogReader.
+type request struct {
+	queryReader
+	scope
+	matchers []*labels.Matcher
 }
 
 func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
@@ -81,10 +86,14 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	}
 	_, now := s.clock.Times()
 	r := &request{
-		s: s, tenant: q.Tenant, matchers: q.Matchers, warn: q.Warn, hidden: hidden, gaps: gaps, classes: q.Classes,
-		use:  s.opts.Limiter.Use(ctx, q.Tenant),
-		maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),
+		queryReader: queryReader{s: s, tenant: q.Tenant, warn: q.Warn, use: s.opts.Limiter.Use(ctx, q.Tenant)},
+		scope: scope{
+			period: s.period, hidden: hidden, gaps: gaps, classes: q.Classes,
+			maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),
+		},
+		matchers: q.Matchers,
 	}
+	r.of = &r.queryReader
 	if r.classes == 0 {
 		r.classes = math.MaxUint64
 	}
@@ -96,6 +105,110 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	return r, nil
 }
 
+// loadTombstones finds the deletes that the request applies, and brings the head up to date. It comes before anything is read.
+func (r *request) loadTombstones(ctx context.Context) error {
+	all, err := r.s.loadTombstones(ctx, r.tenant)
+	if err != nil {
+		return err
+	}
+	r.deletes = all.Where(func(d *format.Tombstone) bool {
+		return d.Touches(r.minT-1-format.DayMS, r.maxT+format.DayMS) && !disjoint(d.Matchers, r.matchers)
+	})
+	return nil
+}
+
+// open finds the unsealed series.
+func (r *request) open() []openSeries {
+	list := r.s.selectOpen(r.tenant, r.matchers, r.minT, r.maxT)
+	kept := list[:0]
+	for i := range list {
+		o := &list[i]
+		o.hidden, o.gaps = r.hiddenIn(o.class, rollup.Raw), r.gaps
+		if r.classes&(1<<o.class) != 0 {
+			kept = append(kept, *o)
+		}
+	}
+	return kept
+}
+
+// oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
+// or ask for series without a name, of which there are none.
+func (r *request) oneMetric() (name string, ok bool) {
+	if name, ok = equalName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
+		name = ""
+	}
+	return name, ok
+}
+
+// tellDamage warns of damaged rows that may hold samples of the request. Whose they are isn't known.
+func (r *request) tellDamage() {
+	d := &r.s.damage
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []damagedRow
+	for at := range d.rows {
+		if r.s.period.SlotStart(at.slot) < r.maxT && r.s.period.SlotEnd(at.slot) >= r.minT {
+			found = append(found, at)
+		}
+	}
+	slices.SortFunc(found, func(a, b damagedRow) int {
+		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition),
+			strings.Compare(a.row.writer, b.row.writer), cmp.Compare(a.row.seq, b.row.seq))
+	})
+	for _, at := range found {
+		r.tell(d.rows[at])
+	}
+}
+
+// tellKeptGaps tells of what is missing in the cache and may concern the request.
+func (r *request) tellKeptGaps() {
+	g := &r.s.gaps
+	g.mu.Lock()
+	kept := g.kept
+	g.mu.Unlock()
+	if len(kept) == 0 {
+		return
+	}
+	name, one := r.oneMetric()
+	for _, e := range kept {
+		if e.Tenant != "" && e.Tenant != r.tenant || one && e.Metric != "" && e.Metric != name {
+			continue
+		}
+		if e.From.IsZero() || e.From.UnixMilli() < r.maxT && e.To.UnixMilli() >= r.minT {
+			r.tellGap(e)
+		}
+	}
+}
+
+// shorten leaves of a request for labels the range that the tenant may ask for, and tells so.
+func (r *request) shorten() {
+	longest := r.use.Longest()
+	if longest == 0 || r.maxT-r.minT <= longest.Milliseconds() {
+		return
+	}
+	r.minT = r.maxT - longest.Milliseconds()
+	r.tell(fmt.Errorf("limit %s of tenant %q: only what there was from %s on is listed",
+		tenant.KeyQueryRange, r.tenant, time.UnixMilli(r.minT).UTC().Format(time.RFC3339)))
+}
+
+// disjoint says that no series matches both, as far as the labels show that either demands to be equal to something.
+func disjoint(a, b []*labels.Matcher) bool { return contradict(a, b) || contradict(b, a) }
+
+// contradict says whether one of the first demands a value that one of the others refuses.
+func contradict(demand, others []*labels.Matcher) bool {
+	for _, m := range demand {
+		if m.Type != labels.MatchEqual {
+			continue
+		}
+		for _, o := range others {
+			if o.Name == m.Name && !o.Matches(m.Value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // budget bounds the bytes of labels and encoded samples that a query, or a load for the cache, makes the
 // store read and hold.
 type budget struct {
@@ -105,7 +218,7 @@ type budget struct {
 }
 
 // newBudget is for a load that several queries may wait for.
-func (r *request) newBudget() *budget { return &budget{limit: r.s.opts.QueryBytes} }
+func (r *queryReader) newBudget() *budget { return &budget{limit: r.s.opts.QueryBytes} }
 
 func (b *budget) charge(n int) error {
 	if b.used.Add(int64(n)) > b.limit {
@@ -116,7 +229,7 @@ func (b *budget) charge(n int) error {
 }
 
 // tell gives the query's caller a warning.
-func (r *request) tell(err error) {
+func (r *queryReader) tell(err error) {
 	if r.warn == nil {
 		return
 	}
@@ -126,13 +239,13 @@ func (r *request) tell(err error) {
 }
 
 // corrupt counts, logs and tells.
-func (r *request) corrupt(err *CorruptRowError) {
+func (r *queryReader) corrupt(err *CorruptRowError) {
 	r.s.corrupt(err.Table, err)
 	r.tell(err)
 }
 
 // scan yields the rows of a partition to row, which must keep copies. What can't be read is told of, and left out.
-func (r *request) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
+func (r *queryReader) scan(ctx context.Context, rows engine.Range, row func(engine.Row) error) error {
 	if rows.Damaged == nil {
 		rows.Damaged = func(d engine.Damage) { r.missed(&rows, d) }
 	}
@@ -145,4 +258,21 @@ func (r *request) scan(ctx context.Context, rows engine.Range, row func(engine.R
 		}
 	}
 	return nil
+}
+
+// leaveOut removes the histograms with which no query can compute, and tells of them.
+func (r *queryReader) leaveOut(of labels.Labels, samples *chunk.Samples) {
+	var first error
+	n := len(samples.H)
+	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {
+		err := h.Computable()
+		if err != nil && first == nil {
+			first = fmt.Errorf("at %s: %w", time.UnixMilli(h.T).UTC().Format(time.RFC3339), err)
+		}
+		return err != nil
+	})
+	if first != nil {
+		r.tell(fmt.Errorf("storage: %d native histograms of %s are left out, since queries can't compute with them, the first one %w",
+			n-len(samples.H), of, first))
+	}
 }

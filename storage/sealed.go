@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/engine"
@@ -32,7 +31,7 @@ type sealedWindow struct {
 
 // windows finds the windows of a resolution in the request's range that have marks, in the order of time. What
 // is sealed after this was called is not in them, so the head must have been asked before.
-func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
+func (r windowFinder) windows(ctx context.Context, res rollup.Resolution) ([]sealedWindow, error) {
 	r.tellKeptGaps()
 	p := r.s.period
 	minT := max(r.minT, r.earliest(res)+1)
@@ -68,7 +67,7 @@ func (r *request) windows(ctx context.Context, res rollup.Resolution) ([]sealedW
 }
 
 // marks finds a window's marks; its version is 0 if there are none.
-func (r *request) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
+func (r windowFinder) marks(ctx context.Context, window, minSlot, maxSlot int64) (sealedWindow, error) {
 	if len(r.deletes) == 0 { // Else it matters which marks these are.
 		if m, ok, err := r.s.recalledMarks(ctx, r.tenant, window); ok || err != nil {
 			if err != nil {
@@ -146,74 +145,11 @@ func (m metricNames) bytes() (n int64) {
 	return n
 }
 
-// metrics returns the metrics of a window whose names the request's matchers of __name__ match.
-func (r *request) metrics(ctx context.Context, w sealedWindow) (metricNames, error) {
-	all, err := r.allMetrics(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	var byName []*labels.Matcher
-	for _, m := range r.matchers {
-		if m.Name == labels.MetricName {
-			byName = append(byName, m)
-		}
-	}
-	if len(byName) == 0 {
-		return all, nil
-	}
-	var matching metricNames
-	for _, metric := range narrow(all, byName) {
-		if matchAll(byName, metric.name) {
-			matching = append(matching, metric)
-		}
-	}
-	return matching, nil
-}
-
-// narrow looks up what the first matcher with an alternation or a prefix names.
-func narrow(all metricNames, byName []*labels.Matcher) metricNames {
-	find := func(name string) int {
-		i, _ := slices.BinarySearchFunc(all, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
-		return i
-	}
-	for _, m := range byName {
-		if m.Type != labels.MatchRegexp {
-			continue
-		}
-		if set := m.SetMatches(); len(set) > 0 {
-			set = slices.Clone(set)
-			slices.Sort(set)
-			var found metricNames
-			for _, name := range slices.Compact(set) {
-				if i := find(name); i < len(all) && all[i].name == name {
-					found = append(found, all[i])
-				}
-			}
-			return found
-		}
-		if prefix := m.Prefix(); prefix != "" {
-			rest := all[find(prefix):]
-			n := 0
-			for n < len(rest) && strings.HasPrefix(rest[n].name, prefix) {
-				n++
-			}
-			return rest[:n]
-		}
-	}
-	return all
-}
-
-func matchAll(ms []*labels.Matcher, value string) bool {
-	for _, m := range ms {
-		if !m.Matches(value) {
-			return false
-		}
-	}
-	return true
-}
+// catalogReader reads which metrics and series a window has, where the cache doesn't know it.
+type catalogReader struct{ *queryReader }
 
 // allMetrics returns all metrics of a window.
-func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
+func (r catalogReader) allMetrics(ctx context.Context, w sealedWindow) (metricNames, error) {
 	v, err := r.s.cache.get(ctx, cacheKey{kind: cachedMetrics, window: w.window, tenant: r.tenant}, w.version, func() (cached, error) {
 		names, size := metricNames{}, r.newBudget()
 		err := r.scan(ctx, engine.Range{Table: engine.Catalog, Partition: format.CatalogPartition(w.window, r.tenant, format.CatalogMetric, "")}, func(row engine.Row) error {
@@ -232,7 +168,7 @@ func (r *request) allMetrics(ctx context.Context, w sealedWindow) (metricNames, 
 }
 
 // shardsOfAll sets the shards of the metrics that have several.
-func (r *request) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
+func (r catalogReader) shardsOfAll(ctx context.Context, window int64, names metricNames) error {
 	rows := engine.Range{Table: engine.Shards, Partition: format.ShardsPartition(window, r.tenant)}
 	rows.Damaged = func(d engine.Damage) {
 		r.s.noteGap(r.s.gapOf(&rows, d))
@@ -253,7 +189,7 @@ func (r *request) shardsOfAll(ctx context.Context, window int64, names metricNam
 }
 
 // shards reads a number of shards; one that can't be read is named, and taken for 1.
-func (r *request) shards(window int64, metric string, value []byte) int64 {
+func (r catalogReader) shards(window int64, metric string, value []byte) int64 {
 	n, err := format.ParseShards(value)
 	if err != nil {
 		r.corrupt(&CorruptRowError{Table: engine.Shards, Window: window, Tenant: r.tenant, Metric: strings.Clone(metric), Err: err})

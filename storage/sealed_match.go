@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cassia-db/cassia/storage/format"
@@ -20,9 +21,14 @@ type windowMetric struct {
 // windowMetricBytes is what a windowMetric takes, and what is found of it.
 const windowMetricBytes = 200
 
+// seriesFinder finds the series of windows that match.
+type seriesFinder struct{ *request }
+
+func (r *request) catalog() catalogReader { return catalogReader{&r.queryReader} }
+
 // windowMetrics lists the metrics of the windows that the matchers of __name__ match, by metric and then by
 // window.
-func (r *request) windowMetrics(ctx context.Context, windows []sealedWindow) ([]windowMetric, error) {
+func (r seriesFinder) windowMetrics(ctx context.Context, windows []sealedWindow) ([]windowMetric, error) {
 	var list []windowMetric
 	if name, ok := r.oneMetric(); ok { // No catalog needs to be read.
 		for _, w := range windows {
@@ -58,18 +64,9 @@ func (r *request) windowMetrics(ctx context.Context, windows []sealedWindow) ([]
 	return list, nil
 }
 
-// oneMetric returns the name that the matchers ask for by equality; it is "" if they contradict each other,
-// or ask for series without a name, of which there are none.
-func (r *request) oneMetric() (name string, ok bool) {
-	if name, ok = equalName(r.matchers); ok && !format.MatchesName(r.matchers, name) {
-		name = ""
-	}
-	return name, ok
-}
-
 // eachMatch calls visit for every one of the metrics that has series which match, from several goroutines:
 // at is the metric's place in list, positions are the series'.
-func (r *request) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
+func (r seriesFinder) eachMatch(outer context.Context, list []windowMetric, visit func(at int, m *metricSeries, positions []uint32) error) error {
 	g, ctx := errgroup.WithContext(outer)
 	g.SetLimit(readWorkers)
 	for i, wm := range list {
@@ -77,7 +74,7 @@ func (r *request) eachMatch(outer context.Context, list []windowMetric, visit fu
 			break
 		}
 		g.Go(func() error {
-			m, err := r.series(ctx, wm.window, wm.metric, wm.shards)
+			m, err := r.catalog().series(ctx, wm.window, wm.metric, wm.shards)
 			if err != nil {
 				return err
 			}
@@ -92,4 +89,102 @@ func (r *request) eachMatch(outer context.Context, list []windowMetric, visit fu
 		return err
 	}
 	return outer.Err()
+}
+
+// metrics returns the metrics of a window whose names the request's matchers of __name__ match.
+func (r seriesFinder) metrics(ctx context.Context, w sealedWindow) (metricNames, error) {
+	all, err := r.catalog().allMetrics(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var byName []*labels.Matcher
+	for _, m := range r.matchers {
+		if m.Name == labels.MetricName {
+			byName = append(byName, m)
+		}
+	}
+	if len(byName) == 0 {
+		return all, nil
+	}
+	var matching metricNames
+	for _, metric := range narrow(all, byName) {
+		if matchAll(byName, metric.name) {
+			matching = append(matching, metric)
+		}
+	}
+	return matching, nil
+}
+
+// narrow looks up what the first matcher with an alternation or a prefix names.
+func narrow(all metricNames, byName []*labels.Matcher) metricNames {
+	find := func(name string) int {
+		i, _ := slices.BinarySearchFunc(all, name, func(m sealedMetric, name string) int { return strings.Compare(m.name, name) })
+		return i
+	}
+	for _, m := range byName {
+		if m.Type != labels.MatchRegexp {
+			continue
+		}
+		if set := m.SetMatches(); len(set) > 0 {
+			set = slices.Clone(set)
+			slices.Sort(set)
+			var found metricNames
+			for _, name := range slices.Compact(set) {
+				if i := find(name); i < len(all) && all[i].name == name {
+					found = append(found, all[i])
+				}
+			}
+			return found
+		}
+		if prefix := m.Prefix(); prefix != "" {
+			rest := all[find(prefix):]
+			n := 0
+			for n < len(rest) && strings.HasPrefix(rest[n].name, prefix) {
+				n++
+			}
+			return rest[:n]
+		}
+	}
+	return all
+}
+
+func matchAll(ms []*labels.Matcher, value string) bool {
+	for _, m := range ms {
+		if !m.Matches(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// matching is what matches of a metric in one window, in the order of ids.
+type matching struct {
+	window windowMetric
+	ids    []format.SeriesID
+	labels []labels.Labels
+	places []format.ClassShard // nil: all are in place 0
+	// positions are those among all series that the metric has in the window.
+	positions []uint32
+}
+
+// take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
+func (r seriesFinder) take(w windowMetric, m *metricSeries, positions []uint32) (matching, error) {
+	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions}
+	if len(positions) < len(m.ids) {
+		f.ids, f.labels = make([]format.SeriesID, len(positions)), make([]labels.Labels, len(positions))
+		if m.places != nil {
+			f.places = make([]format.ClassShard, len(positions))
+		}
+		for i, p := range positions {
+			f.ids[i], f.labels[i] = m.ids[p], m.labels[p]
+			if m.places != nil {
+				f.places[i] = m.places[p]
+			}
+		}
+	}
+	size := 0
+	for _, ls := range f.labels {
+		size += int(ls.ByteSize()) + seriesBytes
+	}
+	return f, r.budget.charge(size)
 }

@@ -46,7 +46,7 @@ func (m *metricSeries) Swap(i, j int) {
 }
 
 // series returns the series of a window's metric. shards is 0 where the catalog wasn't read yet.
-func (r *request) series(ctx context.Context, w sealedWindow, metric string, shards int64) (*metricSeries, error) {
+func (r catalogReader) series(ctx context.Context, w sealedWindow, metric string, shards int64) (*metricSeries, error) {
 	loaded := false
 	key := cacheKey{kind: cachedSeries, window: w.window, tenant: r.tenant, text: metric}
 	v, err := r.s.cache.get(ctx, key, w.version, func() (cached, error) {
@@ -66,7 +66,7 @@ func (r *request) series(ctx context.Context, w sealedWindow, metric string, sha
 	return m, nil
 }
 
-func (r *request) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
+func (r catalogReader) loadSeries(ctx context.Context, window int64, metric string, shards int64) (*metricSeries, error) {
 	if shards == 0 {
 		var err error
 		if shards, err = r.shardsOf(ctx, window, metric); err != nil {
@@ -97,7 +97,7 @@ func (r *request) loadSeries(ctx context.Context, window int64, metric string, s
 }
 
 // shardsOf reads how many shards a metric has in a window.
-func (r *request) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
+func (r catalogReader) shardsOf(ctx context.Context, window int64, metric string) (shards int64, err error) {
 	value, err := r.s.shardsValue(ctx, window, r.tenant, metric, r.s.noteGap)
 	if err != nil || value == nil {
 		return 1, err
@@ -107,7 +107,7 @@ func (r *request) shardsOf(ctx context.Context, window int64, metric string) (sh
 
 // seriesLoad reads labels rows.
 type seriesLoad struct {
-	r       *request
+	r       catalogReader
 	window  int64
 	metric  string
 	m       metricSeries

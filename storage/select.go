@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -62,13 +60,15 @@ type SelectedSeries struct {
 //	series  [ a b c d e f g … ]      parts of c: ─► source (window, metric, place)
 //	groups  [   0   |   1   … ]                  └► the head's snapshot
 type selection struct {
-	r       *request
-	ctx     context.Context
-	sources []source
-	open    []openSeries
-	parts   []part
-	series  []*SelectedSeries
-	groups  groups
+	r   *request
+	ctx context.Context
+	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
+	uncleaned map[int64]format.Tombstones
+	sources   []source
+	open      []openSeries
+	parts     []part
+	series    []*SelectedSeries
+	groups    groups
 	// columns, edges and width are for buckets.
 	columns rollup.Columns
 	edges   []int64
@@ -113,17 +113,19 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	}
 	// Invariant I4: first the head, then the marks, then the rows. What is sealed meanwhile is met twice.
 	sel := &selection{r: r, ctx: ctx, columns: q.Columns, edges: q.Edges, width: q.Resolution.Width(), open: r.open()}
-	windows, err := r.windowsAt(ctx, q, sel.open)
+	windows, err := windowFinder{r}.windowsAt(ctx, q, sel.open)
 	if err != nil {
 		return nil, err
 	}
-	list, err := r.windowMetrics(ctx, windows)
+	sel.uncleaned = windows.uncleaned
+	find := seriesFinder{r}
+	list, err := find.windowMetrics(ctx, windows.list)
 	if err != nil {
 		return nil, err
 	}
 	found := make([]matching, len(list))
-	err = r.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
-		found[at], err = r.take(list[at], m, positions)
+	err = find.eachMatch(ctx, list, func(at int, m *metricSeries, positions []uint32) (err error) {
+		found[at], err = find.take(list[at], m, positions)
 		return err
 	})
 	if err != nil {
@@ -147,38 +149,6 @@ func (s *Store) Select(ctx context.Context, q Query) ([]*SelectedSeries, error) 
 	}
 	sel.groups.init(sel)
 	return sel.series, nil
-}
-
-// matching is what matches of a metric in one window, in the order of ids.
-type matching struct {
-	window windowMetric
-	ids    []format.SeriesID
-	labels []labels.Labels
-	places []format.ClassShard // nil: all are in place 0
-	// positions are those among all series that the metric has in the window.
-	positions []uint32
-}
-
-// take keeps what matches. Where that isn't everything it copies, so that the rest needn't stay in memory.
-func (r *request) take(w windowMetric, m *metricSeries, positions []uint32) (matching, error) {
-	f := matching{window: w, ids: m.ids, labels: m.labels, places: m.places, positions: positions}
-	if len(positions) < len(m.ids) {
-		f.ids, f.labels = make([]format.SeriesID, len(positions)), make([]labels.Labels, len(positions))
-		if m.places != nil {
-			f.places = make([]format.ClassShard, len(positions))
-		}
-		for i, p := range positions {
-			f.ids[i], f.labels[i] = m.ids[p], m.labels[p]
-			if m.places != nil {
-				f.places[i] = m.places[p]
-			}
-		}
-	}
-	size := 0
-	for _, ls := range f.labels {
-		size += int(ls.ByteSize()) + seriesBytes
-	}
-	return f, r.budget.charge(size)
 }
 
 // merge makes one series of what windows and head have under one id; limit bounds how many, 0: all. found
@@ -346,21 +316,4 @@ func (s *SelectedSeries) Samples(into *chunk.Samples) error {
 	into.Clip(sel.r.minT, sel.r.maxT)
 	sel.r.leaveOut(s.Labels, into)
 	return sel.r.use.Samples(into.Len())
-}
-
-// leaveOut removes the histograms with which no query can compute, and tells of them.
-func (r *request) leaveOut(of labels.Labels, samples *chunk.Samples) {
-	var first error
-	n := len(samples.H)
-	samples.H = slices.DeleteFunc(samples.H, func(h chunk.Histogram) bool {
-		err := h.Computable()
-		if err != nil && first == nil {
-			first = fmt.Errorf("at %s: %w", time.UnixMilli(h.T).UTC().Format(time.RFC3339), err)
-		}
-		return err != nil
-	})
-	if first != nil {
-		r.tell(fmt.Errorf("storage: %d native histograms of %s are left out, since queries can't compute with them, the first one %w",
-			n-len(samples.H), of, first))
-	}
 }

@@ -71,11 +71,11 @@ func (sel *selection) isRaw(c sealedChunk) bool {
 
 // sampledSlots lists the slots of which there are raw chunks among a series' chunks, and rollups that don't know of a delete.
 func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
-	if len(sel.r.uncleaned) == 0 {
+	if len(sel.uncleaned) == 0 {
 		return nil
 	}
 	for _, c := range chunks {
-		if slot := sel.r.s.period.SlotOf(c.start + 1); sel.isRaw(c) && sel.r.uncleaned[slot] != nil {
+		if slot := sel.r.s.period.SlotOf(c.start + 1); sel.isRaw(c) && sel.uncleaned[slot] != nil {
 			slots = append(slots, slot)
 		}
 	}
@@ -85,7 +85,7 @@ func (sel *selection) sampledSlots(chunks []sealedChunk) (slots []int64) {
 // decodeDeleted appends a raw chunk's samples, but for those that are hidden. Of a slot that is answered from rollups, too, it
 // appends those of buckets that deletes are about.
 func (sel *selection) decodeDeleted(s *SelectedSeries, c sealedChunk, hidden format.Tombstones, into *chunk.Samples) {
-	ds, ok := sel.r.uncleaned[sel.r.s.period.SlotOf(c.start+1)]
+	ds, ok := sel.uncleaned[sel.r.s.period.SlotOf(c.start+1)]
 	if !ok {
 		sel.decode(s, c, hidden, into)
 		return

@@ -161,7 +161,7 @@ func (l *groupLoad) read(sel *selection, series []*SelectedSeries) {
 	var wants []want
 	for i, s := range series {
 		var deletes format.Tombstones
-		if len(sel.r.uncleaned) > 0 {
+		if len(sel.uncleaned) > 0 {
 			deletes = sel.r.deletes.OfSeries(s.Labels)
 		}
 		for _, p := range sel.parts[s.from:s.to] {
@@ -245,7 +245,7 @@ func (sel *selection) fetch(ctx context.Context, t *task) ([]sealedChunk, error)
 			continue
 		}
 		wants := t.wants
-		if ds, ok := sel.r.uncleaned[slot]; ok {
+		if ds, ok := sel.uncleaned[slot]; ok {
 			wants = deletedAmong(wants, ds)
 		}
 		if len(wants) == 0 {
@@ -270,7 +270,7 @@ func deletedAmong(wants []want, ds format.Tombstones) (some []want) {
 
 // allUncleaned says whether the rollups of all slots don't know of some deletes.
 func (sel *selection) allUncleaned(slots []int64) bool {
-	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.r.uncleaned[slot] == nil })
+	return !slices.ContainsFunc(slots, func(slot int64) bool { return sel.uncleaned[slot] == nil })
 }
 
 // chunksOf is about how many chunks a series has in a window: one a slot, or a day.

@@ -11,17 +11,28 @@ import (
 	"github.com/cassia-db/cassia/storage/rollup"
 )
 
+// windowFinder finds the windows in which the answer to a request is.
+type windowFinder struct{ *request }
+
+// foundWindows are windows with the slots that are to be read of them.
+type foundWindows struct {
+	list []sealedWindow
+	// uncleaned are, of a query for buckets, the deletes that the rollups of a slot don't know of yet, by slot.
+	uncleaned map[int64]format.Tombstones
+}
+
 // windowsAt finds where a query's answer is: samples, buckets, or both.
-func (r *request) windowsAt(ctx context.Context, q Query, open []openSeries) (found []sealedWindow, err error) {
+func (r windowFinder) windowsAt(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
 	switch {
 	case q.Resolution != rollup.Raw:
 		return r.bucketWindows(ctx, q, open)
 	case q.LabelsOnly:
-		found, err = r.windowsOfNames(ctx)
+		found.list, err = r.windowsOfNames(ctx)
 	default:
-		found, err = r.windows(ctx, rollup.Raw)
+		found.list, err = r.windows(ctx, rollup.Raw)
 	}
-	return withSlots(found), err
+	found.list = withSlots(found.list)
+	return found, err
 }
 
 func withSlots(windows []sealedWindow) []sealedWindow {
@@ -30,7 +41,7 @@ func withSlots(windows []sealedWindow) []sealedWindow {
 
 // windowsOfNames finds the windows that tell which series there were: those of raw rows, and of rollups for
 // the time from which nothing finer is kept.
-func (r *request) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
+func (r windowFinder) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 	var all []sealedWindow
 	for res := rollup.Raw; res <= rollup.OneHour; res++ {
 		if res > rollup.Raw && r.minT > r.latest(res-1) {
@@ -52,15 +63,15 @@ func (r *request) windowsOfNames(ctx context.Context) ([]sealedWindow, error) {
 // bucketWindows finds the windows that answer a query for buckets. Each slot comes from one of them: from
 // rollups where these know all that was sealed, the head has nothing of the slot, and no edge cuts one of its
 // buckets; else from samples.
-func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries) ([]sealedWindow, error) {
+func (r windowFinder) bucketWindows(ctx context.Context, q Query, open []openSeries) (found foundWindows, err error) {
 	// Marks of raw come first: whatever they tell, the rollups' marks that are read afterwards know.
 	raw, err := r.windows(ctx, rollup.Raw)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	rolled, err := r.windows(ctx, q.Resolution)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	sums := map[int64]uint64{} // of raw marks
 	for _, w := range raw {
@@ -70,15 +81,15 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 	}
 	unfit, err := r.unfitSlots(ctx, rolled, sums)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	for slot := range r.cutSlots(q, open) {
-		if r.hasSamples(sums, slot) || !r.isRolled(rolled, slot) {
+		if r.hasSamples(sums, slot) || !isRolled(rolled, slot) {
 			unfit[slot] = true
 		}
 	}
-	r.findUncleaned(rolled, unfit)
-	isRolled := map[int64]bool{}
+	found.uncleaned = r.findUncleaned(rolled, unfit)
+	fromRollups := map[int64]bool{}
 	for i := range rolled {
 		w := &rolled[i]
 		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool {
@@ -89,23 +100,24 @@ func (r *request) bucketWindows(ctx context.Context, q Query, open []openSeries)
 				w.left = append(w.left, slot) // What is past the retention of its class' samples has buckets only.
 				return false
 			}
-			isRolled[slot] = true
+			fromRollups[slot] = true
 			return false
 		})
 		w.sums = nil
 	}
 	for i := range raw {
 		w := &raw[i]
-		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool { return isRolled[slot] && r.uncleaned[slot] == nil })
+		w.slots = slices.DeleteFunc(w.slots, func(slot int64) bool { return fromRollups[slot] && found.uncleaned[slot] == nil })
 		w.sums = nil
 	}
-	return withSlots(append(rolled, raw...)), nil
+	found.list = withSlots(append(rolled, raw...))
+	return found, nil
 }
 
 // findUncleaned notes the slots whose rollups know all that was sealed, but don't know yet of deletes. Buckets that such a
 // delete is about are made of samples, all others are read from rollups: marks of raw rows may outlive rows that were written
 // with less time to live, so they don't show that samples of every series are there.
-func (r *request) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) {
+func (r windowFinder) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) (uncleaned map[int64]format.Tombstones) {
 	for _, w := range rolled {
 		for _, slot := range w.slots {
 			if unfit[slot] {
@@ -115,22 +127,16 @@ func (r *request) findUncleaned(rolled []sealedWindow, unfit map[int64]bool) {
 			if len(ds) == 0 {
 				continue
 			}
-			if r.uncleaned == nil {
-				r.uncleaned = map[int64]format.Tombstones{}
+			if uncleaned == nil {
+				uncleaned = map[int64]format.Tombstones{}
 			}
-			r.uncleaned[slot] = ds
+			uncleaned[slot] = ds
 		}
 	}
+	return uncleaned
 }
 
-// hasSamples says whether a slot's samples answer as well as its rollups: it has marks of raw rows, or is of a time from which
-// none are lacking. A seal that was cut short may have left rollups there with marks of their own.
-func (r *request) hasSamples(sums map[int64]uint64, slot int64) bool {
-	_, ok := sums[slot]
-	return ok || !r.lacksRaw(slot)
-}
-
-func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {
+func isRolled(rolled []sealedWindow, slot int64) bool {
 	return slices.ContainsFunc(rolled, func(w sealedWindow) bool {
 		_, ok := slices.BinarySearch(w.slots, slot)
 		return ok
@@ -138,7 +144,7 @@ func (r *request) isRolled(rolled []sealedWindow, slot int64) bool {
 }
 
 // unfitSlots finds the slots whose rollups don't know all that was sealed.
-func (r *request) unfitSlots(ctx context.Context, rolled []sealedWindow, sums map[int64]uint64) (map[int64]bool, error) {
+func (r windowFinder) unfitSlots(ctx context.Context, rolled []sealedWindow, sums map[int64]uint64) (map[int64]bool, error) {
 	unfit := map[int64]bool{}
 	for _, w := range rolled {
 		for i, slot := range w.slots {
@@ -174,7 +180,7 @@ func (r *request) unfitSlots(ctx context.Context, rolled []sealedWindow, sums ma
 }
 
 // cutSlots are the slots with an edge inside one of their buckets, and those of which the head has samples.
-func (r *request) cutSlots(q Query, open []openSeries) map[int64]bool {
+func (r windowFinder) cutSlots(q Query, open []openSeries) map[int64]bool {
 	slots := map[int64]bool{}
 	for _, e := range q.Edges {
 		if e%q.Resolution.Width() != 0 && e >= r.minT-1 && e <= r.maxT {

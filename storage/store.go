@@ -281,7 +281,7 @@ func Open(ctx context.Context, eng engine.Engine, opts Options) (*Store, error) 
 	s.builders.New = func() any {
 		return &streamBuilder{writer: s.writer, full: cmp.Or(opts.seams.blobBytes, format.BlobFull)}
 	}
-	s.committer = newCommitter(s)
+	s.committer = newCommitter(s.commitEnv())
 	go s.committer.run()
 	s.background, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.metadata = newMetadataKeeper(s)

@@ -77,7 +77,7 @@ var rules = []rule{
 	},
 	{
 		"a delete reaches buckets of a class whose samples are gone", "storage/roll_series.go",
-		"	if s.classes.count() == 1 && !s.expiring {", "	if true {", "TestDeleteOf.*",
+		"	if x.s.classes.count() == 1 && !x.s.expiring {", "	if true {", "TestDeleteOf.*",
 	},
 	{
 		"a delete reaches buckets of slots without samples", "storage/clean_trim.go",

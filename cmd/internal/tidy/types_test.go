@@ -41,7 +41,7 @@ var sharedNames = map[string]shared{
 	"Key":         {"storage/engine storage/pebble/objects", "of a row, and of encryption"},
 	"Keyspace":    {"adapter/importer/kairosdb storage/cassandra/kairosdb", "of KairosDB: what reads one, and what an import takes from it"},
 	"Kind":        {"storage/engine storage/engine/faultengine", "of a field of keys, and of an operation that fails"},
-	"Metadata":    {"adapter/remotewrite cmd/internal/config promql/api storage", "of metrics: what a sender says, what is stored, the flags of where to ask, and the function of the API that asks for it"},
+	"Metadata":    {"adapter/remotewrite cmd/internal/config promql/api storage/format", "of metrics: what a sender says, what is stored, the flags of where to ask, and the function of the API that asks for it"},
 	"Op":          {"storage/engine storage/engine/faultengine", "what an engine is asked to do: a mutation, and a call that may fail"},
 	"Options":     {why: "what a package is told when it starts: every package may have its own"},
 	"Plan":        {"adapter/importer downsample", "what there is to do: of an import, of downsampling"},
