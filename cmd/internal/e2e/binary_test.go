@@ -28,11 +28,23 @@ func builtCassia(t *testing.T) string {
 	}
 	built.once.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "cassia-test-"); built.err == nil {
-			built.path, built.err = promrig.BuildCassia(built.dir)
+			built.path, built.err = promrig.BuildCassia(built.dir, coverOptions()...)
 		}
 	})
 	require.NoError(t, built.err)
 	return built.path
+}
+
+// coverOptions are the options of a build that counts which statements run; none where CASSIA_TEST_COVER doesn't ask for it.
+func coverOptions() []string {
+	dir := os.Getenv("CASSIA_TEST_COVER")
+	if dir == "" {
+		return nil
+	}
+	if err := os.Setenv("GOCOVERDIR", dir); err != nil { // The programs that tests start have it, too.
+		panic(err)
+	}
+	return []string{"-cover", "-coverpkg=./..."}
 }
 
 func TestMain(m *testing.M) {
