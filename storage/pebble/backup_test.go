@@ -88,6 +88,47 @@ func TestBackupsShareFiles(t *testing.T) {
 	require.Equal(t, 4, b.restored("d"))
 }
 
+// One process at a time makes backups in a folder, and a backup has files only.
+func TestBackupsThatAreRefused(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	require.NoError(t, os.MkdirAll(b.folder, 0o755))
+	lock, err := LockFile(filepath.Join(b.folder, "lock"))
+	require.NoError(t, err)
+	_, err = b.backup(t.Context(), "a", 0)
+	require.ErrorIs(t, err, ErrBackupBusy)
+	require.NoError(t, lock.Remove())
+
+	strange := filepath.Join(t.TempDir(), "checkpoint")
+	require.NoError(t, b.e.Checkpoint(strange))
+	require.NoError(t, os.Mkdir(filepath.Join(strange, "directory"), 0o755))
+	_, err = Backup(t.Context(), strange, b.folder, "b", Keep{}, b.now)
+	require.ErrorIs(t, err, ErrBackup)
+	require.ErrorContains(t, err, "directory is no file")
+	require.Empty(t, must(Backups(b.folder, b.store)), "none is left by half")
+
+	_, err = b.backup(t.Context(), "c", 0)
+	require.NoError(t, err)
+	nowhere := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(filepath.Join(t.TempDir(), "none", "none"), nowhere))
+	_, err = Restore(t.Context(), b.folder, "", nowhere)
+	require.ErrorContains(t, err, "pebble: restoring")
+	_, err = Restore(t.Context(), b.folder, "", filepath.Join(b.folder, "lock", "data"))
+	require.ErrorContains(t, err, "not a directory")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = b.backup(gone, "d", 0)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, must(Backups(b.folder, b.store)), 1)
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
 // What a directory with damage has is backed up all the same, and marked: it takes no other backup's place, and is restored by its name
 // alone.
 func TestBackupsOfDamagedFiles(t *testing.T) {

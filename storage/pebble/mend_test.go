@@ -90,6 +90,45 @@ func TestMendWithoutBackup(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Without the manifest nobody knows which files count: nothing else is done about a directory whose manifest no backup has.
+func TestMendWithoutManifest(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	require.NoError(t, b.e.Close())
+	require.NoError(t, os.MkdirAll(b.folder, 0o755))
+	path := overwrite(t, filepath.Join(b.dir, "MANIFEST-*"))
+	for _, giveUp := range []bool{false, true} {
+		stats, err := Mend(t.Context(), Spares(b.folder), b.dir, giveUp)
+		require.NoError(t, err)
+		require.Len(t, stats.Left, 1)
+		require.Contains(t, stats.Left[0], filepath.Base(path))
+	}
+	_, err := Open(b.dir, DefaultOptions())
+	require.ErrorIs(t, err, engine.ErrCorrupt)
+	b.e, err = Open(filepath.Join(t.TempDir(), "another"), DefaultOptions()) // For the end of the test.
+	require.NoError(t, err)
+}
+
+// Where the note of what is synced is damaged itself, the directory is opened without it only if that is asked for.
+func TestMendWithoutNote(t *testing.T) {
+	b := newBackedUp(t)
+	b.write()
+	require.NoError(t, b.e.Close())
+	overwrite(t, filepath.Join(b.dir, ledgerName))
+	stats, err := Mend(t.Context(), Spares(b.folder), b.dir, false)
+	require.NoError(t, err)
+	require.Len(t, stats.Left, 1)
+	require.Contains(t, stats.Left[0], "--give-up-log goes on without knowing whether the log is whole")
+	_, err = Open(b.dir, DefaultOptions())
+	require.ErrorIs(t, err, engine.ErrCorrupt)
+	stats, err = Mend(t.Context(), Spares(b.folder), b.dir, true)
+	require.NoError(t, err)
+	require.Empty(t, stats.Left)
+	b.e, err = Open(b.dir, DefaultOptions())
+	require.NoError(t, err)
+	require.Equal(t, 1, stageRows(t, b.e))
+}
+
 // A file that backups share and that has rotted there is copied anew.
 func TestSharedFileRots(t *testing.T) {
 	b := newBackedUp(t)

@@ -1,0 +1,38 @@
+package pebble
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+)
+
+// A log that is used again under another name is noted under that one, from its beginning on.
+func TestReusedLogIsNotedAnew(t *testing.T) {
+	mem := NewCrashableFS()
+	require.NoError(t, mem.MkdirAll("data", 0o755))
+	l, problems := readLedger(mem, "data")
+	require.Empty(t, problems)
+	files := &vitalFS{FS: mem, ledger: l, fail: func(err error) { panic(err) }}
+	const of = vfs.WriteCategoryUnspecified
+	write := func(f vfs.File, err error) {
+		require.NoError(t, err)
+		_, err = f.Write([]byte("rows"))
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+		require.NoError(t, f.Close())
+		require.NoError(t, l.note())
+		require.Empty(t, l.verify())
+	}
+	write(files.Create("data/000002.log", of))
+	write(files.ReuseForWrite("data/000002.log", "data/000004.log", of))
+	_, err := mem.Stat("data/000002.log")
+	require.Error(t, err)
+	read, problems := readLedger(mem, "data")
+	require.Empty(t, problems)
+	require.Len(t, read.files, 1)
+	require.Contains(t, read.files, "000004.log")
+	_, err = mem.ReuseForWrite("data/none.log", "data/000005.log", of)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
