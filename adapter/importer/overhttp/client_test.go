@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cassia-db/cassia/adapter"
+	"github.com/cassia-db/cassia/adapter/importer"
 	"github.com/cassia-db/cassia/adapter/importer/fetch"
 	"github.com/cassia-db/cassia/storage"
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -160,6 +162,40 @@ func TestIdentity(t *testing.T) {
 	require.Equal(t, r.store.Identity(), identity)
 	other := newRig(t, nil, nil)
 	require.NotEqual(t, identity, must(other.Identity(t.Context(), "a")))
+}
+
+// unknown is a destination that can't tell which store it is.
+type unknown struct{ importer.Destination }
+
+func (unknown) Identity(context.Context, string) (string, error) {
+	return "", errors.New("the row is malformed")
+}
+
+// TestIdentityUnknown is an error: a checkpoint might be another store's.
+func TestIdentityUnknown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, nil)
+	var log bytes.Buffer
+	r.server.into, r.server.opts.Logger = unknown{r.server.into}, slog.New(slog.NewTextHandler(&log, nil))
+	_, err := r.Identity(t.Context(), "a")
+	require.ErrorContains(t, err, "the row is malformed")
+	require.Contains(t, log.String(), "an import over HTTP failed")
+	require.Contains(t, log.String(), "tenant=a")
+}
+
+// TestSeriesWithoutSamples aren't sent.
+func TestSeriesWithoutSamples(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, nil)
+	list := history(1, 1, 2)
+	n := samplesOf(list[:1])
+	list[1].Samples = &chunk.Samples{}
+	stats, err := r.Import(t.Context(), "a", list)
+	require.NoError(t, err)
+	require.EqualValues(t, n, stats.Samples)
+	stats, err = r.Import(t.Context(), "a", []storage.ImportedSeries{{Labels: list[1].Labels, Samples: &chunk.Samples{}}})
+	require.NoError(t, err)
+	require.Zero(t, stats.Samples)
 }
 
 // TestBodiesThatAreRefused are answered with the cause.

@@ -177,3 +177,19 @@ func TestWaits(t *testing.T) {
 		require.Empty(t, values(t, inner, 1))
 	})
 }
+
+// versioned is an engine with versions of its own.
+type versioned struct{ engine.Engine }
+
+func (versioned) Version(*engine.Table, engine.Key) (uint64, bool) { return 7, true }
+
+// Versions are those of the engine that is wrapped, where it has any.
+func TestVersions(t *testing.T) {
+	pass := func(faultengine.Op) faultengine.Action { return faultengine.Pass() }
+	b := mark(1, "v")
+	version, ok := faultengine.Wrap(versioned{memory.New()}, pass).Version(b.Table, b.Partition)
+	require.True(t, ok)
+	require.EqualValues(t, 7, version)
+	_, ok = faultengine.Wrap(struct{ engine.Engine }{memory.New()}, pass).Version(b.Table, b.Partition)
+	require.False(t, ok)
+}
