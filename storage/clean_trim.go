@@ -38,8 +38,11 @@ const trimTries = 5
 
 // trimWindow takes whole buckets out of the rollups of the slots whose samples are gone.
 func (s *Store) trimWindow(ctx context.Context, tenant string, window int64, ds format.Tombstones) (err error) {
-	s.filling.Lock()
-	defer s.filling.Unlock()
+	end, err := s.member.Filling.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	for range trimTries {
 		if err = s.trimOnce(ctx, tenant, window, ds); !errors.Is(err, errTrimmed) {
 			break
@@ -65,7 +68,7 @@ func (s *Store) trimOnce(ctx context.Context, tenant string, window int64, ds fo
 }
 
 // trimBefore takes what deletes are about out of the rollups of slots of one day, and marks these as cleared of it, before rollups
-// without samples come there: rollups can't name deletes that they are exempt from. The caller holds filling.
+// without samples come there: rollups can't name deletes that they are exempt from. The caller has the turn of filling.
 func (s *Store) trimBefore(ctx context.Context, tenant string, slots map[int64]bool, ds format.Tombstones) error {
 	ds = ds.Where(func(d *format.Tombstone) bool {
 		for slot := range slots {

@@ -52,6 +52,7 @@
 //	follower  ◄─ processes: the writers ─► their tails ─► new rows of their stage ─► head
 //	                                                      before each query, and once a second
 //	leases    ◄► liveness: which process seals which partition. Two at once are harmless.
+//	filling   ◄► liveness: which process changes rollups that have no samples. One at a time.
 //	Seal      ─► defined: the definitions in sealed blobs of other processes, for blobs that depend on them
 //	Forget    ◄─ stage: what other processes have sealed is released from the head
 //

@@ -65,8 +65,11 @@ func (d *importDay) run(ctx context.Context) (err error) {
 			continue
 		}
 		if d.late = i == 1; d.late {
-			d.s.filling.Lock()
-			defer d.s.filling.Unlock()
+			end, err := d.s.member.Filling.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			defer end()
 		}
 		if err := d.bring(list); err != nil {
 			return err

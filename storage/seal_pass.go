@@ -255,8 +255,11 @@ func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *
 
 func (t *tenantPass) run() error {
 	if t.roller.rawExpired {
-		t.s.filling.Lock()
-		defer t.s.filling.Unlock()
+		end, err := t.s.member.Filling.Begin(t.ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
 		if err := t.trimBefore(); err != nil {
 			return err
 		}

@@ -204,7 +204,6 @@ type Store struct {
 	batches   sync.Pool
 	builders  sync.Pool
 	sealMu    []sync.Mutex // one a partition: a process seals a partition once at a time
-	filling   sync.Mutex   // held by who changes rollups that have no samples; after sealMu
 	imports   imports
 	catalog   catalogMemory
 	shards    shardMemory

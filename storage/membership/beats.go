@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ const (
 type beats struct {
 	o     *Options
 	clock *CheckedClock
+	// filling is freed at a beat where that could not be done when the turn ended.
+	filling *Turn
 
 	mu      sync.Mutex
 	n       int64
@@ -93,7 +96,7 @@ func (b *beats) beat(ctx context.Context) error {
 	b.mu.Lock()
 	b.last = now
 	b.mu.Unlock()
-	return b.clock.KeepSeen(ctx)
+	return errors.Join(b.clock.KeepSeen(ctx), b.filling.giveLeft(ctx))
 }
 
 // write writes a row of this process.

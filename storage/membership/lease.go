@@ -15,10 +15,13 @@ const (
 	leasePartitions = "partitions"
 	// leaseRules is that with one item, 0: who evaluates rules.
 	leaseRules = "rules"
+	// leaseFilling is that with one item, 0: who changes rollups that have no samples.
+	leaseFilling = "filling"
 )
 
 // Lease says which process works off a partition, or evaluates rules. It saves work and nothing depends on it: two
-// owners at once end in the same rows. It is over when its owner is no longer heard of (see Processes).
+// owners at once end in the same rows. That of who changes rollups without samples is another matter, see Turn. It is over
+// when its owner is no longer heard of (see Processes).
 type Lease struct {
 	// Owner is the Writer of a process, "" if the lease is free; Name is for people.
 	Owner string `json:"owner"`

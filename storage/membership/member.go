@@ -62,7 +62,10 @@ type Member struct {
 	o Options
 	// Clock is this process' clock.
 	Clock *CheckedClock
-	beats *beats // nil: it is the only one
+	// Filling is the turn of who changes rollups that have no samples: nothing but them says what they were made of, so of two
+	// processes at once each would undo what the other one did. It is taken after the lock of sealing.
+	Filling *Turn
+	beats   *beats // nil: it is the only one
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -71,9 +74,9 @@ type Member struct {
 // New returns a member that has neither read nor written anything yet: it serves to look at others.
 func New(o Options) *Member {
 	m := &Member{o: o}
-	m.Clock = &CheckedClock{o: &m.o}
+	m.Clock, m.Filling = &CheckedClock{o: &m.o}, &Turn{m: m, name: leaseFilling}
 	if o.Shared {
-		m.beats = &beats{o: &m.o, clock: m.Clock}
+		m.beats = &beats{o: &m.o, clock: m.Clock, filling: m.Filling}
 	}
 	return m
 }
