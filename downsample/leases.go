@@ -21,21 +21,21 @@ import (
 //
 //	processes ─► who is heard of ─► division ─► take, keep or free ─► owned
 type leases struct {
-	store *storage.Store
-	self  string
-	heard *membership.Liveness
-	owned map[int]bool
+	store    *storage.Store
+	self     string
+	liveness *membership.Liveness
+	owned    map[int]bool
 }
 
 // leaseInterval is the time between two looks at the leases.
 const leaseInterval = 2 * time.Second
 
 func newLeases(store *storage.Store, now func() time.Time) *leases {
-	return &leases{store: store, self: store.Member().Writer(), heard: membership.NewLiveness(store.Member(), now), owned: map[int]bool{}}
+	return &leases{store: store, self: store.Member().Writer(), liveness: membership.NewLiveness(store.Member(), now), owned: map[int]bool{}}
 }
 
-// look takes and frees leases that are due. It returns whether anything is owned that wasn't before.
-func (l *leases) look(ctx context.Context) (more bool, err error) {
+// balance takes and frees leases that are due, and reports whether anything is owned that wasn't before.
+func (l *leases) balance(ctx context.Context) (more bool, err error) {
 	if l.store.Member().MayRemove() != nil { // The others see it, and don't count on this process.
 		return false, l.giveUp(ctx)
 	}
@@ -78,7 +78,7 @@ func (l *leases) look(ctx context.Context) (more bool, err error) {
 
 // workers lists the processes that downsample and are heard of, this one included, in order.
 func (l *leases) workers(ctx context.Context) ([]string, error) {
-	others, err := l.heard.Others(ctx)
+	others, err := l.liveness.Others(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -71,11 +71,11 @@ func TestLeases(t *testing.T) {
 	owned := func(all ...*leases) (n []int) {
 		seen := map[int]bool{}
 		for _, l := range all {
-			_, err := l.look(t.Context())
+			_, err := l.balance(t.Context())
 			require.NoError(t, err)
 		}
 		for _, l := range all {
-			_, err := l.look(t.Context())
+			_, err := l.balance(t.Context())
 			require.NoError(t, err)
 			for p := range l.owned {
 				require.False(t, seen[p], "two owners of %d", p)

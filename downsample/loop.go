@@ -58,7 +58,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 	more := make(chan struct{}, 1)
 	if l.leases != nil {
-		beside.Go(func() { l.look(ctx, more) })
+		beside.Go(func() { l.keepLeases(ctx, more) })
 	}
 	ticker := time.NewTicker(l.opts.Interval)
 	defer ticker.Stop()
@@ -88,12 +88,12 @@ func (l *Loop) rest(ctx context.Context, due <-chan time.Time, more <-chan struc
 	}
 }
 
-// look keeps the leases until ctx ends, and then frees them. It sends to more when there are new ones.
-func (l *Loop) look(ctx context.Context, more chan<- struct{}) {
+// keepLeases keeps the leases until ctx ends, and then frees them. It sends to more when there are new ones.
+func (l *Loop) keepLeases(ctx context.Context, more chan<- struct{}) {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
 	for {
-		gained, err := l.leases.look(ctx)
+		gained, err := l.leases.balance(ctx)
 		l.hold()
 		l.task(ctx, "looking after the leases", err)
 		if gained {

@@ -76,7 +76,7 @@ func (g *gate) Insert(ctx context.Context, _ string) (int, error) {
 	defer g.mu.Unlock()
 	g.last++
 	e := entry{shares: shares}
-	if s, ok := ctx.Value(stayKey{}).(*stay); ok && s.place == 0 {
+	if s, ok := ctx.Value(heldPlaceKey{}).(*heldPlace); ok && s.place == 0 {
 		s.place, e.stays = g.last, true
 	}
 	g.entered[g.last] = e
@@ -101,18 +101,18 @@ func (g *gate) leave(inserted int, e entry) {
 	g.queries.leave(e.shares)
 }
 
-// stay is a place that outlasts Prometheus' evaluator, which gives it back before the answer is counted: whoever waited
+// heldPlace is a place that outlasts Prometheus' evaluator, which gives it back before the answer is counted: whoever waited
 // would begin in between.
-type stay struct {
+type heldPlace struct {
 	place int // 0: none was taken
 }
 
-type stayKey struct{}
+type heldPlaceKey struct{}
 
-// stay returns a context whose query keeps the place that it takes until end is called.
-func (g *gate) stay(ctx context.Context) (_ context.Context, end func()) {
-	s := &stay{}
-	return context.WithValue(ctx, stayKey{}, s), func() {
+// holdPlace returns a context whose query keeps the place that it takes until end is called.
+func (g *gate) holdPlace(ctx context.Context) (_ context.Context, end func()) {
+	s := &heldPlace{}
+	return context.WithValue(ctx, heldPlaceKey{}, s), func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if e, ok := g.entered[s.place]; ok {

@@ -24,8 +24,8 @@ import (
 // evaluated are the contexts of the queries that run, by the first argument of their calls: *parser.Expr to context.Context.
 var evaluated sync.Map
 
-// lookEvery is about how many points functions go over until they look at the context.
-const lookEvery = 512
+// checkEvery is about how many points functions go over until they look at the context.
+const checkEvery = 512
 
 func init() { // Before anybody evaluates: the table isn't made for changes.
 	for name, call := range promengine.FunctionCalls {
@@ -43,7 +43,7 @@ func interruptible(call promengine.FunctionCall) promengine.FunctionCall {
 			points += uint32(len(ranges[0].Floats) + len(ranges[0].Histograms))
 		}
 		// At random, for there is nothing to count in: a look costs as much as some tens of points.
-		if len(args) > 0 && (points >= lookEvery || rand.Uint32N(lookEvery) < points) {
+		if len(args) > 0 && (points >= checkEvery || rand.Uint32N(checkEvery) < points) {
 			if of, ok := evaluated.Load(&args[0]); ok {
 				endIfDone(of.(context.Context))
 			}

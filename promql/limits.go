@@ -18,7 +18,7 @@ func (q *query) checkRange(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	back := lookingBack(stmt)
+	back := lookbackOf(stmt)
 	for _, name := range tenant.All(ctx) {
 		if err := q.limiter.Use(ctx, name).Range(back); err != nil {
 			return err
@@ -27,9 +27,9 @@ func (q *query) checkRange(ctx context.Context) error {
 	return nil
 }
 
-// lookingBack returns how far before its last step a query asks for samples, offsets and the lookback left out: from its
+// lookbackOf returns how far before its last step a query asks for samples, offsets and the lookback left out: from its
 // first step, by the widest range, ranges within subqueries added.
-func lookingBack(stmt *parser.EvalStmt) time.Duration {
+func lookbackOf(stmt *parser.EvalStmt) time.Duration {
 	var widest time.Duration
 	parser.Inspect(stmt.Expr, func(node parser.Node, path []parser.Node) error {
 		back := rangeOf(node)

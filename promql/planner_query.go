@@ -63,7 +63,7 @@ func (q *query) Exec(ctx context.Context) *promengine.Result {
 // evaluate returns the result, once it is counted. Until then it has the query's place: so no more answers than there are
 // places come to be beyond what may be unread.
 func (q *query) evaluate(ctx context.Context) *promengine.Result {
-	ctx, leave := q.engine.gate.stay(ctx)
+	ctx, leave := q.engine.gate.holdPlace(ctx)
 	defer leave()
 	result := q.Query.Exec(ctx)
 	result.Err = ended(ctx, result.Err)

@@ -22,8 +22,8 @@ import (
 const (
 	tightShare = 0.55
 	fullShare  = 0.80
-	// pressureLook is how often that is.
-	pressureLook = 20 * time.Millisecond
+	// pressureInterval is how often that is.
+	pressureInterval = 20 * time.Millisecond
 )
 
 // errPressure means that a query was ended because all together take too much memory.
@@ -36,9 +36,9 @@ type pressure struct {
 	active *activeQueries
 	gate   *gate
 
-	mu      sync.Mutex
-	queries int
-	looking bool
+	mu       sync.Mutex
+	queries  int
+	watching bool
 }
 
 // begin counts a query that begins; the returned function ends it.
@@ -48,9 +48,9 @@ func (p *pressure) begin() (end func()) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.queries++; !p.looking {
-		p.looking = true
-		go p.look()
+	if p.queries++; !p.watching {
+		p.watching = true
+		go p.watch()
 	}
 	return func() {
 		p.mu.Lock()
@@ -59,14 +59,14 @@ func (p *pressure) begin() (end func()) {
 	}
 }
 
-// look returns when there are no queries any more.
-func (p *pressure) look() {
-	tick := time.NewTicker(pressureLook)
+// watch returns when there are no queries any more.
+func (p *pressure) watch() {
+	tick := time.NewTicker(pressureInterval)
 	defer tick.Stop()
 	for range tick.C {
 		p.mu.Lock()
 		if p.queries == 0 {
-			p.looking = false
+			p.watching = false
 			p.gate.queries.setTight(false)
 			p.mu.Unlock()
 			return

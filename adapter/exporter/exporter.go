@@ -32,9 +32,9 @@ type Options struct {
 	LeaveRollups bool
 	// Now is the clock, of which blocks have their names.
 	Now func() time.Time
-	// Tell is called with the progress; nil: it isn't reported. Warn is called for data that are left out because they are corrupt.
-	Tell func(Progress)
-	Warn func(error)
+	// Progress is called after each part; nil: it isn't reported. Warn is called for data that are left out because they are corrupt.
+	Progress func(Progress)
+	Warn     func(error)
 }
 
 // Progress is how far an export has come.
@@ -167,9 +167,9 @@ func (r *run) read(s *source) (*chunk.Samples, error) {
 			return nil, err
 		}
 	}
-	if len(s.older) > 0 {
+	if len(s.fallbacks) > 0 {
 		kept := r.samples.Len()
-		if err := r.made.appendOlder(&r.samples, s.older); err != nil {
+		if err := r.made.appendFallback(&r.samples, s.fallbacks); err != nil {
 			return nil, err
 		}
 		r.stats.Made += int64(r.samples.Len() - kept)
@@ -202,8 +202,8 @@ func (r *run) leaveHistograms(ls labels.Labels, n int) {
 
 // report reports the progress, part of a piece included.
 func (r *run) report(sp storage.Span, part float64) {
-	if r.Tell != nil {
-		r.Tell(Progress{Stats: r.stats, Done: (float64(r.done) + part) / float64(max(1, r.total)), NowMS: sp.MinT})
+	if r.Progress != nil {
+		r.Progress(Progress{Stats: r.stats, Done: (float64(r.done) + part) / float64(max(1, r.total)), NowMS: sp.MinT})
 	}
 }
 

@@ -255,7 +255,7 @@ func TestNoHalfFiles(t *testing.T) {
 	require.ErrorContains(t, err, "10 native histograms")
 	ctx, cancel := context.WithCancel(t.Context())
 	o = everything()
-	o.Tell = func(Progress) { cancel() }
+	o.Progress = func(Progress) { cancel() }
 	_, err = TextFolder(ctx, s, JSONLines, o, newFolder(t, dir))
 	require.ErrorIs(t, err, ctx.Err())
 	_, err = Blocks(ctx, s, o, newFolder(t, dir))

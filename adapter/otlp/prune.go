@@ -30,11 +30,11 @@ type pruner struct {
 	// left is how many points are left in the request, and work how much of maxWork is left.
 	left int
 	work int64
-	// outer is the text that a point's series have from resource and scope; crowded: one of these has too
+	// outer is the text that a point's series have from resource and scope; tooManyAttributes: one of these has too
 	// many attributes.
-	outer   int64
-	crowded bool
-	metric  string
+	outer             int64
+	tooManyAttributes bool
+	metric            string
 }
 
 // prune works on all of a request, and returns how many data points it had and how many are left.
@@ -57,8 +57,8 @@ func prune(md pmetric.Metrics, t *Translation, r *refusals) (points, left int) {
 }
 
 func (p *pruner) enter(resource pcommon.Map, scope pmetric.ScopeMetrics) {
-	p.outer, p.crowded = 0, resource.Len() > maxResourceAttributes || scope.Scope().Attributes().Len() > maxResourceAttributes
-	if p.crowded {
+	p.outer, p.tooManyAttributes = 0, resource.Len() > maxResourceAttributes || scope.Scope().Attributes().Len() > maxResourceAttributes
+	if p.tooManyAttributes {
 		return
 	}
 	if p.translation.PromoteAllResourceAttributes || len(p.translation.PromoteResourceAttributes) > 0 {
@@ -191,7 +191,7 @@ func (p *pruner) refuses(at pcommon.Timestamp, attributes pcommon.Map, series in
 		reason, text = reasonNoTimestamp, "has a data point without a timestamp"
 	case at > math.MaxInt64:
 		reason, text = reasonNoTimestamp, "has a data point whose timestamp is beyond the year 2262"
-	case p.crowded:
+	case p.tooManyAttributes:
 		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a resource or a scope of more than %d attributes", maxResourceAttributes)
 	case attributes.Len() > maxAttributes:
 		reason, text = reasonTooManyAttributes, fmt.Sprintf("has a data point of %d attributes, at most %d are taken", attributes.Len(), maxAttributes)

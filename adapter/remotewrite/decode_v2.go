@@ -311,10 +311,10 @@ func (d *decoder) passMetadataV2(body []byte, found foundV2) {
 			break
 		}
 	}
-	if meta == d.told {
+	if meta == d.lastMetadata {
 		return
 	}
-	d.told = meta
+	d.lastMetadata = meta
 	d.passMetadata(Metadata{
 		Metric: familyOf(d.text(body, meta.metric), meta.typ), Type: metricType(meta.typ),
 		Unit: d.text(body, meta.unitRef), Help: d.text(body, meta.helpRef),

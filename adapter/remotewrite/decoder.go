@@ -65,7 +65,7 @@ type decoder struct {
 	symbols []symbol
 	// exemplarLabels are those of the exemplar that is read.
 	exemplarLabels exemplarLabels
-	told           metadataV2
+	lastMetadata   metadataV2
 	histV1         prompb.Histogram
 	histV2         writev2.Histogram
 }

@@ -18,7 +18,7 @@ func addCheck(app *kingpin.Application) subcommand {
 
 // checkAll looks at every row, and at every file of a directory.
 func checkAll(ctx context.Context, o offline) error {
-	o.look = true
+	o.readOnly = true
 	return o.withStore(ctx, func(s *storage.Store) error { return check(ctx, o, s) })
 }
 
@@ -41,7 +41,7 @@ func addInspect(app *kingpin.Application) subcommand {
 	o := offlineFlags(cmd)
 	table := cmd.Arg("table", "Table to show rows of, such as raw or stage.").String()
 	fields := cmd.Arg("field=value", "Key of the partition, and optionally the first fields of the rows' keys, such as window=20578 class=0 tenant=default metric=up shard=0.").StringMap()
-	o.look = true
+	o.readOnly = true
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		line := func(s string) { fmt.Println(s) }
 		return o.withStore(ctx, func(s *storage.Store) error {

@@ -35,7 +35,7 @@ func addDoctor(app *kingpin.Application) subcommand {
 	cmd.Flag("url", "A running server, such as http://localhost:9201, which is asked to look at what it has open; the flags of a directory or a cluster don't count then.").StringVar(&server.url)
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {
 		if server.url != "" {
-			found, err := server.look(ctx)
+			found, err := server.examine(ctx)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (x *examination) cluster(ctx context.Context) {
 	o := x.Cassandra
 	o.CreateSchema = false
 	o.Logger = slog.New(slog.DiscardHandler) // Its warnings are findings here.
-	f, err := cassandra.Look(ctx, o)
+	f, err := cassandra.ReadFacts(ctx, o)
 	if err != nil {
 		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Why: "nothing can be looked at"})
 		return
@@ -196,7 +196,7 @@ func (x *examination) store(ctx context.Context, eng engine.Engine, listen func(
 }
 
 func (x *examination) directory(ctx context.Context) {
-	d, err := doctor.LookAtDirectory(x.Path)
+	d, err := doctor.ReadDirectory(x.Path)
 	if errors.Is(err, os.ErrNotExist) {
 		x.add(doctor.Finding{Level: doctor.Error, What: x.Where() + ": there is no such directory", Why: "nothing can be looked at", Do: "name the directory that `cassia serve` has"})
 		return

@@ -21,8 +21,8 @@ type serverToAsk struct {
 	login *httpConfig
 }
 
-// look returns what the server finds when it looks at what it has open, and whether it answers at all.
-func (s *serverToAsk) look(ctx context.Context) ([]doctor.Finding, error) {
+// examine returns the server's findings about its open store, and one if it doesn't answer.
+func (s *serverToAsk) examine(ctx context.Context) ([]doctor.Finding, error) {
 	client, err := s.login.client(s.url)
 	if err != nil {
 		return nil, err

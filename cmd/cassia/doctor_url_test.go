@@ -12,10 +12,10 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/doctor"
 )
 
-// look has doctor ask a server.
-func look(t *testing.T, url, login string) []doctor.Finding {
+// findingsOf has doctor ask a server.
+func findingsOf(t *testing.T, url, login string) []doctor.Finding {
 	t.Helper()
-	found, err := (&serverToAsk{url: url, login: &httpConfig{"http.config.file", login}}).look(t.Context())
+	found, err := (&serverToAsk{url: url, login: &httpConfig{"http.config.file", login}}).examine(t.Context())
 	require.NoError(t, err)
 	return found
 }
@@ -26,7 +26,7 @@ func TestDoctorAsksAServer(t *testing.T) {
 	at := time.Now().Truncate(time.Second)
 	r.Write(t, "a", at, 1)
 	require.Equal(t, "1", r.Value(t, "a", at))
-	found := look(t, r.URL+"/", "")
+	found := findingsOf(t, r.URL+"/", "")
 	require.Zero(t, doctor.Count(found, doctor.Error), found)
 	require.Contains(t, found, doctor.Finding{Level: doctor.OK, What: "it is ready for queries"})
 	var whats string
@@ -38,7 +38,7 @@ func TestDoctorAsksAServer(t *testing.T) {
 
 	nobody := httptest.NewServer(nil)
 	nobody.Close()
-	found = look(t, nobody.URL, "")
+	found = findingsOf(t, nobody.URL, "")
 	require.Len(t, found, 1)
 	require.Equal(t, doctor.Error, found[0].Level)
 	require.Contains(t, found[0].What, "connection refused")
@@ -46,7 +46,7 @@ func TestDoctorAsksAServer(t *testing.T) {
 
 func TestDoctorAsksAServerWithLocks(t *testing.T) {
 	r := startServe(t, "--storage.path="+t.TempDir(), "--auth.file="+filepath.Join(examples, "locks", "auth.yml"))
-	found := look(t, r.URL, "")
+	found := findingsOf(t, r.URL, "")
 	last := found[len(found)-1]
 	require.Equal(t, doctor.Error, last.Level)
 	require.Contains(t, last.What, "401 Unauthorized")
@@ -54,5 +54,5 @@ func TestDoctorAsksAServerWithLocks(t *testing.T) {
 
 	login := filepath.Join(t.TempDir(), "http.yml")
 	require.NoError(t, os.WriteFile(login, []byte("basic_auth: {username: ops, password: ops-password}\n"), 0o600))
-	require.Zero(t, doctor.Count(look(t, r.URL, login), doctor.Error))
+	require.Zero(t, doctor.Count(findingsOf(t, r.URL, login), doctor.Error))
 }

@@ -36,7 +36,7 @@ func addDownsample(app *kingpin.Application) subcommand {
 		if o.retention, err = kept(o.Kind); err != nil {
 			return err
 		}
-		o.look = *dry
+		o.readOnly = *dry
 		err = o.withStore(ctx, func(s *storage.Store) error {
 			if known := s.ClassNames(); len(known) > 0 && len(o.retention.Classes) == 0 {
 				return fmt.Errorf("%s: series are in retention classes there (%s): give --retention.file as the servers have it", o.Where(), strings.Join(known, ", "))

@@ -19,7 +19,7 @@ func addRetention(app *kingpin.Application) subcommand {
 	cmd := app.Command("retention", "Tell what a retention would do: what it would hide that is shown, or show that is hidden, which windows there are by resolution and tenant, which would be dropped now, and when the next ones go. "+
 		"Nothing is changed. No server may be running on a directory; beside a cluster's it may run.")
 	o := offlineFlags(cmd)
-	o.look = true
+	o.readOnly = true
 	parse := config.RetentionFlags(cmd)
 	each := cmd.Flag("windows", "List every window.").Bool()
 	return subcommand{cmd.FullCommand(), func(ctx context.Context) error {

@@ -25,8 +25,8 @@ type openedEngine interface {
 type openOptions struct {
 	cacheBytes int64 // of Pebble's blocks; 0: its default
 	log        *slog.Logger
-	// look opens files for reading only.
-	look bool
+	// readOnly opens files for reading only.
+	readOnly bool
 	// onFatal is called when the engine takes no more writes.
 	onFatal func(error)
 }
@@ -42,10 +42,10 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 	}
 	po.Logger = o.log.With("component", "pebble")
 	po.OnFatal = o.onFatal
-	po.ReadOnly = o.look
+	po.ReadOnly = o.readOnly
 	e, err := pebble.Open(c.Path, po)
 	if errors.Is(err, engine.ErrLocked) {
-		return nil, inUseError{c.Where(), o.look}
+		return nil, inUseError{c.Where(), o.readOnly}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Where(), err)
@@ -55,12 +55,12 @@ func openEngine(ctx context.Context, c *config.Engine, o openOptions) (openedEng
 
 // inUseError means that another process has a directory open. It is an engine.ErrLocked.
 type inUseError struct {
-	where string
-	look  bool
+	where    string
+	readOnly bool
 }
 
 func (e inUseError) Error() string {
-	if e.look {
+	if e.readOnly {
 		return e.where + ": another process has it open; stop that one, or take a backup, which a server makes while it runs (cassia backup), and look at that"
 	}
 	return e.where + ": another process has it open; stop that one, or choose another directory"
@@ -81,22 +81,22 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that prints one result has no place for others.
 		return e, nil
 	}
-	return lookAt(ctx, e, co.Logger), nil
+	return inspect(ctx, e, co.Logger), nil
 }
 
-// looked is a cluster that is looked at, once, while it is used already: a node that hangs would keep the
+// inspectedEngine is a cluster that is inspected, once, while it is used already: a node that hangs would keep the
 // others waiting.
-type looked struct {
+type inspectedEngine struct {
 	*cassandra.Engine
-	enough  context.CancelFunc
-	looking sync.WaitGroup
+	cancel     context.CancelFunc
+	inspection sync.WaitGroup
 }
 
-// lookAt logs findings about the cluster.
-func lookAt(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *looked {
-	l := &looked{Engine: e}
-	ctx, l.enough = context.WithCancel(ctx)
-	l.looking.Go(func() {
+// inspect logs findings about the cluster.
+func inspect(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *inspectedEngine {
+	l := &inspectedEngine{Engine: e}
+	ctx, l.cancel = context.WithCancel(ctx)
+	l.inspection.Go(func() {
 		found, err := e.Findings(ctx)
 		if err != nil && ctx.Err() == nil {
 			log.Warn("the cluster could not be looked at", "err", oneLine(err))
@@ -109,8 +109,8 @@ func lookAt(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *looked 
 }
 
 // Close implements engine.Engine.
-func (l *looked) Close() error {
-	l.enough()
-	l.looking.Wait()
+func (l *inspectedEngine) Close() error {
+	l.cancel()
+	l.inspection.Wait()
 	return l.Engine.Close()
 }

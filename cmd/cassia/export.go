@@ -39,7 +39,7 @@ func addExport(app *kingpin.Application) subcommand {
 	cmd := app.Command("export", "Write samples for other programs: as blocks of Prometheus' TSDB, OpenMetrics, JSON lines as VictoriaMetrics has them, or CSV. "+
 		"Nothing is changed. Servers may run: one that uses the directory makes a snapshot of it, which is exported and removed.")
 	e := &exporting{offline: offlineFlags(cmd), server: serverOfDirectoryFlags(cmd)}
-	e.look = true
+	e.readOnly = true
 	cmd.Flag("format", "What to write: blocks, openmetrics, jsonl or csv.").Required().EnumVar(&e.format, "blocks", "openmetrics", "jsonl", "csv")
 	cmd.Flag("output", "Where to: a new file; an empty or new folder, named with a / at its end, for a file a day, which blocks always need; or - for standard output, the default.").
 		Short('o').Default("-").StringVar(&e.output)
@@ -81,7 +81,7 @@ func (e *exporting) beside(ctx context.Context) (err error) {
 func (e *exporting) export(ctx context.Context) error {
 	return e.withStore(ctx, func(s *storage.Store) error {
 		bar := newExportBar(os.Stderr, time.Now)
-		e.Now, e.Tell = time.Now, bar.update
+		e.Now, e.Progress = time.Now, bar.update
 		e.Warn = func(err error) { bar.say(oneLine(err)) }
 		stats, err := e.write(ctx, s)
 		bar.end()

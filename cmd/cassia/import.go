@@ -34,7 +34,7 @@ type importCommand struct {
 	offline
 	name               string // of the command, such as "import blocks"
 	kept               func() (config.Retention, error)
-	saidKept           bool
+	retentionGiven     bool
 	tenant, checkpoint string
 	dryRun, verify     bool
 	matches, add       []string
@@ -47,7 +47,7 @@ type importCommand struct {
 func newImportCommand(cmd *kingpin.CmdClause) *importCommand {
 	c := &importCommand{offline: offlineFlags(cmd), kept: config.RetentionFlags(cmd), name: cmd.FullCommand()}
 	c.create, c.to = true, newURLFlags(cmd)
-	cmd.GetFlag("retention.raw").IsSetByUser(&c.saidKept)
+	cmd.GetFlag("retention.raw").IsSetByUser(&c.retentionGiven)
 	cmd.Flag("tenant", "Tenant that gets the history.").Default("default").StringVar(&c.tenant)
 	cmd.Flag("checkpoint", "File that remembers how far the import came. Default: one in this directory, named after what is imported and where to.").
 		IsSetByUser(&c.checkpointSet).StringVar(&c.checkpoint)
@@ -145,7 +145,7 @@ func (c *importCommand) keep(plan importer.Plan) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if !c.saidKept && c.Kind == config.EngineCassandra {
+	if !c.retentionGiven && c.Kind == config.EngineCassandra {
 		return errors.New("--retention.raw is missing: give it, and --retention.5m, --retention.1h and --retention.file, as the servers have them, for rows are written with that time to live")
 	}
 	return c.printOld(c.retention.Raw, plan, "or as the server has it")
@@ -157,7 +157,7 @@ func (c *importCommand) printOld(raw time.Duration, plan importer.Plan, or strin
 		return nil
 	}
 	told := fmt.Sprintf("samples before %s are past --retention.raw=%s: of what is older than that by more than 7 days, only rollups are stored", shortInstant(time.Now().Add(-raw).UnixMilli()), model.Duration(raw))
-	if !c.saidKept && !c.dryRun {
+	if !c.retentionGiven && !c.dryRun {
 		return fmt.Errorf("%s; say so with that flag, %s", told, or)
 	}
 	fmt.Println(told)

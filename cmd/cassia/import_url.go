@@ -24,25 +24,25 @@ const importPatience = 5 * time.Minute
 type urlFlags struct {
 	url   string
 	login *httpConfig
-	// said holds, for flags that only the server has, whether they were given.
-	said map[string]*bool
+	// given holds, for flags that only the server has, whether they were given.
+	given map[string]*bool
 }
 
 func newURLFlags(cmd *kingpin.CmdClause) *urlFlags {
-	f := &urlFlags{said: map[string]*bool{}}
+	f := &urlFlags{given: map[string]*bool{}}
 	cmd.Flag("url", "The server whose store gets the history, such as http://localhost:9201, while it runs. Default: none, the store is opened here.").StringVar(&f.url)
 	// A source may have a login of its own.
 	f.login = newHTTPConfig(cmd, "url.http.config.file", "How to log in there, as an admin: Prometheus' HTTP client configuration, as promtool's --http.config.file.")
 	for _, name := range []string{"storage.engine", "storage.path", "cassandra.hosts", "cassandra.keyspace", "retention.5m", "retention.1h", "retention.file"} {
-		f.said[name] = new(bool)
-		cmd.GetFlag(name).IsSetByUser(f.said[name])
+		f.given[name] = new(bool)
+		cmd.GetFlag(name).IsSetByUser(f.given[name])
 	}
 	return f
 }
 
 // client returns what sends history to the server.
 func (f *urlFlags) client(waiting func(error)) (*overhttp.Client, error) {
-	for name, said := range f.said {
+	for name, said := range f.given {
 		if *said {
 			return nil, fmt.Errorf("--%s says how a store is opened here; with --url the server has its own: leave it out", name)
 		}
@@ -84,7 +84,7 @@ func (c *importCommand) overHTTP(ctx context.Context, plan importer.Plan, source
 // might be made of what somebody meant to keep.
 func (c *importCommand) keepAs(terms overhttp.Terms, plan importer.Plan) error {
 	raw := time.Duration(terms.RetentionMS) * time.Millisecond
-	if c.saidKept {
+	if c.retentionGiven {
 		said, err := c.kept()
 		if err != nil {
 			return err

@@ -24,8 +24,8 @@ type offline struct {
 	retention config.Retention
 	// queryBytes bounds what one query may read; 0: the store's default.
 	queryBytes int64
-	// look opens the store to look at it: nothing is changed, no file and no row.
-	look bool
+	// readOnly opens the store for reading only: nothing is changed, no file and no row.
+	readOnly bool
 	// create makes a directory or a keyspace, and a store of the default settings, where there is none.
 	create bool
 }
@@ -51,7 +51,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 		return wrong(err)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, look: o.look})
+	eng, err := openEngine(ctx, o.Engine, openOptions{log: log, readOnly: o.readOnly})
 	if errors.Is(err, pebble.ErrNoData) {
 		return wrong(storage.ErrNoStore)
 	}
@@ -63,7 +63,7 @@ func (o offline) withStore(ctx context.Context, use func(*storage.Store) error) 
 	so.Logger = log
 	so.Elapsed = elapsed
 	so.Today = o.Today
-	so.ReadOnly = o.look
+	so.ReadOnly = o.readOnly
 	if o.create {
 		so.AnySettings = true
 	} else {

@@ -25,7 +25,7 @@ func (p *process) page(evaluator *promql.Engine) []server.Route {
 		o.SelfTenant = selfmonitoring.Tenant
 	}
 	if p.c.Kind == config.EnginePebble {
-		o.Disk = func() (doctor.DirectoryFacts, error) { return doctor.LookAtDirectory(p.c.Path) }
+		o.Disk = func() (doctor.DirectoryFacts, error) { return doctor.ReadDirectory(p.c.Path) }
 	}
 	return ui.Routes(o)
 }
@@ -37,7 +37,7 @@ func (p *process) examine(ctx context.Context) []doctor.Finding {
 		x.cluster(ctx)
 		return x.found
 	}
-	d, err := doctor.LookAtDirectory(p.c.Path)
+	d, err := doctor.ReadDirectory(p.c.Path)
 	if err != nil {
 		x.add(doctor.Finding{Level: doctor.Error, What: oneLine(err), Do: "look at the directory's file system"})
 	} else {

@@ -35,7 +35,7 @@ func addRelabel(app *kingpin.Application) subcommand {
 	cmd := app.Command("relabel", "Say what the rules of a file for --write.relabel-file would have done to what is stored: series and samples that each would have dropped or changed, and bytes a day. "+
 		"Nothing is changed. Ends with status 1 if the file has an error.")
 	t := &trying{offline: offlineFlags(cmd), login: httpConfigFlag(cmd)}
-	t.look, t.queryBytes = true, exportBytes
+	t.readOnly, t.queryBytes = true, exportBytes
 	cmd.Arg("file", "File of rules.").Required().StringVar(&t.file)
 	cmd.Flag("dry-run", "Change nothing: there is no other way, for rules work on what comes in.").Default("true").BoolVar(&t.dry)
 	cmd.Flag("url", "Ask a running server, such as http://localhost:9201, instead of opening the data; it looks at 7 days and 200,000 series at most.").StringVar(&t.url)

@@ -105,7 +105,7 @@ func TestSpaceIsWhatDuShows(t *testing.T) {
 
 	require.NoError(t, r.stop())
 	require.Eventually(t, func() bool {
-		facts, err := doctor.LookAtDirectory(dir)
+		facts, err := doctor.ReadDirectory(dir)
 		require.NoError(t, err)
 		found, _, err := examine(t, now, month, "--storage.path="+dir)
 		require.NoError(t, err)

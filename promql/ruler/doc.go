@@ -8,7 +8,7 @@
 //	/api/v1/rules, /alerts ◄── Retriever ──────────┘                          └ alerts      notifier.Manager ─► Alertmanagers
 //
 // Of several processes over one store, one evaluates: who owns the lease of the rules. It is over when its owner isn't
-// heard of for storage.Silence; an owner that can't be heard ends before. Two owners for a moment do no harm: both evaluate
+// heard of for storage.LivenessTimeout; an owner that can't be heard ends before. Two owners for a moment do no harm: both evaluate
 // at the same times and store the same series, and an Alertmanager takes an alert twice for one.
 //
 // Groups are evaluated at times that follow from their file and name, in every process the same. Whoever takes over

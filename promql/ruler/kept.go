@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// keptSteps is how many evaluations are looked back at, at most, for when the expression of an alert held last.
-	keptSteps = 11_000
-	// keptTimes is how many of these are made again, the last ones.
-	keptTimes = 60
+	// maxSearchedEvaluations is how many evaluations are looked back at, at most, for when the expression of an alert held last.
+	maxSearchedEvaluations = 11_000
+	// maxRepeatedEvaluations is how many of these are made again, the last ones.
+	maxRepeatedEvaluations = 60
 	// alertStateLabel is the label of series ALERTS that has the state.
 	alertStateLabel = "alertstate"
 )
@@ -118,7 +118,7 @@ func (r *Ruler) fired(ctx context.Context, g *rules.Group, rule *rules.AlertingR
 // heldLast returns the times from one evaluation on, before another, at which the expression of a rule held last for one
 // of its series, in order.
 func (r *Ruler) heldLast(ctx context.Context, g *rules.Group, rule *rules.AlertingRule, from, to time.Time) ([]time.Time, error) {
-	steps := min(int64(to.Sub(from)/g.Interval()), keptSteps)
+	steps := min(int64(to.Sub(from)/g.Interval()), maxSearchedEvaluations)
 	if steps < 1 {
 		return nil, nil
 	}
@@ -152,5 +152,5 @@ func (r *Ruler) heldLast(ctx context.Context, g *rules.Group, rule *rules.Alerti
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	times = slices.CompactFunc(times, time.Time.Equal)
-	return times[max(0, len(times)-keptTimes):], nil
+	return times[max(0, len(times)-maxRepeatedEvaluations):], nil
 }

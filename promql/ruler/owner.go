@@ -16,14 +16,14 @@ import (
 // them that hasn't heard of it. A process that was stopped where it stood, and goes on, looks first.
 const confirmedFor = membership.LivenessTimeout / 2
 
-// errUnheard means that other processes may take this one for dead, though it can read.
-var errUnheard = errors.New("ruler: this process could not tell the others that it is there")
+// errNotAnnounced means that other processes may take this one for dead, though it can read.
+var errNotAnnounced = errors.New("ruler: this process could not tell the others that it is there")
 
 // owner looks after the lease of the rules.
 type owner struct {
-	store *storage.Store
-	heard *membership.Liveness
-	now   func() time.Time
+	store    *storage.Store
+	liveness *membership.Liveness
+	now      func() time.Time
 
 	mu sync.Mutex
 	// seen is when the newest look began that found the rules to be this process'.
@@ -31,7 +31,7 @@ type owner struct {
 }
 
 func newOwner(store *storage.Store, now func() time.Time) *owner {
-	return &owner{store: store, heard: membership.NewLiveness(store.Member(), now), now: now}
+	return &owner{store: store, liveness: membership.NewLiveness(store.Member(), now), now: now}
 }
 
 // confirmed reports whether a look has found of late that the rules are this process'.
@@ -50,8 +50,8 @@ func (o *owner) confirm(begun time.Time, mine bool) {
 	o.seen = begun
 }
 
-// look is take, and notes what it gives.
-func (o *owner) look(ctx context.Context) (mine bool, err error) {
+// renew is take, and notes its result.
+func (o *owner) renew(ctx context.Context) (mine bool, err error) {
 	begun := o.now()
 	if mine, err = o.take(ctx); err == nil {
 		o.confirm(begun, mine)
@@ -63,12 +63,12 @@ func (o *owner) look(ctx context.Context) (mine bool, err error) {
 // known: it may have been taken.
 func (o *owner) take(ctx context.Context) (mine bool, err error) {
 	if unheard := o.store.Member().Unheard(); unheard > membership.LivenessTimeout-confirmedFor {
-		return false, fmt.Errorf("%w for %v", errUnheard, unheard.Round(time.Second))
+		return false, fmt.Errorf("%w for %v", errNotAnnounced, unheard.Round(time.Second))
 	}
 	if err := o.store.Member().MayRemove(); err != nil { // It would evaluate at a wrong time; others do at the right one.
 		return false, errors.Join(err, o.free(ctx))
 	}
-	others, err := o.heard.Others(ctx)
+	others, err := o.liveness.Others(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -115,7 +115,7 @@ func TestPausedOwner(t *testing.T) {
 
 			r.appending = nil
 			r.now = first.Add(2 * time.Minute)
-			mine, err := p.r.owner.look(t.Context())
+			mine, err := p.r.owner.renew(t.Context())
 			require.NoError(t, err)
 			require.True(t, mine)
 			p.evaluate()
@@ -138,15 +138,15 @@ func TestOwnerThatIsNotHeard(t *testing.T) {
 		return faultengine.Pass()
 	}), storagetest.Clock(now), storagetest.Shared("", ""))
 	owner := newOwner(store, now)
-	mine, err := owner.look(t.Context())
+	mine, err := owner.renew(t.Context())
 	require.NoError(t, err)
 	require.True(t, mine)
 	mute.Store(true)
 	for range membership.LivenessTimeout/time.Second - 1 {
 		passed.Add(int64(time.Second))
-		_, err = owner.look(t.Context())
+		_, err = owner.renew(t.Context())
 	}
-	require.ErrorIs(t, err, errUnheard)
+	require.ErrorIs(t, err, errNotAnnounced)
 	passed.Store(int64(membership.LivenessTimeout))
 	require.False(t, owner.confirmed())
 }

@@ -35,7 +35,7 @@ func (r *Ruler) Retriever(ctx context.Context) Retriever {
 		case m != nil:
 			found.groups = append(found.groups, m.RuleGroups()...)
 		case len(files) > 0:
-			found.groups = append(found.groups, r.views.look(ctx, r, name, files, generation, elsewhere)...)
+			found.groups = append(found.groups, r.views.get(ctx, r, name, files, generation, elsewhere)...)
 		}
 	}
 	return found
@@ -65,7 +65,7 @@ type view struct {
 	groups     []*rules.Group
 }
 
-func (v *views) look(ctx context.Context, r *Ruler, name string, files rulesOf, generation int, evaluate bool) []*rules.Group {
+func (v *views) get(ctx context.Context, r *Ruler, name string, files rulesOf, generation int, evaluate bool) []*rules.Group {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := r.o.Now()

@@ -101,7 +101,7 @@ func (r *Ruler) Run(ctx context.Context) {
 	defer ticker.Stop()
 	failing := false
 	for {
-		mine, err := r.owner.look(ctx)
+		mine, err := r.owner.renew(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:

@@ -98,7 +98,7 @@ func (e *Engine) connect(c *Cluster) error {
 	if e.session, err = gocql.NewSession(*cfg); err != nil {
 		return watch.explain(&e.opts, fmt.Errorf("connect to data center %s: %w", e.dc, err))
 	}
-	e.nodes.hush(false)
+	e.nodes.setQuiet(false)
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	e.close()
 	<-e.idle
-	e.nodes.hush(true)
+	e.nodes.setQuiet(true)
 	e.session.Close()
 	return nil
 }

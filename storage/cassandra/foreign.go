@@ -44,7 +44,7 @@ func Foreign(ctx context.Context, opts Options) (*gocql.Session, error) {
 	cfg.Keyspace = opts.Keyspace
 	cfg.Consistency = level.read
 	cfg.DefaultIdempotence = true
-	cfg.RetryPolicy = patient{&gocql.ExponentialBackoffRetryPolicy{NumRetries: 8, Min: 100 * time.Millisecond, Max: 10 * time.Second}}
+	cfg.RetryPolicy = backoffPolicy{&gocql.ExponentialBackoffRetryPolicy{NumRetries: 8, Min: 100 * time.Millisecond, Max: 10 * time.Second}}
 	cfg.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.RoundRobinHostPolicy(), gocql.ShuffleReplicas())
 	if opts.LocalDC != "" {
 		cfg.HostFilter = gocql.DataCentreHostFilter(opts.LocalDC)
@@ -72,15 +72,15 @@ func isMissing(cfg gocql.ClusterConfig) bool {
 	return errors.Is(err, gocql.ErrKeyspaceDoesNotExist)
 }
 
-// patient sends again what may do better later, and nothing else: a wrong statement stays wrong.
-type patient struct {
+// backoffPolicy sends again what may do better later, and nothing else: a wrong statement stays wrong.
+type backoffPolicy struct {
 	*gocql.ExponentialBackoffRetryPolicy
 }
 
-var _ gocql.RetryPolicy = patient{}
+var _ gocql.RetryPolicy = backoffPolicy{}
 
 // GetRetryType implements gocql.RetryPolicy.
-func (p patient) GetRetryType(err error) gocql.RetryType {
+func (p backoffPolicy) GetRetryType(err error) gocql.RetryType {
 	if !transient(err) {
 		return gocql.Rethrow
 	}

@@ -25,8 +25,8 @@ func newNodes(dc string, log *slog.Logger) *nodes {
 	return &nodes{HostSelectionPolicy: gocql.DCAwareRoundRobinPolicy(dc), log: log, up: map[string]bool{}, quiet: true}
 }
 
-// hush sets whether changes of nodes aren't logged.
-func (n *nodes) hush(quiet bool) {
+// setQuiet sets whether changes of nodes aren't logged.
+func (n *nodes) setQuiet(quiet bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.quiet = quiet

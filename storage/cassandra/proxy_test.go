@@ -112,14 +112,14 @@ func (p *proxy) mend() {
 	p.refuses = false
 }
 
-// hush keeps what is sent, speak lets it through.
-func (p *proxy) hush() {
+// block keeps bytes that are sent, unblock lets them through.
+func (p *proxy) block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = make(chan struct{})
 }
 
-func (p *proxy) speak() {
+func (p *proxy) unblock() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.silent)
@@ -153,7 +153,7 @@ func TestComesBack(t *testing.T) {
 			return err
 		},
 	}
-	for _, way := range []struct{ away, back func() }{{p.cut, p.mend}, {p.hush, p.speak}} {
+	for _, way := range []struct{ away, back func() }{{p.cut, p.mend}, {p.block, p.unblock}} {
 		for name, try := range tries {
 			require.Eventually(t, func() bool { return try() == nil }, comesWithin, 50*time.Millisecond, name)
 		}

@@ -49,7 +49,7 @@ func (o *Options) scout(ctx context.Context) (*Cluster, error) {
 		session, err := o.direct(host)
 		if err == nil {
 			var c *Cluster
-			c, err = o.lookAround(ctx, session, host)
+			c, err = o.describeCluster(ctx, session, host)
 			session.Close()
 			if err == nil {
 				return c, nil
@@ -82,8 +82,8 @@ func (o *Options) direct(host string) (*gocql.Session, error) {
 	return session, nil
 }
 
-// lookAround asks the node that session is with, which was reached as host.
-func (o *Options) lookAround(ctx context.Context, session *gocql.Session, host string) (*Cluster, error) {
+// describeCluster asks the node that session is with, which was reached as host.
+func (o *Options) describeCluster(ctx context.Context, session *gocql.Session, host string) (*Cluster, error) {
 	var c Cluster
 	var local Node
 	var id gocql.UUID

@@ -36,20 +36,20 @@ func (s *Set) Match(ms []*labels.Matcher) []uint32 {
 	return s.solve(conditions)
 }
 
-// way is how the values that a matcher names are found, the cheapest first.
-type way uint8
+// accessPath is how the values that a matcher names are found, the cheapest first.
+type accessPath uint8
 
 const (
-	byLookup way = iota // the values are known
-	byPrefix            // they share a prefix
-	byScan              // every value must be tested
+	byLookup accessPath = iota // the values are known
+	byPrefix                   // they share a prefix
+	byScan                     // every value must be tested
 )
 
 // condition is a matcher, prepared. named stands for the values that its positive form matches: v for both
 // a="v" and a!="v".
 type condition struct {
 	m        *labels.Matcher
-	way      way
+	way      accessPath
 	negative bool
 	// everyValue: all values but the empty one are named.
 	everyValue bool

@@ -22,15 +22,15 @@ const maxBadRanges = 1000
 // damaged remembers which keys can't be read. It learns when a scan meets damage, or Verify does: the files of these
 // keys are read as a whole then.
 type damaged struct {
-	mu     sync.Mutex
-	ranges []badRange // in the order of their starts
-	looked map[uint64]time.Time
-	locate sync.Mutex // held while files are looked at
+	mu       sync.Mutex
+	ranges   []badRange // in the order of their starts
+	verified map[uint64]time.Time
+	locate   sync.Mutex // held while files are looked at
 }
 
-// lookAgain is after how long a file is looked at again in which nothing was found: damage may come at any time, but
+// verifyInterval is after how long a file is looked at again in which nothing was found: damage may come at any time, but
 // an error that no block explains must not make every scan read whole files.
-const lookAgain = time.Minute
+const verifyInterval = time.Minute
 
 // within returns the ranges that have keys from start on and before end, in order; those that touch are one.
 func (d *damaged) within(start, end []byte) (found []badRange) {
@@ -61,18 +61,18 @@ func (d *damaged) put(table uint64, found []badRange) {
 	}
 	d.ranges = append(d.ranges, found...)
 	slices.SortStableFunc(d.ranges, func(a, b badRange) int { return cmp.Or(bytes.Compare(a.start, b.start), cmp.Compare(a.table, b.table)) })
-	if d.looked == nil || len(d.looked) > maxBadRanges {
-		d.looked = map[uint64]time.Time{}
+	if d.verified == nil || len(d.verified) > maxBadRanges {
+		d.verified = map[uint64]time.Time{}
 	}
-	d.looked[table] = time.Now()
+	d.verified[table] = time.Now()
 }
 
 // isNew reports whether a table wasn't looked at just now.
 func (d *damaged) isNew(table uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at, ok := d.looked[table]
-	return !ok || time.Since(at) > lookAgain
+	at, ok := d.verified[table]
+	return !ok || time.Since(at) > verifyInterval
 }
 
 // damagedWithin returns which keys from start on and before end can't be read. Where nothing is known, it looks.

@@ -145,7 +145,7 @@ func (e *Engine) open(opts Options) (err error) {
 		e.fs = vfs.Default
 	}
 	if e.readOnly = opts.ReadOnly; e.readOnly {
-		return e.openToLook(opts)
+		return e.openReadOnly(opts)
 	}
 	if err := e.fs.MkdirAll(e.dir, 0o755); err != nil {
 		return fmt.Errorf("pebble: create %s: %w", e.dir, err)
@@ -348,19 +348,19 @@ func translate(op string, err error) error {
 	case errors.Is(err, pebbledb.ErrClosed):
 		return engine.ErrClosed
 	case pebbledb.IsCorruptionError(err):
-		return fmt.Errorf("pebble: %s: %w: %w (cassia check names all that is damaged, cassia restore --damaged mends it from a backup)", op, engine.ErrCorrupt, brief{err})
+		return fmt.Errorf("pebble: %s: %w: %w (cassia check names all that is damaged, cassia restore --damaged mends it from a backup)", op, engine.ErrCorrupt, firstLine{err})
 	default:
 		return fmt.Errorf("pebble: %s: %w: %w", op, engine.ErrUnavailable, err)
 	}
 }
 
-// brief is an error of Pebble's without what follows its first line: further lines are about Pebble's own code, and a log
+// firstLine is an error of Pebble's without what follows its first line: further lines are about Pebble's own code, and a log
 // that prints all of an error has stack traces.
-type brief struct{ cause error }
+type firstLine struct{ cause error }
 
-func (b brief) Error() string {
+func (b firstLine) Error() string {
 	line, _, _ := strings.Cut(b.cause.Error(), "\n")
 	return line
 }
 
-func (b brief) Unwrap() error { return b.cause }
+func (b firstLine) Unwrap() error { return b.cause }

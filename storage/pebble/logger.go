@@ -78,13 +78,13 @@ func (e *events) listener(log *slog.Logger) *pebbledb.EventListener {
 	return &pebbledb.EventListener{
 		BackgroundError: func(err error) {
 			e.backgroundErrors.Inc()
-			log.Error("pebble's background work went wrong and will be tried again", "err", brief{err})
+			log.Error("pebble's background work went wrong and will be tried again", "err", firstLine{err})
 		},
 		// Without a listener of its own Pebble ends the process at the first damaged block. Here the read
 		// that met it gets an error, and everything else goes on.
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			e.corruptions.Inc()
-			log.Error("a block of pebble's files is damaged", "path", info.Path, "err", brief{info.Details})
+			log.Error("a block of pebble's files is damaged", "path", info.Path, "err", firstLine{info.Details})
 		},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			e.stalls.Inc()

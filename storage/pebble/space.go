@@ -35,7 +35,7 @@ func (e *Engine) Space(ctx context.Context) (map[string]uint64, error) {
 		}
 		tables[t.Name] = n
 	}
-	files, err := look(e.fs, e.dir)
+	files, err := measure(e.fs, e.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +62,15 @@ func share(tables map[string]uint64, files fileBytes) map[string]uint64 {
 
 // Bytes returns what a directory takes on the disk, as du counts it.
 func Bytes(dir string) (uint64, error) {
-	files, err := look(vfs.Default, dir)
+	files, err := measure(vfs.Default, dir)
 	return files.sorted + files.log + files.other, err
 }
 
 // fileBytes are what files take on the disk, by kind.
 type fileBytes struct{ sorted, log, other uint64 }
 
-// look adds up the files in a directory. Files that go meanwhile don't count.
-func look(files vfs.FS, dir string) (sum fileBytes, err error) {
+// measure adds up the files in a directory. Files that go meanwhile don't count.
+func measure(files vfs.FS, dir string) (sum fileBytes, err error) {
 	info, err := files.Stat(dir)
 	if err != nil {
 		return sum, err
@@ -88,7 +88,7 @@ func look(files vfs.FS, dir string) (sum fileBytes, err error) {
 		case err != nil:
 			return sum, err
 		case info.IsDir():
-			below, err := look(files, path)
+			below, err := measure(files, path)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return sum, err
 			}

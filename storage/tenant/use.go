@@ -16,7 +16,7 @@ type Use struct {
 	tenant                 string
 	limits                 Limits
 	series, samples, bytes atomic.Int64
-	told                   atomic.Bool
+	counted                atomic.Bool
 }
 
 type usesKey struct{}
@@ -96,7 +96,7 @@ func (u *Use) Longest() time.Duration {
 
 // refuse counts a query once.
 func (u *Use) refuse(limit, format string, args ...any) error {
-	if u.told.CompareAndSwap(false, true) {
+	if u.counted.CompareAndSwap(false, true) {
 		u.limiter.Refused(u.tenant, limit, 1)
 	}
 	return &LimitError{Tenant: u.tenant, Limit: limit, Status: http.StatusUnprocessableEntity,

@@ -34,7 +34,7 @@ type plan struct {
 	// others are rows of types that are no numbers, by type; dropped are metrics that the mapping leaves out.
 	others  map[string]int
 	dropped int
-	told    importer.Plan
+	summary importer.Plan
 	// err is the error of the mapping.
 	err error
 }
@@ -76,7 +76,7 @@ func (s *Source) Plan(ctx context.Context) (importer.Plan, error) {
 	if err := s.needPlan(ctx); s.plan == nil {
 		return importer.Plan{}, err
 	}
-	return s.plan.told, s.plan.err
+	return s.plan.summary, s.plan.err
 }
 
 // needPlan makes the plan, if that isn't done.
@@ -283,13 +283,13 @@ func (p *plan) cut(widthMS, minMS, maxMS int64) {
 		}
 	}
 	p.slices = slices.Sorted(maps.Keys(ends))
-	p.told.MinMS, p.told.MaxMS = 1, 0
+	p.summary.MinMS, p.summary.MaxMS = 1, 0
 	for _, m := range p.metrics {
 		first, last := max(m.times[0], minMS), min(m.times[len(m.times)-1]+widthMS-1, maxMS)
-		if p.told.MinMS > p.told.MaxMS {
-			p.told.MinMS, p.told.MaxMS = first, last
+		if p.summary.MinMS > p.summary.MaxMS {
+			p.summary.MinMS, p.summary.MaxMS = first, last
 		}
-		p.told.MinMS, p.told.MaxMS = min(p.told.MinMS, first), max(p.told.MaxMS, last)
+		p.summary.MinMS, p.summary.MaxMS = min(p.summary.MinMS, first), max(p.summary.MaxMS, last)
 	}
 }
 
@@ -302,9 +302,9 @@ func (p *plan) summarize() {
 	for _, typ := range slices.Sorted(maps.Keys(p.others)) {
 		words += fmt.Sprintf(", %d rows of type %s left out", p.others[typ], typ)
 	}
-	p.told.Words = words
+	p.summary.Words = words
 	for _, m := range p.metrics {
-		p.told.Series += int64(m.series)
+		p.summary.Series += int64(m.series)
 	}
 }
 

@@ -34,10 +34,10 @@ type refusal struct {
 	Error   string        `json:"error"`
 }
 
-// said is a server's error.
-type said string
+// serverError is a server's error.
+type serverError string
 
-func (s said) Error() string { return string(s) }
+func (s serverError) Error() string { return string(s) }
 
 func storedOf(stats storage.ImportStats) stored {
 	s := stored{Stats: stats}
@@ -51,7 +51,7 @@ func storedOf(stats storage.ImportStats) stored {
 func (s stored) stats() storage.ImportStats {
 	stats := s.Stats
 	for _, r := range s.Refusals {
-		stats.Refusals = append(stats.Refusals, storage.Refusal{Labels: r.Labels, Samples: r.Samples, Err: said(r.Error)})
+		stats.Refusals = append(stats.Refusals, storage.Refusal{Labels: r.Labels, Samples: r.Samples, Err: serverError(r.Error)})
 	}
 	return stats
 }

@@ -194,13 +194,13 @@ func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }() // It was only read.
-	var body io.Reader = steady{answer.Body}
+	var body io.Reader = retriedReader{answer.Body}
 	if answer.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(body)
 		if err != nil {
 			return err
 		}
-		body = steady{z}
+		body = retriedReader{z}
 	}
 	if !s.Native {
 		return lines.Read(ctx, body, lines.JSONLines, g, take)
@@ -212,10 +212,10 @@ func (s *server) fetch(ctx context.Context, minMS, maxMS int64, g *importer.Gath
 	return readNative(ctx, r, g, func() error { return take(importer.Tail{}) })
 }
 
-// steady makes of errors ones after which the request may be made again.
-type steady struct{ r io.Reader }
+// retriedReader turns errors into ones after which the request may be made again.
+type retriedReader struct{ r io.Reader }
 
-func (s steady) Read(p []byte) (int, error) {
+func (s retriedReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	var busy *fetch.BusyError
 	if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &busy) {

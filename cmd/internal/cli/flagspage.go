@@ -42,16 +42,16 @@ func FlagsPage(app *kingpin.ApplicationModel, variables []Variable) string {
 	return b.String()
 }
 
-// toldDefault is a default in words, at the end of a flag's help. Defaults that are computed from the machine's memory are given
+// statedDefault is a default in words, at the end of a flag's help. Defaults that are computed from the machine's memory are given
 // so, too, and therefore don't depend on the machine that writes the page.
-var toldDefault = regexp.MustCompile(`\s*Default: (.+?)\.(\s|$)`)
+var statedDefault = regexp.MustCompile(`\s*Default: (.+?)\.(\s|$)`)
 
 func flagTable(flags []*kingpin.FlagModel) string {
 	var b strings.Builder
 	b.WriteString("| flag | default | effect |\n|---|---|---|\n")
 	for _, f := range flags {
 		help, fallback := f.Help, ""
-		if m := toldDefault.FindStringSubmatch(help); m != nil {
+		if m := statedDefault.FindStringSubmatch(help); m != nil {
 			help, fallback = strings.TrimSpace(strings.Replace(help, m[0], " ", 1)), m[1]
 		} else if len(f.Default) > 0 && f.Default[0] != "" {
 			fallback = "`" + strings.ReplaceAll(strings.Join(f.Default, ", "), "|", `\|`) + "`"

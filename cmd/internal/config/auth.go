@@ -10,8 +10,8 @@ import (
 	"github.com/cassia-db/cassia/cmd/internal/auth"
 )
 
-// webLocks are the locks in exporter-toolkit's file.
-type webLocks struct {
+// webAuth are the locks in exporter-toolkit's file.
+type webAuth struct {
 	TLS struct {
 		Cert       string `yaml:"cert"`
 		CertFile   string `yaml:"cert_file"`
@@ -20,15 +20,15 @@ type webLocks struct {
 	Users map[string]yaml.Node `yaml:"basic_auth_users"`
 }
 
-func (l *webLocks) encrypts() bool { return l.TLS.Cert != "" || l.TLS.CertFile != "" }
+func (l *webAuth) encrypts() bool { return l.TLS.Cert != "" || l.TLS.CertFile != "" }
 
 // mutual reports whether only clients with a certificate are let in.
-func (l *webLocks) mutual() bool {
+func (l *webAuth) mutual() bool {
 	return l.encrypts() && l.TLS.ClientAuth == "RequireAndVerifyClientCert"
 }
 
-// checkLocks reads the locks, and returns an error if they don't fit together.
-func (c *Config) checkLocks() error {
+// checkAuth reads the locks, and returns an error if they don't fit together.
+func (c *Config) checkAuth() error {
 	if c.WebConfigFile != "" {
 		text, err := os.ReadFile(c.WebConfigFile)
 		if err != nil {
@@ -57,10 +57,10 @@ func (c *Config) AuthRequired() bool { return c.passwords() || c.locks.mutual() 
 func (c *Config) passwords() bool { return c.Auth != nil || len(c.locks.Users) > 0 }
 
 // Warnings lists questionable settings for operators, one line each.
-func (c *Config) Warnings() []string { return append(c.lockWarnings(), c.memoryWarnings()...) }
+func (c *Config) Warnings() []string { return append(c.authWarnings(), c.memoryWarnings()...) }
 
-// lockWarnings lists locks that are missing, where other machines reach the server.
-func (c *Config) lockWarnings() (out []string) {
+// authWarnings lists locks that are missing, where other machines reach the server.
+func (c *Config) authWarnings() (out []string) {
 	public := c.Public()
 	if len(public) == 0 {
 		return nil

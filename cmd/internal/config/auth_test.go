@@ -83,7 +83,7 @@ func TestWarnings(t *testing.T) {
 		"tls_server_config: {cert_file: x}\nbasic_auth_users: {a: b}":                     admin,
 	} {
 		c := &Config{ListenAddresses: []string{":9201"}, AdminAPI: true, WebConfigFile: writeFile(t, "web.yml", text)}
-		require.NoError(t, c.checkLocks())
+		require.NoError(t, c.checkAuth())
 		require.Len(t, c.Warnings(), 1, text)
 		require.True(t, strings.Contains(c.Warnings()[0], want), "%s: %s", text, c.Warnings())
 	}

@@ -83,7 +83,7 @@ type Config struct {
 	externalURL, corsOrigin, slot, settle, timeout, lookback, slower string
 	retention                                                        retentionText
 	features                                                         []string
-	locks                                                            webLocks
+	locks                                                            webAuth
 }
 
 // Register declares the flags of a command. Defaults of what takes memory are shares of memory, bytes.

@@ -20,17 +20,17 @@ type Retention struct {
 
 // String describes it.
 func (r Retention) String() string {
-	words := keptWords(storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
+	words := describeKeep(storage.Keep{Raw: r.Raw, FiveMinutes: r.FiveMinutes, OneHour: r.OneHour})
 	for _, name := range sortedKeys(r.Tenants) {
-		words += fmt.Sprintf("; tenant %q: %s", name, keptWords(r.Tenants[name]))
+		words += fmt.Sprintf("; tenant %q: %s", name, describeKeep(r.Tenants[name]))
 	}
 	for _, c := range r.Classes {
-		words += fmt.Sprintf("; class %q: %s", c.Name, keptWords(c.Keep))
+		words += fmt.Sprintf("; class %q: %s", c.Name, describeKeep(c.Keep))
 	}
 	return words
 }
 
-func keptWords(k storage.Keep) string {
+func describeKeep(k storage.Keep) string {
 	if k.Raw == 0 {
 		return "for ever"
 	}

@@ -31,21 +31,21 @@ import (
 //	    5m: 30d
 //	    1h: 90d
 type retentionFile struct {
-	Tenants map[string]keptText `yaml:"tenants"`
-	Classes []classText         `yaml:"classes"`
+	Tenants map[string]retentionFields `yaml:"tenants"`
+	Classes []classText                `yaml:"classes"`
 }
 
-// keptText are durations as Prometheus writes them; one that is left out is that of the flags.
-type keptText struct {
+// retentionFields are durations as Prometheus writes them; one that is left out is that of the flags.
+type retentionFields struct {
 	Raw         string `yaml:"raw"`
 	FiveMinutes string `yaml:"5m"`
 	OneHour     string `yaml:"1h"`
 }
 
 type classText struct {
-	Name     string    `yaml:"name"`
-	Match    yaml.Node `yaml:"match"`
-	keptText `yaml:",inline"`
+	Name            string    `yaml:"name"`
+	Match           yaml.Node `yaml:"match"`
+	retentionFields `yaml:",inline"`
 }
 
 // maxRetentionFile bounds the size of the file, bytes.
@@ -132,7 +132,7 @@ func sortedKeys[T any](m map[string]T) []string {
 
 // parse reads durations; raw must be there, and rollups that aren't are kept as those of usual are, or as long as
 // what they are made of.
-func (t keptText) parse(usual Retention) (keep storage.Keep, err error) {
+func (t retentionFields) parse(usual Retention) (keep storage.Keep, err error) {
 	if t.Raw == "" {
 		return keep, errors.New("raw is missing: how long samples are kept, such as 7d")
 	}
@@ -206,7 +206,7 @@ func (t *classText) parse(usual Retention) (storage.Class, error) {
 		c.Match = append(c.Match, ms)
 	}
 	var err error
-	if c.Keep, err = t.keptText.parse(usual); err != nil {
+	if c.Keep, err = t.retentionFields.parse(usual); err != nil {
 		return c, fmt.Errorf("class %q: %w", t.Name, err)
 	}
 	return c, nil

@@ -39,7 +39,7 @@ func (c *Config) checkWeb() error {
 			return flagError("web.config.file", c.WebConfigFile, oneLine(err))
 		}
 	}
-	if err := c.checkLocks(); err != nil {
+	if err := c.checkAuth(); err != nil {
 		return err
 	}
 	var err error

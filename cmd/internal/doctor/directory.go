@@ -19,8 +19,8 @@ type DirectoryFacts struct {
 	Bytes, Free, Total int64
 }
 
-// LookAtDirectory asks the operating system. The directory must exist; files that go meanwhile don't count.
-func LookAtDirectory(path string) (DirectoryFacts, error) {
+// ReadDirectory asks the operating system. The directory must exist; files that go meanwhile don't count.
+func ReadDirectory(path string) (DirectoryFacts, error) {
 	d := DirectoryFacts{Path: path}
 	if _, err := os.ReadDir(path); err != nil {
 		return d, err

@@ -1,6 +1,6 @@
 // Package doctor turns facts about a cluster, a directory and the store in them into findings for an operator:
 // each a condition, its consequence, and the remedy. It is pure, but for
-// LookAtDirectory: others collect the facts.
+// ReadDirectory: others collect the facts.
 //
 //	cassandra.Look ──► Cluster ──┐
 //	                   Clocks  ──┤

@@ -196,13 +196,13 @@ func TestDirectory(t *testing.T) {
 		require.Equal(t, c.level, got.Level, got.What)
 		require.Contains(t, got.What, c.what)
 	}
-	_, err := LookAtDirectory(t.TempDir())
+	_, err := ReadDirectory(t.TempDir())
 	require.NoError(t, err)
 	free, total := Room(t.TempDir())
 	require.True(t, 0 <= free && free <= total, "%d of %d", free, total)
 	require.Equal(t, OK, LevelOf(Room(t.TempDir()+"/none")), "it isn't known")
 	require.Equal(t, "of 3.0 KiB on the disk are: samples 2.0 KiB, names, marks and settings 768 B, log 256 B",
 		Space(map[string]int64{"raw": 2048, "catalog": 512, "sealed": 256, "log": 256, "free": 0}).What)
-	_, err = LookAtDirectory(t.TempDir() + "/none")
+	_, err = ReadDirectory(t.TempDir() + "/none")
 	require.Error(t, err)
 }

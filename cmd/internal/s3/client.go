@@ -124,22 +124,22 @@ func transportOf(caFile string) (*http.Transport, error) {
 			if err != nil {
 				return nil, err
 			}
-			return lively{c}, nil
+			return deadlineConn{c}, nil
 		},
 	}, nil
 }
 
-// lively is a connection that ends with an error when nothing moves on it.
-type lively struct{ net.Conn }
+// deadlineConn is a connection that ends with an error when nothing moves on it.
+type deadlineConn struct{ net.Conn }
 
-func (l lively) Read(p []byte) (int, error) {
+func (l deadlineConn) Read(p []byte) (int, error) {
 	if err := l.SetReadDeadline(time.Now().Add(silence)); err != nil {
 		return 0, err
 	}
 	return l.Conn.Read(p)
 }
 
-func (l lively) Write(p []byte) (int, error) {
+func (l deadlineConn) Write(p []byte) (int, error) {
 	if err := l.SetWriteDeadline(time.Now().Add(silence)); err != nil {
 		return 0, err
 	}

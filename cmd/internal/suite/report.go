@@ -34,7 +34,7 @@ type ended struct {
 // report gathers the tests' output and writes the parts that are worth reading.
 type report struct {
 	out     io.Writer
-	said    map[name][]string
+	output  map[name][]string
 	built   map[string][]string // the compiler's output, by package
 	passed  int
 	skipped []name
@@ -46,7 +46,7 @@ type report struct {
 const maxLines = 80
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, said: map[name][]string{}, built: map[string][]string{}}
+	return &report{out: out, output: map[name][]string{}, built: map[string][]string{}}
 }
 
 // read reads events until there are no more. Lines that are none, for go test writes such, too, are printed.
@@ -76,7 +76,7 @@ func (r *report) take(e *event) {
 	switch e.Action {
 	case "output":
 		if !strings.HasPrefix(e.Output, "=== ") {
-			r.said[at] = append(r.said[at], e.Output)
+			r.output[at] = append(r.output[at], e.Output)
 		}
 	case "build-output":
 		r.built[e.ImportPath] = append(r.built[e.ImportPath], e.Output)
@@ -95,7 +95,7 @@ func (r *report) endTest(at name, e *event) {
 	switch e.Action {
 	case "pass":
 		r.passed++
-		delete(r.said, at)
+		delete(r.output, at)
 	case "skip":
 		r.skipped = append(r.skipped, at)
 	case "fail":
@@ -126,7 +126,7 @@ func (r *report) endPackage(e *event) {
 		}
 	}
 	r.print(at, "--- the package")
-	for test := range r.said { // Those that were running when it ended.
+	for test := range r.output { // Those that were running when it ended.
 		if test.pkg == e.Package && test.test != "" && !slices.Contains(r.failed, test) && !slices.Contains(r.skipped, test) {
 			r.print(test, "--- "+test.test+", which had not ended")
 		}
@@ -135,14 +135,14 @@ func (r *report) endPackage(e *event) {
 
 // print prints a test's output, once.
 func (r *report) print(at name, title string) {
-	lines := strings.SplitAfter(strings.Join(r.said[at], ""), "\n")
+	lines := strings.SplitAfter(strings.Join(r.output[at], ""), "\n")
 	if cut := len(lines) - maxLines; cut > 0 {
 		lines = append([]string{fmt.Sprintf("    ... %d lines before\n", cut)}, lines[cut:]...)
 	}
 	if text := strings.Join(lines, ""); strings.TrimSpace(text) != "" {
 		fmt.Fprintf(r.out, "%s:\n%s", title, text)
 	}
-	delete(r.said, at)
+	delete(r.output, at)
 }
 
 // end prints the summary of all packages, and returns whether the run is as it should be.
@@ -168,7 +168,7 @@ func (r *report) end(took time.Duration, slowest int, skipsFail bool) (ok bool) 
 func (r *report) skips() (unexplained int) {
 	reasons := map[string][]name{}
 	for _, test := range r.skipped {
-		why := reason(r.said[test])
+		why := reason(r.output[test])
 		reasons[why] = append(reasons[why], test)
 		if !allowed(test) {
 			unexplained++

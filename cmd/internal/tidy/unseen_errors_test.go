@@ -14,8 +14,8 @@ var unseenErrors = map[string][]string{
 		"format.ErrMalformedShards", "pebble.errBadKey", "pebble.errLedger", "pebble.ledgerProblem", "kairosdb.ErrCorrupt", "objects.errDecrypt",
 	},
 	"it stands before or around another error, whose line it is": {
-		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.said", "pebble.brief", "promql.endedError", "storage.plainError",
-		"kairosdb.DamageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errLook",
+		"adapter.Refused", "fetch.BusyError", "fetch.StatusError", "lines.lineError", "overhttp.serverError", "pebble.firstLine", "promql.endedError", "storage.plainError",
+		"kairosdb.DamageError", "jsonapi.ErrBusy", "resolution.ErrRawGone", "pebble.errReadOnlyFS",
 	},
 	"it says of a flag or a request, together with its name, what it must be": {
 		"config.errMatchesAll", "metadata.errSource", "s3.errSecret", "jsonapi.problem", "ui.badRequest", "main.errInterrupted",

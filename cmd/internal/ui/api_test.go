@@ -103,9 +103,9 @@ func testOptions() Options {
 	}
 }
 
-// behindDoor is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch may see
+// withAuth is the whole server with the page's routes and four users: ann and bob read the data of their teams, watch may see
 // metrics, too, and ops is an admin.
-func behindDoor(t *testing.T, o Options) http.Handler {
+func withAuth(t *testing.T, o Options) http.Handler {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "auth.yml")
 	require.NoError(t, os.WriteFile(file, []byte(`users:
@@ -148,7 +148,7 @@ func ask(h http.Handler, user, path string, header ...string) (code int, data st
 func TestWhoSeesWhat(t *testing.T) {
 	o := testOptions()
 	store := o.Store.(*fakeStore)
-	h := behindDoor(t, o)
+	h := withAuth(t, o)
 	code, _ := ask(h, "", "/")
 	require.Equal(t, http.StatusOK, code, "the page itself holds no secret")
 	for _, name := range []string{"session", "tenants", "series", "churn", "windows", "work", "health", "relabel"} {
@@ -241,7 +241,7 @@ func TestTheDoctorIsntAskedAllTheTime(t *testing.T) {
 }
 
 func TestTrialsOfRules(t *testing.T) {
-	h := behindDoor(t, testOptions())
+	h := withAuth(t, testOptions())
 	try := func(body string) (int, string) {
 		r := httptest.NewRequest(http.MethodPost, Prefix+"relabel", strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer ann")

@@ -94,7 +94,7 @@ func TestOtherPathsGetAPageThatSaysSo(t *testing.T) {
 		r := httptest.NewRequest(method, path, nil)
 		r.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
-		behindDoor(t, o).ServeHTTP(w, r)
+		withAuth(t, o).ServeHTTP(w, r)
 		return w.Result()
 	}
 	const browser = "text/html,application/xhtml+xml,*/*;q=0.8"

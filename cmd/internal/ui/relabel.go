@@ -158,7 +158,7 @@ func (a *api) tryRetention(ctx context.Context, tenant string, then map[string]f
 		return nil, err
 	}
 	usual, _ := a.Store.RetentionOf(tenant)
-	now, list := keptOf(usual), []retentionTrial{}
+	now, list := retentionsOf(usual), []retentionTrial{}
 	for i, of := range space {
 		res := rollup.Resolution(i)
 		t := retentionTrial{Resolution: res.String(), Now: map[rollup.Resolution]float64{rollup.Raw: now.Raw, rollup.FiveMinutes: now.R5m, rollup.OneHour: now.R1h}[res], DayBytes: of.DayBytes}

@@ -26,7 +26,7 @@ type kept struct {
 	R1h float64 `json:"1h"`
 }
 
-func keptOf(k storage.Keep) kept {
+func retentionsOf(k storage.Keep) kept {
 	return kept{k.Raw.Seconds(), k.FiveMinutes.Seconds(), k.OneHour.Seconds()}
 }
 
@@ -62,7 +62,7 @@ func (a *api) windows(r *http.Request) (any, error) {
 		return nil, err
 	}
 	usual, longest := a.Store.RetentionOf(name)
-	out := windowsAnswer{Windows: []window{}, Cut: cut, Kept: keptOf(usual), Longest: keptOf(longest)}
+	out := windowsAnswer{Windows: []window{}, Cut: cut, Kept: retentionsOf(usual), Longest: retentionsOf(longest)}
 	for _, w := range list {
 		out.Windows = append(out.Windows, window{
 			Resolution: w.Resolution.String(), Start: w.Start, End: w.End, Hidden: w.Hidden, Goes: w.Goes, Bytes: w.Bytes,

@@ -48,7 +48,7 @@ func Open(ctx context.Context, opts cassandra.Options) (*Keyspace, error) {
 		return nil, err
 	}
 	k := &Keyspace{session: session}
-	if err := k.look(ctx, opts.Keyspace); err != nil {
+	if err := k.readTables(ctx, opts.Keyspace); err != nil {
 		session.Close()
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func Open(ctx context.Context, opts cassandra.Options) (*Keyspace, error) {
 // Close ends the connections. Nothing may be under way.
 func (k *Keyspace) Close() { k.session.Close() }
 
-// look finds out which tables there are, and how rows are cut.
-func (k *Keyspace) look(ctx context.Context, keyspace string) error {
+// readTables finds out which tables there are, and how rows are cut.
+func (k *Keyspace) readTables(ctx context.Context, keyspace string) error {
 	live, err := k.session.KeyspaceMetadata(keyspace)
 	if err != nil {
 		return fmt.Errorf("kairosdb: read the tables of keyspace %s: %w", keyspace, err)

@@ -36,8 +36,8 @@ func DefaultOptions() Options {
 // manifestTimeout bounds how long storing a manifest may take after the last look at the lists of garbage.
 const manifestTimeout = 15 * time.Minute
 
-// maxLooks bounds how often files are uploaded again because they became garbage meanwhile.
-const maxLooks = 3
+// maxListings bounds how often files are uploaded again because they became garbage meanwhile.
+const maxListings = 3
 
 // backup is one that is being made.
 type backup struct {
@@ -71,7 +71,7 @@ func Backup(ctx context.Context, bucket Bucket, checkpoint, name string, o Optio
 	if err := b.readNewest(ctx); err != nil {
 		return b.stats, err
 	}
-	if err := b.look(ctx); err != nil {
+	if err := b.listFiles(ctx); err != nil {
 		return b.stats, err
 	}
 	looked, err := b.copyAll(ctx, &m)
@@ -118,8 +118,8 @@ func (b *backup) readNewest(ctx context.Context) error {
 	return err
 }
 
-// look learns which files are there and may be used. Lists of garbage are read first: one that is gone by then has none of its files left.
-func (b *backup) look(ctx context.Context) error {
+// listFiles lists which files are there and may be used. Lists of garbage are read first: one that is gone by then has none of its files left.
+func (b *backup) listFiles(ctx context.Context) error {
 	lists, err := readGarbage(ctx, b.bucket, b.set, b.Key)
 	if err != nil {
 		return err
@@ -149,10 +149,10 @@ func (b *backup) look(ctx context.Context) error {
 
 // copyAll has all files of the checkpoint in the bucket, and notes them in the manifest. It returns a time after which none of them was
 // garbage, by a clock that goes on while the machine is suspended.
-func (b *backup) copyAll(ctx context.Context, m *manifest) (looked time.Time, err error) {
+func (b *backup) copyAll(ctx context.Context, m *manifest) (listed time.Time, err error) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
-		return looked, fmt.Errorf("objects: checkpoint: %w", err)
+		return listed, fmt.Errorf("objects: checkpoint: %w", err)
 	}
 	damaged := make([][]string, 0, len(entries))
 	for _, e := range entries {
@@ -160,7 +160,7 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (looked time.Time, er
 			m.Files, damaged = append(m.Files, file{Name: e.Name()}), append(damaged, nil)
 		}
 	}
-	for range maxLooks {
+	for range maxListings {
 		g, copying := errgroup.WithContext(ctx)
 		g.SetLimit(max(1, b.Workers))
 		for i := range m.Files {
@@ -173,18 +173,18 @@ func (b *backup) copyAll(ctx context.Context, m *manifest) (looked time.Time, er
 			})
 		}
 		if err := g.Wait(); err != nil {
-			return looked, err
+			return listed, err
 		}
-		looked = time.Now().Round(0)
-		if err := b.look(ctx); err != nil {
-			return looked, err
+		listed = time.Now().Round(0)
+		if err := b.listFiles(ctx); err != nil {
+			return listed, err
 		}
 		if b.allThere(m.Files) {
 			b.count(m, damaged)
-			return looked, nil
+			return listed, nil
 		}
 	}
-	return looked, fmt.Errorf("objects: files were removed from the bucket while they were backed up, %d times", maxLooks)
+	return listed, fmt.Errorf("objects: files were removed from the bucket while they were backed up, %d times", maxListings)
 }
 
 // isThere reports whether a file's object is there and may be used.

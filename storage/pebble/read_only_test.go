@@ -24,18 +24,18 @@ import (
 	"github.com/cassia-db/cassia/storage/engine/enginetest"
 )
 
-// looked opens the engine on a file system for reading only.
-func looked(t testing.TB, opts Options, dir string) *Engine {
+// openedReadOnly opens the engine on a file system for reading only.
+func openedReadOnly(t testing.TB, opts Options, dir string) *Engine {
 	opts.ReadOnly = true
 	e, err := Open(dir, opts)
 	require.NoError(t, err)
 	return e
 }
 
-// lookedBeside is looked while another engine, which nothing locks out here, has the directory open. That one may be removing files that it
+// openedBeside is looked while another engine, which nothing locks out here, has the directory open. That one may be removing files that it
 // needs no more, such as logs and options from before it was opened, and a file that goes while it is looked for seems to be missing:
 // that passes, and damage wouldn't.
-func lookedBeside(t testing.TB, opts Options, dir string) (e *Engine) {
+func openedBeside(t testing.TB, opts Options, dir string) (e *Engine) {
 	opts.ReadOnly = true
 	require.Eventually(t, func() (ok bool) {
 		var err error
@@ -84,7 +84,7 @@ func (e *readElsewhere) Scan(ctx context.Context, r engine.Range) iter.Seq2[engi
 	return func(yield func(engine.Row, error) bool) { // It sees rows that were written before it is iterated.
 		e.mu.Lock()
 		if e.stale || len(e.looks) == 0 {
-			e.looks = append(e.looks, lookedBeside(e.t, e.opts, "data"))
+			e.looks = append(e.looks, openedBeside(e.t, e.opts, "data"))
 			e.stale = false
 		}
 		look := e.looks[len(e.looks)-1]
@@ -101,7 +101,7 @@ func (e *readElsewhere) Close() (err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.looks) == 0 {
-		e.looks = append(e.looks, lookedBeside(e.t, e.opts, "data"))
+		e.looks = append(e.looks, openedBeside(e.t, e.opts, "data"))
 	}
 	e.stale = false
 	for _, look := range e.looks {
@@ -197,7 +197,7 @@ func TestLookChangesNothing(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		dir, rows := killedDirectory(t, torn)
 		before := snapshotOf(t, dir)
-		a, b := looked(t, DefaultOptions(), dir), looked(t, smallOptions(), dir)
+		a, b := openedReadOnly(t, DefaultOptions(), dir), openedReadOnly(t, smallOptions(), dir)
 		for _, e := range []*Engine{a, b} {
 			require.Equal(t, rows, stageRows(t, e))
 			files, _, err := e.VerifyFiles(ctx, func(problem string) { t.Error(problem) })
@@ -223,7 +223,7 @@ func TestLookRefusesWrites(t *testing.T) {
 	t.Parallel()
 	dir, rows := killedDirectory(t, false)
 	before := snapshotOf(t, dir)
-	e := looked(t, DefaultOptions(), dir)
+	e := openedReadOnly(t, DefaultOptions(), dir)
 	partition, item := engine.Key{engine.Text("a")}, engine.Key{engine.Text("b")}
 	for _, e := range []engine.Engine{e, engine.ReadOnly(e)} {
 		require.NoError(t, e.Write(ctx, nil), "nothing is written")
@@ -287,7 +287,7 @@ func TestLookAndWrite(t *testing.T) {
 	require.NoError(t, e.Write(ctx, stageBatch(1, "v")))
 	require.NoError(t, e.Close())
 	for range 2 {
-		a, b := looked(t, opts, dir), looked(t, opts, dir)
+		a, b := openedReadOnly(t, opts, dir), openedReadOnly(t, opts, dir)
 		require.NoError(t, a.Close())
 		_, err = Open(dir, opts)
 		require.ErrorIs(t, err, engine.ErrLocked)
@@ -355,7 +355,7 @@ func TestLookAtOlderFiles(t *testing.T) {
 	require.NoError(t, db.Set([]byte(formatKey), []byte(formatVersion), pebbledb.Sync))
 	require.NoError(t, db.Close())
 	before := snapshotOf(t, dir)
-	e := looked(t, old, dir)
+	e := openedReadOnly(t, old, dir)
 	require.Equal(t, pebbledb.FormatMinSupported, e.db.FormatMajorVersion())
 	require.Zero(t, stageRows(t, e))
 	require.NoError(t, e.Close())
@@ -398,7 +398,7 @@ func TestLookAtReadOnlyMount(t *testing.T) {
 	dir, rows := killedDirectory(t, true)
 	opts := DefaultOptions()
 	opts.FS = refusingFS{vfs.Default, t}
-	e := looked(t, opts, dir)
+	e := openedReadOnly(t, opts, dir)
 	require.Equal(t, rows, stageRows(t, e))
 	_, _, err := e.VerifyFiles(ctx, func(problem string) { t.Error(problem) })
 	require.NoError(t, err)

@@ -12,13 +12,13 @@ import (
 
 // source is a series of a piece: its samples, and the buckets of times whose samples have expired.
 type source struct {
-	Labels labels.Labels
-	kept   []*storage.SelectedSeries // by time
-	older  []older
+	Labels    labels.Labels
+	kept      []*storage.SelectedSeries // by time
+	fallbacks []fallback
 }
 
-// older are buckets of which the samples from one time to another count, both included, milliseconds.
-type older struct {
+// fallback are buckets of which the samples from one time to another count, both included, milliseconds.
+type fallback struct {
 	*storage.SelectedSeries
 	from, to int64
 }
@@ -44,15 +44,15 @@ func (r *run) sources(ctx context.Context, q storage.Query) ([]*source, error) {
 		if r.LeaveRollups {
 			continue
 		}
-		if err := r.older(ctx, q, &f); err != nil {
+		if err := r.findFallbacks(ctx, q, &f); err != nil {
 			return nil, err
 		}
 	}
 	return f.all, nil
 }
 
-// older finds the buckets of a query's times whose samples have expired.
-func (r *run) older(ctx context.Context, q storage.Query, f *finding) error {
+// findFallbacks finds the buckets of a query's times whose samples have expired.
+func (r *run) findFallbacks(ctx context.Context, q storage.Query, f *finding) error {
 	horizons, err := r.store.HorizonsOf(ctx, q)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r *run) older(ctx context.Context, q storage.Query, f *finding) error {
 		}
 		for _, s := range list {
 			one := f.of(s.Labels, false)
-			one.older = append(one.older, older{s, query.MinT, query.MaxT})
+			one.fallbacks = append(one.fallbacks, fallback{s, query.MinT, query.MaxT})
 		}
 	}
 	return nil
@@ -104,8 +104,8 @@ type maker struct {
 	samples chunk.Samples
 }
 
-// appendOlder appends the samples that buckets make, and brings all in order.
-func (m *maker) appendOlder(into *chunk.Samples, list []older) error {
+// appendFallback appends the samples that buckets make, and brings all in order.
+func (m *maker) appendFallback(into *chunk.Samples, list []fallback) error {
 	for _, o := range list {
 		if err := o.Buckets(&m.buckets, &m.buffers); err != nil {
 			return err

@@ -14,55 +14,55 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// lookFS lets files be read and nothing be changed: a directory that is opened through it is the same afterwards, byte
+// readOnlyFS lets files be read and nothing be changed: a directory that is opened through it is the same afterwards, byte
 // for byte, whatever Pebble does. Pebble's own ReadOnly replays the log into memory; its lock would make a file.
-type lookFS struct{ vfs.FS }
+type readOnlyFS struct{ vfs.FS }
 
-var errLook = fmt.Errorf("%w: the files aren't touched", engine.ErrReadOnly)
+var errReadOnlyFS = fmt.Errorf("%w: the files aren't touched", engine.ErrReadOnly)
 
 // Unwrap implements vfs.FS.
-func (f lookFS) Unwrap() vfs.FS { return f.FS }
+func (f readOnlyFS) Unwrap() vfs.FS { return f.FS }
 
 // Create implements vfs.FS, as do the methods below.
-func (lookFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, errLook }
+func (readOnlyFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, errReadOnlyFS }
 
-func (lookFS) Link(string, string) error { return errLook }
+func (readOnlyFS) Link(string, string) error { return errReadOnlyFS }
 
-func (lookFS) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
-	return nil, errLook
+func (readOnlyFS) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
+	return nil, errReadOnlyFS
 }
 
-func (lookFS) Remove(string) error { return errLook }
+func (readOnlyFS) Remove(string) error { return errReadOnlyFS }
 
-func (lookFS) RemoveAll(string) error { return errLook }
+func (readOnlyFS) RemoveAll(string) error { return errReadOnlyFS }
 
-func (lookFS) Rename(string, string) error { return errLook }
+func (readOnlyFS) Rename(string, string) error { return errReadOnlyFS }
 
-func (lookFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File, error) {
-	return nil, errLook
+func (readOnlyFS) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, errReadOnlyFS
 }
 
-func (lookFS) MkdirAll(string, os.FileMode) error { return errLook }
+func (readOnlyFS) MkdirAll(string, os.FileMode) error { return errReadOnlyFS }
 
 // Lock takes a shared lock on a file that is there, so that no process opens the directory for writing meanwhile. A
 // directory without the file, such as a backup, was never opened, and isn't locked.
-func (f lookFS) Lock(name string) (io.Closer, error) {
+func (f readOnlyFS) Lock(name string) (io.Closer, error) {
 	if f.FS != vfs.Default {
-		return nothing{}, nil
+		return noLock{}, nil
 	}
 	return shareLock(name)
 }
 
-type nothing struct{}
+type noLock struct{}
 
-func (nothing) Close() error { return nil }
+func (noLock) Close() error { return nil }
 
 // ErrNoData means that there is no engine's data in a directory that was to be read.
 var ErrNoData = errors.New("pebble: there are no data of an engine in the directory")
 
-// openToLook opens the engine for reading only. Synced bytes are verified as when it is opened for writing.
-func (e *Engine) openToLook(opts Options) (err error) {
-	files := lookFS{e.fs}
+// openReadOnly opens the engine for reading only. Synced bytes are verified as when it is opened for writing.
+func (e *Engine) openReadOnly(opts Options) (err error) {
+	files := readOnlyFS{e.fs}
 	e.reserve = 0
 	if _, err := files.Stat(e.dir); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: there is no %s", ErrNoData, e.dir)
@@ -112,7 +112,7 @@ func shareLock(name string) (io.Closer, error) {
 		l.readers++
 		return l, nil
 	}
-	l := &heldLock{name: name, readers: 1, file: nothing{}}
+	l := &heldLock{name: name, readers: 1, file: noLock{}}
 	switch file, err := readLock(name); {
 	case err == nil:
 		l.file = file

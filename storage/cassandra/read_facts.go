@@ -18,9 +18,9 @@ type Facts struct {
 	Differences []Difference
 }
 
-// Look finds out about a cluster and a keyspace in whatever state they are, also one in which Open refuses them
+// ReadFacts finds out about a cluster and a keyspace in whatever state they are, also one in which Open refuses them
 // or too few nodes are left for reads. It changes nothing. Without a single node that answers it returns an error.
-func Look(ctx context.Context, opts Options) (*Facts, error) {
+func ReadFacts(ctx context.Context, opts Options) (*Facts, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func Look(ctx context.Context, opts Options) (*Facts, error) {
 		if !n.Up {
 			continue
 		}
-		if err := opts.lookAtSchema(ctx, n.Address, f); err != nil {
+		if err := opts.readSchema(ctx, n.Address, f); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", n.Address, err))
 			continue
 		}
@@ -46,8 +46,8 @@ func Look(ctx context.Context, opts Options) (*Facts, error) {
 	return nil, fmt.Errorf("cassandra: look at keyspace %s: %w", opts.Keyspace, oneLine(errs))
 }
 
-// lookAtSchema asks one node about the keyspace.
-func (o *Options) lookAtSchema(ctx context.Context, address string, f *Facts) error {
+// readSchema asks one node about the keyspace.
+func (o *Options) readSchema(ctx context.Context, address string, f *Facts) error {
 	session, err := o.direct(address)
 	if err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 )
 
 // TestLook looks at a keyspace before it is there, when it is as it was made, and with other options.
-func TestLook(t *testing.T) {
+func TestReadFacts(t *testing.T) {
 	o := testOptions(t)
 	ownKeyspace(t, &o)
 	ctx := context.Background()
-	f, err := Look(ctx, o)
+	f, err := ReadFacts(ctx, o)
 	require.NoError(t, err)
 	require.Nil(t, f.Replication)
 	require.Empty(t, f.Differences)
@@ -24,20 +24,20 @@ func TestLook(t *testing.T) {
 		require.NoError(t, n.Err)
 		require.True(t, n.Up)
 	}
-	again, err := Look(ctx, o)
+	again, err := ReadFacts(ctx, o)
 	require.NoError(t, err)
 	require.Nil(t, again.Replication, "the first look made something")
 
 	o.Retention = 30 * 24 * time.Hour
 	require.NoError(t, open(t, o).Close())
-	f, err = Look(ctx, o)
+	f, err = ReadFacts(ctx, o)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{f.Cluster.LocalDC: min(3, len(f.Nodes))}, f.Replication)
 	require.Empty(t, f.Differences)
 	require.Len(t, f.Nodes[0].Tables, len(engine.Tables))
 
 	o.Retention = 365 * 24 * time.Hour
-	f, err = Look(ctx, o)
+	f, err = ReadFacts(ctx, o)
 	require.NoError(t, err)
 	require.NotEmpty(t, f.Differences)
 	for _, d := range f.Differences {
@@ -47,6 +47,6 @@ func TestLook(t *testing.T) {
 
 	gone := o
 	gone.Hosts = []string{"127.0.0.1:1"}
-	_, err = Look(ctx, gone)
+	_, err = ReadFacts(ctx, gone)
 	require.ErrorContains(t, err, "no host answers")
 }
