@@ -146,7 +146,7 @@ func TestWrongClock(t *testing.T) {
 	stop(right)
 	requireSound(r.ctx, t, r.skewed.path, []string{"--storage.path=" + filepath.Join(dir, "data")})
 
-	// The same program hides all of it once an operator says that this is the date.
+	// The same program hides all of it once an operator confirms the date.
 	today := time.Now().Add(twoMonths).UTC().Format(time.DateOnly)
 	ahead := start(r.ctx, t, program(twoMonths, "--storage.today="+today))
 	require.Eventually(t, func() bool { return r.count(ahead) == 0 }, cassiatest.Patience, 50*time.Millisecond, "the clock is ahead by two months")
