@@ -213,3 +213,56 @@ func (r *queryReader) tellGap(e *DamagedRowsError) {
 
 // lostShards stands in where a number of shards can't be read: all that there may be are looked into.
 const lostShards = format.MaxShards
+
+type warnKey struct{}
+
+// WithWarnings returns a context whose reads that have no other place for warnings, those of exemplars and of metadata, give
+// them to warn, one at a time in each read: rows that can't be read are left out of their answers.
+func WithWarnings(ctx context.Context, warn func(error)) context.Context {
+	return context.WithValue(ctx, warnKey{}, warn)
+}
+
+// warningsOf returns what gets the warnings of a read; nil: nothing does.
+func warningsOf(ctx context.Context) func(error) {
+	warn, _ := ctx.Value(warnKey{}).(func(error))
+	return warn
+}
+
+// damage remembers the stage rows that can't be read, so that queries over their slots can say what they
+// lack, and each is counted once.
+type damage struct {
+	mu   sync.Mutex
+	rows map[damagedRow]error
+}
+
+type damagedRow struct {
+	slot      int64
+	partition int
+	row       stageRow
+}
+
+// maxDamage bounds what is remembered row by row; the log has all of it. Beyond, one row of each slot and partition
+// stands for all of them, for at most maxDamagedSlots.
+const (
+	maxDamage       = 100
+	maxDamagedSlots = 10_000
+)
+
+// add says whether the row is new to it.
+func (d *damage) add(at damagedRow, err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.rows[at]; ok {
+		return false
+	}
+	if d.rows == nil {
+		d.rows = map[damagedRow]error{}
+	}
+	if len(d.rows) >= maxDamage {
+		at.row = stageRow{}
+	}
+	if _, ok := d.rows[at]; !ok && len(d.rows) < maxDamagedSlots {
+		d.rows[at] = err
+	}
+	return true
+}

@@ -88,7 +88,7 @@ func (s *Store) newRequest(ctx context.Context, q Query) (*request, error) {
 	r := &request{
 		queryReader: queryReader{s: s, tenant: q.Tenant, warn: q.Warn, use: s.opts.Limiter.Use(ctx, q.Tenant)},
 		scope: scope{
-			period: s.period, hidden: hidden, gaps: gaps, classes: q.Classes,
+			hidden: hidden, gaps: gaps, classes: q.Classes,
 			maxT: min(q.MaxT, now.Add(MaxAhead).UnixMilli(), format.MaxTime),
 		},
 		matchers: q.Matchers,

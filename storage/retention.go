@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,4 +87,19 @@ func (s *Store) livesLongest(t *tenantHorizons, others *[]statedKeep, tenant str
 func (s *Store) isOutlived(res rollup.Resolution, slot int64, keep Keep) bool {
 	kept := keep.Of(res)
 	return kept != 0 && s.period.WindowEnd(s.period.WindowOfSlot(res, slot)) <= s.wanted(kept+expireGrace)
+}
+
+// KnownTenants lists the tenants that have rows, or samples in this process' head, sorted.
+func (s *Store) KnownTenants(ctx context.Context) ([]string, error) {
+	names, err := s.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.head.mu.RLock()
+	for name := range s.head.tenants {
+		names = append(names, name)
+	}
+	s.head.mu.RUnlock()
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }

@@ -2,7 +2,10 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/maphash"
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -207,4 +210,85 @@ func (x *rowWriter) noteLabels(w seriesLabels) {
 		x.places[at] = shared
 	}
 	w.series.written = shared
+}
+
+// Labels, names and metadata explain other rows of their window, and must not go before these. They are written again by
+// every process, and whenever the retention was changed; so of all that are written the one that lives longest must win.
+// Where Cassandra decides between two rows it looks at their timestamps first. Those of rows that explain grow with the time
+// to live, just before the end of the window, so that files of its time hold them:
+//
+//	timestamp   ◄──────── window ────────►
+//	                     │ lives short … long, for ever │ end
+//	                     └── explainSpan, 18 minutes ───┘
+//
+// Earlier releases wrote them with the end of a slot, which is less, but for the window's last slot.
+
+// explainSpan is by how much timestamps of rows that explain differ, microseconds: one a second of life.
+const explainSpan = 1 << 30
+
+// explains returns the write timestamp of a row that explains others of a window; expires is when it may vanish, seconds since
+// 1970; 0: never.
+func (s *Store) explains(window, expires int64) int64 {
+	return s.period.WindowEnd(window)*1000 - explainSpan + int64(s.lifeOf(window, expires))
+}
+
+// lifeOf tells how long a row lives that explains others of a window. Who remembers that it was written remembers this, too: how long
+// rows are kept may become longer while a process runs, as soon as it hears of another that keeps them so.
+func (s *Store) lifeOf(window, expires int64) uint32 {
+	if expires == 0 {
+		return explainSpan - 1
+	}
+	return uint32(min(max(expires-s.period.WindowEnd(window)/1000, 0), explainSpan-2))
+}
+
+// catalogMemory remembers which catalog rows this process has written, so that a name is written once a
+// window and not once a seal. It is bounded: when full it forgets all.
+type catalogMemory struct {
+	mu   sync.Mutex
+	seed maphash.Seed
+	seen map[catalogName]struct{}
+}
+
+// maxCatalogMemory bounds catalogMemory, rows.
+const maxCatalogMemory = 1 << 20
+
+// catalogName stands for a catalog row.
+type catalogName [2]uint64
+
+// name returns what stands for a row that lives so long.
+func (m *catalogMemory) name(window int64, life uint32, tenant string, kind int64, label, value string) catalogName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen == nil {
+		m.seed, m.seen = maphash.MakeSeed(), map[catalogName]struct{}{}
+	}
+	var h maphash.Hash
+	h.SetSeed(m.seed)
+	_, _ = h.Write(binary.LittleEndian.AppendUint32(nil, life))
+	_, _ = h.WriteString(tenant)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(label)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(value)
+	return catalogName{h.Sum64(), uint64(window)<<2 | uint64(kind)}
+}
+
+// has says whether the row was written.
+func (m *catalogMemory) has(name catalogName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.seen[name]
+	return ok
+}
+
+// add remembers rows that are durable, not before: a seal of another partition relies on it.
+func (m *catalogMemory) add(names map[catalogName]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.seen)+len(names) > maxCatalogMemory {
+		clear(m.seen)
+	}
+	for name := range names {
+		m.seen[name] = struct{}{}
+	}
 }

@@ -9,8 +9,7 @@ import (
 
 // scope is what a query may see of what it asked for.
 type scope struct {
-	of     *queryReader
-	period *format.Periods
+	of *queryReader
 	// hidden are the horizons of the tenant's classes, and classes those that were asked for. gaps are ranges of time of which raw
 	// rows may have vanished, in a query for buckets: there it goes slot by slot what is made of samples.
 	hidden  []Horizons
@@ -49,16 +48,16 @@ func (r *scope) latest(res rollup.Resolution) int64 {
 
 // shows says whether anything of a class is to be seen in a window.
 func (r *scope) shows(class int64, window int64) bool {
-	return r.classes&(1<<class) != 0 && r.period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
-		(format.ResolutionOf(window) != rollup.Raw || !inGap(r.gaps, class, r.period.WindowEnd(window)))
+	return r.classes&(1<<class) != 0 && r.of.s.period.WindowEnd(window) > r.hiddenIn(class, format.ResolutionOf(window)) &&
+		(format.ResolutionOf(window) != rollup.Raw || !inGap(r.gaps, class, r.of.s.period.WindowEnd(window)))
 }
 
 // lacksRaw says whether samples of some class may be lacking in a slot.
 func (r *scope) lacksRaw(slot int64) bool {
-	if r.period.SlotStart(slot) < r.latest(rollup.Raw) {
+	if r.of.s.period.SlotStart(slot) < r.latest(rollup.Raw) {
 		return true
 	}
-	end := r.period.SlotEnd(slot)
+	end := r.of.s.period.SlotEnd(slot)
 	return slices.ContainsFunc(r.gaps, func(g classGap) bool { return inGap(r.gaps, g.class, end) })
 }
 
