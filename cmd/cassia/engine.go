@@ -81,7 +81,7 @@ func openCassandra(ctx context.Context, c *config.Engine, o openOptions) (opened
 	if !o.log.Enabled(ctx, slog.LevelWarn) { // A command that prints one result has no place for others.
 		return e, nil
 	}
-	return inspect(ctx, e, co.Logger), nil
+	return inspectCluster(ctx, e, co.Logger), nil
 }
 
 // inspectedEngine is a cluster that is inspected, once, while it is used already: a node that hangs would keep the
@@ -92,8 +92,8 @@ type inspectedEngine struct {
 	inspection sync.WaitGroup
 }
 
-// inspect logs findings about the cluster.
-func inspect(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *inspectedEngine {
+// inspectCluster logs findings about the cluster.
+func inspectCluster(ctx context.Context, e *cassandra.Engine, log *slog.Logger) *inspectedEngine {
 	l := &inspectedEngine{Engine: e}
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.inspection.Go(func() {

@@ -37,5 +37,5 @@ func TestEvents(t *testing.T) {
 	(&logger{log: slog.New(slog.NewTextHandler(&log, nil))}).Errorf("table %d: %v", 7, cause)
 	require.Contains(t, log.String(), "level=ERROR")
 	require.Contains(t, log.String(), "table 7: no room on the device")
-	require.ErrorIs(t, brief{cause}, cause)
+	require.ErrorIs(t, firstLine{cause}, cause)
 }
