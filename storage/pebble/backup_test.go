@@ -260,6 +260,24 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	require.DirExists(t, neighbor, "somebody else's")
 }
 
+// Files that a restore writes are the directory's once all of them are there.
+func TestRestoredFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	r, err := BeginRestore(dir, []string{"a", "b"})
+	require.NoError(t, err)
+	require.NoError(t, r.Write("a", strings.NewReader("x")))
+	_, err = Open(dir, DefaultOptions())
+	require.ErrorIs(t, err, ErrUnfinishedRestore)
+	require.NoError(t, r.Write("b", strings.NewReader("y")))
+	require.NoFileExists(t, filepath.Join(dir, "a"))
+	require.NoError(t, r.Finish())
+	for name, want := range map[string]string{"a": "x", "b": "y"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, want, string(text))
+	}
+}
+
 // A restore that was cut off leaves a directory that isn't opened, and can be restored to.
 func TestUnfinishedRestore(t *testing.T) {
 	b := newBackedUp(t)

@@ -16,6 +16,7 @@ func TestForeignDirectory(t *testing.T) {
 		_, err := Open(dir, DefaultOptions())
 		require.ErrorIs(t, err, ErrForeign)
 		require.ErrorContains(t, err, name)
+		require.ErrorIs(t, CheckForeign(dir), ErrForeign)
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
@@ -29,5 +30,6 @@ func TestForeignDirectory(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, e.Close())
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "notes"), 0o755), "beside a store anything may be")
+		require.NoError(t, CheckForeign(dir))
 	}
 }

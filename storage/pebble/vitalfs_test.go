@@ -33,6 +33,8 @@ func TestReusedLogIsNotedAnew(t *testing.T) {
 	require.Empty(t, problems)
 	require.Len(t, read.files, 1)
 	require.Contains(t, read.files, "000004.log")
+	_, err = files.ReuseForWrite("data/none.log", "data/000005.log", of)
+	require.ErrorIs(t, err, fs.ErrNotExist, "it isn't armed")
 	_, err = mem.ReuseForWrite("data/none.log", "data/000005.log", of)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
