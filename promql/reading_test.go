@@ -16,8 +16,8 @@ import (
 	"github.com/cassia-db/cassia/storage/storagetest"
 )
 
-// Who reads samples, or chunks of them, gets what is made of buckets where samples are gone, or an error, as the reading says, and is
-// told either.
+// A reader of samples, or of chunks of them, gets samples made of buckets where the raw ones are gone, or an error, depending on its
+// Reading; both are reported.
 func TestReadingsWhereRawIsGone(t *testing.T) {
 	store, now := expiringStore(t)
 	count := func(set promstorage.ChunkSeriesSet) (n int, err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A trial tells what each rule would do to series that are stored, and changes nothing.
+// A trial reports the effect that each rule would have on series that are stored, and changes nothing.
 func TestTrial(t *testing.T) {
 	r := newRig(t, "")
 	series := []string{"go_gc,job=a", "go_gc,job=b", "old_x,job=a", "up,job=a,pod=1", "up,job=a,pod=2", "up,job=b", "bad,kill=name"}

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ListingState says whether a window is listed. At one generation the greatest wins.
+// ListingState is whether a window is listed. At one generation the greatest wins.
 type ListingState byte
 
 const (
@@ -52,10 +52,10 @@ func AppendListing(l Listing) []byte {
 	return binary.AppendUvarint([]byte{byte(l.State)}, uint64(l.Generation))
 }
 
-// Counts says whether the window may have rows.
+// Counts reports whether the window may have rows.
 func (l Listing) Counts() bool { return l.State != Unlisted && l.State != 0 }
 
-// Stands says whether the window is listed and nobody is about to unlist it. An earlier release, which may run beside this
+// Stands reports whether the window is listed and nobody is about to unlist it. An earlier release, which may run beside this
 // one, would delete a row of the first generation.
 func (l Listing) Stands() bool { return l.State == Listed }
 

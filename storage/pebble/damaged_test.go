@@ -120,7 +120,7 @@ func copyOf(t testing.TB, whole *vfs.MemFS) *vfs.MemFS {
 	return mem
 }
 
-// Where the index of a file's blocks can't be read, nothing says which rows they hold: a scan names a gap wherever the file may
+// Where the index of a file's blocks can't be read, their rows are unknown: a scan names a gap wherever the file may
 // have any.
 func TestScanSkipsDamagedIndexes(t *testing.T) {
 	whole := layeredEngine(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Pebble tells of trouble is counted, and stands in the log.
+// Pebble's events of trouble are counted and logged.
 func TestEvents(t *testing.T) {
 	var log bytes.Buffer
 	e := newEvents()

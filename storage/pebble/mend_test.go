@@ -90,7 +90,7 @@ func TestMendWithoutBackup(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Without the manifest nobody knows which files count: nothing else is done about a directory whose manifest no backup has.
+// Without the manifest it is unknown which files count: nothing else is done about a directory whose manifest no backup has.
 func TestMendWithoutManifest(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -251,7 +251,7 @@ func TestLookedAtFilesAreNotTouched(t *testing.T) {
 	f, err := mem.Create("there", of)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	look := lookFS{mem}
+	look := readOnlyFS{mem}
 	for about, do := range map[string]func() error{
 		"create":     func() error { _, err := look.Create("new", of); return err },
 		"link":       func() error { return look.Link("there", "new") },

@@ -88,7 +88,7 @@ func TestRoutes(t *testing.T) {
 	require.Equal(t, 1.0, testutil.ToFloat64(o.HTTP.requests.WithLabelValues("/api/v1/write", "200")))
 }
 
-// Paths that nobody knows are told of where an answer for them is given, but for those with the wrong method.
+// Unknown paths get an answer that names where to look; those with a wrong method get 405.
 func TestUnknownPaths(t *testing.T) {
 	o := testOptions()
 	o.NotFound = func(w http.ResponseWriter, r *http.Request) {

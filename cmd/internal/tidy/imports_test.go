@@ -33,13 +33,13 @@ var laws = []law{
 	{folder: "storage/cassandra", may: []string{"storage/engine"}},
 	{folder: "storage/chunk"},
 	{folder: "storage/format", may: []string{"storage/engine", "storage/chunk", "storage/rollup"}},
-	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/rollup"}},
+	{folder: "storage/inspect", may: []string{"=storage", "storage/engine", "storage/chunk", "storage/format", "storage/membership", "storage/rollup"}},
 	{folder: "storage/ha", may: []string{"storage/engine", "storage/format", "storage/membership"}},
 	{folder: "storage/membership", may: []string{"storage/engine", "storage/format"}},
 	{folder: "storage/tenant"},
 	{folder: "storage/index", may: []string{"storage/chunk", "storage/tenant"}},
 	{folder: "storage/rollup", may: []string{"storage/chunk"}},
-	{folder: "storage/storagetest", may: []string{"=storage", "storage/engine", "storage/pebble"}},
+	{folder: "storage/storagetest", may: []string{"=storage", "storage/engine", "storage/membership", "storage/pebble"}},
 }
 
 // "=storage" means the package itself and nothing below it.
