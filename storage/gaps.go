@@ -238,7 +238,7 @@ type damage struct {
 type damagedRow struct {
 	slot      int64
 	partition int
-	row       stageRow
+	row       format.StageRow
 }
 
 // maxDamage bounds what is remembered row by row; the log has all of it. Beyond, one row of each slot and partition
@@ -259,7 +259,7 @@ func (d *damage) add(at damagedRow, err error) bool {
 		d.rows = map[damagedRow]error{}
 	}
 	if len(d.rows) >= maxDamage {
-		at.row = stageRow{}
+		at.row = format.StageRow{}
 	}
 	if _, ok := d.rows[at]; !ok && len(d.rows) < maxDamagedSlots {
 		d.rows[at] = err

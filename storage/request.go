@@ -153,7 +153,7 @@ func (r *request) tellDamage() {
 	}
 	slices.SortFunc(found, func(a, b damagedRow) int {
 		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition),
-			strings.Compare(a.row.writer, b.row.writer), cmp.Compare(a.row.seq, b.row.seq))
+			strings.Compare(a.row.Writer, b.row.Writer), cmp.Compare(a.row.Seq, b.row.Seq))
 	})
 	for _, at := range found {
 		r.tell(d.rows[at])
