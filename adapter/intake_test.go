@@ -155,7 +155,7 @@ func TestIntakeDropsByRules(t *testing.T) {
 	require.Equal(t, 1, series)
 }
 
-// A tenant's limit that a later batch of a request meets is told for the whole request, as that is what is sent again.
+// A tenant's limit that a later batch of a request meets is reported for the whole request, since senders repeat all of it.
 func TestIntakeTellsALimitOfAllItsSamples(t *testing.T) {
 	const burst = BatchBytes/SampleBytes + 5
 	limits, err := tenant.ParseLimits([]byte(fmt.Sprintf("tenants: {a: {samples_per_second: 1, samples_burst: %d}}", burst)))

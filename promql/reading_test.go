@@ -45,7 +45,7 @@ func TestReadingsWhereRawIsGone(t *testing.T) {
 		to := now.Add(-c.ago)
 		q, err := NewQueryable(store).ChunkQuerier(to.Add(-time.Hour).UnixMilli()+1, to.UnixMilli())
 		require.NoError(t, err)
-		// The function is told by who asks, and isn't to be trusted: samples are what is wanted.
+		// The function is a hint of the client's, which isn't to be trusted: it wants samples.
 		n, err := count(q.Select(WithReading(t.Context(), reading), true, &promstorage.SelectHints{
 			Start: to.Add(-time.Hour).UnixMilli() + 1, End: to.UnixMilli(), Func: "idelta",
 		}, name("requests_total")))

@@ -32,7 +32,7 @@ type rig struct {
 	store   *storage.Store
 	asked   Evaluation
 	answers func() (promengine.Matrix, error)
-	// told is what is told of answers beside their series.
+	// told are the warnings and infos of an answer.
 	told Found
 	// full refuses reads beside queries; inside are those under way.
 	full   error

@@ -227,7 +227,7 @@ func TestWriteIsStrict(t *testing.T) {
 	require.Empty(t, r.stored(t, tenant.Default))
 }
 
-// falling drops what is below zero, as rules may drop points.
+// falling drops points below zero, as rules may.
 type falling struct{ adapter.Batch }
 
 func (f falling) Float(ref *storage.Series, t, st int64, v float64) error {
@@ -254,7 +254,7 @@ func TestPointsThatRulesDrop(t *testing.T) {
 	require.EqualValues(t, 2, testutil.ToFloat64(r.points.WithLabelValues("dropped")))
 }
 
-// Who may write nothing of what is sent gets 403, and 400 where something else is wrong, too.
+// A sender that may write none of its points gets 403, and 400 where something else is wrong, too.
 func TestPointsOfTenantsThatAreForbidden(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	forbidden := `{"metricName":"m","ts":1777636800,"value":1,"tenant":"secret"}`

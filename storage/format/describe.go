@@ -14,7 +14,7 @@ import (
 	"github.com/cassia-db/cassia/storage/engine"
 )
 
-// Describe returns what a row of a table holds, for people. An error names what is corrupt.
+// Describe returns what a row of a table holds, for people. An error names the corrupt field.
 func Describe(t *engine.Table, partition engine.Key, row engine.Row) (string, error) {
 	switch t {
 	case engine.Stage:

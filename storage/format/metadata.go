@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Metadata is what was said of a metric.
+// Metadata is a metric's type, unit and help.
 type Metadata struct {
 	// Type is a name such as counter; Unit and Help may be empty.
 	Type, Unit, Help string

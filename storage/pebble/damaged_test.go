@@ -159,7 +159,7 @@ func indexesOf(t testing.TB, mem *vfs.MemFS, path string) []block.Handle {
 	return l.Index
 }
 
-// What is damaged is told with the fields of keys, as far as a key has them.
+// Damaged ranges are printed with the fields of keys, as far as a key has them.
 func TestKeysInWords(t *testing.T) {
 	key := appendPartition(nil, engine.Catalog, engine.Key{engine.Int(-3), engine.Int(0), engine.Text("team a"), engine.Int(2), engine.Text("job"), engine.Int(0)})
 	require.Equal(t, `catalog window=-3 resolution=0 tenant="team a" kind=2 label="job" salt=0`, keyInWords(key))
@@ -170,7 +170,7 @@ func TestKeysInWords(t *testing.T) {
 	require.Equal(t, "ff00", keyInWords([]byte{0xff, 0}))
 }
 
-// Ranges that touch are told as one, and what is known of a file is replaced when it is looked at again.
+// Ranges that touch are reported as one, and a later look at a file replaces the earlier one's.
 func TestDamagedRanges(t *testing.T) {
 	var d damaged
 	r := func(start, end string, table uint64) badRange {

@@ -275,7 +275,7 @@ func TestNotedFileUnreadable(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// A note of what is synced that is damaged itself proves nothing about other files: the directory isn't opened.
+// A damaged note of synced bytes proves nothing about other files: the directory isn't opened.
 func TestDamagedNote(t *testing.T) {
 	t.Parallel()
 	sum := func(text string) string {

@@ -109,7 +109,7 @@ func TestMendWithoutManifest(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where the note of what is synced is damaged itself, the directory is opened without it only if that is asked for.
+// Where the note of synced bytes is damaged itself, the directory is opened without it only if that is asked for.
 func TestMendWithoutNote(t *testing.T) {
 	b := newBackedUp(t)
 	b.write()

@@ -51,7 +51,7 @@ func TestSpaceOfFilesThatWent(t *testing.T) {
 	require.Equal(t, map[string]uint64{"raw": 30, SpaceLog: 0, SpaceOther: 0, SpaceFree: 10}, space)
 }
 
-// What is in directories below counts as other than rows and log, whatever its name.
+// Files in directories below count as other than rows and log, whatever their names.
 func TestSpaceOfDirectoriesBelow(t *testing.T) {
 	mem := vfs.NewMem()
 	require.NoError(t, mem.MkdirAll("data/snapshots/a", 0o755))

@@ -99,7 +99,7 @@ func TestAllRows(t *testing.T) {
 	require.Equal(t, e.All(), copied.All())
 }
 
-// What was written before a delete stays deleted until the delete is forgotten.
+// Rows that were written before a delete stay deleted until the delete is forgotten.
 func TestForgottenDeletes(t *testing.T) {
 	e := memory.New()
 	before := engine.Mutation{Timestamp: 5, Value: []byte("late")}
