@@ -115,7 +115,7 @@ func (c *checker) stage(partition int) error {
 			}
 			c.stats.Blobs++
 			c.staged[w.Slot] = true
-			r := stageRowOf(row)
+			r := format.StageRowOf(row)
 			sink := &checkSink{c: c, work: w}
 			var reader format.BlobReader
 			err := reader.Open(row.Value)
@@ -123,7 +123,7 @@ func (c *checker) stage(partition int) error {
 				err = reader.Walk(sink)
 			}
 			if err != nil {
-				c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", w.Slot, w.Partition, r.writer, r.seq, err)
+				c.report("stage: slot %d, partition %d, writer %x, seq %d: %v", w.Slot, w.Partition, r.Writer, r.Seq, err)
 			}
 		}
 	}

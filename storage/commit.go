@@ -18,9 +18,6 @@ const (
 	// groupSamples and groupBytes bound what one commit takes from the queue.
 	groupSamples = 64 << 10
 	groupBytes   = 8 << 20
-	// stageTimestamp is the write timestamp of stage and pending rows: their keys name one content, and
-	// are deleted with the timestamp they were written with.
-	stageTimestamp = 1
 	// commitTimeout bounds how long a commit tries. It is generous: whoever waits has a deadline of its own.
 	commitTimeout = 30 * time.Second
 )
@@ -379,7 +376,7 @@ func (c *committer) publish() {
 			h.grew(it.strand, it.strand.appendExemplar(it.entry.t, it.entry.data))
 		}
 		for i := range b.blobs {
-			g.rows.add(stageRow{writer: c.s.writer, seq: b.firstSeq + int64(i)})
+			g.rows.add(format.StageRow{Writer: c.s.writer, Seq: b.firstSeq + int64(i)})
 		}
 		g.touched = now
 		p.mu.Unlock()

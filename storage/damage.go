@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // damage remembers the stage rows that can't be read, so that queries over their slots can say what they
@@ -17,7 +19,7 @@ type damage struct {
 type damagedRow struct {
 	slot      int64
 	partition int
-	row       stageRow
+	row       format.StageRow
 }
 
 // maxDamage bounds what is remembered row by row; the log has all of it. Beyond, one row of each slot and partition
@@ -38,7 +40,7 @@ func (d *damage) add(at damagedRow, err error) bool {
 		d.rows = map[damagedRow]error{}
 	}
 	if len(d.rows) >= maxDamage {
-		at.row = stageRow{}
+		at.row = format.StageRow{}
 	}
 	if _, ok := d.rows[at]; !ok && len(d.rows) < maxDamagedSlots {
 		d.rows[at] = err
@@ -59,7 +61,7 @@ func (r *request) tellDamage() {
 	}
 	slices.SortFunc(found, func(a, b damagedRow) int {
 		return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.partition, b.partition),
-			strings.Compare(a.row.writer, b.row.writer), cmp.Compare(a.row.seq, b.row.seq))
+			strings.Compare(a.row.Writer, b.row.Writer), cmp.Compare(a.row.Seq, b.row.Seq))
 	})
 	for _, at := range found {
 		r.tell(d.rows[at])

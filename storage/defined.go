@@ -21,11 +21,11 @@ import (
 
 // keepDefinitions writes what the rows about to be deleted defined, where other writers' later blobs may
 // lean on it. Blobs of older slots stand alone; but one may have come since now, when the sealing began.
-func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*generation, rows []stageRow) error {
+func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens []*generation, rows []format.StageRow) error {
 	if !s.opts.Shared || now.UnixMilli()-s.period.SlotEnd(w.Slot) > youngMS {
 		return nil
 	}
-	gone := make(map[stageRow]bool, len(rows))
+	gone := make(map[format.StageRow]bool, len(rows))
 	for _, r := range rows {
 		gone[r] = true
 	}
@@ -42,7 +42,7 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 				blob.Define(series.tenant.name, series.labels)
 			}
 			batches = append(batches, engine.Batch{Table: engine.Defined, Partition: at, Mutations: []engine.Mutation{{
-				Clustering: d.row.key(), Timestamp: stageTimestamp, Value: slices.Clone(blob.Finish()),
+				Clustering: d.row.Key(), Timestamp: format.StageTimestamp, Value: slices.Clone(blob.Finish()),
 			}}})
 		}
 	}
@@ -54,7 +54,7 @@ func (s *Store) keepDefinitions(ctx context.Context, w Work, now time.Time, gens
 
 // learn looks up what the earlier blobs of the decoder's epoch defined: in the stage, and then those that are
 // sealed, meanwhile too, in table defined. Afterwards the decoder is as it was after open.
-func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) error {
+func (s *Store) learn(ctx context.Context, d *blobDecoder, before format.StageRow) error {
 	after := d.reader // The blob that is open.
 	defer func() { d.reader, d.defined, d.samples, d.orphans = after, d.defined[:0], d.samples[:0], 0 }()
 	sink := &definitions{d: d}
@@ -64,8 +64,8 @@ func (s *Store) learn(ctx context.Context, d *blobDecoder, before stageRow) erro
 		}
 		for row, err := range s.eng.Scan(ctx, engine.Range{
 			Table: table, Partition: format.StagePartition(d.slot, d.partition),
-			From: engine.Key{engine.Text(before.writer), engine.Int(after.Epoch)},
-			To:   engine.Key{engine.Text(before.writer), engine.Int(before.seq - 1)},
+			From: engine.Key{engine.Text(before.Writer), engine.Int(after.Epoch)},
+			To:   engine.Key{engine.Text(before.Writer), engine.Int(before.Seq - 1)},
 		}) {
 			if errors.Is(err, engine.ErrCorrupt) {
 				return fmt.Errorf("%w: %w", errLeansOnCorrupt, err)
@@ -103,21 +103,21 @@ func (s *Store) forgetDefinitions(ctx context.Context, slot int64, partition int
 	if err != nil {
 		return err
 	}
-	rows = slices.DeleteFunc(rows, func(r stageRow) bool { return r.seq < 0 }) // What is worked off stays known.
+	rows = slices.DeleteFunc(rows, func(r format.StageRow) bool { return r.Seq < 0 }) // What is worked off stays known.
 	return s.deleteRows(ctx, engine.Defined, format.StagePartition(slot, partition), rows)
 }
 
 // listRows lists the rows of a slot in stage or defined.
-func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []stageRow, err error) {
+func (s *Store) listRows(ctx context.Context, t *engine.Table, w Work) (rows []format.StageRow, err error) {
 	for row, err := range s.eng.Scan(ctx, engine.Range{Table: t, Partition: format.StagePartition(w.Slot, w.Partition), KeysOnly: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: listing %s of slot %d, partition %d: %w", t, w.Slot, w.Partition, err)
 		}
-		r := stageRow{writer: row.Clustering[0].Text, seq: row.Clustering[1].Int}
-		if n := len(rows); n > 0 && rows[n-1].writer == r.writer {
-			r.writer = rows[n-1].writer // Thousands of rows share it.
+		r := format.StageRow{Writer: row.Clustering[0].Text, Seq: row.Clustering[1].Int}
+		if n := len(rows); n > 0 && rows[n-1].Writer == r.Writer {
+			r.Writer = rows[n-1].Writer // Thousands of rows share it.
 		} else {
-			r.writer = strings.Clone(r.writer)
+			r.Writer = strings.Clone(r.Writer)
 		}
 		rows = append(rows, r)
 	}

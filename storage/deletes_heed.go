@@ -81,7 +81,7 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	if err != nil {
 		return err
 	}
-	left := map[stageRow]bool{}
+	left := map[format.StageRow]bool{}
 	for _, r := range staged {
 		if isCovered(old, r) && !back[r] {
 			left[r] = true
@@ -89,7 +89,7 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 	}
 	var again *generation
 	if len(left) > 0 {
-		if again, err = s.load(ctx, w, func(r stageRow) bool { return left[r] }); err != nil {
+		if again, err = s.load(ctx, w, func(r format.StageRow) bool { return left[r] }); err != nil {
 			return err
 		}
 	}
@@ -111,9 +111,9 @@ func (s *Store) reread(ctx context.Context, w Work) error {
 }
 
 // stillStaged returns those of the rows that are in the stage.
-func (s *Store) stillStaged(ctx context.Context, w Work, rows map[stageRow]bool) (map[stageRow]bool, error) {
+func (s *Store) stillStaged(ctx context.Context, w Work, rows map[format.StageRow]bool) (map[format.StageRow]bool, error) {
 	staged, err := s.listRows(ctx, engine.Stage, w)
-	still := map[stageRow]bool{}
+	still := map[format.StageRow]bool{}
 	for _, r := range staged {
 		if rows[r] {
 			still[r] = true

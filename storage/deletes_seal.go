@@ -92,7 +92,7 @@ func sameDeletes(a, b map[string]format.Tombstones) bool {
 }
 
 // hasAny says whether any of the generation's rows is among these.
-func (g *generation) hasAny(rows map[stageRow]bool) bool {
+func (g *generation) hasAny(rows map[format.StageRow]bool) bool {
 	for r := range rows {
 		if g.rows.has(r) {
 			return true

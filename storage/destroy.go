@@ -105,8 +105,8 @@ func (s *Store) deleteStaged(ctx context.Context, works []*sealedWork) error {
 				pending = append(pending, engine.Batch{Table: engine.Pending, Partition: format.PendingPartition(w.Partition, p.hour)})
 			}
 			pending[n].Mutations = append(pending[n].Mutations, engine.Mutation{
-				Op: engine.Delete, Timestamp: stageTimestamp,
-				Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.writer), engine.Int(p.row.seq)},
+				Op: engine.Delete, Timestamp: format.StageTimestamp,
+				Clustering: engine.Key{engine.Int(p.slot), engine.Text(p.row.Writer), engine.Int(p.row.Seq)},
 			})
 		}
 	}
@@ -146,23 +146,23 @@ func (s *Store) writeInPieces(ctx context.Context, batches ...engine.Batch) erro
 }
 
 // deleteRows deletes rows of stage or defined.
-func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []stageRow) error {
+func (s *Store) deleteRows(ctx context.Context, t *engine.Table, partition engine.Key, rows []format.StageRow) error {
 	return s.writeInPieces(ctx, rowsDeleted(t, partition, rows))
 }
 
 // rowsDeleted deletes rows of stage or defined, in ranges where their numbers follow each other.
-func rowsDeleted(t *engine.Table, partition engine.Key, rows []stageRow) engine.Batch {
-	slices.SortFunc(rows, func(a, b stageRow) int {
-		return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq))
+func rowsDeleted(t *engine.Table, partition engine.Key, rows []format.StageRow) engine.Batch {
+	slices.SortFunc(rows, func(a, b format.StageRow) int {
+		return cmp.Or(strings.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))
 	})
 	batch := engine.Batch{Table: t, Partition: partition}
 	for i := 0; i < len(rows); {
 		j := i + 1
-		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
+		for j < len(rows) && rows[j].Writer == rows[i].Writer && rows[j].Seq == rows[j-1].Seq+1 {
 			j++
 		}
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
-			Op: engine.DeleteRange, Clustering: rows[i].key(), To: rows[j-1].key(), Timestamp: stageTimestamp,
+			Op: engine.DeleteRange, Clustering: rows[i].Key(), To: rows[j-1].Key(), Timestamp: format.StageTimestamp,
 		})
 		i = j
 	}
@@ -189,7 +189,7 @@ func (s *Store) deleteHeld(ctx context.Context, at clusterName, rows []heldRow) 
 				for last+1 < len(part) && part[last+1].replica == part[i].replica && part[last+1].writer == part[i].writer && part[last+1].seq == part[last].seq+1 {
 					last++
 				}
-				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].key(), Timestamp: stageTimestamp}
+				m := engine.Mutation{Op: engine.Delete, Clustering: part[i].key(), Timestamp: format.StageTimestamp}
 				if last > i {
 					m.Op, m.To = engine.DeleteRange, part[last].key()
 				}

@@ -319,9 +319,9 @@ func (x *examiner) verifySlot(ctx context.Context, w *WaitingSlot, bytes *int) e
 		if err := reader.Open(row.Value); err != nil {
 			w.Damaged++
 			x.c.DamagedRows++
-			if r := stageRowOf(row); len(x.c.Damaged) < maxDamagedNamed {
+			if r := format.StageRowOf(row); len(x.c.Damaged) < maxDamagedNamed {
 				x.c.Damaged = append(x.c.Damaged, DamagedRow{
-					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", r.writer), Seq: r.seq, Err: err,
+					Slot: w.Slot, Partition: w.Partition, Writer: fmt.Sprintf("%x", r.Writer), Seq: r.Seq, Err: err,
 				})
 			}
 		}

@@ -260,11 +260,11 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 		if err != nil {
 			return fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
-		r := stageRowOf(row)
-		if r.writer == f.s.writer {
+		r := format.StageRowOf(row)
+		if r.Writer == f.s.writer {
 			continue
 		}
-		st := c.stream(r.writer)
+		st := c.stream(r.Writer)
 		st.damaged, missed = st.damaged || missed, false
 		if err := f.take(ctx, c, st, r, row.Value, begun, !f.s.opts.Shared); err != nil {
 			return err
@@ -278,20 +278,20 @@ func (f *follower) whole(ctx context.Context, w Work) error {
 
 // take adds a row to the head unless it is there. A blob that leans on what can't be found stays a gap, for
 // its commit may be under way; alone says that nobody else commits, so that it never was acknowledged.
-func (f *follower) take(ctx context.Context, c *followedSlot, st *stream, r stageRow, value []byte, now time.Time, alone bool) error {
-	if !st.place.wants(r.seq) {
+func (f *follower) take(ctx context.Context, c *followedSlot, st *stream, r format.StageRow, value []byte, now time.Time, alone bool) error {
+	if !st.place.wants(r.Seq) {
 		return nil
 	}
 	if back, err := f.cameBack(ctx, c, st, r); err != nil {
 		return err
 	} else if back {
-		st.place.took(r.seq, now)
+		st.place.took(r.Seq, now)
 		return nil
 	}
 	d := &c.decoder
 	err := d.decode(ctx, st, r, value, func() bool { return !alone })
 	if errors.Is(err, errUndefined) {
-		st.place.skip(r.seq+1, now)
+		st.place.skip(r.Seq+1, now)
 		return nil
 	}
 	if err == nil {
@@ -307,17 +307,17 @@ func (f *follower) take(ctx context.Context, c *followedSlot, st *stream, r stag
 		}
 		st.damaged = true
 		f.s.noteDamage(c.decoder.slot, c.decoder.partition, r, err)
-		st.place.took(r.seq, now)
+		st.place.took(r.Seq, now)
 		return nil
 	}
 	c.orphans += d.orphans
-	st.place.took(r.seq, now)
+	st.place.took(r.Seq, now)
 	return nil
 }
 
 // publish makes the samples of a row part of the head; whole says that the head has all of them, so that the
 // row needn't be read again for sealing.
-func (f *follower) publish(d *blobDecoder, r stageRow, whole bool) {
+func (f *follower) publish(d *blobDecoder, r format.StageRow, whole bool) {
 	h := f.s.head
 	h.life.RLock()
 	defer h.life.RUnlock()

@@ -144,7 +144,7 @@ func (f *follower) readSpans(ctx context.Context, c *followedSlot, spans []seqSp
 		if i < 0 || spans[i].writer != writer || seq > spans[i].to {
 			continue
 		}
-		if err := f.take(ctx, c, c.stream(spans[i].writer), stageRowOf(row), row.Value, begun, false); err != nil {
+		if err := f.take(ctx, c, c.stream(spans[i].writer), format.StageRowOf(row), row.Value, begun, false); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cassia-db/cassia/storage/engine"
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // Forget lets go of what other processes have sealed of a partition. An owner's Seal does so by itself.
@@ -35,9 +36,9 @@ func (s *Store) Forget(ctx context.Context, partition int) error {
 }
 
 // listStaged returns the stage rows of a slot as a set.
-func (s *Store) listStaged(ctx context.Context, w Work) (map[stageRow]bool, error) {
+func (s *Store) listStaged(ctx context.Context, w Work) (map[format.StageRow]bool, error) {
 	rows, err := s.listRows(ctx, engine.Stage, w)
-	staged := make(map[stageRow]bool, len(rows))
+	staged := make(map[format.StageRow]bool, len(rows))
 	for _, r := range rows {
 		staged[r] = true
 	}
@@ -45,7 +46,7 @@ func (s *Store) listStaged(ctx context.Context, w Work) (map[stageRow]bool, erro
 }
 
 // anySealed says whether a generation of the slot's seems to be sealed.
-func (s *Store) anySealed(w Work, staged map[stageRow]bool) bool {
+func (s *Store) anySealed(w Work, staged map[format.StageRow]bool) bool {
 	p := s.head.part(w.Partition)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -63,7 +64,7 @@ func (s *Store) anySealed(w Work, staged map[stageRow]bool) bool {
 }
 
 // sealed says whether none of the generation's rows is staged any more.
-func (g *generation) sealed(staged map[stageRow]bool) bool {
+func (g *generation) sealed(staged map[format.StageRow]bool) bool {
 	for r := range g.rows.all() {
 		if staged[r] {
 			return false

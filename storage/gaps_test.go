@@ -159,10 +159,10 @@ func TestGapsBeyondBounds(t *testing.T) {
 
 	// And for stage rows.
 	for i := range 2 * maxDamage {
-		ts.noteDamage(1, 0, stageRow{writer: "w", seq: int64(i)}, format.ErrMalformedBlob)
+		ts.noteDamage(1, 0, format.StageRow{Writer: "w", Seq: int64(i)}, format.ErrMalformedBlob)
 	}
 	require.Len(t, ts.damage.rows, maxDamage+1, "of one slot one row stands for the rest")
-	ts.noteDamage(ts.period.SlotOf(at), 0, stageRow{writer: "w", seq: 1}, format.ErrMalformedBlob)
+	ts.noteDamage(ts.period.SlotOf(at), 0, format.StageRow{Writer: "w", Seq: 1}, format.ErrMalformedBlob)
 	told = nil
 	r.tellDamage()
 	require.Len(t, told, 1)

@@ -45,7 +45,7 @@ var goldenRows = map[string]goldenRow{
 		},
 		func(value []byte) ([]byte, error) {
 			run, err := parseWorkedOff(workedOffGolden(value))
-			return appendWorkedOff(run.last), err
+			return appendWorkedOff(run.Last), err
 		},
 	},
 	"retentions-v1": {

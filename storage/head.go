@@ -10,7 +10,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
 	"github.com/cassia-db/cassia/storage/rollup"
@@ -98,17 +97,6 @@ type generation struct {
 	dropped bool
 	touched time.Time
 }
-
-type stageRow struct {
-	writer string
-	seq    int64
-}
-
-func stageRowOf(row engine.Row) stageRow {
-	return stageRow{writer: strings.Clone(row.Clustering[0].Text), seq: row.Clustering[1].Int}
-}
-
-func (r stageRow) key() engine.Key { return engine.Key{engine.Text(r.writer), engine.Int(r.seq)} }
 
 // headTenant holds the series of a tenant.
 type headTenant struct {

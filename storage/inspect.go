@@ -200,7 +200,7 @@ func (s *Store) words(t *engine.Table, partition engine.Key, row engine.Row) (st
 	case engine.Defined:
 		if row.Clustering[1].Int < 0 {
 			run, err := parseWorkedOff(row)
-			return fmt.Sprintf("seq %d to %d are sealed", run.first, run.last), err
+			return fmt.Sprintf("seq %d to %d are sealed", run.First, run.Last), err
 		}
 		return blobWords(row.Value)
 	case engine.Tails:

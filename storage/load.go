@@ -16,13 +16,13 @@ import (
 // load reads the stage rows of a slot that want asks for into a generation that belongs to no slot partition, or
 // returns nil if there are none. A corrupt blob is named, counted, and left where it is, and so is one that
 // can't be understood without it, or not yet.
-func (s *Store) load(ctx context.Context, w Work, want func(stageRow) bool) (*generation, error) {
+func (s *Store) load(ctx context.Context, w Work, want func(format.StageRow) bool) (*generation, error) {
 	l := newLoader(s, w)
 	for row, err := range s.eng.Scan(ctx, s.stageRange(w, func() { l.missed = true })) {
 		if err != nil {
 			return nil, fmt.Errorf("storage: reading stage of slot %d, partition %d: %w", w.Slot, w.Partition, err)
 		}
-		r := stageRowOf(row)
+		r := format.StageRowOf(row)
 		if !want(r) {
 			continue
 		}
@@ -70,9 +70,9 @@ func newLoader(s *Store, w Work) *loader {
 
 // blob adds a blob's samples to the generation. What leans on a blob that was never durable was never
 // acknowledged, and is left out.
-func (l *loader) blob(ctx context.Context, r stageRow, b []byte) error {
-	if l.of == nil || l.writer != r.writer {
-		l.writer, l.of = r.writer, &stream{}
+func (l *loader) blob(ctx context.Context, r format.StageRow, b []byte) error {
+	if l.of == nil || l.writer != r.Writer {
+		l.writer, l.of = r.Writer, &stream{}
 	}
 	l.of.damaged, l.missed = l.of.damaged || l.missed, false
 	err := l.decode(ctx, l.of, r, b, func() bool { return l.s.unexplained.mayWait(l.s, damagedRow{l.slot, l.partition, r}) })
@@ -101,7 +101,7 @@ type unexplained struct {
 
 // mayWait says whether what the row leans on may still come.
 func (u *unexplained) mayWait(s *Store, at damagedRow) bool {
-	if !s.opts.Shared || at.row.writer == s.writer { // A sealer waits for the commits of its own process.
+	if !s.opts.Shared || at.row.Writer == s.writer { // A sealer waits for the commits of its own process.
 		return false
 	}
 	now := s.opts.Now()
@@ -134,8 +134,8 @@ func (st *stream) prune() {
 }
 
 // noteDamage names a stage row that can't be read, and counts it once.
-func (s *Store) noteDamage(slot int64, partition int, r stageRow, err error) {
-	err = fmt.Errorf("storage: left out the stage row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.writer, r.seq, err)
+func (s *Store) noteDamage(slot int64, partition int, r format.StageRow, err error) {
+	err = fmt.Errorf("storage: left out the stage row of slot %d, partition %d, writer %x, seq %d: %w", slot, partition, r.Writer, r.Seq, err)
 	if s.damage.add(damagedRow{slot, partition, r}, err) {
 		s.corrupt(engine.Stage, err)
 	}
@@ -147,7 +147,7 @@ func (s *Store) stageRange(w Work, missed func()) engine.Range {
 	rows.Damaged = func(d engine.Damage) {
 		at := damagedRow{slot: w.Slot, partition: w.Partition}
 		if d.After != nil {
-			at.row = stageRow{writer: d.After[0].Text, seq: d.After[1].Int + 1}
+			at.row = format.StageRow{Writer: d.After[0].Text, Seq: d.After[1].Int + 1}
 		}
 		e := s.gapOf(&rows, d)
 		if s.damage.add(at, e) {

@@ -33,7 +33,7 @@ func FuzzBlob(f *testing.F) {
 		binary.LittleEndian.PutUint32(blob[1:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 		s := &Store{head: newHead(1), eng: memory.New(), opts: DefaultOptions(), period: format.NewPeriods(format.Period{SlotMS: 7_200_000, RawWindowMS: 86_400_000, Partitions: 1})}
 		l := newLoader(s, Work{})
-		if l.blob(t.Context(), stageRow{writer: "w", seq: 1}, blob) == nil {
+		if l.blob(t.Context(), format.StageRow{Writer: "w", Seq: 1}, blob) == nil {
 			for _, st := range l.gen.chunks {
 				var samples chunk.Samples
 				require.NoError(t, st.read(-format.MaxTime, format.MaxTime, &samples))

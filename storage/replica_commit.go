@@ -136,7 +136,7 @@ func (c *cluster) hold(ctx context.Context, ch *election, replica string, b *hel
 	batches := make([]engine.Batch, len(rows))
 	for i := range rows {
 		batches[i] = engine.Batch{Table: engine.Held, Partition: format.HeldPartition(c.at.tenant, c.at.cluster, rows[i].epoch), Mutations: []engine.Mutation{{
-			Clustering: rows[i].key(), Timestamp: stageTimestamp, Value: b.values[i],
+			Clustering: rows[i].key(), Timestamp: format.StageTimestamp, Value: b.values[i],
 		}}}
 	}
 	started := c.r.now()

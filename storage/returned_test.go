@@ -85,7 +85,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	p.write(0, "gone", at, 1)
 	p.write(0, "kept", at, 2)
 	p.write(1, "gone", at.Add(time.Second), 3)
-	rows := p.copyRows(engine.Stage, stageTimestamp, p.stagePartitions(at)...)
+	rows := p.copyRows(engine.Stage, format.StageTimestamp, p.stagePartitions(at)...)
 	require.NoError(t, s.SealAll(ctx))
 	require.NoError(t, s.Delete(ctx, "default", -format.MaxTime, format.MaxTime, equal("__name__", "gone")))
 	p.write(0, "gone", at, 4) // Written anew.
@@ -132,7 +132,7 @@ func TestStageRowsThatComeBackStayDeleted(t *testing.T) {
 	}
 	require.NoError(t, p.processes[0].store.SealAll(ctx))
 	check("come back after all that")
-	require.Empty(t, p.copyRows(engine.Stage, stageTimestamp, p.stagePartitions(at)...))
+	require.Empty(t, p.copyRows(engine.Stage, format.StageTimestamp, p.stagePartitions(at)...))
 }
 
 // TestDeleteThatComesBackHidesNothing has a replica bring back the row of a delete that was cleaned.

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/cassia-db/cassia/storage/format"
 )
 
 // rowSet is a set of stage rows: of each writer, runs of numbers. A process that stages alone gives a generation one run, and
@@ -13,30 +15,30 @@ type rowSet struct{ writers []writerRows }
 
 type writerRows struct {
 	writer string
-	runs   []seqRun // in order, apart from each other
+	runs   []format.SeqRun // in order, apart from each other
 }
 
 // add adds a row.
-func (s *rowSet) add(r stageRow) {
-	i := s.find(r.writer)
+func (s *rowSet) add(r format.StageRow) {
+	i := s.find(r.Writer)
 	if i < 0 {
 		i = len(s.writers)
-		s.writers = append(s.writers, writerRows{writer: strings.Clone(r.writer)})
+		s.writers = append(s.writers, writerRows{writer: strings.Clone(r.Writer)})
 	}
-	s.writers[i].add(r.seq)
+	s.writers[i].add(r.Seq)
 }
 
 func (w *writerRows) add(seq int64) {
 	// at is the first run that ends at seq, right before it, or later.
-	at, _ := slices.BinarySearchFunc(w.runs, seq-1, func(run seqRun, seq int64) int { return cmp.Compare(run.last, seq) })
-	if at == len(w.runs) || w.runs[at].first > seq+1 {
-		w.runs = slices.Insert(w.runs, at, seqRun{seq, seq})
+	at, _ := slices.BinarySearchFunc(w.runs, seq-1, func(run format.SeqRun, seq int64) int { return cmp.Compare(run.Last, seq) })
+	if at == len(w.runs) || w.runs[at].First > seq+1 {
+		w.runs = slices.Insert(w.runs, at, format.SeqRun{First: seq, Last: seq})
 		return
 	}
 	run := &w.runs[at]
-	run.first, run.last = min(run.first, seq), max(run.last, seq)
-	if next := at + 1; next < len(w.runs) && w.runs[next].first == run.last+1 {
-		run.last = w.runs[next].last
+	run.First, run.Last = min(run.First, seq), max(run.Last, seq)
+	if next := at + 1; next < len(w.runs) && w.runs[next].First == run.Last+1 {
+		run.Last = w.runs[next].Last
 		w.runs = slices.Delete(w.runs, next, next+1)
 	}
 }
@@ -46,14 +48,14 @@ func (s *rowSet) find(writer string) int {
 	return slices.IndexFunc(s.writers, func(w writerRows) bool { return w.writer == writer })
 }
 
-func (s *rowSet) has(r stageRow) bool {
-	i := s.find(r.writer)
+func (s *rowSet) has(r format.StageRow) bool {
+	i := s.find(r.Writer)
 	if i < 0 {
 		return false
 	}
 	runs := s.writers[i].runs
-	at, _ := slices.BinarySearchFunc(runs, r.seq, func(run seqRun, seq int64) int { return cmp.Compare(run.last, seq) })
-	return at < len(runs) && runs[at].first <= r.seq
+	at, _ := slices.BinarySearchFunc(runs, r.Seq, func(run format.SeqRun, seq int64) int { return cmp.Compare(run.Last, seq) })
+	return at < len(runs) && runs[at].First <= r.Seq
 }
 
 func (s *rowSet) isEmpty() bool { return len(s.writers) == 0 }
@@ -61,22 +63,22 @@ func (s *rowSet) isEmpty() bool { return len(s.writers) == 0 }
 func (s *rowSet) len() (n int) {
 	for _, w := range s.writers {
 		for _, run := range w.runs {
-			n += int(run.last-run.first) + 1
+			n += int(run.Last-run.First) + 1
 		}
 	}
 	return n
 }
 
 // all yields the rows, those of a writer in order.
-func (s *rowSet) all() iter.Seq[stageRow] {
-	return func(yield func(stageRow) bool) {
+func (s *rowSet) all() iter.Seq[format.StageRow] {
+	return func(yield func(format.StageRow) bool) {
 		for _, w := range s.writers {
 			for _, run := range w.runs {
-				for seq := run.first; ; seq++ {
-					if !yield(stageRow{w.writer, seq}) {
+				for seq := run.First; ; seq++ {
+					if !yield(format.StageRow{Writer: w.writer, Seq: seq}) {
 						return
 					}
-					if seq == run.last {
+					if seq == run.Last {
 						break
 					}
 				}
@@ -86,6 +88,6 @@ func (s *rowSet) all() iter.Seq[stageRow] {
 }
 
 // isCovered says whether any of the generations covers a stage row.
-func isCovered(gens []*generation, r stageRow) bool {
+func isCovered(gens []*generation, r format.StageRow) bool {
 	return slices.ContainsFunc(gens, func(g *generation) bool { return g.rows.has(r) })
 }

@@ -266,8 +266,8 @@ func (s *Store) closeGenerationsOf(w *sealedWork) {
 // gather lists the stage rows to seal. Where gens, the closed generations, lack some of them, extra is one
 // that holds them. left are the rows that can't be read: they stay. The generations may hold more than the
 // rows: that is durable too, or was sealed before.
-func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int64) (extra []*generation, rows []stageRow, left map[stageRow]bool, err error) {
-	left = map[stageRow]bool{}
+func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int64) (extra []*generation, rows []format.StageRow, left map[format.StageRow]bool, err error) {
+	left = map[format.StageRow]bool{}
 	staged, err := s.listRows(ctx, engine.Stage, w)
 	if err != nil {
 		return nil, nil, nil, err
@@ -279,7 +279,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	rows = staged[:0]
 	for _, r := range staged {
 		switch {
-		case r.writer == s.writer && r.seq > upTo: // of a generation to come
+		case r.Writer == s.writer && r.Seq > upTo: // of a generation to come
 		case isCovered(gens, r), back[r]:
 			rows = append(rows, r)
 		default:
@@ -291,7 +291,7 @@ func (s *Store) gather(ctx context.Context, w Work, gens []*generation, upTo int
 	}
 	// Rows of writes whose answer was an error, or that a rebuild could not read. A stream is read from
 	// its beginning, for only so it explains itself.
-	gen, err := s.load(ctx, w, func(r stageRow) bool { return (r.writer != s.writer || r.seq <= upTo) && !back[r] })
+	gen, err := s.load(ctx, w, func(r format.StageRow) bool { return (r.Writer != s.writer || r.Seq <= upTo) && !back[r] })
 	if err != nil || gen == nil || gen.partial() {
 		return nil, rows, left, err
 	}

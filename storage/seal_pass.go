@@ -39,8 +39,8 @@ type sealedWork struct {
 	upTo int64
 	// gens hold the samples of rows, the stage rows to delete afterwards. left are those that can't be read.
 	gens  []*generation
-	rows  []stageRow
-	left  map[stageRow]bool
+	rows  []format.StageRow
+	left  map[format.StageRow]bool
 	stats SealStats
 }
 

@@ -64,7 +64,7 @@ func TestSweep(t *testing.T) {
 		for row, err := range ts.Store.eng.Scan(t.Context(), engine.Range{Table: engine.Stage, Partition: format.StagePartition(slot, p)}) {
 			require.NoError(t, err)
 			back = append(back, engine.Batch{Table: engine.Stage, Partition: format.StagePartition(slot, p), Mutations: []engine.Mutation{{
-				Clustering: stageRowOf(row).key(), Timestamp: stageTimestamp, Value: slices.Clone(row.Value),
+				Clustering: format.StageRowOf(row).Key(), Timestamp: format.StageTimestamp, Value: slices.Clone(row.Value),
 			}}})
 		}
 	}

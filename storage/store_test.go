@@ -251,7 +251,7 @@ func TestDamagedStageIsTold(t *testing.T) {
 	ls := labels.FromStrings(labels.MetricName, "up")
 	ts.write("default", ls, sample{ts.now.UnixMilli(), 1})
 	slot := ts.period.SlotOf(ts.now.UnixMilli())
-	key := stageRow{ts.writer, 1}.key()
+	key := format.StageRow{Writer: ts.writer, Seq: 1}.Key()
 	put := func(b []byte) {
 		require.NoError(t, ts.eng.Write(context.Background(), []engine.Batch{{
 			Table: engine.Stage, Partition: format.StagePartition(slot, 0), Mutations: []engine.Mutation{{Clustering: key, Timestamp: 2, Value: b}},

@@ -56,7 +56,7 @@ func (e *epochRefs) set(ref uint32, s *Series) error {
 
 // definer is a stage row that defines series, the first of which has the number before+1.
 type definer struct {
-	row    stageRow
+	row    format.StageRow
 	epoch  int64
 	before uint32
 	series []*Series
@@ -110,7 +110,7 @@ func (d *blobDecoder) open(st *stream, b []byte) error {
 // decode reads a blob of the stream, with what it leans on; then the decoder has its samples. Where that isn't
 // found and no blob of the stream is damaged, mayWait decides whether to end with errUndefined, or to leave out
 // the samples that nothing explains.
-func (d *blobDecoder) decode(ctx context.Context, st *stream, r stageRow, b []byte, mayWait func() bool) error {
+func (d *blobDecoder) decode(ctx context.Context, st *stream, r format.StageRow, b []byte, mayWait func() bool) error {
 	if err := d.open(st, b); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (d *blobDecoder) decode(ctx context.Context, st *stream, r stageRow, b []by
 func (d *blobDecoder) undefined() bool { return d.reader.Before > d.epoch.whole }
 
 // definer returns what the blob just read defines.
-func (d *blobDecoder) definer(r stageRow) definer {
+func (d *blobDecoder) definer(r format.StageRow) definer {
 	return definer{row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined)}
 }
 

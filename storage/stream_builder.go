@@ -131,7 +131,7 @@ func (b *streamBuilder) batches(dst []engine.Batch, c *slotPartition) []engine.B
 			Table: engine.Stage, Partition: format.StagePartition(c.slot, c.partition),
 			Mutations: []engine.Mutation{{
 				Clustering: engine.Key{engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
-				Timestamp:  stageTimestamp, Value: blob,
+				Timestamp:  format.StageTimestamp, Value: blob,
 			}},
 		})
 	}
@@ -144,7 +144,7 @@ func (b *streamBuilder) pending(c *slotPartition, hour int64) engine.Batch {
 	for i := range b.blobs {
 		rows.Mutations = append(rows.Mutations, engine.Mutation{
 			Clustering: engine.Key{engine.Int(c.slot), engine.Text(b.writer), engine.Int(b.firstSeq + int64(i))},
-			Timestamp:  stageTimestamp, Value: []byte{1},
+			Timestamp:  format.StageTimestamp, Value: []byte{1},
 		})
 	}
 	return rows

@@ -43,7 +43,7 @@ func (w Work) at() slotPartitionAt { return slotPartitionAt{w.Slot, w.Partition}
 // pendingRow is a row of table pending, with the hour that its partition key names.
 type pendingRow struct {
 	hour, slot int64
-	row        stageRow
+	row        format.StageRow
 }
 
 // Waiting lists the slots of a partition that may hold unsealed samples, oldest first: all from the low
@@ -189,8 +189,8 @@ func (s *Store) pending(ctx context.Context, partition int, hour int64) ([]pendi
 
 func (s *Store) pendingOf(ctx context.Context, partition int, hour int64) (rows []pendingRow, err error) {
 	err = s.scanAll(ctx, engine.Range{Table: engine.Pending, Partition: format.PendingPartition(partition, hour), KeysOnly: true}, func(row engine.Row) error {
-		rows = append(rows, pendingRow{hour: hour, slot: row.Clustering[0].Int, row: stageRow{
-			writer: strings.Clone(row.Clustering[1].Text), seq: row.Clustering[2].Int,
+		rows = append(rows, pendingRow{hour: hour, slot: row.Clustering[0].Int, row: format.StageRow{
+			Writer: strings.Clone(row.Clustering[1].Text), Seq: row.Clustering[2].Int,
 		}})
 		return nil
 	})

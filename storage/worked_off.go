@@ -32,12 +32,10 @@ const (
 )
 
 // workedOff are the numbers of a writer in a slot and partition that are sealed: runs from first to last, in order.
-type workedOff []seqRun
-
-type seqRun struct{ first, last int64 }
+type workedOff []format.SeqRun
 
 func (w workedOff) has(seq int64) bool {
-	return slices.ContainsFunc(w, func(r seqRun) bool { return seq >= r.first && seq <= r.last })
+	return slices.ContainsFunc(w, func(r format.SeqRun) bool { return seq >= r.First && seq <= r.Last })
 }
 
 // workedOffKey is the key of a run among the definitions of its slot and partition, whose numbers are positive.
@@ -46,23 +44,25 @@ func workedOffKey(writer string, first int64) engine.Key {
 }
 
 // noteWorkedOff says that rows are sealed.
-func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []stageRow) error {
+func (s *Store) noteWorkedOff(ctx context.Context, w Work, rows []format.StageRow) error {
 	if !s.opts.Shared {
 		return nil
 	}
 	rows = slices.Clone(rows)
-	slices.SortFunc(rows, func(a, b stageRow) int { return cmp.Or(strings.Compare(a.writer, b.writer), cmp.Compare(a.seq, b.seq)) })
+	slices.SortFunc(rows, func(a, b format.StageRow) int {
+		return cmp.Or(strings.Compare(a.Writer, b.Writer), cmp.Compare(a.Seq, b.Seq))
+	})
 	batch := engine.Batch{Table: engine.Defined, Partition: format.StagePartition(w.Slot, w.Partition)}
 	expires := s.opts.Now().Add(workedOffLife).Unix()
 	for i := 0; i < len(rows); {
 		j := i + 1
-		for j < len(rows) && rows[j].writer == rows[i].writer && rows[j].seq == rows[j-1].seq+1 {
+		for j < len(rows) && rows[j].Writer == rows[i].Writer && rows[j].Seq == rows[j-1].Seq+1 {
 			j++
 		}
-		last := rows[j-1].seq
+		last := rows[j-1].Seq
 		batch.Mutations = append(batch.Mutations, engine.Mutation{
 			// Of two that begin alike the longer one wins.
-			Clustering: workedOffKey(rows[i].writer, rows[i].seq), Timestamp: last, Expires: expires,
+			Clustering: workedOffKey(rows[i].Writer, rows[i].Seq), Timestamp: last, Expires: expires,
 			Value: appendWorkedOff(last),
 		})
 		i = j
@@ -81,16 +81,16 @@ func appendWorkedOff(last int64) []byte {
 }
 
 // parseWorkedOff is the inverse of appendWorkedOff, and of workedOffKey.
-func parseWorkedOff(row engine.Row) (seqRun, error) {
-	run := seqRun{first: -1 - row.Clustering[1].Int}
+func parseWorkedOff(row engine.Row) (format.SeqRun, error) {
+	run := format.SeqRun{First: -1 - row.Clustering[1].Int}
 	if len(row.Value) < 2 || row.Value[0] != workedOffVersion {
 		return run, fmt.Errorf("%w: %d bytes, or an unknown version", format.ErrMalformedBlob, len(row.Value))
 	}
 	last, n := binary.Uvarint(row.Value[1:])
-	if n != len(row.Value)-1 || last > format.MaxTime || int64(last) < run.first {
+	if n != len(row.Value)-1 || last > format.MaxTime || int64(last) < run.First {
 		return run, fmt.Errorf("%w: no last number", format.ErrMalformedBlob)
 	}
-	run.last = int64(last)
+	run.Last = int64(last)
 	return run, nil
 }
 
@@ -114,22 +114,22 @@ func (s *Store) workedOffOf(ctx context.Context, w Work, writer string) (runs wo
 }
 
 // workedOffAmong returns those of stage rows that are sealed, and came back or are about to be deleted.
-func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []stageRow) (map[stageRow]bool, error) {
-	found := map[stageRow]bool{}
+func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []format.StageRow) (map[format.StageRow]bool, error) {
+	found := map[format.StageRow]bool{}
 	if !s.opts.Shared {
 		return found, nil
 	}
 	byWriter := map[string]workedOff{}
 	for _, r := range staged {
-		runs, known := byWriter[r.writer]
+		runs, known := byWriter[r.Writer]
 		if !known {
 			var err error
-			if runs, err = s.workedOffOf(ctx, w, r.writer); err != nil {
+			if runs, err = s.workedOffOf(ctx, w, r.Writer); err != nil {
 				return nil, err
 			}
-			byWriter[r.writer] = runs
+			byWriter[r.Writer] = runs
 		}
-		if runs.has(r.seq) {
+		if runs.has(r.Seq) {
 			found[r] = true
 		}
 	}
@@ -137,7 +137,7 @@ func (s *Store) workedOffAmong(ctx context.Context, w Work, staged []stageRow) (
 }
 
 // cameBack says whether a row that is to be followed was sealed, and came back.
-func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *stream, r stageRow) (bool, error) {
+func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *stream, r format.StageRow) (bool, error) {
 	if !f.s.opts.Shared {
 		return false, nil
 	}
@@ -146,11 +146,11 @@ func (f *follower) cameBack(ctx context.Context, c *followedSlot, st *stream, r 
 		return false, nil
 	}
 	if !st.asked {
-		runs, err := f.s.workedOffOf(ctx, Work{Slot: c.decoder.slot, Partition: c.decoder.partition}, r.writer)
+		runs, err := f.s.workedOffOf(ctx, Work{Slot: c.decoder.slot, Partition: c.decoder.partition}, r.Writer)
 		if err != nil {
 			return false, err
 		}
 		st.asked, st.workedOff = true, runs
 	}
-	return st.workedOff.has(r.seq), nil
+	return st.workedOff.has(r.Seq), nil
 }
