@@ -35,7 +35,7 @@ func TestCheckNamesDamage(t *testing.T) {
 	slot := ts.period.SlotOf(at.UnixMilli())
 	window := ts.period.RawWindowOfSlot(slot)
 	id := format.SeriesIDOf(ls).String()
-	partition := int(ts.head.tenants["default"].byID.find(format.SeriesIDOf(ls)).part)
+	partition := ts.head.PartitionOf(ts.head.Find("default", format.SeriesIDOf(ls)), slot)
 	raw := format.SeriesPartition(window, "default", "up", 0)
 	var chunkAt engine.Key
 	for row, err := range ts.eng.Scan(t.Context(), engine.Range{Table: engine.Raw, Partition: raw, From: engine.Key{engine.Int(format.KindChunk)}}) {
@@ -89,7 +89,7 @@ func TestInspect(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	slot := ts.period.SlotOf(ts.now.UnixMilli())
-	partition := int(ts.head.tenants["default"].byID.find(format.SeriesIDOf(ls)).part)
+	partition := ts.head.PartitionOf(ts.head.Find("default", format.SeriesIDOf(ls)), slot)
 	require.Contains(t, show("stage", map[string]string{"slot": fmt.Sprint(slot), "partition": fmt.Sprint(partition)}), "1 series defined, 1 floats")
 	require.NoError(t, ts.SealAll(t.Context()))
 	window := ts.period.RawWindowOfSlot(slot)

@@ -154,13 +154,13 @@ func (x *sealer) make1hOf(ctx context.Context, rolls []rollupTask, fine metricSh
 	day := x.into[rollup.OneHour]
 	chunks := map[format.SeriesID][]rollupChunk{}
 	for metric, series := range byMetric(rolls) {
-		of := metricChunks{x.into[rollup.FiveMinutes].window, series[0].tenant.name, metric, fine.of(metric), day.start, day.end - 1}
+		of := metricChunks{x.into[rollup.FiveMinutes].window, series[0].Tenant(), metric, fine.of(metric), day.start, day.end - 1}
 		if err := x.s.fineChunks(ctx, of, series, chunks); err != nil {
 			return err
 		}
 	}
 	for i := range rolls {
-		if err := x.make1h(&rolls[i], chunks[rolls[i].series.id], b); err != nil {
+		if err := x.make1h(&rolls[i], chunks[rolls[i].series.ID()], b); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func byMetric(rolls []rollupTask) map[string][]*Series {
 	metrics := map[string][]*Series{}
 	for i := range rolls {
 		s := rolls[i].series
-		metrics[s.metric] = append(metrics[s.metric], s)
+		metrics[s.Metric()] = append(metrics[s.Metric()], s)
 	}
 	return metrics
 }

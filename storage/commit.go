@@ -1,11 +1,11 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -36,17 +36,17 @@ type committer struct {
 	closed bool
 	done   chan struct{}
 
-	// gens are the generations that the commit under way adds to.
-	gens  []*generation
+	// head is what the commit under way is added to.
+	head  *Appender
 	rows  []engine.Batch
 	spans []timeSpan
-	// touched and sink serve touch.
-	touched []*headChunk
-	sink    uint32
 }
 
 func newCommitter(s *Store) *committer {
-	c := &committer{s: s, done: make(chan struct{})}
+	c := &committer{
+		s: s, done: make(chan struct{}),
+		head: newAppender(s.head, s.writer, cmp.Or(s.opts.seams.blobBytes, format.BlobFull), s.old),
+	}
 	c.wake.L = &c.mu
 	return c
 }
@@ -59,8 +59,12 @@ func (c *committer) enqueue(b *Batch) error {
 		return engine.ErrClosed
 	}
 	if !b.free {
-		if err := c.s.head.refusesSamples(b.tenant, c.s.opts.HeadBytes); err != nil {
-			return err
+		switch c.s.head.Admits(b.tenant, c.s.opts.HeadBytes) {
+		case Full:
+			return ErrHeadFull
+		case OverShare:
+			return ErrHeadShare
+		case Admitted:
 		}
 	}
 	if c.queued > 0 && c.queued+b.bytes > c.s.opts.QueueBytes {
@@ -130,14 +134,11 @@ func (c *committer) commit(group []*Batch) error {
 		return err
 	}
 	begin := time.Now()
-	c.gens = c.gens[:0]
+	c.head.Begin()
 	for _, b := range group {
-		c.stage(b)
+		c.s.metrics.repeats.Add(float64(c.head.Stage(b.entries, b.exemplars)))
 	}
-	c.rows = c.rows[:0]
-	for _, g := range c.gens {
-		c.rows = g.builder.batches(c.rows, g.slot)
-	}
+	c.rows = c.head.Batches(c.rows[:0])
 	if c.s.opts.Shared {
 		c.rows = c.streamPositions(c.rows)
 	}
@@ -155,98 +156,13 @@ func (c *committer) commit(group []*Batch) error {
 		err = c.s.mayAcknowledge(started)
 	}
 	if err != nil {
-		c.fail()
+		c.head.Fail()
 		c.s.metrics.commitErrors.Inc()
 		return err
 	}
-	c.publish()
+	c.s.metrics.stagedBytes.Add(float64(c.head.Publish(c.s.opts.Now())))
 	c.s.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
 	return nil
-}
-
-// stage adds a batch's samples to the blobs of their streams.
-func (c *committer) stage(b *Batch) {
-	c.touch(b)
-	life := &c.s.head.life
-	life.RLock()
-	defer life.RUnlock()
-	period := c.s.period
-	from, to, slot := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
-	for i := range b.entries {
-		e := &b.entries[i]
-		if e.t <= from || e.t > to {
-			slot = period.SlotOf(e.t)
-			from, to = period.SlotStart(slot), period.SlotEnd(slot)
-		}
-		s := e.series
-		if s.dead {
-			life.RUnlock()
-			s = c.s.head.reinsert(s)
-			life.RLock()
-			e.series = s
-		}
-		st := s.cur
-		if st == nil || st.gen.builder == nil || st.gen.slot.slot != slot {
-			st = c.headChunkFor(s, slot)
-		}
-		if e.hist == nil && st.repeats(e.t, e.st, e.v) {
-			c.s.metrics.repeats.Inc()
-			continue
-		}
-		st.gen.builder.add(st, e)
-	}
-	for i := range b.exemplars {
-		e := &b.exemplars[i]
-		if e.series.dead {
-			life.RUnlock()
-			s := c.s.head.reinsert(e.series)
-			life.RLock()
-			e.series = s
-		}
-		st := c.headChunkFor(e.series, period.SlotOf(e.t))
-		if !st.exemplars().repeats(e.t, e.data) {
-			st.gen.builder.addExemplar(st, e)
-		}
-	}
-}
-
-// touch reads what stage is about to read of every series, in loops so short that the processor waits for
-// many cache lines at a time instead of one after the other.
-func (c *committer) touch(b *Batch) {
-	for i := range b.entries {
-		if st := b.entries[i].series.cur; st != nil {
-			c.touched = append(c.touched, st)
-		}
-	}
-	for _, st := range c.touched {
-		c.sink += st.ref
-	}
-	clear(c.touched)
-	c.touched = c.touched[:0]
-}
-
-// headChunkFor finds or makes the series' head chunk in the open generation of the slot, and makes it current.
-func (c *committer) headChunkFor(s *Series, slot int64) *headChunk {
-	p := &c.s.head.parts[s.part]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	partition := c.s.partitionOf(s, slot)
-	cell := p.slotPartition(slot, partition)
-	if cell.open == nil {
-		cell.open = &generation{slot: cell, start: c.s.period.SlotStart(slot), epoch: cell.seq + 1}
-	}
-	g := cell.open
-	if g.builder == nil {
-		g.builder = c.s.builders.Get().(*streamBuilder)
-		g.builder.reset(g, c.s.old(slot, partition))
-		c.gens = append(c.gens, g)
-	}
-	st, isNew := g.headChunkOf(s)
-	if isNew {
-		c.s.head.grew(st, headChunkBytes)
-	}
-	s.cur = st
-	return st
 }
 
 // errGrewOld says that a slot became old while samples of it were being written, in blobs that an old slot
@@ -260,16 +176,14 @@ func (c *committer) keepSlots(ctx context.Context) error {
 		return nil
 	}
 	c.spans = c.spans[:0]
-	for _, g := range c.gens {
-		if len(g.builder.blobs) == 0 {
-			continue
-		}
-		lowest, _, err := c.s.lowestMarks(ctx, g.slot.partition)
+	for _, g := range c.head.Streams() {
+		at := g.At()
+		lowest, _, err := c.s.lowestMarks(ctx, at.Partition)
 		if err != nil {
 			return err
 		}
-		if g.slot.slot >= lowest {
-			c.spans = append(c.spans, timeSpan{c.s.period.SlotStart(g.slot.slot) + 1, c.s.period.SlotEnd(g.slot.slot)})
+		if at.Slot >= lowest {
+			c.spans = append(c.spans, timeSpan{c.s.period.SlotStart(at.Slot) + 1, c.s.period.SlotEnd(at.Slot)})
 		}
 	}
 	return c.s.keepSpans(ctx, c.spans)
@@ -290,18 +204,16 @@ func (c *committer) writePending(ctx context.Context) error {
 		minHour int64
 	}
 	var old []oldStream
-	for _, g := range c.gens {
-		if len(g.builder.blobs) == 0 {
-			continue
-		}
-		slot, hour, err := c.s.lowestMarks(ctx, g.slot.partition)
+	for _, g := range c.head.Streams() {
+		at := g.At()
+		slot, hour, err := c.s.lowestMarks(ctx, at.Partition)
 		if err != nil {
 			return err
 		}
-		if now()-c.s.period.SlotEnd(g.slot.slot) <= format.DayMS && g.slot.slot >= slot {
+		if now()-c.s.period.SlotEnd(at.Slot) <= format.DayMS && at.Slot >= slot {
 			continue
 		}
-		if g.builder.dependsOnEarlier() {
+		if g.DependsOnEarlier() {
 			return errGrewOld
 		}
 		old = append(old, oldStream{g, hour})
@@ -312,7 +224,7 @@ func (c *committer) writePending(ctx context.Context) error {
 		c.spans = c.spans[:0]
 		for _, o := range old {
 			at := max(hour, o.minHour)
-			rows = append(rows, o.g.builder.pending(o.g.slot, at))
+			rows = append(rows, o.g.Pending(at))
 			c.spans = append(c.spans, timeSpan{at * format.HourMS, (at + 1) * format.HourMS})
 		}
 		if err := c.s.keepSpans(ctx, c.spans); err != nil {
@@ -332,79 +244,16 @@ func (c *committer) writePending(ctx context.Context) error {
 func (c *committer) streamPositions(rows []engine.Batch) []engine.Batch {
 	const piece = 2000
 	expires := c.s.opts.Now().Add(tailLife).Unix()
-	for gens := range slices.Chunk(c.gens, piece) {
+	for gens := range slices.Chunk(c.head.Streams(), piece) {
 		b := engine.Batch{Table: engine.Tails, Partition: engine.Key{engine.Text(c.s.writer)}}
 		for _, g := range gens {
-			if len(g.builder.blobs) == 0 {
-				continue
-			}
-			seq := g.slot.seq
+			at, seq := g.At(), g.LastSeq()
 			b.Mutations = append(b.Mutations, engine.Mutation{
-				Clustering: engine.Key{engine.Int(g.slot.slot), engine.Int(int64(g.slot.partition))},
+				Clustering: engine.Key{engine.Int(at.Slot), engine.Int(int64(at.Partition))},
 				Timestamp:  seq, Expires: expires, Value: binary.AppendVarint(nil, seq),
 			})
 		}
-		if len(b.Mutations) > 0 {
-			rows = append(rows, b)
-		}
+		rows = append(rows, b)
 	}
 	return rows
-}
-
-// publish makes what is durable visible to queries.
-func (c *committer) publish() {
-	h, now := c.s.head, c.s.opts.Now()
-	for _, g := range c.gens {
-		b := g.builder
-		p := h.part(g.slot.partition)
-		for _, it := range b.items {
-			if n := len(it.strand.tail); n > 0 {
-				c.sink += uint32(it.strand.tail[n-1]) // see touch
-			}
-		}
-		p.mu.Lock()
-		for _, it := range b.items {
-			var grew int
-			if it.entry.hist != nil {
-				grew = it.strand.appendHistogram(it.entry.t, it.entry.hist)
-			} else {
-				grew = it.strand.appendFloat(it.entry.t, it.entry.st, it.entry.v)
-			}
-			h.grew(it.strand, grew)
-		}
-		for _, it := range b.exemplars {
-			h.grew(it.strand, it.strand.appendExemplar(it.entry.t, it.entry.data))
-		}
-		for i := range b.blobs {
-			g.rows.add(format.StageRow{Writer: c.s.writer, Seq: b.firstSeq + int64(i)})
-		}
-		g.touched = now
-		p.mu.Unlock()
-		c.s.metrics.stagedBytes.Add(float64(b.bytes()))
-		g.builder = nil
-		b.forget()
-		c.s.builders.Put(b)
-	}
-}
-
-// fail ends the generations of a commit whose rows may or may not be durable: later blobs must not lean on
-// what these defined. A generation that nothing durable belongs to goes at once: its sender tries again,
-// and while the engine is away many may fail.
-func (c *committer) fail() {
-	for _, g := range c.gens {
-		p := c.s.head.part(g.slot.partition)
-		p.mu.Lock()
-		if !g.rows.isEmpty() {
-			g.slot.closeGeneration()
-		} else {
-			g.slot.open = nil
-		}
-		p.mu.Unlock()
-		if g.rows.isEmpty() {
-			c.s.head.drop(g.slot, []*generation{g})
-		}
-		g.builder.forget()
-		c.s.builders.Put(g.builder)
-		g.builder = nil
-	}
 }

@@ -74,12 +74,8 @@ func (s *Store) concern(all map[string]format.Tombstones, slot int64, gens []*ge
 		if len(ds) == 0 {
 			continue
 		}
-		for _, g := range gens {
-			if slices.ContainsFunc(g.chunks, func(st *headChunk) bool {
-				return st.holds() && st.series.tenant.name == tenant && len(ds.OfSeries(st.series.labels)) > 0
-			}) {
-				return true
-			}
+		if slices.ContainsFunc(gens, func(g *generation) bool { return g.IsTouched(tenant, ds) }) {
+			return true
 		}
 	}
 	return false
@@ -91,17 +87,7 @@ func sameDeletes(a, b map[string]format.Tombstones) bool {
 	})
 }
 
-// hasAny says whether any of the generation's rows is among these.
-func (g *generation) hasAny(rows map[format.StageRow]bool) bool {
-	for r := range rows {
-		if g.rows.has(r) {
-			return true
-		}
-	}
-	return false
-}
-
 // deletesOf returns the deletes that chunks of a series name.
 func (x *sealer) deletesOf(s *Series) format.Tombstones {
-	return x.deletes[s.tenant.name].OfSeries(s.labels)
+	return x.deletes[s.Tenant()].OfSeries(s.Labels())
 }

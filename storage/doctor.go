@@ -166,7 +166,7 @@ func Examine(ctx context.Context, eng engine.Engine, o ExamineOptions) (*Conditi
 	opts.Now, opts.Logger = o.Now, slog.New(slog.DiscardHandler)
 	s := &Store{
 		opts: opts, period: format.NewPeriods(have.Periods...), classes: newClasses(&opts, have.Classes), eng: eng, created: time.UnixMilli(have.CreatedMS),
-		head: newHead(have.Periods[0].Partitions), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
+		head: newHead(have.Periods[0].Partitions, nil, nil), lowest: make([]lowest, format.MaxPartitions), cache: newCache(0),
 	}
 	s.metrics = newMetrics(s, nil)
 	x := &examiner{s: s, c: &Condition{Created: s.created, Periods: s.Periods()}}

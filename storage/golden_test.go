@@ -135,9 +135,9 @@ func goldenValues() map[string][]byte {
 	values["retentions-v1"] = retentions
 	values["worked-off-v1"] = appendWorkedOff(300)
 	b := &heldBuilder{fresh: reach{now: 1777636800000, limit: 1777636830000, t: -format.MaxTime}}
-	tenant := &headTenant{name: "t"}
+	metric := metricOf("t", "")
 	for i, at := range []int64{1777636799000, 1777636801000, 1777636900000} {
-		b.add(&entry{series: &Series{tenantMetric: &tenantMetric{tenant: tenant}, labels: labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))}, t: at, v: 0x3ff0000000000000})
+		b.add(&Sample{Series: metric.Series(format.SeriesID{}, labels.FromStrings("__name__", "m", "i", string(rune('a'+i)))), T: at, V: 0x3ff0000000000000})
 	}
 	b.cut()
 	values["held-v2"] = b.values[0]

@@ -2,17 +2,17 @@ package storage
 
 import (
 	"hash/maphash"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/format"
 	"github.com/cassia-db/cassia/storage/index"
-	"github.com/cassia-db/cassia/storage/rollup"
 )
 
 // head holds in memory what is durable in the stage and not yet sealed, for queries and for the sealer.
@@ -31,6 +31,7 @@ type head struct {
 	life sync.RWMutex
 	// classOf tells the class of a new series; nil: all are in the default one.
 	classOf func(labels.Labels) int64
+	period  *format.Periods
 
 	mu      sync.RWMutex
 	tenants map[string]*headTenant
@@ -50,54 +51,6 @@ type headPartition struct {
 	_   [32]byte // neighbours are locked by different goroutines
 }
 
-// slotPartitionAt names a slot partition.
-type slotPartitionAt struct {
-	slot      int64
-	partition int
-}
-
-// part returns what guards a partition.
-func (h *head) part(partition int) *headPartition { return &h.parts[partition%len(h.parts)] }
-
-// slotPartition is what the head knows of a slot and partition.
-type slotPartition struct {
-	slot      int64
-	partition int
-	// seq is the last number given to a blob; slot partitions that come later go on after it, for a number names one
-	// content for ever. Only the committer uses it while a generation is open.
-	seq  int64
-	open *generation // nil: the next commit begins one
-	// followed takes what other processes stage, and what is found at the start; nil: nothing yet.
-	followed *generation
-	// closed generations wait to be sealed.
-	closed []*generation
-}
-
-// generation is what a stream brought from when it was opened until it was closed.
-type generation struct {
-	slot *slotPartition
-	// start is that of the slot, milliseconds.
-	start int64
-	// epoch is the seq of its first blob; nextRef numbers its series. Only the committer uses them.
-	epoch   int64
-	nextRef uint32
-	// rows are the stage rows that its head chunks cover: durable, and read back or written by this process.
-	rows   rowSet
-	chunks []*headChunk
-	// definers are those of rows that other writers' later blobs may lean on; only where there are any.
-	definers []definer
-	// index finds head chunks while the generation belongs to no slot partition; nil: the series know them.
-	index map[*Series]*headChunk
-	// builder collects the blobs of the commit under way; only the committer uses it.
-	builder *streamBuilder
-	// bytes is what its head chunks weigh.
-	bytes atomic.Int64
-	// dropped says that the head has let go of it, and touched when its head chunks last got anything; the partition's lock guards
-	// them.
-	dropped bool
-	touched time.Time
-}
-
 // headTenant holds the series of a tenant.
 type headTenant struct {
 	name    string
@@ -111,12 +64,6 @@ type headTenant struct {
 	metrics map[string]*headMetric
 }
 
-// tenantMetric is a metric of a tenant. It is shared by the metric's series.
-type tenantMetric struct {
-	tenant *headTenant
-	metric string
-}
-
 // headMetric holds the series of a metric; set is an index of the first of them.
 type headMetric struct {
 	of     *tenantMetric
@@ -126,62 +73,20 @@ type headMetric struct {
 	inSet  int
 }
 
-// Series is a series that the head knows, for use with the batch that returned it. There may be millions, so its size counts: it
-// fills one of the allocator's size classes, 112 bytes.
-type Series struct {
-	// cur is the head chunk that took the last sample; it belongs to whoever holds the store's commit lock. dead
-	// says that the series was let go of; the head's life guards it.
-	cur     *headChunk
-	chunks  headChunks // guarded by the part's lock
-	dead    bool
-	aliases uint8  // how many it has; guarded by the tenant's lock
-	class   uint8  // its retention class
-	part    uint16 // of the head
-	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
-	// that a sender named after this one, and most likely will again: Lookup tries it first.
-	hash aliasHash
-	next atomic.Pointer[Series]
-
-	id     format.SeriesID
-	sum    uint64 // of tenant and series set, for partitions
-	labels labels.Labels
-	*tenantMetric
-	// written says where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
-	// series share what it points to, which never changes.
-	written *writtenOf
-}
-
-// writtenOf names a labels row for each resolution.
-type writtenOf [resolutions]writtenLabels
-
-// writtenAt returns where the series' labels row of a resolution was last written.
-func (s *Series) writtenAt(res rollup.Resolution) writtenLabels {
-	if s.written == nil {
-		return writtenLabels{}
+// newHead makes an empty head for a store whose first period has so many partitions. classOf returns the class of a series that is new; nil: all are in
+// the default one.
+func newHead(partitions int, period *format.Periods, classOf func(labels.Labels) int64) *head {
+	h := &head{
+		seed: maphash.MakeSeed(), classOf: classOf, period: period, tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions),
 	}
-	return s.written[res]
-}
-
-// writtenLabels names a row of labels; the zero value names none.
-type writtenLabels struct {
-	window int64
-	at     format.ClassShard
-	some   bool
-	life   uint32 // which it was written with, where rows vanish by themselves: see lifeOf
-}
-
-// resolutions is how many there are: raw, 5m, 1h.
-const resolutions = int(rollup.OneHour) + 1
-
-func newHead(partitions int) *head {
-	h := &head{seed: maphash.MakeSeed(), tenants: map[string]*headTenant{}, parts: make([]headPartition, partitions)}
 	for i := range h.parts {
 		h.parts[i].slots = map[slotPartitionAt]*slotPartition{}
 	}
 	return h
 }
 
-func (h *head) tenant(name string) *headTenant {
+// Tenant finds or makes a tenant.
+func (h *head) Tenant(name string) *headTenant {
 	h.mu.RLock()
 	t := h.tenants[name]
 	h.mu.RUnlock()
@@ -193,13 +98,13 @@ func (h *head) tenant(name string) *headTenant {
 	if t = h.tenants[name]; t == nil {
 		t = &headTenant{name: name, metrics: map[string]*headMetric{}}
 		h.tenants[name] = t
-		h.weigh(t, tenantBytes+int64(len(name)))
+		h.Weigh(t, tenantBytes+int64(len(name)))
 	}
 	return t
 }
 
-// tenantOrNone is tenant for one who may bring nothing: one of whom nothing is known isn't remembered.
-func (h *head) tenantOrNone(name string) *headTenant {
+// TenantOrNone is Tenant for one who may bring nothing: one of whom nothing is known isn't remembered.
+func (h *head) TenantOrNone(name string) *headTenant {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if t := h.tenants[name]; t != nil {
@@ -208,12 +113,12 @@ func (h *head) tenantOrNone(name string) *headTenant {
 	return &headTenant{name: name}
 }
 
-// unknown says that the head doesn't remember the tenant.
-func (t *headTenant) unknown() bool { return t.metrics == nil }
+// Unknown says that the head doesn't remember the tenant.
+func (t *headTenant) Unknown() bool { return t.metrics == nil }
 
-// define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
+// Define finds or creates the series with these labels, which are the head's from now on. mayEnter is asked whether a
 // series that is new may be created, under the tenant's lock; nil: any may.
-func (h *head) define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant) error) (*Series, error) {
+func (h *head) Define(t *headTenant, ls labels.Labels, mayEnter func(*headTenant) error) (*Series, error) {
 	set := format.AppendSeriesSet(make([]byte, 0, 256), ls)
 	id := format.SeriesIDOfSet(set)
 	t.mu.RLock()
@@ -249,7 +154,7 @@ func (h *head) lock(t *headTenant) *headTenant {
 	t.mu.Lock()
 	for t.gone {
 		t.mu.Unlock()
-		t = h.tenant(t.name)
+		t = h.Tenant(t.name)
 		t.mu.Lock()
 	}
 	return t
@@ -263,7 +168,7 @@ func (h *head) insert(t *headTenant, s *Series) {
 	}
 	m.series = append(m.series, s)
 	t.byID.add(s)
-	h.weigh(t, s.bytes())
+	h.Weigh(t, s.bytes())
 	h.series.Add(1)
 }
 
@@ -308,8 +213,8 @@ func (h *head) reinsert(s *Series) *Series {
 	return s
 }
 
-// gc removes the series that have no head chunks, and the tenants that have no series. The caller holds the commit lock.
-func (h *head) gc() int {
+// GC removes the series that have no head chunks, and the tenants that have no series. The caller holds the commit lock.
+func (h *head) GC() int {
 	h.life.Lock()
 	defer h.life.Unlock()
 	gone := 0
@@ -344,7 +249,7 @@ func (h *head) forget(t *headTenant) {
 	defer h.mu.Unlock()
 	t.gone = true
 	delete(h.tenants, t.name)
-	h.weigh(t, -tenantBytes-int64(len(t.name)))
+	h.Weigh(t, -tenantBytes-int64(len(t.name)))
 }
 
 func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
@@ -352,7 +257,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 		p := &h.parts[s.part]
 		p.mu.RLock()
 		defer p.mu.RUnlock()
-		return s.chunks.isEmpty()
+		return s.chunks.IsEmpty()
 	}
 	keep := make([]*Series, 0, len(m.series))
 	for _, s := range m.series {
@@ -362,7 +267,7 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 		}
 		s.dead, s.cur = true, nil
 		s.next.Store(nil) // or the dead would keep each other
-		h.weigh(t, -s.bytes())
+		h.Weigh(t, -s.bytes())
 		h.series.Add(-1)
 	}
 	gone := len(m.series) - len(keep)
@@ -375,83 +280,68 @@ func (h *head) letGoOf(t *headTenant, name string, m *headMetric) int {
 	return gone
 }
 
-// slotPartition returns the slot partition of a slot and partition. The caller holds the partition's lock for writing.
-func (p *headPartition) slotPartition(slot int64, partition int) *slotPartition {
-	at := slotPartitionAt{slot, partition}
-	c := p.slots[at]
-	if c == nil {
-		c = &slotPartition{slot: slot, partition: partition, seq: p.seq}
-		p.slots[at] = c
-	}
-	return c
+// Name returns the tenant's name.
+func (t *headTenant) Name() string { return t.name }
+
+// Known returns how many series the head knows of the tenant, whose lock the caller holds: see Define.
+func (t *headTenant) Known() int { return t.byID.len() }
+
+// find returns a tenant, or nil.
+func (h *head) find(tenant string) *headTenant {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.tenants[tenant]
 }
 
-// slots lists those of a partition that the head has something of.
-func (h *head) slots(partition int) []int64 {
-	p := h.part(partition)
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	var slots []int64
-	for at := range p.slots {
-		if at.partition == partition {
-			slots = append(slots, at.slot)
-		}
-	}
-	return slots
+// Tenants returns the names of the tenants that the head has anything of.
+func (h *head) Tenants() []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Collect(maps.Keys(h.tenants))
 }
 
-// closeGeneration ends the open generations of a slot partition, so that they can be sealed. The caller holds the
-// commit lock and the partition's.
-func (c *slotPartition) closeGeneration() {
-	if c.open != nil {
-		c.closed = append(c.closed, c.open)
-		c.open = nil
+// Find returns a series of a tenant, or nil.
+func (h *head) Find(tenant string, id format.SeriesID) *Series {
+	t := h.find(tenant)
+	if t == nil {
+		return nil
 	}
-	if c.followed != nil {
-		c.closed = append(c.closed, c.followed)
-		c.followed = nil
-	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID.find(id)
 }
 
-// follow returns the generation that takes what others stage of the slot partition, whose slot starts then. The caller holds the
-// partition's lock.
-func (c *slotPartition) follow(start int64) *generation {
-	if c.followed == nil {
-		c.followed = &generation{slot: c, start: start}
+// ActiveSeries returns how many series the head knows of a tenant.
+func (h *head) ActiveSeries(tenant string) int {
+	t := h.find(tenant)
+	if t == nil {
+		return 0
 	}
-	return c.followed
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byID.len()
 }
 
-// drop removes generations of a slot partition with their head chunks.
-func (h *head) drop(c *slotPartition, gens []*generation) {
-	gone := make(map[*generation]bool, len(gens))
-	for _, g := range gens {
-		gone[g] = true
+// SeriesOfMetric returns how many series of a metric the head knows.
+func (t *headTenant) SeriesOfMetric(metric string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if m := t.metrics[metric]; m != nil {
+		return len(m.series)
 	}
-	p := h.part(c.partition)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, g := range gens {
-		if g.dropped { // A seal and Forget may both find that it is sealed.
-			continue
-		}
-		g.dropped = true
-		for _, st := range g.chunks {
-			s := st.series
-			h.weigh(s.tenant, -st.bytes())
-			s.chunks = s.chunks.without(st)
-		}
-	}
-	keep := c.closed[:0:0]
-	for _, g := range c.closed {
-		if !gone[g] {
-			keep = append(keep, g)
-		}
-	}
-	c.closed = keep
-	if c.open == nil && c.followed == nil && len(keep) == 0 {
-		p.seq = max(p.seq, c.seq)
-		delete(p.slots, slotPartitionAt{c.slot, c.partition})
-	}
-	h.fair.stale()
+	return 0
+}
+
+// Bytes is about how much memory the head takes.
+func (h *head) Bytes() int64 { return h.bytes.Load() }
+
+// SeriesCount is how many series the head knows.
+func (h *head) SeriesCount() int64 { return h.series.Load() }
+
+// Partitions is how many partitions the first period of the head's store has.
+func (h *head) Partitions() int { return len(h.parts) }
+
+// PartitionOf returns the partition of a series in a slot.
+func (h *head) PartitionOf(s *Series, slot int64) int {
+	return h.period.PartitionOf(slot, s.sum, int(s.part))
 }

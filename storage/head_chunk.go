@@ -119,6 +119,34 @@ func (s *headChunk) pieces() (n int) {
 	return n
 }
 
+// Series returns the series whose samples it holds.
+func (s *headChunk) Series() *Series { return s.series }
+
+// Read appends all of the samples, in no particular order. The generation is closed, or belongs to no slot partition.
+func (s *headChunk) Read(into *chunk.Samples) error {
+	return s.read(-format.MaxTime, format.MaxTime, into)
+}
+
+// Exemplars returns the exemplars, of a generation that is closed.
+func (s *headChunk) Exemplars() []format.Exemplar {
+	if x := s.exemplars(); x != nil {
+		return x.list
+	}
+	return nil
+}
+
+// EncodedBytes is about how many bytes the head chunk's samples take in a chunk, or more.
+func (s *headChunk) EncodedBytes() int64 {
+	n := len(s.tail)
+	if s.rare != nil {
+		n += len(s.rare.hist)
+	}
+	for f := range s.eachFrozen() {
+		n += len(f.data)
+	}
+	return int64(n)
+}
+
 // bytes is what the head chunk weighs in the head's account.
 func (s *headChunk) bytes() int64 {
 	n := headChunkBytes + cap(s.tail)

@@ -12,8 +12,8 @@ type headChunks struct {
 	many *[]*headChunk // nil: there is no other one
 }
 
-// all yields the head chunks.
-func (l headChunks) all() iter.Seq[*headChunk] {
+// All yields the head chunks.
+func (l headChunks) All() iter.Seq[*headChunk] {
 	return func(yield func(*headChunk) bool) {
 		if l.many == nil {
 			if l.one != nil {
@@ -29,19 +29,19 @@ func (l headChunks) all() iter.Seq[*headChunk] {
 	}
 }
 
-func (l headChunks) isEmpty() bool { return l.one == nil && l.many == nil }
+func (l headChunks) IsEmpty() bool { return l.one == nil && l.many == nil }
 
-// with returns the list with one head chunk more.
-func (l headChunks) with(st *headChunk) headChunks {
-	if l.isEmpty() {
+// With returns the list with one head chunk more.
+func (l headChunks) With(st *headChunk) headChunks {
+	if l.IsEmpty() {
 		return headChunks{one: st}
 	}
-	list := append(slices.Collect(l.all()), st)
+	list := append(slices.Collect(l.All()), st)
 	return headChunks{many: &list}
 }
 
-// without returns the list without a head chunk.
-func (l headChunks) without(st *headChunk) headChunks {
+// Without returns the list without a head chunk.
+func (l headChunks) Without(st *headChunk) headChunks {
 	if l.many == nil {
 		if l.one == st {
 			return headChunks{}

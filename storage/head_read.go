@@ -1,6 +1,11 @@
 package storage
 
 import (
+	"iter"
+	"maps"
+	"math"
+	"slices"
+
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/cassia-db/cassia/storage/chunk"
@@ -8,38 +13,17 @@ import (
 	"github.com/cassia-db/cassia/storage/index"
 )
 
-// openSeries is a series with unsealed samples, as it was when a query began. Later samples may show.
-type openSeries struct {
-	id     format.SeriesID
-	labels labels.Labels
-	class  int64
-	hidden int64 // the newest timestamp that is no longer kept
-	gaps   []classGap
+// Snapshot is what the head has of a series at an instant. Later samples may show. What is sealed afterwards stays readable through it.
+type Snapshot struct {
 	part   *headPartition
 	chunks headChunks
 }
 
-// samples appends the series' unsealed samples that may lie in [minT, maxT], in no particular order.
-func (o *openSeries) samples(minT, maxT int64, into *chunk.Samples) error {
-	if o.hidden < minT && len(o.gaps) == 0 {
-		return o.read(minT, maxT, into)
-	}
-	for _, span := range outsideGaps(o.gaps, o.class, max(minT, o.hidden+1), maxT) {
-		var all chunk.Samples
-		if err := o.read(span.MinT, span.MaxT, &all); err != nil {
-			return err
-		}
-		all.Normalize()
-		all.Clip(span.MinT, span.MaxT)
-		into.AppendAll(&all)
-	}
-	return nil
-}
-
-func (o *openSeries) read(minT, maxT int64, into *chunk.Samples) error {
-	o.part.mu.RLock()
-	defer o.part.mu.RUnlock()
-	for st := range o.chunks.all() {
+// Read appends the samples that may lie in [minT, maxT], in no particular order.
+func (v *Snapshot) Read(minT, maxT int64, into *chunk.Samples) error {
+	v.part.mu.RLock()
+	defer v.part.mu.RUnlock()
+	for st := range v.chunks.All() {
 		if err := st.read(minT, maxT, into); err != nil {
 			return err
 		}
@@ -47,30 +31,118 @@ func (o *openSeries) read(minT, maxT int64, into *chunk.Samples) error {
 	return nil
 }
 
-// selectOpen returns the series that match and have unsealed samples in [minT, maxT]. What is sealed
-// afterwards stays readable through it.
-func (s *Store) selectOpen(tenant string, ms []*labels.Matcher, minT, maxT int64) (out []openSeries) {
-	h := s.head
-	h.mu.RLock()
-	t := h.tenants[tenant]
-	h.mu.RUnlock()
+// First yields the oldest timestamp of each head chunk that may have samples in [minT, maxT].
+func (v *Snapshot) First(minT, maxT int64) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		v.part.mu.RLock()
+		defer v.part.mu.RUnlock()
+		for st := range v.chunks.All() {
+			if st.hasSamplesIn(minT, maxT) && !yield(st.minT) {
+				return
+			}
+		}
+	}
+}
+
+// Select yields the series of a tenant that match and have samples in [minT, maxT].
+func (h *head) Select(tenant string, ms []*labels.Matcher, minT, maxT int64) iter.Seq2[*Series, Snapshot] {
+	return func(yield func(*Series, Snapshot) bool) {
+		t := h.find(tenant)
+		if t == nil {
+			return
+		}
+		for _, found := range t.match(ms) {
+			p := &h.parts[found.part]
+			p.mu.RLock()
+			chunks := found.chunks
+			overlap := false
+			for st := range chunks.All() {
+				overlap = overlap || st.hasSamplesIn(minT, maxT)
+			}
+			p.mu.RUnlock()
+			if overlap && !yield(found, Snapshot{part: p, chunks: chunks}) {
+				return
+			}
+		}
+	}
+}
+
+// Exemplars yields the series of a tenant that match, with the exemplars of those head chunks that may have some after one instant and
+// up to another.
+func (h *head) Exemplars(tenant string, ms []*labels.Matcher, after, to int64) iter.Seq2[*Series, []format.Exemplar] {
+	return func(yield func(*Series, []format.Exemplar) bool) {
+		t := h.find(tenant)
+		if t == nil {
+			return
+		}
+		for _, s := range t.match(ms) {
+			var list []format.Exemplar
+			p := &h.parts[s.part]
+			p.mu.RLock()
+			for st := range s.chunks.All() {
+				if x := st.exemplars(); x != nil && x.maxT > after && x.minT <= to {
+					list = append(list, x.list...)
+				}
+			}
+			p.mu.RUnlock()
+			if !yield(s, list) {
+				return
+			}
+		}
+	}
+}
+
+// SlotPartitionsOf lists the slot partitions that hold samples which a delete is about, in order.
+func (h *head) SlotPartitionsOf(tenant string, d *format.Tombstone) []slotPartitionAt {
+	t := h.find(tenant)
 	if t == nil {
 		return nil
 	}
-	for _, found := range t.match(ms) {
-		p := &h.parts[found.part]
+	found := map[slotPartitionAt]bool{}
+	for _, series := range t.match(d.Matchers) {
+		p := &h.parts[series.part]
 		p.mu.RLock()
-		strands := found.chunks
-		overlap := false
-		for st := range strands.all() {
-			overlap = overlap || st.hasSamplesIn(minT, maxT)
+		for st := range series.chunks.All() {
+			x := st.exemplars()
+			if st.hasSamplesIn(d.Start, d.End) || x != nil && x.maxT >= d.Start && x.minT <= d.End {
+				found[st.gen.At()] = true
+			}
 		}
 		p.mu.RUnlock()
-		if overlap {
-			out = append(out, openSeries{id: found.id, labels: found.labels, class: int64(found.class), part: p, chunks: strands})
+	}
+	return slices.SortedFunc(maps.Keys(found), slotPartitionAt.Compare)
+}
+
+// NewestUntil returns the newest timestamp up to at of the samples that the head has of a series, of which those are decoded that lie
+// within margin before it; math.MinInt64: there are none.
+func (h *head) NewestUntil(s *Series, at, margin int64) int64 {
+	newest := int64(math.MinInt64)
+	var samples chunk.Samples
+	p := &h.parts[s.part]
+	p.mu.RLock()
+	for st := range s.chunks.All() {
+		switch {
+		case !st.nonEmpty || st.minT > at:
+		case st.maxT <= at:
+			newest = max(newest, st.maxT)
+		default:
+			if err := st.read(at-margin, at, &samples); err != nil {
+				newest = at // It can't be known.
+			}
 		}
 	}
-	return out
+	p.mu.RUnlock()
+	for _, t := range samples.T {
+		if t <= at {
+			newest = max(newest, t)
+		}
+	}
+	for _, x := range samples.H {
+		if x.T <= at {
+			newest = max(newest, x.T)
+		}
+	}
+	return newest
 }
 
 // match finds the tenant's series that match.
@@ -81,7 +153,7 @@ func (t *headTenant) match(ms []*labels.Matcher) (out []*Series) {
 	}
 	var metrics []candidates
 	t.mu.RLock()
-	if name, ok := equalName(ms); ok {
+	if name, ok := format.EqualName(ms); ok {
 		if m := t.metrics[name]; m != nil {
 			metrics = append(metrics, candidates{m, m.series})
 		}
@@ -128,60 +200,4 @@ func (m *headMetric) match(series []*Series, ms []*labels.Matcher) (out []*Serie
 		}
 	}
 	return out
-}
-
-// equalName returns the metric's name where a matcher asks for exactly one.
-func equalName(ms []*labels.Matcher) (string, bool) {
-	for _, m := range ms {
-		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
-			return m.Value, true
-		}
-	}
-	return "", false
-}
-
-// HeadStats tells how much is not sealed yet.
-type HeadStats struct {
-	Series, Chunks int64
-	// MinT and MaxT are the oldest and newest timestamp, milliseconds; 0 if there are no samples.
-	MinT, MaxT int64
-}
-
-// count adds the chunks of a head chunk. The caller holds the part's lock.
-func (h *HeadStats) count(st *headChunk) {
-	if !st.nonEmpty {
-		return
-	}
-	h.Chunks += int64(st.pieces())
-	h.MinT, h.MaxT = min(h.MinT, st.minT), max(h.MaxT, st.maxT)
-}
-
-// HeadStats counts what the head holds, of all tenants.
-func (s *Store) HeadStats() HeadStats {
-	stats := HeadStats{Series: s.head.series.Load(), MinT: format.MaxTime, MaxT: -format.MaxTime}
-	count := func(g *generation) {
-		for _, st := range g.chunks {
-			stats.count(st)
-		}
-	}
-	for i := range s.head.parts {
-		p := &s.head.parts[i]
-		p.mu.RLock()
-		for _, c := range p.slots {
-			if c.open != nil {
-				count(c.open)
-			}
-			if c.followed != nil {
-				count(c.followed)
-			}
-			for _, g := range c.closed {
-				count(g)
-			}
-		}
-		p.mu.RUnlock()
-	}
-	if stats.Chunks == 0 {
-		stats.MinT, stats.MaxT = 0, 0
-	}
-	return stats
 }

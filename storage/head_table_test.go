@@ -80,19 +80,19 @@ func TestSizesInTheHead(t *testing.T) {
 
 func TestStrandList(t *testing.T) {
 	a, b, c := &headChunk{}, &headChunk{}, &headChunk{}
-	list := func(l headChunks) []*headChunk { return slices.Collect(l.all()) }
+	list := func(l headChunks) []*headChunk { return slices.Collect(l.All()) }
 	none := headChunks{}
-	require.True(t, none.isEmpty())
+	require.True(t, none.IsEmpty())
 	require.Empty(t, list(none))
-	one := none.with(a)
-	two, three := one.with(b), one.with(b).with(c)
+	one := none.With(a)
+	two, three := one.With(b), one.With(b).With(c)
 	require.Equal(t, []*headChunk{a}, list(one))
 	require.Equal(t, []*headChunk{a, b}, list(two))
 	require.Equal(t, []*headChunk{a, b, c}, list(three))
-	require.True(t, one.without(a).isEmpty())
-	require.Same(t, b, two.without(a).one)
-	require.Equal(t, []*headChunk{a, c}, list(three.without(b)))
-	require.Equal(t, one, one.without(c))
-	require.Equal(t, []*headChunk{a, b}, list(two.without(c)))
+	require.True(t, one.Without(a).IsEmpty())
+	require.Same(t, b, two.Without(a).one)
+	require.Equal(t, []*headChunk{a, c}, list(three.Without(b)))
+	require.Equal(t, one, one.Without(c))
+	require.Equal(t, []*headChunk{a, b}, list(two.Without(c)))
 	require.Equal(t, []*headChunk{a, b, c}, list(three), "it never changes")
 }

@@ -49,26 +49,26 @@ func (b *heldBuilder) ref(s *Series) uint32 {
 	if ref == 0 {
 		ref = uint32(len(b.refs)) + 1
 		b.refs[s] = ref
-		b.w.Define(s.tenant.name, s.labels)
+		b.w.Define(s.Tenant(), s.Labels())
 	}
 	return ref
 }
 
-func (b *heldBuilder) add(e *entry) {
-	b.room(e.t)
+func (b *heldBuilder) add(e *Sample) {
+	b.room(e.T)
 	b.now.Samples++
-	b.reach.add(e.t)
-	if ref := b.ref(e.series); e.hist != nil {
-		b.w.Histogram(ref, e.t, e.hist)
+	b.reach.add(e.T)
+	if ref := b.ref(e.Series); e.Hist != nil {
+		b.w.Histogram(ref, e.T, e.Hist)
 	} else {
-		b.w.Float(ref, e.t, e.st, e.v)
+		b.w.Float(ref, e.T, e.ST, e.V)
 	}
 }
 
 // addExemplar adds an exemplar, which doesn't count as a sample.
-func (b *heldBuilder) addExemplar(e *exemplarEntry) {
-	b.room(e.t)
-	b.w.Exemplar(b.ref(e.series), e.t, e.data)
+func (b *heldBuilder) addExemplar(e *Exemplar) {
+	b.room(e.T)
+	b.w.Exemplar(b.ref(e.Series), e.T, e.Data)
 }
 
 // room makes room for one more, at t.

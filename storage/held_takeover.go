@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/cassia-db/cassia/storage/chunk"
 	"github.com/cassia-db/cassia/storage/engine"
 	"github.com/cassia-db/cassia/storage/format"
 )
@@ -302,7 +301,7 @@ func (k *heldSink) Histogram(ref uint32, at int64, encoded []byte) error {
 	s, err := k.of(ref)
 	if err == nil && k.wants(ref, s, at) {
 		b := k.t.batch
-		b.entries = append(b.entries, entry{series: s, t: at, hist: slices.Clone(encoded)})
+		b.entries = append(b.entries, Sample{Series: s, T: at, Hist: slices.Clone(encoded)})
 		b.bytes += queuedBytes + int64(len(encoded))
 		b.histograms++
 	}
@@ -317,7 +316,7 @@ func (k *heldSink) Exemplar(ref uint32, at int64, encoded []byte) error {
 		return err
 	}
 	b := k.t.batch
-	b.exemplars = append(b.exemplars, exemplarEntry{s, at, slices.Clone(encoded)})
+	b.exemplars = append(b.exemplars, Exemplar{Series: s, T: at, Data: slices.Clone(encoded)})
 	b.bytes += queuedBytes + int64(len(encoded))
 	return nil
 }
@@ -328,32 +327,7 @@ func (t *takeover) end(s *Series) int64 {
 		return end
 	}
 	from := t.settled.last().FromMS
-	end := int64(math.MinInt64)
-	var samples chunk.Samples
-	p := &t.c.r.s.head.parts[s.part]
-	p.mu.RLock()
-	for st := range s.chunks.all() {
-		switch {
-		case !st.nonEmpty || st.minT > from:
-		case st.maxT <= from:
-			end = max(end, st.maxT)
-		default:
-			if err := st.read(from-t.c.r.margin().Milliseconds(), from, &samples); err != nil {
-				end = from // It can't be known.
-			}
-		}
-	}
-	p.mu.RUnlock()
-	for _, at := range samples.T {
-		if at <= from {
-			end = max(end, at)
-		}
-	}
-	for _, h := range samples.H {
-		if h.T <= from {
-			end = max(end, h.T)
-		}
-	}
+	end := t.c.r.s.head.NewestUntil(s, from, t.c.r.margin().Milliseconds())
 	t.ends[s] = end
 	return end
 }

@@ -13,8 +13,7 @@ import (
 // TestHeldReach has rows say how far they reach: not by what is ahead, unless all is.
 func TestHeldReach(t *testing.T) {
 	const now, limit = 1_000_000, 1_030_000
-	tenant := &headTenant{name: "t"}
-	series := &Series{tenantMetric: &tenantMetric{tenant: tenant}, labels: labels.FromStrings("__name__", "m")}
+	series := metricOf("t", "").Series(format.SeriesID{}, labels.FromStrings("__name__", "m"))
 	for name, c := range map[string]struct {
 		times []int64
 		want  int64
@@ -27,9 +26,9 @@ func TestHeldReach(t *testing.T) {
 	} {
 		b := &heldBuilder{fresh: reach{now: now, limit: limit, t: math.MinInt64}}
 		for _, at := range c.times {
-			b.add(&entry{series: series, t: at})
+			b.add(&Sample{Series: series, T: at})
 		}
-		b.addExemplar(&exemplarEntry{series: series, t: 980_000, data: []byte{0}})
+		b.addExemplar(&Exemplar{Series: series, T: 980_000, Data: []byte{0}})
 		b.cut()
 		v, err := format.ParseHeld(b.values[0])
 		require.NoError(t, err, name)

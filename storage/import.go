@@ -93,7 +93,7 @@ func (i *imports) full(o *Options) bool {
 	if o.HeadBytes > 0 {
 		most = min(most, o.HeadBytes/8)
 	}
-	return i.head.bytes.Load() > most
+	return i.head.Bytes() > most
 }
 
 // release forgets the series of imports that have ended.
@@ -123,10 +123,9 @@ func (s *Store) Import(ctx context.Context, tenant string, list []ImportedSeries
 	defer s.imports.mu.Unlock()
 	defer func() { s.imports.last = s.opts.Now() }()
 	if s.imports.head == nil || s.imports.full(&s.opts) {
-		s.imports.head = newHead(len(s.head.parts))
-		s.imports.head.classOf = s.classes.of
+		s.imports.head = newHead(s.head.Partitions(), s.period, s.classes.of)
 	}
-	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.tenant(tenant), days: map[int64]*importDay{}}
+	m := &importing{s: s, head: s.imports.head, tenant: s.imports.head.Tenant(tenant), days: map[int64]*importDay{}}
 	for i := range list {
 		if err := m.add(&list[i]); err != nil {
 			return m.stats, err
@@ -158,7 +157,7 @@ type importedDay struct {
 // add cuts a series into days.
 func (m *importing) add(in *ImportedSeries) error {
 	samples := in.Samples
-	if err := checkLabels(in.Labels, m.s.opts.labelBounds(m.tenant.name)); err != nil {
+	if err := checkLabels(in.Labels, m.s.opts.labelBounds(m.tenant.Name())); err != nil {
 		m.stats.Refuse(in.Labels, samples.Len(), err)
 		return nil
 	}
@@ -174,7 +173,7 @@ func (m *importing) add(in *ImportedSeries) error {
 	if samples.Len() == 0 {
 		return nil
 	}
-	series, err := m.head.define(m.tenant, in.Labels.WithoutEmpty().Copy(), nil)
+	series, err := m.head.Define(m.tenant, in.Labels.WithoutEmpty().Copy(), nil)
 	if err != nil {
 		return err
 	}

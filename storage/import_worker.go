@@ -58,7 +58,7 @@ func (w *importWorker) seal(piece []*importedDay) error {
 			y := w.slot(w.s.period.SlotOf(t))
 			var part chunk.Samples
 			part, rest = cutSamples(rest, w.s.period.SlotEnd(y.work.Slot))
-			if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.id)); err != nil {
+			if err := y.series(&c.collected, &part, there.has(y.into[rollup.Raw].start, c.series.ID())); err != nil {
 				return err
 			}
 		}
@@ -107,7 +107,7 @@ func (w *importWorker) roll() error {
 	if err != nil {
 		return err
 	}
-	hiding, raw, err := w.base.beforeFine(w.tenant.name)
+	hiding, raw, err := w.base.beforeFine(w.tenant.Name())
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (w *importWorker) listDone() (chunkList, error) {
 	all := chunkList{}
 	for from := 0; from < len(w.done); {
 		to := from + 1
-		for to < len(w.done) && w.done[to].series.metric == w.done[from].series.metric {
+		for to < len(w.done) && w.done[to].series.Metric() == w.done[from].series.Metric() {
 			to++
 		}
 		l, err := w.list(w.done[from:to])
@@ -153,8 +153,8 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 	if w.late {
 		return nil, nil
 	}
-	metric, window := piece[0].series.metric, w.base.into[rollup.Raw].window
-	shards, err := w.s.readShards(w.ctx, window, w.tenant.name, metric)
+	metric, window := piece[0].series.Metric(), w.base.into[rollup.Raw].window
+	shards, err := w.s.readShards(w.ctx, window, w.tenant.Name(), metric)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +163,6 @@ func (w *importWorker) list(piece []*importedDay) (chunkList, error) {
 		series[i] = c.series
 	}
 	found := chunkList{}
-	err = w.s.listChunks(w.ctx, metricChunks{window, w.tenant.name, metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
+	err = w.s.listChunks(w.ctx, metricChunks{window, w.tenant.Name(), metric, shards, w.start, w.start + format.DayMS - 1}, series, found)
 	return found, err
 }

@@ -61,13 +61,13 @@ func TestLabelsLiveAsLongAsChunksWhoeverIsHeard(t *testing.T) {
 	ts := openTestStore(t, func(o *Options) { o.Retention = 2 * day })
 	ts.expiring = true
 	slot := ts.period.SlotOf(ts.now.UnixMilli())
-	series := &Series{labels: jobLabels("web"), tenantMetric: &tenantMetric{&headTenant{name: "default"}, jobLabels("web").Get("__name__")}}
+	series := metricOf("default", jobLabels("web").Get("__name__")).Series(format.SeriesID{}, jobLabels("web"))
 	for _, others := range [][]statedKeep{{{All: statedOf(Keep{Raw: 30 * day})}}, {}} { // It comes, and goes.
 		x := newSealer(t.Context(), ts.Store, Work{Slot: slot})
 		c := &collected{series: series}
 		x.label(c, rollup.Raw)
 		ts.classes.others.Store(&others)
-		x.put(c, rollup.Raw, 1, format.ChunkKey(series.id.String(), 0, series.id.String()), []byte{1})
+		x.put(c, rollup.Raw, 1, format.ChunkKey(series.ID().String(), 0, series.ID().String()), []byte{1})
 		x.names(series, x.into[rollup.Raw])
 		rows := x.puts
 		require.Len(t, rows, 2)

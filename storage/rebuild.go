@@ -54,7 +54,7 @@ func (s *Store) rebuild(ctx context.Context) error {
 		s.follower.done() // What is read is read; nobody else writes.
 	}
 	s.metrics.rebuildSeconds.Set(time.Since(begin).Seconds())
-	s.opts.Logger.Info("the head is rebuilt from the stage", "series", s.head.series.Load(), "bytes", s.head.bytes.Load(), "took", time.Since(begin).Round(time.Millisecond))
+	s.opts.Logger.Info("the head is rebuilt from the stage", "series", s.head.SeriesCount(), "bytes", s.head.Bytes(), "took", time.Since(begin).Round(time.Millisecond))
 	if s.opts.Shared {
 		s.running.Go(func() { s.follower.run(ctx) })
 	}

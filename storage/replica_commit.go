@@ -20,7 +20,7 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 		b.Release()
 		return nil
 	}
-	c := r.known(clusterName{b.tenant.name, clusterLabel})
+	c := r.known(clusterName{b.tenant.Name(), clusterLabel})
 	if c == nil {
 		b.Release()
 		return fmt.Errorf("storage: cluster %q wasn't checked", clusterLabel)
@@ -62,10 +62,10 @@ func (b *Batch) CommitOf(ctx context.Context, r *Replicas, clusterLabel, replica
 func (b *Batch) times() (minT, maxT int64) {
 	minT, maxT = math.MaxInt64, math.MinInt64
 	for i := range b.entries {
-		minT, maxT = min(minT, b.entries[i].t), max(maxT, b.entries[i].t)
+		minT, maxT = min(minT, b.entries[i].T), max(maxT, b.entries[i].T)
 	}
 	for i := range b.exemplars {
-		minT, maxT = min(minT, b.exemplars[i].t), max(maxT, b.exemplars[i].t)
+		minT, maxT = min(minT, b.exemplars[i].T), max(maxT, b.exemplars[i].T)
 	}
 	return minT, maxT
 }
@@ -76,7 +76,7 @@ func (b *Batch) divide(ch *election, replica string, margin time.Duration, fresh
 	keep := b.entries[:0]
 	for i := range b.entries {
 		e := b.entries[i]
-		way := ch.disposition(replica, e.t, margin)
+		way := ch.disposition(replica, e.T, margin)
 		if way == dispositionStore {
 			keep = append(keep, e)
 			continue
@@ -86,8 +86,8 @@ func (b *Batch) divide(ch *election, replica string, margin time.Duration, fresh
 		} else {
 			dropped++
 		}
-		b.bytes -= queuedBytes + int64(len(e.hist))
-		if e.hist != nil {
+		b.bytes -= queuedBytes + int64(len(e.Hist))
+		if e.Hist != nil {
 			b.histograms--
 		}
 	}
@@ -96,7 +96,7 @@ func (b *Batch) divide(ch *election, replica string, margin time.Duration, fresh
 	keepExemplars := b.exemplars[:0]
 	for i := range b.exemplars {
 		e := b.exemplars[i]
-		switch ch.disposition(replica, e.t, margin) {
+		switch ch.disposition(replica, e.T, margin) {
 		case dispositionStore:
 			keepExemplars = append(keepExemplars, e)
 			continue
@@ -104,7 +104,7 @@ func (b *Batch) divide(ch *election, replica string, margin time.Duration, fresh
 			held.addExemplar(&e)
 		case dispositionDrop:
 		}
-		b.bytes -= queuedBytes + int64(len(e.data))
+		b.bytes -= queuedBytes + int64(len(e.Data))
 	}
 	clear(b.exemplars[len(keepExemplars):])
 	b.exemplars = keepExemplars

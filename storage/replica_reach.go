@@ -50,7 +50,7 @@ func (x *reach) ms() int64 {
 func (b *Batch) reach(r *Replicas) int64 {
 	x := r.reach()
 	for i := range b.entries {
-		x.add(b.entries[i].t)
+		x.add(b.entries[i].T)
 	}
 	return x.ms()
 }

@@ -40,7 +40,7 @@ func (x *sealer) rollFine() error {
 	if len(x.tasks) == 0 {
 		return nil
 	}
-	hiding, raw, err := x.beforeFine(x.tasks[0].series.tenant.name)
+	hiding, raw, err := x.beforeFine(x.tasks[0].series.Tenant())
 	if err != nil {
 		return err
 	}
@@ -65,14 +65,14 @@ func (x *sealer) beforeFine(tenant string) (format.Tombstones, metricShards, err
 // makeAll5m makes the 5m chunks, applying deletes.
 func (x *sealer) makeAll5m(hiding format.Tombstones, raw metricShards) error {
 	x.hiding = hiding.InSlot(x.s.period, x.work.Slot)
-	return x.each(func(r *rollupTask, b *rollup.Buckets) error { return x.make5m(r, raw.of(r.series.metric), b) })
+	return x.each(func(r *rollupTask, b *rollup.Buckets) error { return x.make5m(r, raw.of(r.series.Metric()), b) })
 }
 
 func (x *sealer) makeAll1h() error {
 	if len(x.tasks) == 0 {
 		return nil
 	}
-	tenant := x.tasks[0].series.tenant.name
+	tenant := x.tasks[0].series.Tenant()
 	fine, err := x.s.shardsIn(x.ctx, x.into[rollup.FiveMinutes].window, tenant)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (x *sealer) putRollup(res rollup.Resolution, r *rollupTask) error {
 	}
 	at := x.into[res]
 	x.label(r.collected, res)
-	x.put(r.collected, res, rollupTimestamp(at.end, r.version), format.RollupKey(r.series.id.String(), at.start), r.chunk)
+	x.put(r.collected, res, rollupTimestamp(at.end, r.version), format.RollupKey(r.series.ID().String(), at.start), r.chunk)
 	if x.bytes >= x.s.sealPiece().rollups {
 		return x.write()
 	}
@@ -246,7 +246,7 @@ func (x *sealer) make5m(r *rollupTask, shards int64, b *rollup.Buckets) error {
 			return x.fill(rollup.FiveMinutes, r, b) // Its window has expired just now.
 		}
 	}
-	hiding := x.hiding.OfSeries(r.series.labels)
+	hiding := x.hiding.OfSeries(r.series.Labels())
 	version := uint64(len(r.own)) * r.exempt.Weight(hiding)
 	asIs := len(found) == len(r.own) && r.chunk != nil && len(r.exempt.Applying(hiding)) == 0
 	var samples chunk.Samples
@@ -279,7 +279,7 @@ func (x *sealer) make5m(r *rollupTask, shards int64, b *rollup.Buckets) error {
 // versionsOf lists the slot's sealed chunks of a series.
 func (x *sealer) versionsOf(s *Series, shards int64) (found []string, err error) {
 	if x.listed != nil {
-		return x.listed[chunkAt{x.into[rollup.Raw].start, s.id}], nil
+		return x.listed[chunkAt{x.into[rollup.Raw].start, s.ID()}], nil
 	}
 	err = x.eachSealed(s, shards, true, func(row engine.Row) error {
 		found = append(found, string([]byte(row.Clustering[3].Text)))
@@ -304,7 +304,7 @@ func (x *sealer) readVisible(s *Series, shards int64, hiding format.Tombstones, 
 // lost says whether the stored rollup of a series may have been computed from rows that are gone, though those
 // of its class are there: it was in another one before. version is how much is there.
 func (x *sealer) lost(res rollup.Resolution, r *rollupTask, version uint64) (bool, error) {
-	tenant, gone := r.series.tenant.name, uint64(0)
+	tenant, gone := r.series.Tenant(), uint64(0)
 	if x.s.classes.count() == 1 {
 		return false, nil
 	}
@@ -317,7 +317,7 @@ func (x *sealer) lost(res rollup.Resolution, r *rollupTask, version uint64) (boo
 		return false, nil
 	}
 	at := x.into[res]
-	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
+	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())
 	if err != nil {
 		return false, err
 	}
@@ -330,7 +330,7 @@ func (x *sealer) lost(res rollup.Resolution, r *rollupTask, version uint64) (boo
 // fill takes deleted buckets out of the stored chunk of a series, and adds those that it lacks: what it was computed from is
 // gone, and that was more than what there is now.
 func (x *sealer) fill(res rollup.Resolution, r *rollupTask, b *rollup.Buckets) error {
-	due := x.due.OfSeries(r.series.labels)
+	due := x.due.OfSeries(r.series.Labels())
 	if r.chunk == nil && len(due) == 0 {
 		return nil
 	}
@@ -364,8 +364,8 @@ func (x *sealer) make1h(r *rollupTask, chunks []rollupChunk, b *rollup.Buckets) 
 	for _, c := range chunks {
 		if err := rollup.Decode(c.data, rollup.AllColumns, b); err != nil {
 			x.s.corrupt(engine.R5m, &CorruptRowError{
-				Table: engine.R5m, Window: x.into[rollup.FiveMinutes].window, Tenant: r.series.tenant.name,
-				Metric: r.series.metric, Series: r.series.id.String(), Start: c.start, Err: err,
+				Table: engine.R5m, Window: x.into[rollup.FiveMinutes].window, Tenant: r.series.Tenant(),
+				Metric: r.series.Metric(), Series: r.series.ID().String(), Start: c.start, Err: err,
 			})
 			continue
 		}
@@ -404,14 +404,14 @@ func (s *Store) rollups(ctx context.Context, res rollup.Resolution, window int64
 // rollupRows reads all of them, of one start that with the highest version first.
 func (s *Store) rollupRows(ctx context.Context, res rollup.Resolution, window int64, series *Series, shards, from, to int64) ([]rollupChunk, error) {
 	var found []rollupChunk
-	id := series.id.String()
-	for at := range s.placesOf(series.id, shards) {
+	id := series.ID().String()
+	for at := range s.placesOf(series.ID(), shards) {
 		for row, err := range s.eng.Scan(ctx, engine.Range{
-			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.tenant.name, series.metric, at),
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, series.Tenant(), series.Metric(), at),
 			From: format.RollupKey(id, from), To: format.RollupKey(id, to),
 		}) {
 			if err != nil {
-				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.metric, series.tenant.name,
+				return nil, fmt.Errorf("storage: reading %s of metric %q, tenant %q, from %s on: %w", format.TableOf(res).Name, series.Metric(), series.Tenant(),
 					time.UnixMilli(from).UTC().Format(time.RFC3339), err)
 			}
 			found = append(found, rollupChunkOf(at, row))

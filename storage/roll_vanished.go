@@ -11,7 +11,7 @@ import (
 // keepVanished adds to the 5m buckets of a series those that are stored and were made of samples that have vanished by themselves, while
 // others of the slot were written with a longer time to live, and gives them a version that is higher than the stored one's.
 func (x *sealer) keepVanished(r *rollupTask, shards int64, made *rollup.Buckets) error {
-	if !x.s.expiring || !x.isGone(rollup.Raw, r.series.tenant.name, r.class) {
+	if !x.s.expiring || !x.isGone(rollup.Raw, r.series.Tenant(), r.class) {
 		return nil
 	}
 	kept, version, err := x.stored(rollup.FiveMinutes, r)
@@ -20,7 +20,7 @@ func (x *sealer) keepVanished(r *rollupTask, shards int64, made *rollup.Buckets)
 	}
 	r.version = max(r.version, version+1)
 	width := rollup.FiveMinutes.Width()
-	due := x.due.OfSeries(r.series.labels)
+	due := x.due.OfSeries(r.series.Labels())
 	due.HideBuckets(kept, 0, width)
 	there, err := x.beforeDue(r, shards, due, made)
 	if err != nil {
@@ -46,7 +46,7 @@ func (x *sealer) beforeDue(r *rollupTask, shards int64, due format.Tombstones, m
 	if len(due) == 0 {
 		return made, nil
 	}
-	known := x.hiding.OfSeries(r.series.labels).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
+	known := x.hiding.OfSeries(r.series.Labels()).Where(func(d *format.Tombstone) bool { return !due.Has(d.ID) })
 	var samples chunk.Samples
 	if _, err := x.readVisible(r.series, shards, known, &samples); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (x *sealer) beforeDue(r *rollupTask, shards int64, due format.Tombstones, m
 // keepHours adds to the 1h buckets of a series those that are stored of slots of which no 5m buckets are left, where these vanish by
 // themselves and others of the day were written with a longer time to live.
 func (x *sealer) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Buckets) error {
-	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.series.tenant.name, r.class) {
+	if !x.s.expiring || !x.isGone(rollup.FiveMinutes, r.series.Tenant(), r.class) {
 		return nil
 	}
 	kept, version, err := x.stored(rollup.OneHour, r)
@@ -74,7 +74,7 @@ func (x *sealer) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 	}
 	kept.Delete(0, func(end int64) bool {
 		slot := p.SlotOf(end)
-		return there[slot] || x.dueIn[slot].OfSeries(r.series.labels).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
+		return there[slot] || x.dueIn[slot].OfSeries(r.series.Labels()).HidesBucket(end, rollup.OneHour.Width(), func(*format.Tombstone) bool { return true })
 	})
 	var all rollup.Buckets
 	rollup.Merge(&all, kept, made, rollup.AllColumns)
@@ -86,8 +86,8 @@ func (x *sealer) keepHours(r *rollupTask, fine []rollupChunk, made *rollup.Bucke
 // stored reads the rollup chunk of a series that counts, and its version; 0: there is none. One that can't be read is named, and has no
 // buckets.
 func (x *sealer) stored(res rollup.Resolution, r *rollupTask) (*rollup.Buckets, uint64, error) {
-	at, tenant := x.into[res], r.series.tenant.name
-	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.metric)
+	at, tenant := x.into[res], r.series.Tenant()
+	shards, err := x.s.readShards(x.ctx, at.window, tenant, r.series.Metric())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -98,7 +98,7 @@ func (x *sealer) stored(res rollup.Resolution, r *rollupTask) (*rollup.Buckets, 
 	var b rollup.Buckets
 	if err := rollup.Decode(found[0].data, rollup.AllColumns, &b); err != nil {
 		x.s.corrupt(format.TableOf(res), &CorruptRowError{
-			Table: format.TableOf(res), Window: at.window, Tenant: tenant, Metric: r.series.metric, Series: r.series.id.String(), Start: at.start, Err: err,
+			Table: format.TableOf(res), Window: at.window, Tenant: tenant, Metric: r.series.Metric(), Series: r.series.ID().String(), Start: at.start, Err: err,
 		})
 		b.Reset()
 	}

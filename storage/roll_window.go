@@ -170,7 +170,7 @@ func (s *Store) rollMetric(ctx context.Context, tenant string, window int64, met
 				return series, err
 			}
 			for j := range part {
-				if c := &part[j]; !x.forDue || len(x.due.OfSeries(c.series.labels)) > 0 {
+				if c := &part[j]; !x.forDue || len(x.due.OfSeries(c.series.Labels())) > 0 {
 					x.tasks = append(x.tasks, rollupTask{collected: c})
 					ofDay[c] = true
 				}
@@ -217,7 +217,7 @@ func (x *sealer) destine(tenant, metric string, list []collected) error {
 			return err
 		}
 		for i := range list {
-			list[i].shards[res] = uint16(format.ShardOf(list[i].series.id, n))
+			list[i].shards[res] = uint16(format.ShardOf(list[i].series.ID(), n))
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ func TestRowSet(t *testing.T) {
 		require.Equal(t, wantRuns, runs)
 		for writer := range 4 {
 			for seq := range int64(102) {
-				r := format.StageRow{fmt.Sprint(writer), seq}
+				r := format.StageRow{Writer: fmt.Sprint(writer), Seq: seq}
 				require.Equal(t, want[r], set.has(r))
 			}
 		}

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -46,7 +45,7 @@ type sealedWork struct {
 
 // waits says whether there is anything to seal.
 func (w *sealedWork) waits() bool {
-	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*generation).partial)
+	return len(w.rows) > 0 || slices.ContainsFunc(w.gens, (*generation).Partial)
 }
 
 func (p *sealPass) run() error {
@@ -69,7 +68,7 @@ func (p *sealPass) run() error {
 		}
 		// What the head has of a slot without stage rows was sealed: by another process, or by a seal that didn't learn that its
 		// last write had succeeded.
-		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *generation) bool { return g.hasAny(w.left) }))
+		p.s.release(w.Work, slices.DeleteFunc(w.own, func(g *generation) bool { return g.HasAny(w.left) }))
 		all.Blobs += w.stats.Blobs
 		all.Samples += w.stats.Samples
 		all.Chunks += w.stats.Chunks
@@ -86,7 +85,7 @@ func (p *sealPass) run() error {
 func (p *sealPass) seal() error {
 	byTenant := map[string][]stagedSeries{}
 	for tenant, n := range p.headChunks() { // There are many, and a slice that grows takes more.
-		byTenant[tenant.name] = make([]stagedSeries, 0, cap(byTenant[tenant.name])+n)
+		byTenant[tenant] = make([]stagedSeries, 0, n)
 	}
 	for _, w := range p.works {
 		w.stats.Blobs, w.stats.Left = len(w.rows), len(w.left)
@@ -114,21 +113,14 @@ func (p *sealPass) seal() error {
 }
 
 // headChunks counts the head chunks of what is to be sealed, by tenant. A series has one in a slot, seldom more.
-func (p *sealPass) headChunks() map[*headTenant]int {
-	count := map[*headTenant]int{}
+func (p *sealPass) headChunks() map[string]int {
+	count := map[string]int{}
 	for _, w := range p.works {
 		if !w.waits() {
 			continue
 		}
 		for _, g := range w.gens {
-			for rest := g.chunks; len(rest) > 0; {
-				tenant, n := rest[0].series.tenant, 1
-				for n < len(rest) && rest[n].series.tenant == tenant {
-					n++
-				}
-				count[tenant] += n
-				rest = rest[n:]
-			}
+			g.CountChunks(count)
 		}
 	}
 	return count
@@ -159,7 +151,7 @@ func (p *sealPass) byAge(tenant string, list []stagedSeries) (fresh, late, gone 
 	now := p.begun.UnixMilli()
 	fresh = list[:0]
 	for _, c := range list {
-		c.class = p.s.classes.writable(int64(c.series.class), now)
+		c.class = p.s.classes.writable(c.series.Class(), now)
 		switch slot := c.work.Slot; {
 		case !p.s.isGone(rollup.Raw, slot, tenant, c.class):
 			fresh = append(fresh, c)
@@ -245,7 +237,7 @@ type tenantPass struct {
 func newTenantPass(p *sealPass, tenant string, list []stagedSeries, late bool) *tenantPass {
 	t := &tenantPass{sealPass: p, tenant: tenant, list: list, rawExpired: late, rows: &sealedRows{}, slots: map[int64]*sealer{}, resealed: map[slotPartitionAt]bool{}}
 	slices.SortFunc(list, func(a, b stagedSeries) int {
-		return cmp.Or(strings.Compare(a.series.metric, b.series.metric), bytes.Compare(a.series.id[:], b.series.id[:]), cmp.Compare(a.work.Slot, b.work.Slot))
+		return cmp.Or(strings.Compare(a.series.Metric(), b.series.Metric()), a.series.CompareID(b.series), cmp.Compare(a.work.Slot, b.work.Slot))
 	})
 	for i := range list {
 		if w := list[i].work; t.slots[w.Slot] == nil {
@@ -313,7 +305,7 @@ func (t *tenantPass) trimBefore() error {
 	}
 	return t.s.trimBefore(t.ctx, t.tenant, slots, t.deletes[t.tenant].Where(func(d *format.Tombstone) bool {
 		return slices.ContainsFunc(t.list, func(c stagedSeries) bool {
-			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.labels, d.Matchers)
+			return d.TouchesSlot(t.s.period, c.work.Slot) && format.MatchesAll(c.series.Labels(), d.Matchers)
 		})
 	}))
 }
@@ -341,10 +333,10 @@ func (t *tenantPass) seal() error {
 	for i := range t.list {
 		c := &t.list[i]
 		samples.Reset()
-		for st := range c.chunks.all() {
+		for st := range c.chunks.All() {
 			// Closed generations don't change any more, so no lock is needed.
-			if err := st.read(-format.MaxTime, format.MaxTime, &samples); err != nil {
-				return fmt.Errorf("storage: reading back %s: %w", c.series.labels, err)
+			if err := st.Read(&samples); err != nil {
+				return fmt.Errorf("storage: reading back %s: %w", c.series.Labels(), err)
 			}
 		}
 		samples.Normalize()
@@ -362,7 +354,7 @@ func (t *tenantPass) seal() error {
 			t.done = append(t.done, c)
 		}
 		rolled = false
-		if metricEnds := i+1 == len(t.list) || t.list[i+1].series.metric != c.series.metric; t.isFull(metricEnds) {
+		if metricEnds := i+1 == len(t.list) || t.list[i+1].series.Metric() != c.series.Metric(); t.isFull(metricEnds) {
 			if err := t.roll(); err != nil {
 				return err
 			}
@@ -427,9 +419,9 @@ func (t *tenantPass) listed(shards metricShards) (chunkList, error) {
 	}
 	all := chunkList{}
 	for from := 0; from < len(t.done); {
-		metric, to := t.done[from].series.metric, from
+		metric, to := t.done[from].series.Metric(), from
 		var series []*Series
-		for ; to < len(t.done) && t.done[to].series.metric == metric; to++ {
+		for ; to < len(t.done) && t.done[to].series.Metric() == metric; to++ {
 			series = append(series, t.done[to].series)
 		}
 		of := metricChunks{t.base.into[rollup.Raw].window, t.tenant, metric, shards.of(metric), first, last}

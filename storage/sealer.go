@@ -74,6 +74,9 @@ type destination struct {
 	end    int64 // of what they span, milliseconds
 }
 
+// resolutions is how many there are: raw, 5m, 1h.
+const resolutions = int(rollup.OneHour) + 1
+
 // seriesLabels is a series' labels row in a window and shard.
 type seriesLabels struct {
 	series *Series
@@ -133,19 +136,20 @@ func collect(gens []*generation) map[string][]collected {
 	at := map[*Series]int{}
 	byTenant := map[string][]collected{}
 	for _, g := range gens {
-		for _, st := range g.chunks {
-			if !st.holds() {
+		for _, st := range g.Chunks() {
+			if !st.Holds() {
 				continue
 			}
-			name := st.series.tenant.name
-			i, ok := at[st.series]
+			series := st.Series()
+			name := series.Tenant()
+			i, ok := at[series]
 			if !ok {
 				i = len(byTenant[name])
-				at[st.series] = i
-				byTenant[name] = append(byTenant[name], collected{series: st.series})
+				at[series] = i
+				byTenant[name] = append(byTenant[name], collected{series: series})
 			}
 			c := &byTenant[name][i]
-			c.chunks = c.chunks.with(st)
+			c.chunks = c.chunks.With(st)
 		}
 	}
 	return byTenant
@@ -211,7 +215,7 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 			value := format.AppendRawChunk(nil, format.RawChunk{Exempt: r.exempt, Data: chunk.AppendChunk(nil, piece)})
 			sum := sha256.Sum256(value)
 			version := string(sum[:engine.IDLen])
-			x.put(c, rollup.Raw, at.end*1000, format.ChunkKey(s.id.String(), at.start, version), value)
+			x.put(c, rollup.Raw, at.end*1000, format.ChunkKey(s.ID().String(), at.start, version), value)
 			r.own = append(r.own, version)
 			x.stats.Chunks++
 			x.stats.Bytes += int64(len(value))
@@ -227,18 +231,18 @@ func (x *sealer) series(c *collected, samples *chunk.Samples, sealedBefore bool)
 // label adds the labels row of a series, and its names, where this process hasn't written them yet.
 func (x *sealer) label(c *collected, res rollup.Resolution) {
 	s, window := c.series, x.into[res].window
-	where := writtenLabels{window: window, at: c.at(res), some: true}
+	where := writtenLabels{Window: window, At: c.at(res), Some: true}
 	if x.s.expiring {
-		where.life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class)))
+		where.Life = x.s.lifeOf(window, x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.Tenant()), x.others, s.Tenant(), c.class)))
 	}
-	if s.writtenAt(res) == where {
+	if s.WrittenAt(res) == where {
 		return
 	}
 	if n := len(x.written); n > 0 && x.written[n-1] == (seriesLabels{s, res, where}) {
 		return
 	}
-	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class))
-	x.put(c, res, x.s.explains(window, expires), format.LabelsKey(res, s.id.String()), format.AppendLabels(make([]byte, 0, format.LabelsSize(s.labels)), s.labels))
+	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.Tenant()), x.others, s.Tenant(), c.class))
+	x.put(c, res, x.s.explains(window, expires), format.LabelsKey(res, s.ID().String()), format.AppendLabels(make([]byte, 0, format.LabelsSize(s.Labels())), s.Labels()))
 	x.names(s, x.into[res])
 	x.written = append(x.written, seriesLabels{s, res, where})
 }
@@ -249,11 +253,11 @@ func (x *sealer) put(c *collected, res rollup.Resolution, timestamp int64, key e
 	n := len(x.rows)
 	if n == 0 || !x.rows[n-1].of(format.TableOf(res), window, s, at) || x.rows[n-1].bytes+len(value) > engine.MaxBatch*3/4 {
 		x.rows = append(x.rows, rowBatch{series: s, at: at, Batch: engine.Batch{
-			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.tenant.name, s.metric, at),
+			Table: format.TableOf(res), Partition: format.SeriesPartition(window, s.Tenant(), s.Metric(), at),
 		}, from: len(x.puts)})
 	}
 	b := &x.rows[len(x.rows)-1]
-	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.tenant.name), x.others, s.tenant.name, c.class))
+	expires := x.s.expiresAfter(window, x.s.lives(x.horizonsOf(s.Tenant()), x.others, s.Tenant(), c.class))
 	x.puts = append(x.puts, engine.Mutation{Clustering: key, Timestamp: timestamp, Expires: expires, Value: value})
 	b.bytes += len(value) + 128
 	x.bytes += len(value) + 64
@@ -269,7 +273,7 @@ type rowBatch struct {
 }
 
 func (b *rowBatch) of(t *engine.Table, window int64, s *Series, at format.ClassShard) bool {
-	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.tenant == s.tenant && b.series.metric == s.metric
+	return b.Table == t && b.Partition[0].Int == window && b.at == at && b.series.TenantOfHead() == s.TenantOfHead() && b.series.Metric() == s.Metric()
 }
 
 // subtract removes the samples that the sealed chunks of the slot hold already, and says whether none is left. It adds
@@ -306,14 +310,14 @@ func (x *sealer) readSealed(s *Series, into *chunk.Samples, named *format.Tombst
 
 // ask reads how many shards a series' metric has.
 func (x *sealer) ask(s *Series) error {
-	if x.asked == s.metric && x.askedOf == s.tenant {
+	if x.asked == s.Metric() && x.askedOf == s.TenantOfHead() {
 		return nil
 	}
-	shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.tenant.name, s.metric)
+	shards, err := x.s.readShards(x.ctx, x.into[rollup.Raw].window, s.Tenant(), s.Metric())
 	if err != nil {
 		return err
 	}
-	x.asked, x.askedOf, x.shards = s.metric, s.tenant, shards
+	x.asked, x.askedOf, x.shards = s.Metric(), s.TenantOfHead(), shards
 	return nil
 }
 
@@ -325,16 +329,16 @@ func (x *sealer) eachSealed(s *Series, shards int64, keysOnly bool, yield func(e
 // eachRow yields the sealed rows of a kind of a series in the slot.
 func (x *sealer) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yield func(engine.Row) error) error {
 	at := x.into[rollup.Raw]
-	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.id.String())}
-	for in := range x.s.placesOf(s.id, shards) {
+	key := engine.Key{engine.Int(kind), engine.Int(at.start), engine.Text(s.ID().String())}
+	for in := range x.s.placesOf(s.ID(), shards) {
 		for row, err := range x.s.eng.Scan(x.ctx, engine.Range{
-			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.tenant.name, s.metric, in), From: key, To: key, KeysOnly: keysOnly,
+			Table: engine.Raw, Partition: format.SeriesPartition(at.window, s.Tenant(), s.Metric(), in), From: key, To: key, KeysOnly: keysOnly,
 		}) {
 			if err == nil {
 				err = yield(row)
 			}
 			if err != nil {
-				return fmt.Errorf("storage: reading sealed rows of %s: %w", s.labels, err)
+				return fmt.Errorf("storage: reading sealed rows of %s: %w", s.Labels(), err)
 			}
 		}
 	}
@@ -343,10 +347,10 @@ func (x *sealer) eachRow(kind int64, s *Series, shards int64, keysOnly bool, yie
 
 // names adds the catalog rows of a series that this process hasn't written in this window yet.
 func (x *sealer) names(s *Series, at destination) {
-	expires := x.s.expiresAfter(at.window, x.s.livesLongest(x.horizonsOf(s.tenant.name), x.others, s.tenant.name))
+	expires := x.s.expiresAfter(at.window, x.s.livesLongest(x.horizonsOf(s.Tenant()), x.others, s.Tenant()))
 	timestamp := x.s.explains(at.window, expires)
 	add := func(kind int64, label, value string, row []byte) {
-		name := x.s.catalog.name(at.window, x.s.lifeOf(at.window, expires), s.tenant.name, kind, label, value)
+		name := x.s.catalog.name(at.window, x.s.lifeOf(at.window, expires), s.Tenant(), kind, label, value)
 		if x.named[name] || x.s.catalog.has(name) {
 			return
 		}
@@ -355,14 +359,14 @@ func (x *sealer) names(s *Series, at destination) {
 		}
 		x.named[name] = true
 		x.catalog = append(x.catalog, engine.Batch{
-			Table: engine.Catalog, Partition: format.CatalogPartition(at.window, s.tenant.name, kind, label),
+			Table: engine.Catalog, Partition: format.CatalogPartition(at.window, s.Tenant(), kind, label),
 			Mutations: []engine.Mutation{{
 				Clustering: engine.Key{engine.Text(value)}, Timestamp: timestamp, Expires: expires, Value: row,
 			}},
 		})
 		x.bytes += len(label) + len(value) + 128
 	}
-	s.labels.Range(func(l labels.Label) {
+	s.Labels().Range(func(l labels.Label) {
 		if l.Name == labels.MetricName {
 			add(format.CatalogMetric, "", l.Value, []byte{1})
 		}
@@ -415,10 +419,7 @@ func (x *sealer) write() error {
 
 // noteLabels remembers where a series' labels row was written.
 func (r *sealedRows) noteLabels(w seriesLabels) {
-	var at writtenOf
-	if w.series.written != nil {
-		at = *w.series.written
-	}
+	at := w.series.Written()
 	at[w.res] = w.where
 	shared := r.places[at]
 	if shared == nil {
@@ -428,5 +429,5 @@ func (r *sealedRows) noteLabels(w seriesLabels) {
 		shared = &at
 		r.places[at] = shared
 	}
-	w.series.written = shared
+	w.series.SetWritten(shared)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -14,14 +15,32 @@ import (
 
 // stream is what is known of a writer's blobs in one slot and partition: the series that they define.
 type stream struct {
-	epochs map[int64]*epochRefs
-	// damaged says that a blob of the stream can't be read.
+	epochs  map[int64]*epochRefs
 	damaged bool
-	place   place // of a stream that is followed
-	// workedOff are its rows that were sealed when they were asked for.
-	workedOff workedOff
-	asked     bool
 }
+
+// Damage notes that a blob of the stream can't be read.
+func (st *stream) Damage() { st.damaged = true }
+
+// Damaged says whether a blob of the stream can't be read.
+func (st *stream) Damaged() bool { return st.damaged }
+
+// Prune lets go of what old epochs defined: a blob that leans on them after all has it looked up.
+func (st *stream) Prune() {
+	const kept = 2
+	for len(st.epochs) > kept {
+		oldest, first := int64(0), true
+		for epoch := range st.epochs {
+			if first || epoch < oldest {
+				oldest, first = epoch, false
+			}
+		}
+		delete(st.epochs, oldest)
+	}
+}
+
+// Forget lets go of all that the stream defined.
+func (st *stream) Forget() { st.epochs = nil }
 
 // epochRefs are the series of an epoch by number, from 1; those up to whole are all known.
 type epochRefs struct {
@@ -63,16 +82,20 @@ type definer struct {
 }
 
 var (
-	errLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", format.ErrMalformedBlob)
-	// errUndefined says that a blob leans on others that aren't there, and may still come.
-	errUndefined = errors.New("storage: a blob without the blobs that it leans on")
+	// ErrLeansOnCorrupt says that a blob leans on one that can't be read.
+	ErrLeansOnCorrupt = fmt.Errorf("%w: it has samples of series that a corrupt blob before it defines", format.ErrMalformedBlob)
+	// ErrUndefined says that a blob leans on others that aren't there, and may still come.
+	ErrUndefined = errors.New("storage: a blob without the blobs that it leans on")
 )
+
+// Learner has a decoder learn what the blobs before a stage row of its writer defined, from the first one of the open blob's epoch on.
+type Learner func(ctx context.Context, d *blobDecoder, before format.StageRow) error
 
 // blobDecoder reads blobs of one slot and partition: it defines their series and collects their samples.
 type blobDecoder struct {
-	s         *Store
-	slot      int64
-	partition int
+	h     *head
+	at    slotPartitionAt
+	learn Learner
 
 	reader  format.BlobReader
 	epoch   *epochRefs
@@ -91,6 +114,20 @@ type readSample struct {
 	exemplar []byte
 }
 
+// newBlobDecoder makes a decoder of the blobs of a slot partition.
+func newBlobDecoder(h *head, at slotPartitionAt, learn Learner) *blobDecoder {
+	return &blobDecoder{h: h, at: at, learn: learn}
+}
+
+// At returns the slot partition whose blobs it reads.
+func (d *blobDecoder) At() slotPartitionAt { return d.at }
+
+// Epoch returns the epoch of the open blob: the number of its first one.
+func (d *blobDecoder) Epoch() int64 { return d.reader.Epoch }
+
+// Orphans returns how many samples of the blob just read are of series that aren't defined.
+func (d *blobDecoder) Orphans() int { return d.orphans }
+
 // open reads the head of a blob of the stream, and finds its epoch.
 func (d *blobDecoder) open(st *stream, b []byte) error {
 	d.defined, d.samples, d.orphans = d.defined[:0], d.samples[:0], 0
@@ -107,48 +144,86 @@ func (d *blobDecoder) open(st *stream, b []byte) error {
 	return nil
 }
 
-// decode reads a blob of the stream, with what it leans on; then the decoder has its samples. Where that isn't
-// found and no blob of the stream is damaged, mayWait decides whether to end with errUndefined, or to leave out
+// Decode reads a blob of the stream, with what it leans on; then the decoder has its samples. Where that isn't
+// found and no blob of the stream is damaged, mayWait decides whether to end with ErrUndefined, or to leave out
 // the samples that nothing explains.
-func (d *blobDecoder) decode(ctx context.Context, st *stream, r format.StageRow, b []byte, mayWait func() bool) error {
+func (d *blobDecoder) Decode(ctx context.Context, st *stream, r format.StageRow, b []byte, mayWait func() bool) error {
 	if err := d.open(st, b); err != nil {
 		return err
 	}
 	if d.undefined() {
-		if err := d.s.learn(ctx, d, r); err != nil {
+		if err := d.lookUp(ctx, r); err != nil {
 			return err
 		}
 		if d.undefined() && !st.damaged && mayWait() {
-			return errUndefined
+			return ErrUndefined
 		}
 	}
 	return d.reader.Walk(d)
 }
 
+// lookUp learns what the blobs before the open one defined. Afterwards the decoder is as it was.
+func (d *blobDecoder) lookUp(ctx context.Context, before format.StageRow) error {
+	open := d.reader
+	defer func() { d.reader, d.defined, d.samples, d.orphans = open, d.defined[:0], d.samples[:0], 0 }()
+	return d.learn(ctx, d, before)
+}
+
+// LearnFrom takes the definitions of a blob of the epoch that is open; others, and corrupt ones, it leaves out: what is corrupt is named
+// when its samples are asked for.
+func (d *blobDecoder) LearnFrom(blob []byte) {
+	var reader format.BlobReader
+	if err := reader.Open(blob); err == nil && reader.Epoch == d.reader.Epoch {
+		_ = reader.Walk(&definitions{d: d})
+	}
+}
+
+// definitions takes a blob's definitions and none of its samples.
+type definitions struct{ d *blobDecoder }
+
+// Define takes a definition.
+func (x *definitions) Define(ref uint32, tenant string, ls labels.Labels) error {
+	return x.d.Define(ref, tenant, ls)
+}
+
+// Float takes nothing.
+func (*definitions) Float(uint32, int64, int64, uint64) error { return nil }
+
+// Histogram takes nothing.
+func (*definitions) Histogram(uint32, int64, []byte) error { return nil }
+
+// Exemplar takes nothing.
+func (*definitions) Exemplar(uint32, int64, []byte) error { return nil }
+
 // undefined says whether the open blob leans on definitions that aren't known.
 func (d *blobDecoder) undefined() bool { return d.reader.Before > d.epoch.whole }
 
-// definer returns what the blob just read defines.
-func (d *blobDecoder) definer(r format.StageRow) definer {
-	return definer{row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined)}
+// NoteDefinitions has a generation remember what the blob just read defines, where it defines anything.
+func (d *blobDecoder) NoteDefinitions(g *generation, r format.StageRow) {
+	if len(d.defined) > 0 {
+		g.definers = append(g.definers, definer{row: r, epoch: d.reader.Epoch, before: d.reader.Before, series: slices.Clone(d.defined)})
+	}
 }
 
+// Define implements format.BlobSink, as what follows does.
 func (d *blobDecoder) Define(ref uint32, tenant string, ls labels.Labels) error {
-	s, err := d.s.head.define(d.s.head.tenant(tenant), ls, nil)
+	s, err := d.h.Define(d.h.Tenant(tenant), ls, nil)
 	if err != nil {
 		return err
 	}
-	if p := d.s.partitionOf(s, d.slot); p != d.partition {
+	if p := d.h.PartitionOf(s, d.at.Slot); p != d.at.Partition {
 		return fmt.Errorf("%w: a series of partition %d", format.ErrMalformedBlob, p)
 	}
 	d.defined = append(d.defined, s)
 	return d.epoch.set(ref, s)
 }
 
+// Float takes one of the blob.
 func (d *blobDecoder) Float(ref uint32, t, st int64, v uint64) error {
 	return d.sample(readSample{ref: ref, t: t, st: st, v: v})
 }
 
+// Histogram takes one of the blob.
 func (d *blobDecoder) Histogram(ref uint32, t int64, encoded []byte) error {
 	// A head chunk takes what can be read back for granted.
 	if _, err := chunk.ParseHistogram(encoded); err != nil {
@@ -157,6 +232,7 @@ func (d *blobDecoder) Histogram(ref uint32, t int64, encoded []byte) error {
 	return d.sample(readSample{ref: ref, t: t, hist: encoded})
 }
 
+// Exemplar takes one of the blob.
 func (d *blobDecoder) Exemplar(ref uint32, t int64, encoded []byte) error {
 	if _, err := format.ParseExemplar(t, encoded, &d.builder); err != nil {
 		return err
@@ -165,7 +241,7 @@ func (d *blobDecoder) Exemplar(ref uint32, t int64, encoded []byte) error {
 }
 
 func (d *blobDecoder) sample(r readSample) error {
-	if slot := d.s.period.SlotOf(r.t); slot != d.slot {
+	if slot := d.h.period.SlotOf(r.t); slot != d.at.Slot {
 		return fmt.Errorf("%w: a sample at %d, of slot %d", format.ErrMalformedBlob, r.t, slot)
 	}
 	if uint64(r.ref) >= uint64(len(d.epoch.refs)) || d.epoch.refs[r.ref].series == nil {
@@ -176,9 +252,9 @@ func (d *blobDecoder) sample(r readSample) error {
 	return nil
 }
 
-// addTo appends the samples to a generation. Where it belongs to a slot partition, the caller holds the partition's lock, and the
+// AddTo appends the samples to a generation. Where it belongs to a slot partition, the caller holds the partition's lock, and the
 // head's life, and what they weigh is added to the head's account.
-func (d *blobDecoder) addTo(g *generation) {
+func (d *blobDecoder) AddTo(g *generation) {
 	for i := range d.samples {
 		r := &d.samples[i]
 		ref, grew := &d.epoch.refs[r.ref], 0
@@ -197,9 +273,43 @@ func (d *blobDecoder) addTo(g *generation) {
 			grew += ref.strand.appendFloat(r.t, r.st, r.v)
 		}
 		if g.index == nil {
-			d.s.head.grew(ref.strand, grew)
+			d.h.grew(ref.strand, grew)
 		}
 	}
+}
+
+// Publish makes the samples of the row just read part of the head; whole says that the head has all of them, so that the
+// row needn't be read again for sealing, and defines that the row's definitions are to be remembered.
+func (h *head) Publish(d *blobDecoder, r format.StageRow, whole, defines bool, now time.Time) {
+	h.life.RLock()
+	defer h.life.RUnlock()
+	for dead := d.firstDead(); dead != nil; dead = d.firstDead() {
+		h.life.RUnlock()
+		*dead = streamRef{series: h.reinsert(dead.series)}
+		h.life.RLock()
+	}
+	p := h.part(d.at.Partition)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.slotPartition(d.at.Slot, d.at.Partition).follow(h.period.SlotStart(d.at.Slot))
+	d.AddTo(g)
+	g.touched = now
+	if whole {
+		g.rows.add(r)
+	}
+	if defines {
+		d.NoteDefinitions(g, r)
+	}
+}
+
+// firstDead returns a series of the samples that the head has let go of, or nil. The caller holds life.
+func (d *blobDecoder) firstDead() *streamRef {
+	for i := range d.samples {
+		if ref := &d.epoch.refs[d.samples[i].ref]; ref.series.dead {
+			return ref
+		}
+	}
+	return nil
 }
 
 // headChunkOf finds or makes the head chunk of a series.
@@ -212,13 +322,13 @@ func (g *generation) headChunkOf(s *Series) (st *headChunk, isNew bool) {
 		}
 		return st, false
 	}
-	for st := range s.chunks.all() {
+	for st := range s.chunks.All() {
 		if st.gen == g {
 			return st, false
 		}
 	}
 	st = newHeadChunk(g, s)
-	s.chunks = s.chunks.with(st)
+	s.chunks = s.chunks.With(st)
 	g.chunks = append(g.chunks, st)
 	return st, true
 }

@@ -7,6 +7,21 @@ import (
 	"github.com/cassia-db/cassia/storage/format"
 )
 
+// Sample is one sample of a batch: a float, or a histogram in its encoded form. Times are in milliseconds.
+type Sample struct {
+	Series *Series
+	T, ST  int64
+	V      uint64
+	Hist   []byte
+}
+
+// Exemplar is one exemplar of a batch, in its encoded form.
+type Exemplar struct {
+	Series *Series
+	T      int64
+	Data   []byte
+}
+
 // streamBuilder collects the blobs that a commit adds to one stream, and the samples in them.
 type streamBuilder struct {
 	writer    string
@@ -26,12 +41,12 @@ type streamBuilder struct {
 
 type stagedItem struct {
 	strand *headChunk
-	entry  *entry
+	entry  *Sample
 }
 
 type stagedExemplar struct {
 	strand *headChunk
-	entry  *exemplarEntry
+	entry  *Exemplar
 }
 
 func (b *streamBuilder) reset(g *generation, alone bool) {
@@ -63,25 +78,25 @@ func (b *streamBuilder) begin() {
 	b.w.Reset(b.gen.slot.seq+1, 0)
 }
 
-func (b *streamBuilder) add(st *headChunk, e *entry) {
+func (b *streamBuilder) add(st *headChunk, e *Sample) {
 	if b.w.Len() >= b.full {
 		b.cut()
 	}
 	ref := b.ref(st)
-	if e.hist != nil {
-		b.w.Histogram(ref, e.t, e.hist)
+	if e.Hist != nil {
+		b.w.Histogram(ref, e.T, e.Hist)
 	} else {
-		b.w.Float(ref, e.t, e.st, e.v)
+		b.w.Float(ref, e.T, e.ST, e.V)
 	}
 	b.some = true
 	b.items = append(b.items, stagedItem{strand: st, entry: e})
 }
 
-func (b *streamBuilder) addExemplar(st *headChunk, e *exemplarEntry) {
+func (b *streamBuilder) addExemplar(st *headChunk, e *Exemplar) {
 	if b.w.Len() >= b.full {
 		b.cut()
 	}
-	b.w.Exemplar(b.ref(st), e.t, e.data)
+	b.w.Exemplar(b.ref(st), e.T, e.Data)
 	b.some = true
 	b.exemplars = append(b.exemplars, stagedExemplar{strand: st, entry: e})
 }

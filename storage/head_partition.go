@@ -1,0 +1,258 @@
+package storage
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cassia-db/cassia/storage/format"
+)
+
+// slotPartitionAt names a slot partition.
+type slotPartitionAt struct {
+	Slot      int64
+	Partition int
+}
+
+// Compare orders by slot, then by partition.
+func (at slotPartitionAt) Compare(o slotPartitionAt) int {
+	return cmp.Or(cmp.Compare(at.Slot, o.Slot), cmp.Compare(at.Partition, o.Partition))
+}
+
+// part returns what guards a partition.
+func (h *head) part(partition int) *headPartition { return &h.parts[partition%len(h.parts)] }
+
+// slotPartition is what the head knows of a slot and partition.
+type slotPartition struct {
+	slot      int64
+	partition int
+	// seq is the last number given to a blob; slot partitions that come later go on after it, for a number names one
+	// content for ever. Only the committer uses it while a generation is open.
+	seq  int64
+	open *generation // nil: the next commit begins one
+	// followed takes what other processes stage, and what is found at the start; nil: nothing yet.
+	followed *generation
+	// closed generations wait to be sealed.
+	closed []*generation
+}
+
+// slotPartition returns the slot partition of a slot and partition. The caller holds the partition's lock for writing.
+func (p *headPartition) slotPartition(slot int64, partition int) *slotPartition {
+	at := slotPartitionAt{slot, partition}
+	c := p.slots[at]
+	if c == nil {
+		c = &slotPartition{slot: slot, partition: partition, seq: p.seq}
+		p.slots[at] = c
+	}
+	return c
+}
+
+// Slots lists those of a partition that the head has something of.
+func (h *head) Slots(partition int) []int64 {
+	p := h.part(partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var slots []int64
+	for at := range p.slots {
+		if at.Partition == partition {
+			slots = append(slots, at.Slot)
+		}
+	}
+	return slots
+}
+
+// closeGeneration ends the open generations of a slot partition, so that they can be sealed. The caller holds the
+// commit lock and the partition's.
+func (c *slotPartition) closeGeneration() {
+	if c.open != nil {
+		c.closed = append(c.closed, c.open)
+		c.open = nil
+	}
+	if c.followed != nil {
+		c.closed = append(c.closed, c.followed)
+		c.followed = nil
+	}
+}
+
+// follow returns the generation that takes what others stage of the slot partition, whose slot starts then. The caller holds the
+// partition's lock.
+func (c *slotPartition) follow(start int64) *generation {
+	if c.followed == nil {
+		c.followed = &generation{slot: c, start: start}
+	}
+	return c.followed
+}
+
+// each calls f for all generations. The caller holds the partition's lock, as for what follows.
+func (c *slotPartition) each(f func(*generation)) {
+	for _, g := range c.closed {
+		f(g)
+	}
+	if c.open != nil {
+		f(c.open)
+	}
+	if c.followed != nil {
+		f(c.followed)
+	}
+}
+
+func (c *slotPartition) bytes() (n int64) {
+	c.each(func(g *generation) { n += g.bytes.Load() })
+	return n
+}
+
+// lastTouched returns when anything was last written to it; zero: nothing was.
+func (c *slotPartition) lastTouched() (last time.Time) {
+	c.each(func(g *generation) {
+		if g.touched.After(last) {
+			last = g.touched
+		}
+	})
+	return last
+}
+
+// view calls f for a slot partition of which the head has something, under its lock, and says whether it has.
+func (h *head) view(at slotPartitionAt, f func(*slotPartition)) bool {
+	p := h.part(at.Partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c := p.slots[at]
+	if c != nil && f != nil {
+		f(c)
+	}
+	return c != nil
+}
+
+// Has says whether the head holds anything of a slot partition.
+func (h *head) Has(at slotPartitionAt) bool { return h.view(at, nil) }
+
+// CountChunks returns how many head chunks the head has of a slot partition, and whether it has any of it.
+func (h *head) CountChunks(at slotPartitionAt) (n int, held bool) {
+	held = h.view(at, func(c *slotPartition) { c.each(func(g *generation) { n += len(g.chunks) }) })
+	return n, held
+}
+
+// CountRows returns how many staged rows of a slot partition the head has, which is about how many there are in the stage.
+func (h *head) CountRows(at slotPartitionAt) (n int) {
+	h.view(at, func(c *slotPartition) { c.each(func(g *generation) { n += g.rows.len() }) })
+	return n
+}
+
+// Touched returns when anything was last written to what the head holds of a slot partition; zero: nothing was.
+func (h *head) Touched(at slotPartitionAt) (last time.Time) {
+	h.view(at, func(c *slotPartition) { last = c.lastTouched() })
+	return last
+}
+
+// RestingBytes returns how many bytes the head holds of those slots of a partition that rest, by when anything was last written to them.
+func (h *head) RestingBytes(partition int, rests func(slot int64, touched time.Time) bool) (bytes int64) {
+	p := h.part(partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for at, c := range p.slots {
+		if at.Partition == partition && rests(at.Slot, c.lastTouched()) {
+			bytes += c.bytes()
+		}
+	}
+	return bytes
+}
+
+// HoldsBetween says whether anything is unsealed of slots from one to another.
+func (h *head) HoldsBetween(first, last int64) (holds bool) {
+	h.eachSlot(func(slot int64) { holds = holds || slot >= first && slot <= last })
+	return holds
+}
+
+// LastSlot returns the last slot that the head has anything of; ok says that there is one.
+func (h *head) LastSlot() (last int64, ok bool) {
+	h.eachSlot(func(slot int64) {
+		if !ok || slot > last {
+			last, ok = slot, true
+		}
+	})
+	return last, ok
+}
+
+func (h *head) eachSlot(f func(slot int64)) {
+	for i := range h.parts {
+		p := &h.parts[i]
+		p.mu.RLock()
+		for at := range p.slots {
+			f(at.Slot)
+		}
+		p.mu.RUnlock()
+	}
+}
+
+// AnySealed says whether a generation of a slot partition seems to be sealed, as its rows aren't among those that are staged.
+func (h *head) AnySealed(at slotPartitionAt, staged map[format.StageRow]bool) (sealed bool) {
+	h.view(at, func(c *slotPartition) {
+		c.each(func(g *generation) { sealed = sealed || !g.rows.isEmpty() && g.IsSealed(staged) })
+	})
+	return sealed
+}
+
+// LastSeq returns the last number that was given to a blob in slot partitions of the partition that are no more, and whether the
+// head holds anything of this one.
+func (h *head) LastSeq(at slotPartitionAt) (seq int64, held bool) {
+	p := h.part(at.Partition)
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.seq, p.slots[at] != nil
+}
+
+// Close closes the open generations of a slot partition, and returns all closed ones, and the last number that was given to a blob
+// there. The caller holds the commit lock.
+func (h *head) Close(at slotPartitionAt) (closed []*generation, last int64) {
+	p := h.part(at.Partition)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.slots[at]
+	if c == nil {
+		return nil, p.seq
+	}
+	c.closeGeneration()
+	return slices.Clone(c.closed), c.seq
+}
+
+// Release forgets closed generations of a slot partition: they are sealed.
+func (h *head) Release(at slotPartitionAt, gens []*generation) {
+	var c *slotPartition
+	if h.view(at, func(found *slotPartition) { c = found }) {
+		h.drop(c, gens)
+	}
+}
+
+// drop removes generations of a slot partition with their head chunks.
+func (h *head) drop(c *slotPartition, gens []*generation) {
+	gone := make(map[*generation]bool, len(gens))
+	for _, g := range gens {
+		gone[g] = true
+	}
+	p := h.part(c.partition)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range gens {
+		if g.dropped { // A seal and Forget may both find that it is sealed.
+			continue
+		}
+		g.dropped = true
+		for _, st := range g.chunks {
+			s := st.series
+			h.Weigh(s.tenant, -st.bytes())
+			s.chunks = s.chunks.Without(st)
+		}
+	}
+	keep := c.closed[:0:0]
+	for _, g := range c.closed {
+		if !gone[g] {
+			keep = append(keep, g)
+		}
+	}
+	c.closed = keep
+	if c.open == nil && c.followed == nil && len(keep) == 0 {
+		p.seq = max(p.seq, c.seq)
+		delete(p.slots, slotPartitionAt{c.slot, c.partition})
+	}
+	h.fair.stale()
+}

@@ -1,0 +1,103 @@
+package storage
+
+import (
+	"bytes"
+	"sync/atomic"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/cassia-db/cassia/storage/format"
+	"github.com/cassia-db/cassia/storage/rollup"
+)
+
+// tenantMetric is a metric of a tenant. It is shared by the metric's series.
+type tenantMetric struct {
+	tenant *headTenant
+	metric string
+}
+
+// metricOf returns a metric of a tenant for series that no head knows.
+func metricOf(tenant, metric string) *tenantMetric {
+	return &tenantMetric{&headTenant{name: tenant}, metric}
+}
+
+// Series makes a series that no head knows.
+func (m *tenantMetric) Series(id format.SeriesID, ls labels.Labels) *Series {
+	return &Series{id: id, labels: ls, tenantMetric: m}
+}
+
+// Series is a series that the head knows, for use with the batch that returned it. There may be millions, so its size counts: it
+// fills one of the allocator's size classes, 112 bytes.
+type Series struct {
+	// cur is the head chunk that took the last sample; it belongs to whoever holds the store's commit lock. dead
+	// says that the series was let go of; the head's life guards it.
+	cur     *headChunk
+	chunks  headChunks // guarded by the part's lock
+	dead    bool
+	aliases uint8  // how many it has; guarded by the tenant's lock
+	class   uint8  // its retention class
+	part    uint16 // of the head
+	// hash is that of its first alias, and doesn't change once the series can be found. next is the series
+	// that a sender named after this one, and most likely will again: Lookup tries it first.
+	hash aliasHash
+	next atomic.Pointer[Series]
+
+	id     format.SeriesID
+	sum    uint64 // of tenant and series set, for partitions
+	labels labels.Labels
+	*tenantMetric
+	// written says where this process last wrote the series' labels row; nil: nowhere. It belongs to whoever seals the partition. Many
+	// series share what it points to, which never changes.
+	written *writtenOf
+}
+
+// ID returns the series' id.
+func (s *Series) ID() format.SeriesID { return s.id }
+
+// CompareID orders series by their ids.
+func (s *Series) CompareID(o *Series) int { return bytes.Compare(s.id[:], o.id[:]) }
+
+// Labels returns the series' labels, with the metric's name.
+func (s *Series) Labels() labels.Labels { return s.labels }
+
+// Tenant returns the name of the tenant whose series it is.
+func (s *Series) Tenant() string { return s.tenant.name }
+
+// TenantOfHead returns the tenant as its head knows it.
+func (s *Series) TenantOfHead() *headTenant { return s.tenant }
+
+// Metric returns the name of the series' metric.
+func (s *Series) Metric() string { return s.metric }
+
+// Class returns the series' retention class.
+func (s *Series) Class() int64 { return int64(s.class) }
+
+// writtenOf names a labels row for each resolution.
+type writtenOf [rollup.OneHour + 1]writtenLabels
+
+// writtenLabels names a row of labels; the zero value names none.
+type writtenLabels struct {
+	Window int64
+	At     format.ClassShard
+	Some   bool
+	Life   uint32 // that the row was written with, where rows vanish by themselves
+}
+
+// Written returns where the series' labels rows were last written. It is for whoever seals the partition.
+func (s *Series) Written() writtenOf {
+	if s.written == nil {
+		return writtenOf{}
+	}
+	return *s.written
+}
+
+// WrittenAt returns where the series' labels row of a resolution was last written.
+func (s *Series) WrittenAt(res rollup.Resolution) writtenLabels {
+	if s.written == nil {
+		return writtenLabels{}
+	}
+	return s.written[res]
+}
+
+// SetWritten notes where the series' labels rows were last written. Many series share what w points to, which never changes.
+func (s *Series) SetWritten(w *writtenOf) { s.written = w }
